@@ -1,0 +1,1 @@
+"""Stream processing declared in SQL, run by Apache Spark on Delta Lake, supervised by Apache Airflow."""

@@ -1,0 +1,158 @@
+"""Every error a user may meet: a code, a message, a hint, and for SQL the place in the text.
+
+Two families decide what supervision does: `TerminalError` waits for a person, `TransientError` may be retried.
+The names that PEP 249 asks for (`ProgrammingError`, `OperationalError`, …) are bases of the leaves below.
+"""
+
+from __future__ import annotations
+
+from headrace.model.spans import Span
+
+
+class Error(Exception):
+    """Base of all errors. `code` is stable, `hint` says what to do; `sql` and `span` show where."""
+
+    code = "HEADRACE"
+
+    def __init__(self, message: str, *, hint: str = "", span: Span | None = None, sql: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.span = span
+        self.sql = sql
+
+    def located(self, sql: str) -> Error:
+        """The same error, knowing the statement it arose from."""
+        if self.sql is None:
+            self.sql = sql
+        return self
+
+    def __str__(self) -> str:
+        parts = [f"[{self.code}] {self.message}"]
+        if self.sql is not None and self.span is not None:
+            parts.append(underline(self.sql, self.span))
+        if self.hint:
+            parts.append(f"hint: {self.hint}")
+        return "\n".join(parts)
+
+
+def underline(sql: str, span: Span) -> str:
+    """The line of the text in which a span starts, with the span marked below it."""
+    line, column = span.position(sql)
+    begin = sql.rfind("\n", 0, span.start) + 1
+    end = sql.find("\n", begin)
+    shown = sql[begin : end if end >= 0 else len(sql)]
+    window = slice(max(0, column - 61), column + 60)
+    lead = "…" if window.start else ""
+    length = max(1, min(span.end, begin + len(shown)) - span.start)
+    place = len(lead) + column - 1 - window.start
+    marks = " " * place + "^" * min(length, max(1, 121 - place))
+    return f"line {line}, column {column}:\n  {lead}{shown[window]}\n  {marks}"
+
+
+class DatabaseError(Error):
+    """PEP 249: something went wrong in the database."""
+
+    code = "DATABASE"
+
+
+class InterfaceError(Error):
+    """PEP 249: the interface was used wrongly (a closed connection, say)."""
+
+    code = "INTERFACE"
+
+
+class TerminalError(DatabaseError):
+    """Trying again changes nothing; a person has to act."""
+
+    code = "TERMINAL"
+
+
+class TransientError(DatabaseError):
+    """Trying again may succeed."""
+
+    code = "TRANSIENT"
+
+
+class ProgrammingError(TerminalError):
+    """PEP 249: the statement is wrong."""
+
+    code = "PROGRAMMING"
+
+
+class DataError(TerminalError):
+    """PEP 249: a value does not fit."""
+
+    code = "DATA"
+
+
+class IntegrityError(TerminalError):
+    """PEP 249: the statement would break what holds between tables."""
+
+    code = "INTEGRITY"
+
+
+class NotSupportedError(TerminalError):
+    """PEP 249: understood, but not offered."""
+
+    code = "NOT_SUPPORTED"
+
+
+class OperationalError(TransientError):
+    """PEP 249: something outside the statement failed (Spark, storage, the catalog's database)."""
+
+    code = "OPERATIONAL"
+
+
+class InternalError(TerminalError):
+    """PEP 249: a fault of Headrace itself."""
+
+    code = "INTERNAL"
+
+
+class SyntaxError_(ProgrammingError):
+    """The text is not a statement of the dialect."""
+
+    code = "SYNTAX"
+
+
+class NotFoundError(ProgrammingError):
+    """A database, table, column, tag, stream or function of that name does not exist."""
+
+    code = "NOT_FOUND"
+
+
+class ExistsError(ProgrammingError):
+    """Something of that name exists already."""
+
+    code = "EXISTS"
+
+
+class TypeMismatchError(ProgrammingError):
+    """An expression's type does not fit where it stands."""
+
+    code = "TYPE"
+
+
+class LimitError(ProgrammingError):
+    """A value lies outside the limits of the language."""
+
+    code = "LIMIT"
+
+
+class InvalidStreamError(ProgrammingError):
+    """A query or option that a stream cannot have."""
+
+    code = "INVALID_STREAM"
+
+
+class FencedError(TerminalError):
+    """This driver's lease has passed to another: it may no longer commit."""
+
+    code = "FENCED"
+
+
+class ConfigurationError(TerminalError):
+    """A setting, or something the machine must have (Java, a port), is wrong or missing."""
+
+    code = "CONFIGURATION"

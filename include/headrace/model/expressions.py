@@ -1,0 +1,124 @@
+"""Expressions: a small tree that every dialect parses into and every engine compiles from.
+
+Operators are calls whose function is the operator: `+ - * / % unary- & |`, `= <> < <= > >=`, `and or not`,
+`is null`, `is not null`, `like`, `not like`, `match`, `nmatch`, `in`, `not in`, `between`, `not between`, `->` (JSON member),
+`contains` (JSON key).
+Names of functions are lower case. `span` never takes part in comparison.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+
+from headrace.model.spans import Span
+from headrace.model.time import Duration
+from headrace.model.types import DataType
+
+Scalar = None | bool | int | float | Decimal | str | bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A constant. Timestamp text stays text until a plan knows what it is compared with."""
+
+    value: Scalar
+    span: Span | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class DurationLiteral:
+    """A duration inside an expression, as in `now - 1h` or `elapsed(ts, 1s)`."""
+
+    value: Duration
+    span: Span | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnRef:
+    """A column, tag or pseudo-column (`tbname`, `_wstart`, `_wend`, `_wduration`, `_rowts`, …)."""
+
+    name: str
+    table: str | None = None
+    span: Span | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Star:
+    """`*` or `t.*`."""
+
+    table: str | None = None
+    span: Span | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function or operator applied to arguments."""
+
+    function: str
+    arguments: tuple[Expression, ...] = ()
+    distinct: bool = False
+    span: Span | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    operand: Expression
+    type: DataType
+    span: Span | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """`CASE [operand] WHEN … THEN … [ELSE …] END`."""
+
+    branches: tuple[tuple[Expression, Expression], ...]
+    default: Expression | None = None
+    operand: Expression | None = None
+    span: Span | None = field(default=None, compare=False)
+
+
+Expression = Literal | DurationLiteral | ColumnRef | Star | Call | Cast | Case
+
+
+def children(node: Expression) -> tuple[Expression, ...]:
+    """The expressions directly inside one."""
+    match node:
+        case Call(arguments=arguments):
+            return arguments
+        case Cast(operand=operand):
+            return (operand,)
+        case Case(branches=branches, default=default, operand=operand):
+            inside = [part for branch in branches for part in branch]
+            return tuple(part for part in (operand, *inside, default) if part is not None)
+        case _:
+            return ()
+
+
+def walk(node: Expression) -> Iterator[Expression]:
+    """An expression and all inside it, outermost first."""
+    yield node
+    for child in children(node):
+        yield from walk(child)
+
+
+def transform(node: Expression, change: Callable[[Expression], Expression | None]) -> Expression:
+    """A copy in which `change` replaced what it returned something for, outermost first; the rest is visited inside."""
+    changed = change(node)
+    if changed is not None:
+        return changed
+    match node:
+        case Call(arguments=arguments):
+            return replace(node, arguments=tuple(transform(argument, change) for argument in arguments))
+        case Cast(operand=operand):
+            return replace(node, operand=transform(operand, change))
+        case Case(branches=branches, default=default, operand=subject):
+            return replace(
+                node,
+                branches=tuple((transform(when, change), transform(then, change)) for when, then in branches),
+                default=default and transform(default, change),
+                operand=subject and transform(subject, change),
+            )
+        case _:
+            return node

@@ -1,0 +1,166 @@
+"""Queries: `SELECT` as data, before names are resolved."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from headrace.model.expressions import ColumnRef, Expression
+from headrace.model.spans import Span
+from headrace.model.tables import Name
+from headrace.model.time import Duration
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """`INTERVAL(length[, offset]) [SLIDING(sliding)]`."""
+
+    length: Duration
+    offset: Duration | None = None
+    sliding: Duration | None = None
+    span: Span | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """`SESSION(ts, gap)`: rows at most `gap` apart."""
+
+    timestamp: ColumnRef
+    gap: Duration
+    span: Span | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """`STATE_WINDOW(expr) [TRUE_FOR(d)]`: runs of rows of equal state."""
+
+    expression: Expression
+    true_for: Duration | None = None
+    span: Span | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """`EVENT_WINDOW START WITH … END WITH … [TRUE_FOR(d)]`."""
+
+    start: Expression
+    end: Expression
+    true_for: Duration | None = None
+    span: Span | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """`COUNT_WINDOW(count[, sliding])`: so many rows each."""
+
+    count: int
+    sliding: int | None = None
+    span: Span | None = field(default=None, compare=False)
+
+
+Window = Interval | Session | State | Event | Count
+
+
+class FillMode(StrEnum):
+    NONE = "NONE"
+    NULL = "NULL"
+    NULL_F = "NULL_F"
+    VALUE = "VALUE"
+    VALUE_F = "VALUE_F"
+    PREV = "PREV"
+    NEXT = "NEXT"
+    LINEAR = "LINEAR"
+    NEAR = "NEAR"
+
+
+@dataclass(frozen=True, slots=True)
+class Fill:
+    mode: FillMode
+    values: tuple[Expression, ...] = ()
+    span: Span | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One item of a select list or PARTITION BY; `text` is what the user wrote, the name where there is no alias."""
+
+    expression: Expression
+    alias: str | None = None
+    text: str = field(default="", compare=False)
+
+    @property
+    def name(self) -> str:
+        if self.alias is not None:
+            return self.alias
+        return self.expression.name if isinstance(self.expression, ColumnRef) else self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Ordering:
+    expression: Expression
+    descending: bool = False
+    nulls_first: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TableSource:
+    name: Name
+    alias: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QuerySource:
+    query: Query | Union
+    alias: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    left: Source
+    right: Source
+    condition: Expression | None
+    kind: str = "inner"
+
+
+Source = TableSource | QuerySource | Join
+
+
+@dataclass(frozen=True, slots=True)
+class Interpolation:
+    """`RANGE(start, end) EVERY(step)` of an INTERP query; ends as written, None where not given."""
+
+    start: Expression | None = None
+    end: Expression | None = None
+    every: Duration | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    items: tuple[Item, ...]
+    source: Source | None
+    where: Expression | None = None
+    partition_by: tuple[Item, ...] = ()
+    window: Window | None = None
+    fill: Fill | None = None
+    interpolation: Interpolation | None = None
+    group_by: tuple[Item, ...] = ()
+    having: Expression | None = None
+    order_by: tuple[Ordering, ...] = ()
+    limit: int | None = None
+    offset: int | None = None
+    series_limit: int | None = None
+    series_offset: int | None = None
+    distinct: bool = False
+    span: Span | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Union:
+    """`left UNION [ALL] right`, with the ORDER BY and LIMIT of the whole."""
+
+    left: Query | Union
+    right: Query | Union
+    all: bool = False
+    order_by: tuple[Ordering, ...] = ()
+    limit: int | None = None
+    offset: int | None = None

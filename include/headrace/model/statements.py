@@ -1,0 +1,213 @@
+"""Statements: what one piece of SQL asks for, before names are resolved."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from headrace.model.expressions import Expression, Scalar
+from headrace.model.queries import Query, Union
+from headrace.model.spans import Span
+from headrace.model.streams import StreamOptions
+from headrace.model.tables import Column, Name
+from headrace.model.time import Precision
+
+
+@dataclass(frozen=True, slots=True)
+class CreateDatabase:
+    name: Name
+    if_not_exists: bool = False
+    precision: Precision = Precision.MILLISECOND
+    options: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DropDatabase:
+    name: Name
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class UseDatabase:
+    name: Name
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTable:
+    """`CREATE STABLE`, or `CREATE TABLE` with columns; without tags it is a plain table."""
+
+    name: Name
+    columns: tuple[Column, ...]
+    tags: tuple[Column, ...] = ()
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TagValue:
+    """A tag's constant. Text stays text; what it means is settled against the tag's type."""
+
+    value: Scalar
+    span: Span | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class SubtableSpec:
+    """`name USING supertable [(tag, …)] TAGS (value, …)`; `tag_names` is None where all tags are given in order."""
+
+    name: Name
+    using: Name
+    tag_values: tuple[TagValue, ...]
+    tag_names: tuple[str, ...] | None = None
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CreateSubtables:
+    subtables: tuple[SubtableSpec, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """`now [+|- duration]` as a value to be inserted; `offset` in nanoseconds."""
+
+    offset: int = 0
+
+
+RowValue = Scalar | Now
+
+
+@dataclass(frozen=True, slots=True)
+class InsertBlock:
+    """Rows for one table. `columns` is None where all are given in order; `using` creates the subtable where it is missing.
+
+    `row_spans` hold where each row stands, for messages.
+    """
+
+    table: Name
+    rows: tuple[tuple[RowValue, ...], ...]
+    columns: tuple[str, ...] | None = None
+    using: SubtableSpec | None = None
+    row_spans: tuple[Span, ...] = field(default=(), compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Insert:
+    blocks: tuple[InsertBlock, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    table: Name
+    where: Expression | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DropTable:
+    """`DROP TABLE a, b` (plain tables and subtables) or, with `supertable`, `DROP STABLE a`."""
+
+    names: tuple[Name, ...]
+    if_exists: bool = False
+    supertable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SetTags:
+    """`ALTER TABLE subtable SET TAG name = value [, …]`."""
+
+    table: Name
+    values: tuple[tuple[str, TagValue], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Describe:
+    table: Name
+
+
+@dataclass(frozen=True, slots=True)
+class Show:
+    """`SHOW what [FROM …] [LIKE …]`; `what` is one of databases, stables, tables, tags, streams, functions, snodes, create table, create stable, create stream."""
+
+    what: str
+    name: Name | None = None
+    database: str | None = None
+    like: str | None = None
+    span: Span | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    query: Query | Union
+
+
+@dataclass(frozen=True, slots=True)
+class TargetTag:
+    """`TAGS(name [type])` of a stream's target; without a type it binds a tag of an existing table."""
+
+    column: Column | None
+    name: str
+    span: Span | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class TargetColumn:
+    name: str
+    is_key: bool = False
+    span: Span | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class CreateStream:
+    name: Name
+    target: Name
+    query: Query
+    options: StreamOptions = field(default_factory=StreamOptions)
+    columns: tuple[TargetColumn, ...] | None = None
+    tags: tuple[TargetTag, ...] | None = None
+    subtable: Expression | None = None
+    if_not_exists: bool = False
+    text: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class DropStream:
+    name: Name
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PauseStream:
+    name: Name
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeStream:
+    name: Name
+    if_exists: bool = False
+    ignore_untreated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Explain:
+    statement: Statement
+
+
+Statement = (
+    CreateDatabase
+    | DropDatabase
+    | UseDatabase
+    | CreateTable
+    | CreateSubtables
+    | Insert
+    | Delete
+    | DropTable
+    | SetTags
+    | Describe
+    | Show
+    | Select
+    | CreateStream
+    | DropStream
+    | PauseStream
+    | ResumeStream
+    | Explain
+)
+

@@ -1,0 +1,162 @@
+"""Streams: their options, their states, and what is known of a running one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from headrace.model.time import Duration
+
+
+class TriggerMode(StrEnum):
+    AT_ONCE = "AT_ONCE"
+    WINDOW_CLOSE = "WINDOW_CLOSE"
+    MAX_DELAY = "MAX_DELAY"
+    FORCE_WINDOW_CLOSE = "FORCE_WINDOW_CLOSE"
+    CONTINUOUS_WINDOW_CLOSE = "CONTINUOUS_WINDOW_CLOSE"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOptions:
+    """Options of `CREATE STREAM`, with the defaults of the language."""
+
+    trigger: TriggerMode = TriggerMode.WINDOW_CLOSE
+    max_delay: Duration | None = None
+    recalculate: Duration | None = None
+    watermark: Duration = Duration(0, "a")
+    ignore_expired: bool = True
+    ignore_update: bool = True
+    fill_history: bool = False
+    fill_history_async: bool = False
+    delete_mark: Duration | None = None
+
+
+class DesiredState(StrEnum):
+    """What the user asked for."""
+
+    RUNNING = "RUNNING"
+    PAUSED = "PAUSED"
+    DROPPED = "DROPPED"
+
+
+class StreamState(StrEnum):
+    """What is observed: CREATED → (FILLING →) RUNNING; PAUSED on request; STOPPED with a reason."""
+
+    CREATED = "CREATED"
+    FILLING = "FILLING"
+    RUNNING = "RUNNING"
+    PAUSED = "PAUSED"
+    STOPPED = "STOPPED"
+
+
+@dataclass(frozen=True, slots=True)
+class StopReason:
+    """Why a stream is STOPPED: never without what to do. `since` is in epoch milliseconds; `transient` may be retried."""
+
+    code: str
+    message: str
+    hint: str
+    since: int
+    transient: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StreamDefinition:
+    """A stream as recorded: the statement's text, and the context in which its names were resolved."""
+
+    id: str
+    database: str
+    name: str
+    sql: str
+    dialect: str
+    source_database: str
+    source_table: str
+    target_database: str
+    target_table: str
+    created: int
+    snode: str = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamCounters:
+    """Rows of the source by what became of them: rows_in = rows_used + rows_filtered + rows_expired + rows_pending."""
+
+    rows_in: int = 0
+    rows_used: int = 0
+    rows_filtered: int = 0
+    rows_expired: int = 0
+    rows_pending: int = 0
+    rows_out: int = 0
+    windows_repaired: int = 0
+    batches: int = 0
+
+    def plus(self, other: StreamCounters) -> StreamCounters:
+        """Sums of all but `rows_pending`, which is the other's."""
+        return StreamCounters(
+            self.rows_in + other.rows_in,
+            self.rows_used + other.rows_used,
+            self.rows_filtered + other.rows_filtered,
+            self.rows_expired + other.rows_expired,
+            other.rows_pending,
+            self.rows_out + other.rows_out,
+            self.windows_repaired + other.windows_repaired,
+            self.batches + other.batches,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StreamProgress:
+    """How far a stream has come: the source version it has handled, its frontier (ticks), and when it last moved (epoch ms).
+
+    `boundary` is the source version that ends the history: rows up to it come from the backfill, later ones live.
+    """
+
+    source_version: int | None = None
+    boundary: int | None = None
+    frontier: int | None = None
+    updated: int | None = None
+    lag_ms: int | None = None
+    counters: StreamCounters = field(default_factory=StreamCounters)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamRecord:
+    """Everything the catalog holds of one stream."""
+
+    definition: StreamDefinition
+    desired: DesiredState
+    state: StreamState
+    progress: StreamProgress
+    reason: StopReason | None = None
+
+
+class ChunkState(StrEnum):
+    PENDING = "PENDING"
+    RUNNING = "RUNNING"
+    DONE = "DONE"
+    FAILED = "FAILED"
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """One piece of a backfill: event times `[start, end)` in ticks of the source, evaluated at a fixed source version."""
+
+    stream_id: str
+    run: str
+    number: int
+    start: int
+    end: int
+    rows: int
+    state: ChunkState = ChunkState.PENDING
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to run an snode. A holder whose epoch is not the newest may not commit. `expires` is in epoch milliseconds."""
+
+    snode: str
+    holder: str
+    epoch: int
+    expires: int
+    address: str | None = None

@@ -1,0 +1,93 @@
+"""Databases, supertables and subtables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from headrace.model.spans import Span
+from headrace.model.time import Precision
+from headrace.model.types import DataType
+
+TBNAME = "tbname"
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A table's or stream's name as written; `database` is None where the current one is meant."""
+
+    database: str | None
+    name: str
+    span: Span | None = field(default=None, compare=False)
+
+    def __str__(self) -> str:
+        return self.name if self.database is None else f"{self.database}.{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column or tag; `is_key` marks the composite key column that follows the timestamp."""
+
+    name: str
+    type: DataType
+    is_key: bool = False
+    comment: str | None = None
+    span: Span | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    name: str
+    precision: Precision = Precision.MILLISECOND
+    timezone: str = "UTC"
+    options: tuple[tuple[str, str], ...] = ()
+
+
+class TableKind(StrEnum):
+    SUPER = "super"
+    PLAIN = "plain"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One Delta table: a supertable, or a plain table, which has no tags and one subtable of its own name.
+
+    The first column is the timestamp; a second column with `is_key` completes the primary key (subtable, ts, key).
+    """
+
+    database: str
+    name: str
+    columns: tuple[Column, ...]
+    tags: tuple[Column, ...] = ()
+    kind: TableKind = TableKind.SUPER
+
+    @property
+    def timestamp(self) -> Column:
+        return self.columns[0]
+
+    @property
+    def key(self) -> Column | None:
+        """The composite key column, where one is declared."""
+        return self.columns[1] if len(self.columns) > 1 and self.columns[1].is_key else None
+
+    @property
+    def primary_key(self) -> tuple[str, ...]:
+        """Physical columns that identify a row."""
+        return (TBNAME, self.timestamp.name, *((self.key.name,) if self.key else ()))
+
+    def column(self, name: str) -> Column | None:
+        """The column or tag of that name, or None."""
+        return next((column for column in (*self.columns, *self.tags) if column.name == name), None)
+
+    def is_tag(self, name: str) -> bool:
+        return any(tag.name == name for tag in self.tags)
+
+
+@dataclass(frozen=True, slots=True)
+class Subtable:
+    """Where the rows of one `tbname` live, with the id that names its group in a stream."""
+
+    database: str
+    name: str
+    table: str
+    uid: int

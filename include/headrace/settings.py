@@ -1,0 +1,75 @@
+"""Every setting: its default, its environment name (`HEADRACE_…`), and where its value came from."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from headrace.errors import ConfigurationError
+
+
+class Settings(BaseSettings):
+    """All settings of one process. Fields are documented in `docs/reference/settings.md`, made from their descriptions."""
+
+    model_config = SettingsConfigDict(env_prefix="HEADRACE_", frozen=True, extra="ignore")
+
+    home: Path = Field(Path(".headrace"), description="Folder of the embedded default: catalog, tables, state, Airflow's home, logs.")
+    catalog_url: str = Field("", description="SQLAlchemy URL of the catalog database; empty means SQLite in the home folder.")
+    warehouse: str = Field("", description="URI under which the Delta tables live; empty means the home folder.")
+    timezone: str = Field("UTC", description="Time zone of calendar windows and of timestamps written without one.")
+    snode: str = Field("default", description="Name of the snode that runs streams created here.")
+    spark_master: str = Field("local[*]", description="Spark master of drivers started here.")
+    driver_memory: str = Field("3g", description="Heap of a Spark driver.")
+    shuffle_partitions: int = Field(2, ge=1, description="Partitions of a shuffle in a micro-batch.")
+    batch_rows: int = Field(1_000_000, ge=1, description="Rows of the source that one micro-batch takes at most, unless one commit has more.")
+    driver_rows: int = Field(200_000, ge=0, description="Rows of changes, state or result up to which they pass through the driver as Arrow.")
+    poll_ms: int = Field(50, ge=1, description="Milliseconds between looks for new source versions.")
+    heartbeat_ms: int = Field(1_000, ge=100, description="Milliseconds between heartbeats of an snode.")
+    lease_ms: int = Field(10_000, ge=1_000, description="Milliseconds after which a lease that was not renewed may be taken over.")
+    chunk_rows: int = Field(5_000_000, ge=1, description="Rows that one backfill chunk aims at.")
+    small_write_rows: int = Field(100_000, ge=0, description="Rows up to which a write commits through delta-rs instead of Spark.")
+    http_port: int = Field(0, ge=0, le=65535, description="Loopback port of the snode's HTTP endpoint; 0 takes a free one.")
+    airflow_port: int = Field(8080, ge=1, le=65535, description="Port of the Airflow UI started by `headrace up`.")
+    project: Path = Field(Path(__file__).resolve().parents[2], description="Folder that holds dags/, plugins/ and spark_jobs/.")
+
+    @property
+    def home_path(self) -> Path:
+        """The home folder, absolute."""
+        return self.home.expanduser().resolve()
+
+    @property
+    def catalog(self) -> str:
+        """The catalog's URL, the default filled in."""
+        return self.catalog_url or f"sqlite:///{self.home_path / 'catalog.db'}"
+
+    @property
+    def tables_uri(self) -> str:
+        """Where the Delta tables live, the default filled in; no slash at the end."""
+        return (self.warehouse or str(self.home_path / "tables")).rstrip("/")
+
+    def sources(self) -> dict[str, str]:
+        """For each setting, where its value came from: `default`, or the name of the environment variable."""
+        return {name: f"HEADRACE_{name.upper()}" if name in self.model_fields_set else "default" for name in type(self).model_fields}
+
+
+def load(**overrides: Any) -> Settings:
+    """Settings of the environment, `overrides` first; a `ConfigurationError` names the first that is wrong."""
+    try:
+        return Settings(**overrides)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = str(first["loc"][0]) if first["loc"] else "?"
+        raise ConfigurationError(
+            f"setting {name}: {first['msg']}, got {first['input']!r}",
+            hint=f"set HEADRACE_{name.upper()} to a valid value, or unset it",
+        ) from None
+
+
+@functools.cache
+def current() -> Settings:
+    """Settings of this process, read once."""
+    return load()
