@@ -17,7 +17,9 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="HEADRACE_", frozen=True, extra="ignore")
 
-    home: Path = Field(Path(".headrace"), description="Folder of the embedded default: catalog, tables, state, Airflow's home, logs.")
+    home: Path = Field(
+        Path(".headrace"), description="Folder of the embedded default: catalog, tables, state, Airflow's home, logs."
+    )
     catalog_url: str = Field("", description="SQLAlchemy URL of the catalog database; empty means SQLite in the home folder.")
     warehouse: str = Field("", description="URI under which the Delta tables live; empty means the home folder.")
     timezone: str = Field("UTC", description="Time zone of calendar windows and of timestamps written without one.")
@@ -25,8 +27,12 @@ class Settings(BaseSettings):
     spark_master: str = Field("local[*]", description="Spark master of drivers started here.")
     driver_memory: str = Field("3g", description="Heap of a Spark driver.")
     shuffle_partitions: int = Field(2, ge=1, description="Partitions of a shuffle in a micro-batch.")
-    batch_rows: int = Field(1_000_000, ge=1, description="Rows of the source that one micro-batch takes at most, unless one commit has more.")
-    driver_rows: int = Field(200_000, ge=0, description="Rows of changes, state or result up to which they pass through the driver as Arrow.")
+    batch_rows: int = Field(
+        1_000_000, ge=1, description="Rows of the source that one micro-batch takes at most, unless one commit has more."
+    )
+    driver_rows: int = Field(
+        200_000, ge=0, description="Rows of changes, state or result up to which they pass through the driver as Arrow."
+    )
     poll_ms: int = Field(50, ge=1, description="Milliseconds between looks for new source versions.")
     heartbeat_ms: int = Field(1_000, ge=100, description="Milliseconds between heartbeats of an snode.")
     lease_ms: int = Field(10_000, ge=1_000, description="Milliseconds after which a lease that was not renewed may be taken over.")
@@ -53,7 +59,9 @@ class Settings(BaseSettings):
 
     def sources(self) -> dict[str, str]:
         """For each setting, where its value came from: `default`, or the name of the environment variable."""
-        return {name: f"HEADRACE_{name.upper()}" if name in self.model_fields_set else "default" for name in type(self).model_fields}
+        return {
+            name: f"HEADRACE_{name.upper()}" if name in self.model_fields_set else "default" for name in type(self).model_fields
+        }
 
 
 def load(**overrides: Any) -> Settings:

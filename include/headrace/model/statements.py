@@ -210,4 +210,3 @@ Statement = (
     | ResumeStream
     | Explain
 )
-

@@ -1,0 +1,46 @@
+"""The Java runtime that Spark needs: found and checked before anything is downloaded or started."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from headrace.errors import ConfigurationError
+
+# Spark 4.2 is tested on these; older ones cannot load its classes.
+SUPPORTED = (17, 21)
+INSTALL_HINT = (
+    "install Java 17 or 21 (Debian: apt-get install openjdk-17-jre-headless; macOS: brew install openjdk@17), or set JAVA_HOME"
+)
+
+
+def find_java() -> Path:
+    """The `java` executable of JAVA_HOME or the path; a `ConfigurationError` where there is none."""
+    home = os.environ.get("JAVA_HOME")
+    found = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    if not found or not Path(found).exists():
+        where = f"JAVA_HOME={home}" if home else "the path"
+        raise ConfigurationError(f"no Java runtime on {where}; Spark runs on it", hint=INSTALL_HINT)
+    return Path(found)
+
+
+def java_version(java: Path) -> str:
+    """The full version that a `java` executable says of itself, as in `17.0.15`."""
+    said = subprocess.run([str(java), "-version"], capture_output=True, text=True, check=False)
+    match = re.search(r'version "([^"]+)"', said.stderr)
+    if match is None:
+        raise ConfigurationError(f"{java} does not say its version", hint=INSTALL_HINT)
+    return match.group(1)
+
+
+def check_java() -> str:
+    """The version of a supported Java runtime; a `ConfigurationError` says what to install otherwise."""
+    java = find_java()
+    version = java_version(java)
+    major = int(version.split(".")[0].split("-")[0])
+    if major < min(SUPPORTED):
+        raise ConfigurationError(f"Java {version} at {java} is too old for Spark", hint=INSTALL_HINT)
+    return version
