@@ -124,7 +124,10 @@ class Describe:
 
 @dataclass(frozen=True, slots=True)
 class Show:
-    """`SHOW what [FROM …] [LIKE …]`; `what` is one of databases, stables, tables, tags, streams, functions, snodes, create table, create stable, create stream."""
+    """`SHOW what [FROM …] [LIKE …]`.
+
+    `what` is one of databases, stables, tables, tags, streams, functions, snodes, create table, create stable, create stream.
+    """
 
     what: str
     name: Name | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 from headrace.model.time import Duration
 
@@ -16,6 +17,9 @@ class TriggerMode(StrEnum):
     CONTINUOUS_WINDOW_CLOSE = "CONTINUOUS_WINDOW_CLOSE"
 
 
+NO_WATERMARK: Final = Duration(0, "a")
+
+
 @dataclass(frozen=True, slots=True)
 class StreamOptions:
     """Options of `CREATE STREAM`, with the defaults of the language."""
@@ -23,7 +27,7 @@ class StreamOptions:
     trigger: TriggerMode = TriggerMode.WINDOW_CLOSE
     max_delay: Duration | None = None
     recalculate: Duration | None = None
-    watermark: Duration = Duration(0, "a")
+    watermark: Duration = NO_WATERMARK
     ignore_expired: bool = True
     ignore_update: bool = True
     fill_history: bool = False
