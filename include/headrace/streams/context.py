@@ -1,0 +1,36 @@
+"""What every part of a stream needs to reach."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from headrace.catalog import Catalog
+from headrace.model.clock import Clock
+from headrace.settings import Settings
+from headrace.storage import Tables
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """The surroundings of a driver's streams.
+
+    `spark` gives the session and starts it on first use; `epoch` is that of the lease under which this driver may commit
+    (0 in the embedded mode, where a lock keeps others out).
+    """
+
+    catalog: Catalog
+    tables: Tables
+    spark: Callable[[], SparkSession]
+    clock: Clock
+    settings: Settings
+    epoch: int = 0
+
+    @property
+    def state_uri(self) -> str:
+        """Folder of the streams' state, one folder a stream below it."""
+        return f"{self.settings.tables_uri}/.streams"
