@@ -6,7 +6,7 @@ import functools
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, ValidationError
+from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from headrace.errors import ConfigurationError
@@ -40,6 +40,11 @@ class Settings(BaseSettings):
     small_write_rows: int = Field(100_000, ge=0, description="Rows up to which a write commits through delta-rs instead of Spark.")
     http_port: int = Field(0, ge=0, le=65535, description="Loopback port of the snode's HTTP endpoint; 0 takes a free one.")
     airflow_port: int = Field(8080, ge=1, le=65535, description="Port of the Airflow UI started by `headrace up`.")
+    airflow_url: str = Field("", description="URL of an Airflow that runs elsewhere; empty means the one of the home folder.")
+    airflow_user: str = Field("", description="Login at the Airflow of `airflow_url`; it must be allowed to trigger DAGs.")
+    airflow_password: SecretStr = Field(SecretStr(""), description="Password of `airflow_user`.")
+    backfill_slots: int = Field(2, ge=1, description="Backfill chunks computed at a time, each by a Spark driver of its own.")
+    backfill_pool: str = Field("default_pool", description="Airflow pool of backfill chunks; `headrace up` makes and names one.")
     project: Path = Field(Path(__file__).resolve().parents[2], description="Folder that holds dags/, plugins/ and spark_jobs/.")
 
     @property
