@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from headrace.model.clock import Clock, SystemClock
 from headrace.settings import Settings
+from headrace.streams import Context
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from headrace.catalog import Catalog
-    from headrace.storage import Tables
+__all__ = ["Context", "Progress", "SparkOnDemand", "open_context", "silent"]
 
 Progress = Callable[[int, int], None]
 """Called with what is done and what there is in all, in rows."""
@@ -23,17 +23,29 @@ def silent(done: int, total: int) -> None:
     """A `Progress` that nobody watches."""
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
-    """One process's catalog, tables and clock; `spark` starts the session when it is first called for."""
+class SparkOnDemand:
+    """The session of this process, started by whoever asks first; the others wait for it."""
 
-    settings: Settings
-    catalog: Catalog
-    tables: Tables
-    spark: Callable[[], SparkSession]
-    clock: Clock = field(default_factory=SystemClock)
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._session: SparkSession | None = None
+
+    def __call__(self) -> SparkSession:
+        from headrace.storage.session import start_session
+
+        with self._lock:
+            if self._session is None:
+                self._session = start_session(self._settings)
+            return self._session
 
 
 def open_context(settings: Settings, clock: Clock | None = None) -> Context:
     """Open the catalog and tables of the settings; nothing of Spark starts before it is needed. `close` the catalog after use."""
-    raise NotImplementedError
+    from headrace.catalog import Catalog
+    from headrace.storage import Tables
+
+    clock = clock or SystemClock()
+    catalog = Catalog.open(settings.catalog, clock=clock.now)
+    tables = Tables(settings.tables_uri, catalog.lock, settings.small_write_rows)
+    return Context(catalog=catalog, tables=tables, spark=SparkOnDemand(settings), clock=clock, settings=settings)

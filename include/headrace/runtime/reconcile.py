@@ -1,0 +1,68 @@
+"""What an snode has to do about one stream, decided from what is asked for and what is observed: no effects, no tables."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from headrace.model.streams import DesiredState, StreamRecord, StreamState
+
+# The first retry of a stream that stopped for a passing reason, and the longest pause between two.
+FIRST_RETRY_MS = 1_000
+LONGEST_RETRY_MS = 300_000
+
+
+class Role(StrEnum):
+    """What becomes of a stream in this round."""
+
+    FEED = "feed"
+    """It belongs to the feeds, which run it, or let it go when it is to pause."""
+    BOUND = "bound"
+    """Its history has no boundary yet: the statement that created it did not come so far."""
+    FILL = "fill"
+    """Its history is to be filled by this snode."""
+    WAIT = "wait"
+    """Others have to act: whoever fills its history, or a person."""
+    GO_LIVE = "go live"
+    """Its history is filled and handed over: state has to be rebuilt as of the boundary."""
+    RETRY = "retry"
+    """It stopped for a passing reason long enough ago."""
+    FORGET = "forget"
+    """It was dropped: state and record go."""
+
+
+def role(record: StreamRecord, *, has_history: bool, fills: bool, retry_at: int, now: int) -> Role:
+    """The role of a stream.
+
+    Args:
+        has_history: whether the stream was created with FILL_HISTORY 1.
+        fills: whether this snode fills histories itself.
+        retry_at: when a stream that stopped for a passing reason may run again, epoch milliseconds.
+        now: the present, epoch milliseconds.
+    """
+    if record.desired is DesiredState.DROPPED:
+        return Role.FORGET
+    if record.state is StreamState.STOPPED:
+        passing = record.reason is not None and record.reason.transient and record.desired is DesiredState.RUNNING
+        return Role.RETRY if passing and now >= retry_at else Role.WAIT
+    if record.desired is DesiredState.PAUSED or is_live(record) or not has_history:
+        return Role.FEED
+    return history_role(record, fills)
+
+
+def history_role(record: StreamRecord, fills: bool) -> Role:
+    """The role of a stream that should run and whose history is not behind it."""
+    if record.progress.boundary is None:
+        return Role.BOUND
+    if record.state is StreamState.RUNNING:
+        return Role.GO_LIVE
+    return Role.FILL if fills else Role.WAIT
+
+
+def is_live(record: StreamRecord) -> bool:
+    """Whether the stream has a position in its source; one whose history is being filled has only a boundary."""
+    return record.progress.source_version is not None
+
+
+def retry_pause(attempt: int) -> int:
+    """Milliseconds to wait before a retry; `attempt` counts from 1 and the pause doubles with each."""
+    return min(LONGEST_RETRY_MS, FIRST_RETRY_MS << min(attempt - 1, 16))
