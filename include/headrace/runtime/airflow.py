@@ -1,0 +1,200 @@
+"""Airflow's REST API, as far as Headrace needs it: announce DAGs, start and resume supervision, look at runs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Final
+
+import httpx
+
+from headrace.errors import OperationalError
+from headrace.runtime.dag_ids import snode_dag_id, stream_dag_id
+from headrace.runtime.login import Login, find_login
+from headrace.settings import Settings
+
+log = logging.getLogger(__name__)
+
+SUPERVISE: Final = "supervise"
+RECOMPUTE: Final = "recompute"
+# Supervision in these states goes on by itself; in any other it has ended.
+ACTIVE: Final = frozenset({"scheduled", "queued", "running", "deferred", "up_for_retry", "up_for_reschedule", "restarting"})
+TIMEOUT: Final = httpx.Timeout(2.0, connect=0.5)
+
+
+class AirflowClient:
+    """One Airflow. Methods raise `OperationalError` when it cannot be reached or refuses, save where they say otherwise."""
+
+    def __init__(self, login: Login, *, snode: str = "default", timeout: httpx.Timeout = TIMEOUT) -> None:
+        self.login = login
+        self._snode = snode
+        self._http = httpx.Client(base_url=login.url, timeout=timeout, trust_env=False)
+        self._token: str | None = None
+
+    @classmethod
+    def find(cls, settings: Settings) -> AirflowClient | None:
+        """A client of the Airflow that the settings or the home folder name; None where there is none. Connects to nothing."""
+        login = find_login(settings)
+        return None if login is None else cls(login, snode=settings.snode)
+
+    def __enter__(self) -> AirflowClient:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._http.close()
+
+    # What a statement does on its way; never fails it.
+
+    def announce(self) -> bool:
+        """Have Airflow read the catalog's DAGs now instead of within half a minute; False when that was not possible."""
+        try:
+            token = self._get(f"/api/v2/dags/{snode_dag_id(self._snode)}")["file_token"]
+            self._call("PUT", f"/api/v2/parseDagFile/{token}", accept=(201, 409))
+        except OperationalError as error:
+            log.info("Airflow was not told of a change of the catalog: %s", error.message)
+            return False
+        return True
+
+    def supervise(self, database: str, name: str) -> bool:
+        """Have a stream supervised again after RESUME STREAM: what failed or was skipped in its last run is cleared.
+
+        False when Airflow cannot be reached, or does not know the stream's DAG (yet; a new DAG starts by itself).
+        """
+        try:
+            self._supervise(stream_dag_id(database, name))
+        except OperationalError as error:
+            log.info("Airflow was not asked to supervise %s.%s: %s", database, name, error.message)
+            return False
+        return True
+
+    # What people and tests ask for.
+
+    def trigger(self, dag_id: str, conf: Mapping[str, Any] | None = None) -> str:
+        """Start a run with a form's values; its run id."""
+        body = {"logical_date": None, "conf": dict(conf or {})}
+        return str(self._call("POST", f"/api/v2/dags/{dag_id}/dagRuns", json=body)["dag_run_id"])
+
+    def recompute(self, database: str, name: str, conf: Mapping[str, Any]) -> str:
+        """Start the backfill of a range; `conf` has the form's `from`, `to`, `chunk_rows`, `chunk_minutes`. Its run id."""
+        return self.trigger(stream_dag_id(database, name), {"mode": RECOMPUTE, **conf})
+
+    def pause(self, dag_id: str, paused: bool = True) -> None:
+        """Pause or unpause a DAG."""
+        body = {"is_paused": paused}
+        self._call("PATCH", f"/api/v2/dags/{dag_id}", json=body, params={"update_mask": "is_paused"})
+
+    def dag(self, dag_id: str) -> dict[str, Any] | None:
+        """What Airflow knows of a DAG, None where it does not (or no longer)."""
+        found = self._call("GET", f"/api/v2/dags/{dag_id}", accept=(200, 404))
+        return found if found.get("dag_id") == dag_id and not found.get("is_stale") else None
+
+    def runs(self, dag_id: str, limit: int = 20) -> list[dict[str, Any]]:
+        """Runs of a DAG, the newest first."""
+        found = self._get(f"/api/v2/dags/{dag_id}/dagRuns", {"limit": limit, "order_by": "-run_after"})
+        return list(found["dag_runs"])
+
+    def tasks(self, dag_id: str, run_id: str) -> list[dict[str, Any]]:
+        """Task instances of a run, mapped ones each by itself."""
+        found = self._get(f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances", {"limit": 100})
+        return list(found["task_instances"])
+
+    def log_text(self, dag_id: str, run_id: str, task_id: str, try_number: int, map_index: int = -1) -> str:
+        """The log of one try of a task."""
+        path = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/logs/{try_number}"
+        found = self._get(path, {"map_index": map_index, "full_content": True})
+        return "\n".join(_line(entry) for entry in found["content"])
+
+    def clear(self, dag_id: str, run_id: str, task_ids: list[str] | None = None, *, only_failed: bool = False) -> None:
+        """Have tasks of a run done again, as by the button in the UI."""
+        body: dict[str, Any] = {"dry_run": False, "dag_run_id": run_id, "only_failed": only_failed, "reset_dag_runs": True}
+        if task_ids is not None:
+            body["task_ids"] = task_ids
+        self._call("POST", f"/api/v2/dags/{dag_id}/clearTaskInstances", json=body)
+
+    def health(self) -> dict[str, Any]:
+        """Airflow's own account of its components."""
+        return dict(self._request("GET", "/api/v2/monitor/health", authorized=False).json())
+
+    def import_errors(self) -> list[str]:
+        """What went wrong when DAGs or plugins were imported."""
+        dags = self._get("/api/v2/importErrors")["import_errors"]
+        plugins = self._get("/api/v2/plugins/importErrors")["import_errors"]
+        return [
+            f"{found.get('filename') or found.get('source')}: {found.get('stack_trace') or found.get('error')}"
+            for found in (*dags, *plugins)
+        ]
+
+    def set_pool(self, name: str, slots: int, description: str) -> None:
+        """Make a pool, or give it another size."""
+        body = {"name": name, "slots": slots, "description": description, "include_deferred": False}
+        if self._call("POST", "/api/v2/pools", json=body, accept=(201, 409)).get("slots") != slots:
+            self._call("PATCH", f"/api/v2/pools/{name}", json={"slots": slots}, params={"update_mask": "slots"})
+
+    def _supervise(self, dag_id: str) -> None:
+        run = next((run for run in self.runs(dag_id) if _supervises(run)), None)
+        if run is None:
+            self.trigger(dag_id, {"mode": SUPERVISE})
+            return
+        states = {task["state"] for task in self.tasks(dag_id, run["dag_run_id"]) if task["task_id"] == SUPERVISE}
+        if run["state"] == "failed":
+            self.clear(dag_id, run["dag_run_id"], only_failed=True)
+        elif run["state"] == "success" or not states & (ACTIVE | {None}):
+            self.clear(dag_id, run["dag_run_id"], [SUPERVISE])
+
+    def _get(self, path: str, params: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        return self._call("GET", path, params=params)
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        *,
+        json: Mapping[str, Any] | None = None,
+        params: Mapping[str, Any] | None = None,
+        accept: tuple[int, ...] = (200, 201, 204),
+    ) -> dict[str, Any]:
+        response = self._request(method, path, json=json, params=params)
+        if response.status_code == 401 and self._token is not None:
+            self._token = None
+            response = self._request(method, path, json=json, params=params)
+        if response.status_code not in accept:
+            raise OperationalError(
+                f"Airflow at {self.login.url} refused {method} {path}: {response.status_code} {response.text[:300]}",
+                hint="is the login right, and may it edit DAGs?",
+            )
+        return dict(response.json()) if response.content and response.text != "null" else {}
+
+    def _request(self, method: str, path: str, *, authorized: bool = True, **arguments: Any) -> httpx.Response:
+        try:
+            headers = {"Authorization": f"Bearer {self._authorize()}"} if authorized else {}
+            return self._http.request(method, path, headers=headers, **arguments)
+        except httpx.HTTPError as error:
+            raise OperationalError(
+                f"Airflow at {self.login.url} cannot be reached: {error or type(error).__name__}",
+                hint="start it with `headrace up`",
+            ) from None
+
+    def _authorize(self) -> str:
+        if self._token is None:
+            body = {"username": self.login.user, "password": self.login.password}
+            response = self._http.post("/auth/token", json=body)
+            if response.status_code != 201:
+                raise OperationalError(
+                    f"Airflow at {self.login.url} refused the login {self.login.user!r}: {response.status_code}",
+                    hint="set HEADRACE_AIRFLOW_USER and HEADRACE_AIRFLOW_PASSWORD",
+                )
+            self._token = str(response.json()["access_token"])
+        return self._token
+
+
+def _supervises(run: Mapping[str, Any]) -> bool:
+    """Whether a run is one that supervises: the scheduled one, or one triggered for it."""
+    return run.get("run_type") == "scheduled" or (run.get("conf") or {}).get("mode") == SUPERVISE
+
+
+def _line(entry: Any) -> str:
+    return str(entry.get("event", entry)) if isinstance(entry, dict) else str(entry)

@@ -1,0 +1,98 @@
+"""The environment of the Airflow that `headrace up` runs: every setting it needs, and nothing written into its own file."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+from headrace.runtime.dag_ids import BACKFILL_POOL, SPARK_CONNECTION
+from headrace.runtime.login import USER, AirflowHome, read_json
+from headrace.runtime.processes import MARK
+from headrace.settings import Settings
+
+
+def airflow_environment(settings: Settings, ports: dict[str, int]) -> dict[str, str]:
+    """Variables for all components alike. `ports`: `api`, and `worker_logs` and `trigger_logs`, which serve logs to the UI."""
+    home = AirflowHome.of(settings)
+    options = _options(settings, home, ports)
+    return {**_inherited(), **_own(settings), **options, "AIRFLOW_HOME": str(home.folder)}
+
+
+def _inherited() -> dict[str, str]:
+    """This process's environment without what belongs to some other Airflow or Spark session."""
+    foreign = ("AIRFLOW", "HEADRACE_AIRFLOW", "PYSPARK_GATEWAY", "_PYSPARK")
+    return {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
+
+
+def _own(settings: Settings) -> dict[str, str]:
+    binaries = Path(sys.executable).parent
+    return {
+        # A title set later must not overwrite the environment, by which the processes are found.
+        "SPT_NOENV": "1",
+        MARK: str(settings.home_path),
+        "PATH": os.pathsep.join((str(binaries), os.environ.get("PATH", os.defpath))),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYTHONUNBUFFERED": "1",
+        **settings_environment(settings),
+        "HEADRACE_BACKFILL_POOL": BACKFILL_POOL,
+        f"AIRFLOW_CONN_{SPARK_CONNECTION.upper()}": json.dumps({"conn_type": "spark", "host": settings.spark_master}),
+    }
+
+
+def settings_environment(settings: Settings) -> dict[str, str]:
+    """The settings as variables, so that children see the same ones whatever folder they run in."""
+    given = {name: getattr(settings, name) for name in settings.model_fields_set if not name.startswith("airflow_")}
+    given |= {"home": settings.home_path, "project": settings.project.resolve()}
+    return {f"HEADRACE_{name.upper()}": str(value) for name, value in given.items()}
+
+
+def _options(settings: Settings, home: AirflowHome, ports: dict[str, int]) -> dict[str, str]:
+    keys = read_json(home.secrets)
+    url = f"http://127.0.0.1:{ports['api']}"
+    sections: dict[str, dict[str, object]] = {
+        "core": {
+            "dags_folder": settings.project / "dags",
+            "plugins_folder": settings.project / "plugins",
+            "load_examples": False,
+            "executor": "LocalExecutor",
+            # The snode's driver, the backfills' drivers, and two for what is short.
+            "parallelism": settings.backfill_slots + 3,
+            "fernet_key": keys["fernet_key"],
+            "simple_auth_manager_users": f"{USER}:admin",
+            "simple_auth_manager_passwords_file": home.passwords,
+            "execution_api_server_url": f"{url}/execution/",
+        },
+        "database": {"sql_alchemy_conn": f"sqlite:///{home.folder / 'airflow.db'}"},
+        "api": {
+            "host": "127.0.0.1",
+            "port": ports["api"],
+            "base_url": url,
+            "workers": 1,
+            "secret_key": keys["api_secret_key"],
+            "instance_name": "Headrace",
+        },
+        "api_auth": {"jwt_secret": keys["jwt_secret"]},
+        # A task that has ended gives its slot back within a second instead of five.
+        "workers": {"min_heartbeat_interval": 1},
+        "scheduler": {"parsing_cleanup_interval": 10},
+        # One file, read again at once when the catalog changes, so the interval only matters for changes made elsewhere.
+        "dag_processor": {
+            "parsing_processes": 1,
+            "refresh_interval": 30,
+            "min_file_process_interval": 15,
+            "stale_dag_threshold": 20,
+        },
+        "logging": {
+            "base_log_folder": settings.home_path / "logs" / "airflow",
+            "dag_processor_child_process_log_directory": settings.home_path / "logs" / "airflow" / "dag_processor",
+            "worker_log_server_port": ports["worker_logs"],
+            "trigger_log_server_port": ports["trigger_logs"],
+        },
+    }
+    return {
+        f"AIRFLOW__{section.upper()}__{name.upper()}": str(value)
+        for section, options in sections.items()
+        for name, value in options.items()
+    }

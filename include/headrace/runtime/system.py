@@ -1,0 +1,308 @@
+"""The embedded system: Airflow's components started, looked at and stopped, with everything they have started."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, Protocol
+
+from filelock import FileLock, Timeout
+
+from headrace.errors import ConfigurationError, OperationalError
+from headrace.runtime.airflow import AirflowClient
+from headrace.runtime.dag_ids import BACKFILL_POOL
+from headrace.runtime.environment import airflow_environment
+from headrace.runtime.login import USER, AirflowHome, ensure_login, find_login, read_json, write_private
+from headrace.runtime.processes import Service, end, family, free_port, is_driver, is_free, marked, owner_of, wait_for
+from headrace.settings import Settings
+
+# Name of the component, and of its entry in Airflow's account of its health.
+COMPONENTS: Final = {
+    "api-server": "metadatabase",
+    "scheduler": "scheduler",
+    "dag-processor": "dag_processor",
+    "triggerer": "triggerer",
+}
+DRIVER_SECONDS: Final = 15.0
+GRACE_SECONDS: Final = 10.0
+
+
+class Console(Protocol):
+    """Who shows how a start or a stop gets on."""
+
+    def step(self, text: str, done: int = 0, total: int = 0) -> None:
+        """What is being waited for now; `done` of `total` parts, where there are parts."""
+
+    def note(self, text: str) -> None:
+        """Something to keep in sight."""
+
+
+class Silence:
+    """A console that shows nothing."""
+
+    def step(self, text: str, done: int = 0, total: int = 0) -> None:
+        pass
+
+    def note(self, text: str) -> None:
+        pass
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """A component of Airflow. `healthy`: it answers or its heartbeat is fresh, and is that of this process."""
+
+    name: str
+    pid: int | None
+    healthy: bool
+    log: str
+
+
+@dataclass(frozen=True, slots=True)
+class SystemStatus:
+    """`url` is None where nothing runs."""
+
+    url: str | None
+    components: tuple[Component, ...]
+
+    @property
+    def running(self) -> bool:
+        return any(component.pid is not None for component in self.components)
+
+    @property
+    def healthy(self) -> bool:
+        return all(component.healthy for component in self.components)
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """`first`: the login was made just now, and should be shown. `already`: there was nothing to start."""
+
+    url: str
+    user: str
+    password: str
+    first: bool
+    already: bool
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """How many processes have ended, and how many of them had to be killed."""
+
+    ended: int
+    killed: int
+
+
+def services(settings: Settings) -> list[Service]:
+    """Airflow's components as processes of this home."""
+    home = AirflowHome.of(settings)
+    logs = settings.home_path / "logs"
+    return [
+        Service(name, (sys.executable, "-m", "airflow", name), logs / f"{name}.log", home.run / f"{name}.json")
+        for name in COMPONENTS
+    ]
+
+
+def start(settings: Settings, console: Console | None = None, *, wait_s: float = 180.0) -> Started:
+    """Bring Airflow up, or what is missing of it, and wait until all of it is healthy. Doing it twice is harmless.
+
+    Raises:
+        ConfigurationError: the port is taken, and by whom.
+        OperationalError: a component did not come up; the message has the end of its log. What was started is stopped again.
+    """
+    console = console or Silence()
+    began = time.monotonic()
+    home = AirflowHome.of(settings)
+    home.run.mkdir(parents=True, exist_ok=True)
+    with _alone(settings):
+        before = status(settings)
+        if before.healthy:
+            return _started(settings, first=False, already=True, began=began)
+        first = ensure_login(home)
+        ports = _ports(settings, home, before.running)
+        environment = airflow_environment(settings, ports)
+        _migrate(settings, home, environment, console)
+        launched = [service for service in services(settings) if service.process() is None]
+        try:
+            for service in launched:
+                service.start(environment, home.folder)
+            _await_health(settings, console, wait_s)
+            _finish(settings, console)
+        except BaseException:
+            _end_all(settings, Silence())
+            raise
+    return _started(settings, first=first, already=False, began=began)
+
+
+def stop(settings: Settings, console: Console | None = None) -> Stopped:
+    """End Airflow's components and every process they have started, Spark drivers included. Doing it twice is harmless."""
+    if not AirflowHome.of(settings).run.exists():
+        return Stopped(0, 0)
+    with _alone(settings):
+        return _end_all(settings, console or Silence())
+
+
+def status(settings: Settings) -> SystemStatus:
+    """What runs now. A heartbeat counts when it is younger than the process it is said to come from."""
+    found = {service.name: (service, service.process()) for service in services(settings)}
+    alive = any(process for _, process in found.values())
+    health = _health(settings) if alive else {}
+    components = tuple(
+        Component(
+            name,
+            process.pid if process else None,
+            process is not None and _is_fresh(health.get(COMPONENTS[name]), process.create_time()),
+            str(service.log),
+        )
+        for name, (service, process) in found.items()
+    )
+    login = find_login(settings)
+    return SystemStatus(login.url if login and alive else None, components)
+
+
+@contextmanager
+def _alone(settings: Settings) -> Iterator[None]:
+    """Keeps two commands from starting and stopping at once."""
+    lock = FileLock(AirflowHome.of(settings).run / "system.lock", timeout=0)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise OperationalError(
+            "another `headrace up` or `headrace down` is at work on this home", hint="wait until it has ended"
+        ) from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _ports(settings: Settings, home: AirflowHome, running: bool) -> dict[str, int]:
+    """Ports of the components; those in use stay while any component runs."""
+    known = read_json(home.ports)
+    if running and known:
+        return {name: int(port) for name, port in known.items()}
+    port = settings.airflow_port
+    if not is_free(port):
+        raise ConfigurationError(
+            f"port {port} is in use by {owner_of(port)}", hint="set HEADRACE_AIRFLOW_PORT to a free port, or end what uses it"
+        )
+    ports = {"api": port, "worker_logs": free_port(), "trigger_logs": free_port()}
+    write_private(home.ports, ports)
+    return ports
+
+
+def _migrate(settings: Settings, home: AirflowHome, environment: dict[str, str], console: Console) -> None:
+    """Make or update Airflow's database, once for each version of Airflow."""
+    version = importlib.metadata.version("apache-airflow")
+    done = home.run / "migrated.json"
+    if read_json(done).get("version") == version and (home.folder / "airflow.db").exists():
+        return
+    console.step("Preparing Airflow's database")
+    log = settings.home_path / "logs" / "migrate.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("wb") as output:
+        command = [sys.executable, "-m", "airflow", "db", "migrate"]
+        outcome = subprocess.run(command, env=environment, cwd=home.folder, stdout=output, stderr=subprocess.STDOUT, check=False)
+    if outcome.returncode != 0:
+        tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
+        raise OperationalError(f"Airflow's database could not be prepared:\n{tail}", hint=f"the whole log is {log}")
+    write_private(done, {"version": version})
+
+
+def _await_health(settings: Settings, console: Console, wait_s: float) -> None:
+    def all_healthy() -> bool:
+        for service in services(settings):
+            if service.process() is None:
+                raise OperationalError(
+                    f"Airflow's {service.name} has ended:\n{service.tail()}", hint=f"the whole log is {service.log}"
+                )
+        components = status(settings).components
+        healthy = sum(component.healthy for component in components)
+        missing = ", ".join(component.name for component in components if not component.healthy)
+        console.step(f"Starting Airflow: waiting for {missing}" if missing else "Airflow is up", healthy, len(components))
+        return healthy == len(components)
+
+    if not wait_for(all_healthy, wait_s):
+        late = next(component for component in status(settings).components if not component.healthy)
+        raise OperationalError(f"Airflow's {late.name} was not healthy after {wait_s:.0f} s", hint=f"its log is {late.log}")
+
+
+def _finish(settings: Settings, console: Console) -> None:
+    """What can only be told to a running Airflow: the pool of the backfills. What it could not import is said."""
+    with _client(settings) as client:
+        client.set_pool(BACKFILL_POOL, settings.backfill_slots, "Spark drivers of Headrace's backfills")
+        for error in client.import_errors():
+            console.note(error)
+
+
+def _client(settings: Settings) -> AirflowClient:
+    own = settings.model_copy(update={"airflow_url": ""})
+    client = AirflowClient.find(own)
+    if client is None:
+        raise OperationalError("Airflow has not been started here", hint="start it with `headrace up`")
+    return client
+
+
+def _health(settings: Settings) -> dict[str, Any]:
+    with suppress(OperationalError, ValueError), _client(settings) as client:
+        return client.health()
+    return {}
+
+
+def _is_fresh(entry: dict[str, Any] | None, started: float) -> bool:
+    """Whether a component is said to be healthy, by a heartbeat that this process has sent."""
+    if entry is None or entry.get("status") != "healthy":
+        return False
+    beat = next((value for name, value in entry.items() if name.endswith("heartbeat")), None)
+    return beat is None or datetime.fromisoformat(beat).timestamp() >= started
+
+
+def _started(settings: Settings, *, first: bool, already: bool, began: float) -> Started:
+    login = find_login(settings.model_copy(update={"airflow_url": ""}))
+    if login is None:
+        raise OperationalError("the login of Airflow is missing", hint="run `headrace down`, then `headrace up`")
+    return Started(login.url, USER, login.password, first, already, time.monotonic() - began)
+
+
+def _end_all(settings: Settings, console: Console) -> Stopped:
+    """First the scheduler, which then starts nothing more; the drivers, which end their batch; then all that is left."""
+    home = settings.home_path
+    everything = _members(settings)
+    console.step("Stopping", 0, len(everything))
+    end(
+        [process for service in services(settings) if service.name == "scheduler" and (process := service.process())],
+        signal.SIGTERM,
+        0,
+    )
+    drivers = [process for process in everything if is_driver(process)]
+    if drivers:
+        console.step("Stopping: waiting for the Spark drivers to end their batch", 0, len(everything))
+        end(drivers, signal.SIGTERM, DRIVER_SECONDS)
+    killed = 0
+    for _ in range(3):
+        remaining = _members(settings)
+        if not remaining:
+            break
+        everything = family([*everything, *remaining])
+        stubborn = end(remaining, signal.SIGTERM, GRACE_SECONDS)
+        killed += len(stubborn)
+        end(family(stubborn), signal.SIGKILL, GRACE_SECONDS)
+    for service in services(settings):
+        service.record.unlink(missing_ok=True)
+    if left := marked(home):
+        numbers = ", ".join(str(process.pid) for process in left)
+        raise OperationalError(f"these processes would not end: {numbers}", hint=f"kill -9 {numbers.replace(',', '')}")
+    return Stopped(len(everything), killed)
+
+
+def _members(settings: Settings) -> list[Any]:
+    """Every process of the system: those that are remembered, those that carry the mark, and all below them."""
+    remembered = [process for service in services(settings) if (process := service.process())]
+    return family([*remembered, *marked(settings.home_path)])
