@@ -1,0 +1,9 @@
+"""The catalog: what exists, what should run, what was done, and who may do it.
+
+To add a repository: a file here with its table (columns, constraints), the conversion of rows, and a class over `Store`;
+an attribute in `Catalog`; a migration with the next number in `migrations/versions`.
+"""
+
+from headrace.catalog.catalog import Catalog
+
+__all__ = ["Catalog"]

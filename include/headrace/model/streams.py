@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 from headrace.model.time import Duration
 
@@ -164,3 +165,53 @@ class Lease:
     epoch: int
     expires: int
     address: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """An snode's last sign of life: `at` in epoch milliseconds; `address` and `token` open its HTTP endpoint; `detail` is JSON."""
+
+    snode: str
+    epoch: int
+    at: int
+    address: str | None = None
+    token: str | None = field(default=None, repr=False)
+    detail: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """How far a backfill run has come; instants in epoch milliseconds.
+
+    `rows` were planned, `rows_planned_done` of them in chunks that are done, which read `rows_done`.
+    """
+
+    stream_id: str
+    run: str
+    chunks: int
+    done: int
+    running: int
+    failed: int
+    rows: int
+    rows_planned_done: int
+    rows_done: int
+    started: int | None = None
+    updated: int | None = None
+
+    @property
+    def complete(self) -> bool:
+        return self.done == self.chunks
+
+    @property
+    def fraction(self) -> float:
+        """What is done, 0 to 1: by planned rows, by chunks where none were planned; 1 of nothing."""
+        done, whole = (self.rows_planned_done, self.rows) if self.rows else (self.done, self.chunks)
+        return done / whole if whole else 1.0
+
+    def eta_ms(self, now: int) -> int | None:
+        """Milliseconds that the rest takes at the pace so far; None while nothing is known of the pace."""
+        if self.complete:
+            return 0
+        if self.started is None or not self.fraction:
+            return None
+        return max(0, round((now - self.started) * (1 - self.fraction) / self.fraction))

@@ -1,0 +1,78 @@
+"""The catalog as its users see it: repositories as attributes, and locks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from headrace.catalog.databases import Databases
+from headrace.catalog.events import Events
+from headrace.catalog.leases import Leases
+from headrace.catalog.ledger import Ledger
+from headrace.catalog.locks import LOCK_MS, AdvisoryLocks, FileLocks, Locks
+from headrace.catalog.migrate import migrate
+from headrace.catalog.snodes import Snodes
+from headrace.catalog.store import Store, is_sqlite, open_engine
+from headrace.catalog.streams import Streams
+from headrace.catalog.subtables import Subtables
+from headrace.catalog.tables import Tables
+from headrace.model.clock import SystemClock
+
+SYSTEM_TIME: Final = SystemClock().now
+
+
+class Catalog:
+    """One catalog database. Safe to use from several threads; each call is a transaction of its own.
+
+    Every method raises `OperationalError` (transient) when the database cannot be reached or stays busy.
+    """
+
+    def __init__(self, store: Store, locks: Locks) -> None:
+        self._store = store
+        self._locks = locks
+        self.databases = Databases(store)
+        self.tables = Tables(store)
+        self.subtables = Subtables(store)
+        self.streams = Streams(store)
+        self.leases = Leases(store)
+        self.snodes = Snodes(store)
+        self.ledger = Ledger(store)
+        self.events = Events(store)
+
+    @classmethod
+    def open(cls, url: str, *, clock: Callable[[], int] = SYSTEM_TIME) -> Catalog:
+        """Opens the catalog at `sqlite:///file` or `postgresql://…`, made or migrated where it is behind.
+
+        `clock` gives epoch milliseconds (`ManualClock().now` in tests). `ConfigurationError` for a URL that cannot be used or
+        a catalog of a newer version.
+        """
+        engine = open_engine(url)
+        store = Store(engine, clock)
+        locks = FileLocks(Path(str(engine.url.database)).parent / "locks") if is_sqlite(engine) else AdvisoryLocks(engine)
+        catalog = cls(store, locks)
+        try:
+            migrate(store, locks)
+        except BaseException:
+            catalog.close()
+            raise
+        return catalog
+
+    def lock(self, name: str, timeout_ms: int = LOCK_MS) -> AbstractContextManager[None]:
+        """Excludes other threads and processes that lock the same name; within a thread it may be taken again.
+
+        `TransientError` after `timeout_ms`, with who holds it. A process that dies lets go.
+        """
+        return self._locks.hold(name, timeout_ms)
+
+    def close(self) -> None:
+        """Closes the connections; the catalog may be closed twice."""
+        self._store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()

@@ -1,0 +1,54 @@
+"""Databases of the catalog."""
+
+from __future__ import annotations
+
+from sqlalchemy import delete, select
+
+from headrace.catalog.rows.databases import DATABASES, from_row, to_row
+from headrace.catalog.rules import exists, missing_database, refuse_crossing_streams
+from headrace.catalog.store import Store, insert
+from headrace.model.tables import Database
+
+
+class Databases:
+    """Databases by name."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def create(self, database: Database, if_not_exists: bool = False) -> bool:
+        """Whether it was created: False where one of the name exists and `if_not_exists`, else `ExistsError`."""
+        row = to_row(database) | {"created": self._store.clock()}
+        with self._store.write() as connection:
+            created = connection.execute(insert(connection, DATABASES).values(row).on_conflict_do_nothing()).rowcount == 1
+        if not created and not if_not_exists:
+            raise exists("database", database.name)
+        return created
+
+    def drop(self, name: str, if_exists: bool = False) -> bool:
+        """Whether it was dropped, with its tables, subtables and the streams that stay within it.
+
+        `NotFoundError` where it is missing and not `if_exists`; `IntegrityError` while a stream leads into or out of it.
+        """
+        with self._store.write() as connection:
+            held = select(DATABASES.c.name).where(DATABASES.c.name == name).with_for_update()
+            if connection.scalar(held) is None:
+                if if_exists:
+                    return False
+                raise missing_database(connection, name)
+            refuse_crossing_streams(connection, name)
+            connection.execute(delete(DATABASES).where(DATABASES.c.name == name))
+        return True
+
+    def get(self, name: str) -> Database:
+        """The database; `NotFoundError` with the nearest name."""
+        with self._store.read() as connection:
+            row = connection.execute(select(DATABASES).where(DATABASES.c.name == name)).mappings().one_or_none()
+            if row is None:
+                raise missing_database(connection, name)
+        return from_row(row)
+
+    def all(self) -> list[Database]:
+        """Every database, by name."""
+        with self._store.read() as connection:
+            return [from_row(row) for row in connection.execute(select(DATABASES).order_by(DATABASES.c.name)).mappings()]

@@ -1,0 +1,38 @@
+"""Events: what happened, for the page and SHOW."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlalchemy import delete, insert, select
+
+from headrace.catalog.rows.events import EVENTS, from_row
+from headrace.catalog.store import Store
+from headrace.model.events import Event
+
+# A stream that fails once a minute writes half a million events a year: older ones make room.
+KEPT: Final = 100_000
+
+
+class Events:
+    """The newest events; old ones are forgotten."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def record(self, subject_kind: str, subject: str, kind: str, message: str) -> None:
+        """Records that something happened now."""
+        row = {"time": self._store.clock(), "subject_kind": subject_kind, "subject": subject, "kind": kind, "message": message}
+        with self._store.write() as connection:
+            id = connection.scalar(insert(EVENTS).values(row).returning(EVENTS.c.id))
+            connection.execute(delete(EVENTS).where(EVENTS.c.id <= (id or 0) - KEPT))
+
+    def all(self, subject_kind: str | None = None, subject: str | None = None, limit: int = 1_000) -> list[Event]:
+        """Events, the newest first, of one kind of subject or one subject where given."""
+        query = select(EVENTS).order_by(EVENTS.c.id.desc()).limit(limit)
+        if subject_kind is not None:
+            query = query.where(EVENTS.c.subject_kind == subject_kind)
+        if subject is not None:
+            query = query.where(EVENTS.c.subject == subject)
+        with self._store.read() as connection:
+            return [from_row(row) for row in connection.execute(query).mappings()]

@@ -1,0 +1,66 @@
+"""Leases of snodes: one holder an epoch, each step a single statement that compares and sets."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlalchemy import ColumnElement, or_, select, update
+
+from headrace.catalog.rows.leases import LEASES, from_row
+from headrace.catalog.store import Store, insert
+from headrace.errors import FencedError
+from headrace.model.streams import Lease
+
+
+class Leases:
+    """Who may run an snode. The epoch grows with every acquisition and never falls."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def acquire(self, snode: str, holder: str, ttl_ms: int, address: str | None = None) -> Lease | None:
+        """A lease of a new epoch, or None while another holds one that has not expired.
+
+        `holder` names one process for good (host, pid, start): who asks again gets a new epoch at once.
+        """
+        now = self._store.clock()
+        row = {"snode": snode, "holder": holder, "epoch": 1, "expires": now + ttl_ms, "address": address}
+        free = or_(LEASES.c.holder.is_(None), LEASES.c.holder == holder, LEASES.c.expires <= now)
+        with self._store.write() as connection:
+            statement = insert(connection, LEASES).values(row)
+            taken = {"holder": holder, "epoch": LEASES.c.epoch + 1, "expires": now + ttl_ms, "address": address}
+            statement = statement.on_conflict_do_update(index_elements=[LEASES.c.snode], set_=taken, where=free)
+            epoch = connection.scalar(statement.returning(LEASES.c.epoch))
+        return None if epoch is None else Lease(snode, holder, epoch, now + ttl_ms, address)
+
+    def renew(self, lease: Lease, ttl_ms: int) -> Lease:
+        """The lease with a later end; `FencedError` when it was released or taken by another, even if that one's has ended."""
+        renewed = replace(lease, expires=self._store.clock() + ttl_ms)
+        with self._store.write() as connection:
+            statement = update(LEASES).where(*_is(lease)).values(expires=renewed.expires, address=lease.address)
+            kept = connection.execute(statement).rowcount == 1
+        if not kept:
+            raise fenced(lease)
+        return renewed
+
+    def release(self, lease: Lease) -> None:
+        """Gives the lease up; nothing happens when it was lost."""
+        with self._store.write() as connection:
+            connection.execute(update(LEASES).where(*_is(lease)).values(holder=None, expires=self._store.clock(), address=None))
+
+    def get(self, snode: str) -> Lease | None:
+        """The newest lease, which may have expired; None where nobody holds one."""
+        with self._store.read() as connection:
+            row = connection.execute(select(LEASES).where(LEASES.c.snode == snode)).mappings().one_or_none()
+        return None if row is None else from_row(row)
+
+
+def _is(lease: Lease) -> tuple[ColumnElement[bool], ...]:
+    return LEASES.c.snode == lease.snode, LEASES.c.holder == lease.holder, LEASES.c.epoch == lease.epoch
+
+
+def fenced(lease: Lease) -> FencedError:
+    return FencedError(
+        f"the lease of snode {lease.snode}, epoch {lease.epoch}, is no longer held by {lease.holder}",
+        hint="another driver has taken over",
+    )

@@ -1,0 +1,127 @@
+"""The ledger of backfills: chunks planned, claimed, finished; none skipped, none done twice."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, Connection, RowMapping, Select, and_, func, or_, select, update
+
+from headrace.catalog.rows.chunks import CHUNKS, from_row, to_row
+from headrace.catalog.rows.streams import STREAMS
+from headrace.catalog.store import Store, insert, process_name
+from headrace.errors import FencedError, NotFoundError, TransientError
+from headrace.model.streams import Chunk, ChunkState, RunSummary
+
+# A chunk takes minutes at most. A claim that is older than this was abandoned: its holder died without a word.
+ABANDONED_MS: Final = 3_600_000
+
+
+class Ledger:
+    """Chunks by stream, run and number. A run is one backfill: its first plan stands."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def plan(self, stream_id: str, run: str, chunks: Sequence[Chunk]) -> list[Chunk]:
+        """The chunks of a run by number: those given, as PENDING, or those of the first plan where the run is planned already.
+
+        `NotFoundError` where the stream was dropped.
+        """
+        planned = [replace(chunk, stream_id=stream_id, run=run, state=ChunkState.PENDING, message=None) for chunk in chunks]
+        with self._store.write() as connection:
+            if connection.scalar(select(STREAMS.c.id).where(STREAMS.c.id == stream_id).with_for_update()) is None:
+                raise NotFoundError(f"there is no stream with the id {stream_id}", hint="it was dropped")
+            present = connection.execute(_chunks(stream_id, run)).mappings().all()
+            if not present and planned:
+                connection.execute(insert(connection, CHUNKS), [to_row(chunk) for chunk in planned])
+                present = connection.execute(_chunks(stream_id, run)).mappings().all()
+        return [from_row(row) for row in present]
+
+    def claim(self, stream_id: str, run: str, number: int, holder: str | None = None, *, abandoned_ms: int = ABANDONED_MS) -> Chunk:
+        """The chunk, RUNNING and this holder's; DONE where there is nothing left to do.
+
+        PENDING and FAILED chunks can be claimed, and RUNNING ones by the same holder or when claimed `abandoned_ms` ago or
+        earlier. `TransientError` while another holds it; `NotFoundError` where there is no such chunk. The default holder is
+        this process.
+        """
+        holder, now = holder or process_name(), self._store.clock()
+        abandoned = or_(CHUNKS.c.holder == holder, CHUNKS.c.claimed <= now - abandoned_ms)
+        free = or_(
+            CHUNKS.c.state.in_([ChunkState.PENDING.value, ChunkState.FAILED.value]),
+            and_(CHUNKS.c.state == ChunkState.RUNNING.value, abandoned),
+        )
+        values = {"state": ChunkState.RUNNING.value, "holder": holder, "claimed": now, "message": None, "finished": None}
+        with self._store.write() as connection:
+            connection.execute(update(CHUNKS).where(*_is(stream_id, run, number), free).values(values))
+            row = _get(connection, stream_id, run, number)
+        if row["state"] == ChunkState.RUNNING.value and row["holder"] != holder:
+            age = (now - row["claimed"]) // 1000
+            message = f"chunk {number} of run {run} is being worked on by {row['holder']}, since {age} s"
+            raise TransientError(message, hint="wait for it, or try again when its claim is old enough to count as abandoned")
+        return from_row(row)
+
+    def finish(self, stream_id: str, run: str, number: int, rows: int | None = None, holder: str | None = None) -> None:
+        """Marks a claimed chunk DONE, with the rows it read; harmless twice. `FencedError` when another has claimed it since."""
+        self._close(stream_id, run, number, holder, {"state": ChunkState.DONE.value, "rows_done": rows, "message": None})
+
+    def fail(self, stream_id: str, run: str, number: int, message: str, holder: str | None = None) -> None:
+        """Marks a claimed chunk FAILED, so that it may be claimed again. `FencedError` when another has claimed it since."""
+        self._close(stream_id, run, number, holder, {"state": ChunkState.FAILED.value, "message": message})
+
+    def chunks(self, stream_id: str, run: str | None = None) -> list[Chunk]:
+        """The chunks of a run by number, or those of all runs of the stream."""
+        with self._store.read() as connection:
+            return [from_row(row) for row in connection.execute(_chunks(stream_id, run)).mappings()]
+
+    def summary(self, stream_id: str, run: str) -> RunSummary:
+        """How far a run has come; all zero where nothing is planned."""
+        with self._store.read() as connection:
+            row = connection.execute(_summary(stream_id, run)).mappings().one()
+        return RunSummary(stream_id, run, **row)
+
+    def _close(self, stream_id: str, run: str, number: int, holder: str | None, values: Mapping[str, Any]) -> None:
+        holder = holder or process_name()
+        own = and_(CHUNKS.c.holder == holder, CHUNKS.c.state == ChunkState.RUNNING.value)
+        with self._store.write() as connection:
+            change = update(CHUNKS).where(*_is(stream_id, run, number), own).values({**values, "finished": self._store.clock()})
+            if connection.execute(change).rowcount == 1:
+                return
+            row = _get(connection, stream_id, run, number)
+        if (row["state"], row["holder"]) != (values["state"], holder):
+            raise FencedError(f"chunk {number} of run {run} is {row['state']} by {row['holder']}, not claimed by {holder}")
+
+
+def _is(stream_id: str, run: str, number: int) -> tuple[ColumnElement[bool], ...]:
+    return CHUNKS.c.stream_id == stream_id, CHUNKS.c.run == run, CHUNKS.c.number == number
+
+
+def _get(connection: Connection, stream_id: str, run: str, number: int) -> RowMapping:
+    row = connection.execute(select(CHUNKS).where(*_is(stream_id, run, number))).mappings().one_or_none()
+    if row is None:
+        raise NotFoundError(f"run {run} of stream {stream_id} has no chunk {number}", hint="plan the run first")
+    return row
+
+
+def _chunks(stream_id: str, run: str | None) -> Select[*tuple[Any, ...]]:
+    query = select(CHUNKS).where(CHUNKS.c.stream_id == stream_id).order_by(CHUNKS.c.run, CHUNKS.c.number)
+    return query if run is None else query.where(CHUNKS.c.run == run)
+
+
+def _summary(stream_id: str, run: str) -> Select[*tuple[Any, ...]]:
+    def in_state(state: ChunkState) -> ColumnElement[bool]:
+        return CHUNKS.c.state == state.value
+
+    done = in_state(ChunkState.DONE)
+    return select(
+        func.count().label("chunks"),
+        func.count().filter(done).label("done"),
+        func.count().filter(in_state(ChunkState.RUNNING)).label("running"),
+        func.count().filter(in_state(ChunkState.FAILED)).label("failed"),
+        func.coalesce(func.sum(CHUNKS.c.rows), 0).label("rows"),
+        func.coalesce(func.sum(CHUNKS.c.rows).filter(done), 0).label("rows_planned_done"),
+        func.coalesce(func.sum(CHUNKS.c.rows_done).filter(done), 0).label("rows_done"),
+        func.min(CHUNKS.c.claimed).label("started"),
+        func.max(func.coalesce(CHUNKS.c.finished, CHUNKS.c.claimed)).label("updated"),
+    ).where(CHUNKS.c.stream_id == stream_id, CHUNKS.c.run == run)

@@ -1,0 +1,173 @@
+"""Mutual exclusion between threads and processes, by name: files beside SQLite, advisory locks on PostgreSQL.
+
+A lock ends with the process that holds it, whatever ends that.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from pathlib import Path
+from typing import Final
+
+import filelock
+from sqlalchemy import Connection, Engine, exc, text
+
+from headrace.catalog.store import process_name, translated
+from headrace.errors import ConfigurationError, TransientError
+
+# Longer than a statement holds a lock, as long as a person waits. Loads may hold theirs longer: others get an error that says so.
+LOCK_MS: Final = 60_000
+# How often a waiting process looks at a file; a commit to a Delta table takes about 7 ms.
+POLL_SECONDS: Final = 0.005
+LOCK_NOT_AVAILABLE: Final = "55P03"
+
+
+class _Turn:
+    """Whose turn it is among the threads of this process, and how often the thread that has it holds the lock."""
+
+    def __init__(self) -> None:
+        self.mutex = threading.RLock()
+        self.depth = 0
+
+
+_TURNS: Final[defaultdict[tuple[str, str], _Turn]] = defaultdict(_Turn)
+os.register_at_fork(after_in_child=_TURNS.clear)  # threads that had a turn do not live in the child
+
+
+class Locks(ABC):
+    """The locks of one catalog; `place` tells them from those of other catalogs that this process has open."""
+
+    def __init__(self, place: str) -> None:
+        self._place = place
+
+    @contextmanager
+    def hold(self, name: str, timeout_ms: int = LOCK_MS) -> Iterator[None]:
+        """Holds a lock; a thread that has it may hold it again. `TransientError` says who has it when the time is up."""
+        deadline = time.monotonic() + timeout_ms / 1000
+        turn = _TURNS[self._place, name]
+        if not turn.mutex.acquire(timeout=timeout_ms / 1000):
+            raise busy(name, timeout_ms, f"another thread of {process_name()}")
+        try:
+            with nullcontext() if turn.depth else self._exclude(name, timeout_ms, deadline):
+                turn.depth += 1
+                try:
+                    yield
+                finally:
+                    turn.depth -= 1
+        finally:
+            turn.mutex.release()
+
+    @abstractmethod
+    def _exclude(self, name: str, timeout_ms: int, deadline: float) -> AbstractContextManager[None]:
+        """Excludes other processes, waiting until `deadline` of the monotonic clock."""
+
+
+def busy(name: str, timeout_ms: int, holder: str) -> TransientError:
+    return TransientError(f"{name} has been locked for {timeout_ms / 1000:g} s by {holder}", hint="try again when it is done")
+
+
+class FileLocks(Locks):
+    """A file per name in one folder. Beside each lies another that says who holds it, for messages."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(str(folder))
+        self._folder = folder
+
+    @contextmanager
+    def _exclude(self, name: str, timeout_ms: int, deadline: float) -> Iterator[None]:
+        path = self._folder / f"{file_name(name)}.lock"
+        signature = path.with_suffix(".holder")
+        lock = filelock.FileLock(path, poll_interval=POLL_SECONDS)
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            lock.acquire(timeout=max(0.0, deadline - time.monotonic()))
+            signature.write_text(process_name())
+        except filelock.Timeout:
+            raise busy(name, timeout_ms, _read(signature)) from None
+        except OSError as error:
+            lock.release()
+            raise ConfigurationError(f"lock {path} cannot be used: {error.strerror}", hint="may this user write there?") from None
+        try:
+            yield
+        finally:
+            lock.release()
+
+
+def file_name(name: str) -> str:
+    """A file name that is different for different names, and still tells them."""
+    digest = hashlib.blake2b(name.encode(), digest_size=6).hexdigest()
+    return f"{re.sub(r'[^A-Za-z0-9_-]+', '-', name)[:60]}-{digest}"
+
+
+def _read(signature: Path) -> str:
+    with suppress(OSError):
+        return signature.read_text() or "another process"
+    return "another process"
+
+
+class AdvisoryLocks(Locks):
+    """Advisory locks of a PostgreSQL database, each on a connection of its own: the server ends them with the connection."""
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(engine.url.render_as_string())
+        self._engine = engine.execution_options(isolation_level="AUTOCOMMIT")
+
+    @contextmanager
+    def _exclude(self, name: str, timeout_ms: int, deadline: float) -> Iterator[None]:
+        with translated(self._engine.url):
+            connection = self._engine.connect()
+        try:
+            with translated(self._engine.url):
+                if not _acquire(connection, name, deadline):
+                    raise busy(name, timeout_ms, _holder(connection, name))
+            yield
+        finally:
+            _let_go(connection)
+
+
+def advisory_key(name: str) -> int:
+    """The signed 64-bit number that stands for a name."""
+    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "big", signed=True)
+
+
+def _acquire(connection: Connection, name: str, deadline: float) -> bool:
+    rest = max(1, round((deadline - time.monotonic()) * 1000))  # 0 would mean no limit
+    try:
+        connection.execute(text("SELECT set_config('lock_timeout', :rest, false)"), {"rest": f"{rest}ms"})
+        connection.execute(text("SELECT pg_advisory_lock(:key)"), {"key": advisory_key(name)})
+    except exc.OperationalError as error:
+        if getattr(error.orig, "sqlstate", None) == LOCK_NOT_AVAILABLE:
+            return False
+        raise
+    return True
+
+
+def _let_go(connection: Connection) -> None:
+    """Unlocks and returns the connection; where that fails the connection is closed, which unlocks as well."""
+    try:
+        connection.execute(text("SELECT pg_advisory_unlock_all(), set_config('lock_timeout', '0', false)"))
+    except exc.SQLAlchemyError:
+        connection.invalidate()
+    finally:
+        connection.close()
+
+
+HOLDER: Final = text(
+    "SELECT a.application_name || ' on ' || coalesce(host(a.client_addr), 'the server itself')"
+    " FROM pg_locks l JOIN pg_stat_activity a USING (pid)"
+    " WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1"
+    " AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+    " AND ((l.classid::bigint << 32) | l.objid::bigint) = :key"
+)
+
+
+def _holder(connection: Connection, name: str) -> str:
+    return connection.scalar(HOLDER, {"key": advisory_key(name)}) or "another process"

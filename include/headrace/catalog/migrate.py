@@ -1,0 +1,75 @@
+"""Brings a catalog database to the form that this version knows: numbered migrations, forward only, one process at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from sqlalchemy import Connection, exc, inspect, text
+
+from headrace.catalog.locks import Locks
+from headrace.catalog.rows.metadata import VERSION_TABLE
+from headrace.catalog.store import Store, is_sqlite, translated
+from headrace.errors import ConfigurationError
+
+HEAD: Final = "0001"
+"""The newest migration. A constant, because asking Alembic takes longer than all else that opening a catalog does."""
+
+MIGRATIONS: Final = Path(__file__).parent / "migrations"
+
+
+def migrate(store: Store, locks: Locks) -> None:
+    """Runs the migrations that are missing; quick where there are none. Safe against other processes that do the same."""
+    if stored_version(store) == HEAD:
+        return
+    with _alone(store, locks) as connection:
+        _upgrade(connection)
+
+
+def stored_version(store: Store) -> str | None:
+    """Number of the last migration that ran, None in an empty database; `ConfigurationError` where a newer version wrote it."""
+    with store.read() as connection:
+        try:
+            version: str | None = connection.scalar(text(f"SELECT version_num FROM {VERSION_TABLE}"))
+        except (exc.OperationalError, exc.ProgrammingError):
+            if inspect(connection).has_table(VERSION_TABLE):
+                raise
+            return None
+    if version is not None and version > HEAD:
+        raise ConfigurationError(
+            f"the catalog has version {version}, this Headrace knows {HEAD} at most",
+            hint="upgrade Headrace, or use another catalog",
+        )
+    return version
+
+
+@contextmanager
+def _alone(store: Store, locks: Locks) -> Iterator[Connection]:
+    """A write transaction in which no other process migrates."""
+    with locks.hold("migrate"):
+        if is_sqlite(store.engine):
+            _write_ahead(store)
+        with store.write() as connection:
+            yield connection
+
+
+def _write_ahead(store: Store) -> None:
+    """Turns on SQLite's write-ahead log, for good: from then on readers and the writer do not wait for each other."""
+    with translated(store.engine.url):
+        connection = store.engine.raw_connection()
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        finally:
+            connection.close()
+
+
+def _upgrade(connection: Connection) -> None:
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    config.attributes["connection"] = connection
+    command.upgrade(config, HEAD)

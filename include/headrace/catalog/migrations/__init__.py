@@ -1,0 +1,1 @@
+"""Migrations of the catalog: numbered, forward only. `migrate.HEAD` names the newest."""

@@ -1,0 +1,146 @@
+"""Databases, tables, subtables, streams, leases, snodes, chunks of backfills, events."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0001"
+down_revision = None
+
+
+def upgrade() -> None:
+    create_databases()
+    create_tables()
+    create_subtables()
+    create_streams()
+    create_chunks()
+    create_leases_and_snodes()
+    create_events()
+
+
+def create_databases() -> None:
+    op.create_table(
+        "databases",
+        sa.Column("name", sa.String(), nullable=False),
+        sa.Column("precision", sa.String(), nullable=False),
+        sa.Column("timezone", sa.String(), nullable=False),
+        sa.Column("options", sa.JSON(), nullable=False),
+        sa.Column("created", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("name", name="pk_databases"),
+    )
+
+
+def create_tables() -> None:
+    op.create_table(
+        "tables",
+        sa.Column("database", sa.String(), nullable=False),
+        sa.Column("name", sa.String(), nullable=False),
+        sa.Column("kind", sa.String(), nullable=False),
+        sa.Column("columns", sa.JSON(), nullable=False),
+        sa.Column("tags", sa.JSON(), nullable=False),
+        sa.Column("created", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("database", "name", name="pk_tables"),
+        sa.ForeignKeyConstraint(["database"], ["databases.name"], name="fk_tables_database", ondelete="CASCADE"),
+    )
+
+
+def create_subtables() -> None:
+    table = ["tables.database", "tables.name"]
+    op.create_table(
+        "subtables",
+        sa.Column("database", sa.String(), nullable=False),
+        sa.Column("name", sa.String(), nullable=False),
+        sa.Column("table", sa.String(), nullable=False),
+        sa.Column("uid", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("database", "name", name="pk_subtables"),
+        sa.UniqueConstraint("uid", name="uq_subtables_uid"),
+        sa.ForeignKeyConstraint(["database", "table"], table, name="fk_subtables_database_table", ondelete="CASCADE"),
+    )
+    op.create_index("ix_subtables_database_table", "subtables", ["database", "table"])
+
+
+def create_streams() -> None:
+    op.create_table(
+        "streams",
+        sa.Column("id", sa.String(), nullable=False),
+        sa.Column("database", sa.String(), nullable=False),
+        sa.Column("name", sa.String(), nullable=False),
+        sa.Column("sql", sa.Text(), nullable=False),
+        sa.Column("dialect", sa.String(), nullable=False),
+        sa.Column("source_database", sa.String(), nullable=False),
+        sa.Column("source_table", sa.String(), nullable=False),
+        sa.Column("target_database", sa.String(), nullable=False),
+        sa.Column("target_table", sa.String(), nullable=False),
+        sa.Column("created", sa.BigInteger(), nullable=False),
+        sa.Column("snode", sa.String(), nullable=False),
+        sa.Column("desired", sa.String(), nullable=False),
+        sa.Column("state", sa.String(), nullable=False),
+        sa.Column("reason", sa.JSON()),
+        sa.Column("source_version", sa.BigInteger()),
+        sa.Column("boundary", sa.BigInteger()),
+        sa.Column("frontier", sa.BigInteger()),
+        sa.Column("updated", sa.BigInteger()),
+        sa.Column("lag_ms", sa.BigInteger()),
+        sa.Column("counters", sa.JSON(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_streams"),
+        sa.UniqueConstraint("database", "name", name="uq_streams_database_name"),
+        sa.ForeignKeyConstraint(["database"], ["databases.name"], name="fk_streams_database", ondelete="CASCADE"),
+    )
+    op.create_index("ix_streams_snode", "streams", ["snode"])
+
+
+def create_chunks() -> None:
+    op.create_table(
+        "chunks",
+        sa.Column("stream_id", sa.String(), nullable=False),
+        sa.Column("run", sa.String(), nullable=False),
+        sa.Column("number", sa.Integer(), nullable=False),
+        sa.Column("start", sa.BigInteger(), nullable=False),
+        sa.Column("end", sa.BigInteger(), nullable=False),
+        sa.Column("rows", sa.BigInteger(), nullable=False),
+        sa.Column("state", sa.String(), nullable=False),
+        sa.Column("message", sa.Text()),
+        sa.Column("holder", sa.String()),
+        sa.Column("claimed", sa.BigInteger()),
+        sa.Column("finished", sa.BigInteger()),
+        sa.Column("rows_done", sa.BigInteger()),
+        sa.PrimaryKeyConstraint("stream_id", "run", "number", name="pk_chunks"),
+        sa.ForeignKeyConstraint(["stream_id"], ["streams.id"], name="fk_chunks_stream_id", ondelete="CASCADE"),
+    )
+
+
+def create_leases_and_snodes() -> None:
+    op.create_table(
+        "leases",
+        sa.Column("snode", sa.String(), nullable=False),
+        sa.Column("holder", sa.String()),
+        sa.Column("epoch", sa.BigInteger(), nullable=False),
+        sa.Column("expires", sa.BigInteger(), nullable=False),
+        sa.Column("address", sa.String()),
+        sa.PrimaryKeyConstraint("snode", name="pk_leases"),
+    )
+    op.create_table(
+        "snodes",
+        sa.Column("name", sa.String(), nullable=False),
+        sa.Column("epoch", sa.BigInteger(), nullable=False),
+        sa.Column("address", sa.String()),
+        sa.Column("token", sa.String()),
+        sa.Column("heartbeat", sa.BigInteger(), nullable=False),
+        sa.Column("detail", sa.JSON(), nullable=False),
+        sa.PrimaryKeyConstraint("name", name="pk_snodes"),
+    )
+
+
+def create_events() -> None:
+    op.create_table(
+        "events",
+        sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
+        sa.Column("time", sa.BigInteger(), nullable=False),
+        sa.Column("subject_kind", sa.String(), nullable=False),
+        sa.Column("subject", sa.String(), nullable=False),
+        sa.Column("kind", sa.String(), nullable=False),
+        sa.Column("message", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_events"),
+    )
+    op.create_index("ix_events_subject_kind_subject", "events", ["subject_kind", "subject"])

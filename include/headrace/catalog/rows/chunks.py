@@ -1,0 +1,47 @@
+"""Chunks of backfills: what was planned and what became of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import BigInteger, Column, ForeignKeyConstraint, Integer, Named, RowMapping, String, Table, Text, TypedColumns
+
+from headrace.catalog.rows.metadata import METADATA
+from headrace.model.streams import Chunk, ChunkState
+
+
+class ChunkColumns(TypedColumns):
+    stream_id: Named[str] = Column(String, primary_key=True)
+    run: Named[str] = Column(String, primary_key=True)
+    number: Named[int] = Column(Integer, primary_key=True, autoincrement=False)
+    start: Named[int] = Column(BigInteger)
+    end: Named[int] = Column(BigInteger)
+    rows: Named[int] = Column(BigInteger)
+    state: Named[str]
+    message: Named[str | None] = Column(Text, nullable=True)
+    holder: Named[str | None]
+    claimed: Named[int | None] = Column(BigInteger, nullable=True)
+    finished: Named[int | None] = Column(BigInteger, nullable=True)
+    rows_done: Named[int | None] = Column(BigInteger, nullable=True)
+
+
+CHUNKS = Table("chunks", METADATA, ChunkColumns, ForeignKeyConstraint(["stream_id"], ["streams.id"], ondelete="CASCADE"))
+
+
+def to_row(chunk: Chunk) -> dict[str, Any]:
+    return {
+        "stream_id": chunk.stream_id,
+        "run": chunk.run,
+        "number": chunk.number,
+        "start": chunk.start,
+        "end": chunk.end,
+        "rows": chunk.rows,
+        "state": chunk.state.value,
+        "message": chunk.message,
+    }
+
+
+def from_row(row: RowMapping) -> Chunk:
+    return Chunk(
+        row["stream_id"], row["run"], row["number"], row["start"], row["end"], row["rows"], ChunkState(row["state"]), row["message"]
+    )

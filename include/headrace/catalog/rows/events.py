@@ -1,0 +1,25 @@
+"""Events: what happened, newest last."""
+
+from __future__ import annotations
+
+from sqlalchemy import BigInteger, Column, Index, Integer, Named, RowMapping, Table, Text, TypedColumns
+
+from headrace.catalog.rows.metadata import METADATA
+from headrace.model.events import Event
+
+
+class EventColumns(TypedColumns):
+    # SQLite numbers rows by itself only where the key is an INTEGER, which there has 64 bits.
+    id: Named[int] = Column(BigInteger().with_variant(Integer, "sqlite"), primary_key=True)
+    time: Named[int] = Column(BigInteger)
+    subject_kind: Named[str]
+    subject: Named[str]
+    kind: Named[str]
+    message: Named[str] = Column(Text)
+
+
+EVENTS = Table("events", METADATA, EventColumns, Index(None, "subject_kind", "subject"))
+
+
+def from_row(row: RowMapping) -> Event:
+    return Event(row["time"], row["subject_kind"], row["subject"], row["kind"], row["message"])

@@ -1,0 +1,24 @@
+"""Leases: who may run an snode. A released lease keeps its row, for the epoch must go on growing."""
+
+from __future__ import annotations
+
+from sqlalchemy import BigInteger, Column, Named, RowMapping, String, Table, TypedColumns
+
+from headrace.catalog.rows.metadata import METADATA
+from headrace.model.streams import Lease
+
+
+class LeaseColumns(TypedColumns):
+    snode: Named[str] = Column(String, primary_key=True)
+    holder: Named[str | None]
+    epoch: Named[int] = Column(BigInteger)
+    expires: Named[int] = Column(BigInteger)
+    address: Named[str | None]
+
+
+LEASES = Table("leases", METADATA, LeaseColumns)
+
+
+def from_row(row: RowMapping) -> Lease | None:
+    """The lease, or None where it was released."""
+    return None if row["holder"] is None else Lease(row["snode"], row["holder"], row["epoch"], row["expires"], row["address"])

@@ -1,0 +1,20 @@
+"""The collection that every table of the catalog database joins, and the names of its constraints."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlalchemy import MetaData
+
+# On PostgreSQL the tables live in a schema of their own, so that the catalog may share a database with others (Airflow, say).
+SCHEMA: Final = "headrace"
+VERSION_TABLE: Final = "catalog_version"
+
+METADATA: Final = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)

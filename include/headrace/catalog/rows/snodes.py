@@ -1,0 +1,26 @@
+"""Snodes: the last heartbeat of each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import JSON, BigInteger, Column, Named, RowMapping, String, Table, TypedColumns
+
+from headrace.catalog.rows.metadata import METADATA
+from headrace.model.streams import Heartbeat
+
+
+class SnodeColumns(TypedColumns):
+    name: Named[str] = Column(String, primary_key=True)
+    epoch: Named[int] = Column(BigInteger)
+    address: Named[str | None]
+    token: Named[str | None]
+    heartbeat: Named[int] = Column(BigInteger)
+    detail: Named[dict[str, Any]] = Column(JSON)
+
+
+SNODES = Table("snodes", METADATA, SnodeColumns)
+
+
+def from_row(row: RowMapping) -> Heartbeat:
+    return Heartbeat(row["name"], row["epoch"], row["heartbeat"], row["address"], row["token"], row["detail"])

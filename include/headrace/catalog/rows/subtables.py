@@ -1,0 +1,53 @@
+"""Subtables: which table holds the rows of a name."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ForeignKeyConstraint,
+    Index,
+    Named,
+    RowMapping,
+    String,
+    Table,
+    TypedColumns,
+    UniqueConstraint,
+)
+
+from headrace.catalog.rows.metadata import METADATA
+from headrace.model.tables import Subtable
+
+
+class SubtableColumns(TypedColumns):
+    database: Named[str] = Column(String, primary_key=True)
+    name: Named[str] = Column(String, primary_key=True)
+    table: Named[str]
+    uid: Named[int] = Column(BigInteger)
+
+
+SUBTABLES = Table(
+    "subtables",
+    METADATA,
+    SubtableColumns,
+    UniqueConstraint("uid"),
+    Index(None, "database", "table"),
+    ForeignKeyConstraint(["database", "table"], ["tables.database", "tables.name"], ondelete="CASCADE"),
+)
+
+
+def to_row(subtable: Subtable) -> dict[str, Any]:
+    return {"database": subtable.database, "name": subtable.name, "table": subtable.table, "uid": subtable.uid}
+
+
+def from_row(row: RowMapping) -> Subtable:
+    return Subtable(row["database"], row["name"], row["table"], row["uid"])
+
+
+def uid_of(database: str, name: str, attempt: int = 0) -> int:
+    """A positive 63-bit id made from the name, so that a subtable made anew keeps its group; another `attempt` gives another."""
+    digest = hashlib.blake2b(repr((database, name, attempt)).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") >> 1 or 1

@@ -1,0 +1,57 @@
+"""Supertables and plain tables; their columns and tags are JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import JSON, BigInteger, Column, ForeignKeyConstraint, Named, RowMapping, String, Table, TypedColumns
+
+from headrace.catalog.rows.metadata import METADATA
+from headrace.model import tables as model
+from headrace.model.types import DataType, Kind
+
+
+class TableColumns(TypedColumns):
+    database: Named[str] = Column(String, primary_key=True)
+    name: Named[str] = Column(String, primary_key=True)
+    kind: Named[str]
+    columns: Named[list[dict[str, Any]]] = Column(JSON)
+    tags: Named[list[dict[str, Any]]] = Column(JSON)
+    created: Named[int] = Column(BigInteger)
+
+
+TABLES = Table("tables", METADATA, TableColumns, ForeignKeyConstraint(["database"], ["databases.name"], ondelete="CASCADE"))
+
+
+def to_row(table: model.Table) -> dict[str, Any]:
+    return {
+        "database": table.database,
+        "name": table.name,
+        "kind": table.kind.value,
+        "columns": [column_to_json(column) for column in table.columns],
+        "tags": [column_to_json(tag) for tag in table.tags],
+    }
+
+
+def from_row(row: RowMapping) -> model.Table:
+    columns = tuple(column_from_json(column) for column in row["columns"])
+    tags = tuple(column_from_json(tag) for tag in row["tags"])
+    return model.Table(row["database"], row["name"], columns, tags, model.TableKind(row["kind"]))
+
+
+def column_to_json(column: model.Column) -> dict[str, Any]:
+    """A column without what has its default."""
+    optional = {
+        "length": column.type.length,
+        "scale": column.type.scale,
+        "is_key": column.is_key or None,
+        "comment": column.comment,
+    }
+    given = {key: value for key, value in optional.items() if value is not None}
+    return {"name": column.name, "kind": column.type.kind.value, **given}
+
+
+def column_from_json(value: Mapping[str, Any]) -> model.Column:
+    kind = DataType(Kind(value["kind"]), value.get("length"), value.get("scale"))
+    return model.Column(value["name"], kind, value.get("is_key", False), value.get("comment"))

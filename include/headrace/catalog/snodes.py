@@ -1,0 +1,57 @@
+"""Snodes: their last heartbeat, with where they answer and what they tell of themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import select
+
+from headrace.catalog.leases import fenced
+from headrace.catalog.rows.leases import LEASES
+from headrace.catalog.rows.snodes import SNODES, from_row
+from headrace.catalog.rules import missing
+from headrace.catalog.store import Store, insert
+from headrace.model.streams import Heartbeat, Lease
+
+
+class Snodes:
+    """Heartbeats by snode."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def beat(self, lease: Lease, *, token: str | None = None, detail: Mapping[str, Any] | None = None) -> Heartbeat:
+        """Records a sign of life of the lease's holder, now; `FencedError` when a newer lease was handed out.
+
+        `detail` must be JSON. The address is the lease's.
+        """
+        beat = Heartbeat(lease.snode, lease.epoch, self._store.clock(), lease.address, token, dict(detail or {}))
+        row = {
+            "name": beat.snode,
+            "epoch": beat.epoch,
+            "address": beat.address,
+            "token": token,
+            "heartbeat": beat.at,
+            "detail": beat.detail,
+        }
+        with self._store.write() as connection:
+            newest = connection.scalar(select(LEASES.c.epoch).where(LEASES.c.snode == lease.snode).with_for_update(read=True))
+            if newest is None or newest > lease.epoch:
+                raise fenced(lease)
+            statement = insert(connection, SNODES).values(row)
+            connection.execute(statement.on_conflict_do_update(index_elements=[SNODES.c.name], set_=row))
+        return beat
+
+    def get(self, name: str) -> Heartbeat:
+        """The last heartbeat; `NotFoundError` where the snode never had one."""
+        with self._store.read() as connection:
+            row = connection.execute(select(SNODES).where(SNODES.c.name == name)).mappings().one_or_none()
+            if row is None:
+                raise missing("snode", name, connection.scalars(select(SNODES.c.name)))
+        return from_row(row)
+
+    def all(self) -> list[Heartbeat]:
+        """The last heartbeat of every snode, by name."""
+        with self._store.read() as connection:
+            return [from_row(row) for row in connection.execute(select(SNODES).order_by(SNODES.c.name)).mappings()]

@@ -1,0 +1,117 @@
+"""Streams of the catalog: what was asked for, what is observed, how far each has come."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Connection, delete, select, update
+
+from headrace.catalog.rows.leases import LEASES
+from headrace.catalog.rows.streams import STREAMS, from_row, progress_to_row, reason_to_json, to_row
+from headrace.catalog.rules import exists, hold_databases, missing, require_database, require_table
+from headrace.catalog.store import Store, insert
+from headrace.errors import ExistsError, FencedError, NotFoundError
+from headrace.model.streams import DesiredState, StopReason, StreamDefinition, StreamProgress, StreamRecord, StreamState
+
+
+class Streams:
+    """Streams by id, and by database and name.
+
+    Where an `epoch` is given it is that of the writer's lease of the stream's snode: when a newer lease was handed out,
+    `FencedError` is raised and nothing changes.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def create(
+        self, definition: StreamDefinition, desired: DesiredState = DesiredState.RUNNING, if_not_exists: bool = False
+    ) -> bool:
+        """Whether it was recorded: False where a stream of the name exists and `if_not_exists`, else `ExistsError`.
+
+        `NotFoundError` where a database or the source table is missing; the target table may follow.
+        """
+        row = to_row(StreamRecord(definition, desired, StreamState.CREATED, StreamProgress()))
+        with self._store.write() as connection:
+            hold_databases(connection, definition.database, definition.source_database, definition.target_database)
+            require_table(connection, definition.source_database, definition.source_table)
+            if _id_of(connection, definition.database, definition.name) is not None:
+                if if_not_exists:
+                    return False
+                raise exists("stream", f"{definition.database}.{definition.name}")
+            if connection.execute(insert(connection, STREAMS).values(row).on_conflict_do_nothing()).rowcount != 1:
+                raise ExistsError(f"a stream with the id {definition.id} exists already")
+        return True
+
+    def get(self, database: str, name: str) -> StreamRecord:
+        """The stream of a name; `NotFoundError` with the nearest."""
+        with self._store.read() as connection:
+            query = select(STREAMS).where(STREAMS.c.database == database, STREAMS.c.name == name)
+            row = connection.execute(query).mappings().one_or_none()
+            if row is None:
+                require_database(connection, database)
+                raise _missing_name(connection, database, name)
+        return from_row(row)
+
+    def by_id(self, id: str) -> StreamRecord:
+        """The stream of an id; `NotFoundError` where it was dropped."""
+        with self._store.read() as connection:
+            row = connection.execute(select(STREAMS).where(STREAMS.c.id == id)).mappings().one_or_none()
+        if row is None:
+            raise _missing_id(id)
+        return from_row(row)
+
+    def all(self, snode: str | None = None) -> list[StreamRecord]:
+        """Every stream, or those of one snode, by database and name."""
+        query = select(STREAMS).order_by(STREAMS.c.database, STREAMS.c.name)
+        if snode is not None:
+            query = query.where(STREAMS.c.snode == snode)
+        with self._store.read() as connection:
+            return [from_row(row) for row in connection.execute(query).mappings()]
+
+    def set_desired(self, id: str, desired: DesiredState) -> None:
+        """Records what the user asks for; `NotFoundError` where the stream was dropped."""
+        self._update(id, {"desired": desired.value}, None)
+
+    def set_state(self, id: str, state: StreamState, reason: StopReason | None = None, epoch: int | None = None) -> None:
+        """Records what is observed, the reason with it (None clears it)."""
+        self._update(id, {"state": state.value, "reason": reason_to_json(reason)}, epoch)
+
+    def set_progress(self, id: str, progress: StreamProgress, epoch: int | None = None) -> None:
+        """Records how far the stream has come, in place of what was known."""
+        self._update(id, progress_to_row(progress), epoch)
+
+    def drop(self, id: str) -> None:
+        """Removes the record and its ledger; nothing happens where there is none."""
+        with self._store.write() as connection:
+            connection.execute(delete(STREAMS).where(STREAMS.c.id == id))
+
+    def _update(self, id: str, values: dict[str, Any], epoch: int | None) -> None:
+        with self._store.write() as connection:
+            if epoch is not None:
+                _refuse_older(connection, id, epoch)
+            if connection.execute(update(STREAMS).where(STREAMS.c.id == id).values(values)).rowcount != 1:
+                raise _missing_id(id)
+
+
+def _refuse_older(connection: Connection, id: str, epoch: int) -> None:
+    """Holds the lease of the stream's snode, so that it cannot change hands before the update is done."""
+    snode = select(STREAMS.c.snode).where(STREAMS.c.id == id).scalar_subquery()
+    newest = connection.scalar(select(LEASES.c.epoch).where(LEASES.c.snode == snode).with_for_update(read=True))
+    if newest is not None and newest > epoch:
+        raise FencedError(
+            f"stream {id} now belongs to epoch {newest}, this driver has {epoch}", hint="another driver has taken over"
+        )
+
+
+def _id_of(connection: Connection, database: str, name: str) -> str | None:
+    return connection.scalar(select(STREAMS.c.id).where(STREAMS.c.database == database, STREAMS.c.name == name))
+
+
+def _missing_name(connection: Connection, database: str, name: str) -> NotFoundError:
+    known = connection.scalars(select(STREAMS.c.name).where(STREAMS.c.database == database))
+    return missing("stream", f"{database}.{name}", [f"{database}.{other}" for other in known])
+
+
+def _missing_id(id: str) -> NotFoundError:
+    return NotFoundError(f"there is no stream with the id {id}", hint="it was dropped")

@@ -1,0 +1,134 @@
+"""Subtables of the catalog: name → table and uid, many thousands at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from sqlalchemy import Connection, delete, select
+
+from headrace.catalog.rows.subtables import SUBTABLES, from_row, to_row, uid_of
+from headrace.catalog.rows.tables import TABLES
+from headrace.catalog.rules import exists, hold_databases, missing_table, require_database, require_table
+from headrace.catalog.store import Store, insert
+from headrace.errors import InternalError, ProgrammingError
+from headrace.model.tables import Subtable, TableKind
+
+# Names bound to one statement; SQLite takes 32,766 parameters.
+BATCH: Final = 10_000
+# Two names with the same uid are expected among billions; each attempt makes other uids.
+UID_ATTEMPTS: Final = 8
+
+
+class Subtables:
+    """Subtables by database and name. Names are unique in the database, uids (positive, 63 bits) in the catalog."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def add(self, database: str, table: str, names: Sequence[str]) -> dict[str, Subtable]:
+        """The subtables of these names, in their order, those that are missing added.
+
+        `ExistsError` where a name belongs to another table or is one: then none is added.
+        `NotFoundError` where the table is missing.
+        """
+        wanted = list(dict.fromkeys(names))
+        with self._store.read() as connection:
+            found = find_subtables(connection, database, wanted)
+        _refuse_foreign(found.values(), table)
+        if len(found) < len(wanted):
+            with self._store.write() as connection:
+                hold_databases(connection, database)
+                require_table(connection, database, table)
+                found = add_subtables(connection, database, table, wanted)
+        return {name: found[name] for name in wanted}
+
+    def find(self, database: str, names: Sequence[str]) -> dict[str, Subtable]:
+        """Those of the names that are subtables."""
+        with self._store.read() as connection:
+            return find_subtables(connection, database, names)
+
+    def get(self, database: str, name: str) -> Subtable:
+        """The subtable; `NotFoundError` with the nearest name."""
+        with self._store.read() as connection:
+            found = find_subtables(connection, database, [name])
+            if not found:
+                require_database(connection, database)
+                raise missing_table(connection, database, name)
+        return found[name]
+
+    def all(self, database: str, table: str | None = None) -> list[Subtable]:
+        """Every subtable of a database, or of one of its tables, by name; `NotFoundError` where that is missing."""
+        query = select(SUBTABLES).where(SUBTABLES.c.database == database).order_by(SUBTABLES.c.name)
+        with self._store.read() as connection:
+            if table is None:
+                require_database(connection, database)
+            else:
+                require_table(connection, database, table)
+                query = query.where(SUBTABLES.c.table == table)
+            return [from_row(row) for row in connection.execute(query).mappings()]
+
+    def drop(self, database: str, names: Sequence[str]) -> None:
+        """Drops all of the names or none: `NotFoundError` where one is missing, `ProgrammingError` where one is a plain table."""
+        with self._store.write() as connection:
+            hold_databases(connection, database)
+            found = find_subtables(connection, database, names)
+            for name in names:
+                if name not in found:
+                    raise missing_table(connection, database, name)
+            _refuse_plain(found.values())
+            for some in batches(list(found)):
+                connection.execute(delete(SUBTABLES).where(SUBTABLES.c.database == database, SUBTABLES.c.name.in_(some)))
+
+
+def batches(names: Sequence[str]) -> Iterator[Sequence[str]]:
+    return (names[start : start + BATCH] for start in range(0, len(names), BATCH))
+
+
+def find_subtables(connection: Connection, database: str, names: Sequence[str]) -> dict[str, Subtable]:
+    found: dict[str, Subtable] = {}
+    for some in batches(names):
+        query = select(SUBTABLES).where(SUBTABLES.c.database == database, SUBTABLES.c.name.in_(some))
+        found.update((row["name"], from_row(row)) for row in connection.execute(query).mappings())
+    return found
+
+
+def add_subtables(connection: Connection, database: str, table: str, names: Sequence[str]) -> dict[str, Subtable]:
+    """Adds the names that are missing and returns all; the caller holds the database."""
+    found = find_subtables(connection, database, names)
+    _refuse_foreign(found.values(), table)
+    _refuse_tables(connection, database, table, names)
+    for attempt in range(UID_ATTEMPTS):
+        new = [Subtable(database, name, table, uid_of(database, name, attempt)) for name in names if name not in found]
+        if not new:
+            return found
+        connection.execute(insert(connection, SUBTABLES).on_conflict_do_nothing(), [to_row(subtable) for subtable in new])
+        found |= find_subtables(connection, database, [subtable.name for subtable in new])
+    raise InternalError(f"no free uid found for subtables of {database}.{table}")
+
+
+def _refuse_foreign(found: Iterable[Subtable], table: str) -> None:
+    for subtable in found:
+        if subtable.table != table:
+            raise exists(
+                "table", f"{subtable.database}.{subtable.name}", hint=f"it is a subtable of {subtable.table}, not of {table}"
+            )
+
+
+def _refuse_tables(connection: Connection, database: str, table: str, names: Sequence[str]) -> None:
+    """A subtable may have the name of a table only where that is the plain table it belongs to."""
+    query = select(TABLES.c.name, TABLES.c.kind).where(TABLES.c.database == database)
+    kinds = {row.name: row.kind for row in connection.execute(query)}
+    for name in names:
+        if name in kinds and not (name == table and kinds[name] == TableKind.PLAIN):
+            raise exists("table", f"{database}.{name}", hint="a subtable needs a name of its own")
+    if kinds[table] == TableKind.PLAIN and set(names) != {table}:
+        raise ProgrammingError(f"{database}.{table} is a plain table: it has no subtables", hint="create a supertable, with TAGS")
+
+
+def _refuse_plain(found: Iterable[Subtable]) -> None:
+    for subtable in found:
+        if subtable.name == subtable.table:
+            raise ProgrammingError(
+                f"{subtable.database}.{subtable.name} is a plain table, not a subtable", hint="drop the table itself"
+            )
