@@ -1,0 +1,27 @@
+"""Plans and their evaluation: a bound query and DataFrames in, DataFrames out.
+
+`bind` needs no Spark; the other functions build lazy frames and start no job.
+"""
+
+from headrace.compute.evaluate import evaluate
+from headrace.compute.plan import AnyPlan, Key, Output, Plan, Scan, UnionPlan
+from headrace.compute.scope import Relation, Scope
+from headrace.compute.select import bind
+from headrace.compute.windows import finish, merge, prepare, segments
+
+__all__ = [
+    "AnyPlan",
+    "Key",
+    "Output",
+    "Plan",
+    "Relation",
+    "Scan",
+    "Scope",
+    "UnionPlan",
+    "bind",
+    "evaluate",
+    "finish",
+    "merge",
+    "prepare",
+    "segments",
+]

@@ -1,0 +1,171 @@
+"""Expressions of the model become terms: every name resolved, every type known."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from headrace.compute.conversions import converted_to
+from headrace.compute.instants import instant
+from headrace.compute.operators import (
+    BINARY,
+    COMPARISONS,
+    UNARY,
+    common,
+    comparison,
+    converted,
+    moment,
+    same_instant,
+    timestamp,
+    truth,
+)
+from headrace.compute.scalars import SCALARS, Surroundings
+from headrace.compute.terms import NULL, Constant, Term, literal, ticks
+from headrace.compute.types import BIGINT, BOOL, TIMESTAMP
+from headrace.errors import Error, NotFoundError, ProgrammingError, TypeMismatchError
+from headrace.model.expressions import Call, Case, Cast, ColumnRef, DurationLiteral, Expression, Literal, Star
+from headrace.model.types import DataType, Kind
+
+PRESENT: Final = ("now", "today")
+
+
+class Resolver(Protocol):
+    """Where a binder asks for what depends on the place of an expression: over rows, over groups, over a union."""
+
+    def whole(self, node: Expression) -> Term | None:
+        """The term of an expression that is known as a whole, such as a group key."""
+
+    def column(self, reference: ColumnRef) -> Term:
+        """The term of a column; `NotFoundError` where there is none."""
+
+    def aggregate(self, call: Call) -> Term | None:
+        """The term of a call that is an aggregate; None where it is none; an error where aggregates cannot stand."""
+
+
+@dataclass(frozen=True, slots=True)
+class Binder:
+    """Binds expressions of one place."""
+
+    resolver: Resolver
+    surroundings: Surroundings
+
+    def bind(self, node: Expression) -> Term:
+        """The term of an expression; errors carry the span of the innermost part that is wrong."""
+        try:
+            return self.resolver.whole(node) or self.part(node)
+        except Error as error:
+            error.span = error.span or node.span
+            raise
+
+    def condition(self, node: Expression) -> str:
+        """The text of an expression as a condition."""
+        return truth(self.bind(node))
+
+    def part(self, node: Expression) -> Term:
+        match node:
+            case Literal(value=value):
+                return literal(value)
+            case DurationLiteral():
+                return self.duration(node)
+            case ColumnRef(name=name, table=None) if name in PRESENT:
+                return self.present(name)
+            case ColumnRef():
+                return self.resolver.column(node)
+            case Cast(operand=operand, type=type_):
+                return self.cast(self.bind(operand), type_)
+            case Case():
+                return self.case(node)
+            case Call():
+                return self.call(node)
+            case Star():
+                raise ProgrammingError("* can stand only in the select list, in count(*), first(*), last(*) and last_row(*)")
+
+    def duration(self, node: DurationLiteral) -> Term:
+        if node.value.is_calendar:
+            raise TypeMismatchError(f"{node.value} has no fixed length", hint="months and years stand in INTERVAL, or use d or w")
+        value = node.value.ticks(self.surroundings.precision)
+        return Term(ticks(value), BIGINT, Constant(value))
+
+    def present(self, name: str) -> Term:
+        if name == "now":
+            return moment(0, relative=True)
+        return self.surroundings.today()
+
+    def call(self, node: Call) -> Term:
+        name, arguments = node.function, node.arguments
+        if name in PRESENT and not arguments:
+            return self.present(name)
+        if (term := self.resolver.aggregate(node)) is not None:
+            return term
+        if name in UNARY and len(arguments) == 1:
+            return UNARY[name](self.bind(arguments[0]))
+        if name in BINARY and len(arguments) == 2:
+            return self.binary(name, self.bind(arguments[0]), self.bind(arguments[1]))
+        if name in ("in", "not in"):
+            return self.among(name, [self.bind(argument) for argument in arguments])
+        if name in ("between", "not between"):
+            return self.between(name, [self.bind(argument) for argument in arguments])
+        return self.function(node)
+
+    def binary(self, name: str, left: Term, right: Term) -> Term:
+        if name in COMPARISONS:
+            left, right = self.matched(left, right)
+        return BINARY[name](left, right)
+
+    def matched(self, left: Term, right: Term) -> tuple[Term, Term]:
+        """Both sides as timestamps where one is."""
+        if same_instant(left) or same_instant(right):
+            zone, precision = self.surroundings.timezone, self.surroundings.precision
+            return timestamp(left, zone, precision), timestamp(right, zone, precision)
+        return left, right
+
+    def among(self, name: str, terms: Sequence[Term]) -> Term:
+        """`IN`: true where one is equal, NULL where none is and one is NULL."""
+        subject, *choices = terms
+        tests = [comparison("=", *self.matched(subject, choice)).sql for choice in choices]
+        found = f"({' OR '.join(tests)})"
+        return Term(f"(NOT {found})" if name == "not in" else found, BOOL)
+
+    def between(self, name: str, terms: Sequence[Term]) -> Term:
+        subject, low, high = terms
+        least = comparison(">=", *self.matched(subject, low)).sql
+        most = comparison("<=", *self.matched(subject, high)).sql
+        found = f"({least} AND {most})"
+        return Term(f"(NOT {found})" if name == "not between" else found, BOOL)
+
+    def cast(self, operand: Term, type_: DataType) -> Term:
+        value = operand.constant.value if operand.constant else None
+        if type_.kind is Kind.TIMESTAMP and isinstance(value, str):
+            found = instant(value, self.surroundings.timezone, self.surroundings.precision)
+            return moment(found) if found is not None else Term("CAST(NULL AS BIGINT)", TIMESTAMP)
+        return converted_to(operand, type_, self.surroundings)
+
+    def case(self, node: Case) -> Term:
+        subject = self.bind(node.operand) if node.operand is not None else None
+        branches = [(self.branch(subject, when), self.bind(then)) for when, then in node.branches]
+        default = self.bind(node.default) if node.default is not None else literal(None)
+        type_ = common([*(then.type for _, then in branches), default.type])
+        if type_ is None:
+            return literal(None)
+        shown = " ".join(f"WHEN {when} THEN {converted(then, type_)}" for when, then in branches)
+        return Term(f"CASE {shown} ELSE {converted(default, type_)} END", type_)
+
+    def branch(self, subject: Term | None, when: Expression) -> str:
+        condition = self.bind(when)
+        return truth(condition) if subject is None else comparison("=", *self.matched(subject, condition)).sql
+
+    def function(self, node: Call) -> Term:
+        function = SCALARS.get(node.function)
+        if function is None:
+            raise NotFoundError(f"there is no function {node.function}", hint=nearest(node.function, SCALARS), span=node.span)
+        literals = tuple(argument.value if isinstance(argument, DurationLiteral) else None for argument in node.arguments)
+        terms = [Term(NULL, None) if isinstance(argument, DurationLiteral) else self.bind(argument) for argument in node.arguments]
+        return function.term(terms, literals, self.surroundings)
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """A hint that names the most similar of what exists."""
+    found = difflib.get_close_matches(name, list(names), n=1, cutoff=0.5)
+    return f"did you mean {found[0]}?" if found else ""

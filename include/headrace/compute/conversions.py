@@ -1,0 +1,60 @@
+"""`CAST`: every conversion of the language as Spark SQL that never raises."""
+
+from __future__ import annotations
+
+from headrace.compute.operators import bool_of_text, real, string, whole
+from headrace.compute.scalars import Surroundings
+from headrace.compute.terms import Term, cast
+from headrace.compute.types import TIMESTAMP, is_text, spark_type
+from headrace.errors import TypeMismatchError
+from headrace.model.types import DataType, Kind
+
+
+def converted_to(term: Term, type_: DataType, surroundings: Surroundings) -> Term:
+    """A term as a declared type: fractions are cut off, text is cut to its length, what does not fit is NULL."""
+    if term.type is None:
+        return Term(f"CAST(NULL AS {spark_type(type_)})", type_)
+    if type_.kind in (Kind.VARCHAR, Kind.NCHAR):
+        return Term(shortened(string(term), type_), type_)
+    if type_.kind is Kind.BOOL:
+        return Term(as_bool(term), type_)
+    if type_.kind is Kind.TIMESTAMP:
+        return Term(as_timestamp(term, surroundings), TIMESTAMP)
+    if type_.is_integer:
+        return Term(as_integer(term, type_), type_)
+    if type_.kind in (Kind.FLOAT, Kind.DOUBLE):
+        return Term(f"CAST({real(term)} AS {spark_type(type_)})", type_)
+    if type_.kind is Kind.DECIMAL:
+        return Term(f"try_cast({term.sql} AS {spark_type(type_)})", type_)
+    if type_.kind is Kind.VARBINARY and (is_text(term.type) or term.type.kind is Kind.VARBINARY):
+        return Term(cast(term, type_), type_)
+    raise TypeMismatchError(f"{term.type} cannot be cast to {type_}")
+
+
+def shortened(sql: str, type_: DataType) -> str:
+    """Text cut to the length of its type (NCHAR in characters, VARCHAR in bytes)."""
+    if type_.length is None:
+        return sql
+    if type_.kind is Kind.NCHAR:
+        return f"left({sql}, {type_.length})"
+    bytes_ = f"left(CAST({sql} AS BINARY), {type_.length})"
+    return f"if(octet_length({sql}) <= {type_.length}, {sql}, CAST({bytes_} AS STRING))"
+
+
+def as_bool(term: Term) -> str:
+    if term.type is not None and is_text(term.type):
+        return bool_of_text(term)
+    return cast(term, DataType(Kind.BOOL)) if term.type and term.type.kind is Kind.BOOL else f"({real(term)} <> 0D)"
+
+
+def as_timestamp(term: Term, surroundings: Surroundings) -> str:
+    """Numbers are ticks; text is read in the zone of the statement."""
+    if term.type is not None and is_text(term.type):
+        return surroundings.parsed(term.sql)
+    return whole(term)
+
+
+def as_integer(term: Term, type_: DataType) -> str:
+    if term.type is not None and spark_type(term.type) == spark_type(type_) and term.type.kind is not Kind.TIMESTAMP:
+        return term.sql
+    return f"try_cast({whole(term)} AS {spark_type(type_)})"

@@ -1,0 +1,307 @@
+"""The plan of a query: names resolved, types known, every expression a Spark SQL text. Plans are values and need no Spark.
+
+Columns between the steps, in Spark's frames:
+
+- *prepared* rows: `p0…` (partition and group keys), `_ts` (BIGINT ticks), `tbname`, `_key` (composite key column, where the
+  table has one), `a0…` (arguments of aggregates), and of state and event windows `_state`, `_start`, `_end`
+- *segments*: `p0…`, `_wstart`, `_wend` (BIGINT ticks; `_wend` is the last instant that belongs to the window, inclusive), `x0…`
+  (partial aggregates), and attributes that the kind of window needs to merge them (see `headrace.compute.windows`)
+- *finished* windows: `p0…`, `_wstart`, `_wend` (ticks), `o0…` (the select list in its order, stored types)
+
+Columns of the select list are numbered because their names need not be unique; `Plan.outputs` holds names and types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from headrace.model.queries import Fill, Query, Union
+from headrace.model.tables import Database, Table
+from headrace.model.time import Duration, Precision
+from headrace.model.types import DataType
+
+TS = "_ts"
+KEY = "_key"
+WSTART = "_wstart"
+WEND = "_wend"
+STATE = "_state"
+START = "_start"
+END = "_end"
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """One end of a range of instants: ticks, or where `relative` an offset in ticks from the present. Inclusive."""
+
+    ticks: int
+    relative: bool = False
+
+    def at(self, now: int) -> int:
+        return self.ticks + now if self.relative else self.ticks
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """Reading one table. `columns` are the physical columns, tags and `tbname` that the plan uses, in the table's order.
+
+    `filter` is a condition over physical columns, as Spark SQL, that every row the plan uses satisfies.
+    """
+
+    table: Table
+    database: Database
+    subtable: str | None
+    alias: str | None
+    columns: tuple[str, ...]
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The tags among the columns: reading needs the tags table only where there are some."""
+        return tuple(name for name in self.columns if self.table.is_tag(name))
+
+
+@dataclass(frozen=True, slots=True)
+class JoinSource:
+    """Two sources joined. Each side's columns are renamed to what `left` and `right` say: (column of the side, joined name)."""
+
+    left: PlanSource
+    right: PlanSource
+    left_columns: tuple[tuple[str, str], ...]
+    right_columns: tuple[tuple[str, str], ...]
+    condition: str | None
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing:
+    """The source of a SELECT without FROM: one row without columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A partition or group key: `column` is its place in the frames, `name` how the user may call it.
+
+    An `implied` key was not written: it is a tag fixed by the subtable that the other keys name.
+    """
+
+    column: str
+    name: str
+    sql: str
+    type: DataType
+    implied: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """An expression over source columns that an aggregate or a window takes."""
+
+    column: str
+    sql: str
+    type: DataType
+
+
+@dataclass(frozen=True, slots=True)
+class Partial:
+    """A column of a segment: how it arises from prepared rows, and how from segments. Both are aggregate expressions."""
+
+    column: str
+    update: str
+    merge: str
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """One use of an aggregate function: its text for EXPLAIN, the partials it keeps, and its value made of them."""
+
+    function: str
+    text: str
+    partials: tuple[Partial, ...]
+    final: str
+    type: DataType
+    bounded: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A column of the result, or a hidden one for HAVING and ORDER BY. `sql` yields internal types (timestamps as ticks)."""
+
+    column: str
+    name: str
+    sql: str
+    type: DataType
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalWindow:
+    """`INTERVAL`. `zone` is set where windows follow a calendar other than UTC's; months and days then mean that zone's."""
+
+    length: Duration
+    sliding: Duration
+    offset: Duration
+    zone: str | None = None
+
+    @property
+    def slides(self) -> bool:
+        return self.sliding != self.length
+
+    def most_slides(self, precision: Precision) -> int:
+        """The greatest number of windows that one instant lies in."""
+        length = Duration(31 * self.length.months, "d") if self.length.is_calendar else self.length
+        return -(-length.ticks(precision) // self.sliding.ticks(precision))
+
+
+@dataclass(frozen=True, slots=True)
+class SessionWindow:
+    """`SESSION`: `gap` in ticks."""
+
+    gap: int
+
+
+@dataclass(frozen=True, slots=True)
+class StateWindow:
+    """`STATE_WINDOW`: runs of equal `_state`; `true_for` in ticks."""
+
+    state: Argument
+    true_for: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EventWindow:
+    """`EVENT_WINDOW`: conditions as Spark SQL, never NULL; `true_for` in ticks."""
+
+    start: str
+    end: str
+    true_for: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CountWindow:
+    """`COUNT_WINDOW` of `count` rows, a new one every `sliding` rows."""
+
+    count: int
+    sliding: int
+
+
+WindowPlan = IntervalWindow | SessionWindow | StateWindow | EventWindow | CountWindow
+
+
+@dataclass(frozen=True, slots=True)
+class Sort:
+    """One column of ORDER BY: `o…` or a hidden `h…`."""
+
+    column: str
+    descending: bool = False
+    nulls_first: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One SELECT, bound. See the module's text for the columns.
+
+    `now` is the present in epoch milliseconds; `at` gives the same plan at another present.
+    `unique` tells that no two rows of one group have the same instant, so that first and last are free of ties.
+    """
+
+    query: Query = field(compare=False)
+    source: PlanSource
+    precision: Precision
+    timezone: str
+    now: int
+    time: str | None
+    tbname: str | None
+    key: str | None
+    filter: str | None
+    first: Bound | None
+    last: Bound | None
+    keys: tuple[Key, ...]
+    window: WindowPlan | None
+    arguments: tuple[Argument, ...]
+    aggregates: tuple[Aggregate, ...]
+    outputs: tuple[Output, ...]
+    hidden: tuple[Output, ...] = ()
+    having: str | None = None
+    fill: Fill | None = None
+    sorts: tuple[Sort, ...] = ()
+    distinct: bool = False
+    limit: int | None = None
+    offset: int | None = None
+    series_limit: int | None = None
+    series_offset: int | None = None
+    partitioned: bool = False
+    aggregated: bool = False
+    unique: bool = False
+
+    @property
+    def present(self) -> int:
+        """`now` in ticks."""
+        return self.now * self.precision.ticks_per_second // 1000
+
+    @property
+    def partials(self) -> tuple[Partial, ...]:
+        """Every partial column once, in order."""
+        return tuple(dict.fromkeys(partial for aggregate in self.aggregates for partial in aggregate.partials))
+
+    @property
+    def range(self) -> tuple[int | None, int | None]:
+        """First and last instant, in ticks and inclusive, that WHERE lets through."""
+        return (self.first and self.first.at(self.present), self.last and self.last.at(self.present))
+
+    @property
+    def scans(self) -> tuple[Scan, ...]:
+        """Every table that is read."""
+        return tuple(scans(self.source))
+
+    def at(self, now: int) -> Plan:
+        """The plan at another present (epoch milliseconds), in itself and in its sub-queries."""
+        return replace(self, now=now, source=moved(self.source, now))
+
+
+@dataclass(frozen=True, slots=True)
+class UnionPlan:
+    """`left UNION [ALL] right`; names and types are the left's, the right's values are cast to them."""
+
+    query: Union = field(compare=False)
+    left: AnyPlan
+    right: AnyPlan
+    outputs: tuple[Output, ...]
+    precision: Precision
+    all: bool = False
+    sorts: tuple[Sort, ...] = ()
+    limit: int | None = None
+    offset: int | None = None
+
+    @property
+    def scans(self) -> tuple[Scan, ...]:
+        """Every table that is read."""
+        return tuple(scans(self))
+
+    def at(self, now: int) -> UnionPlan:
+        """The plan at another present (epoch milliseconds)."""
+        return replace(self, left=self.left.at(now), right=self.right.at(now))
+
+
+AnyPlan = Plan | UnionPlan
+PlanSource = Scan | JoinSource | Nothing | Plan | UnionPlan
+
+
+def scans(source: PlanSource) -> Iterator[Scan]:
+    """Every table read by a source, from left to right."""
+    match source:
+        case Scan():
+            yield source
+        case Plan():
+            yield from scans(source.source)
+        case UnionPlan() | JoinSource():
+            yield from scans(source.left)
+            yield from scans(source.right)
+
+
+def moved(source: PlanSource, now: int) -> PlanSource:
+    """A source at another present."""
+    match source:
+        case Plan() | UnionPlan():
+            return source.at(now)
+        case JoinSource():
+            return replace(source, left=moved(source.left, now), right=moved(source.right, now))
+        case _:
+            return source

@@ -1,0 +1,169 @@
+"""How names are resolved over rows, and over groups of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from headrace.compute.binding import Binder
+from headrace.compute.environment import Environment
+from headrace.compute.functions import AGGREGATES, AggregateFunction, PartialRule
+from headrace.compute.plan import TS, WEND, WSTART, Aggregate, Argument, Key, Partial
+from headrace.compute.terms import Term
+from headrace.compute.types import BIGINT, TIMESTAMP
+from headrace.errors import ProgrammingError, TypeMismatchError
+from headrace.model.expressions import Call, ColumnRef, Expression, Literal, Star, walk
+
+WINDOW_NAMES = (WSTART, WEND, "_wduration")
+
+
+def aggregate_calls(node: Expression) -> Iterator[Call]:
+    """The aggregates of an expression."""
+    return (part for part in walk(node) if isinstance(part, Call) and part.function in AGGREGATES)
+
+
+@dataclass(slots=True)
+class RowResolver:
+    """Names over the rows of a source. `place` says where, for the message about aggregates."""
+
+    environment: Environment
+    place: str = "here"
+
+    def whole(self, _: Expression) -> Term | None:
+        return None
+
+    def column(self, reference: ColumnRef) -> Term:
+        if reference.name in WINDOW_NAMES:
+            raise ProgrammingError(f"{reference.name} needs a window", hint="add INTERVAL, SESSION or another window clause")
+        return self.environment.column(reference).term
+
+    def aggregate(self, call: Call) -> Term | None:
+        if call.function in AGGREGATES:
+            raise ProgrammingError(f"the aggregate {call.function} cannot stand {self.place}", span=call.span)
+        return None
+
+
+@dataclass(slots=True)
+class GroupResolver:
+    """Names over groups: keys, window pseudo-columns, aggregates, and columns beside one selection function.
+
+    Collects the arguments and the partials that the select list needs, each once.
+    """
+
+    environment: Environment
+    rows: Binder
+    keys: list[Key]
+    expressions: dict[Expression, Key]
+    window_terms: dict[str, Term]
+    order: str
+    selection: Call | None = None
+    dependent: bool = False
+    arguments: dict[str, Argument] = field(default_factory=dict)
+    columns: dict[tuple[str, str], str] = field(default_factory=dict)
+    aggregates: dict[Call, Aggregate] = field(default_factory=dict)
+
+    def whole(self, node: Expression) -> Term | None:
+        if (key := self.expressions.get(node)) is not None:
+            return Term(key.column, key.type)
+        return None
+
+    def column(self, reference: ColumnRef) -> Term:
+        if reference.table is None:
+            if (term := self.window_terms.get(reference.name)) is not None:
+                return term
+            if reference.name in WINDOW_NAMES:
+                raise ProgrammingError(f"{reference.name} needs a window", hint="add INTERVAL, SESSION or another window clause")
+            for key in self.keys:
+                if key.name == reference.name:
+                    return Term(key.column, key.type)
+        return self.beside(reference)
+
+    def beside(self, reference: ColumnRef) -> Term:
+        """A plain column or tag of a group: fixed by the subtable, or that of the row which the selection function picks."""
+        column = self.environment.column(reference)
+        if column.tag and self.dependent:
+            return self.implied(reference, column.term)
+        if self.selection is None:
+            raise ProgrammingError(
+                f"column {reference.name} is neither grouped nor aggregated",
+                hint=f"add it to GROUP BY or PARTITION BY, or take first({reference.name}) or last({reference.name})",
+                span=reference.span,
+            )
+        return self.companion(self.selection, column.term)
+
+    def implied(self, reference: ColumnRef, term: Term) -> Term:
+        """A tag of the group's subtable: one more key, which splits nothing."""
+        assert term.type is not None
+        key = Key(f"p{len(self.keys)}", reference.name, term.sql, term.type, implied=True)
+        self.keys.append(key)
+        return Term(key.column, key.type)
+
+    def aggregate(self, call: Call) -> Term | None:
+        function = AGGREGATES.get(call.function)
+        if function is None:
+            return None
+        if call not in self.aggregates:
+            self.aggregates[call] = self.used(function, call)
+        aggregate = self.aggregates[call]
+        return Term(f"({aggregate.final})", aggregate.type)
+
+    def used(self, function: AggregateFunction, call: Call) -> Aggregate:
+        """One use of a function: its arguments checked and its partials made."""
+        terms = [self.argument(argument) for argument in call.arguments]
+        check(function, terms)
+        names = {letter: term.sql for letter, term in zip("xyzuvw", terms, strict=False)}
+        rule = function.rule(tuple(term.type or BIGINT for term in terms))
+        partials = self.kept(rule.partials, names)
+        columns = {part.name: partial.column for part, partial in zip(rule.partials, partials, strict=True)}
+        shown = f"{function.name}({', '.join(term.sql for term in terms)})"
+        return Aggregate(function.name, shown, partials, rule.final.format(**columns), rule.type, function.bounded)
+
+    def argument(self, node: Expression) -> Term:
+        """An argument of an aggregate as a column of the prepared rows; constants stay as they are."""
+        if isinstance(node, Star):
+            return Term("1", BIGINT)
+        if isinstance(node, Literal):
+            return self.rows.bind(node)
+        return self.column_argument(self.rows.bind(node))
+
+    def column_argument(self, term: Term) -> Term:
+        if self.environment.time is not None and term.sql == self.environment.time.sql:
+            return Term(TS, TIMESTAMP)
+        argument = self.arguments.setdefault(term.sql, Argument(f"a{len(self.arguments)}", term.sql, term.type or BIGINT))
+        return Term(argument.column, argument.type)
+
+    def kept(self, rules: tuple[PartialRule, ...], names: dict[str, str]) -> tuple[Partial, ...]:
+        """The partial columns of one use; what another use keeps already is shared."""
+        updates = [rule.update.format(t=TS, o=self.order, **names) for rule in rules]
+        columns = {rule.name: self.place(update, rule.merge) for rule, update in zip(rules, updates, strict=True)}
+        return tuple(
+            Partial(columns[rule.name], update, rule.merge.format(**columns)) for rule, update in zip(rules, updates, strict=True)
+        )
+
+    def place(self, update: str, merge: str) -> str:
+        return self.columns.setdefault((update, merge), f"x{len(self.columns)}")
+
+    def companion(self, call: Call, term: Term) -> Term:
+        """A plain column at the row that a selection function picks."""
+        function = AGGREGATES[call.function]
+        assert function.order is not None
+        assert term.type is not None
+        names = {"x": self.argument(call.arguments[0]).sql, "y": self.column_argument(term).sql}
+        rules = (
+            PartialRule("k", f"{function.pick}({function.order})", f"{function.pick}({{k}})"),
+            PartialRule("v", f"{function.pick}_by({{y}}, {function.order})", f"{function.pick}_by({{v}}, {{k}})"),
+        )
+        partials = self.kept(rules, names)
+        self.aggregates[Call(f"row of {function.name}", (Literal(term.sql),))] = Aggregate(
+            function.name, f"{term.sql} at {function.name}({names['x']})", partials, partials[1].column, term.type
+        )
+        return Term(partials[1].column, term.type)
+
+
+def check(function: AggregateFunction, terms: list[Term]) -> None:
+    """The number and the kinds of a function's arguments."""
+    if len(terms) != len(function.accepts):
+        raise TypeMismatchError(f"{function.name} takes {len(function.accepts)} arguments, not {len(terms)}")
+    for term, kinds in zip(terms, function.accepts, strict=True):
+        if term.type is not None and term.type.kind not in kinds:
+            raise TypeMismatchError(f"{function.name} does not take {term.type}")

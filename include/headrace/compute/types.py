@@ -1,0 +1,72 @@
+"""How the kinds of the model live inside Spark: instants are BIGINT ticks, everything else has its stored type."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from headrace.model.time import Precision
+from headrace.model.types import DataType, Kind
+
+BOOL: Final = DataType(Kind.BOOL)
+INT: Final = DataType(Kind.INT)
+BIGINT: Final = DataType(Kind.BIGINT)
+UBIGINT: Final = DataType(Kind.UBIGINT)
+DOUBLE: Final = DataType(Kind.DOUBLE)
+TIMESTAMP: Final = DataType(Kind.TIMESTAMP)
+VARCHAR: Final = DataType(Kind.VARCHAR)
+TEXTS: Final = (Kind.VARCHAR, Kind.NCHAR, Kind.JSON, Kind.GEOMETRY)
+
+_INTERNAL: Final = {
+    Kind.BOOL: "boolean",
+    Kind.TINYINT: "tinyint",
+    Kind.SMALLINT: "smallint",
+    Kind.INT: "int",
+    Kind.BIGINT: "bigint",
+    Kind.UTINYINT: "smallint",
+    Kind.USMALLINT: "int",
+    Kind.UINT: "bigint",
+    Kind.UBIGINT: "decimal(20,0)",
+    Kind.FLOAT: "float",
+    Kind.DOUBLE: "double",
+    Kind.VARCHAR: "string",
+    Kind.NCHAR: "string",
+    Kind.JSON: "string",
+    Kind.GEOMETRY: "string",
+    Kind.VARBINARY: "binary",
+    Kind.TIMESTAMP: "bigint",
+    Kind.DATE: "date",
+}
+
+
+def spark_type(type_: DataType) -> str:
+    """Spark's name of a type as computed with: timestamps are ticks."""
+    if type_.kind is Kind.DECIMAL:
+        return f"decimal({type_.length or 38},{type_.scale or 0})"
+    return _INTERNAL[type_.kind]
+
+
+def to_ticks(sql: str, precision: Precision) -> str:
+    """A stored timestamp as ticks."""
+    match precision:
+        case Precision.MILLISECOND:
+            return f"unix_millis({sql})"
+        case Precision.MICROSECOND:
+            return f"unix_micros({sql})"
+        case _:
+            return sql
+
+
+def from_ticks(sql: str, precision: Precision) -> str:
+    """Ticks as a stored timestamp."""
+    match precision:
+        case Precision.MILLISECOND:
+            return f"timestamp_millis({sql})"
+        case Precision.MICROSECOND:
+            return f"timestamp_micros({sql})"
+        case _:
+            return sql
+
+
+def is_text(type_: DataType) -> bool:
+    """Whether values are strings inside Spark."""
+    return type_.kind in TEXTS
