@@ -152,6 +152,24 @@ class FencedError(TerminalError):
     code = "FENCED"
 
 
+class StorageError(OperationalError):
+    """A Delta table could not be read or written: the disk, the object store, a damaged or foreign table."""
+
+    code = "STORAGE"
+
+
+class ConflictError(StorageError):
+    """Other writers committed to the table again and again while this one tried."""
+
+    code = "CONFLICT"
+
+
+class HistoryGoneError(TerminalError):
+    """Changes that are asked for are no longer kept: the versions were vacuumed or their log was cleaned."""
+
+    code = "HISTORY_GONE"
+
+
 class ConfigurationError(TerminalError):
     """A setting, or something the machine must have (Java, a port), is wrong or missing."""
 
