@@ -132,7 +132,7 @@ class AirflowClient:
         """Make a pool, or give it another size."""
         body = {"name": name, "slots": slots, "description": description, "include_deferred": False}
         if self._call("POST", "/api/v2/pools", json=body, accept=(201, 409)).get("slots") != slots:
-            self._call("PATCH", f"/api/v2/pools/{name}", json={"slots": slots}, params={"update_mask": "slots"})
+            self._call("PATCH", f"/api/v2/pools/{name}", json={"pool": name, **{key: body[key] for key in body if key != "name"}})
 
     def _supervise(self, dag_id: str) -> None:
         run = next((run for run in self.runs(dag_id) if _supervises(run)), None)

@@ -121,6 +121,7 @@ def start(settings: Settings, console: Console | None = None, *, wait_s: float =
     began = time.monotonic()
     home = AirflowHome.of(settings)
     home.run.mkdir(parents=True, exist_ok=True)
+    home.folder.chmod(0o700)
     with _alone(settings):
         before = status(settings)
         if before.healthy:
@@ -275,6 +276,7 @@ def _end_all(settings: Settings, console: Console) -> Stopped:
     """First the scheduler, which then starts nothing more; the drivers, which end their batch; then all that is left."""
     home = settings.home_path
     everything = _members(settings)
+    seen = {process.pid for process in everything}
     console.step("Stopping", 0, len(everything))
     end(
         [process for service in services(settings) if service.name == "scheduler" and (process := service.process())],
@@ -290,7 +292,7 @@ def _end_all(settings: Settings, console: Console) -> Stopped:
         remaining = _members(settings)
         if not remaining:
             break
-        everything = family([*everything, *remaining])
+        seen |= {process.pid for process in remaining}
         stubborn = end(remaining, signal.SIGTERM, GRACE_SECONDS)
         killed += len(stubborn)
         end(family(stubborn), signal.SIGKILL, GRACE_SECONDS)
@@ -299,7 +301,7 @@ def _end_all(settings: Settings, console: Console) -> Stopped:
     if left := marked(home):
         numbers = ", ".join(str(process.pid) for process in left)
         raise OperationalError(f"these processes would not end: {numbers}", hint=f"kill -9 {numbers.replace(',', '')}")
-    return Stopped(len(everything), killed)
+    return Stopped(len(seen), killed)
 
 
 def _members(settings: Settings) -> list[Any]:

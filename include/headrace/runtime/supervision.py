@@ -1,0 +1,183 @@
+"""What a supervisor makes of a stream: judged from the catalog alone, and written back to it.
+
+A supervisor looks at a stream every second. What it finds is one of four verdicts; STOPPED always comes with the reason that
+`SHOW STREAMS` tells, and each reason is reported once: whoever looks again later waits for the stream to recover (a passing
+reason) or takes the second look itself as the wish to go on (any other).
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+import psutil
+
+from headrace.errors import FencedError, NotFoundError
+from headrace.model.streams import DesiredState, Heartbeat, Lease, StopReason, StreamRecord, StreamState
+
+if TYPE_CHECKING:
+    from headrace.catalog import Catalog
+
+REPORTED: Final = "REPORTED"
+# A driver that starts needs this long at most; before it has been seen alive, its absence is no failure.
+START_MS: Final = 60_000
+# A stream that stays STOPPED for a passing reason is reported again after this long.
+REMIND_MS: Final = 600_000
+# A heartbeat older than this many intervals is stale, and never one younger than the lease lives.
+STALE_BEATS: Final = 10
+
+
+class Verdict(StrEnum):
+    WATCH = "watch"
+    """Nothing to report."""
+    STOPPED = "stopped"
+    PAUSED = "paused"
+    DROPPED = "dropped"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What is the case with a stream; `reason` where it is STOPPED."""
+
+    verdict: Verdict
+    reason: StopReason | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The catalog at one moment, epoch milliseconds: streams by id, drivers by snode."""
+
+    now: int
+    streams: dict[str, StreamRecord]
+    leases: dict[str, Lease]
+    beats: dict[str, Heartbeat]
+
+
+def snapshot(catalog: Catalog, now: int) -> Snapshot:
+    """All that supervisors need to know, in a handful of queries however many streams there are."""
+    streams = {record.definition.id: record for record in catalog.streams.all()}
+    names = {record.definition.snode for record in streams.values()}
+    leases = {name: lease for name in names if (lease := catalog.leases.get(name)) is not None}
+    beats = {beat.snode: beat for beat in catalog.snodes.all()}
+    return Snapshot(now, streams, leases, beats)
+
+
+def text_of(reason: StopReason) -> str:
+    """A reason as people read it, the same everywhere."""
+    return f"[{reason.code}] {reason.message}" + (f"\nhint: {reason.hint}" if reason.hint else "")
+
+
+class Supervisor:
+    """Judges one stream in a series of snapshots."""
+
+    def __init__(self, stream_id: str, *, heartbeat_ms: int, lease_ms: int, reported: str | None = None) -> None:
+        """`reported`: the last report of this stream, as `last_report` gives it."""
+        self._id = stream_id
+        self._stale_ms = max(STALE_BEATS * heartbeat_ms, lease_ms)
+        self._reported = reported
+        self._began: int | None = None
+        self._seen_alive = False
+
+    def judge(self, state: Snapshot) -> Finding:
+        """The finding of now; a lost driver makes a stream STOPPED before its record says so."""
+        if self._began is None:
+            self._began = state.now
+        record = state.streams.get(self._id)
+        if record is None or record.desired is DesiredState.DROPPED:
+            return Finding(Verdict.DROPPED)
+        if record.desired is DesiredState.PAUSED:
+            return Finding(Verdict.PAUSED)
+        if record.state is StreamState.STOPPED and record.reason is not None:
+            return self._stopped(record.reason, state.now)
+        if record.state is StreamState.RUNNING and (reason := self._lost(record, state)):
+            return Finding(Verdict.STOPPED, reason)
+        return Finding(Verdict.WATCH)
+
+    def _stopped(self, reason: StopReason, now: int) -> Finding:
+        known = self._reported == mark_of(reason)
+        if known and reason.transient and now - (self._began or now) < REMIND_MS:
+            return Finding(Verdict.WATCH)
+        return Finding(Verdict.STOPPED, reason)
+
+    def _lost(self, record: StreamRecord, state: Snapshot) -> StopReason | None:
+        """The reason to give when the stream's driver does not live."""
+        snode = record.definition.snode
+        what = trouble(state.leases.get(snode), state.beats.get(snode), state.now, self._stale_ms)
+        if what is None:
+            self._seen_alive = True
+            return None
+        if not self._seen_alive and state.now - (self._began or state.now) < START_MS:
+            return None
+        hint = "it goes on by itself when the driver is back; the driver's own log says why it ended"
+        return StopReason("DRIVER_LOST", f"the driver of snode {snode} {what}", hint, state.now, transient=True)
+
+
+def trouble(lease: Lease | None, beat: Heartbeat | None, now: int, stale_ms: int) -> str | None:
+    """What is wrong with a driver, as the end of a sentence; None where it lives."""
+    if lease is None:
+        return "is not running"
+    last = "" if beat is None else f"; its last heartbeat was {max(0, now - beat.at) / 1000:.1f} s ago"
+    if holder_is_gone(lease.holder):
+        return f"has died (process {lease.holder.split(':')[1]} is gone){last}"
+    if lease.expires < now:
+        return f"has let its lease expire{last}"
+    if beat is not None and beat.epoch == lease.epoch and now - beat.at > stale_ms:
+        return f"does not answer{last}"
+    return None
+
+
+def holder_is_gone(holder: str) -> bool:
+    """Whether the process that holds a lease ran on this machine and has ended; False where that cannot be told."""
+    host, _, rest = holder.partition(":")
+    number = rest.partition(":")[0]
+    if host != socket.gethostname() or not number.isdigit() or int(number) == os.getpid():
+        return False
+    try:
+        return psutil.Process(int(number)).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+    except psutil.Error:
+        return False
+
+
+def mark_of(reason: StopReason) -> str:
+    """What tells one stop of a stream from another."""
+    return f"{text_of(reason)}\nsince {reason.since}"
+
+
+def last_report(catalog: Catalog, stream_id: str) -> str | None:
+    """The mark of the stop that was reported last."""
+    events = catalog.events.all("stream", stream_id, limit=50)
+    return next((event.message for event in events if event.kind == REPORTED), None)
+
+
+def report(catalog: Catalog, stream_id: str, reason: StopReason, epoch: int | None = None) -> bool:
+    """Record that a stream is STOPPED and that this has been reported.
+
+    False when there is nothing to report: the stream was dropped or paused, or a newer driver than that of `epoch` runs it.
+    """
+    try:
+        record = catalog.streams.by_id(stream_id)
+        if record.state is StreamState.RUNNING:
+            catalog.streams.set_state(stream_id, StreamState.STOPPED, reason, epoch)
+            catalog.events.record("stream", stream_id, "STOPPED", text_of(reason))
+        elif record.state is not StreamState.STOPPED:
+            return False
+    except (NotFoundError, FencedError):
+        return False
+    catalog.events.record("stream", stream_id, REPORTED, mark_of(reason))
+    return True
+
+
+def wants_to_go_on(record: StreamRecord, reported: str | None) -> bool:
+    """Whether a supervisor that starts anew means that a person has cleared its task: the stop has been reported before."""
+    return (
+        record.desired is DesiredState.RUNNING
+        and record.state is StreamState.STOPPED
+        and record.reason is not None
+        and not record.reason.transient
+        and mark_of(record.reason) == reported
+    )
