@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import contextlib
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from headrace.catalog import Catalog
-from headrace.compute import Plan, Scope
+from headrace.compute import Key, Plan, Relation, Scope, bind
+from headrace.compute.types import spark_type
+from headrace.errors import Error, InternalError, InvalidStreamError, LimitError, NotFoundError, TypeMismatchError
+from headrace.model.expressions import Cast, ColumnRef, Star
+from headrace.model.queries import Item, Query
 from headrace.model.statements import CreateStream
 from headrace.model.streams import StreamDefinition, StreamOptions
-from headrace.model.tables import Database, Table
-
-if TYPE_CHECKING:
-    from headrace.streams.groups import GroupRule
+from headrace.model.tables import TBNAME, Database, Name, Table
+from headrace.model.types import Kind
+from headrace.sql import parse
+from headrace.streams.checks import MOST_STREAMS, check_statement, source_name
+from headrace.streams.groups import GroupKind, GroupRule, KeyColumn, TagSource
+from headrace.streams.layout import (
+    LONGEST,
+    NAME_KEY,
+    TAG_KEY,
+    Layout,
+    created_by,
+    existing_layout,
+    hidden_items,
+    new_layout,
+    with_start,
+)
 
 
 @dataclass(frozen=True)
@@ -66,7 +84,27 @@ class StreamPlan:
 
 def catalog_scope(catalog: Catalog, database: str | None, *, timezone: str = "UTC", now: int = 0) -> Scope:
     """The scope in which names without a database mean those of `database`."""
-    raise NotImplementedError
+
+    def lookup(name: Name) -> Relation:
+        owner = name.database or database
+        if owner is None:
+            raise InvalidStreamError(f"no database is chosen for {name}", hint=f"write database.{name}, or USE one", span=name.span)
+        try:
+            return find(catalog, owner, name.name)
+        except NotFoundError as error:
+            error.span = error.span or name.span
+            raise
+
+    return Scope(lookup, timezone, now)
+
+
+def find(catalog: Catalog, database: str, name: str) -> Relation:
+    """The table of a name, or the subtable."""
+    found = catalog.databases.get(database)
+    subtable = catalog.subtables.find(database, [name]).get(name)
+    if subtable is None or subtable.table == name:
+        return Relation(catalog.tables.get(database, name), found)
+    return Relation(catalog.tables.get(database, subtable.table), found, name)
 
 
 def define(statement: CreateStream, catalog: Catalog, database: str | None, *, timezone: str = "UTC", now: int = 0) -> StreamPlan:
@@ -79,9 +117,187 @@ def define(statement: CreateStream, catalog: Catalog, database: str | None, *, t
         NotSupportedError: a window or trigger mode that is not offered.
         NotFoundError, ExistsError, LimitError, TypeMismatchError: as their names say; all carry the place in the text.
     """
-    raise NotImplementedError
+    plan = Definer(statement, catalog, catalog_scope(catalog, database, timezone=timezone, now=now), database).plan()
+    check_others(plan, statement, catalog)
+    return plan
 
 
 def plan_of(definition: StreamDefinition, catalog: Catalog, *, timezone: str = "UTC") -> StreamPlan:
     """The plan of a recorded stream, as `define` gave it, with its id."""
-    raise NotImplementedError
+    statement = parse(definition.sql, definition.dialect)
+    if not isinstance(statement, CreateStream):
+        raise InternalError(f"the stream {definition.name} is recorded with something else than CREATE STREAM", sql=definition.sql)
+    scope = catalog_scope(catalog, definition.database, timezone=timezone, now=definition.created)
+    try:
+        return Definer(statement, catalog, scope, definition.database, recorded=definition).plan()
+    except Error as error:
+        raise error.located(definition.sql) from None
+
+
+def check_others(plan: StreamPlan, statement: CreateStream, catalog: Catalog) -> None:
+    """Refuse a target that another stream fills, and too many streams on one database."""
+    others = catalog.streams.all()
+    target = (plan.target_database.name, plan.target.name)
+    rival = next((one for one in others if (one.definition.target_database, one.definition.target_table) == target), None)
+    if rival is not None:
+        raise InvalidStreamError(
+            f"the stream {rival.definition.name} writes to {plan.target.name} already",
+            hint="one table takes the results of one stream",
+            span=statement.target.span,
+        )
+    if sum(one.definition.source_database == plan.source_database.name for one in others) >= MOST_STREAMS:
+        raise LimitError(
+            f"{plan.source_database.name} has {MOST_STREAMS} streams, and no more are possible",
+            hint="drop one, or split the database",
+        )
+
+
+@dataclass(frozen=True)
+class Definer:
+    """Works out the plan of one statement; `recorded` is what the catalog has of a stream that exists."""
+
+    statement: CreateStream
+    catalog: Catalog
+    scope: Scope
+    database: str | None
+    recorded: StreamDefinition | None = None
+
+    def plan(self) -> StreamPlan:
+        statement = self.statement
+        source = self.scope.lookup(source_name(statement.query).name)
+        check_statement(statement, source)
+        query = with_start(statement.query)
+        bound = self.bound(query)
+        check_bound(bound, statement, source)
+        prepended = query is not statement.query
+        target, existing = self.target()
+        layout = self.layout(target, existing, bound, prepended)
+        final = self.bound(
+            replace(typed(query, bound, layout), partition_by=(*query.partition_by, *hidden_items(statement, layout)))
+        )
+        return StreamPlan(
+            id=self.recorded.id if self.recorded else uuid.uuid4().hex,
+            database=statement.name.database or self.database or target.name,
+            name=statement.name.name,
+            sql=self.recorded.sql if self.recorded else statement.text,
+            options=statement.options,
+            query=final,
+            source=source.table,
+            source_database=source.database,
+            source_subtable=source.subtable,
+            target=layout.table,
+            target_database=target,
+            target_exists=existing is not None,
+            columns=layout.columns,
+            groups=group_rule(statement, layout, final),
+            watermark=statement.options.watermark.ticks(source.database.precision),
+        )
+
+    def bound(self, query: Query) -> Plan:
+        return bind(query, self.scope)
+
+    def target(self) -> tuple[Database, Table | None]:
+        """The target's database, and the target where it exists."""
+        name = self.statement.target
+        database = name.database or self.database
+        if database is None:
+            raise InvalidStreamError(f"no database is chosen for {name}", hint=f"write database.{name}", span=name.span)
+        found = self.catalog.databases.get(database)
+        if name.name in self.catalog.subtables.find(database, [name.name]):
+            raise InvalidStreamError(f"{name} is no supertable, and a stream writes to supertables", span=name.span)
+        table = next((table for table in self.catalog.tables.all(database) if table.name == name.name), None)
+        return found, table
+
+    def layout(self, database: Database, existing: Table | None, bound: Plan, prepended: bool) -> Layout:
+        """The target's layout. Of a recorded stream, a table that the stream has created counts as new."""
+        if existing is None:
+            return new_layout(self.statement, database.name, bound, prepended)
+        if self.recorded is not None:
+            with contextlib.suppress(Error):
+                own = new_layout(self.statement, database.name, bound, prepended)
+                if created_by(own, existing):
+                    return replace(own, table=existing)
+        return existing_layout(self.statement, existing, bound, prepended)
+
+
+def check_bound(plan: Plan, statement: CreateStream, source: Relation) -> None:
+    """What can be told only once names are resolved."""
+    first = plan.outputs[0]
+    if first.type.kind is not Kind.TIMESTAMP or (plan.window is None and not is_time(statement.query, source)):
+        raise InvalidStreamError(
+            f"the first column of the result is not the timestamp {source.table.timestamp.name}",
+            hint=f"select {source.table.timestamp.name} first",
+            span=statement.query.span,
+        )
+    if plan.window is None and plan.aggregated:
+        raise InvalidStreamError(
+            "aggregates need a window in a stream", hint="add INTERVAL, or select columns alone", span=statement.query.span
+        )
+    key = source.table.key
+    if plan.window is None and key is not None and not (len(plan.outputs) > 1 and is_column(statement.query, 1, key.name)):
+        raise InvalidStreamError(
+            f"{source.table.name} has the key {key.name}, and it must be the second column of the result",
+            hint=f"select {source.table.timestamp.name}, {key.name}, …",
+            span=statement.query.span,
+        )
+
+
+def is_time(query: Query, source: Relation) -> bool:
+    """Whether the first item of a query without a window is the source's timestamp."""
+    return any(is_column(query, 0, name) for name in (source.table.timestamp.name, "_rowts", "_c0"))
+
+
+def is_column(query: Query, place: int, name: str) -> bool:
+    """Whether a plain column stands at a place of the select list; `*` has the columns in their order."""
+    first = query.items[0].expression
+    if isinstance(first, Star):
+        return True
+    expression = query.items[place].expression if place < len(query.items) else first
+    return isinstance(expression, ColumnRef) and expression.name == name
+
+
+def typed(query: Query, bound: Plan, layout: Layout) -> Query:
+    """The query with casts where the target's columns have other types."""
+    if any(isinstance(item.expression, Star) for item in query.items):
+        return query
+    items = []
+    for item, output, name in zip(query.items, bound.outputs, layout.columns, strict=True):
+        column = layout.table.column(name)
+        assert column is not None
+        same = spark_type(column.type) == spark_type(output.type) and column.type.length in (
+            output.type.length,
+            LONGEST.get(column.type.kind),
+        )
+        items.append(item if same else replace(item, expression=Cast(item.expression, column.type), alias=item.name))
+    return replace(query, items=tuple(items))
+
+
+def group_rule(statement: CreateStream, layout: Layout, plan: Plan) -> GroupRule:
+    """How groups become subtables of the target."""
+    columns = {key.name: key for key in plan.keys}
+    name = columns.get(NAME_KEY)
+    if name is not None and not name.type.is_string:
+        raise TypeMismatchError(
+            f"SUBTABLE gives {name.type}, not text", hint="use CAST(… AS VARCHAR(64)) or concat", span=statement.target.span
+        )
+    count = len(statement.query.partition_by)
+    keys = tuple(KeyColumn(key.column, key.type) for key in plan.keys[:count])
+    alone = count == 1 and is_tbname(statement.query.partition_by[0])
+    return GroupRule(
+        kind=GroupKind.ONE if not count else GroupKind.SUBTABLE if alone else GroupKind.VALUES,
+        database=layout.table.database,
+        table=layout.table.name,
+        keys=keys,
+        name=name.column if name is not None else None,
+        tags=tuple(TagSource(fill.tag.name, fill.tag.type, tag_column(columns, fill.tag.name)) for fill in layout.tags),
+        id_tag=layout.id_tag,
+    )
+
+
+def tag_column(keys: Mapping[str, Key], tag: str) -> str | None:
+    key = keys.get(TAG_KEY + tag)
+    return None if key is None else key.column
+
+
+def is_tbname(item: Item) -> bool:
+    return isinstance(item.expression, ColumnRef) and item.expression.name == TBNAME

@@ -1,0 +1,73 @@
+"""Ids and names of groups."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+
+from headrace.model.types import DataType, Kind
+from headrace.streams.groups import GroupKind, GroupRule, auto_name, expression_name, group_id
+
+INT = DataType(Kind.INT)
+VARCHAR = DataType(Kind.VARCHAR, 10)
+
+
+@pytest.mark.parametrize(
+    ("values", "identity"),
+    [
+        ((5, "abc"), 13738306697995764986),
+        ((None, "de"), 978989965562776917),
+        ((7, "x"), 17688065766297177060),
+        ((None, "yy"), 11789157040959320202),
+    ],
+)
+def test_the_id_of_a_group_is_the_one_tdengine_gives(values: tuple[object, ...], identity: int) -> None:
+    assert group_id(values, [INT, VARCHAR]) == identity
+
+
+def test_the_name_of_a_group_without_subtable_expression_is_the_one_tdengine_gives() -> None:
+    assert auto_name("sinkdb", "dest_tbl", 0) == "t_850a2f4965e49242a1681aca09c237aa"
+
+
+def test_null_and_empty_text_are_different_groups() -> None:
+    assert group_id([None], [VARCHAR]) != group_id([""], [VARCHAR])
+
+
+@pytest.mark.parametrize("kind", [kind for kind in Kind if kind not in (Kind.DATE,)])
+def test_every_type_has_an_id_that_tells_values_apart(kind: Kind) -> None:
+    one, two = {
+        Kind.BOOL: (True, False),
+        Kind.DECIMAL: (Decimal("1.5"), Decimal("1.6")),
+        Kind.VARBINARY: (b"a", b"b"),
+    }.get(kind, ("a", "b") if kind in (Kind.VARCHAR, Kind.NCHAR, Kind.JSON, Kind.GEOMETRY) else (1, 2))
+    type_ = DataType(kind, 10, 1) if kind is Kind.DECIMAL else DataType(kind)
+    assert group_id([one], [type_]) != group_id([two], [type_])
+
+
+def test_a_subtable_expression_gets_the_target_and_the_group_as_suffix() -> None:
+    assert expression_name("x.d1", "d4", 77) == "x_d1_d4_77"
+
+
+def test_a_name_that_ends_with_its_group_keeps_its_form() -> None:
+    assert expression_name("x.77", "d4", 77) == "x.77"
+
+
+def test_a_name_of_the_only_group_keeps_its_form() -> None:
+    assert expression_name("aaa", "d4", 0) == "aaa"
+
+
+def test_a_name_that_looks_made_keeps_its_form() -> None:
+    assert expression_name("t_" + "0" * 32, "d4", 77) == "t_" + "0" * 32
+
+
+def test_a_long_name_is_cut_before_its_suffix_at_whole_characters() -> None:
+    name = expression_name("é" * 300, "d4", 77)
+    assert name.endswith("_d4_77")
+    assert len(name.encode()) <= 192
+    assert set(name.removesuffix("_d4_77")) == {"é"}
+
+
+def test_a_missing_name_falls_back_to_the_made_one() -> None:
+    rule = GroupRule(GroupKind.VALUES, "db", "t", name="p1")
+    assert rule.subtable(5, None) == rule.subtable(5, "") == auto_name("db", "t", 5)

@@ -1,0 +1,97 @@
+"""State files: what was written is read, damage is seen."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from headrace.model.faults import FaultError, armed
+from headrace.model.streams import StreamCounters
+from headrace.streams.state import SEEN, State, StateError, StateStore
+
+STATE = State(
+    version=7,
+    windows=pa.table({"p0": ["a", None], "_wstart": [0, 10], "_wend": [9, 19], "x0": [1, 2], "_emitted": [True, False]}),
+    seen=pa.table({"tbname": ["d1"], "_seen": [17]}, schema=SEEN),
+    newest=17,
+    floor=3,
+    counters=StreamCounters(rows_in=5, rows_used=3, rows_filtered=1, rows_expired=1),
+)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> StateStore:
+    return StateStore(str(tmp_path / "states"), "s1", epoch=1)
+
+
+def files(store: StateStore) -> list[Path]:
+    return sorted(Path(store.folder).iterdir())
+
+
+def test_a_state_is_read_as_it_was_written(store: StateStore) -> None:
+    store.write(STATE, 6)
+    assert store.read(7) == STATE
+
+
+def test_a_state_before_the_first_window_is_read_as_it_was_written(store: StateStore) -> None:
+    store.write(State(version=0), 0)
+    assert store.read(0) == State(version=0)
+
+
+def test_a_version_without_state_has_none(store: StateStore) -> None:
+    assert store.read(7) is None
+    assert store.versions() == []
+
+
+@pytest.mark.parametrize("keep", [0, 4, 20, -1])
+def test_a_truncated_file_is_an_error_and_never_a_state(store: StateStore, keep: int) -> None:
+    store.write(STATE, 6)
+    (file,) = files(store)
+    file.write_bytes(file.read_bytes()[:keep])
+    with pytest.raises(StateError):
+        store.read(7)
+
+
+def test_a_changed_byte_is_an_error_and_never_a_state(store: StateStore) -> None:
+    store.write(STATE, 6)
+    (file,) = files(store)
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(bytes(data))
+    with pytest.raises(StateError):
+        store.read(7)
+
+
+def test_a_file_cut_short_by_a_crash_is_not_taken_for_a_state(store: StateStore) -> None:
+    with armed("streams.state.rename:1:raise"), pytest.raises(FaultError):
+        store.write(STATE, 6)
+    assert store.read(7) is None
+    assert store.versions() == []
+
+
+def test_the_state_of_the_newer_epoch_counts(store: StateStore, tmp_path: Path) -> None:
+    newer = StateStore(str(tmp_path / "states"), "s1", epoch=2)
+    newer.write(replace(STATE, newest=18), 6)
+    store.write(STATE, 6)
+    found = store.read(7)
+    assert found is not None
+    assert found.newest == 18
+
+
+def test_old_states_go_and_the_committed_one_stays_however_often_a_batch_is_tried(store: StateStore) -> None:
+    for version in range(1, 8):
+        store.write(replace(STATE, version=version), version - 1)
+    for version in range(8, 20):
+        store.write(replace(STATE, version=version), 7)
+    assert 7 in store.versions()
+    assert 1 not in store.versions()
+
+
+def test_clearing_removes_everything_and_may_be_repeated(store: StateStore) -> None:
+    store.write(STATE, 6)
+    store.clear()
+    store.clear()
+    assert store.versions() == []
