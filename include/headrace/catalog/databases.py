@@ -20,7 +20,8 @@ class Databases:
         """Whether it was created: False where one of the name exists and `if_not_exists`, else `ExistsError`."""
         row = to_row(database) | {"created": self._store.clock()}
         with self._store.write() as connection:
-            created = connection.execute(insert(connection, DATABASES).values(row).on_conflict_do_nothing()).rowcount == 1
+            statement = insert(connection, DATABASES).values(row).on_conflict_do_nothing()
+            created = connection.scalar(statement.returning(DATABASES.c.name)) is not None
         if not created and not if_not_exists:
             raise exists("database", database.name)
         return created

@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import URL, Connection, Engine, Table, create_engine, event, exc, make_url
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import (
+    URL,
+    ColumnElement,
+    Connection,
+    Engine,
+    String,
+    Table,
+    any_,
+    bindparam,
+    create_engine,
+    event,
+    exc,
+    func,
+    make_url,
+    select,
+)
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from headrace.catalog.rows.metadata import SCHEMA
-from headrace.errors import ConfigurationError, Error, IntegrityError, InternalError, OperationalError
+from headrace.errors import ConfigurationError, DataError, Error, IntegrityError, InternalError, OperationalError
+
+if TYPE_CHECKING:
+    from sqlalchemy.dialects import postgresql, sqlite
 
 # How long a writer of SQLite waits for another to finish. Transactions take milliseconds; a longer wait means a process that hangs.
 BUSY_SECONDS: Final = 30
@@ -85,8 +103,24 @@ def process_name() -> str:
 
 
 def insert(connection: Connection, table: Table) -> sqlite.Insert | postgresql.Insert:
-    """An INSERT that can say what to do on a conflict."""
-    return sqlite.insert(table) if is_sqlite(connection) else postgresql.insert(table)
+    """An INSERT that can say what to do on a conflict. Only the dialect in use is imported: each takes a while."""
+    if is_sqlite(connection):
+        from sqlalchemy.dialects import sqlite
+
+        return sqlite.insert(table)
+    from sqlalchemy.dialects import postgresql
+
+    return postgresql.insert(table)
+
+
+def among(connection: Connection, column: ColumnElement[str], values: Sequence[str]) -> ColumnElement[bool]:
+    """Whether a column has one of many values: they travel as one parameter, for which there is no limit."""
+    if is_sqlite(connection):
+        each = func.json_each(json.dumps(list(values))).table_valued("value")
+        return column.in_(select(each.c.value))
+    from sqlalchemy.dialects import postgresql
+
+    return column == any_(bindparam(None, list(values), type_=postgresql.ARRAY(String)))
 
 
 @contextmanager
@@ -96,6 +130,8 @@ def translated(url: URL) -> Iterator[None]:
         yield
     except exc.SQLAlchemyError as error:
         raise _translate(error, url) from error
+    except UnicodeEncodeError as error:
+        raise DataError(f"the catalog cannot hold the text {error.object!r}: {error.reason}") from error
 
 
 def _translate(error: exc.SQLAlchemyError, url: URL) -> Error:
@@ -113,6 +149,8 @@ def _translate(error: exc.SQLAlchemyError, url: URL) -> Error:
             )
         case exc.IntegrityError():
             return IntegrityError(f"the catalog refused a change: {cause}")
+        case exc.DataError():
+            return DataError(f"the catalog cannot hold a value: {cause}")
         case exc.DatabaseError() if "not a database" in cause:
             return ConfigurationError(f"{place} is not a catalog: {cause}", hint=URL_HINT)
         case _:

@@ -39,7 +39,8 @@ class Streams:
                 if if_not_exists:
                     return False
                 raise exists("stream", f"{definition.database}.{definition.name}")
-            if connection.execute(insert(connection, STREAMS).values(row).on_conflict_do_nothing()).rowcount != 1:
+            statement = insert(connection, STREAMS).values(row).on_conflict_do_nothing()
+            if connection.scalar(statement.returning(STREAMS.c.id)) is None:
                 raise ExistsError(f"a stream with the id {definition.id} exists already")
         return True
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from sqlalchemy import Connection, delete, select
@@ -10,12 +10,10 @@ from sqlalchemy import Connection, delete, select
 from headrace.catalog.rows.subtables import SUBTABLES, from_row, to_row, uid_of
 from headrace.catalog.rows.tables import TABLES
 from headrace.catalog.rules import exists, hold_databases, missing_table, require_database, require_table
-from headrace.catalog.store import Store, insert
+from headrace.catalog.store import Store, among, insert
 from headrace.errors import InternalError, ProgrammingError
 from headrace.model.tables import Subtable, TableKind
 
-# Names bound to one statement; SQLite takes 32,766 parameters.
-BATCH: Final = 10_000
 # Two names with the same uid are expected among billions; each attempt makes other uids.
 UID_ATTEMPTS: Final = 8
 
@@ -77,20 +75,13 @@ class Subtables:
                 if name not in found:
                     raise missing_table(connection, database, name)
             _refuse_plain(found.values())
-            for some in batches(list(found)):
-                connection.execute(delete(SUBTABLES).where(SUBTABLES.c.database == database, SUBTABLES.c.name.in_(some)))
-
-
-def batches(names: Sequence[str]) -> Iterator[Sequence[str]]:
-    return (names[start : start + BATCH] for start in range(0, len(names), BATCH))
+            gone = among(connection, SUBTABLES.c.name, names)
+            connection.execute(delete(SUBTABLES).where(SUBTABLES.c.database == database, gone))
 
 
 def find_subtables(connection: Connection, database: str, names: Sequence[str]) -> dict[str, Subtable]:
-    found: dict[str, Subtable] = {}
-    for some in batches(names):
-        query = select(SUBTABLES).where(SUBTABLES.c.database == database, SUBTABLES.c.name.in_(some))
-        found.update((row["name"], from_row(row)) for row in connection.execute(query).mappings())
-    return found
+    query = select(SUBTABLES).where(SUBTABLES.c.database == database, among(connection, SUBTABLES.c.name, names))
+    return {row["name"]: from_row(row) for row in connection.execute(query).mappings()}
 
 
 def add_subtables(connection: Connection, database: str, table: str, names: Sequence[str]) -> dict[str, Subtable]:

@@ -6,13 +6,13 @@ from typing import Any
 
 from sqlalchemy import BigInteger, Column, ForeignKeyConstraint, Integer, Named, RowMapping, String, Table, Text, TypedColumns
 
-from headrace.catalog.rows.metadata import METADATA
+from headrace.catalog.rows.metadata import METADATA, NAME
 from headrace.model.streams import Chunk, ChunkState
 
 
 class ChunkColumns(TypedColumns):
     stream_id: Named[str] = Column(String, primary_key=True)
-    run: Named[str] = Column(String, primary_key=True)
+    run: Named[str] = Column(NAME, primary_key=True)
     number: Named[int] = Column(Integer, primary_key=True, autoincrement=False)
     start: Named[int] = Column(BigInteger)
     end: Named[int] = Column(BigInteger)

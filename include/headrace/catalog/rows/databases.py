@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, Column, Named, RowMapping, String, Table, TypedColumns
+from sqlalchemy import JSON, BigInteger, Column, Named, RowMapping, Table, TypedColumns
 
-from headrace.catalog.rows.metadata import METADATA
+from headrace.catalog.rows.metadata import METADATA, NAME
 from headrace.model.tables import Database
 from headrace.model.time import Precision
 
 
 class DatabaseColumns(TypedColumns):
-    name: Named[str] = Column(String, primary_key=True)
+    name: Named[str] = Column(NAME, primary_key=True)
     precision: Named[str]
     timezone: Named[str]
     options: Named[list[list[str]]] = Column(JSON)

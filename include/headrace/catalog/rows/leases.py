@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, Named, RowMapping, String, Table, TypedColumns
+from sqlalchemy import BigInteger, Column, Named, RowMapping, Table, TypedColumns
 
-from headrace.catalog.rows.metadata import METADATA
+from headrace.catalog.rows.metadata import METADATA, NAME
 from headrace.model.streams import Lease
 
 
 class LeaseColumns(TypedColumns):
-    snode: Named[str] = Column(String, primary_key=True)
+    snode: Named[str] = Column(NAME, primary_key=True)
     holder: Named[str | None]
     epoch: Named[int] = Column(BigInteger)
     expires: Named[int] = Column(BigInteger)

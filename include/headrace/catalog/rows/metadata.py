@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from sqlalchemy import MetaData
+from sqlalchemy import MetaData, String
 
 # On PostgreSQL the tables live in a schema of their own, so that the catalog may share a database with others (Airflow, say).
 SCHEMA: Final = "headrace"
 VERSION_TABLE: Final = "catalog_version"
+
+# Names are ordered by code point everywhere, whatever the locale of a PostgreSQL server.
+NAME: Final = String().with_variant(String(collation="C"), "postgresql")
 
 METADATA: Final = MetaData(
     naming_convention={

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, Column, Named, RowMapping, String, Table, TypedColumns
+from sqlalchemy import JSON, BigInteger, Column, Named, RowMapping, Table, TypedColumns
 
-from headrace.catalog.rows.metadata import METADATA
+from headrace.catalog.rows.metadata import METADATA, NAME
 from headrace.model.streams import Heartbeat
 
 
 class SnodeColumns(TypedColumns):
-    name: Named[str] = Column(String, primary_key=True)
+    name: Named[str] = Column(NAME, primary_key=True)
     epoch: Named[int] = Column(BigInteger)
     address: Named[str | None]
     token: Named[str | None]

@@ -19,7 +19,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-from headrace.catalog.rows.metadata import METADATA
+from headrace.catalog.rows.metadata import METADATA, NAME
 from headrace.model.streams import (
     DesiredState,
     StopReason,
@@ -33,8 +33,8 @@ from headrace.model.streams import (
 
 class StreamColumns(TypedColumns):
     id: Named[str] = Column(String, primary_key=True)
-    database: Named[str]
-    name: Named[str]
+    database: Named[str] = Column(NAME)
+    name: Named[str] = Column(NAME)
     sql: Named[str] = Column(Text)
     dialect: Named[str]
     source_database: Named[str]
@@ -42,7 +42,7 @@ class StreamColumns(TypedColumns):
     target_database: Named[str]
     target_table: Named[str]
     created: Named[int] = Column(BigInteger)
-    snode: Named[str] = Column(String, index=True)
+    snode: Named[str] = Column(NAME, index=True)
     desired: Named[str]
     state: Named[str]
     reason: Named[dict[str, Any] | None] = Column(JSON(none_as_null=True), nullable=True)

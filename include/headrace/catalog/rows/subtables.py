@@ -12,20 +12,19 @@ from sqlalchemy import (
     Index,
     Named,
     RowMapping,
-    String,
     Table,
     TypedColumns,
     UniqueConstraint,
 )
 
-from headrace.catalog.rows.metadata import METADATA
+from headrace.catalog.rows.metadata import METADATA, NAME
 from headrace.model.tables import Subtable
 
 
 class SubtableColumns(TypedColumns):
-    database: Named[str] = Column(String, primary_key=True)
-    name: Named[str] = Column(String, primary_key=True)
-    table: Named[str]
+    database: Named[str] = Column(NAME, primary_key=True)
+    name: Named[str] = Column(NAME, primary_key=True)
+    table: Named[str] = Column(NAME)
     uid: Named[int] = Column(BigInteger)
 
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, Column, ForeignKeyConstraint, Named, RowMapping, String, Table, TypedColumns
+from sqlalchemy import JSON, BigInteger, Column, ForeignKeyConstraint, Named, RowMapping, Table, TypedColumns
 
-from headrace.catalog.rows.metadata import METADATA
+from headrace.catalog.rows.metadata import METADATA, NAME
 from headrace.model import tables as model
 from headrace.model.types import DataType, Kind
 
 
 class TableColumns(TypedColumns):
-    database: Named[str] = Column(String, primary_key=True)
-    name: Named[str] = Column(String, primary_key=True)
+    database: Named[str] = Column(NAME, primary_key=True)
+    name: Named[str] = Column(NAME, primary_key=True)
     kind: Named[str]
     columns: Named[list[dict[str, Any]]] = Column(JSON)
     tags: Named[list[dict[str, Any]]] = Column(JSON)

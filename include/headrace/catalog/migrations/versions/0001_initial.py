@@ -8,6 +8,8 @@ from alembic import op
 revision = "0001"
 down_revision = None
 
+NAME = sa.String().with_variant(sa.String(collation="C"), "postgresql")
+
 
 def upgrade() -> None:
     create_databases()
@@ -22,7 +24,7 @@ def upgrade() -> None:
 def create_databases() -> None:
     op.create_table(
         "databases",
-        sa.Column("name", sa.String(), nullable=False),
+        sa.Column("name", NAME, nullable=False),
         sa.Column("precision", sa.String(), nullable=False),
         sa.Column("timezone", sa.String(), nullable=False),
         sa.Column("options", sa.JSON(), nullable=False),
@@ -34,8 +36,8 @@ def create_databases() -> None:
 def create_tables() -> None:
     op.create_table(
         "tables",
-        sa.Column("database", sa.String(), nullable=False),
-        sa.Column("name", sa.String(), nullable=False),
+        sa.Column("database", NAME, nullable=False),
+        sa.Column("name", NAME, nullable=False),
         sa.Column("kind", sa.String(), nullable=False),
         sa.Column("columns", sa.JSON(), nullable=False),
         sa.Column("tags", sa.JSON(), nullable=False),
@@ -49,9 +51,9 @@ def create_subtables() -> None:
     table = ["tables.database", "tables.name"]
     op.create_table(
         "subtables",
-        sa.Column("database", sa.String(), nullable=False),
-        sa.Column("name", sa.String(), nullable=False),
-        sa.Column("table", sa.String(), nullable=False),
+        sa.Column("database", NAME, nullable=False),
+        sa.Column("name", NAME, nullable=False),
+        sa.Column("table", NAME, nullable=False),
         sa.Column("uid", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("database", "name", name="pk_subtables"),
         sa.UniqueConstraint("uid", name="uq_subtables_uid"),
@@ -64,8 +66,8 @@ def create_streams() -> None:
     op.create_table(
         "streams",
         sa.Column("id", sa.String(), nullable=False),
-        sa.Column("database", sa.String(), nullable=False),
-        sa.Column("name", sa.String(), nullable=False),
+        sa.Column("database", NAME, nullable=False),
+        sa.Column("name", NAME, nullable=False),
         sa.Column("sql", sa.Text(), nullable=False),
         sa.Column("dialect", sa.String(), nullable=False),
         sa.Column("source_database", sa.String(), nullable=False),
@@ -73,7 +75,7 @@ def create_streams() -> None:
         sa.Column("target_database", sa.String(), nullable=False),
         sa.Column("target_table", sa.String(), nullable=False),
         sa.Column("created", sa.BigInteger(), nullable=False),
-        sa.Column("snode", sa.String(), nullable=False),
+        sa.Column("snode", NAME, nullable=False),
         sa.Column("desired", sa.String(), nullable=False),
         sa.Column("state", sa.String(), nullable=False),
         sa.Column("reason", sa.JSON()),
@@ -94,7 +96,7 @@ def create_chunks() -> None:
     op.create_table(
         "chunks",
         sa.Column("stream_id", sa.String(), nullable=False),
-        sa.Column("run", sa.String(), nullable=False),
+        sa.Column("run", NAME, nullable=False),
         sa.Column("number", sa.Integer(), nullable=False),
         sa.Column("start", sa.BigInteger(), nullable=False),
         sa.Column("end", sa.BigInteger(), nullable=False),
@@ -113,7 +115,7 @@ def create_chunks() -> None:
 def create_leases_and_snodes() -> None:
     op.create_table(
         "leases",
-        sa.Column("snode", sa.String(), nullable=False),
+        sa.Column("snode", NAME, nullable=False),
         sa.Column("holder", sa.String()),
         sa.Column("epoch", sa.BigInteger(), nullable=False),
         sa.Column("expires", sa.BigInteger(), nullable=False),
@@ -122,7 +124,7 @@ def create_leases_and_snodes() -> None:
     )
     op.create_table(
         "snodes",
-        sa.Column("name", sa.String(), nullable=False),
+        sa.Column("name", NAME, nullable=False),
         sa.Column("epoch", sa.BigInteger(), nullable=False),
         sa.Column("address", sa.String()),
         sa.Column("token", sa.String()),

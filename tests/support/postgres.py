@@ -1,0 +1,117 @@
+"""A real PostgreSQL server for the tests: Debian's binaries, a data folder that is thrown away, a database a test.
+
+`tests/conftest.py` offers both fixtures to every room: `postgres` (the server of this test run) and `postgres_url` (the URL of
+an empty database of the test's own). Where the binaries are missing, tests that ask for them are skipped and say so.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+MISSING = "PostgreSQL's server programs are not on this machine: apt-get install postgresql"
+OWNER = "postgres" if os.geteuid() == 0 else None
+"""PostgreSQL refuses to run as root; Debian's package brings this user."""
+
+# Nothing has to survive a crash here.
+QUICK = ("fsync=off", "synchronous_commit=off", "full_page_writes=off", "max_connections=200", "listen_addresses=")
+
+
+class Server:
+    """A running server that listens on a socket in its own folder."""
+
+    def __init__(self, folder: Path, process: subprocess.Popen[bytes]) -> None:
+        self._folder = folder
+        self._process = process
+        self._databases = 0
+
+    @classmethod
+    def start(cls, programs: Path) -> Server:
+        """A new cluster in a folder of its own; `stop` removes both."""
+        folder = Path(tempfile.mkdtemp(prefix="headrace-postgres-"))
+        if OWNER:
+            shutil.chown(folder, OWNER, OWNER)
+        data = folder / "data"
+        initdb = [programs / "initdb", "-D", data, "-U", "postgres", "--auth=trust", "--no-sync", "-E", "UTF8", "--locale=C.UTF-8"]
+        subprocess.run([*lowered(), *map(str, initdb)], check=True, capture_output=True, cwd=folder)
+        options = [part for option in QUICK for part in ("-c", option)]
+        with (folder / "log").open("wb") as log:
+            command = [*lowered(), str(programs / "postgres"), "-D", str(data), "-k", str(folder), *options]
+            process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder)
+        server = cls(folder, process)
+        server._wait()
+        return server
+
+    def url(self, database: str) -> str:
+        return f"postgresql://postgres@/{database}?host={self._folder}"
+
+    def create_database(self) -> str:
+        """The URL of a new, empty database."""
+        self._databases += 1
+        name = f"test_{self._databases}"
+        with psycopg.connect(self.url("postgres"), autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name} STRATEGY FILE_COPY".encode())
+        return self.url(name)
+
+    def stop(self) -> None:
+        """Ends the server by its id, connections and all, and removes its folder."""
+        self._process.send_signal(signal.SIGINT)
+        try:
+            self._process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            self._process.send_signal(signal.SIGQUIT)
+            self._process.wait(timeout=20)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _wait(self) -> None:
+        deadline = time.monotonic() + 30
+        while True:
+            try:
+                psycopg.connect(self.url("postgres")).close()
+                return
+            except psycopg.OperationalError:
+                if self._process.poll() is not None or time.monotonic() > deadline:
+                    log = (self._folder / "log").read_text()
+                    self.stop()
+                    raise RuntimeError(f"PostgreSQL did not start:\n{log}") from None
+                time.sleep(0.02)
+
+
+def lowered() -> list[str]:
+    """What to put before a command so that it runs as an ordinary user and ends with this process, however that ends."""
+    user = [f"--reuid={OWNER}", f"--regid={OWNER}", "--init-groups"] if OWNER else []
+    return ["setpriv", *user, "--pdeathsig", "INT"]
+
+
+def find_programs() -> Path | None:
+    """The folder with initdb and postgres, of the newest version there is."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: float(path.parts[-3]))
+    elsewhere = shutil.which("initdb")
+    candidates = [*found, *([Path(elsewhere)] if elsewhere else [])]
+    return candidates[-1].parent if found else (candidates[0].parent if candidates else None)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Server]:
+    """The PostgreSQL server of this test run; skips where there are no programs to start one."""
+    programs = find_programs()
+    if programs is None:
+        pytest.skip(MISSING)
+    server = Server.start(programs)
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def postgres_url(postgres: Server) -> str:
+    """The URL of an empty database of this test's own."""
+    return postgres.create_database()
