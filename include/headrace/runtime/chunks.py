@@ -83,7 +83,7 @@ class Profile:
 
 def span(extents: Sequence[Extent], grid: Grid, start: int | None, end: int | None) -> tuple[int, int]:
     """Window starts that can hold rows of the extents, as `[first, beyond)`, cut to `[start, end)` and widened to the grid."""
-    lowest = grid.floor(min(extent.first for extent in extents) - grid.length + 1)
+    lowest = grid.ceiling(min(extent.first for extent in extents) - grid.length + 1)
     beyond = grid.floor(max(extent.last for extent in extents)) + grid.step
     first = lowest if start is None else max(lowest, grid.floor(start))
     return first, beyond if end is None else min(beyond, grid.ceiling(end))

@@ -9,6 +9,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from headrace.errors import FencedError, TransientError
@@ -80,6 +81,7 @@ class LeaseKeeper:
         self._lease = lease
         self._ttl_ms = ttl_ms
         self._changed = changed
+        self._renewing = threading.Lock()
         self._released = threading.Event()
         self._alive = time.monotonic()
         self.lost = threading.Event()
@@ -96,6 +98,11 @@ class LeaseKeeper:
 
     def start(self) -> None:
         self._thread.start()
+
+    def publish(self, address: str) -> None:
+        """Say where this driver answers."""
+        with self._renewing:
+            self._lease = self._catalog.leases.renew(replace(self._lease, address=address), self._ttl_ms)
 
     def alive(self) -> None:
         """Called by the main loop each turn: a driver that hangs must not keep its lease."""
@@ -118,7 +125,8 @@ class LeaseKeeper:
                 logger.error("the main loop hangs: the lease is left to expire")
                 continue
             try:
-                self._lease = self._catalog.leases.renew(self._lease, self._ttl_ms)
+                with self._renewing:
+                    self._lease = self._catalog.leases.renew(self._lease, self._ttl_ms)
             except FencedError as error:
                 logger.error("the lease is lost: %s", error.message)
                 self.lost.set()

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Final
 
 from headrace.model.streams import DesiredState, StreamRecord, StreamState
 
 # The first retry of a stream that stopped for a passing reason, and the longest pause between two.
-FIRST_RETRY_MS = 1_000
-LONGEST_RETRY_MS = 300_000
+FIRST_RETRY_MS: Final = 1_000
+LONGEST_RETRY_MS: Final = 300_000
+# CREATE STREAM records a stream, then its boundary. One that still has none after this long lost its creator in between.
+ORPHANED_MS: Final = 60_000
 
 
 class Role(StrEnum):
@@ -46,13 +49,13 @@ def role(record: StreamRecord, *, has_history: bool, fills: bool, retry_at: int,
         return Role.RETRY if passing and now >= retry_at else Role.WAIT
     if record.desired is DesiredState.PAUSED or is_live(record) or not has_history:
         return Role.FEED
-    return history_role(record, fills)
+    return history_role(record, fills, now)
 
 
-def history_role(record: StreamRecord, fills: bool) -> Role:
+def history_role(record: StreamRecord, fills: bool, now: int) -> Role:
     """The role of a stream that should run and whose history is not behind it."""
     if record.progress.boundary is None:
-        return Role.BOUND
+        return Role.BOUND if now - record.definition.created > ORPHANED_MS else Role.WAIT
     if record.state is StreamState.RUNNING:
         return Role.GO_LIVE
     return Role.FILL if fills else Role.WAIT

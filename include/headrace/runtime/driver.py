@@ -1,0 +1,186 @@
+"""The streams of an snode: what the catalog asks for becomes what the feeds run, round after round, in one thread."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+from headrace import streams
+from headrace.errors import Error, FencedError, TransientError
+from headrace.model.statements import CreateStream
+from headrace.model.streams import StreamRecord, StreamState
+from headrace.runtime import history
+from headrace.runtime.context import Context
+from headrace.runtime.histories import Histories
+from headrace.runtime.metrics import Histogram
+from headrace.runtime.reasons import stop_stream
+from headrace.runtime.reconcile import LONGEST_RETRY_MS, Role, is_live, retry_pause, role
+from headrace.sql import parse
+
+logger = logging.getLogger(__name__)
+
+# A round that failed as a whole (the catalog away, say) is tried again after this pause.
+PAUSE_AFTER_FAILURE_S: Final = 1.0
+
+
+class Driver:
+    """Runs the streams of one snode in a thread until it is stopped or fenced."""
+
+    def __init__(self, context: Context, name: str, *, fills: bool, batches: Histogram, ended: Callable[[], None]) -> None:
+        """`ended` is called when the thread has ended, for whatever reason; `failure` then has the exception that ended it."""
+        self._context = context
+        self._name = name
+        self._fills = fills
+        self._batches = batches
+        self._ended = ended
+        self._stopping = threading.Event()
+        self._feeds = streams.Feeds(context)
+        self._histories = Histories(context)
+        self._with_history: dict[str, bool] = {}
+        self._attempts: dict[str, int] = {}
+        self._retry_at: dict[str, int] = {}
+        self._turned = time.monotonic()
+        self._thread = threading.Thread(target=self._run, name="driver", daemon=True)
+        self.failure: BaseException | None = None
+        self.records: list[StreamRecord] = []
+
+    @property
+    def loop_age_s(self) -> float:
+        """Seconds since the feeds were last polled: a batch under way, or a driver that hangs."""
+        return time.monotonic() - self._turned
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self, grace_s: float) -> bool:
+        """End after the batches under way; False when they took longer than the grace."""
+        self._stopping.set()
+        self._histories.stop()
+        if self._thread.is_alive():
+            self._thread.join(grace_s)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping.is_set():
+                self._round()
+            self._feeds.close()
+        except BaseException as error:
+            self.failure = error
+            logger.exception("the driver of snode %s ended", self._name)
+        finally:
+            self._ended()
+
+    def _round(self) -> None:
+        """Look at the catalog once, then poll the feeds until the next look is due."""
+        try:
+            self.reconcile()
+            self._poll_until(time.monotonic() + self._context.settings.heartbeat_ms / 1000)
+        except FencedError:
+            raise
+        except Error as error:
+            logger.warning("a round failed and is tried again: %s", error)
+            self._stopping.wait(PAUSE_AFTER_FAILURE_S)
+        except Exception:
+            logger.exception("a round failed in a way nobody foresaw, and is tried again")
+            self._stopping.wait(PAUSE_AFTER_FAILURE_S)
+
+    def _poll_until(self, deadline: float) -> None:
+        while not self._stopping.is_set() and time.monotonic() < deadline:
+            began = time.monotonic()
+            busy = self._feeds.poll()
+            self._turned = time.monotonic()
+            if busy:
+                self._batches.observe(self._turned - began)
+            else:
+                self._stopping.wait(self._context.settings.poll_ms / 1000)
+
+    def reconcile(self) -> None:
+        """Bring what runs in line with what the catalog asks for."""
+        self.records = self._context.catalog.streams.all(self._name)
+        placed = [(record, self._placed(record)) for record in self.records]
+        self._feeds.reconcile([record for record, role_ in placed if role_ is Role.FEED])
+        for record, role_ in placed:
+            if role_ is Role.FORGET:
+                self._guarded(record, lambda record=record: self._forget(record))  # type: ignore[misc]
+
+    def _placed(self, record: StreamRecord) -> Role:
+        """The stream's role, once what it asks for has been set going."""
+        chosen = Role.WAIT
+        try:
+            chosen = self._role(record)
+            self._act(record, chosen)
+        except FencedError:
+            raise
+        except TransientError as error:
+            logger.warning("stream %s waits: %s", record.definition.name, error.message)
+            return Role.WAIT
+        except Exception as error:
+            self._stop(record, error)
+            return Role.WAIT
+        return chosen
+
+    def _role(self, record: StreamRecord) -> Role:
+        stream_id = record.definition.id
+        return role(
+            record,
+            has_history=self._has_history(record),
+            fills=self._fills,
+            retry_at=self._retry_at.get(stream_id, 0),
+            now=self._context.clock.now(),
+        )
+
+    def _has_history(self, record: StreamRecord) -> bool:
+        definition = record.definition
+        if definition.id not in self._with_history:
+            statement = parse(definition.sql, definition.dialect)
+            self._with_history[definition.id] = isinstance(statement, CreateStream) and statement.options.fill_history
+        return self._with_history[definition.id]
+
+    def _act(self, record: StreamRecord, chosen: Role) -> None:
+        match chosen:
+            case Role.FEED:
+                self._settle_state(record)
+            case Role.BOUND:
+                history.begin(self._context, record.definition.id)
+            case Role.FILL:
+                self._histories.fill(record)
+            case Role.GO_LIVE:
+                self._histories.go_live(record)
+            case Role.RETRY:
+                self._retry(record)
+
+    def _settle_state(self, record: StreamRecord) -> None:
+        """A stream whose driver died before it could say RUNNING is so; one that has run well for long has its retries back."""
+        if record.state is StreamState.FILLING and is_live(record):
+            self._set_state(record, StreamState.RUNNING)
+        if self._context.clock.now() > self._retry_at.get(record.definition.id, 0) + LONGEST_RETRY_MS:
+            self._attempts.pop(record.definition.id, None)
+
+    def _retry(self, record: StreamRecord) -> None:
+        stream_id = record.definition.id
+        attempt = self._attempts[stream_id] = self._attempts.get(stream_id, 0) + 1
+        self._retry_at[stream_id] = self._context.clock.now() + retry_pause(attempt)
+        state = history.resumed_state(self._context, record) if self._has_history(record) else StreamState.RUNNING
+        self._set_state(record, state)
+        self._context.catalog.events.record("stream", stream_id, "RETRIED", f"attempt {attempt}")
+
+    def _forget(self, record: StreamRecord) -> None:
+        streams.forget(self._context, record.definition.id)
+        self._context.catalog.streams.drop(record.definition.id)
+
+    def _guarded(self, record: StreamRecord, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except Exception as error:
+            logger.warning("stream %s could not be forgotten yet: %s", record.definition.name, error)
+
+    def _set_state(self, record: StreamRecord, state: StreamState) -> None:
+        self._context.catalog.streams.set_state(record.definition.id, state, epoch=self._context.epoch)
+
+    def _stop(self, record: StreamRecord, error: Exception) -> None:
+        logger.exception("stream %s is stopped", record.definition.name)
+        stop_stream(self._context, record.definition.id, error)

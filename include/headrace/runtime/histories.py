@@ -1,0 +1,68 @@
+"""Histories that an snode fills or takes over itself, one stream at a time, beside the live streams."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from headrace.errors import FencedError
+from headrace.model.streams import DesiredState, StreamRecord
+from headrace.runtime import history
+from headrace.runtime.context import Context
+from headrace.runtime.reasons import stop_stream
+
+logger = logging.getLogger(__name__)
+
+
+class Histories:
+    """A queue of streams whose history is to be filled or taken over; a stream is in it once at most."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._busy: set[str] = set()
+        self._lock = threading.Lock()
+        self._stopping = threading.Event()
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="history")
+
+    def fill(self, record: StreamRecord) -> None:
+        """Fill a stream's history, then go live; where that ends early, the next round asks again."""
+        stream_id = record.definition.id
+        self._submit(stream_id, lambda: history.fill_history(self._context, stream_id, stopped=lambda: self._unwanted(stream_id)))
+
+    def go_live(self, record: StreamRecord) -> None:
+        """Rebuild a stream's state as of its boundary and record its position there."""
+        stream_id = record.definition.id
+        self._submit(stream_id, lambda: history.go_live(self._context, stream_id))
+
+    def stop(self) -> None:
+        """Start nothing more; a chunk under way is given up with the process, its claim ends with it."""
+        self._stopping.set()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _unwanted(self, stream_id: str) -> bool:
+        """Whether filling should end after this chunk: asked to stop, paused or dropped."""
+        if self._stopping.is_set():
+            return True
+        return self._context.catalog.streams.by_id(stream_id).desired is not DesiredState.RUNNING
+
+    def _submit(self, stream_id: str, work: Callable[[], object]) -> None:
+        with self._lock:
+            if stream_id in self._busy or self._stopping.is_set():
+                return
+            self._busy.add(stream_id)
+        self._pool.submit(self._run, stream_id, work)
+
+    def _run(self, stream_id: str, work: Callable[[], object]) -> None:
+        try:
+            work()
+        except FencedError as error:
+            logger.warning("the history of stream %s is given up: %s", stream_id, error.message)
+        except Exception as error:
+            logger.exception("the history of stream %s failed", stream_id)
+            if not self._stopping.is_set():
+                stop_stream(self._context, stream_id, error)
+        finally:
+            with self._lock:
+                self._busy.discard(stream_id)

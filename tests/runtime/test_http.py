@@ -1,0 +1,152 @@
+"""The snode's HTTP endpoint."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from decimal import Decimal
+
+import httpx
+import pyarrow as pa
+import pytest
+
+from headrace.errors import ConfigurationError, OperationalError, SyntaxError_
+from headrace.model.spans import Span
+from headrace.runtime.http import ARROW, Answer, Endpoint, Health, create_app
+
+ROWS = pa.table(
+    {
+        "ts": pa.array([datetime(2026, 1, 1, tzinfo=UTC), None], pa.timestamp("us", "UTC")),
+        "n": pa.array([1, 2]),
+        "v": pa.array([0.5, float("nan")]),
+        "d": pa.array([Decimal("18446744073709551615"), None], pa.decimal128(20, 0)),
+        "b": pa.array([b"\x00\xff", b""]),
+        "s": pa.array(["ä", None]),
+    }
+)
+
+
+def run_sql(sql: str, dialect: str) -> Answer:
+    match sql:
+        case "rows":
+            return Answer(ROWS)
+        case "none":
+            return Answer(None, affected=3)
+        case "wrong\nhere":
+            raise SyntaxError_("this is wrong", hint="write it otherwise", span=Span(6, 10))
+        case "busy":
+            raise OperationalError("busy")
+        case "dialect":
+            return Answer(pa.table({"dialect": [dialect]}))
+        case _:
+            raise ZeroDivisionError("nobody foresaw this")
+
+
+class State:
+    healthy = True
+
+
+@pytest.fixture(scope="module")
+def state() -> State:
+    return State()
+
+
+@pytest.fixture(scope="module")
+def endpoint(state: State) -> Iterator[Endpoint]:
+    app = create_app("secret", run_sql, lambda: Health(state.healthy, {"epoch": 7}), lambda: "headrace_up 1\n")
+    served = Endpoint(app)
+    served.start()
+    yield served
+    served.stop()
+
+
+@pytest.fixture
+def http(endpoint: Endpoint) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=endpoint.address, headers={"Authorization": "Bearer secret"}, trust_env=False) as client:
+        yield client
+
+
+@pytest.fixture
+def stranger(endpoint: Endpoint) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=endpoint.address, trust_env=False) as client:
+        yield client
+
+
+def test_rows_come_as_json_that_loses_nothing(http: httpx.Client) -> None:
+    body = http.post("/sql", json={"sql": "rows"}).json()
+    assert body["columns"][:2] == [{"name": "ts", "type": "timestamp[us, tz=UTC]"}, {"name": "n", "type": "int64"}]
+    assert body["rows"] == [
+        ["2026-01-01T00:00:00+00:00", 1, 0.5, "18446744073709551615", "AP8=", "ä"],
+        [None, 2, "nan", None, "", None],
+    ]
+
+
+def test_rows_come_as_arrow_where_that_is_accepted(http: httpx.Client) -> None:
+    response = http.post("/sql", json={"sql": "rows"}, headers={"Accept": ARROW})
+    assert response.headers["content-type"] == ARROW
+    assert pa.ipc.open_stream(response.content).read_all().schema == ROWS.schema
+
+
+def test_a_statement_without_rows_says_how_many_it_changed(http: httpx.Client) -> None:
+    assert http.post("/sql", json={"sql": "none"}).json() == {"columns": [], "rows": [], "affected": 3}
+
+
+def test_the_dialect_is_passed_on(http: httpx.Client) -> None:
+    assert http.post("/sql", json={"sql": "dialect"}).json()["rows"] == [["tdengine"]]
+    assert http.post("/sql", json={"sql": "dialect", "dialect": "iotdb"}).json()["rows"] == [["iotdb"]]
+
+
+def test_an_error_says_code_message_hint_and_place(http: httpx.Client) -> None:
+    response = http.post("/sql", json={"sql": "wrong\nhere"})
+    assert response.status_code == 400
+    expected = {"code": "SYNTAX", "message": "this is wrong", "hint": "write it otherwise", "line": 2, "column": 1}
+    assert response.json() == expected
+
+
+def test_an_error_that_may_pass_is_told_from_one_that_stays(http: httpx.Client) -> None:
+    assert http.post("/sql", json={"sql": "busy"}).status_code == 503
+
+
+def test_what_nobody_foresaw_is_an_internal_error_without_a_trace(http: httpx.Client) -> None:
+    response = http.post("/sql", json={"sql": "?"})
+    assert (response.status_code, response.json()["code"]) == (500, "INTERNAL")
+    assert "Traceback" not in response.text
+
+
+@pytest.mark.parametrize(
+    "header", [{}, {"Authorization": "Bearer wrong"}, {"Authorization": "Basic secret"}, {"Authorization": "secret"}]
+)
+def test_nothing_but_the_status_is_told_without_the_token(stranger: httpx.Client, header: dict[str, str]) -> None:
+    assert stranger.post("/sql", json={"sql": "rows"}, headers=header).status_code == 401
+    assert stranger.get("/metrics", headers=header).status_code == 401
+    response = stranger.get("/health", headers=header)
+    assert (response.status_code, response.json()) == (200, {"status": "ok"})
+
+
+def test_health_tells_details_with_the_token_and_503_when_it_fails(http: httpx.Client, state: State) -> None:
+    assert http.get("/health").json() == {"status": "ok", "epoch": 7}
+    state.healthy = False
+    try:
+        response = http.get("/health")
+        assert (response.status_code, response.json()["status"]) == (503, "failing")
+    finally:
+        state.healthy = True
+
+
+def test_metrics_come_as_prometheus_text(http: httpx.Client) -> None:
+    response = http.get("/metrics")
+    assert response.text == "headrace_up 1\n"
+    assert response.headers["content-type"].startswith("text/plain; version=0.0.4")
+
+
+def test_only_the_loopback_interface_listens(endpoint: Endpoint) -> None:
+    addresses = {info[4][0] for info in socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)} - {"127.0.0.1"}
+    for address in addresses:
+        with socket.socket() as probe:
+            assert probe.connect_ex((address, endpoint.port)) != 0
+
+
+def test_a_port_that_is_taken_is_said(endpoint: Endpoint) -> None:
+    with pytest.raises(ConfigurationError, match=f"port {endpoint.port}"):
+        Endpoint(create_app("secret", run_sql, lambda: Health(True, {}), str), endpoint.port)
