@@ -22,6 +22,8 @@ logger = logging.getLogger(__name__)
 
 # Renewed three times within its life, so that one slow renewal, or two, do not lose it.
 RENEWALS_PER_LIFE: Final = 3
+# How often one who waits for a lease looks whether it is free.
+LOOK_S: Final = 0.5
 # A driver whose main loop has not turned for this long hangs; it stops renewing, so that another may take over.
 STALLED_S: Final = 60.0
 
@@ -62,7 +64,7 @@ def acquire(
         if not told:
             waiting(catalog.leases.get(snode))
             told = True
-        pause = ttl_ms / 1000 / RENEWALS_PER_LIFE
+        pause = LOOK_S
         if deadline is not None:
             pause = min(pause, deadline - time.monotonic())
         if pause <= 0 or stopped.wait(pause):
