@@ -39,6 +39,7 @@ class CreateTable:
     columns: tuple[Column, ...]
     tags: tuple[Column, ...] = ()
     if_not_exists: bool = False
+    comment: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +68,13 @@ class CreateSubtables:
 
 @dataclass(frozen=True, slots=True)
 class Now:
-    """`now [+|- duration]` as a value to be inserted; `offset` in nanoseconds."""
+    """`now [+|- duration]` as a value to be inserted; `offset` in nanoseconds.
+
+    `today`: counted from the start of the current day in the database's time zone, as `today()` is.
+    """
 
     offset: int = 0
+    today: bool = False
 
 
 RowValue = Scalar | Now
