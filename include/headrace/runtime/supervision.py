@@ -40,10 +40,11 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What is the case with a stream; `reason` where it is STOPPED."""
+    """What is the case with a stream; `reason` where it is STOPPED, `epoch` of the driver whose loss is the reason."""
 
     verdict: Verdict
     reason: StopReason | None = None
+    epoch: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,8 @@ class Supervisor:
         if record.state is StreamState.STOPPED and record.reason is not None:
             return self._stopped(record.reason, state.now)
         if record.state is StreamState.RUNNING and (reason := self._lost(record, state)):
-            return Finding(Verdict.STOPPED, reason)
+            lease = state.leases.get(record.definition.snode)
+            return Finding(Verdict.STOPPED, reason, lease.epoch if lease else None)
         return Finding(Verdict.WATCH)
 
     def _stopped(self, reason: StopReason, now: int) -> Finding:
@@ -172,12 +174,29 @@ def report(catalog: Catalog, stream_id: str, reason: StopReason, epoch: int | No
     return True
 
 
+def resume_cleared(catalog: Catalog, stream_id: str, reported: str | None) -> bool:
+    """Resume a stream whose stop has been reported before: who looks again then was sent by a person who cleared the task."""
+    try:
+        record = catalog.streams.by_id(stream_id)
+        if not wants_to_go_on(record, reported):
+            return False
+        catalog.streams.set_state(stream_id, resumed_state(record))
+    except NotFoundError:
+        return False
+    catalog.events.record("stream", stream_id, "RESUMED", "its task in Airflow was cleared")
+    return True
+
+
 def wants_to_go_on(record: StreamRecord, reported: str | None) -> bool:
-    """Whether a supervisor that starts anew means that a person has cleared its task: the stop has been reported before."""
-    return (
-        record.desired is DesiredState.RUNNING
-        and record.state is StreamState.STOPPED
-        and record.reason is not None
-        and not record.reason.transient
-        and mark_of(record.reason) == reported
-    )
+    """Whether a stream is STOPPED for a reason that does not pass by itself, and that was reported before."""
+    reason = record.reason if record.desired is DesiredState.RUNNING and record.state is StreamState.STOPPED else None
+    return reason is not None and not reason.transient and mark_of(reason) == reported
+
+
+def resumed_state(record: StreamRecord) -> StreamState:
+    """The state from which a stopped stream goes on: where its history was left, or live."""
+    if record.progress.source_version is not None:
+        return StreamState.RUNNING
+    if record.progress.boundary is None:
+        return StreamState.CREATED
+    return StreamState.FILLING

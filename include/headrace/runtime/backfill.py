@@ -1,0 +1,143 @@
+"""What Airflow's tasks do about a stream's history, and about ranges that are computed again by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+from zoneinfo import ZoneInfo
+
+from headrace.errors import DataError, Error, NotFoundError
+from headrace.model.streams import Chunk, ChunkState, DesiredState, StopReason, StreamRecord, StreamState
+from headrace.model.time import Duration, Precision
+from headrace.runtime import history, supervision
+from headrace.runtime.context import Context
+
+FAILED: Final = "BACKFILL"
+HOLDER: Final = "airflow"
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Window starts `[start, end)` to be computed again; None is open. Chunks by `rows`, or by `duration` where given."""
+
+    start: datetime | None = None
+    end: datetime | None = None
+    rows: int | None = None
+    duration: Duration | None = None
+
+    @classmethod
+    def of_form(cls, form: Mapping[str, Any], timezone: str = "UTC") -> Range:
+        """The range that a DAG's form asks for: `from`, `to`, `chunk_rows`, `chunk_minutes`, each of which may be missing.
+
+        A `DataError` names the field that makes no sense.
+        """
+        start, end = (_instant(name, form.get(name), timezone) for name in ("from", "to"))
+        if start is not None and end is not None and start >= end:
+            raise DataError(f"the range from {start} to {end} is empty", hint="`to` is exclusive and must lie after `from`")
+        minutes = form.get("chunk_minutes")
+        return cls(start, end, form.get("chunk_rows"), Duration(int(minutes), "m") if minutes else None)
+
+
+def plan_history(context: Context, stream_id: str) -> list[Chunk]:
+    """The chunks of a stream's history that are not done; none for a stream without history, or one that is live already."""
+    record = go_on(context, stream_id)
+    if record.progress.source_version is not None or not history.has_history(context, record):
+        return []
+    if record.progress.boundary is None:
+        history.begin(context, stream_id)
+    return [chunk for chunk in history.plan_chunks(context, stream_id) if chunk.state is not ChunkState.DONE]
+
+
+def plan_range(context: Context, stream_id: str, run: str, wanted: Range) -> list[Chunk]:
+    """The chunks of a run that computes a range again, those not done; they are fixed when the run is planned first."""
+    record = context.catalog.streams.by_id(stream_id)
+    precision = context.catalog.databases.get(record.definition.source_database).precision
+    chunks = history.plan_chunks(
+        context,
+        stream_id,
+        run,
+        start=ticks(wanted.start, precision),
+        end=ticks(wanted.end, precision),
+        rows=wanted.rows,
+        duration=wanted.duration,
+    )
+    return [chunk for chunk in chunks if chunk.state is not ChunkState.DONE]
+
+
+def activate(context: Context, stream_id: str) -> None:
+    """Hand the stream to its snode where its history is filled; nothing to do for a stream that has none, or is live."""
+    record = go_on(context, stream_id)
+    if record.progress.source_version is None and history.has_history(context, record):
+        history.activate(context, stream_id)
+
+
+def go_on(context: Context, stream_id: str, number: int | None = None) -> StreamRecord:
+    """The stream, resumed where a failed backfill had stopped it and nothing but chunk `number` of it is FAILED still.
+
+    Whoever clears a task that failed wants this.
+    """
+    record = context.catalog.streams.by_id(stream_id)
+    if record.reason is None or record.reason.code != FAILED or record.desired is not DesiredState.RUNNING:
+        return record
+    chunks = context.catalog.ledger.chunks(stream_id, history.HISTORY)
+    if any(chunk.state is ChunkState.FAILED and chunk.number != number for chunk in chunks):
+        return record
+    context.catalog.streams.set_state(stream_id, supervision.resumed_state(record))
+    return context.catalog.streams.by_id(stream_id)
+
+
+def cause(context: Context, stream_id: str, run: str, number: int, fallback: str) -> str:
+    """Why a chunk failed, as the job that computed it has recorded, else what is known otherwise."""
+    with suppress(Error):
+        for chunk in context.catalog.ledger.chunks(stream_id, run):
+            if chunk.number == number and chunk.message:
+                return chunk.message
+    return fallback
+
+
+def failed(context: Context, stream_id: str, message: str, number: int | None = None) -> StopReason | None:
+    """Mark a stream STOPPED because its history could not be filled; None where it was dropped, or asked to pause."""
+    if number is not None:
+        _mark_failed(context, stream_id, number, message)
+    where = "" if number is None else f"chunk {number} of "
+    hint = "mend the cause, then RESUME STREAM, or clear the failed task"
+    reason = StopReason(FAILED, f"{where}the history could not be filled: {message}", hint, context.clock.now())
+    try:
+        if context.catalog.streams.by_id(stream_id).desired is not DesiredState.RUNNING:
+            return None
+        context.catalog.streams.set_state(stream_id, StreamState.STOPPED, reason)
+        context.catalog.events.record("stream", stream_id, "STOPPED", supervision.text_of(reason))
+    except NotFoundError:
+        return None
+    return reason
+
+
+def _mark_failed(context: Context, stream_id: str, number: int, message: str) -> None:
+    """A chunk whose job did not come so far as to say it, is FAILED."""
+    with suppress(Error):
+        chunk = context.catalog.ledger.claim(stream_id, history.HISTORY, number, HOLDER, abandoned_ms=0)
+        if chunk.state is ChunkState.RUNNING:
+            context.catalog.ledger.fail(stream_id, history.HISTORY, number, message, HOLDER)
+
+
+def ticks(instant: datetime | None, precision: Precision) -> int | None:
+    """An instant in ticks of a precision since the epoch."""
+    if instant is None:
+        return None
+    passed = instant - EPOCH
+    microseconds = (passed.days * 86_400 + passed.seconds) * 1_000_000 + passed.microseconds
+    return microseconds * 1_000 // precision.nanoseconds
+
+
+def _instant(name: str, text: str | None, timezone: str) -> datetime | None:
+    if not text:
+        return None
+    try:
+        instant = datetime.fromisoformat(text)
+    except ValueError:
+        raise DataError(f"{name}: {text!r} is not a date and time", hint="write it as 2026-01-31T14:30:00+00:00") from None
+    return instant if instant.tzinfo else instant.replace(tzinfo=ZoneInfo(timezone))

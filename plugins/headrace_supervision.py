@@ -1,0 +1,148 @@
+"""Supervision of a stream: a trigger that watches the catalog, and the task that it ends.
+
+No worker is held: the task starts in the triggerer, and reaches a worker only to say how it ended. All triggers of a triggerer
+share one look at the catalog a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import time
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any, Final
+
+from airflow.sdk import BaseSensorOperator
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
+from airflow.triggers.base import BaseTrigger, StartTriggerArgs, TriggerEvent
+
+from headrace.errors import TransientError
+from headrace.runtime import supervision
+from headrace.runtime.supervision import Finding, Snapshot, Supervisor, Verdict
+
+if TYPE_CHECKING:
+    from headrace.catalog import Catalog
+
+POLL_SECONDS: Final = 1.0
+# Passing failures are tried again for ever; the catalog keeps saying STOPPED, and why, until the stream has recovered.
+RETRIES: Final = 10_000
+
+
+class Lookout:
+    """One process's look at the catalog, shared by all who ask within the same moment."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self.catalog = catalog
+        self._lock = asyncio.Lock()
+        self._seen: Snapshot | None = None
+        self._at = 0.0
+
+    async def look(self) -> Snapshot:
+        async with self._lock:
+            if self._seen is None or time.monotonic() - self._at > POLL_SECONDS * 0.9:
+                self._seen = await asyncio.to_thread(supervision.snapshot, self.catalog, _now())
+                self._at = time.monotonic()
+            return self._seen
+
+
+@functools.cache
+def lookout() -> Lookout:
+    """The lookout of this process."""
+    from headrace.catalog import Catalog
+    from headrace.settings import current
+
+    return Lookout(Catalog.open(current().catalog))
+
+
+class StreamTrigger(BaseTrigger):
+    """Fires once, when a stream is STOPPED, PAUSED or dropped.
+
+    That its task was cleared after a stop means that the stream is to go on: it is resumed.
+    """
+
+    def __init__(self, stream_id: str) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.stream_id = stream_id
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        return "headrace_supervision.StreamTrigger", {"stream_id": self.stream_id}
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        supervisor: Supervisor | None = None
+        finding = Finding(Verdict.WATCH)
+        while finding.verdict is Verdict.WATCH:
+            try:
+                watch = await asyncio.to_thread(lookout)
+                if supervisor is None:
+                    supervisor = await asyncio.to_thread(self._begin, watch.catalog)
+                finding = await self._look(watch, supervisor)
+            except TransientError as error:
+                self.log.warning("the catalog could not be read: %s", error.message)
+            if finding.verdict is Verdict.WATCH:
+                await asyncio.sleep(POLL_SECONDS)
+        yield TriggerEvent(payload(finding))  # type: ignore[no-untyped-call]
+
+    async def _look(self, watch: Lookout, supervisor: Supervisor) -> Finding:
+        """What is found now; a stop is written to the catalog first, so that it says the same."""
+        finding = supervisor.judge(await watch.look())
+        if finding.reason is None:
+            return finding
+        told = await asyncio.to_thread(supervision.report, watch.catalog, self.stream_id, finding.reason, finding.epoch)
+        return finding if told else Finding(Verdict.WATCH)
+
+    def _begin(self, catalog: Catalog) -> Supervisor:
+        from headrace.settings import current
+
+        reported = supervision.last_report(catalog, self.stream_id)
+        if supervision.resume_cleared(catalog, self.stream_id, reported):
+            self.log.info("the task was cleared: the stream is resumed")
+        settings = current()
+        return Supervisor(self.stream_id, heartbeat_ms=settings.heartbeat_ms, lease_ms=settings.lease_ms, reported=reported)
+
+
+def payload(finding: Finding) -> dict[str, Any]:
+    """What the task gets to know of a finding."""
+    reason = finding.reason
+    if reason is None:
+        return {"verdict": finding.verdict.value}
+    return {"verdict": finding.verdict.value, "text": supervision.text_of(reason), "transient": reason.transient}
+
+
+class SuperviseStream(BaseSensorOperator):
+    """Waits while a stream is well. STOPPED fails it with the reason, PAUSED skips it, a stream that is dropped ends it.
+
+    A passing reason lets the task be tried again, which then waits for the stream's recovery. After any other reason, clearing
+    the task resumes the stream; so does RESUME STREAM.
+    """
+
+    start_from_trigger = True
+    ui_color = "#d8ecf3"
+
+    def __init__(self, *, stream_id: str, **kwargs: Any) -> None:
+        super().__init__(retries=RETRIES, retry_delay=1, **kwargs)
+        self.stream_id = stream_id
+        self.start_trigger_args = StartTriggerArgs(
+            trigger_cls="headrace_supervision.StreamTrigger",
+            trigger_kwargs={"stream_id": stream_id},
+            next_method="ended",
+        )
+
+    def execute(self, context: Any) -> None:  # noqa: ARG002
+        """Only where a task is run by hand (`dag.test`): Airflow starts the trigger by itself."""
+        self.defer(trigger=StreamTrigger(self.stream_id), method_name="ended")
+
+    def ended(self, context: Any, event: dict[str, Any]) -> None:  # noqa: ARG002
+        """End the task as the event says."""
+        match event["verdict"]:
+            case Verdict.PAUSED.value:
+                raise AirflowSkipException("the stream is paused; RESUME STREAM has it supervised again")
+            case Verdict.DROPPED.value:
+                self.log.info("the stream was dropped")
+            case _ if event["transient"]:
+                raise AirflowException(event["text"])
+            case _:
+                raise AirflowFailException(event["text"])
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000
