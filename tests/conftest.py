@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.settings import Settings, load
+from tests.support.postgres import postgres, postgres_url  # noqa: F401  (fixtures)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

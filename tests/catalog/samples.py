@@ -1,0 +1,51 @@
+"""Definitions that tests of the catalog start from."""
+
+from __future__ import annotations
+
+from headrace.catalog import Catalog
+from headrace.model.streams import Chunk, StreamDefinition
+from headrace.model.tables import Column, Database, Table, TableKind
+from headrace.model.types import DataType, Kind
+
+TS = Column("ts", DataType(Kind.TIMESTAMP))
+CURRENT = Column("current", DataType(Kind.FLOAT))
+LOCATION = Column("location", DataType(Kind.VARCHAR, 64))
+
+
+def supertable(name: str, database: str = "power") -> Table:
+    return Table(database, name, (TS, CURRENT), (LOCATION,))
+
+
+def plain_table(name: str, database: str = "power") -> Table:
+    return Table(database, name, (TS, CURRENT), kind=TableKind.PLAIN)
+
+
+def definition(name: str = "avg_current", **changed: object) -> StreamDefinition:
+    """A stream from power.meters to power.averages."""
+    given: dict[str, object] = {
+        "id": f"id-{name}",
+        "database": "power",
+        "name": name,
+        "sql": "CREATE STREAM …",
+        "dialect": "tdengine",
+        "source_database": "power",
+        "source_table": "meters",
+        "target_database": "power",
+        "target_table": "averages",
+        "created": 5,
+    }
+    return StreamDefinition(**{**given, **changed})  # type: ignore[arg-type]
+
+
+def chunks(count: int, rows: int = 100) -> list[Chunk]:
+    """Chunks of ten ticks each, not yet of any stream or run."""
+    return [Chunk("", "", number, number * 10, number * 10 + 10, rows) for number in range(count)]
+
+
+def with_stream(catalog: Catalog, name: str = "avg_current") -> StreamDefinition:
+    """Records the database, the source and the stream."""
+    catalog.databases.create(Database("power"), if_not_exists=True)
+    catalog.tables.create(supertable("meters"), if_not_exists=True)
+    stream = definition(name)
+    catalog.streams.create(stream)
+    return stream

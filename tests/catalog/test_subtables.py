@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import pytest
+from sqlalchemy import update
+
+from headrace.catalog import Catalog
+from headrace.catalog.rows.subtables import SUBTABLES, uid_of
+from headrace.catalog.store import open_engine
+from headrace.errors import ExistsError, NotFoundError, ProgrammingError
+from tests.catalog.samples import plain_table, supertable
+
+
+@pytest.fixture
+def meters(power: Catalog) -> Catalog:
+    power.tables.create(supertable("meters"))
+    return power
+
+
+def test_subtables_come_back_in_the_order_that_was_given(meters: Catalog) -> None:
+    added = meters.subtables.add("power", "meters", ["d2", "d1", "d2", "it's \"odd\""])
+    assert list(added) == ["d2", "d1", "it's \"odd\""]
+    assert all(subtable.table == "meters" and subtable.database == "power" for subtable in added.values())
+    assert meters.subtables.all("power") == [added[name] for name in sorted(added)]
+
+
+def test_adding_again_changes_nothing(meters: Catalog) -> None:
+    first = meters.subtables.add("power", "meters", ["d1", "d2"])
+    again = meters.subtables.add("power", "meters", ["d2", "d3"])
+    assert again["d2"] == first["d2"]
+    assert [subtable.name for subtable in meters.subtables.all("power", "meters")] == ["d1", "d2", "d3"]
+
+
+def test_ten_thousand_subtables_have_as_many_positive_uids_of_63_bits(meters: Catalog) -> None:
+    names = [f"d{number}" for number in range(10_000)]
+    added = meters.subtables.add("power", "meters", names)
+    uids = {subtable.uid for subtable in added.values()}
+    assert len(uids) == 10_000
+    assert min(uids) > 0
+    assert max(uids) < 2**63
+    assert meters.subtables.find("power", [*names, "none"]) == added
+    meters.subtables.drop("power", names)
+    assert meters.subtables.all("power") == []
+
+
+def test_a_subtable_made_anew_has_its_uid_again(meters: Catalog) -> None:
+    uid = meters.subtables.add("power", "meters", ["d1"])["d1"].uid
+    meters.subtables.drop("power", ["d1"])
+    assert meters.subtables.add("power", "meters", ["d1"])["d1"].uid == uid
+
+
+def test_a_uid_that_is_taken_is_given_to_nobody_else(meters: Catalog, url: str) -> None:
+    meters.subtables.add("power", "meters", ["other"])
+    engine = open_engine(url)
+    with engine.begin() as connection:
+        connection.execute(update(SUBTABLES).values(uid=uid_of("power", "d1")))
+    engine.dispose()
+    assert meters.subtables.add("power", "meters", ["d1"])["d1"].uid == uid_of("power", "d1", attempt=1)
+
+
+def test_a_name_of_another_table_is_refused_and_none_is_added(meters: Catalog) -> None:
+    meters.tables.create(supertable("sensors"))
+    meters.subtables.add("power", "sensors", ["s1"])
+    with pytest.raises(ExistsError, match=r"table power\.s1 exists already") as caught:
+        meters.subtables.add("power", "meters", ["d1", "s1"])
+    assert caught.value.hint == "it is a subtable of sensors, not of meters"
+    assert meters.subtables.find("power", ["d1"]) == {}
+
+
+@pytest.mark.parametrize("name", ["meters", "sea"])
+def test_a_subtable_cannot_take_the_name_of_a_table(meters: Catalog, name: str) -> None:
+    meters.tables.create(plain_table("sea"))
+    with pytest.raises(ExistsError):
+        meters.subtables.add("power", "meters", ["d1", name])
+    assert meters.subtables.find("power", ["d1"]) == {}
+
+
+def test_a_plain_table_takes_no_subtables(meters: Catalog) -> None:
+    meters.tables.create(plain_table("sea"))
+    assert list(meters.subtables.add("power", "sea", ["sea"])) == ["sea"]
+    with pytest.raises(ProgrammingError, match="plain table"):
+        meters.subtables.add("power", "sea", ["sea", "d1"])
+    with pytest.raises(ProgrammingError, match="plain table"):
+        meters.subtables.drop("power", ["sea"])
+
+
+def test_subtables_need_their_table(meters: Catalog) -> None:
+    with pytest.raises(NotFoundError, match=r"table power\.metres does not exist") as caught:
+        meters.subtables.add("power", "metres", ["d1"])
+    assert caught.value.hint == "did you mean power.meters?"
+    with pytest.raises(NotFoundError, match=r"table power\.metres does not exist"):
+        meters.subtables.all("power", "metres")
+
+
+def test_a_missing_subtable_is_named_with_the_nearest_one(meters: Catalog) -> None:
+    meters.subtables.add("power", "meters", ["kitchen"])
+    assert meters.subtables.get("power", "kitchen").table == "meters"
+    with pytest.raises(NotFoundError, match=r"table power\.kitchn does not exist") as caught:
+        meters.subtables.get("power", "kitchn")
+    assert caught.value.hint == "did you mean power.kitchen?"
+
+
+def test_dropping_a_missing_subtable_drops_none(meters: Catalog) -> None:
+    meters.subtables.add("power", "meters", ["d1"])
+    with pytest.raises(NotFoundError, match=r"table power\.d2 does not exist"):
+        meters.subtables.drop("power", ["d1", "d2"])
+    assert [subtable.name for subtable in meters.subtables.all("power")] == ["d1"]
