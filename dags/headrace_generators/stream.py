@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from datetime import timedelta
 from typing import Any, Final
 
 from airflow.sdk import DAG, Param
+from airflow.sdk.definitions.param import ParamsDict
 
 from headrace.model.streams import StreamDefinition
 from headrace.runtime.dag_ids import SPARK_CONNECTION, stream_dag_id
@@ -82,7 +84,6 @@ def stream_dag(definition: StreamDefinition, settings: Settings) -> DAG:
         # The run that supervises, and two ranges at a time.
         max_active_runs=3,
         is_paused_upon_creation=False,
-        params={name: Param(**field) for name, field in FORM.items()},
         tags=["headrace", "stream", definition.database],
         description=f"Backfills and supervises the stream {definition.database}.{definition.name}",
         doc_md=doc(definition),
@@ -93,7 +94,18 @@ def stream_dag(definition: StreamDefinition, settings: Settings) -> DAG:
         fill = fill_history(settings, stream).expand(application_args=plan.output)
         activate = ActivateStream(task_id="activate", trigger_rule="none_failed", on_failure_callback=history_failed, **stream)
         fill >> activate >> SuperviseStream(task_id="supervise", **stream)
+    # Given to a DAG when it is made, fields are checked against their schemas each time and copied into each of its tasks:
+    # half of the time that it takes to make a DAG.
+    dag.params.update(form())
     return dag
+
+
+@functools.cache
+def form() -> dict[str, Param]:
+    """The fields of the form, one set for all streams."""
+    fields = ParamsDict({name: Param(**field) for name, field in FORM.items()})
+    fields.validate()
+    return {name: fields.get_param(name) for name in FORM}
 
 
 def fill_history(settings: Settings, stream: dict[str, Any]) -> Any:
