@@ -62,6 +62,11 @@ class Settings(BaseSettings):
         """Where the Delta tables live, the default filled in; no slash at the end."""
         return (self.warehouse or str(self.home_path / "tables")).rstrip("/")
 
+    def shown(self) -> dict[str, str]:
+        """Each setting as text, defaults filled in; secrets stay hidden."""
+        derived = {"home": self.home_path, "catalog_url": self.catalog, "warehouse": self.tables_uri}
+        return {name: str(derived.get(name, getattr(self, name))) for name in type(self).model_fields}
+
     def sources(self) -> dict[str, str]:
         """For each setting, where its value came from: `default`, or the name of the environment variable."""
         return {

@@ -31,6 +31,11 @@ class SparkOnDemand:
         self._lock = threading.Lock()
         self._session: SparkSession | None = None
 
+    @property
+    def started(self) -> bool:
+        """Whether this process has its session already."""
+        return self._session is not None
+
     def __call__(self) -> SparkSession:
         from headrace.storage.session import start_session
 

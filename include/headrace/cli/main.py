@@ -1,0 +1,149 @@
+"""The `headrace` command."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from headrace.cli.console import Format, bar, err, out, show_error, show_rows
+from headrace.errors import Error
+
+app = typer.Typer(
+    name="headrace",
+    help="Stream processing declared in SQL, run by Spark on Delta Lake, supervised by Airflow.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+)
+Home = Annotated[
+    Path | None, typer.Option("--home", help="Folder of catalog, tables and state; else HEADRACE_HOME, else ./.headrace.")
+]
+DatabaseName = Annotated[str | None, typer.Option("--database", "-d", help="Current database, as after USE.")]
+Output = Annotated[Format, typer.Option("--format", "-f", help="How rows are shown.")]
+
+
+def open_connection(home: Path | None, database: str | None = None) -> Any:
+    """A connection to the home that the command names."""
+    from headrace.service.connection import connect
+
+    return connect(home, database=database)
+
+
+@app.command()
+def sql(
+    statement: Annotated[str | None, typer.Argument(help="One or more statements; else they are read from standard input.")] = None,
+    file: Annotated[
+        Path | None, typer.Option("--file", "-F", exists=True, dir_okay=False, help="Read statements from a file.")
+    ] = None,
+    home: Home = None,
+    database: DatabaseName = None,
+    form: Output = Format.TABLE,
+) -> None:
+    """Run SQL statements, separated by semicolons; stops at the first that fails."""
+    from headrace.sql import parse_script
+
+    text = statement if statement is not None else file.read_text() if file else sys.stdin.read()
+    with open_connection(home, database) as connection:
+        for one, _ in parse_script(text):
+            result = connection.session.execute(one)
+            if result.table is not None:
+                show_rows(result, form)
+            elif form is Format.TABLE:
+                err.print("OK" if result.affected < 0 else f"OK, {result.affected} rows", style="dim")
+
+
+@app.command()
+def explain(
+    statement: Annotated[str, typer.Argument(help="Any statement, CREATE STREAM too.")],
+    home: Home = None,
+    database: DatabaseName = None,
+) -> None:
+    """Show what a statement would do, without doing it."""
+    with open_connection(home, database) as connection:
+        for (line,) in connection.session.execute(f"EXPLAIN {statement}").tuples():
+            out.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+@app.command()
+def load(
+    files: Annotated[list[Path], typer.Argument(exists=True, dir_okay=False, help="CSV, Parquet or NDJSON files, of one kind.")],
+    into: Annotated[str, typer.Option("--into", help="database.table; a supertable, a plain table or a subtable.")],
+    subtable: Annotated[str | None, typer.Option(help="Subtable of all rows, where the files have no column tbname.")] = None,
+    home: Home = None,
+    database: DatabaseName = None,
+) -> None:
+    """Load files into a table; a bad row refuses all of them."""
+    with open_connection(home, database) as connection, bar(f"loading into {into}") as progress:
+        written = connection.session.load(files, into, subtable=subtable, progress=progress)
+    out.print(f"{written} rows in {into}")
+
+
+@app.command()
+def backfill(
+    stream: Annotated[str, typer.Argument(help="database.stream")],
+    start: Annotated[str, typer.Option("--from", help="First window start, as in '2024-05-01 00:00:00'.")],
+    end: Annotated[str, typer.Option("--to", help="Windows that start before this.")],
+    chunk_rows: Annotated[int | None, typer.Option(help="Rows of one chunk; else HEADRACE_CHUNK_ROWS.")] = None,
+    home: Home = None,
+) -> None:
+    """Compute a range of a stream's windows again from the stored rows."""
+    with open_connection(home) as connection, bar(f"backfilling {stream}") as progress:
+        chunks = connection.session.backfill(stream, start, end, rows=chunk_rows, progress=progress)
+    out.print(f"{chunks} chunks computed")
+
+
+@app.command()
+def config(home: Home = None) -> None:
+    """Print every setting, its value, and where the value came from."""
+    from headrace.cli.console import as_table
+    from headrace.settings import load as load_settings
+
+    settings = load_settings() if home is None else load_settings(home=home)
+    sources = settings.sources() | ({} if home is None else {"home": "--home"})
+    shown = settings.shown()
+    out.print(as_table(("setting", "value", "from"), [(name, shown[name], sources[name]) for name in shown]))
+
+
+@app.command()
+def doctor(home: Home = None) -> None:
+    """Check what the machine must have: Java, Spark's jars, memory, a writable home, the catalog."""
+    from headrace.cli.doctor import run_checks
+
+    raise typer.Exit(run_checks(home))
+
+
+@app.command()
+def setup() -> None:
+    """Fetch Delta's jars and prepare Spark's quick start; nothing to do when that is done."""
+    from headrace.cli.doctor import prepare
+
+    prepare()
+
+
+@app.command()
+def settle(home: Home = None) -> None:
+    """Wait until every stream has handled all that was written; runs the streams here where no snode does."""
+    with open_connection(home) as connection:
+        connection.settle()
+
+
+def main() -> None:
+    """Entry point: errors of ours end with their text and code 1, never with a traceback."""
+    from headrace.cli.system import register
+
+    register(app)
+    try:
+        app()
+    except Error as error:
+        show_error(error)
+        raise SystemExit(1) from None
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
+
+
+if __name__ == "__main__":
+    main()

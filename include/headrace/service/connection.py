@@ -1,0 +1,168 @@
+"""DB-API 2.0 (PEP 249) over one home."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.errors import InterfaceError
+from headrace.model.clock import Clock, SystemClock
+from headrace.runtime.context import open_context
+from headrace.service.results import Result
+from headrace.service.session import Session
+from headrace.settings import Settings, load
+
+apilevel = "2.0"
+threadsafety = 1
+paramstyle = "qmark"
+
+Description = list[tuple[str, str, None, None, None, None, None]]
+
+
+def connect(
+    home: str | Path | None = None,
+    *,
+    dialect: str = "tdengine",
+    database: str | None = None,
+    clock: Clock | None = None,
+    settings: Settings | None = None,
+) -> Connection:
+    """Open a home, made where it is missing.
+
+    Args:
+        home: Folder of the catalog, tables and state; the setting `home` where not given.
+        dialect: Language of the statements, `tdengine`.
+        database: Current database, as after `USE`.
+        clock: What `now` is; the machine's clock where not given.
+        settings: All settings; `home` replaces theirs.
+    """
+    chosen = settings or load()
+    if home is not None:
+        chosen = chosen.model_copy(update={"home": Path(home)})
+    return Connection(Session(open_context(chosen, clock or SystemClock()), dialect, database))
+
+
+class Connection:
+    """One connection; its streams run while no snode runs them, whenever `settle` is called."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self._closed = False
+
+    @property
+    def clock(self) -> Any:
+        """The clock handed to `connect`."""
+        return self.session.clock
+
+    def cursor(self) -> Cursor:
+        self._open()
+        return Cursor(self)
+
+    def execute(self, sql: str) -> Cursor:
+        """A new cursor on which `sql` has been executed."""
+        return self.cursor().execute(sql)
+
+    def settle(self) -> None:
+        """Return when every stream has handled all that was written, by the snode where one lives, else right here."""
+        self._open()
+        self.session.settle()
+
+    def commit(self) -> None:
+        """Every statement commits by itself; there is nothing to do."""
+        self._open()
+
+    def close(self) -> None:
+        """End what this connection started; the home stays usable. Closing twice is harmless."""
+        if not self._closed:
+            self._closed = True
+            self.session.close()
+            self.session.context.catalog.close()
+
+    def _open(self) -> None:
+        if self._closed:
+            raise InterfaceError("the connection is closed", hint="open a new one with headrace.connect()")
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+class Cursor:
+    """Executes statements and holds the rows of the last one."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.arraysize = 1
+        self._result = Result()
+        self._rows: Iterator[tuple[Any, ...]] = iter(())
+        self._closed = False
+
+    @property
+    def description(self) -> Description | None:
+        """Name and type of each column, None for a statement without rows."""
+        table = self._result.table
+        if table is None:
+            return None
+        return [(field.name, str(field.type), None, None, None, None, None) for field in table.schema]
+
+    @property
+    def rowcount(self) -> int:
+        """Rows of the result, or rows written or deleted."""
+        return self._result.affected if self._result.table is None else self._result.table.num_rows
+
+    def execute(self, sql: str, parameters: Sequence[Any] | None = None) -> Cursor:
+        """Execute one statement; parameters are not offered, values stand in the statement."""
+        self._check()
+        if parameters:
+            raise InterfaceError("parameters are not supported", hint="write the values into the statement")
+        self._result = self.connection.session.execute(sql)
+        self._rows = self._result.tuples()
+        return self
+
+    def fetchone(self) -> tuple[Any, ...] | None:
+        self._check()
+        return next(self._rows, None)
+
+    def fetchmany(self, size: int | None = None) -> list[tuple[Any, ...]]:
+        self._check()
+        return [row for _, row in zip(range(size or self.arraysize), self._rows, strict=False)]
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        self._check()
+        return list(self._rows)
+
+    def fetch_arrow_table(self) -> pa.Table:
+        """The whole result as Arrow, whatever has been fetched of it."""
+        self._check()
+        if self._result.table is None:
+            raise InterfaceError("the last statement has no rows", hint="execute a query first")
+        return self._result.table
+
+    def setinputsizes(self, sizes: Any) -> None:
+        """PEP 249 asks for it; it has no effect."""
+
+    def setoutputsize(self, size: int, column: int | None = None) -> None:
+        """PEP 249 asks for it; it has no effect."""
+
+    def close(self) -> None:
+        self._closed = True
+
+    def _check(self) -> None:
+        if self._closed:
+            raise InterfaceError("the cursor is closed", hint="make a new one with connection.cursor()")
+        self.connection._open()
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        return self._rows
+
+    def __enter__(self) -> Cursor:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()

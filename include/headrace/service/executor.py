@@ -1,0 +1,188 @@
+"""Applying stages: the only place where a statement changes anything."""
+
+from __future__ import annotations
+
+from functools import singledispatch
+from typing import TYPE_CHECKING, Final
+
+from headrace.errors import ExistsError
+from headrace.model.streams import DesiredState, StreamProgress, StreamState
+from headrace.model.tables import TBNAME
+from headrace.service import stages
+from headrace.service.frames import run_query
+from headrace.service.results import Result
+from headrace.streams import begin, forget, plan_of, prepare_target, skip
+
+if TYPE_CHECKING:
+    from headrace.service.session import Session
+
+DONE: Final = Result()
+
+
+@singledispatch
+def apply(stage: stages.Stage, session: Session) -> Result:
+    """Carry a stage out; its result is the statement's where it is the last."""
+    raise NotImplementedError(type(stage).__name__)
+
+
+@apply.register
+def _(stage: stages.MakeDatabase, session: Session) -> Result:
+    session.context.catalog.databases.create(stage.database, stage.if_not_exists)
+    return DONE
+
+
+@apply.register
+def _(stage: stages.RemoveDatabase, session: Session) -> Result:
+    session.context.catalog.databases.drop(stage.name)
+    for record in stage.streams:
+        forget(session.context, record.definition.id)
+    for table in stage.tables:
+        session.context.tables.drop(table)
+    if session.database == stage.name:
+        session.database = None
+    return DONE
+
+
+@apply.register
+def _(stage: stages.EnterDatabase, session: Session) -> Result:
+    session.database = stage.name
+    return DONE
+
+
+@apply.register
+def _(stage: stages.MakeTable, session: Session) -> Result:
+    """Files first, then the catalog: what a crash leaves between the two is taken over or replaced by the next try."""
+    catalog, table = session.context.catalog, stage.table
+    with catalog.lock(f"ddl {table.database}.{table.name}"):
+        if any(each.name == table.name for each in catalog.tables.all(table.database)):
+            if stage.if_not_exists:
+                return DONE
+            raise ExistsError(f"table {table.database}.{table.name} already exists", hint="use IF NOT EXISTS, or another name")
+        session.context.tables.create(table, stage.database)
+        catalog.tables.create(table)
+    return DONE
+
+
+@apply.register
+def _(stage: stages.RemoveTable, session: Session) -> Result:
+    """The catalog first: it refuses while a stream needs the table."""
+    session.context.catalog.tables.drop(stage.table.database, stage.table.name)
+    session.context.tables.drop(stage.table)
+    return DONE
+
+
+@apply.register
+def _(stage: stages.MakeSubtables, session: Session) -> Result:
+    """The catalog first: it settles whose a name is. Tags of subtables that exist stay as they are."""
+    table, catalog = stage.table, session.context.catalog
+    names = stage.tags.column(TBNAME).to_pylist()
+    known = catalog.subtables.find(table.database, names)
+    catalog.subtables.add(table.database, table.name, names)
+    tagged = set(session.context.tables.read_tags(table).column(TBNAME).to_pylist()) if known else set()
+    missing = [place for place, name in enumerate(names) if name not in tagged]
+    if missing:
+        session.context.tables.upsert_tags(table, stage.tags.take(missing))
+    return DONE
+
+
+@apply.register
+def _(stage: stages.RemoveSubtables, session: Session) -> Result:
+    names = tuple(each.name for each in stage.subtables)
+    session.context.tables.delete(stage.table, stage.database, tbnames=names)
+    session.context.tables.drop_tags(stage.table, names)
+    session.context.catalog.subtables.drop(stage.table.database, names)
+    return DONE
+
+
+@apply.register
+def _(stage: stages.WriteTags, session: Session) -> Result:
+    session.context.tables.upsert_tags(stage.table, stage.tags)
+    return DONE
+
+
+@apply.register
+def _(stage: stages.WriteRows, session: Session) -> Result:
+    session.context.tables.write(stage.table, stage.database, stage.rows, given=stage.given)
+    return Result(affected=stage.rows.num_rows)
+
+
+@apply.register
+def _(stage: stages.DeleteRows, session: Session) -> Result:
+    gone = session.context.tables.delete(stage.table, stage.database, tbnames=stage.tbnames, ranges=stage.ranges)
+    return Result(affected=gone)
+
+
+@apply.register
+def _(stage: stages.RunQuery, session: Session) -> Result:
+    return run_query(stage.plan, session.context)
+
+
+@apply.register
+def _(stage: stages.ReadCatalog, session: Session) -> Result:  # noqa: ARG001
+    return stage.read()
+
+
+@apply.register
+def _(stage: stages.MakeTarget, session: Session) -> Result:
+    prepare_target(session.context, stage.plan)
+    return DONE
+
+
+@apply.register
+def _(stage: stages.RecordStream, session: Session) -> Result:
+    context, plan = session.context, stage.plan
+    definition = plan.definition(created=context.clock.now(), snode=context.settings.snode, dialect=session.dialect)
+    if context.catalog.streams.create(definition, if_not_exists=stage.if_not_exists) and not plan.options.fill_history:
+        begin(session.context, plan)
+    return DONE
+
+
+@apply.register
+def _(stage: stages.FillHistory, session: Session) -> Result:
+    """Fix the boundary: rows up to this version are history, later ones are live."""
+    context, plan = session.context, stage.plan
+    progress = StreamProgress(boundary=context.tables.version(plan.source), updated=context.clock.now())
+    context.catalog.streams.set_progress(plan.id, progress)
+    context.catalog.streams.set_state(plan.id, StreamState.FILLING)
+    return DONE
+
+
+@apply.register
+def _(stage: stages.Announce, session: Session) -> Result:
+    from headrace.runtime.airflow import AirflowClient  # brings an HTTP client along: only where streams change
+
+    client = AirflowClient.find(session.context.settings)
+    if client is not None:
+        with client:
+            client.announce()
+            if stage.resumed:
+                client.supervise(stage.database, stage.stream)
+    return DONE
+
+
+@apply.register
+def _(stage: stages.RemoveStream, session: Session) -> Result:
+    stream = stage.record.definition.id
+    session.context.catalog.streams.set_desired(stream, DesiredState.DROPPED)
+    session.context.catalog.streams.drop(stream)
+    forget(session.context, stream)
+    return DONE
+
+
+@apply.register
+def _(stage: stages.HoldStream, session: Session) -> Result:
+    session.context.catalog.streams.set_desired(stage.record.definition.id, DesiredState.PAUSED)
+    return DONE
+
+
+@apply.register
+def _(stage: stages.ContinueStream, session: Session) -> Result:
+    """A stopped stream goes on where it stood: with its history where that is not filled yet."""
+    context, record = session.context, stage.record
+    if stage.ignore_untreated:
+        skip(session.context, plan_of(record.definition, context.catalog, timezone=context.settings.timezone))
+    if record.state is StreamState.STOPPED:
+        filled = record.progress.source_version is not None or record.progress.boundary is None
+        context.catalog.streams.set_state(record.definition.id, StreamState.RUNNING if filled else StreamState.FILLING)
+    context.catalog.streams.set_desired(record.definition.id, DesiredState.RUNNING)
+    return DONE

@@ -1,0 +1,132 @@
+"""EXPLAIN: each stage in words. It sees the very stages that would be applied."""
+
+from __future__ import annotations
+
+from functools import singledispatch
+
+from headrace.compute import explain as explain_plan
+from headrace.service import stages
+
+
+@singledispatch
+def describe(stage: stages.Stage) -> list[str]:
+    """Lines that say what a stage will do."""
+    raise NotImplementedError(type(stage).__name__)
+
+
+def indented(lines: list[str]) -> list[str]:
+    return [f"  {line}" for line in lines]
+
+
+@describe.register
+def _(stage: stages.MakeDatabase) -> list[str]:
+    return [f"create database {stage.database.name} (precision {stage.database.precision}, time zone {stage.database.timezone})"]
+
+
+@describe.register
+def _(stage: stages.RemoveDatabase) -> list[str]:
+    return [f"drop database {stage.name} with {len(stage.tables)} tables and {len(stage.streams)} streams"]
+
+
+@describe.register
+def _(stage: stages.EnterDatabase) -> list[str]:
+    return [f"use database {stage.name}"]
+
+
+@describe.register
+def _(stage: stages.MakeTable) -> list[str]:
+    table = stage.table
+    return [f"create {table.kind} table {table.database}.{table.name}: {len(table.columns)} columns, {len(table.tags)} tags"]
+
+
+@describe.register
+def _(stage: stages.RemoveTable) -> list[str]:
+    return [f"drop table {stage.table.database}.{stage.table.name} with all its rows"]
+
+
+@describe.register
+def _(stage: stages.MakeSubtables) -> list[str]:
+    return [f"create {stage.tags.num_rows} subtables of {stage.table.database}.{stage.table.name} where they are missing"]
+
+
+@describe.register
+def _(stage: stages.RemoveSubtables) -> list[str]:
+    return [f"drop {', '.join(each.name for each in stage.subtables)} with all rows"]
+
+
+@describe.register
+def _(stage: stages.WriteTags) -> list[str]:
+    return [f"set tags of {stage.tags.num_rows} subtables of {stage.table.name}"]
+
+
+@describe.register
+def _(stage: stages.WriteRows) -> list[str]:
+    table = stage.table
+    return [f"write {stage.rows.num_rows} rows to {table.database}.{table.name} (columns {', '.join(stage.given)}), one commit"]
+
+
+@describe.register
+def _(stage: stages.DeleteRows) -> list[str]:
+    where = "all times" if stage.ranges is None else f"{len(stage.ranges)} ranges of time"
+    of = "all subtables" if stage.tbnames is None else ", ".join(stage.tbnames)
+    return [f"delete from {stage.table.database}.{stage.table.name}: {of}, {where}"]
+
+
+@describe.register
+def _(stage: stages.RunQuery) -> list[str]:
+    return ["query on Spark", *indented(explain_plan(stage.plan))]
+
+
+@describe.register
+def _(stage: stages.ReadCatalog) -> list[str]:
+    return [f"{stage.what}: read the catalog"]
+
+
+@describe.register
+def _(stage: stages.MakeTarget) -> list[str]:
+    plan, target = stage.plan, stage.plan.target
+    verb = "write to existing" if plan.target_exists else "create"
+    columns = ", ".join(f"{column.name} {column.type}" for column in target.columns)
+    tags = ", ".join(f"{tag.name} {tag.type}" for tag in target.tags)
+    return [f"{verb} target {target.database}.{target.name} ({columns}) tags ({tags})"]
+
+
+@describe.register
+def _(stage: stages.RecordStream) -> list[str]:
+    plan = stage.plan
+    options = plan.options
+    facts = [
+        f"trigger {options.trigger.value}",
+        f"watermark {options.watermark}",
+        f"expired rows {'ignored and counted' if options.ignore_expired else 'repair their windows'}",
+        f"updates {'count as new rows' if options.ignore_update else 'repair their windows'}",
+    ]
+    head = f"maintain stream {plan.database}.{plan.name} on changes of {plan.source.database}.{plan.source.name}"
+    return [head, *indented(facts), *indented(explain_plan(plan.query))]
+
+
+@describe.register
+def _(stage: stages.FillHistory) -> list[str]:
+    return [f"fill history: {stage.rows} stored rows in about {stage.chunks} chunks, on Spark"]
+
+
+@describe.register
+def _(stage: stages.Announce) -> list[str]:
+    return [f"tell Airflow, where it can be reached, about stream {stage.database}.{stage.stream}"]
+
+
+@describe.register
+def _(stage: stages.RemoveStream) -> list[str]:
+    definition = stage.record.definition
+    return [f"drop stream {definition.database}.{definition.name}; {definition.target_database}.{definition.target_table} stays"]
+
+
+@describe.register
+def _(stage: stages.HoldStream) -> list[str]:
+    return [f"pause stream {stage.record.definition.database}.{stage.record.definition.name}"]
+
+
+@describe.register
+def _(stage: stages.ContinueStream) -> list[str]:
+    what = "skipping what was written meanwhile" if stage.ignore_untreated else "catching up with what was written meanwhile"
+    return [f"resume stream {stage.record.definition.database}.{stage.record.definition.name}, {what}"]

@@ -1,0 +1,46 @@
+"""Queries on Spark: frames of the tables that a plan reads, and its result as Arrow."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.compute import AnyPlan, Scan, evaluate
+from headrace.errors import DataError, OperationalError
+from headrace.model.tables import TBNAME, TableKind
+from headrace.runtime.context import Context
+from headrace.service.results import Result
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def read(scan: Scan, context: Context) -> DataFrame:
+    """Rows of a table as a scan wants them: of one subtable where it names one, tags joined where it needs some."""
+    from pyspark.sql import functions as F
+
+    rows = context.tables.frame(context.spark(), scan.table)
+    if scan.subtable is not None and scan.table.kind is TableKind.SUPER:
+        rows = rows.where(F.col(TBNAME) == scan.subtable)
+    if not scan.tags:
+        return rows
+    tags = context.spark().createDataFrame(context.tables.read_tags(scan.table))
+    return rows.join(F.broadcast(tags), TBNAME)
+
+
+def run_query(plan: AnyPlan, context: Context) -> Result:
+    """Evaluate a bound query.
+
+    Raises:
+        DataError: a value that the expressions cannot take.
+        OperationalError: Spark failed.
+    """
+    from pyspark.errors import PySparkException
+
+    try:
+        return Result(evaluate(plan, lambda scan: read(scan, context)).toArrow())
+    except PySparkException as error:
+        condition = error.getCondition() or type(error).__name__
+        first = str(error).strip().splitlines()[0]
+        if condition.startswith(("CAST_", "ARITHMETIC", "DIVIDE", "NUMERIC", "INVALID_")):
+            raise DataError(first, hint="a value does not fit the expression; cast it, or leave it out with WHERE") from error
+        raise OperationalError(f"Spark could not answer: {first}", hint="see the cause below, or the driver's log") from error

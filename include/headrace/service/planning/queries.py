@@ -1,0 +1,73 @@
+"""SELECT and EXPLAIN."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from headrace.compute import bind
+from headrace.errors import NotFoundError
+from headrace.model.queries import Join, Query, QuerySource, Source, TableSource, Union
+from headrace.model.statements import Explain, Select
+from headrace.model.tables import Name
+from headrace.service import system
+from headrace.service.explain import describe
+from headrace.service.planning.dispatch import Surroundings, plan
+from headrace.service.results import Result, rows_result
+from headrace.service.stages import ReadCatalog, RunQuery, Stage
+from headrace.sql import to_sql
+from headrace.streams import catalog_scope
+
+
+@plan.register
+def select(statement: Select, around: Surroundings) -> list[Stage]:
+    if asks_system(statement.query):
+        return [ReadCatalog(f"query of {system.SCHEMA}", partial(query_system, statement, around))]
+    context = around.context
+    scope = catalog_scope(context.catalog, around.database, timezone=context.settings.timezone, now=context.clock.now())
+    return [RunQuery(bind(statement.query, scope))]
+
+
+@plan.register
+def explain(statement: Explain, around: Surroundings) -> list[Stage]:
+    lines = [line for stage in plan(statement.statement, around) for line in describe(stage)]
+    return [ReadCatalog("EXPLAIN", lambda: rows_result(("plan",), [(line,) for line in lines]))]
+
+
+def asks_system(query: Query | Union) -> bool:
+    """Whether a query reads system tables."""
+    if isinstance(query, Union):
+        return asks_system(query.left) or asks_system(query.right)
+    return query.source is not None and any(name.database == system.SCHEMA for name in names(query.source))
+
+
+def names(source: Source) -> list[Name]:
+    """Names of the tables of a FROM clause, sub-queries included."""
+    match source:
+        case TableSource(name=name):
+            return [name]
+        case Join(left=left, right=right):
+            return names(left) + names(right)
+        case QuerySource(query=Query(source=inner)):
+            return names(inner) if inner is not None else []
+        case _:
+            return []
+
+
+def query_system(statement: Select, around: Surroundings) -> Result:
+    """System tables are small and change with every batch: DuckDB answers over them, Spark need not start."""
+    import duckdb
+    import sqlglot
+
+    text = sqlglot.transpile(to_sql(statement), read="mysql", write="duckdb")[0]
+    with duckdb.connect() as connection:
+        connection.execute(f"create schema {system.SCHEMA}")
+        for name, read in system.RELATIONS.items():
+            if name in text:
+                connection.register(f"system_{name}", read(around.context))
+                connection.execute(f"create view {system.SCHEMA}.{name} as select * from system_{name}")
+        try:
+            return Result(connection.execute(text).to_arrow_table())
+        except (duckdb.CatalogException, duckdb.BinderException) as error:
+            raise NotFoundError(
+                f"{system.SCHEMA} cannot answer that: {error}", hint=f"it has {', '.join(system.RELATIONS)}"
+            ) from None

@@ -1,0 +1,223 @@
+"""Writing: INSERT, DELETE, subtables and their tags."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.errors import ExistsError, NotFoundError, ProgrammingError
+from headrace.model.spans import Span
+from headrace.model.statements import CreateSubtables, Delete, Insert, InsertBlock, SetTags, SubtableSpec
+from headrace.model.tables import TBNAME, Column, Database, Name, Subtable, Table, TableKind
+from headrace.service.planning.dispatch import Surroundings, database_of, find_table, plan
+from headrace.service.planning.tables import check_name
+from headrace.service.predicates import ALWAYS, Times, chosen, split
+from headrace.service.stages import DeleteRows, MakeSubtables, Stage, WriteRows, WriteTags
+from headrace.storage.values import rows_to_arrow, tags_to_arrow
+
+
+@plan.register
+def create_subtables(statement: CreateSubtables, around: Surroundings) -> list[Stage]:
+    """All of the statement's subtables are checked before the first is made."""
+    by_table: dict[Name, list[SubtableSpec]] = defaultdict(list)
+    for spec in statement.subtables:
+        known = find_subtables([spec.name], around).get(key_of(spec.name, around))
+        if known is None:
+            by_table[Name(database_of(spec.using, around), spec.using.name, spec.using.span)].append(spec)
+        elif not spec.if_not_exists:
+            raise ExistsError(
+                f"table {known.database}.{known.name} already exists",
+                hint="use IF NOT EXISTS, or another name",
+                span=spec.name.span,
+            )
+    return [make_subtables(using, specs, around) for using, specs in by_table.items()]
+
+
+def make_subtables(using: Name, specs: Sequence[SubtableSpec], around: Surroundings) -> MakeSubtables:
+    table, database = find_table(using, around)
+    if table.kind is not TableKind.SUPER:
+        raise ProgrammingError(f"{table.name} is a plain table, it has no subtables", hint="USING a supertable", span=using.span)
+    for spec in specs:
+        check_name(spec.name)
+        if database_of(spec.name, around) != table.database:
+            raise ProgrammingError("a subtable lives in its supertable's database", span=spec.name.span)
+    return MakeSubtables(table, database, pa.concat_tables([tag_row(spec, table, database, around) for spec in specs]))
+
+
+def tag_row(spec: SubtableSpec, table: Table, database: Database, around: Surroundings) -> pa.Table:
+    """One row of the tags table: tags that are not named are NULL."""
+    columns = table.tags if spec.tag_names is None else tuple(tag_of(table, name, spec) for name in spec.tag_names)
+    if len(columns) != len(spec.tag_values):
+        raise ProgrammingError(
+            f"{len(spec.tag_values)} tag values for {len(columns)} tags of {table.name}",
+            hint=f"the tags are {', '.join(column.name for column in columns)}",
+            span=spec.name.span,
+        )
+    given = dict(zip((column.name for column in columns), spec.tag_values, strict=True))
+    return tags_to_arrow(table, database, spec.name.name, given, now=around.context.clock.now())
+
+
+def tag_of(table: Table, name: str, spec: SubtableSpec) -> Column:
+    for tag in table.tags:
+        if tag.name == name:
+            return tag
+    names = ", ".join(tag.name for tag in table.tags)
+    raise NotFoundError(f"{table.name} has no tag {name}", hint=f"its tags are {names}", span=spec.name.span)
+
+
+def key_of(name: Name, around: Surroundings) -> tuple[str, str]:
+    return database_of(name, around), name.name
+
+
+def find_subtables(names: Sequence[Name], around: Surroundings) -> dict[tuple[str, str], Subtable]:
+    """Those subtables that exist, by database and name."""
+    by_database: dict[str, list[str]] = defaultdict(list)
+    for name in names:
+        by_database[database_of(name, around)].append(name.name)
+    catalog = around.context.catalog
+    return {
+        (database, name): subtable
+        for database, wanted in by_database.items()
+        for name, subtable in catalog.subtables.find(database, list(dict.fromkeys(wanted))).items()
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Rows of one statement for one table that name the same columns; `tbnames` is None where a column holds the names."""
+
+    table: Table
+    database: Database
+    columns: tuple[str, ...]
+    rows: list[tuple[object, ...]]
+    spans: list[Span]
+    tbnames: list[str]
+
+
+@plan.register
+def insert(statement: Insert, around: Surroundings) -> list[Stage]:
+    """One commit for each table and set of columns, after every value has been checked."""
+    known = find_subtables([block.table for block in statement.blocks], around)
+    makers: list[Stage] = []
+    batches: dict[tuple[str, str, tuple[str, ...]], Batch] = {}
+    tables: dict[Name, tuple[Table, Database]] = {}
+    new: dict[Name, list[SubtableSpec]] = defaultdict(list)
+    for block in statement.blocks:
+        subtable = known.get(key_of(block.table, around))
+        owner = owner_of(block, subtable, around)
+        table, database = tables[owner] if owner in tables else tables.setdefault(owner, find_table(owner, around))
+        if block.using is not None and subtable is None:
+            new[owner].append(replace(block.using, name=block.table))
+        add_rows(batches, block, table, database, is_subtable=subtable is not None or block.using is not None)
+    makers.extend(make_subtables(owner, unique(specs), around) for owner, specs in new.items())
+    writes = [stage for batch in batches.values() for stage in write_rows(batch, around)]
+    return [*makers, *writes]
+
+
+def unique(specs: Sequence[SubtableSpec]) -> list[SubtableSpec]:
+    """The first of each name."""
+    return list({spec.name: spec for spec in reversed(specs)}.values())[::-1]
+
+
+def owner_of(block: InsertBlock, subtable: Subtable | None, around: Surroundings) -> Name:
+    """The table whose rows a block's are."""
+    if subtable is not None:
+        return Name(subtable.database, subtable.table)
+    if block.using is not None:
+        return Name(database_of(block.using.using, around), block.using.using.name, block.using.using.span)
+    database = database_of(block.table, around)
+    if block.columns is not None and TBNAME in block.columns:
+        return Name(database, block.table.name, block.table.span)
+    if any(table.name == block.table.name for table in around.context.catalog.tables.all(database)):
+        raise ProgrammingError(
+            f"{block.table.name} is a supertable: which subtable are the rows for?",
+            hint=f"INSERT INTO subtable USING {block.table.name} TAGS (…) VALUES …, or name tbname among the columns",
+            span=block.table.span,
+        )
+    raise NotFoundError(
+        f"table {database}.{block.table.name} not found",
+        hint="CREATE TABLE it, or INSERT INTO … USING supertable TAGS (…)",
+        span=block.table.span,
+    )
+
+
+def add_rows(
+    batches: dict[tuple[str, str, tuple[str, ...]], Batch],
+    block: InsertBlock,
+    table: Table,
+    database: Database,
+    *,
+    is_subtable: bool,
+) -> None:
+    columns = block.columns or tuple(column.name for column in table.columns)
+    batch = batches.setdefault((table.database, table.name, columns), Batch(table, database, columns, [], [], []))
+    batch.rows.extend(block.rows)
+    batch.spans.extend(block.row_spans)
+    if is_subtable:
+        batch.tbnames.extend([block.table.name] * len(block.rows))
+
+
+def write_rows(batch: Batch, around: Surroundings) -> list[Stage]:
+    """The commit of a batch; of rows that name their subtable in a column, those subtables must exist."""
+    context = around.context
+    named = TBNAME in batch.columns
+    rows = rows_to_arrow(
+        batch.table,
+        batch.database,
+        batch.columns,
+        batch.rows,
+        tbnames=None if named else batch.tbnames,
+        now=context.clock.now(),
+        spans=batch.spans,
+    )
+    if named:
+        names = pc.unique(rows.column(TBNAME)).to_pylist()
+        missing = sorted(set(names) - set(context.catalog.subtables.find(batch.table.database, names)))
+        if missing:
+            raise NotFoundError(
+                f"{batch.table.name} has no subtable {missing[0]}",
+                hint=f"CREATE TABLE {missing[0]} USING {batch.table.name} TAGS (…) first",
+            )
+    return [WriteRows(batch.table, batch.database, rows, tuple(name for name in batch.columns if name != TBNAME))]
+
+
+@plan.register
+def delete(statement: Delete, around: Surroundings) -> list[Stage]:
+    catalog, context = around.context.catalog, around.context
+    subtable = find_subtables([statement.table], around).get(key_of(statement.table, around))
+    owner = statement.table if subtable is None else Name(subtable.database, subtable.table)
+    table, database = find_table(owner, around)
+    times, groups = split(statement.where, table)
+    ranges = Times(catalog.databases.get(database.name), context.clock.now()).ranges(times)
+    tbnames: tuple[str, ...] | None = None if subtable is None else (subtable.name,)
+    if groups:
+        found = chosen(groups, tags_of(table, around))
+        tbnames = tuple(found) if tbnames is None else tuple(name for name in found if name in tbnames)
+    return [DeleteRows(table, database, tbnames, None if ranges == ALWAYS else ranges)]
+
+
+def tags_of(table: Table, around: Surroundings) -> pa.Table:
+    """`tbname` and tags of every subtable; a plain table has its one name."""
+    if table.kind is TableKind.PLAIN:
+        return pa.table({TBNAME: [table.name]})
+    return around.context.tables.read_tags(table)
+
+
+@plan.register
+def set_tags(statement: SetTags, around: Surroundings) -> list[Stage]:
+    catalog = around.context.catalog
+    database_name, name = key_of(statement.table, around)
+    subtable = catalog.subtables.get(database_name, name)
+    table, database = catalog.tables.get(database_name, subtable.table), catalog.databases.get(database_name)
+    spec = SubtableSpec(statement.table, Name(database_name, table.name), (), ())
+    given = {tag_of(table, tag, spec).name: value for tag, value in statement.values}
+    changed = tags_to_arrow(table, database, name, given, now=around.context.clock.now())
+    stored = around.context.tables.read_tags(table)
+    row = stored.filter(pc.equal(stored[TBNAME], name))
+    columns = [changed[each] if each in given or row.num_rows == 0 else row[each] for each in changed.column_names]
+    columns[changed.column_names.index(TBNAME)] = changed[TBNAME]
+    return [WriteTags(table, pa.table(dict(zip(changed.column_names, columns, strict=True)), schema=changed.schema))]

@@ -1,0 +1,64 @@
+"""CREATE, DROP, PAUSE and RESUME STREAM."""
+
+from __future__ import annotations
+
+from headrace.errors import ExistsError, NotFoundError
+from headrace.model.statements import CreateStream, DropStream, PauseStream, ResumeStream
+from headrace.model.streams import StreamRecord
+from headrace.model.tables import Name
+from headrace.service.planning.dispatch import Surroundings, database_of, plan
+from headrace.service.stages import Announce, ContinueStream, FillHistory, HoldStream, MakeTarget, RecordStream, RemoveStream, Stage
+from headrace.streams import define
+
+
+@plan.register
+def create_stream(statement: CreateStream, around: Surroundings) -> list[Stage]:
+    context, database = around.context, database_of(statement.name, around)
+    if find_stream(statement.name, around, missing_ok=True) is not None:
+        if statement.if_not_exists:
+            return []
+        raise ExistsError(
+            f"stream {database}.{statement.name.name} already exists",
+            hint="use IF NOT EXISTS, another name, or DROP STREAM first",
+            span=statement.name.span,
+        )
+    settings = context.settings
+    defined = define(statement, context.catalog, around.database, timezone=settings.timezone, now=context.clock.now())
+    stages: list[Stage] = [MakeTarget(defined), RecordStream(defined, statement.if_not_exists)]
+    if statement.options.fill_history:
+        rows = context.tables.rows(defined.source)
+        stages.append(FillHistory(defined, rows, max(1, -(-rows // settings.chunk_rows))))
+    return [*stages, Announce(database, statement.name.name)]
+
+
+@plan.register
+def drop_stream(statement: DropStream, around: Surroundings) -> list[Stage]:
+    record = find_stream(statement.name, around, statement.if_exists)
+    return [] if record is None else [RemoveStream(record), announcement(record)]
+
+
+@plan.register
+def pause_stream(statement: PauseStream, around: Surroundings) -> list[Stage]:
+    record = find_stream(statement.name, around, statement.if_exists)
+    return [] if record is None else [HoldStream(record)]
+
+
+@plan.register
+def resume_stream(statement: ResumeStream, around: Surroundings) -> list[Stage]:
+    record = find_stream(statement.name, around, statement.if_exists)
+    return [] if record is None else [ContinueStream(record, statement.ignore_untreated), announcement(record, resumed=True)]
+
+
+def announcement(record: StreamRecord, *, resumed: bool = False) -> Announce:
+    return Announce(record.definition.database, record.definition.name, resumed)
+
+
+def find_stream(name: Name, around: Surroundings, missing_ok: bool) -> StreamRecord | None:
+    """The stream of a name; None where it is missing and may be."""
+    try:
+        return around.context.catalog.streams.get(database_of(name, around), name.name)
+    except NotFoundError as error:
+        if missing_ok:
+            return None
+        error.span = error.span or name.span
+        raise

@@ -1,0 +1,184 @@
+"""What a DELETE means: which subtables, and which spans of time. Its WHERE knows the timestamp, tags and tbname only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import pyarrow as pa
+
+from headrace.compute.instants import instant
+from headrace.errors import NotFoundError, NotSupportedError, TypeMismatchError
+from headrace.model.expressions import Call, Cast, ColumnRef, DurationLiteral, Expression, Literal, walk
+from headrace.model.tables import TBNAME, Database, Table
+from headrace.sql import expression_sql
+
+Range = tuple[int, int]
+"""Instants in ticks, both ends inclusive."""
+
+FIRST: Final = -(2**63)
+LAST: Final = 2**63 - 1
+ALWAYS: Final[tuple[Range, ...]] = ((FIRST, LAST),)
+MIRRORED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "<>": "<>"}
+
+
+def conjuncts(node: Expression | None) -> Iterator[Expression]:
+    """The conditions that all must hold."""
+    match node:
+        case None:
+            return
+        case Call(function="and", arguments=(left, right)):
+            yield from conjuncts(left)
+            yield from conjuncts(right)
+        case _:
+            yield node
+
+
+def refers(node: Expression) -> list[ColumnRef]:
+    return [part for part in walk(node) if isinstance(part, ColumnRef)]
+
+
+def split(where: Expression | None, table: Table) -> tuple[list[Expression], list[Expression]]:
+    """Conditions on time, and conditions on tags and tbname; anything else is refused with its place."""
+    times: list[Expression] = []
+    groups: list[Expression] = []
+    for condition in conjuncts(where):
+        names = refers(condition)
+        for reference in names:
+            check(reference, table)
+        about_time = {reference.name == table.timestamp.name for reference in names}
+        if about_time == {True, False}:
+            raise NotSupportedError(
+                "a condition of DELETE cannot mix the timestamp with tags",
+                hint="join conditions on them with AND",
+                span=condition.span,
+            )
+        (times if True in about_time else groups).append(condition)
+    return times, groups
+
+
+def check(reference: ColumnRef, table: Table) -> None:
+    name = reference.name
+    if name in (table.timestamp.name, TBNAME) or table.is_tag(name):
+        return
+    if table.column(name) is not None:
+        raise NotSupportedError(
+            f"DELETE chooses rows by {table.timestamp.name}, tags and tbname, not by {name}",
+            hint=f"delete by {table.timestamp.name}, or write the rows again",
+            span=reference.span,
+        )
+    raise NotFoundError(f"{table.name} has no column or tag {name}", hint=f"DESCRIBE {table.name}", span=reference.span)
+
+
+class Times:
+    """Conditions on the timestamp, as ranges of ticks."""
+
+    def __init__(self, database: Database, now: int) -> None:
+        self.database = database
+        self.now = now * 1_000_000 // database.precision.nanoseconds
+
+    def ranges(self, conditions: Sequence[Expression]) -> tuple[Range, ...]:
+        """Where all of the conditions hold, in order and disjoint."""
+        found = ALWAYS
+        for condition in conditions:
+            found = intersection(found, self.range(condition))
+        return found
+
+    def range(self, node: Expression) -> tuple[Range, ...]:
+        match node:
+            case Call(function="and", arguments=(left, right)):
+                return intersection(self.range(left), self.range(right))
+            case Call(function="or", arguments=(left, right)):
+                return union(self.range(left), self.range(right))
+            case Call(function="not", arguments=(inner,)):
+                return complement(self.range(inner))
+            case Call(function="between" | "not between" as name, arguments=(ColumnRef(), low, high)):
+                inside = ((self.tick(low), self.tick(high)),)
+                return inside if name == "between" else complement(inside)
+            case Call(function="in" | "not in" as name, arguments=(ColumnRef(), *values)):
+                points = union((), tuple((self.tick(value), self.tick(value)) for value in values))
+                return points if name == "in" else complement(points)
+            case Call(function=sign, arguments=(ColumnRef(), value)) if sign in MIRRORED:
+                return compared(sign, self.tick(value))
+            case Call(function=sign, arguments=(value, ColumnRef())) if sign in MIRRORED:
+                return compared(MIRRORED[sign], self.tick(value))
+        raise NotSupportedError(
+            "this condition on the timestamp is not one that DELETE knows", hint="compare it with constants", span=node.span
+        )
+
+    def tick(self, node: Expression) -> int:
+        """A constant as ticks."""
+        match node:
+            case Literal(value=int(value)) if not isinstance(value, bool):
+                return value
+            case Literal(value=str(text)):
+                found = instant(text, self.database.timezone, self.database.precision)
+                if found is not None:
+                    return found
+            case Cast(operand=inner):
+                return self.tick(inner)
+            case Call(function="now", arguments=()):
+                return self.now
+            case Call(function="+" | "-" as sign, arguments=(left, right)):
+                return self.tick(left) + (self.length(right) if sign == "+" else -self.length(right))
+            case Call(function="unary-", arguments=(inner,)):
+                return -self.tick(inner)
+        raise TypeMismatchError(
+            "a timestamp is expected here", hint="'2024-05-01 12:00:00', an epoch number, or now - 1h", span=node.span
+        )
+
+    def length(self, node: Expression) -> int:
+        if isinstance(node, DurationLiteral) and not node.value.is_calendar:
+            return node.value.ticks(self.database.precision)
+        return self.tick(node)
+
+
+def compared(sign: str, tick: int) -> tuple[Range, ...]:
+    match sign:
+        case "<":
+            return ((FIRST, tick - 1),)
+        case "<=":
+            return ((FIRST, tick),)
+        case ">":
+            return ((tick + 1, LAST),)
+        case ">=":
+            return ((tick, LAST),)
+        case "=":
+            return ((tick, tick),)
+        case _:
+            return complement(((tick, tick),))
+
+
+def intersection(left: Sequence[Range], right: Sequence[Range]) -> tuple[Range, ...]:
+    both = ((max(a, c), min(b, d)) for a, b in left for c, d in right)
+    return tuple(sorted(each for each in both if each[0] <= each[1]))
+
+
+def union(left: Sequence[Range], right: Sequence[Range]) -> tuple[Range, ...]:
+    merged: list[Range] = []
+    for first, last in sorted((*left, *right)):
+        if merged and first <= merged[-1][1] + 1:
+            merged[-1] = (merged[-1][0], max(last, merged[-1][1]))
+        elif first <= last:
+            merged.append((first, last))
+    return tuple(merged)
+
+
+def complement(ranges: Sequence[Range]) -> tuple[Range, ...]:
+    left: tuple[Range, ...] = ALWAYS
+    for first, last in ranges:
+        outside = (*(((FIRST, first - 1),) if first > FIRST else ()), *(((last + 1, LAST),) if last < LAST else ()))
+        left = intersection(left, outside)
+    return left
+
+
+def chosen(conditions: Sequence[Expression], tags: pa.Table) -> list[str]:
+    """Names of the subtables whose tags (`tbname` and a column a tag) meet all conditions."""
+    import duckdb
+    import sqlglot
+
+    text = " and ".join(f"({expression_sql(condition)})" for condition in conditions)
+    with duckdb.connect() as connection:
+        connection.register("tags", tags)
+        query = sqlglot.transpile(f"select {TBNAME} from tags where {text}", read="mysql", write="duckdb")[0]
+        return [row[0] for row in connection.execute(query).fetchall()]

@@ -1,0 +1,64 @@
+"""One connection's session: a current database, a language, and the way from text to result."""
+
+from __future__ import annotations
+
+from headrace.errors import Error, InternalError
+from headrace.model.clock import Clock
+from headrace.runtime.context import Context
+from headrace.service.embedded import Embedded
+from headrace.service.executor import apply
+from headrace.service.planning import plan
+from headrace.service.remote import ask, living_snode
+from headrace.service.results import Result
+from headrace.service.stages import RunQuery, Stage
+from headrace.sql import parse
+
+
+class Session:
+    """Runs statements against one home. Not safe for use by several threads at once."""
+
+    def __init__(self, context: Context, dialect: str = "tdengine", database: str | None = None) -> None:
+        self.context = context
+        self.dialect = dialect
+        self.database = database
+        self._embedded = Embedded(context)
+
+    @property
+    def clock(self) -> Clock:
+        return self.context.clock
+
+    def execute(self, text: str) -> Result:
+        """Run one statement.
+
+        Raises:
+            Error: a named one, that knows the text; never anything else.
+        """
+        try:
+            return self._apply(self.stages(text), text)
+        except Error as error:
+            raise error.located(text) from error.__cause__
+        except Exception as error:
+            raise InternalError(
+                f"{type(error).__name__}: {error}", hint="a fault of Headrace: please report it with the statement", sql=text
+            ) from error
+
+    def stages(self, text: str) -> list[Stage]:
+        """What a statement would do."""
+        return plan(parse(text, self.dialect), self)
+
+    def _apply(self, stages: list[Stage], text: str) -> Result:
+        """Carry the stages out. A query goes to a living snode, whose Spark is warm, where this process has none."""
+        if any(isinstance(stage, RunQuery) for stage in stages) and (snode := living_snode(self.context)) is not None:
+            return ask(snode, text, self.dialect, self.database)
+        result = Result()
+        for stage in stages:
+            result = apply(stage, self)
+        return result
+
+    def settle(self) -> None:
+        """Return when every stream has handled all that was written."""
+        self._embedded.settle()
+
+    def close(self) -> None:
+        """Stop what this session started; the process's Spark session stays for others."""
+        self._embedded.close()
