@@ -1,0 +1,5 @@
+"""The TDengine language."""
+
+from headrace.sql.tdengine.dialect import TDengine
+
+__all__ = ["TDengine"]

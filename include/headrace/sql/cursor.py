@@ -1,0 +1,235 @@
+"""Walking over the tokens of one statement, remembering what would have fitted where."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import ClassVar, NoReturn, TypeVar
+
+from sqlglot.tokenizer_core import Token as RawToken
+from sqlglot.tokenizer_core import TokenType
+
+from headrace.errors import LimitError, NotSupportedError, SyntaxError_
+from headrace.model.spans import Span
+from headrace.model.tables import Name
+from headrace.sql.faults import likely, name_hint, unexpected
+from headrace.sql.lexis import Lexis
+
+T = TypeVar("T")
+
+DEPTH = 48
+"""How deep brackets may nest: deeper, Python's own stack would run out in the rooms that walk the tree."""
+
+
+class Kind(Enum):
+    WORD = auto()
+    QUOTED = auto()
+    STRING = auto()
+    NUMBER = auto()
+    SYMBOL = auto()
+    END = auto()
+
+
+KINDS = {
+    TokenType.VAR: Kind.WORD,
+    TokenType.IDENTIFIER: Kind.QUOTED,
+    TokenType.STRING: Kind.STRING,
+    TokenType.NUMBER: Kind.NUMBER,
+    TokenType.HEX_STRING: Kind.NUMBER,
+    TokenType.BIT_STRING: Kind.NUMBER,
+}
+
+
+@dataclass(slots=True)
+class Token:
+    """A token: `word` is upper case for words, the sign itself for symbols, empty for all else."""
+
+    kind: Kind
+    word: str
+    start: int
+    end: int
+
+
+def tokens_of(raw: Sequence[RawToken], text: str) -> list[Token]:
+    """Our tokens from sqlglot's, closed by one that stands for the end of the text."""
+    found = []
+    for token in raw:
+        written = text[token.start : token.end + 1]
+        kind = KINDS.get(token.token_type, Kind.SYMBOL)
+        if kind is Kind.QUOTED and written[0] != "`":  # sqlglot makes names of numbers such as 0xZ
+            kind = Kind.SYMBOL
+        found.append(Token(kind, written.upper() if kind in (Kind.WORD, Kind.SYMBOL) else "", token.start, token.end + 1))
+    end = found[-1].end if found else len(text)
+    return [*found, Token(Kind.END, "", end, end)]
+
+
+class Cursor:
+    """A place among tokens. Every word asked for in vain is kept, so that an error can say what was expected."""
+
+    LEXIS: ClassVar[Lexis]
+
+    def __init__(self, text: str, raw: Sequence[RawToken]) -> None:
+        self.text = text
+        self._tokens = tokens_of(raw, text)
+        self._index = 0
+        self._token = self._tokens[0]
+        self._tried: list[str] = []
+        self._tried_before: list[str] = []
+        self._last_name = -1
+        self._depth = 0
+
+    # Moving
+
+    def _advance(self) -> Token:
+        """Step over the current token and return it."""
+        token = self._token
+        if token.kind is not Kind.END:
+            self._index += 1
+            self._token = self._tokens[self._index]
+            self._tried_before, self._tried = self._tried, []
+        return token
+
+    def _next(self, ahead: int = 1) -> Token:
+        return self._tokens[min(self._index + ahead, len(self._tokens) - 1)]
+
+    def _accept(self, word: str, *rest: str) -> bool:
+        """Step over `word` if it stands here; `rest` must then follow."""
+        if self._token.word != word:
+            self._tried.append(" ".join((word, *rest)))
+            return False
+        self._advance()
+        for following in rest:
+            self._expect(following)
+        return True
+
+    def _accept_one(self, *words: str) -> str | None:
+        """Step over whichever of the words stands here, and say which."""
+        word = self._token.word
+        if word in words:
+            self._advance()
+            return word
+        self._tried.extend(words)
+        return None
+
+    def _expect(self, *words: str) -> None:
+        for word in words:
+            if self._token.word != word:
+                self._fail(word)
+            self._advance()
+
+    def _expect_one(self, *words: str) -> str:
+        return self._accept_one(*words) or self._fail()
+
+    def _at(self, *words: str) -> bool:
+        """Whether one of the words stands here; remembered as possible if not."""
+        if self._token.word in words:
+            return True
+        self._tried.extend(words)
+        return False
+
+    def _expect_end(self) -> None:
+        while self._accept(";"):
+            pass
+        if self._token.kind is not Kind.END:
+            self._fail()
+
+    # Combining
+
+    def _list(self, parse: Callable[[], T]) -> tuple[T, ...]:
+        """One or more, with commas between."""
+        found = [parse()]
+        while self._accept(","):
+            found.append(parse())
+        return tuple(found)
+
+    def _wrapped(self, parse: Callable[[], T]) -> T:
+        """What stands in round brackets."""
+        self._expect("(")
+        found = self._nested(parse)
+        self._expect(")")
+        return found
+
+    def _nested(self, parse: Callable[[], T]) -> T:
+        self._depth += 1
+        if self._depth > DEPTH:
+            raise LimitError(f"brackets may nest {DEPTH} deep", hint="split the statement", span=self._here(), sql=self.text)
+        found = parse()
+        self._depth -= 1
+        return found
+
+    # Leaves
+
+    def _parse_identifier(self, what: str = "a name") -> str:
+        """A name: an unquoted word that is not reserved, in lower case, or what stands in back quotes."""
+        token = self._token
+        if self._is_name(token):
+            self._last_name = self._index
+            self._advance()
+            name = self.LEXIS.name(self.text[token.start : token.end])
+            return name or self._refuse("a name cannot be empty", token)
+        return self._fail(what, hint=name_hint(self.LEXIS, self.text[token.start : token.end], self._tried))
+
+    def _is_name(self, token: Token) -> bool:
+        if token.kind is Kind.WORD:
+            return token.word not in self.LEXIS.reserved and token.word.isascii() and token.word.isidentifier()
+        return token.kind is Kind.QUOTED
+
+    def _parse_name(self, what: str) -> Name:
+        """`[database.]name`."""
+        start = self._index
+        first = self._parse_identifier(what)
+        if not self._accept("."):
+            return Name(None, first, self._span(start))
+        return Name(first, self._parse_identifier(what), self._span(start))
+
+    def _parse_string(self, what: str = "a string") -> str:
+        token = self._token
+        if token.kind is not Kind.STRING:
+            self._fail(what)
+        self._advance()
+        return self.LEXIS.unquote(self.text[token.start : token.end])
+
+    def _parse_integer(self, what: str = "a whole number") -> int:
+        token = self._token
+        written = self.text[token.start : token.end]
+        if token.kind is not Kind.NUMBER or not (written.isascii() and written.isdigit()):
+            self._fail(what)
+        self._advance()
+        return int(written)
+
+    def _parse_exists(self) -> bool:
+        """`[IF EXISTS]`."""
+        return self._accept("IF", "EXISTS")
+
+    def _parse_not_exists(self) -> bool:
+        """`[IF NOT EXISTS]`."""
+        return self._accept("IF", "NOT", "EXISTS")
+
+    # Places and errors
+
+    def _span(self, start: int) -> Span:
+        """From the token of that index to the last one stepped over."""
+        return Span(self._tokens[start].start, self._tokens[self._index - 1].end)
+
+    def _here(self) -> Span:
+        return Span(self._token.start, self._token.end)
+
+    def _written(self, start: int) -> str:
+        """The text from the token of that index to the last one stepped over."""
+        return self.text[self._tokens[start].start : self._tokens[self._index - 1].end]
+
+    def _fail(self, *wanted: str, hint: str = "") -> NoReturn:
+        """Refuse the current token; name what was tried here, or the misspelt word before it."""
+        if self._index and self._last_name == self._index - 1:
+            before = self._tokens[self._last_name]
+            if likely(before.word, self._tried_before):
+                raise unexpected(self.text, Span(before.start, before.end), self._tried_before)
+        raise unexpected(self.text, self._here(), [*self._tried, *wanted], hint=hint)
+
+    def _refuse(self, message: str, token: Token, hint: str = "") -> NoReturn:
+        raise SyntaxError_(message, hint=hint, span=Span(token.start, token.end), sql=self.text)
+
+    def _unsupported(self, what: str, hint: str) -> NoReturn:
+        """Refuse something that the language has and this system does not; the current token shows where."""
+        raise NotSupportedError(f"{what} is not supported", hint=hint, span=self._here(), sql=self.text)

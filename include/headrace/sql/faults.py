@@ -1,0 +1,54 @@
+"""Messages about text that is not what the grammar wants there."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+
+from headrace.errors import SyntaxError_
+from headrace.model.spans import Span
+from headrace.sql.lexis import Lexis
+
+CLOSENESS = 0.7
+"""How alike (0 to 1) a word must be to a keyword to be taken for a slip of it. Lower, names are; higher, slips are missed."""
+
+
+def unexpected(text: str, span: Span, expected: Iterable[str], *, hint: str = "") -> SyntaxError_:
+    """The error for what stands at `span` (nothing: the end), where only `expected` could."""
+    found = text[span.start : span.end]
+    wanted = list(dict.fromkeys(expected))
+    what = f"unexpected {_shown(found)}" if found else "the statement ends too early"
+    return SyntaxError_(f"{what}; {_choice(wanted)}" if wanted else what, hint=hint or _rewrite(found, wanted), span=span, sql=text)
+
+
+def likely(word: str, expected: Sequence[str]) -> str | None:
+    """The expected keyword (its first word) for which `word` is likely a slip, or None."""
+    keywords = {choice.split()[0]: choice for choice in expected if choice.isupper()}
+    close = difflib.get_close_matches(word.upper(), keywords, n=1, cutoff=CLOSENESS)
+    return keywords[close[0]] if close else None
+
+
+def name_hint(lexis: Lexis, written: str, tried: Sequence[str]) -> str:
+    """What to do about a text that stands where a name should; nothing where it is a slip of a keyword."""
+    if written[:1] in ("'", '"'):
+        return f"names stand in back quotes: `{lexis.unquote(written)}`"
+    if not written[:1].isalnum() or likely(written, tried):
+        return ""
+    if written.upper() in lexis.reserved:
+        return f"{written.upper()} is a reserved word; as a name write `{written}`"
+    return f"as a name write `{written}`"
+
+
+def _rewrite(found: str, expected: Sequence[str]) -> str:
+    keyword = likely(found, expected) if found else None
+    return f"write {keyword} instead of {found}" if keyword else ""
+
+
+def _shown(found: str) -> str:
+    line = found.splitlines()[0]
+    return f'"{line}"' if len(found) <= 40 else f'"{line[:40]}…"'
+
+
+def _choice(expected: Sequence[str]) -> str:
+    shown = [choice if choice[0].isalnum() else f'"{choice}"' for choice in expected]
+    return f"expected {shown[0]}" if len(shown) == 1 else f"expected one of {', '.join(shown)}"

@@ -1,0 +1,106 @@
+"""Writing expressions, with the tables that the parser of the dialect reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from headrace.errors import InternalError
+from headrace.model.expressions import Call, Case, Cast, ColumnRef, DurationLiteral, Expression, Literal, Scalar, Star
+from headrace.sql.lexis import Lexis
+from headrace.sql.operators import FUNCTION, NOT, OR, PREDICATE, SIGN, Operator
+
+
+class ExpressionRenderer:
+    """Expressions as text, with only the brackets they need."""
+
+    LEXIS: ClassVar[Lexis]
+    BINARY: ClassVar[Mapping[str, Operator]]
+    PREDICATES: ClassVar[Mapping[str, str]]
+    NEGATED: ClassVar[Mapping[str, str]]
+    BARE_FUNCTIONS: ClassVar[frozenset[str]] = frozenset()
+
+    def __init__(self) -> None:
+        self._binary = {operator.function: (sign, operator.power) for sign, operator in self.BINARY.items()}
+        self._predicates: dict[str, str] = {}
+        for sign, function in (*self.PREDICATES.items(), *((f"NOT {word}", function) for word, function in self.NEGATED.items())):
+            self._predicates.setdefault(function, sign)  # the first of several spellings
+
+    def sql(self, node: Expression, power: int = OR) -> str:
+        """An expression as an operand of something that binds at `power`."""
+        text, own = self._text_and_power(node)
+        return text if own >= power else f"({text})"
+
+    def _text_and_power(self, node: Expression) -> tuple[str, int]:
+        match node:
+            case Literal(value=value):
+                return self.scalar_sql(value), SIGN if _is_negative(value) else FUNCTION
+            case DurationLiteral(value=duration):
+                return str(duration), FUNCTION
+            case ColumnRef(name=name, table=table):
+                return self._member_sql(table, self.LEXIS.name_sql(name)), FUNCTION
+            case Star(table=table):
+                return self._member_sql(table, "*"), FUNCTION
+            case Cast(operand=operand, type=type_):
+                return f"CAST({self.sql(operand)} AS {type_})", FUNCTION
+            case Case():
+                return self._case_sql(node), FUNCTION
+            case Call():
+                return self._call_sql(node)
+        raise InternalError(f"no text for {node!r}")
+
+    def _member_sql(self, table: str | None, member: str) -> str:
+        return member if table is None else f"{self.LEXIS.name_sql(table)}.{member}"
+
+    def scalar_sql(self, value: Scalar) -> str:
+        """A constant."""
+        match value:
+            case None:
+                return "NULL"
+            case bool():
+                return "TRUE" if value else "FALSE"
+            case str():
+                return self.LEXIS.quote(value)
+            case bytes():
+                return f"'\\x{value.hex()}'"
+        return str(value)
+
+    def _call_sql(self, call: Call) -> tuple[str, int]:
+        function, arguments = call.function, call.arguments
+        if function in self._binary:
+            sign, power = self._binary[function]
+            return f"{self.sql(arguments[0], power)} {sign} {self.sql(arguments[1], power + 1)}", power
+        if function in self._predicates:
+            left, right = (self.sql(argument, PREDICATE + 1) for argument in arguments)
+            return f"{left} {self._predicates[function]} {right}", PREDICATE
+        if function == "not":
+            return f"NOT {self.sql(arguments[0], NOT)}", NOT
+        if function == "unary-":
+            operand = self.sql(arguments[0], SIGN + 1)
+            return f"-({operand})" if isinstance(arguments[0], Literal) and operand[0] != "(" else f"-{operand}", SIGN
+        if " " in function or function in ("in", "between"):
+            return self._special_predicate_sql(call), PREDICATE
+        return self._function_sql(call), FUNCTION
+
+    def _special_predicate_sql(self, call: Call) -> str:
+        operand, *rest = (self.sql(argument, PREDICATE + 1) for argument in call.arguments)
+        words = call.function.upper()
+        if words.endswith("NULL"):
+            return f"{operand} {words}"
+        if words.endswith("BETWEEN"):
+            return f"{operand} {words} {rest[0]} AND {rest[1]}"
+        return f"{operand} {words} ({', '.join(self.sql(choice) for choice in call.arguments[1:])})"
+
+    def _function_sql(self, call: Call) -> str:
+        inside = ", ".join(self.sql(argument) for argument in call.arguments)
+        return f"{call.function}({'DISTINCT ' if call.distinct else ''}{inside})"
+
+    def _case_sql(self, case: Case) -> str:
+        parts = ["CASE"] if case.operand is None else [f"CASE {self.sql(case.operand)}"]
+        parts += [f"WHEN {self.sql(condition)} THEN {self.sql(result)}" for condition, result in case.branches]
+        parts += [] if case.default is None else [f"ELSE {self.sql(case.default)}"]
+        return " ".join((*parts, "END"))
+
+
+def _is_negative(value: Scalar) -> bool:
+    return isinstance(value, (int, float)) and str(value).startswith("-")

@@ -1,0 +1,194 @@
+"""INSERT of the TDengine language: many rows for many tables, read without tokens because they are many."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from typing import Final, NoReturn
+
+from headrace.errors import SyntaxError_
+from headrace.model.expressions import Scalar
+from headrace.model.spans import Span
+from headrace.model.statements import Insert, InsertBlock, Now, RowValue, SubtableSpec, TagValue
+from headrace.model.tables import Name
+from headrace.model.time import NANOSECONDS
+from headrace.sql.faults import unexpected
+from headrace.sql.lexis import COMMENT
+from headrace.sql.scanner import Scanner
+from headrace.sql.tdengine.words import LEXIS
+
+INSERT: Final = re.compile(rf"(?:\s+|{COMMENT})*INSERT\b", re.IGNORECASE | re.DOTALL)
+NOW_TEXT: Final = r"(?:now|today)\b(?:\s*\(\s*\))?(?:\s*[+-]\s*\d+[busamhdw]\b)*"
+ODD: Final = rf"{LEXIS.string}|{NOW_TEXT}|[a-z]\w*|[+-]?(?:0x[0-9a-f]+|0b[01]+|(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)"
+NOW: Final = re.compile(NOW_TEXT)
+VALUE: Final = rf"([+-]?\d{{1,40}})|([+-]?\d{{1,40}}\.\d*)|'([^'\\]*)'|\"([^\"\\]*)\"|({ODD})"
+FAST_VALUE: Final = re.compile(rf"\s*(?:{VALUE})\s*[,)]", re.IGNORECASE | re.DOTALL)
+CAREFUL_VALUE: Final = re.compile(rf"(?:{VALUE})(?![\w.'\"])", re.IGNORECASE | re.DOTALL)
+NEXT_ROW: Final = re.compile(r"\s*(?:,\s*)?\(")
+OFFSET: Final = re.compile(r"([+-])\s*(\d+)([busamhdw])", re.IGNORECASE)
+CONSTANTS: Final[dict[str, bool | None]] = {"null": None, "true": True, "false": False}
+WANTED: Final = "a value (number, string, TRUE, FALSE, NULL or now)"
+
+
+def is_insert(text: str) -> bool:
+    """Whether a text begins an INSERT."""
+    return INSERT.match(text) is not None
+
+
+def insert(text: str) -> Insert:
+    """The INSERT that a text holds; a `SyntaxError_` shows where it does not."""
+    return InsertScanner(text, LEXIS).statement()
+
+
+def _odd_value(written: str) -> RowValue:
+    """What is not a plain number or string: escapes, constants, now, hexadecimal and scientific numbers. Else a ValueError."""
+    if written[0] in "'\"":
+        return LEXIS.unquote(written)
+    word = written.lower()
+    if word in CONSTANTS:
+        return CONSTANTS[word]
+    if NOW.fullmatch(word):
+        return _now(word)
+    return int(word, 0) if word.lstrip("+-")[:2] in ("0x", "0b") else _finite(float(word))
+
+
+def _now(word: str) -> Now:
+    parts = OFFSET.findall(word)
+    offset = sum((-1 if sign == "-" else 1) * int(count) * NANOSECONDS[unit] for sign, count, unit in parts)
+    return Now(offset, word.startswith("today"))
+
+
+def _finite(value: float) -> float:
+    if not math.isfinite(value):
+        raise ValueError(value)
+    return value
+
+
+CONVERT: Final[tuple[Callable[[str], RowValue], ...]] = (str, int, float, str, str, _odd_value)
+"""By the number of the group in VALUE."""
+
+
+class InsertScanner(Scanner):
+    """`INSERT INTO table [USING supertable [(tags)] TAGS (values)] [(columns)] VALUES (…) [,] (…) [table …]`."""
+
+    def statement(self) -> Insert:
+        """The one statement of the text."""
+        self._expect("INSERT", "INTO")
+        blocks = [self._block()]
+        while not self._at_end() and self._word() != ";":
+            blocks.append(self._block())
+        while self._accept(";"):
+            pass
+        if not self._at_end():
+            self._fail("the end of the statement")
+        return Insert(tuple(blocks))
+
+    def _block(self) -> InsertBlock:
+        table = self._name("a table")
+        columns = self._names("a column") if self._at_columns() else None
+        using = self._using(table) if self._accept("USING") else None
+        if columns is None and self._at_columns():
+            columns = self._names("a column")
+        self._values_ahead()
+        rows, spans = self._rows()
+        return InsertBlock(table, rows, columns, using, spans)
+
+    def _at_columns(self) -> bool:
+        if self._word() == "(":
+            return True
+        self._tried.append("(")
+        return False
+
+    def _values_ahead(self) -> None:
+        if self._word() == "FILE":
+            self._unsupported("INSERT … FILE", "load files with: headrace load FILE… INTO database.table")
+        if self._word() == "SELECT":
+            self._unsupported("INSERT … SELECT", "create a stream with FILL_HISTORY 1")
+        self._expect("VALUES")
+        if self._word() != "(":
+            self._fail("(")
+
+    def _using(self, table: Name) -> SubtableSpec:
+        using = self._name("a supertable")
+        names = self._names("a tag") if self._at_columns() else None
+        self._expect("TAGS")
+        if self._word() != "(":
+            self._fail("(")
+        start = self._place
+        values, place = self._row(start)
+        self._move(place)
+        span = Span(start, place)
+        if names is not None and len(names) != len(values):
+            raise SyntaxError_(f"{len(names)} tags are named, {len(values)} values given", span=span, sql=self.text)
+        tags = tuple(TagValue(self._constant(value, start), span) for value in values)
+        return SubtableSpec(table, using, tags, names, if_not_exists=True)
+
+    def _constant(self, value: RowValue, place: int) -> Scalar:
+        if isinstance(value, Now):
+            self._place = place
+            self._unsupported("now as the value of a tag", "write the timestamp")
+        return value
+
+    # Rows
+
+    def _rows(self) -> tuple[tuple[tuple[RowValue, ...], ...], tuple[Span, ...]]:
+        """All rows from here on, commas between them or not."""
+        rows: list[tuple[RowValue, ...]] = []
+        spans: list[Span] = []
+        start: int | None = self._place
+        while start is not None:
+            row, end = self._row(start)
+            rows.append(row)
+            spans.append(Span(start, end))
+            found = NEXT_ROW.match(self.text, end)
+            start = found.end() - 1 if found else self._next_row(end)
+        return tuple(rows), tuple(spans)
+
+    def _next_row(self, place: int) -> int | None:
+        """Where the next row begins if comments stand before it; None where the rows end."""
+        self._move(place)
+        if self._accept(",") and self._word() != "(":
+            self._fail("(")
+        return self._place if self._word() == "(" else None
+
+    def _row(self, start: int) -> tuple[tuple[RowValue, ...], int]:
+        """The values of the row whose bracket opens at `start`, and where it ends."""
+        values: list[RowValue] = []
+        text, match, place = self.text, FAST_VALUE.match, start + 1
+        while True:
+            found = match(text, place)
+            if found is None:
+                value, place = self._careful_value(place)
+                values.append(value)
+            else:
+                values.append(self._value(found))
+                place = found.end()
+            if text[place - 1] == ")":
+                return tuple(values), place
+
+    def _careful_value(self, place: int) -> tuple[RowValue, int]:
+        """A value with comments around it, and the place after the comma or bracket; or the error that names what is wrong."""
+        self._move(place)
+        found = CAREFUL_VALUE.match(self.text, self._place)
+        if found is None:
+            self._refuse_value(self._place)
+        value = self._value(found)
+        self._move(found.end())
+        if self._word() not in (",", ")"):
+            self._fail(",", ")")
+        return value, self._place + 1
+
+    def _value(self, found: re.Match[str]) -> RowValue:
+        group = found.lastindex or 0
+        try:
+            return CONVERT[group](found[group])
+        except ValueError:
+            return self._refuse_value(found.start(group))
+
+    def _refuse_value(self, place: int) -> NoReturn:
+        self.lexis.require_closed(self.text)
+        here = self._here(place)
+        word = self.text[here.start : here.end]
+        hint = f"strings stand in quotes: '{word}'" if word.isidentifier() else ""
+        raise unexpected(self.text, here, [WANTED], hint=hint)

@@ -1,0 +1,132 @@
+"""The statements of the TDengine language: which words begin which."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Final
+
+from headrace.model.statements import Delete, Describe, Explain, Select, Show, Statement
+from headrace.model.tables import Name
+from headrace.sql.tdengine.streams import TDengineStreams
+
+LISTS: Final = ("DATABASES", "STABLES", "TABLES", "STREAMS", "FUNCTIONS", "SNODES")
+IN_DATABASE: Final = ("STABLES", "TABLES")
+
+
+class Parser(TDengineStreams):
+    """Parses one statement of any kind except INSERT, which has a scanner of its own."""
+
+    STATEMENTS: ClassVar[Mapping[str, Callable[[Any], Statement]]] = {
+        "ALTER": lambda self: self._parse_alter(),
+        "CREATE": lambda self: self._parse_create(),
+        "DELETE": lambda self: self._parse_delete(),
+        "DESC": lambda self: self._parse_describe(),
+        "DESCRIBE": lambda self: self._parse_describe(),
+        "DROP": lambda self: self._parse_drop(),
+        "EXPLAIN": lambda self: self._parse_explain(),
+        "PAUSE": lambda self: self._parse_pause(),
+        "RESUME": lambda self: self._parse_resume(),
+        "SELECT": lambda self: self._parse_select_statement(),
+        "SHOW": lambda self: self._parse_show(),
+        "USE": lambda self: self._parse_use(),
+    }
+
+    CREATES: ClassVar[Mapping[str, Callable[[Any, int], Statement]]] = {
+        "DATABASE": lambda self, _: self._parse_create_database(),
+        "STABLE": lambda self, _: self._parse_create_stable(),
+        "TABLE": lambda self, _: self._parse_create_table(),
+        "STREAM": lambda self, start: self._parse_create_stream(start),
+    }
+
+    DROPS: ClassVar[Mapping[str, Callable[[Any], Statement]]] = {
+        "DATABASE": lambda self: self._parse_drop_database(),
+        "STABLE": lambda self: self._parse_drop_table(supertable=True),
+        "TABLE": lambda self: self._parse_drop_table(),
+        "STREAM": lambda self: self._parse_drop_stream(),
+    }
+
+    def statement(self) -> Statement:
+        """The one statement of the text."""
+        statement = self._parse_statement()
+        self._expect_end()
+        return statement
+
+    def _parse_statement(self) -> Statement:
+        if self._token.word == "(":
+            return self._parse_select_statement()
+        word = self._token.word
+        if word not in self.STATEMENTS:
+            self._fail(*self.STATEMENTS, "INSERT")
+        if word != "SELECT":
+            self._advance()
+        return self.STATEMENTS[word](self)
+
+    def _parse_create(self) -> Statement:
+        start = self._index - 1
+        return self.CREATES[self._expect_one(*self.CREATES)](self, start)
+
+    def _parse_drop(self) -> Statement:
+        return self.DROPS[self._expect_one(*self.DROPS)](self)
+
+    def _parse_alter(self) -> Statement:
+        if self._token.word in ("DATABASE", "STABLE"):
+            self._unsupported(f"ALTER {self._token.word}", "tags can be changed: ALTER TABLE … SET TAG …")
+        self._expect("TABLE")
+        return self._parse_alter_table()
+
+    def _parse_pause(self) -> Statement:
+        self._expect("STREAM")
+        return self._parse_pause_stream()
+
+    def _parse_resume(self) -> Statement:
+        self._expect("STREAM")
+        return self._parse_resume_stream()
+
+    def _parse_select_statement(self) -> Select:
+        return Select(self._parse_query())
+
+    def _parse_delete(self) -> Delete:
+        self._expect("FROM")
+        table = self._parse_name("a table")
+        return Delete(table, self._parse_expression() if self._accept("WHERE") else None)
+
+    def _parse_describe(self) -> Describe:
+        return Describe(self._parse_name("a table"))
+
+    def _parse_explain(self) -> Explain:
+        if self._token.word in ("ANALYZE", "VERBOSE"):
+            self._unsupported(f"EXPLAIN {self._token.word}", "write EXPLAIN alone")
+        if self._token.word in ("EXPLAIN", "INSERT"):
+            self._fail(*(word for word in self.STATEMENTS if word != "EXPLAIN"))
+        return Explain(self._parse_statement())
+
+    # SHOW
+
+    def _parse_show(self) -> Show:
+        start = self._index - 1
+        if self._accept("CREATE"):
+            what = self._expect_one("TABLE", "STABLE", "STREAM")
+            return Show(f"create {what.lower()}", self._parse_name(f"a {what.lower()}"), span=self._span(start))
+        if self._accept("TAGS"):
+            return self._parse_show_tags(start)
+        database = self._parse_show_prefix()
+        what = self._expect_one(*(IN_DATABASE if database else LISTS))
+        if database is None and self._accept_one("FROM", "IN"):
+            database = self._parse_identifier("a database")
+        like = self._parse_string() if self._accept("LIKE") else None
+        return Show(what.lower(), database=database, like=like, span=self._span(start))
+
+    def _parse_show_prefix(self) -> str | None:
+        """The database of `SHOW database.TABLES`."""
+        if self._next().word != ".":
+            return None
+        database = self._parse_identifier("a database")
+        self._expect(".")
+        return database
+
+    def _parse_show_tags(self, start: int) -> Show:
+        self._expect("FROM")
+        name = self._parse_name("a table")
+        if name.database is None and self._accept_one("FROM", "IN"):
+            name = Name(self._parse_identifier("a database"), name.name, name.span)
+        return Show("tags", name, span=self._span(start))

@@ -1,0 +1,145 @@
+"""CREATE STREAM and what controls a stream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+from headrace.errors import InvalidStreamError
+from headrace.model.queries import Query
+from headrace.model.statements import (
+    CreateStream,
+    DropStream,
+    PauseStream,
+    ResumeStream,
+    TargetColumn,
+    TargetTag,
+)
+from headrace.model.streams import StreamOptions, TriggerMode
+from headrace.sql.tdengine.tables import TDengineTables
+
+
+class TDengineStreams(TDengineTables):
+    """Statements about streams; each method begins after the words that name the statement."""
+
+    OPTIONS: ClassVar[Mapping[str, Callable[[Any], dict[str, Any]]]] = {
+        "TRIGGER": lambda self: self._parse_trigger(),
+        "WATERMARK": lambda self: {"watermark": self._parse_duration()},
+        "IGNORE EXPIRED": lambda self: {"ignore_expired": self._parse_switch()},
+        "IGNORE UPDATE": lambda self: {"ignore_update": self._parse_switch()},
+        "DELETE_MARK": lambda self: {"delete_mark": self._parse_duration()},
+        "FILL_HISTORY": lambda self: self._parse_fill_history(),
+    }
+    """Options by their words, and the fields of `StreamOptions` that each gives; in any order, each once."""
+
+    def _parse_create_stream(self, start: int) -> CreateStream:
+        if_not_exists = self._parse_not_exists()
+        name = self._parse_name("a stream")
+        options = self._parse_stream_options()
+        self._expect("INTO")
+        target = self._parse_name("a target table")
+        columns = self._parse_target_columns() if self._at("(") else None
+        tags = self._wrapped(lambda: self._list(self._parse_target_tag)) if self._accept("TAGS") else None
+        self._check_target_tags(tags or ())
+        subtable = self._wrapped(self._parse_expression) if self._accept("SUBTABLE") else None
+        self._expect("AS")
+        query = self._parse_stream_query()
+        return CreateStream(name, target, query, options, columns, tags, subtable, if_not_exists, self._written(start))
+
+    def _parse_stream_options(self) -> StreamOptions:
+        given: dict[str, Any] = {}
+        written: set[str] = set()
+        while (option := self._parse_option_name(written)) is not None:
+            written.add(option)
+            given |= self.OPTIONS[option](self)
+        return StreamOptions(**given)
+
+    def _parse_option_name(self, written: set[str]) -> str | None:
+        token = self._token
+        for option in self.OPTIONS:
+            first, *second = option.split()
+            if token.word == first and (not second or self._next().word == second[0]):
+                if option in written:
+                    self._refuse(f"{option} is given twice", token, hint="write each option of a stream once")
+                self._accept(*option.split())
+                return option
+            if option not in written:
+                self._tried.append(option)
+        return None
+
+    def _parse_trigger(self) -> dict[str, Any]:
+        mode = TriggerMode(self._expect_one(*TriggerMode))
+        if mode is TriggerMode.MAX_DELAY:
+            return {"trigger": mode, "max_delay": self._parse_duration()}
+        if mode is TriggerMode.CONTINUOUS_WINDOW_CLOSE and self._accept("RECALCULATE"):
+            return {"trigger": mode, "recalculate": self._parse_duration()}
+        return {"trigger": mode}
+
+    def _parse_fill_history(self) -> dict[str, Any]:
+        """`0 | 1 [ASYNC]`; ASYNC says nothing where there is no history to fill."""
+        wanted = self._parse_switch()
+        return {"fill_history": wanted, "fill_history_async": self._accept("ASYNC") and wanted}
+
+    def _parse_switch(self) -> bool:
+        token = self._token
+        value = self._parse_integer("0 or 1")
+        return bool(value) if value in (0, 1) else self._refuse(f"{value} is neither 0 nor 1", token)
+
+    # The target
+
+    def _parse_target_columns(self) -> tuple[TargetColumn, ...]:
+        self._expect("(")
+        columns = [self._parse_target_column(0)]
+        while self._accept(","):
+            columns.append(self._parse_target_column(len(columns)))
+        self._expect(")")
+        return tuple(columns)
+
+    def _parse_target_column(self, position: int) -> TargetColumn:
+        start = self._index
+        name = self._parse_identifier("a column")
+        return TargetColumn(name, self._parse_key(position), self._span(start))
+
+    def _parse_target_tag(self) -> TargetTag:
+        """`name type [COMMENT …]`, or only a name to bind a tag of an existing table."""
+        start = self._index
+        if self._next().word in (",", ")"):
+            return TargetTag(None, self._parse_identifier("a tag"), self._span(start))
+        column = self._parse_tag()
+        return TargetTag(column, column.name, self._span(start))
+
+    def _check_target_tags(self, tags: tuple[TargetTag, ...]) -> None:
+        if len({tag.column is None for tag in tags}) > 1:
+            token = self._tokens[self._index - 1]
+            self._refuse(
+                "TAGS holds tags with and without a type", token, hint="give all a type (new table), or none (existing table)"
+            )
+
+    def _parse_stream_query(self) -> Query:
+        start = self._index
+        query = self._parse_query()
+        if self._token.word == "NOTIFY":
+            self._unsupported("NOTIFY", "read the results from the target table")
+        if not isinstance(query, Query):
+            raise InvalidStreamError(
+                "the query of a stream cannot be a UNION",
+                hint="create a stream for each part, into one table each",
+                span=self._span(start),
+                sql=self.text,
+            )
+        return query
+
+    # Control
+
+    def _parse_drop_stream(self) -> DropStream:
+        if_exists = self._parse_exists()
+        return DropStream(self._parse_name("a stream"), if_exists)
+
+    def _parse_pause_stream(self) -> PauseStream:
+        if_exists = self._parse_exists()
+        return PauseStream(self._parse_name("a stream"), if_exists)
+
+    def _parse_resume_stream(self) -> ResumeStream:
+        if_exists = self._parse_exists()
+        untreated = self._accept("IGNORE", "UNTREATED")
+        return ResumeStream(self._parse_name("a stream"), if_exists, untreated)

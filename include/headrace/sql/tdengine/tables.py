@@ -1,0 +1,233 @@
+"""Databases, tables and their tags: CREATE, DROP, ALTER … SET TAG."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from headrace.model.statements import (
+    CreateDatabase,
+    CreateSubtables,
+    CreateTable,
+    DropDatabase,
+    DropTable,
+    SetTags,
+    SubtableSpec,
+    TagValue,
+    UseDatabase,
+)
+from headrace.model.tables import Column, Name
+from headrace.model.time import Precision
+from headrace.model.types import NUMBERS, DataType, Kind
+from headrace.sql.cursor import Kind as TokenKind
+from headrace.sql.tdengine.queries import TDengineQueries
+
+STRING, NUMBER, DURATION = "a string", "a whole number", "a duration"
+DATABASE_OPTIONS: Final = {
+    "BUFFER": NUMBER,
+    "CACHEMODEL": STRING,
+    "CACHESIZE": NUMBER,
+    "COMP": NUMBER,
+    "DNODES": STRING,
+    "DURATION": DURATION,
+    "ENCRYPT_ALGORITHM": STRING,
+    "KEEP": DURATION,
+    "KEEP_TIME_OFFSET": DURATION,
+    "MAXROWS": NUMBER,
+    "MINROWS": NUMBER,
+    "PAGES": NUMBER,
+    "PAGESIZE": NUMBER,
+    "PRECISION": STRING,
+    "REPLICA": NUMBER,
+    "SINGLE_STABLE": NUMBER,
+    "STRICT": STRING,
+    "STT_TRIGGER": NUMBER,
+    "TABLE_PREFIX": NUMBER,
+    "TABLE_SUFFIX": NUMBER,
+    "TIMEZONE": STRING,
+    "TSDB_PAGESIZE": NUMBER,
+    "VGROUPS": NUMBER,
+    "WAL_FSYNC_PERIOD": NUMBER,
+    "WAL_LEVEL": NUMBER,
+    "WAL_RETENTION_PERIOD": NUMBER,
+    "WAL_RETENTION_SIZE": NUMBER,
+}
+"""Options of a database and what follows them. TIMEZONE is ours: the zone of calendar windows."""
+
+TABLE_OPTIONS: Final = ("TTL", "SMA", "ROLLUP", "WATERMARK", "MAX_DELAY", "DELETE_MARK", "KEEP", "VIRTUAL")
+COMPRESSION: Final = ("ENCODE", "COMPRESS", "LEVEL")
+NEEDS_LENGTH: Final = (Kind.VARCHAR, Kind.NCHAR, Kind.VARBINARY, Kind.GEOMETRY, Kind.DECIMAL)
+
+
+class TDengineTables(TDengineQueries):
+    """Statements about databases and tables; each method begins after the words that name the statement."""
+
+    # Databases
+
+    def _parse_create_database(self) -> CreateDatabase:
+        if_not_exists = self._parse_not_exists()
+        name = self._parse_database_name()
+        options: dict[str, str] = {}
+        precision = Precision.MILLISECOND
+        while (option := self._accept_one(*(word for word in DATABASE_OPTIONS if word.lower() not in options))) is not None:
+            if option == "PRECISION":
+                precision = self._parse_precision()
+            options[option.lower()] = precision if option == "PRECISION" else self._parse_option(DATABASE_OPTIONS[option])
+        options.pop("precision", None)
+        return CreateDatabase(name, if_not_exists, precision, tuple(options.items()))
+
+    def _parse_precision(self) -> Precision:
+        token = self._token
+        written = self._parse_string("'ms', 'us' or 'ns'").lower()
+        if written not in tuple(Precision):
+            self._refuse(f"{written!r} is no precision", token, hint="write 'ms', 'us' or 'ns'")
+        return Precision(written)
+
+    def _parse_option(self, what: str) -> str:
+        """A database option's value; retention times are plain numbers (days), durations, or lists of durations."""
+        if what == STRING:
+            return self._parse_string(what)
+        if what == NUMBER:
+            sign = "-" if self._accept("-") else ""
+            return f"{sign}{self._parse_integer(what)}"
+        if self._token.kind is TokenKind.NUMBER:
+            return str(self._parse_integer(what))
+        return ",".join(str(duration) for duration in self._list(self._parse_duration))
+
+    def _parse_drop_database(self) -> DropDatabase:
+        if_exists = self._parse_exists()
+        return DropDatabase(self._parse_database_name(), if_exists)
+
+    def _parse_use(self) -> UseDatabase:
+        self._accept("DATABASE")
+        return UseDatabase(self._parse_database_name())
+
+    def _parse_database_name(self) -> Name:
+        start = self._index
+        return Name(None, self._parse_identifier("a database"), self._span(start))
+
+    # Tables
+
+    def _parse_create_stable(self) -> CreateTable:
+        if_not_exists = self._parse_not_exists()
+        table = self._parse_columns(self._parse_name("a supertable"), if_not_exists)
+        return table if table.tags else self._fail("TAGS")
+
+    def _parse_create_table(self) -> CreateTable | CreateSubtables:
+        if_not_exists = self._parse_not_exists()
+        name = self._parse_name("a table")
+        if not self._at("USING"):
+            return self._parse_columns(name, if_not_exists)
+        subtables = [self._parse_using(name, if_not_exists)]
+        while self._token.kind is not TokenKind.END and not self._at(";"):
+            if_not_exists = self._parse_not_exists()
+            subtables.append(self._parse_using(self._parse_name("a table"), if_not_exists))
+        return CreateSubtables(tuple(subtables))
+
+    def _parse_columns(self, name: Name, if_not_exists: bool) -> CreateTable:
+        self._expect("(")
+        columns = self._nested(self._parse_column_list)
+        self._expect(")")
+        tags = self._wrapped(lambda: self._list(self._parse_tag)) if self._accept("TAGS") else ()
+        comment = self._parse_comment()
+        if self._token.word in TABLE_OPTIONS:
+            self._unsupported(f"the table option {self._token.word}", "leave it out")
+        return CreateTable(name, columns, tags, if_not_exists, comment)
+
+    def _parse_column_list(self) -> tuple[Column, ...]:
+        columns = [self._parse_column_definition(0)]
+        while self._accept(","):
+            columns.append(self._parse_column_definition(len(columns)))
+        return tuple(columns)
+
+    def _parse_column_definition(self, position: int) -> Column:
+        start = self._index
+        name = self._parse_identifier("a column")
+        type_ = self._parse_column_type()
+        is_key = self._parse_key(position)
+        while self._accept_one(*COMPRESSION):
+            self._parse_string()  # how TDengine's own files hold the column: nothing that a Delta table has
+        return Column(name, type_, is_key, self._parse_comment(), self._span(start))
+
+    def _parse_tag(self) -> Column:
+        start = self._index
+        name = self._parse_identifier("a tag")
+        type_ = self._parse_column_type()
+        return Column(name, type_, comment=self._parse_comment(), span=self._span(start))
+
+    def _parse_column_type(self) -> DataType:
+        """A type with its length where the type needs one."""
+        type_ = self._parse_type()
+        if type_.kind in NEEDS_LENGTH and type_.length is None:
+            inside = "(10, 2)" if type_.kind in NUMBERS else "(20)"
+            self._fail("(", hint=f"say how long, as in {type_.kind}{inside}")
+        return type_
+
+    def _parse_key(self, position: int) -> bool:
+        """`[PRIMARY KEY | COMPOSITE KEY]`, which only the second column may have."""
+        token = self._token
+        if self._accept_one("PRIMARY", "COMPOSITE") is None:
+            return False
+        self._expect("KEY")
+        if position != 1:
+            self._refuse(
+                f"{token.word} KEY may follow only the second column",
+                token,
+                hint="the first column, the timestamp, is part of the key in any case",
+            )
+        return True
+
+    def _parse_comment(self) -> str | None:
+        return self._parse_string() if self._accept("COMMENT") else None
+
+    # Subtables and tags
+
+    def _parse_using(self, name: Name, if_not_exists: bool) -> SubtableSpec:
+        self._expect("USING")
+        using = self._parse_name("a supertable")
+        names = self._wrapped(lambda: self._list(lambda: self._parse_identifier("a tag"))) if self._at("(") else None
+        self._expect("TAGS")
+        values = self._wrapped(lambda: self._list(self._parse_tag_value))
+        if names is not None and len(names) != len(values):
+            self._refuse(f"{len(names)} tags are named, {len(values)} values given", self._tokens[self._index - 1])
+        return SubtableSpec(name, using, values, names, if_not_exists)
+
+    def _parse_tag_value(self) -> TagValue:
+        """A constant: number, string, boolean or NULL."""
+        start = self._index
+        sign = self._accept_one("-", "+")
+        token = self._token
+        if token.kind is TokenKind.NUMBER:
+            self._advance()
+            number = self._number(token)
+            return TagValue(-number if sign == "-" else number, self._span(start))
+        if sign is None and token.word in self.CONSTANTS:
+            self._advance()
+            return TagValue(self.CONSTANTS[token.word], self._span(start))
+        if sign is None and token.kind is TokenKind.STRING:
+            return TagValue(self._parse_string(), self._span(start))
+        return self._fail("a number" if sign else "a constant (number, string, TRUE, FALSE or NULL)")
+
+    def _parse_alter_table(self) -> SetTags:
+        name = self._parse_name("a table")
+        if self._token.word in ("ADD", "DROP", "MODIFY", "RENAME", "COMMENT", "TTL"):
+            self._unsupported(
+                f"ALTER TABLE … {self._token.word}", "create a new table, and read from it where the change is wanted"
+            )
+        self._expect("SET", "TAG")
+        return SetTags(name, self._list(self._parse_assignment))
+
+    def _parse_assignment(self) -> tuple[str, TagValue]:
+        name = self._parse_identifier("a tag")
+        self._expect("=")
+        return name, self._parse_tag_value()
+
+    def _parse_drop_table(self, supertable: bool = False) -> DropTable:
+        """`[IF EXISTS] a [, [IF EXISTS] b …]`: written once, IF EXISTS goes for all."""
+        if_exists = self._parse_exists()
+        names = self._list(lambda: self._parse_dropped(if_exists))
+        return DropTable(names, if_exists, supertable)
+
+    def _parse_dropped(self, if_exists: bool) -> Name:
+        if if_exists:
+            self._parse_exists()
+        return self._parse_name("a table")

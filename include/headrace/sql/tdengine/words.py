@@ -1,0 +1,57 @@
+"""Words and operators of the TDengine language, as tables."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from headrace.sql.lexis import Lexis
+from headrace.sql.operators import AND, BITS, MEMBER, OR, PRODUCT, SUM, Operator
+
+BARE_FUNCTIONS: Final = frozenset({"NOW", "TODAY"})
+
+RESERVED: Final = BARE_FUNCTIONS | {
+    *("ALL", "ALTER", "AND", "ANOMALY_WINDOW", "AS", "ASC", "BETWEEN", "BY", "CASE", "COUNT_WINDOW", "CREATE", "DELETE", "DESC"),
+    *("DESCRIBE", "DISTINCT", "DROP", "ELSE", "END", "EVENT_WINDOW", "EVERY", "EXISTS", "EXPLAIN", "FALSE", "FILL", "FROM", "FULL"),
+    *("GROUP", "HAVING", "IN", "INNER", "INSERT", "INTERVAL", "INTO", "IS", "JOIN", "LEFT", "LIKE", "LIMIT", "MATCH", "NMATCH"),
+    *("NOT", "NOTIFY", "NULL", "OFFSET", "ON", "OR", "ORDER", "OUTER", "PARTITION", "RANGE", "REGEXP", "RIGHT", "SELECT"),
+    *("SESSION", "SET", "SHOW", "SLIDING", "SLIMIT", "SOFFSET", "STATE_WINDOW", "SUBTABLE", "TAGS", "THEN", "TRUE", "TRUE_FOR"),
+    *("UNION", "USE", "USING", "VALUES", "WHEN", "WHERE"),
+}
+"""Words that would be ambiguous as names. TDengine reserves more; what it takes for a name, so does this."""
+
+ESCAPES: Final = {"n": "\n", "r": "\r", "t": "\t"}
+KEPT_ESCAPES: Final = "%_x"
+"""`\\%` and `\\_` belong to LIKE's pattern, `\\x` begins binary data: the backslash stays."""
+
+LEXIS: Final = Lexis(reserved=RESERVED, escapes=ESCAPES, kept=KEPT_ESCAPES)
+
+BINARY: Final = {
+    "OR": Operator("or", OR),
+    "AND": Operator("and", AND),
+    "&": Operator("&", BITS),
+    "|": Operator("|", BITS),
+    "+": Operator("+", SUM),
+    "-": Operator("-", SUM),
+    "*": Operator("*", PRODUCT),
+    "/": Operator("/", PRODUCT),
+    "%": Operator("%", PRODUCT),
+    "->": Operator("->", MEMBER),
+}
+
+PREDICATES: Final = {
+    "=": "=",
+    "==": "=",
+    "<>": "<>",
+    "!=": "<>",
+    "<": "<",
+    "<=": "<=",
+    ">": ">",
+    ">=": ">=",
+    "LIKE": "like",
+    "MATCH": "match",
+    "REGEXP": "match",
+    "NMATCH": "nmatch",
+    "CONTAINS": "contains",
+}
+
+NEGATED: Final = {"LIKE": "not like", "REGEXP": "nmatch"}
