@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from headrace.errors import Error, SyntaxError_
+import difflib
+import functools
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+from headrace.errors import Error, ProgrammingError, SyntaxError_
 from headrace.model.expressions import Expression
 from headrace.model.spans import Span
 from headrace.model.statements import Statement
-from headrace.sql.dialect import named
-from headrace.sql.tdengine import TDengine
 
-__all__ = ["TDengine", "expression_sql", "parse", "parse_script", "to_sql"]
+if TYPE_CHECKING:
+    from headrace.sql.dialect import StatementDialect
+
+__all__ = ["expression_sql", "parse", "parse_script", "to_sql"]
+
+DIALECTS: Final = {"tdengine": ("headrace.sql.tdengine", "TDengine")}
+"""Module and class of each dialect; imported when first asked for, because importing sqlglot takes 0.4 s."""
 
 
 def parse(text: str, dialect: str = "tdengine") -> Statement:
@@ -18,11 +27,9 @@ def parse(text: str, dialect: str = "tdengine") -> Statement:
     Spans are offsets in `text`. Errors (`SyntaxError_`, `NotSupportedError`, `LimitError`, `InvalidStreamError`) carry the
     text and a span in it; an unknown dialect is a `ProgrammingError`.
     """
-    speaker = named(dialect)
+    speaker = _dialect(dialect.lower())
     if speaker.LEXIS.is_blank(text):
-        raise SyntaxError_(
-            "there is no statement", hint="write one, such as SHOW DATABASES", span=Span(len(text), len(text)), sql=text
-        )
+        raise SyntaxError_("there is no statement", hint="write one, such as SHOW DATABASES", span=Span(len(text), len(text)), sql=text)
     try:
         return speaker.statement(text)
     except Error as error:
@@ -31,14 +38,24 @@ def parse(text: str, dialect: str = "tdengine") -> Statement:
 
 def parse_script(text: str, dialect: str = "tdengine") -> list[tuple[str, Statement]]:
     """The statements of a script with `;` between them, each with its own text, in which its spans are offsets."""
-    return [(statement, parse(statement, dialect)) for statement in named(dialect).LEXIS.statements(text)]
+    return [(statement, parse(statement, dialect)) for statement in _dialect(dialect.lower()).LEXIS.statements(text)]
 
 
 def to_sql(statement: Statement, dialect: str = "tdengine") -> str:
     """A statement on one line, such that `parse(to_sql(statement)) == statement`."""
-    return named(dialect).statement_sql(statement)
+    return _dialect(dialect.lower()).statement_sql(statement)
 
 
 def expression_sql(expression: Expression, dialect: str = "tdengine") -> str:
     """An expression as text, such as `max(a) + 1`."""
-    return named(dialect).expression_sql(expression)
+    return _dialect(dialect.lower()).expression_sql(expression)
+
+
+@functools.cache
+def _dialect(name: str) -> StatementDialect:
+    if name not in DIALECTS:
+        close = difflib.get_close_matches(name, DIALECTS, n=1) or sorted(DIALECTS)
+        raise ProgrammingError(f"unknown dialect {name!r}", hint=f"use {' or '.join(close)}")
+    module, class_ = DIALECTS[name]
+    found: StatementDialect = getattr(import_module(module), class_)()
+    return found

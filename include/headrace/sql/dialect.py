@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import ClassVar
 
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import Token
 
-from headrace.errors import ProgrammingError, SyntaxError_
+from headrace.errors import SyntaxError_
 from headrace.model.expressions import Expression
 from headrace.model.spans import Span
 from headrace.model.statements import Statement
@@ -42,14 +41,3 @@ class StatementDialect(Dialect):
         except TokenError:
             self.LEXIS.require_closed(text)
             raise SyntaxError_("the text cannot be cut into words", span=Span(0, len(text)), sql=text) from None
-
-
-def named(name: str) -> StatementDialect:
-    """The dialect of that name; a `ProgrammingError` lists those there are."""
-    classes = {cls.__name__.lower(): cls for cls in StatementDialect.__subclasses__()}
-    found = classes.get(name.lower())
-    if found is not None:
-        return found()
-    close = difflib.get_close_matches(name.lower(), classes, n=1)
-    hint = f"use {close[0]}" if close else f"use one of {', '.join(sorted(classes))}"
-    raise ProgrammingError(f"unknown dialect {name!r}", hint=hint)
