@@ -64,6 +64,10 @@ class StopReason:
     since: int
     transient: bool = False
 
+    def __str__(self) -> str:
+        """One line, the same wherever a reason is told."""
+        return f"[{self.code}] {self.message}" + (f" ({self.hint})" if self.hint else "")
+
 
 @dataclass(frozen=True, slots=True)
 class StreamDefinition:
