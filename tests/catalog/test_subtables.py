@@ -17,8 +17,8 @@ def meters(power: Catalog) -> Catalog:
 
 
 def test_subtables_come_back_in_the_order_that_was_given(meters: Catalog) -> None:
-    added = meters.subtables.add("power", "meters", ["d2", "d1", "d2", "it's \"odd\""])
-    assert list(added) == ["d2", "d1", "it's \"odd\""]
+    added = meters.subtables.add("power", "meters", ["d2", "d1", "d2", 'it\'s "odd"'])
+    assert list(added) == ["d2", "d1", 'it\'s "odd"']
     assert all(subtable.table == "meters" and subtable.database == "power" for subtable in added.values())
     assert meters.subtables.all("power") == [added[name] for name in sorted(added)]
 

@@ -23,10 +23,10 @@ class Leases:
 
         `holder` names one process for good (host, pid, start): who asks again gets a new epoch at once.
         """
-        now = self._store.clock()
-        row = {"snode": snode, "holder": holder, "epoch": 1, "expires": now + ttl_ms, "address": address}
-        free = or_(LEASES.c.holder.is_(None), LEASES.c.holder == holder, LEASES.c.expires <= now)
         with self._store.write() as connection:
+            now = self._store.clock()
+            row = {"snode": snode, "holder": holder, "epoch": 1, "expires": now + ttl_ms, "address": address}
+            free = or_(LEASES.c.holder.is_(None), LEASES.c.holder == holder, LEASES.c.expires <= now)
             statement = insert(connection, LEASES).values(row)
             taken = {"holder": holder, "epoch": LEASES.c.epoch + 1, "expires": now + ttl_ms, "address": address}
             statement = statement.on_conflict_do_update(index_elements=[LEASES.c.snode], set_=taken, where=free)
@@ -35,8 +35,8 @@ class Leases:
 
     def renew(self, lease: Lease, ttl_ms: int) -> Lease:
         """The lease with a later end; `FencedError` when it was released or taken by another, even if that one's has ended."""
-        renewed = replace(lease, expires=self._store.clock() + ttl_ms)
         with self._store.write() as connection:
+            renewed = replace(lease, expires=self._store.clock() + ttl_ms)
             statement = update(LEASES).where(*_is(lease)).values(expires=renewed.expires, address=lease.address)
             kept = connection.execute(statement).rowcount == 1
         if not kept:

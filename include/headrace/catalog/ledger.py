@@ -6,7 +6,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, Select, and_, func, or_, select, update
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ColumnElement,
+    Connection,
+    RowMapping,
+    Select,
+    and_,
+    cast,
+    func,
+    or_,
+    select,
+    true,
+    update,
+)
 
 from headrace.catalog.rows.chunks import CHUNKS, from_row, to_row
 from headrace.catalog.rows.streams import STREAMS
@@ -113,15 +127,19 @@ def _summary(stream_id: str, run: str) -> Select[*tuple[Any, ...]]:
     def in_state(state: ChunkState) -> ColumnElement[bool]:
         return CHUNKS.c.state == state.value
 
+    def total(column: Column[Any], where: ColumnElement[bool]) -> ColumnElement[int]:
+        # The cast is for PostgreSQL, whose sums of BIGINT are decimals.
+        return cast(func.coalesce(func.sum(column).filter(where), 0), BigInteger)
+
     done = in_state(ChunkState.DONE)
     return select(
         func.count().label("chunks"),
         func.count().filter(done).label("done"),
         func.count().filter(in_state(ChunkState.RUNNING)).label("running"),
         func.count().filter(in_state(ChunkState.FAILED)).label("failed"),
-        func.coalesce(func.sum(CHUNKS.c.rows), 0).label("rows"),
-        func.coalesce(func.sum(CHUNKS.c.rows).filter(done), 0).label("rows_planned_done"),
-        func.coalesce(func.sum(CHUNKS.c.rows_done).filter(done), 0).label("rows_done"),
+        total(CHUNKS.c.rows, true()).label("rows"),
+        total(CHUNKS.c.rows, done).label("rows_planned_done"),
+        total(CHUNKS.c.rows_done, done).label("rows_done"),
         func.min(CHUNKS.c.claimed).label("started"),
         func.max(func.coalesce(CHUNKS.c.finished, CHUNKS.c.claimed)).label("updated"),
     ).where(CHUNKS.c.stream_id == stream_id, CHUNKS.c.run == run)

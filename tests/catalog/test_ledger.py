@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from headrace.catalog import Catalog
+from headrace.errors import FencedError, NotFoundError, TransientError
+from headrace.model.clock import ManualClock
+from headrace.model.streams import ChunkState, RunSummary
+from tests.catalog.samples import chunks, with_stream
+
+
+@pytest.fixture
+def planned(catalog: Catalog) -> str:
+    """The id of a stream with a run of three chunks, of 100 rows each, named `history`."""
+    stream = with_stream(catalog)
+    catalog.ledger.plan(stream.id, "history", chunks(3))
+    return stream.id
+
+
+def states(catalog: Catalog, stream_id: str) -> list[ChunkState]:
+    return [chunk.state for chunk in catalog.ledger.chunks(stream_id, "history")]
+
+
+def test_a_plan_is_kept_as_pending_chunks_of_its_stream_and_run(catalog: Catalog) -> None:
+    stream = with_stream(catalog)
+    given = [replace(chunk, state=ChunkState.DONE) for chunk in reversed(chunks(3))]
+    expected = [replace(chunk, stream_id=stream.id, run="history") for chunk in chunks(3)]
+    assert catalog.ledger.plan(stream.id, "history", given) == expected
+    assert catalog.ledger.chunks(stream.id) == expected
+
+
+def test_the_first_plan_of_a_run_stands(catalog: Catalog, planned: str) -> None:
+    catalog.ledger.claim(planned, "history", 1)
+    again = catalog.ledger.plan(planned, "history", chunks(5))
+    assert [chunk.state for chunk in again] == [ChunkState.PENDING, ChunkState.RUNNING, ChunkState.PENDING]
+    assert len(catalog.ledger.plan(planned, "manual", chunks(5))) == 5
+    assert len(catalog.ledger.chunks(planned)) == 8
+
+
+def test_a_plan_needs_its_stream(catalog: Catalog) -> None:
+    with pytest.raises(NotFoundError):
+        catalog.ledger.plan("none", "history", chunks(1))
+
+
+def test_a_chunk_goes_from_pending_to_running_to_done(catalog: Catalog, planned: str) -> None:
+    claimed = catalog.ledger.claim(planned, "history", 1)
+    assert claimed == replace(chunks(3)[1], stream_id=planned, run="history", state=ChunkState.RUNNING)
+    catalog.ledger.finish(planned, "history", 1, rows=97)
+    assert states(catalog, planned) == [ChunkState.PENDING, ChunkState.DONE, ChunkState.PENDING]
+
+
+def test_a_chunk_that_is_done_is_not_done_again(catalog: Catalog, planned: str) -> None:
+    catalog.ledger.claim(planned, "history", 0)
+    catalog.ledger.finish(planned, "history", 0, rows=1)
+    catalog.ledger.finish(planned, "history", 0, rows=1)
+    assert catalog.ledger.claim(planned, "history", 0, "another").state is ChunkState.DONE
+    with pytest.raises(FencedError):
+        catalog.ledger.fail(planned, "history", 0, "too late", "another")
+
+
+def test_a_failed_chunk_says_why_and_can_be_claimed_by_anyone(catalog: Catalog, planned: str) -> None:
+    catalog.ledger.claim(planned, "history", 0, "a")
+    catalog.ledger.fail(planned, "history", 0, "disk full", "a")
+    failed = catalog.ledger.chunks(planned, "history")[0]
+    assert (failed.state, failed.message) == (ChunkState.FAILED, "disk full")
+    claimed = catalog.ledger.claim(planned, "history", 0, "b")
+    assert (claimed.state, claimed.message) == (ChunkState.RUNNING, None)
+
+
+def test_a_chunk_being_worked_on_is_kept_from_others_until_it_counts_as_abandoned(
+    catalog: Catalog, planned: str, clock: ManualClock
+) -> None:
+    catalog.ledger.claim(planned, "history", 0, "a")
+    clock.advance(4_999)
+    with pytest.raises(TransientError, match="by a, since 4 s"):
+        catalog.ledger.claim(planned, "history", 0, "b", abandoned_ms=5_000)
+    assert catalog.ledger.claim(planned, "history", 0, "a").state is ChunkState.RUNNING
+    clock.advance(5_000)
+    assert catalog.ledger.claim(planned, "history", 0, "b", abandoned_ms=5_000).state is ChunkState.RUNNING
+
+
+def test_a_holder_that_lost_its_chunk_can_neither_finish_nor_fail_it(catalog: Catalog, planned: str, clock: ManualClock) -> None:
+    catalog.ledger.claim(planned, "history", 0, "a")
+    clock.advance(10)
+    catalog.ledger.claim(planned, "history", 0, "b", abandoned_ms=10)
+    with pytest.raises(FencedError, match="RUNNING by b"):
+        catalog.ledger.finish(planned, "history", 0, 1, "a")
+    with pytest.raises(FencedError):
+        catalog.ledger.fail(planned, "history", 0, "no", "a")
+    assert states(catalog, planned)[0] is ChunkState.RUNNING
+
+
+def test_what_was_not_claimed_cannot_be_finished(catalog: Catalog, planned: str) -> None:
+    with pytest.raises(FencedError, match="PENDING"):
+        catalog.ledger.finish(planned, "history", 0)
+    for call in (catalog.ledger.claim, catalog.ledger.finish):
+        with pytest.raises(NotFoundError, match="chunk 3"):
+            call(planned, "history", 3)
+
+
+def test_a_dropped_stream_takes_its_ledger_along(catalog: Catalog, planned: str) -> None:
+    catalog.streams.drop(planned)
+    assert catalog.ledger.chunks(planned) == []
+
+
+def test_the_summary_tells_progress_and_what_is_left(catalog: Catalog, planned: str, clock: ManualClock) -> None:
+    started = clock.now()
+    assert catalog.ledger.summary(planned, "history") == RunSummary(planned, "history", 3, 0, 0, 0, 300, 0, 0)
+    for number in (0, 1, 2):
+        catalog.ledger.claim(planned, "history", number)
+        clock.advance(1_000)
+    catalog.ledger.finish(planned, "history", 0, rows=97)
+    catalog.ledger.fail(planned, "history", 1, "no")
+    summary = catalog.ledger.summary(planned, "history")
+    assert summary == RunSummary(planned, "history", 3, 1, 1, 1, 300, 100, 97, started, started + 3_000)
+    assert (summary.fraction, summary.complete, summary.eta_ms(clock.now())) == (1 / 3, False, 6_000)
+
+
+def test_a_run_of_unknown_rows_is_measured_in_chunks(catalog: Catalog) -> None:
+    stream = with_stream(catalog)
+    catalog.ledger.plan(stream.id, "history", chunks(2, rows=0))
+    assert catalog.ledger.summary(stream.id, "history").eta_ms(0) is None
+    for number in (0, 1):
+        catalog.ledger.claim(stream.id, "history", number)
+        catalog.ledger.finish(stream.id, "history", number)
+        assert catalog.ledger.summary(stream.id, "history").fraction == (number + 1) / 2
+    assert catalog.ledger.summary(stream.id, "history").complete
+
+
+def test_a_run_without_chunks_is_complete(catalog: Catalog) -> None:
+    stream = with_stream(catalog)
+    assert catalog.ledger.plan(stream.id, "history", []) == []
+    summary = catalog.ledger.summary(stream.id, "history")
+    assert (summary.complete, summary.fraction, summary.eta_ms(0)) == (True, 1.0, 0)

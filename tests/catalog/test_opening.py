@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import text
+
+from headrace.catalog import Catalog
+from headrace.catalog.migrate import HEAD, MIGRATIONS
+from headrace.catalog.rows.metadata import METADATA, VERSION_TABLE
+from headrace.catalog.store import open_engine
+from headrace.errors import ConfigurationError, OperationalError
+from headrace.model.tables import Database
+from tests.support.racing import race
+
+OPEN_AGAIN = """
+import sys
+from headrace.catalog import Catalog
+with Catalog.open(sys.argv[1]) as catalog:
+    assert [database.name for database in catalog.databases.all()] == ["power"]
+print("alembic" in sys.modules)
+"""
+
+
+def execute(url: str, statement: str) -> None:
+    engine = open_engine(url)
+    with engine.begin() as connection:
+        connection.execute(text(statement))
+    engine.dispose()
+
+
+def open_and_create(url: str, name: str) -> bool:
+    with Catalog.open(url) as catalog:
+        return catalog.databases.create(Database(name), if_not_exists=True)
+
+
+def use_after_fork(url: str) -> int:
+    """Exit status of a child that uses the catalog which its parent goes on using."""
+    with Catalog.open(url) as catalog:
+        catalog.databases.create(Database("parent"))
+        child = os.fork()
+        if child == 0:
+            catalog.databases.create(Database("child"))
+            os._exit(0)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        assert [database.name for database in catalog.databases.all()] == ["child", "parent"]
+        return status
+
+
+def test_what_was_recorded_is_there_when_the_catalog_is_opened_again(url: str) -> None:
+    assert open_and_create(url, "power")
+    assert not open_and_create(url, "power")
+
+
+def test_opening_an_up_to_date_catalog_leaves_alembic_alone(url: str) -> None:
+    open_and_create(url, "power")
+    done = subprocess.run([sys.executable, "-c", OPEN_AGAIN, url], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
+@pytest.mark.usefixtures("catalog")
+def test_the_migrations_make_the_tables_that_the_code_declares(url: str) -> None:
+    engine = open_engine(url)
+    with engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE, "compare_server_default": True})
+        assert compare_metadata(context, METADATA) == []
+    engine.dispose()
+
+
+def test_migrations_are_numbered_without_gaps_and_the_last_is_known() -> None:
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    revisions = [script.revision for script in ScriptDirectory.from_config(config).walk_revisions()]
+    assert revisions == [f"{number:04}" for number in range(len(revisions), 0, -1)]
+    assert revisions[0] == HEAD
+
+
+def test_processes_that_open_a_new_catalog_at_once_all_succeed(url: str) -> None:
+    created = race(open_and_create, [(url, "power")] * 5)
+    assert sorted(created) == [False, False, False, False, True]
+
+
+def test_a_catalog_of_a_newer_version_is_refused(url: str) -> None:
+    open_and_create(url, "power")
+    execute(url, f"UPDATE {VERSION_TABLE} SET version_num = '9999'")
+    with pytest.raises(ConfigurationError, match=f"version 9999, this Headrace knows {HEAD}") as caught:
+        Catalog.open(url)
+    assert "upgrade" in caught.value.hint
+
+
+def test_a_forked_child_opens_connections_of_its_own(url: str) -> None:
+    assert race(use_after_fork, [(url,)]) == [0]
+
+
+def test_a_catalog_can_be_closed_twice(url: str) -> None:
+    catalog = Catalog.open(url)
+    catalog.close()
+    catalog.close()
+
+
+@pytest.mark.postgres
+def test_connections_that_the_server_ended_are_replaced(postgres_url: str) -> None:
+    with Catalog.open(postgres_url) as catalog:
+        catalog.databases.create(Database("power"))
+        ended = (
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+        execute(postgres_url, ended)
+        assert [database.name for database in catalog.databases.all()] == ["power"]
+
+
+@pytest.mark.postgres
+def test_the_tables_live_in_a_schema_of_their_own(postgres_url: str) -> None:
+    execute(postgres_url, "CREATE TABLE public.databases (other text)")
+    open_and_create(postgres_url, "power")
+    execute(postgres_url, "SELECT name FROM headrace.databases")
+    execute(postgres_url, "SELECT other FROM public.databases")
+
+
+def test_a_new_file_can_be_read_by_its_owner_alone(tmp_path: Path) -> None:
+    path = tmp_path / "home" / "catalog.db"
+    open_and_create(f"sqlite:///{path}", "power")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("nonsense", "is not a URL"),
+        ("mysql://host/database", "cannot live in mysql"),
+        ("sqlite://", "needs a file"),
+        ("sqlite:///:memory:", "needs a file"),
+    ],
+)
+def test_a_url_that_cannot_be_used_is_refused_with_what_can(url: str, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message) as caught:
+        Catalog.open(url)
+    assert "HEADRACE_CATALOG_URL" in caught.value.hint
+
+
+def test_a_server_that_does_not_answer_is_named_without_the_password() -> None:
+    with pytest.raises(OperationalError, match=r"127\.0\.0\.1") as caught:
+        Catalog.open("postgresql://someone:secret@127.0.0.1:1/catalog")
+    assert "secret" not in str(caught.value)
+
+
+def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "catalog.db"
+    path.write_text("not a database" * 100)
+    with pytest.raises(ConfigurationError, match="is not a catalog"):
+        Catalog.open(f"sqlite:///{path}")
+
+
+def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+    (tmp_path / "home").write_text("in the way")
+    with pytest.raises(ConfigurationError, match=r"catalog\.db cannot be created"):
+        Catalog.open(f"sqlite:///{tmp_path / 'home' / 'catalog.db'}")

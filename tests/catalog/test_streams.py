@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import pytest
+
+from headrace.catalog import Catalog
+from headrace.errors import ExistsError, FencedError, NotFoundError
+from headrace.model.clock import ManualClock
+from headrace.model.streams import DesiredState, StopReason, StreamCounters, StreamProgress, StreamRecord, StreamState
+from headrace.model.tables import Database
+from tests.catalog.samples import definition, supertable, with_stream
+
+REASON = StopReason("NOT_FOUND", "column v is gone", "ALTER TABLE … ADD COLUMN v", since=7, transient=True)
+PROGRESS = StreamProgress(3, 2, 2**62, 1_000_000, 40, StreamCounters(9, 5, 1, 2, 1, 4, 1, 3))
+
+
+@pytest.fixture
+def meters(power: Catalog) -> Catalog:
+    power.tables.create(supertable("meters"))
+    return power
+
+
+def test_a_new_stream_is_wanted_but_not_yet_seen_running(meters: Catalog) -> None:
+    stream = definition()
+    assert meters.streams.create(stream)
+    record = StreamRecord(stream, DesiredState.RUNNING, StreamState.CREATED, StreamProgress())
+    assert meters.streams.get("power", "avg_current") == record
+    assert meters.streams.by_id(stream.id) == record
+    assert meters.streams.all() == [record]
+
+
+def test_a_stream_that_exists_is_refused_unless_that_is_fine(meters: Catalog) -> None:
+    meters.streams.create(definition())
+    with pytest.raises(ExistsError, match=r"stream power\.avg_current exists already"):
+        meters.streams.create(definition(id="another"))
+    assert not meters.streams.create(definition(id="another"), if_not_exists=True)
+    with pytest.raises(ExistsError, match="id id-avg_current"):
+        meters.streams.create(definition(name="another", id="id-avg_current"))
+
+
+def test_stream_names_are_unique_per_database(meters: Catalog) -> None:
+    meters.databases.create(Database("other"))
+    assert meters.streams.create(definition())
+    assert meters.streams.create(definition(database="other", id="another"))
+
+
+@pytest.mark.parametrize("field", ["database", "source_database", "target_database"])
+def test_a_stream_needs_its_databases(meters: Catalog, field: str) -> None:
+    with pytest.raises(NotFoundError, match="database none does not exist"):
+        meters.streams.create(definition(**{field: "none"}))
+
+
+def test_a_stream_needs_its_source_but_its_target_may_follow(power: Catalog) -> None:
+    with pytest.raises(NotFoundError, match=r"table power\.meters does not exist"):
+        power.streams.create(definition())
+    power.tables.create(supertable("meters"))
+    assert power.streams.create(definition(target_table="later"))
+
+
+def test_streams_are_listed_by_snode(meters: Catalog) -> None:
+    meters.streams.create(definition("b", snode="one"))
+    meters.streams.create(definition("a", snode="two"))
+    assert [record.definition.name for record in meters.streams.all()] == ["a", "b"]
+    assert [record.definition.name for record in meters.streams.all("one")] == ["b"]
+    assert meters.streams.all("three") == []
+
+
+def test_states_reasons_and_progress_come_back_as_recorded(catalog: Catalog) -> None:
+    stream = with_stream(catalog)
+    catalog.streams.set_desired(stream.id, DesiredState.PAUSED)
+    catalog.streams.set_state(stream.id, StreamState.STOPPED, REASON)
+    catalog.streams.set_progress(stream.id, PROGRESS)
+    assert catalog.streams.by_id(stream.id) == StreamRecord(stream, DesiredState.PAUSED, StreamState.STOPPED, PROGRESS, REASON)
+    catalog.streams.set_state(stream.id, StreamState.RUNNING)
+    assert catalog.streams.by_id(stream.id).reason is None
+
+
+def test_a_dropped_stream_is_missing_everywhere(catalog: Catalog) -> None:
+    stream = with_stream(catalog)
+    catalog.streams.drop(stream.id)
+    catalog.streams.drop(stream.id)
+    assert catalog.streams.all() == []
+    with pytest.raises(NotFoundError):
+        catalog.streams.by_id(stream.id)
+    with pytest.raises(NotFoundError):
+        catalog.streams.set_state(stream.id, StreamState.RUNNING, epoch=1)
+    with pytest.raises(NotFoundError):
+        catalog.streams.set_desired(stream.id, DesiredState.RUNNING)
+
+
+def test_a_missing_stream_is_named_with_the_nearest_one(catalog: Catalog) -> None:
+    with_stream(catalog)
+    with pytest.raises(NotFoundError, match=r"stream power\.avg_curent does not exist") as caught:
+        catalog.streams.get("power", "avg_curent")
+    assert caught.value.hint == "did you mean power.avg_current?"
+    with pytest.raises(NotFoundError, match="database none does not exist"):
+        catalog.streams.get("none", "avg_current")
+
+
+def test_a_driver_whose_lease_has_passed_on_can_no_longer_write(catalog: Catalog, clock: ManualClock) -> None:
+    stream = with_stream(catalog)
+    old = catalog.leases.acquire("default", "a", ttl_ms=100)
+    assert old is not None
+    catalog.streams.set_progress(stream.id, PROGRESS, epoch=old.epoch)
+    clock.advance(100)
+    new = catalog.leases.acquire("default", "b", ttl_ms=100)
+    assert new is not None
+    with pytest.raises(FencedError, match="epoch 2"):
+        catalog.streams.set_progress(stream.id, StreamProgress(), epoch=old.epoch)
+    with pytest.raises(FencedError):
+        catalog.streams.set_state(stream.id, StreamState.STOPPED, REASON, epoch=old.epoch)
+    record = catalog.streams.by_id(stream.id)
+    assert (record.progress, record.state) == (PROGRESS, StreamState.CREATED)
+    catalog.streams.set_state(stream.id, StreamState.RUNNING, epoch=new.epoch)
+    assert catalog.streams.by_id(stream.id).state is StreamState.RUNNING
+
+
+def test_the_lease_of_another_snode_fences_nobody(catalog: Catalog) -> None:
+    stream = with_stream(catalog)
+    for holder in ("a", "b"):
+        lease = catalog.leases.acquire("other", holder, ttl_ms=0)
+        assert lease is not None
+    catalog.streams.set_progress(stream.id, PROGRESS, epoch=1)
+    assert catalog.streams.by_id(stream.id).progress == PROGRESS
