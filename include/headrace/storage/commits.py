@@ -1,0 +1,123 @@
+"""What a commit records beside its rows, and what must hold for it to happen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from deltalake import CommitProperties, Transaction
+
+from headrace.errors import FencedError
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+
+def stream_app(stream_id: str) -> str:
+    """App transaction that holds the source version up to which a target has a stream's results."""
+    return f"headrace.stream.{stream_id}"
+
+
+def epoch_app(stream_id: str) -> str:
+    """App transaction that holds the newest lease epoch seen by a target."""
+    return f"headrace.epoch.{stream_id}"
+
+
+def chunk_app(stream_id: str, run: str, number: int) -> str:
+    """App transaction that says that a target has a backfill's chunk."""
+    return f"headrace.fill.{stream_id}.{run}.{number}"
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """App transaction `app` must stand at `version`, None: must not exist; else `FencedError`."""
+
+    app: str
+    version: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """An app transaction that a commit records, and its guard.
+
+    A commit whose `version` of `app` (or a later one) is recorded already changes nothing. `expected` must hold, and the epoch that
+    the target has seen of the stream must not be newer than `epoch`; both are verified at the very version the commit builds on.
+    """
+
+    app: str
+    version: int
+    expected: Expectation | None = None
+    stream_id: str | None = None
+    epoch: int = 0
+
+    @classmethod
+    def of_stream(cls, stream_id: str, version: int, expected: int | None, epoch: int) -> Commit:
+        """A stream's results up to source version `version`, where the target has them up to `expected` (None: has none)."""
+        app = stream_app(stream_id)
+        return cls(app, version, Expectation(app, expected), stream_id, epoch)
+
+    @classmethod
+    def of_chunk(cls, stream_id: str, run: str, number: int, epoch: int = 0) -> Commit:
+        """One chunk of a backfill; chunks commit in any order, each once."""
+        return cls(chunk_app(stream_id, run, number), 1, None, stream_id, epoch)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a write did: the table's version after it, and rows by what became of them."""
+
+    version: int
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+
+    @property
+    def rows(self) -> int:
+        return self.inserted + self.updated + self.deleted
+
+
+class Standing(Enum):
+    """How a commit stands to what a table has recorded."""
+
+    NEW = "new"
+    RECORDED = "recorded"
+
+
+def standing(delta: DeltaTable, commit: Commit | None) -> Standing:
+    """Whether a commit is still to be made at this version of a table; `FencedError` when it may not be."""
+    if commit is None:
+        return Standing.NEW
+    _check_epoch(delta, commit)
+    recorded = delta.transaction_version(commit.app)
+    if recorded is not None and recorded >= commit.version:
+        return Standing.RECORDED
+    expected = commit.expected
+    found = None if expected is None else delta.transaction_version(expected.app)
+    if expected is not None and found != expected.version:
+        raise FencedError(
+            f"another driver has committed in between: {expected.app} stands at {found}, not at {expected.version}",
+            hint="this driver no longer owns the stream; nothing was written",
+        )
+    return Standing.NEW
+
+
+def _check_epoch(delta: DeltaTable, commit: Commit) -> None:
+    if commit.stream_id is None:
+        return
+    seen = delta.transaction_version(epoch_app(commit.stream_id))
+    if seen is not None and seen > commit.epoch:
+        raise FencedError(
+            f"the lease under which this driver runs (epoch {commit.epoch}) has passed to another (epoch {seen})",
+            hint="nothing was written; the driver that holds the lease goes on",
+        )
+
+
+def properties(commit: Commit | None) -> CommitProperties:
+    """Commit properties under which delta-rs commits on exactly the version it has read, or not at all."""
+    transactions = []
+    if commit is not None:
+        transactions.append(Transaction(commit.app, commit.version))
+        if commit.stream_id is not None and commit.epoch > 0:
+            transactions.append(Transaction(epoch_app(commit.stream_id), commit.epoch))
+    return CommitProperties(max_commit_retries=0, app_transactions=transactions or None)

@@ -1,0 +1,85 @@
+"""Making and removing Delta tables."""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+from deltalake import DeltaTable
+
+from headrace.errors import ExistsError
+from headrace.model.tables import TBNAME, Database, Table, TableKind
+from headrace.storage.handles import file_system, is_local, rows_uri, table_uri, tags_uri, translated
+from headrace.storage.types import rows_schema, tags_schema
+
+# Versions between checkpoints. More make opening a table slower (each commit since is read), fewer make commits slower.
+CHECKPOINT_INTERVAL: Final = 100
+
+
+def create(root: str, table: Table, database: Database, options: Mapping[str, str]) -> None:
+    """Make the Delta tables of a table; empty ones of the same columns, left by a creation that was cut short, are taken over."""
+    with translated(f"table {table.database}.{table.name}"):
+        if table.kind is TableKind.SUPER:
+            _ensure(tags_uri(root, table), tags_schema(table, database), (TBNAME,), options, change_feed=False)
+        _ensure(rows_uri(root, table), rows_schema(table, database), table.primary_key, options, change_feed=True)
+
+
+def _ensure(uri: str, schema: pa.Schema, key: tuple[str, ...], options: Mapping[str, str], *, change_feed: bool) -> None:
+    if DeltaTable.is_deltatable(uri, storage_options=dict(options) or None):
+        return _check_reusable(uri, schema, options)
+    DeltaTable.create(uri, schema, configuration=_configuration(key, change_feed), storage_options=dict(options) or None)
+    return None
+
+
+def _configuration(key: tuple[str, ...], change_feed: bool) -> dict[str, str | None]:
+    """Statistics of the key columns only: they are what files are chosen by, and every commit carries them."""
+    indexed = ",".join(f"`{name}`" for name in key)
+    configuration: dict[str, str | None] = {
+        "delta.dataSkippingStatsColumns": indexed,
+        "delta.checkpointInterval": str(CHECKPOINT_INTERVAL),
+    }
+    if change_feed:
+        configuration["delta.enableChangeDataFeed"] = "true"
+    return configuration
+
+
+def _check_reusable(uri: str, schema: pa.Schema, options: Mapping[str, str]) -> None:
+    delta = DeltaTable(uri, storage_options=dict(options) or None)
+    if pa.schema(delta.schema().to_arrow()) != schema or delta.file_uris():
+        raise ExistsError(
+            f"there is a Delta table at {uri} already", hint="is another catalog using this warehouse? else remove the folder"
+        )
+
+
+def drop(root: str, table: Table) -> None:
+    """Remove a table's files. On a local disk it vanishes at once, by a rename, and is then removed."""
+    uri = table_uri(root, table)
+    with translated(f"table {table.database}.{table.name}"):
+        if is_local(uri):
+            _drop_local(Path(uri))
+        else:
+            _drop_remote(uri)
+
+
+def _drop_local(folder: Path) -> None:
+    doomed = folder.with_name(f".dropped-{uuid.uuid4().hex}")
+    with suppress(FileNotFoundError):
+        folder.rename(doomed)
+        shutil.rmtree(doomed, ignore_errors=True)
+    with suppress(OSError):
+        folder.parent.rmdir()
+
+
+def _drop_remote(uri: str) -> None:
+    """Logs go first: without its log a table exists no more."""
+    system, path = file_system(uri)
+    for part in ("rows/_delta_log", "tags/_delta_log", ""):
+        place = f"{path}/{part}".rstrip("/")
+        if system.get_file_info(place).type is not pafs.FileType.NotFound:
+            system.delete_dir(place)

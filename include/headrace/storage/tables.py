@@ -1,0 +1,236 @@
+"""All access to Delta tables that needs no Spark: create, write, read, changes, tags."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+from deltalake import DeltaTable
+
+from headrace.model.tables import Database, Table
+from headrace.storage import changes, creation, frames, reads
+from headrace.storage.commits import Commit, Written
+from headrace.storage.handles import Handles, rows_uri
+from headrace.storage.loading import Loaded, LoadOptions
+from headrace.storage.pruning import Bounds
+from headrace.storage.tags import Tags
+from headrace.storage.types import rows_schema
+from headrace.storage.writes import Lock, Ranges, Writer
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class Tables:
+    """All Delta tables below one URI; one object a process and settings, used from any thread.
+
+    `lock` gives mutual exclusion among processes by name; `small_write_rows` is where a load goes over from delta-rs to Spark;
+    `options` are delta-rs's storage options for object stores.
+    """
+
+    def __init__(self, uri: str, lock: Lock, small_write_rows: int, options: Mapping[str, str] | None = None) -> None:
+        self.uri = uri.rstrip("/")
+        self.small_write_rows = small_write_rows
+        self._handles = Handles(self.uri, options or {})
+        self._writer = Writer(self._handles, lock)
+        self._tags = Tags(self._handles, self._writer)
+
+    def create(self, table: Table, database: Database) -> None:
+        """Make a table's Delta tables: its rows, and for a supertable its tags. An empty table of the same columns may exist.
+
+        Raises:
+            ExistsError: other columns, or rows, are already stored there.
+        """
+        creation.create(self.uri, table, database, self._handles.options)
+
+    def drop(self, table: Table) -> None:
+        """Remove a table with all its files; one that does not exist is no error."""
+        self._handles.forget(table)
+        creation.drop(self.uri, table)
+
+    def exists(self, table: Table) -> bool:
+        """Whether the table's Delta table exists."""
+        return DeltaTable.is_deltatable(rows_uri(self.uri, table), storage_options=dict(self._handles.options) or None)
+
+    def schema(self, table: Table, database: Database) -> pa.Schema:
+        """Stored columns of a table: the declared ones, then `tbname`; field metadata `headrace.type` holds the declared type."""
+        return rows_schema(table, database)
+
+    def write(
+        self,
+        table: Table,
+        database: Database,
+        rows: pa.Table,
+        *,
+        given: Collection[str] | None = None,
+        commit: Commit | None = None,
+    ) -> Written:
+        """Insert rows, or update those whose key exists: there only the columns `given` (None: all) are replaced.
+
+        `rows` has stored columns and `tbname`; one that is missing is NULL. Of rows with equal keys the last counts. One commit, or
+        none where there are no rows, or where `commit` is recorded already.
+        """
+        return self._writer.write(table, database, rows, given, commit)
+
+    def replace(
+        self,
+        table: Table,
+        database: Database,
+        upserts: pa.Table | None,
+        deletes: pa.Table | None,
+        commit: Commit | None,
+        *,
+        fresh: bool = False,
+    ) -> Written | None:
+        """Upsert whole rows and delete the keys in `deletes` (`tbname`, timestamp[, key]) in one commit.
+
+        Returns None when `commit` is recorded already. A row that would not change is left alone: readers of the change feed do not
+        see it. A key in both is upserted. The commit is recorded even when nothing changes. `fresh`: the caller knows that none of
+        the keys exists.
+
+        Raises:
+            FencedError: the guard of `commit` does not hold; nothing is written.
+        """
+        return self._writer.replace(table, database, upserts, deletes, commit, fresh)
+
+    def fence(self, table: Table, stream_id: str, epoch: int) -> None:
+        """Make commits of drivers of a stream with an older epoch fail from now on; `FencedError` when a newer one is known."""
+        self._writer.fence(table, stream_id, epoch)
+
+    def delete(
+        self,
+        table: Table,
+        database: Database,
+        *,
+        tbnames: Collection[str] | None = None,
+        ranges: Ranges | None = None,
+        where: str | None = None,
+    ) -> int:
+        """Delete rows of some subtables (None: all) within ranges of ticks, both ends inclusive (None: of all times).
+
+        Returns how many. `where` is a further condition, SQL of delta-rs over stored columns. Where nothing is to be deleted there
+        is no commit.
+        """
+        return self._writer.delete(table, database, tbnames, ranges, where).deleted
+
+    def upsert_tags(self, table: Table, rows: pa.Table) -> None:
+        """Set the tags of subtables: `tbname` and a column a tag; all tags of each row are replaced."""
+        self._tags.upsert(table, rows)
+
+    def drop_tags(self, table: Table, tbnames: Collection[str]) -> None:
+        """Forget the tags of subtables."""
+        self._tags.drop(table, tbnames)
+
+    def read_tags(self, table: Table) -> pa.Table:
+        """`tbname` and a column a tag, a row for each subtable that has tags."""
+        return self._tags.read(table)
+
+    def version(self, table: Table) -> int:
+        """The newest version of a table's rows; cheap enough to poll."""
+        with self._handles.reader(table).latest() as delta:
+            return delta.version()
+
+    def transaction(self, table: Table, app: str) -> int | None:
+        """The version recorded for an app transaction; None when there is none."""
+        with self._handles.reader(table).latest() as delta:
+            return delta.transaction_version(app)
+
+    def bounds(self, table: Table) -> Bounds | None:
+        """Least and greatest timestamp as stored, from statistics: never narrower than the rows; None of an empty table."""
+        return reads.bounds(self._handles.reader(table), table)
+
+    def rows(self, table: Table) -> int:
+        """How many rows the table has, from statistics."""
+        return reads.count(self._handles.reader(table))
+
+    def changes(self, table: Table, first: int, last: int) -> pa.Table:
+        """Changes of versions `first` to `last`, both inclusive: stored columns, `_change_type`, `_commit_version`.
+
+        Ordered by version. `_change_type` is insert, update_preimage, update_postimage or delete.
+
+        Raises:
+            HistoryGoneError: the changes of some of the versions are no longer kept.
+        """
+        return changes.changes(self._handles.reader(table), first, last)
+
+    def change_rows(self, table: Table, first: int, last: int) -> int:
+        """How many rows `changes` returns, told from the log without reading data files."""
+        return changes.change_rows(self._handles.reader(table), first, last)
+
+    def scan(
+        self,
+        table: Table,
+        database: Database,  # noqa: ARG002 - the table itself knows its stored types
+        *,
+        columns: Sequence[str] | None = None,
+        filter: ds.Expression | None = None,
+        version: int | None = None,
+        tbnames: Collection[str] | None = None,
+        bounds: Bounds | None = None,
+    ) -> pa.Table:
+        """Rows as stored, now or as of a version.
+
+        `bounds` (as stored, inclusive) and `tbnames` choose files by their statistics, and rows; `filter` chooses rows further.
+        """
+        return reads.scan(self._handles.reader(table), table, columns, filter, version, tbnames, bounds)
+
+    def frame(self, spark: SparkSession, table: Table, *, version: int | None = None) -> DataFrame:
+        """Rows as stored, as a DataFrame, now or as of a version; tags are not joined."""
+        return frames.frame(spark, rows_uri(self.uri, table), version)
+
+    def changes_frame(self, spark: SparkSession, table: Table, first: int, last: int) -> DataFrame:
+        """What `changes` returns, as a DataFrame; in no order."""
+        return frames.changes_frame(spark, rows_uri(self.uri, table), first, last)
+
+    def replace_frame(
+        self,
+        spark: SparkSession,
+        table: Table,
+        database: Database,
+        upserts: DataFrame | None,
+        deletes: DataFrame | None,
+        commit: Commit | None,
+        *,
+        fresh: bool = False,
+    ) -> Written | None:
+        """What `replace` does, for results that should not pass through the driver: executors write them."""
+        raise NotImplementedError
+
+    def load(
+        self,
+        spark: Callable[[], SparkSession],
+        files: Sequence[Path],
+        table: Table,
+        database: Database,
+        progress: Callable[[int, int], None] | None = None,
+        *,
+        options: LoadOptions | None = None,
+        announce: Callable[[pa.Table], None] | None = None,
+    ) -> Loaded:
+        """Load files of CSV, Parquet or NDJSON: all of them, or nothing. Of rows with equal keys the last counts.
+
+        `spark` starts the session where the size of the files asks for it. `progress` is called with rows and bytes read so far.
+        `announce` is called once every value has been checked and before anything is written, with the files' subtables: `tbname` and
+        those tags for which there is a column; what it raises ends the load.
+
+        Raises:
+            DataError: a value does not fit: file, row, column, and what is allowed; how many more there are.
+        """
+        raise NotImplementedError
+
+    def compact(self, table: Table) -> int:
+        """Make many small files few; returns how many were replaced. Rows, change feed and other writers are not disturbed."""
+        raise NotImplementedError
+
+    def vacuum(self, table: Table, retention_hours: int) -> int:
+        """Remove files that no version of the last `retention_hours` needs; returns how many.
+
+        Older versions and changes are gone then.
+        """
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """End what goes on in the background."""

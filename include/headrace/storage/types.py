@@ -1,0 +1,94 @@
+"""How a declared type is stored: one table, from which the documentation is made as well.
+
+Every kind is stored exactly or refused; nothing is rounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from headrace.errors import LimitError
+from headrace.model.tables import TBNAME, Column, Database, Table
+from headrace.model.time import Precision
+from headrace.model.types import DataType, Kind
+
+TYPE_METADATA: Final = b"headrace.type"
+MICROSECONDS: Final = pa.timestamp("us", tz="UTC")
+DECIMAL_DIGITS: Final = 38
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """How one kind is stored: its Arrow type, Delta's name of it, and why where that is not obvious."""
+
+    arrow: Callable[[DataType, Precision], pa.DataType]
+    delta: str
+    note: str = ""
+
+
+def _always(arrow: pa.DataType) -> Callable[[DataType, Precision], pa.DataType]:
+    return lambda _type, _precision: arrow
+
+
+def _timestamp(_: DataType, precision: Precision) -> pa.DataType:
+    return pa.int64() if precision is Precision.NANOSECOND else MICROSECONDS
+
+
+def _decimal(type_: DataType, _: Precision) -> pa.DataType:
+    digits, scale = type_.length or DECIMAL_DIGITS, type_.scale or 0
+    if not (1 <= digits <= DECIMAL_DIGITS and 0 <= scale <= digits):
+        raise LimitError(
+            f"{type_} cannot be stored", hint=f"a DECIMAL has 1 to {DECIMAL_DIGITS} digits, of which the scale takes 0 to all"
+        )
+    return pa.decimal128(digits, scale)
+
+
+STORED: Final[dict[Kind, Stored]] = {
+    Kind.BOOL: Stored(_always(pa.bool_()), "boolean"),
+    Kind.TINYINT: Stored(_always(pa.int8()), "byte"),
+    Kind.SMALLINT: Stored(_always(pa.int16()), "short"),
+    Kind.INT: Stored(_always(pa.int32()), "integer"),
+    Kind.BIGINT: Stored(_always(pa.int64()), "long"),
+    Kind.UTINYINT: Stored(_always(pa.int16()), "short", "Delta has no unsigned types; the next wider signed one holds every value"),
+    Kind.USMALLINT: Stored(_always(pa.int32()), "integer", "the next wider signed type"),
+    Kind.UINT: Stored(_always(pa.int64()), "long", "the next wider signed type"),
+    Kind.UBIGINT: Stored(_always(pa.decimal128(20, 0)), "decimal(20,0)", "no signed integer holds 64 unsigned bits"),
+    Kind.FLOAT: Stored(_always(pa.float32()), "float"),
+    Kind.DOUBLE: Stored(_always(pa.float64()), "double"),
+    Kind.DECIMAL: Stored(_decimal, "decimal(p,s)", "up to 38 digits"),
+    Kind.VARCHAR: Stored(_always(pa.string()), "string", "its length is counted in bytes of UTF-8 when a row is written"),
+    Kind.NCHAR: Stored(_always(pa.string()), "string", "its length is counted in characters when a row is written"),
+    Kind.VARBINARY: Stored(_always(pa.binary()), "binary"),
+    Kind.GEOMETRY: Stored(_always(pa.string()), "string", "as well-known text"),
+    Kind.JSON: Stored(_always(pa.string()), "string", "as written; tags only"),
+    Kind.TIMESTAMP: Stored(
+        _timestamp,
+        "timestamp, or long",
+        "microseconds in UTC in databases of ms and us; nanoseconds as a long where the precision is ns",
+    ),
+    Kind.DATE: Stored(_always(pa.date32()), "date"),
+}
+
+
+def arrow_type(type_: DataType, precision: Precision) -> pa.DataType:
+    """The Arrow type in which a declared type is stored; `LimitError` when it cannot be."""
+    return STORED[type_.kind].arrow(type_, precision)
+
+
+def field(column: Column, precision: Precision) -> pa.Field:
+    """The stored field of a column or tag; its metadata carries the declared type."""
+    return pa.field(column.name, arrow_type(column.type, precision), metadata={TYPE_METADATA: str(column.type).encode()})
+
+
+def rows_schema(table: Table, database: Database) -> pa.Schema:
+    """Stored columns of a table's rows: the declared ones in order, then `tbname`."""
+    return pa.schema([*(field(column, database.precision) for column in table.columns), pa.field(TBNAME, pa.string())])
+
+
+def tags_schema(table: Table, database: Database) -> pa.Schema:
+    """Stored columns of a table's tags: `tbname`, then a column a tag."""
+    return pa.schema([pa.field(TBNAME, pa.string()), *(field(tag, database.precision) for tag in table.tags)])

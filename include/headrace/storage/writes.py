@@ -1,0 +1,190 @@
+"""The write path: an append, or a merge where keys exist; each in one commit on exactly the version it has read."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Final, TypeVar
+
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
+
+from headrace.errors import ConflictError
+from headrace.model.faults import reach
+from headrace.model.tables import Database, Table
+from headrace.model.time import Precision
+from headrace.storage import merging
+from headrace.storage.commits import Commit, Standing, Written, epoch_app, properties, standing
+from headrace.storage.handles import Handle, Handles
+from headrace.storage.keys import among, conform, last_of_each_key, shared, stored_keys, within, without
+from headrace.storage.pruning import Bounds
+from headrace.storage.types import rows_schema
+
+# Others can commit in between only as often as they have something to write; so many in a row mean that something is wrong.
+ATTEMPTS: Final = 50
+WAIT_SECONDS: Final = 0.02
+GREATEST: Final = 2**63 - 1
+NOTHING: Final = "false"
+
+Lock = Callable[[str], AbstractContextManager[None]]
+Ranges = Sequence[tuple[int, int]]
+Result = TypeVar("Result")
+
+
+class Writer:
+    """Commits to tables: one writer at a time a table, and each commit a compare-and-set on the table's version.
+
+    The lock keeps Headrace's own processes from working in vain; that no update is lost rests on the compare-and-set alone, since
+    any other Delta writer may commit at any time.
+    """
+
+    def __init__(self, handles: Handles, lock: Lock) -> None:
+        self._handles = handles
+        self._lock = lock
+        self._mutexes: dict[str, threading.Lock] = {}
+
+    def write(
+        self, table: Table, database: Database, rows: pa.Table, given: Collection[str] | None, commit: Commit | None
+    ) -> Written:
+        schema = rows_schema(table, database)
+        rows = last_of_each_key(conform(rows, schema, table.primary_key, table.name), table.primary_key)
+
+        def work(handle: Handle, delta: DeltaTable) -> Written:
+            if standing(delta, commit) is Standing.RECORDED or (rows.num_rows == 0 and commit is None):
+                return Written(delta.version())
+            known = stored_keys(handle, delta, table, schema, rows.select(list(table.primary_key)))
+            if known.num_rows == 0:
+                return append(delta, rows, commit)
+            return merging.upsert(delta, table, schema, rows, known, given, commit)
+
+        return self.commit(table, work)
+
+    def replace(
+        self,
+        table: Table,
+        database: Database,
+        upserts: pa.Table | None,
+        deletes: pa.Table | None,
+        commit: Commit | None,
+        fresh: bool,
+    ) -> Written | None:
+        schema = rows_schema(table, database)
+        key = list(table.primary_key)
+        rows = last_of_each_key(conform(upserts if upserts is not None else schema.empty_table(), schema, key, table.name), key)
+        gone = _keys(deletes, schema, key)
+        gone = without(last_of_each_key(gone, key), rows, key)
+
+        def work(handle: Handle, delta: DeltaTable) -> Written | None:
+            if standing(delta, commit) is Standing.RECORDED:
+                return None
+            wanted = pa.concat_tables([rows.select(key), gone])
+            known = wanted.slice(0, 0) if fresh else stored_keys(handle, delta, table, schema, wanted)
+            if known.num_rows == 0:
+                return append(delta, rows, commit)
+            written = merging.replace(delta, table, schema, rows, shared(gone, known, key), known, commit)
+            return written if written.rows else record(delta, commit)
+
+        return self.commit(table, work)
+
+    def fence(self, table: Table, stream_id: str, epoch: int) -> None:
+        app = epoch_app(stream_id)
+        commit = Commit(app, epoch, None, stream_id, epoch)
+
+        def work(_: Handle, delta: DeltaTable) -> None:
+            if standing(delta, commit) is Standing.NEW:
+                record(delta, Commit(app, epoch))
+
+        self.commit(table, work)
+
+    def delete(
+        self, table: Table, database: Database, tbnames: Collection[str] | None, ranges: Ranges | None, where: str | None
+    ) -> Written:
+        predicate = delete_predicate(table, database, tbnames, ranges, where)
+
+        def work(_: Handle, delta: DeltaTable) -> Written:
+            if predicate == NOTHING:
+                return Written(delta.version())
+            metrics = delta.delete(predicate, commit_properties=properties(None))
+            return Written(delta.version(), deleted=int(metrics["num_deleted_rows"]))
+
+        return self.commit(table, work)
+
+    def commit(self, table: Table, work: Callable[[Handle, DeltaTable], Result]) -> Result:
+        """Does `work` at the table's newest version while no other of us writes to it."""
+        with self.exclusive(f"table.{table.database}.{table.name}"):
+            return self.attempts(self._handles.writer(table), work)
+
+    def attempts(self, handle: Handle, work: Callable[[Handle, DeltaTable], Result]) -> Result:
+        """Does `work` at the newest version, and again when another writer committed in between."""
+        number = 0
+        while True:
+            number += 1
+            try:
+                with handle.latest() as delta:
+                    reach("storage.commit")
+                    result = work(handle, delta)
+                    reach("storage.committed")
+                    return result
+            except ConflictError:
+                if number == ATTEMPTS:
+                    raise
+                time.sleep(random.uniform(0, WAIT_SECONDS * min(number, 10)))
+
+    @contextmanager
+    def exclusive(self, name: str) -> Iterator[None]:
+        """While no other thread, or process that takes the lock of that name, is in here."""
+        with self._mutexes.setdefault(name, threading.Lock()), self._lock(name):
+            yield
+
+
+def append(delta: DeltaTable, rows: pa.Table, commit: Commit | None) -> Written:
+    """Adds rows of which no key exists; without rows, records the commit's transactions alone."""
+    if rows.num_rows == 0:
+        return record(delta, commit)
+    write_deltalake(delta, rows, mode="append", commit_properties=properties(commit))
+    return Written(delta.version(), inserted=rows.num_rows)
+
+
+def record(delta: DeltaTable, commit: Commit | None) -> Written:
+    """Records a commit's transactions, and no rows."""
+    if commit is None:
+        return Written(delta.version())
+    version = delta.version() + 1
+    delta.create_write_transaction([], "append", delta.schema(), commit_properties=properties(commit))
+    return Written(version)
+
+
+def _keys(rows: pa.Table | None, schema: pa.Schema, key: list[str]) -> pa.Table:
+    """The key columns of rows, in stored types."""
+    keys = pa.schema([schema.field(name) for name in key])
+    return keys.empty_table() if rows is None else rows.select(key).cast(keys)
+
+
+def delete_predicate(
+    table: Table, database: Database, tbnames: Collection[str] | None, ranges: Ranges | None, where: str | None
+) -> str | None:
+    """What a delete deletes, as SQL: None is every row, `NOTHING` none."""
+    if (tbnames is not None and not tbnames) or (ranges is not None and not ranges):
+        return NOTHING
+    conditions = [among(sorted(tbnames))] if tbnames is not None else []
+    if ranges is not None:
+        schema = rows_schema(table, database)
+        spans = [_range(schema, table.timestamp.name, stored_bounds(database, low, high)) for low, high in ranges]
+        conditions.append(f"({' OR '.join(spans)})")
+    if where:
+        conditions.append(f"({where})")
+    return " AND ".join(conditions) or None
+
+
+def stored_bounds(database: Database, low: int, high: int) -> Bounds:
+    """A range of ticks, both ends inclusive, in the unit in which timestamps are stored; what exceeds 64 bits is cut."""
+    if database.precision is not Precision.MILLISECOND:
+        return Bounds(low, high)
+    return Bounds(max(low * 1000, -GREATEST), min(high * 1000 + 999, GREATEST))
+
+
+def _range(schema: pa.Schema, name: str, bounds: Bounds) -> str:
+    return f"({within(schema, name, bounds)})"
