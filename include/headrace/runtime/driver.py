@@ -10,7 +10,6 @@ from typing import Final
 
 from headrace import streams
 from headrace.errors import Error, FencedError, TransientError
-from headrace.model.statements import CreateStream
 from headrace.model.streams import StreamRecord, StreamState
 from headrace.runtime import history
 from headrace.runtime.context import Context
@@ -18,7 +17,7 @@ from headrace.runtime.histories import Histories
 from headrace.runtime.metrics import Histogram
 from headrace.runtime.reasons import stop_stream
 from headrace.runtime.reconcile import LONGEST_RETRY_MS, Role, is_live, retry_pause, role
-from headrace.sql import parse
+from headrace.runtime.supervision import resumed_state
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +38,6 @@ class Driver:
         self._stopping = threading.Event()
         self._feeds = streams.Feeds(context)
         self._histories = Histories(context)
-        self._with_history: dict[str, bool] = {}
         self._attempts: dict[str, int] = {}
         self._retry_at: dict[str, int] = {}
         self._turned = time.monotonic()
@@ -127,18 +125,11 @@ class Driver:
         stream_id = record.definition.id
         return role(
             record,
-            has_history=self._has_history(record),
+            has_history=history.has_history(self._context, record),
             fills=self._fills,
             retry_at=self._retry_at.get(stream_id, 0),
             now=self._context.clock.now(),
         )
-
-    def _has_history(self, record: StreamRecord) -> bool:
-        definition = record.definition
-        if definition.id not in self._with_history:
-            statement = parse(definition.sql, definition.dialect)
-            self._with_history[definition.id] = isinstance(statement, CreateStream) and statement.options.fill_history
-        return self._with_history[definition.id]
 
     def _act(self, record: StreamRecord, chosen: Role) -> None:
         match chosen:
@@ -164,8 +155,7 @@ class Driver:
         stream_id = record.definition.id
         attempt = self._attempts[stream_id] = self._attempts.get(stream_id, 0) + 1
         self._retry_at[stream_id] = self._context.clock.now() + retry_pause(attempt)
-        state = history.resumed_state(self._context, record) if self._has_history(record) else StreamState.RUNNING
-        self._set_state(record, state)
+        self._set_state(record, resumed_state(record))
         self._context.catalog.events.record("stream", stream_id, "RETRIED", f"attempt {attempt}")
 
     def _forget(self, record: StreamRecord) -> None:

@@ -1,20 +1,67 @@
 """The history of a stream: rows up to its boundary, computed in chunks, and the step from there to the live stream.
 
 The boundary is the source version fixed by CREATE STREAM. Chunks are evaluated at exactly that version, so what is written
-meanwhile is neither lost nor doubled: it lies after the boundary and the live stream takes it from there.
+meanwhile is neither lost nor doubled: it lies after the boundary, and the live stream takes it from there with its state rebuilt
+as of the boundary, which merges windows that span it.
+
+A stream that is live may have a range computed again (any run but `HISTORY`). Such a chunk is evaluated at the version that the
+live stream has reached and is written only while no later change of the source touches its range; see `filling`. Windows that
+are still open belong to the live stream and are left to it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import Final
 
-from headrace.model.streams import Chunk
-from headrace.model.time import Duration
+from headrace import streams
+from headrace.compute.plan import IntervalWindow
+from headrace.errors import InvalidStreamError, NotSupportedError, OperationalError
+from headrace.model.statements import CreateStream
+from headrace.model.streams import Chunk, ChunkState, StreamProgress, StreamRecord, StreamState
+from headrace.model.time import Duration, Precision
+from headrace.runtime.chunks import Extent, Grid, Piece, by_duration, by_rows
 from headrace.runtime.context import Context, Progress, silent
+from headrace.runtime.filling import Filler
+from headrace.runtime.reconcile import is_live
+from headrace.sql import parse
+from headrace.storage.extents import extents
+from headrace.streams import StreamPlan
 
 HISTORY: Final = "history"
 """The run in the ledger that fills a stream's history; other runs are manual recomputations."""
+
+# A day of a changing clock has an hour more; zones have changed by more than that, but never by more than a day.
+ZONE_SLACK: Final = Duration(1, "d")
+LONGEST_MONTH: Final = Duration(31, "d")
+
+
+def has_history(_: Context, record: StreamRecord) -> bool:
+    """Whether a stream was created with FILL_HISTORY 1."""
+    return _fills_history(record.definition.sql, record.definition.dialect)
+
+
+@functools.lru_cache(maxsize=10_000)
+def _fills_history(sql: str, dialect: str) -> bool:
+    statement = parse(sql, dialect)
+    return isinstance(statement, CreateStream) and statement.options.fill_history
+
+
+def plan_of(context: Context, record: StreamRecord) -> StreamPlan:
+    """The plan of a recorded stream."""
+    return streams.plan_of(record.definition, context.catalog, timezone=context.settings.timezone)
+
+
+def begin(context: Context, stream_id: str) -> StreamRecord:
+    """Fix the boundary of a stream that has none yet at the source's present version; from then on it is FILLING. Needs no Spark."""
+    record = context.catalog.streams.by_id(stream_id)
+    if record.progress.boundary is None and not is_live(record):
+        source = context.catalog.tables.get(record.definition.source_database, record.definition.source_table)
+        progress = StreamProgress(boundary=context.tables.version(source), updated=context.clock.now())
+        context.catalog.streams.set_progress(stream_id, progress)
+        context.catalog.streams.set_state(stream_id, StreamState.FILLING)
+    return context.catalog.streams.by_id(stream_id)
 
 
 def plan_chunks(
@@ -29,16 +76,95 @@ def plan_chunks(
 ) -> list[Chunk]:
     """Cut a stream's source into chunks and record them in the ledger; the same run gives the same chunks ever after.
 
-    Needs no Spark. `start` and `end` bound the window starts, in ticks of the source (`[start, end)`); chunks have about
-    `rows` rows (default: the setting `chunk_rows`) or, with `duration`, that length. Windows without a bound on their length
-    (SESSION, STATE, EVENT, COUNT) make one chunk. A source without rows makes none.
+    Needs no Spark, and reads no rows: files tell how many they have, and of which time. `start` and `end` bound the window
+    starts, in ticks of the source (`[start, end)`); chunks have about `rows` rows (default: the setting `chunk_rows`) or, with
+    `duration`, that length. Windows without a bound on their length (SESSION, STATE, EVENT, COUNT) make one chunk. There is
+    always one chunk at least.
 
     Raises:
         NotFoundError: no such stream.
         LimitError: `duration` makes more chunks than a run may have.
-        InvalidStreamError: a manual run while the history is still being filled, or over windows that cannot be cut.
+        InvalidStreamError: a manual run while the history is still being filled.
+        NotSupportedError: a range of windows that cannot be cut.
     """
-    raise NotImplementedError
+    record = context.catalog.streams.by_id(stream_id)
+    planned = context.catalog.ledger.chunks(stream_id, run)
+    if planned:
+        return planned
+    plan = plan_of(context, record)
+    check_run(record, plan, run, start, end)
+    version = version_to_read(record, run)
+    known = [Extent(*extent) for extent in extents(context.tables, plan.source, plan.source_database, version)]
+    pieces = cut(plan, known, context.settings.chunk_rows if rows is None else rows, start, end, duration)
+    chunks = [Chunk(stream_id, run, n, piece.start, piece.end, piece.rows) for n, piece in enumerate(pieces)]
+    return context.catalog.ledger.plan(stream_id, run, chunks)
+
+
+def check_run(record: StreamRecord, plan: StreamPlan, run: str, start: int | None, end: int | None) -> None:
+    """Refuse a run that makes no sense for the stream as it stands."""
+    if run != HISTORY and not is_live(record):
+        raise InvalidStreamError(
+            f"the stream {record.definition.name} has no results yet: a range cannot be computed again",
+            hint="wait until it is RUNNING; SHOW STREAMS tells",
+        )
+    if grid_of(plan) is None and (start is not None or end is not None):
+        raise NotSupportedError(
+            f"the windows of {record.definition.name} have no fixed length: no range of them can be computed by itself",
+            hint="leave the range out, to compute all of them",
+        )
+
+
+def version_to_read(record: StreamRecord, run: str) -> int:
+    """The source version at which a run is planned."""
+    boundary = record.progress.boundary
+    if run == HISTORY and boundary is not None:
+        return boundary
+    if record.progress.source_version is not None:
+        return record.progress.source_version
+    raise InvalidStreamError(f"the stream {record.definition.name} has no boundary yet", hint="its CREATE STREAM did not end")
+
+
+def cut(
+    plan: StreamPlan, known: Sequence[Extent], rows: int, start: int | None, end: int | None, duration: Duration | None
+) -> list[Piece]:
+    """The pieces of a run, at least one."""
+    grid = grid_of(plan)
+    total = sum(extent.rows for extent in known)
+    first = min((extent.first for extent in known), default=0)
+    last = max((extent.last for extent in known), default=first)
+    if grid is None:
+        return [Piece(first, last + 1, total)]
+    if duration is not None:
+        pieces = by_duration(known, grid, duration.ticks(plan.query.precision), start=start, end=end)
+    else:
+        pieces = by_rows(known, grid, max(1, rows // overlap(plan)), start=start, end=end)
+    return pieces or [Piece(first if start is None else start, last + 1 if end is None else end, 0)]
+
+
+def overlap(plan: StreamPlan) -> int:
+    """In how many windows a row lies: a chunk of overlapping windows has so many times its rows to compute."""
+    window = plan.query.window
+    return window.most_slides(plan.query.precision) if isinstance(window, IntervalWindow) else 1
+
+
+def grid_of(plan: StreamPlan) -> Grid | None:
+    """Where windows may start, and how long they are at most; None where they have no bound. A row without window is its own."""
+    window, precision = plan.query.window, plan.query.precision
+    if plan.query.fill is not None:
+        return None
+    if window is None:
+        return Grid()
+    if not isinstance(window, IntervalWindow):
+        return None
+    length = longest(window.length, precision)
+    if window.zone is not None or window.sliding.is_calendar:
+        return Grid(length=length + ZONE_SLACK.ticks(precision))
+    return Grid(window.sliding.ticks(precision), window.offset.ticks(precision), length)
+
+
+def longest(length: Duration, precision: Precision) -> int:
+    """Ticks that a duration has at most."""
+    return length.months * LONGEST_MONTH.ticks(precision) if length.is_calendar else length.ticks(precision)
 
 
 def fill_chunk(context: Context, stream_id: str, run: str, number: int, progress: Progress = silent) -> Chunk:
@@ -46,12 +172,16 @@ def fill_chunk(context: Context, stream_id: str, run: str, number: int, progress
 
     Doing it again, from anywhere, changes nothing: the commit carries a Delta transaction of (stream, run, chunk), and a
     chunk replaces exactly the windows it owns. When it fails, the ledger says FAILED with the message, and the error is raised.
+    Only one process works on a chunk: another waits, and finds it done. A process that dies leaves it to the next.
 
     Raises:
         NotFoundError: no such stream, run or chunk.
         OperationalError: Spark or storage failed; may be tried again.
     """
-    raise NotImplementedError
+    record = context.catalog.streams.by_id(stream_id)
+    plan = plan_of(context, record)
+    filler = Filler(context, record, plan, grid_of(plan), history=run == HISTORY)
+    return filler.fill(run, number, progress)
 
 
 def activate(context: Context, stream_id: str) -> None:
@@ -60,19 +190,84 @@ def activate(context: Context, stream_id: str) -> None:
     Raises:
         OperationalError: chunks of the history are not DONE; the message names them.
     """
-    raise NotImplementedError
+    record = context.catalog.streams.by_id(stream_id)
+    if is_live(record):
+        return
+    chunks = context.catalog.ledger.chunks(stream_id, HISTORY)
+    missing = [chunk for chunk in chunks if chunk.state is not ChunkState.DONE]
+    if missing or not chunks:
+        names = ", ".join(f"{chunk.number} ({chunk.state.value})" for chunk in missing[:10]) or "none was planned"
+        raise OperationalError(
+            f"the history of {record.definition.name} is not filled: chunks {names}", hint="fill them, then activate again"
+        )
+    context.catalog.streams.set_state(stream_id, StreamState.RUNNING)
+    rows = sum(chunk.rows for chunk in chunks)
+    context.catalog.events.record(
+        "stream", stream_id, "ACTIVATED", f"history of about {rows} rows up to source version {record.progress.boundary}"
+    )
 
 
-def fill_history(context: Context, stream_id: str, progress: Progress = silent) -> None:
-    """Plan, fill all chunks in this process, and activate: what the embedded connection and an snode run by hand do."""
-    raise NotImplementedError
+def is_filled(context: Context, stream_id: str) -> bool:
+    """Whether every chunk of a stream's history is done."""
+    summary = context.catalog.ledger.summary(stream_id, HISTORY)
+    return summary.chunks > 0 and summary.complete
+
+
+def go_live(context: Context, stream_id: str) -> None:
+    """Rebuild the state of an activated stream as of its boundary, and record its position there; then the feeds take it in."""
+    record = context.catalog.streams.by_id(stream_id)
+    if is_live(record) or record.progress.boundary is None:
+        return
+    streams.activate(context, plan_of(context, record), record.progress.boundary)
+
+
+def fill_history(
+    context: Context, stream_id: str, progress: Progress = silent, stopped: Callable[[], bool] = lambda: False
+) -> bool:
+    """Plan, fill all chunks in this process, activate and go live: what the embedded connection and an snode run by hand do.
+
+    Looks at `stopped` before each chunk; False when that ended it early. What is done stays done.
+    """
+    begin(context, stream_id)
+    chunks = plan_chunks(context, stream_id)
+    if not fill_chunks(context, chunks, progress, stopped):
+        return False
+    activate(context, stream_id)
+    go_live(context, stream_id)
+    return True
+
+
+def fill_chunks(
+    context: Context, chunks: Sequence[Chunk], progress: Progress = silent, stopped: Callable[[], bool] = lambda: False
+) -> bool:
+    """Fill those chunks of a run that are not done, one after another; progress is in rows of the whole run."""
+    total = sum(chunk.rows for chunk in chunks)
+    done = 0
+    progress(done, total)
+    for chunk in chunks:
+        if stopped():
+            return False
+        if chunk.state is not ChunkState.DONE:
+            fill_chunk(context, chunk.stream_id, chunk.run, chunk.number)
+        done += chunk.rows
+        progress(done, total)
+    return True
 
 
 def recompute(
-    context: Context, stream_id: str, run: str, start: int, end: int, *, progress: Progress = silent, rows: int | None = None
+    context: Context,
+    stream_id: str,
+    run: str,
+    start: int | None,
+    end: int | None,
+    *,
+    progress: Progress = silent,
+    rows: int | None = None,
 ) -> Sequence[Chunk]:
     """Compute the closed windows of `[start, end)` of a stream again, in this process: plan and fill all chunks of a manual run.
 
     `headrace backfill` does this; Airflow does the same in parts (`plan_chunks` with start and end, then `fill_chunk` for each).
     """
-    raise NotImplementedError
+    chunks = plan_chunks(context, stream_id, run, start=start, end=end, rows=rows)
+    fill_chunks(context, chunks, progress)
+    return context.catalog.ledger.chunks(stream_id, run)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
 
-from headrace.errors import Error, NotFoundError, TransientError
+from headrace.errors import DataError, Error, NotFoundError, OperationalError, TransientError
 from headrace.model.streams import StopReason, StreamState
 from headrace.runtime.context import Context
 
 logger = logging.getLogger(__name__)
 
-RESUME = "mend the cause, then RESUME STREAM"
+RESUME: Final = "mend the cause, then RESUME STREAM"
+VALUE_CONDITIONS: Final = ("CAST_", "ARITHMETIC", "DIVIDE", "NUMERIC", "INVALID_")
 
 
 def reason_of(error: BaseException, now: int) -> StopReason:
@@ -22,6 +26,26 @@ def reason_of(error: BaseException, now: int) -> StopReason:
         message = f"Spark's JVM does not answer: {error}"
         return StopReason("OPERATIONAL", message, "it goes on when the snode has restarted", now, True)
     return StopReason("INTERNAL", f"{type(error).__name__}: {error}", f"a fault of Headrace; {RESUME}", now)
+
+
+@contextmanager
+def translated(what: str) -> Iterator[None]:
+    """Turns exceptions of Spark, and of the way to it, into ours; `what` begins the message."""
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except Error:
+        raise
+    except Exception as error:
+        if is_jvm_loss(error):
+            raise OperationalError(f"{what}: Spark's JVM does not answer", hint="it may be tried again") from error
+        if not isinstance(error, PySparkException):
+            raise
+        first = str(error).strip().splitlines()[0]
+        if (error.getCondition() or "").startswith(VALUE_CONDITIONS):
+            raise DataError(f"{what}: {first}", hint="a value does not fit; cast it, or leave it out with WHERE") from error
+        raise OperationalError(f"{what}: {first}", hint="see the driver's log") from error
 
 
 def is_jvm_loss(error: BaseException) -> bool:

@@ -1,0 +1,201 @@
+"""Filling one chunk of a stream's target: evaluate the plan over the chunk's rows at one source version, and write its windows.
+
+What makes it safe to do again, at any time and from any process:
+
+- Rows are read at a fixed version of the source: the boundary for the history, the live stream's position for a recomputation.
+- A chunk owns the windows whose start lies in it, reads the rows up to the end of the last of them, and writes no others.
+- The commit that completes it records a Delta transaction of (stream, run, chunk) in the target; where that is recorded, nothing
+  is computed. What an attempt that died had written before are upserts of the same rows, which change nothing.
+- A recomputation commits only while the live stream's own transaction in the target stands where it stood when the range was
+  last found to be untouched by later changes of the source. Where such changes touch the range, it is computed again at the
+  newer version, so that older values never replace newer ones. Windows still open are left to the live stream.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.errors import FencedError, OperationalError
+from headrace.model.faults import reach
+from headrace.model.streams import Chunk, ChunkState, StreamRecord, TriggerMode
+from headrace.runtime.chunks import Grid
+from headrace.runtime.context import Context, Progress
+from headrace.runtime.evaluation import Evaluation
+from headrace.runtime.reasons import translated
+from headrace.storage import Bounds, Commit, Expectation
+from headrace.storage.commits import chunk_app, stream_app
+from headrace.streams import StreamPlan, Target
+
+logger = logging.getLogger(__name__)
+
+# One who waits for a chunk that another works on gives up after this; Airflow tries again.
+CHUNK_WAIT_MS: Final = 3_600_000
+# A range of closed windows changes seldom. One that changes so often while it is computed is left for later.
+RECOMPUTATIONS: Final = 5
+# The live stream commits some times a second: so many misses in a row mean that something else is wrong.
+COMMITS: Final = 100
+
+
+class TouchedError(Exception):
+    """The source has changed in the range of a chunk since the version at which it was evaluated."""
+
+
+class Filler:
+    """Fills chunks of one stream. `grid` is where its windows may start, None where they have no bound."""
+
+    def __init__(self, context: Context, record: StreamRecord, plan: StreamPlan, grid: Grid | None, *, history: bool) -> None:
+        self._context = context
+        self._plan = plan
+        self._grid = grid
+        self._history = history
+        self._record = record
+        self._target = Target(context, plan)
+
+    def fill(self, run: str, number: int, progress: Progress) -> Chunk:
+        """Claim, compute, write, and tell the ledger; see `history.fill_chunk`."""
+        ledger, stream_id = self._context.catalog.ledger, self._plan.id
+        with self._context.catalog.lock(f"chunk.{stream_id}.{run}.{number}", CHUNK_WAIT_MS):
+            # Who has the lock is alone with the chunk: a claim that stands is that of a process that died.
+            chunk = ledger.claim(stream_id, run, number, abandoned_ms=0)
+            if chunk.state is not ChunkState.DONE:
+                self._worked(chunk, progress)
+                ledger.finish(stream_id, run, number, chunk.rows)
+            return next(one for one in ledger.chunks(stream_id, run) if one.number == number)
+
+    def _worked(self, chunk: Chunk, progress: Progress) -> None:
+        """Compute and write, or have the ledger say why not."""
+        progress(0, chunk.rows)
+        try:
+            with translated("the chunk could not be computed"):
+                if self._context.tables.transaction(self._plan.target, self._app(chunk)) is None:
+                    self._compute(chunk)
+        except Exception as error:
+            self._context.catalog.ledger.fail(chunk.stream_id, chunk.run, chunk.number, str(error))
+            raise
+        progress(chunk.rows, chunk.rows)
+
+    def _compute(self, chunk: Chunk) -> None:
+        for _ in range(RECOMPUTATIONS):
+            version = self._version()
+            try:
+                return self._write(chunk, version)
+            except TouchedError:
+                logger.info("chunk %d of %s was changed while it was computed: again", chunk.number, self._plan.name)
+        raise OperationalError(
+            f"the source of {self._plan.name} keeps changing in chunk {chunk.number}", hint="try again when fewer late rows arrive"
+        )
+
+    def _version(self) -> int:
+        """The source version at which to evaluate."""
+        if self._history:
+            boundary = self._record.progress.boundary
+            if boundary is None:
+                raise OperationalError(f"the stream {self._plan.name} has no boundary", hint="plan its history first")
+            return boundary
+        return self._live_version()[1]
+
+    def _live_version(self) -> tuple[int | None, int]:
+        """The live stream's transaction in the target, and the version it has reached, which may be later."""
+        recorded = self._context.tables.transaction(self._plan.target, stream_app(self._plan.id))
+        reached = self._context.catalog.streams.by_id(self._plan.id).progress.source_version
+        known = [version for version in (recorded, reached) if version is not None]
+        if not known:
+            raise OperationalError(f"the stream {self._plan.name} is not live", hint="wait until it is RUNNING")
+        return recorded, max(known)
+
+    def _write(self, chunk: Chunk, version: int) -> None:
+        """Write the chunk's windows, in slices that pass through this process; the last one completes it."""
+        frontier = self._frontier(chunk, version)
+        reach("history.evaluate")
+        written: list[pa.Table] = []
+        slices = self._evaluation(version).slices(chunk, frontier)
+        rows = self._target.rows(next(slices))
+        for following in slices:
+            self._commit(chunk, version, rows, None, last=False)
+            reach("history.slice")
+            written.append(rows.select(list(self._plan.target.primary_key)))
+            rows = self._target.rows(following)
+        written.append(rows.select(list(self._plan.target.primary_key)))
+        gone = None if self._history else self._vanished(chunk, version, pa.concat_tables(written), frontier)
+        reach("history.commit")
+        self._commit(chunk, version, rows, gone, last=True)
+        reach("history.committed")
+
+    def _evaluation(self, version: int) -> Evaluation:
+        return Evaluation(self._context, self._plan, version, self._grid)
+
+    def _frontier(self, chunk: Chunk, version: int) -> int | None:
+        """Windows are written whose last instant lies before it; None: all."""
+        if not self._history:
+            known = self._context.catalog.streams.by_id(self._plan.id).progress.frontier
+            return chunk.start if known is None else known
+        if self._plan.options.trigger is TriggerMode.AT_ONCE or self._plan.query.window is None:
+            return None
+        return self._evaluation(version).frontier(chunk.start, chunk.end, self._plan.watermark)
+
+    def _commit(self, chunk: Chunk, version: int, rows: pa.Table, gone: pa.Table | None, *, last: bool) -> None:
+        """One commit, as often as the live stream comes in between.
+
+        Raises:
+            TouchedError: what comes in between has changed the chunk's range.
+        """
+        tables, plan = self._context.tables, self._plan
+        checked = version
+        for _ in range(COMMITS):
+            expected = None
+            if not self._history:
+                recorded, reached = self._live_version()
+                self._check_untouched(chunk, checked + 1, reached)
+                checked, expected = max(checked, reached), Expectation(stream_app(plan.id), recorded)
+            try:
+                tables.replace(plan.target, plan.target_database, rows, gone, self._guard(chunk, expected, last=last))
+                return
+            except FencedError:
+                logger.debug("the live stream %s has committed in between", plan.name)
+        raise OperationalError(f"chunk {chunk.number} could not be written: the stream commits all the time", hint="try again")
+
+    def _guard(self, chunk: Chunk, expected: Expectation | None, *, last: bool) -> Commit | None:
+        """What a commit records: the chunk once it is complete, before that nothing that would keep the next attempt from working."""
+        if last:
+            return Commit(self._app(chunk), 1, expected)
+        if expected is None:
+            return None
+        app = f"{self._app(chunk)}.slices"
+        recorded = self._context.tables.transaction(self._plan.target, app) or 0
+        return Commit(app, recorded + 1, expected)
+
+    def _app(self, chunk: Chunk) -> str:
+        return chunk_app(chunk.stream_id, chunk.run, chunk.number)
+
+    def _check_untouched(self, chunk: Chunk, first: int, last: int) -> None:
+        """Raise `TouchedError` where source versions `first` to `last` have changed rows that the chunk reads."""
+        if first > last or self._context.tables.change_rows(self._plan.source, first, last) == 0:
+            return
+        if self._evaluation(last).changed(chunk.start, chunk.end, first, last):
+            raise TouchedError
+
+    def _vanished(self, chunk: Chunk, version: int, written: pa.Table, frontier: int | None) -> pa.Table | None:
+        """Keys of the target in the chunk's range that the stream no longer has; those of subtables that are not its own stay."""
+        plan, key = self._plan, list(self._plan.target.primary_key)
+        beyond = chunk.end
+        if frontier is not None and self._grid is not None:
+            beyond = min(beyond, frontier - self._grid.length + 1)
+        if beyond <= chunk.start:
+            return None
+        unit = plan.target_database.precision.nanoseconds, plan.source_database.precision.nanoseconds
+        bounds = Bounds(*(stored_instant(ticks * unit[1], unit[0]) for ticks in (chunk.start, beyond - 1)))
+        present = self._context.tables.scan(plan.target, plan.target_database, columns=key, bounds=bounds)
+        gone = present.join(written, key, join_type="left anti") if written.num_rows else present
+        if gone.num_rows == 0:
+            return None
+        own = self._target.rows(self._evaluation(version).groups())["tbname"]
+        return gone.filter(pc.is_in(gone["tbname"], pc.unique(own)))
+
+
+def stored_instant(nanoseconds: int, tick: int) -> int:
+    """An instant as stored: nanoseconds where a tick is one, else microseconds."""
+    return nanoseconds if tick == 1 else nanoseconds // 1_000
