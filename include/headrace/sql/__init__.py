@@ -29,7 +29,9 @@ def parse(text: str, dialect: str = "tdengine") -> Statement:
     """
     speaker = _dialect(dialect.lower())
     if speaker.LEXIS.is_blank(text):
-        raise SyntaxError_("there is no statement", hint="write one, such as SHOW DATABASES", span=Span(len(text), len(text)), sql=text)
+        raise SyntaxError_(
+            "there is no statement", hint="write one, such as SHOW DATABASES", span=Span(len(text), len(text)), sql=text
+        )
     try:
         return speaker.statement(text)
     except Error as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import ClassVar, NoReturn, TypeVar
@@ -13,7 +13,7 @@ from sqlglot.tokenizer_core import TokenType
 from headrace.errors import LimitError, NotSupportedError, SyntaxError_
 from headrace.model.spans import Span
 from headrace.model.tables import Name
-from headrace.sql.faults import likely, name_hint, unexpected
+from headrace.sql.faults import likely, name_hint, rewrite, unexpected
 from headrace.sql.lexis import Lexis
 
 T = TypeVar("T")
@@ -69,14 +69,16 @@ class Cursor:
 
     LEXIS: ClassVar[Lexis]
 
+    MISPLACED: ClassVar[Mapping[str, str]] = {}
+    """Hints for words that stand in the wrong place."""
+
     def __init__(self, text: str, raw: Sequence[RawToken]) -> None:
         self.text = text
         self._tokens = tokens_of(raw, text)
         self._index = 0
         self._token = self._tokens[0]
         self._tried: list[str] = []
-        self._tried_before: list[str] = []
-        self._last_name = -1
+        self._doubtful = -1
         self._depth = 0
 
     # Moving
@@ -87,7 +89,7 @@ class Cursor:
         if token.kind is not Kind.END:
             self._index += 1
             self._token = self._tokens[self._index]
-            self._tried_before, self._tried = self._tried, []
+            self._tried = []
         return token
 
     def _next(self, ahead: int = 1) -> Token:
@@ -129,10 +131,13 @@ class Cursor:
         return False
 
     def _expect_end(self) -> None:
+        closed = False
         while self._accept(";"):
-            pass
+            closed = True
         if self._token.kind is not Kind.END:
-            self._fail()
+            self._fail(
+                *(("the end of the statement",) if closed else ()), hint="run several statements as a script" if closed else ""
+            )
 
     # Combining
 
@@ -164,7 +169,6 @@ class Cursor:
         """A name: an unquoted word that is not reserved, in lower case, or what stands in back quotes."""
         token = self._token
         if self._is_name(token):
-            self._last_name = self._index
             self._advance()
             name = self.LEXIS.name(self.text[token.start : token.end])
             return name or self._refuse("a name cannot be empty", token)
@@ -220,12 +224,19 @@ class Cursor:
         return self.text[self._tokens[start].start : self._tokens[self._index - 1].end]
 
     def _fail(self, *wanted: str, hint: str = "") -> NoReturn:
-        """Refuse the current token; name what was tried here, or the misspelt word before it."""
-        if self._index and self._last_name == self._index - 1:
-            before = self._tokens[self._last_name]
-            if likely(before.word, self._tried_before):
-                raise unexpected(self.text, Span(before.start, before.end), self._tried_before)
+        """Refuse the current token; name what was tried here. A doubtful name before it may be a misspelt keyword instead."""
+        before = self._tokens[self._index - 1]
+        if self._doubtful == self._index - 1 and likely(before.word, self._tried):
+            raise unexpected(self.text, Span(before.start, before.end), self._tried)
+        written = self.text[self._token.start : self._token.end]
+        hint = hint or rewrite(written, [*self._possible(), *wanted])
+        if not hint and all(word.isupper() for word in wanted):
+            hint = self.MISPLACED.get(self._token.word, "")
         raise unexpected(self.text, self._here(), [*self._tried, *wanted], hint=hint)
+
+    def _possible(self) -> list[str]:
+        """The keywords that could stand here."""
+        return self._tried
 
     def _refuse(self, message: str, token: Token, hint: str = "") -> NoReturn:
         raise SyntaxError_(message, hint=hint, span=Span(token.start, token.end), sql=self.text)

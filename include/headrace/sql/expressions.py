@@ -221,6 +221,10 @@ class ExpressionParser(Cursor):
         """A column type of the dialect."""
         raise NotImplementedError
 
+    def _possible(self) -> list[str]:
+        words = ("AND", "OR", "NOT", "IS", "IN", "BETWEEN", *self.PREDICATES) if "an operator" in self._tried else ()
+        return [*self._tried, *words]
+
     def _refuse_query(self) -> None:
         self._advance()
         self._unsupported("a query inside an expression", "put it in FROM (…), or run it first and write its values")

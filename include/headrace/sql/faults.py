@@ -18,7 +18,7 @@ def unexpected(text: str, span: Span, expected: Iterable[str], *, hint: str = ""
     found = text[span.start : span.end]
     wanted = list(dict.fromkeys(expected))
     what = f"unexpected {_shown(found)}" if found else "the statement ends too early"
-    return SyntaxError_(f"{what}; {_choice(wanted)}" if wanted else what, hint=hint or _rewrite(found, wanted), span=span, sql=text)
+    return SyntaxError_(f"{what}; {_choice(wanted)}" if wanted else what, hint=hint or rewrite(found, wanted), span=span, sql=text)
 
 
 def likely(word: str, expected: Sequence[str]) -> str | None:
@@ -39,14 +39,16 @@ def name_hint(lexis: Lexis, written: str, tried: Sequence[str]) -> str:
     return f"as a name write `{written}`"
 
 
-def _rewrite(found: str, expected: Sequence[str]) -> str:
+def rewrite(found: str, expected: Sequence[str]) -> str:
+    """The hint for a misspelt keyword, or nothing."""
     keyword = likely(found, expected) if found else None
     return f"write {keyword} instead of {found}" if keyword else ""
 
 
 def _shown(found: str) -> str:
     line = found.splitlines()[0]
-    return f'"{line}"' if len(found) <= 40 else f'"{line[:40]}…"'
+    shown = line if len(found) <= 40 else f"{line[:40]}…"
+    return shown if shown[0] in "'\"`" else f'"{shown}"'
 
 
 def _choice(expected: Sequence[str]) -> str:

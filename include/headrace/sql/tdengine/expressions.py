@@ -14,6 +14,7 @@ from headrace.model.types import SIGNED, UNSIGNED, DataType, Kind
 from headrace.sql.cursor import Kind as TokenKind
 from headrace.sql.cursor import Token
 from headrace.sql.expressions import ExpressionParser
+from headrace.sql.faults import likely
 from headrace.sql.operators import PREDICATE
 from headrace.sql.tdengine.words import BARE_FUNCTIONS, BINARY, LEXIS, NEGATED, PREDICATES
 
@@ -50,6 +51,15 @@ TYPES: Final = {
     "GEOMETRY": TypeRule(Kind.GEOMETRY, 1, BYTES),
     "JSON": TypeRule(Kind.JSON),
     "TIMESTAMP": TypeRule(Kind.TIMESTAMP),
+}
+FOREIGN_TYPES: Final = {
+    "BLOB": "VARBINARY(1000)",
+    "BOOLEAN": "BOOL",
+    "DATETIME": "TIMESTAMP",
+    "LONG": "BIGINT",
+    "REAL": "DOUBLE",
+    "STRING": "VARCHAR(100)",
+    "TEXT": "VARCHAR(1000)",
 }
 UNSIGNED_OF: Final = dict(zip(SIGNED, UNSIGNED, strict=True))
 
@@ -140,7 +150,7 @@ class TDengineExpressions(ExpressionParser):
         start = self._index
         name = self._token.word
         if name not in TYPES:
-            return self._fail(*TYPES)
+            return self._fail(*TYPES, hint=self._type_hint())
         self._advance()
         rule = TYPES[name]
         if rule.kind in UNSIGNED_OF and self._accept("UNSIGNED"):
@@ -151,6 +161,12 @@ class TDengineExpressions(ExpressionParser):
         self._check_numbers(rule, numbers, start)
         scale = (numbers[1] if len(numbers) > 1 else 0) if rule.numbers == 2 else None
         return DataType(rule.kind, numbers[0], scale)
+
+    def _type_hint(self) -> str:
+        """What to write for a type of another system."""
+        foreign = likely(self._token.word, list(FOREIGN_TYPES)) if self._token.word else None
+        own = FOREIGN_TYPES[foreign] if foreign else ""
+        return f"write {own} instead of {self._token.word.lower()}" if own else ""
 
     def _check_numbers(self, rule: TypeRule, numbers: tuple[int, ...], start: int) -> None:
         span = self._span(start)

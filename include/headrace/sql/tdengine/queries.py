@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Final, NoReturn
+from typing import ClassVar, Final
 
 from headrace.model.queries import Item, Join, Ordering, Query, QuerySource, Source, TableSource, Union
 from headrace.sql.cursor import Kind
@@ -32,6 +33,8 @@ JOIN_SIDES: Final = ("LEFT", "RIGHT", "FULL")
 
 class TDengineQueries(TDengineWindows):
     """Queries and what they are made of."""
+
+    MISPLACED: ClassVar[Mapping[str, str]] = dict.fromkeys(CLAUSE_WORDS, ORDER_HINT)
 
     def _parse_query(self) -> Query | Union:
         """A query or a union, with the ORDER BY and LIMIT of the whole."""
@@ -103,9 +106,10 @@ class TDengineQueries(TDengineWindows):
     def _parse_alias(self) -> str | None:
         if self._accept("AS"):
             return self._parse_identifier("an alias")
-        if self._is_name(self._token):
-            return self._parse_identifier("an alias")
-        return None
+        if not self._is_name(self._token):
+            return None
+        self._doubtful = self._index
+        return self._parse_identifier("an alias")
 
     # Sources
 
@@ -215,7 +219,3 @@ class TDengineQueries(TDengineWindows):
         if self._accept(offset):
             return first, self._parse_integer()
         return (self._parse_integer(), first) if self._accept(",") else (first, None)
-
-    def _fail(self, *wanted: str, hint: str = "") -> NoReturn:
-        misplaced = not wanted and self._token.kind is Kind.WORD and self._token.word in CLAUSE_WORDS
-        super()._fail(*wanted, hint=hint or (ORDER_HINT if misplaced else ""))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from headrace.errors import InvalidStreamError
 from headrace.model.queries import Query
@@ -18,9 +18,15 @@ from headrace.model.statements import (
 from headrace.model.streams import StreamOptions, TriggerMode
 from headrace.sql.tdengine.tables import TDengineTables
 
+PARTS: Final = "CREATE STREAM name, options, INTO target (columns) TAGS (…) SUBTABLE (…) AS query"
+PARTS_HINT: Final = f"the parts of a stream stand in this order: {PARTS}"
+PART_WORDS: Final = ("TRIGGER", "WATERMARK", "IGNORE", "DELETE_MARK", "FILL_HISTORY", "INTO", "TAGS", "SUBTABLE")
+
 
 class TDengineStreams(TDengineTables):
     """Statements about streams; each method begins after the words that name the statement."""
+
+    MISPLACED: ClassVar[Mapping[str, str]] = {**TDengineTables.MISPLACED, **dict.fromkeys(PART_WORDS, PARTS_HINT)}
 
     OPTIONS: ClassVar[Mapping[str, Callable[[Any], dict[str, Any]]]] = {
         "TRIGGER": lambda self: self._parse_trigger(),

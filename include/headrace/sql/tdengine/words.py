@@ -14,8 +14,8 @@ RESERVED: Final = BARE_FUNCTIONS | {
     *("DESCRIBE", "DISTINCT", "DROP", "ELSE", "END", "EVENT_WINDOW", "EVERY", "EXISTS", "EXPLAIN", "FALSE", "FILL", "FROM", "FULL"),
     *("GROUP", "HAVING", "IN", "INNER", "INSERT", "INTERVAL", "INTO", "IS", "JOIN", "LEFT", "LIKE", "LIMIT", "MATCH", "NMATCH"),
     *("NOT", "NOTIFY", "NULL", "OFFSET", "ON", "OR", "ORDER", "OUTER", "PARTITION", "RANGE", "REGEXP", "RIGHT", "SELECT"),
-    *("SESSION", "SET", "SHOW", "SLIDING", "SLIMIT", "SOFFSET", "STATE_WINDOW", "SUBTABLE", "TAGS", "THEN", "TRUE", "TRUE_FOR"),
-    *("UNION", "USE", "USING", "VALUES", "WHEN", "WHERE"),
+    *("SESSION", "SET", "SHOW", "SLIDING", "SLIMIT", "SOFFSET", "STATE_WINDOW", "SUBTABLE", "TAGS", "THEN", "TRIGGER", "TRUE"),
+    *("TRUE_FOR", "UNION", "USE", "USING", "VALUES", "WATERMARK", "WHEN", "WHERE"),
 }
 """Words that would be ambiguous as names. TDengine reserves more; what it takes for a name, so does this."""
 
