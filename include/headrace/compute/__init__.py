@@ -3,7 +3,7 @@
 `bind` needs no Spark; the other functions build lazy frames and start no job.
 """
 
-from headrace.compute.evaluate import evaluate
+from headrace.compute.evaluate import evaluate, project
 from headrace.compute.plan import AnyPlan, Key, Output, Plan, Scan, UnionPlan
 from headrace.compute.scope import Relation, Scope
 from headrace.compute.select import bind
@@ -23,5 +23,6 @@ __all__ = [
     "finish",
     "merge",
     "prepare",
+    "project",
     "segments",
 ]

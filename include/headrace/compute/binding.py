@@ -69,8 +69,6 @@ class Binder:
                 return literal(value)
             case DurationLiteral():
                 return self.duration(node)
-            case ColumnRef(name=name, table=None) if name in PRESENT:
-                return self.present(name)
             case ColumnRef():
                 return self.resolver.column(node)
             case Cast(operand=operand, type=type_):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from headrace.compute.binding import nearest
-from headrace.compute.plan import JoinSource, Nothing, Plan, PlanSource, Scan, UnionPlan
+from headrace.compute.plan import Plan, Scan, UnionPlan
 from headrace.compute.terms import Term, quote
 from headrace.compute.types import TIMESTAMP, VARCHAR, to_ticks
 from headrace.errors import NotFoundError, ProgrammingError
@@ -74,17 +74,6 @@ class Environment:
         if not found:
             raise NotFoundError(f"there is no table {qualifier} in this query")
         return found
-
-
-def environment(source: PlanSource) -> Environment:
-    """The names that a source offers."""
-    match source:
-        case Scan():
-            return of_scan(source)
-        case Plan() | UnionPlan():
-            return of_plan(source, None)
-        case JoinSource() | Nothing():
-            return Environment((), Precision.MILLISECOND, None)
 
 
 def of_scan(scan: Scan) -> Environment:

@@ -3,28 +3,148 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
-from headrace.compute.plan import AnyPlan, IntervalWindow, Plan, Scan
-from headrace.compute.windows import finish, merge, prepare, segments
-from headrace.errors import NotSupportedError
+from headrace.compute import intervals
+from headrace.compute.numbering import number_rows
+from headrace.compute.ordering import arranged, arranged_union
+from headrace.compute.plan import (
+    TS,
+    WEND,
+    WSTART,
+    AnyPlan,
+    IntervalWindow,
+    JoinSource,
+    Nothing,
+    Plan,
+    PlanSource,
+    Scan,
+    SessionWindow,
+    UnionPlan,
+)
+from headrace.compute.running import run, stored
+from headrace.compute.types import spark_type
+from headrace.compute.windows import finished, joined, key_columns, merge, merges, prepare, segments, updates
+from headrace.errors import InternalError
+from headrace.model.tables import TBNAME
 
-Rows = DataFrame | Callable[[Scan], DataFrame]
+Reader = Callable[[Scan], DataFrame]
 
 
-def evaluate(plan: AnyPlan, rows: Rows) -> DataFrame:
+def evaluate(plan: AnyPlan, rows: DataFrame | Reader, *, ordered: bool = True) -> DataFrame:
     """The result of a query: columns named and ordered as the select list, of stored types.
 
     `rows` is the one table's frame (physical columns, `tbname`, tags joined), or a function that reads each `Scan` of the plan.
+    Without ORDER BY rows come by partition and time when `ordered`, else as they fall, which is faster for large results.
     """
-    if not isinstance(plan, Plan):
-        raise NotSupportedError("UNION is not offered yet")
-    source = plan.source
-    if not isinstance(source, Scan):
-        raise NotSupportedError("sub-queries are not offered yet")
-    prepared = prepare(plan, rows if isinstance(rows, DataFrame) else rows(source))
-    found = segments(plan, prepared)
-    whole = found if plan.window is None or isinstance(plan.window, IntervalWindow) else merge(plan, found)
-    finished = finish(plan, whole)
-    return finished.select(*(output.column for output in plan.outputs)).toDF(*(output.name for output in plan.outputs))
+    read: Reader = (lambda _: rows) if isinstance(rows, DataFrame) else rows
+    found = Evaluator(read, ordered).result(plan)
+    columns = [f"{stored(output.column, output.type, plan.precision)} AS {output.column}" for output in plan.outputs]
+    return found.selectExpr(*columns).toDF(*(output.name for output in plan.outputs))
+
+
+def project(plan: Plan, rows: DataFrame) -> DataFrame:
+    """Of a query without window and aggregates: `p…`, `_ts`, `tbname` where the source has them, and `o…` in stored types."""
+    kept = rows.where(run(plan, plan.filter)) if plan.filter else rows
+    columns = [f"{key.sql} AS {key.column}" for key in plan.keys]
+    columns += [f"{sql} AS {name}" for name, sql in ((TS, plan.time), (TBNAME, plan.tbname)) if sql]
+    columns += [f"{stored(output.sql, output.type, plan.precision)} AS {output.column}" for output in plan.outputs]
+    return kept.selectExpr(*(run(plan, column) for column in columns))
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluator:
+    """Builds the frame of a plan from the frames of its scans. Results have columns `o…` with instants as ticks."""
+
+    read: Reader
+    ordered: bool
+
+    def result(self, plan: AnyPlan) -> DataFrame:
+        if isinstance(plan, UnionPlan):
+            return self.union(plan)
+        rows = self.source(plan.source)
+        if plan.aggregated:
+            found = finished(plan, whole(plan, prepare(plan, rows)))
+            natural = [*key_columns(plan), *([WSTART] if plan.window is not None else [])]
+        else:
+            found, natural = projected(plan, rows)
+        return arranged(plan, found, natural, ordered=self.ordered)
+
+    def source(self, source: PlanSource) -> DataFrame:
+        match source:
+            case Scan():
+                return self.read(source)
+            case Plan() | UnionPlan():
+                return replace(self, ordered=False).result(source)
+            case JoinSource():
+                return self.join(source)
+            case Nothing():
+                session = SparkSession.getActiveSession()
+                if session is None:
+                    raise InternalError("there is no Spark session")
+                return session.range(1)
+
+    def join(self, source: JoinSource) -> DataFrame:
+        """Both sides with their columns renamed, joined."""
+        left = self.source(source.left).selectExpr(*(f"{sql} AS {name}" for sql, name in source.left_columns))
+        right = self.source(source.right).selectExpr(*(f"{sql} AS {name}" for sql, name in source.right_columns))
+        if source.condition is None:
+            return left.crossJoin(right)
+        return left.join(right, F.expr(source.condition), source.kind.replace(" ", "_"))
+
+    def union(self, plan: UnionPlan) -> DataFrame:
+        """Both sides' columns by position, brought to the types of the whole."""
+        sides = [self.side(plan, side) for side in (plan.left, plan.right)]
+        found = sides[0].union(sides[1])
+        return arranged_union(plan, found if plan.all else found.distinct())
+
+    def side(self, plan: UnionPlan, side: AnyPlan) -> DataFrame:
+        found = replace(self, ordered=False).result(side)
+        pairs = zip(side.outputs, plan.outputs, strict=True)
+        return found.selectExpr(*(f"CAST({own.column} AS {spark_type(of.type)}) AS {of.column}" for own, of in pairs))
+
+
+def whole(plan: Plan, prepared: DataFrame) -> DataFrame:
+    """All prepared rows as one segment for each window, by the fastest way for many rows."""
+    match plan.window:
+        case None:
+            return segments(plan, prepared)
+        case IntervalWindow() as window:
+            return panes(plan, window, prepared) if window.slides and fixed(window) else segments(plan, prepared)
+        case SessionWindow():
+            return merge(plan, segments(plan, prepared))
+        case ordered_window:
+            numbered = number_rows(ordered_window, prepared, key_columns(plan), unique=plan.unique)
+            return joined(plan, numbered, updates(plan))
+
+
+def fixed(window: IntervalWindow) -> bool:
+    """Whether windows are whole multiples of the slide, so that rows of one slide lie in the same windows."""
+    if window.length.is_calendar or window.zone is not None:
+        return False
+    return window.length.nanoseconds % window.sliding.nanoseconds == 0
+
+
+def panes(plan: Plan, window: IntervalWindow, prepared: DataFrame) -> DataFrame:
+    """Sliding windows in two steps: rows aggregated to the slide, then slides to windows."""
+    keys, precision = key_columns(plan), plan.precision
+    placed = prepared.withColumn("_pane", F.expr(intervals.start(window, TS, precision)))
+    found = placed.groupBy(*keys, "_pane").agg(*updates(plan))
+    step, count = window.sliding.ticks(precision), window.most_slides(precision)
+    starts = f"explode(transform(sequence(0, {count - 1}), i -> _pane - i * {step}L)) AS {WSTART}"
+    spread = found.selectExpr(*keys, *(partial.column for partial in plan.partials), starts)
+    merged = spread.groupBy(*keys, WSTART).agg(*merges(plan))
+    return merged.withColumn(WEND, F.expr(intervals.end(window, WSTART, precision)))
+
+
+def projected(plan: Plan, rows: DataFrame) -> tuple[DataFrame, list[str]]:
+    """Rows that pass WHERE with keys, the select list and hidden columns; and their natural order."""
+    kept = rows.where(run(plan, plan.filter)) if plan.filter else rows
+    places = {name: sql for name, sql in ((TS, plan.time), (TBNAME, plan.tbname)) if sql}
+    columns = {key.column: key.sql for key in plan.keys} | places
+    columns |= {output.column: output.sql for output in (*plan.outputs, *plan.hidden)}
+    found = kept.selectExpr(*(run(plan, f"{sql} AS {column}") for column, sql in columns.items()))
+    return found, [*(key.column for key in plan.keys), *places]

@@ -46,10 +46,10 @@ def instant(text: str, timezone_: str, precision: Precision) -> int | None:
     if matched is None:
         return None
     year, month, day = map(int, matched["date"].split("-"))
-    clock = [int(part) for part in (matched["clock"] or "0:0:0").split(":")]
+    hours, minutes, seconds = [*map(int, (matched["clock"] or "0:0").split(":")), 0][:3]
     try:
-        where = zone(matched["zone"] if matched["zone"] not in (None, "z") else "UTC" if matched["zone"] else timezone_)
-        moment = datetime(year, month, day, *clock, tzinfo=where)
+        where = zone((matched["zone"] or timezone_).upper() if matched["zone"] else timezone_)
+        moment = datetime(year, month, day, hours, minutes, seconds, tzinfo=where)
     except ValueError:
         return None
     since = moment - EPOCH

@@ -5,7 +5,7 @@ Columns between the steps, in Spark's frames:
 - *prepared* rows: `p0…` (partition and group keys), `_ts` (BIGINT ticks), `tbname`, `_key` (composite key column, where the
   table has one), `a0…` (arguments of aggregates), and of state and event windows `_state`, `_start`, `_end`
 - *segments*: `p0…`, `_wstart`, `_wend` (BIGINT ticks; `_wend` is the last instant that belongs to the window, inclusive), `x0…`
-  (partial aggregates), and attributes that the kind of window needs to merge them (see `headrace.compute.windows`)
+  (partial aggregates), and what the kind of window needs to merge them: `_state`; `_start` and `_end`; `_first` and `_rows`
 - *finished* windows: `p0…`, `_wstart`, `_wend` (ticks), `o0…` (the select list in its order, stored types)
 
 Columns of the select list are numbered because their names need not be unique; `Plan.outputs` holds names and types.
@@ -28,6 +28,8 @@ WEND = "_wend"
 STATE = "_state"
 START = "_start"
 END = "_end"
+FIRST = "_first"
+ROWS = "_rows"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +104,15 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class Partial:
-    """A column of a segment: how it arises from prepared rows, and how from segments. Both are aggregate expressions."""
+    """A column of a segment: how it arises from one prepared row (`row`), from many (`update`), and from segments (`merge`).
+
+    `update` and `merge` are aggregate expressions. Without `row`, rows are aggregated before they are merged.
+    """
 
     column: str
     update: str
     merge: str
+    row: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,11 +219,11 @@ class Plan:
     filter: str | None
     first: Bound | None
     last: Bound | None
-    keys: tuple[Key, ...]
-    window: WindowPlan | None
-    arguments: tuple[Argument, ...]
-    aggregates: tuple[Aggregate, ...]
-    outputs: tuple[Output, ...]
+    keys: tuple[Key, ...] = ()
+    window: WindowPlan | None = None
+    arguments: tuple[Argument, ...] = ()
+    aggregates: tuple[Aggregate, ...] = ()
+    outputs: tuple[Output, ...] = ()
     hidden: tuple[Output, ...] = ()
     having: str | None = None
     fill: Fill | None = None
@@ -244,7 +250,9 @@ class Plan:
     @property
     def range(self) -> tuple[int | None, int | None]:
         """First and last instant, in ticks and inclusive, that WHERE lets through."""
-        return (self.first and self.first.at(self.present), self.last and self.last.at(self.present))
+        ends = (self.first, self.last)
+        first, last = (None if end is None else end.at(self.present) for end in ends)
+        return first, last
 
     @property
     def scans(self) -> tuple[Scan, ...]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from headrace.compute.binding import Binder
 from headrace.compute.environment import Environment
-from headrace.compute.functions import AGGREGATES, AggregateFunction, PartialRule
+from headrace.compute.functions import AGGREGATES, AggregateFunction, PartialRule, chosen
 from headrace.compute.plan import TS, WEND, WSTART, Aggregate, Argument, Key, Partial
 from headrace.compute.terms import Term
 from headrace.compute.types import BIGINT, TIMESTAMP
@@ -134,10 +134,16 @@ class GroupResolver:
 
     def kept(self, rules: tuple[PartialRule, ...], names: dict[str, str]) -> tuple[Partial, ...]:
         """The partial columns of one use; what another use keeps already is shared."""
-        updates = [rule.update.format(t=TS, o=self.order, **names) for rule in rules]
-        columns = {rule.name: self.place(update, rule.merge) for rule, update in zip(rules, updates, strict=True)}
+        made = [(rule, rule.update.format(t=TS, o=self.order, **names)) for rule in rules]
+        columns = {rule.name: self.place(update, rule.merge) for rule, update in made}
         return tuple(
-            Partial(columns[rule.name], update, rule.merge.format(**columns)) for rule, update in zip(rules, updates, strict=True)
+            Partial(
+                columns[rule.name],
+                update,
+                rule.merge.format(**columns),
+                rule.row and rule.row.format(t=TS, o=self.order, **names),
+            )
+            for rule, update in made
         )
 
     def place(self, update: str, merge: str) -> str:
@@ -146,14 +152,11 @@ class GroupResolver:
     def companion(self, call: Call, term: Term) -> Term:
         """A plain column at the row that a selection function picks."""
         function = AGGREGATES[call.function]
+        assert function.pick is not None
         assert function.order is not None
         assert term.type is not None
         names = {"x": self.argument(call.arguments[0]).sql, "y": self.column_argument(term).sql}
-        rules = (
-            PartialRule("k", f"{function.pick}({function.order})", f"{function.pick}({{k}})"),
-            PartialRule("v", f"{function.pick}_by({{y}}, {function.order})", f"{function.pick}_by({{v}}, {{k}})"),
-        )
-        partials = self.kept(rules, names)
+        partials = self.kept(chosen(function.pick, function.order, "{y}"), names)
         self.aggregates[Call(f"row of {function.name}", (Literal(term.sql),))] = Aggregate(
             function.name, f"{term.sql} at {function.name}({names['x']})", partials, partials[1].column, term.type
         )

@@ -1,50 +1,94 @@
-"""Windows over rows, piece by piece: rows become segments, segments of one window become one, windows become results.
+"""Windows piece by piece: rows become segments, segments of one window become one, windows become results.
 
 `evaluate` is the composition of the pieces over all rows; a stream applies them to what is new and what it carries:
-`finish(plan, merge(plan, carried ∪ segments(plan, prepare(plan, rows))))`. What a carried segment must hold, and what follows
-for rows that come out of order:
+`finish(plan, merge(plan, carried ∪ segments(plan, prepare(plan, rows), by_row=True)))`. Small batches are fastest in one
+partition (`coalesce(1)` on the rows, and on the union): then nothing is shuffled.
 
-- INTERVAL: a segment is (keys, `_wstart`) with partials. Any split of the rows in any order merges to the same window.
+What a carried segment must hold, and what that means for rows that come out of order:
+
+- INTERVAL: one segment for each (keys, `_wstart`) with partials. Any cut of the rows, in any order, merges to the same windows.
+- SESSION: one segment for each session: `_wstart`, `_wend`, partials. Segments less than a gap apart are one session whatever
+  else lies between them, so any cut in any order merges to the same sessions, as long as every session that a row may touch
+  (`_wend + gap ≥ ts` and `_wstart - gap ≤ ts`) is carried; a row may join two carried ones.
+- STATE: one segment for each run, with `_state`. Runs merge where neighbours in time have the same state. Exact while rows come
+  in order within a partition: then the last run is all that must be carried. A row inside a carried run of another state splits
+  it, which partials cannot do: that partition is evaluated again from its rows, from the start of the run.
+- EVENT: one segment for each open window, with `_start` and `_end` (whether such a row is in it). Exact in order: at most one open
+  window a partition is carried, rows before a START are dropped. A late END inside a carried window, or a late START before one,
+  needs the rows again, from the last END before it.
+- COUNT: one segment for each window that is not full, with `_first` (number of its first row in its partition) and `_rows`. Exact in
+  order; a late row shifts every later boundary, which needs the rows again, from the window it falls into.
 """
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from headrace.compute import intervals
-from headrace.compute.plan import KEY, TS, WEND, WSTART, IntervalWindow, Plan
-from headrace.compute.running import run
-from headrace.compute.types import from_ticks
-from headrace.errors import NotSupportedError
+from headrace.compute.numbering import number_segments
+from headrace.compute.plan import (
+    END,
+    FIRST,
+    KEY,
+    ROWS,
+    START,
+    STATE,
+    TS,
+    WEND,
+    WSTART,
+    CountWindow,
+    EventWindow,
+    IntervalWindow,
+    Plan,
+    SessionWindow,
+    StateWindow,
+)
+from headrace.compute.running import run, stored
 from headrace.model.tables import TBNAME
-from headrace.model.types import Kind
+
+ATTRIBUTES: Final[dict[type, tuple[str, ...]]] = {
+    StateWindow: (STATE,),
+    EventWindow: (START, END),
+    CountWindow: (FIRST, ROWS),
+}
 
 
 def prepare(plan: Plan, rows: DataFrame) -> DataFrame:
     """Rows of the source (physical columns, `tbname`, tags joined) that pass WHERE, as prepared rows."""
     kept = rows.where(run(plan, plan.filter)) if plan.filter else rows
-    columns = [f"{key.sql} AS {key.column}" for key in plan.keys]
-    columns += [f"{plan.time} AS {TS}"] if plan.time else []
-    columns += [f"{plan.tbname} AS {TBNAME}"] if plan.tbname else []
-    columns += [f"{plan.key} AS {KEY}"] if plan.key else []
-    columns += [f"{argument.sql} AS {argument.column}" for argument in plan.arguments]
-    return kept.selectExpr(*(run(plan, column) for column in columns))
+    columns = {key.column: key.sql for key in plan.keys}
+    columns |= {name: sql for name, sql in ((TS, plan.time), (TBNAME, plan.tbname), (KEY, plan.key)) if sql}
+    columns |= {argument.column: argument.sql for argument in plan.arguments}
+    match plan.window:
+        case StateWindow(state=state):
+            columns[STATE] = state.sql
+        case EventWindow(start=start, end=end):
+            columns |= {START: start, END: end}
+    prepared = kept.selectExpr(*(run(plan, f"{sql} AS {column}") for column, sql in columns.items()))
+    return prepared.where(f"{STATE} IS NOT NULL") if isinstance(plan.window, StateWindow) else prepared
 
 
-def segments(plan: Plan, prepared: DataFrame) -> DataFrame:
-    """Prepared rows as segments, one for each window that they touch."""
-    keys = [key.column for key in plan.keys]
-    updates = [F.expr(run(plan, partial.update)).alias(partial.column) for partial in plan.partials]
+def segments(plan: Plan, prepared: DataFrame, *, by_row: bool = False) -> DataFrame:
+    """Prepared rows as segments.
+
+    With `by_row` each row is a segment of its own where the partials allow it, and aggregating is left to `merge`: the faster
+    form for small batches. Without, rows of one window are brought together first as far as one hash aggregation can.
+    """
+    alone = by_row and all(partial.row for partial in plan.partials)
     match plan.window:
         case None:
-            return prepared.groupBy(*keys).agg(*updates)
+            return projected(plan, prepared, {}) if alone else grouped(plan, prepared, ())
         case IntervalWindow() as window:
-            placed = prepared.selectExpr("*", f"{window_starts(plan, window)} AS {WSTART}")
-            found = placed.groupBy(*keys, WSTART).agg(*updates)
+            placed = prepared.withColumn(WSTART, F.expr(window_starts(plan, window)))
+            found = projected(plan, placed, {WSTART: WSTART}) if alone else grouped(plan, placed, (WSTART,))
             return found.withColumn(WEND, F.expr(intervals.end(window, WSTART, plan.precision)))
+        case SessionWindow(gap=gap) if not by_row:
+            return grouped(plan, prepared, (bucket(gap),), span=True)
         case _:
-            raise NotSupportedError("this kind of window is not offered yet")
+            return points(plan, prepared)
 
 
 def window_starts(plan: Plan, window: IntervalWindow) -> str:
@@ -53,28 +97,111 @@ def window_starts(plan: Plan, window: IntervalWindow) -> str:
     return intervals.start(window, TS, plan.precision)
 
 
+def bucket(gap: int) -> str:
+    """A stretch of time as wide as the gap: rows within one are always of one session."""
+    return f"({TS} - pmod({TS}, {gap}L))"
+
+
+def projected(plan: Plan, prepared: DataFrame, places: dict[str, str]) -> DataFrame:
+    """Each row as a segment, without aggregation."""
+    columns = {key.column: key.column for key in plan.keys} | places
+    columns |= {partial.column: partial.row or partial.update for partial in plan.partials}
+    return prepared.selectExpr(*(run(plan, f"{sql} AS {column}") for column, sql in columns.items()))
+
+
+def grouped(plan: Plan, prepared: DataFrame, places: tuple[str, ...], *, span: bool = False) -> DataFrame:
+    """Prepared rows hash-aggregated by keys and `places`; with `span`, the first and last instant beside the partials."""
+    ends = [F.min(TS).alias(WSTART), F.max(TS).alias(WEND)] if span else []
+    found = prepared.groupBy(*key_columns(plan), *(F.expr(place).alias(name(place)) for place in places))
+    every = [*ends, *updates(plan)]
+    return found.agg(*every) if every else found.agg(F.count("*").alias("_any"))
+
+
+def name(place: str) -> str:
+    return place if place.isidentifier() else "_bucket"
+
+
+def points(plan: Plan, prepared: DataFrame) -> DataFrame:
+    """Each row as a segment of length zero, for windows that depend on the order of rows."""
+    places = {WSTART: TS, WEND: TS}
+    match plan.window:
+        case StateWindow():
+            places[STATE] = STATE
+        case EventWindow():
+            places |= {START: START, END: END}
+        case CountWindow():
+            places |= {FIRST: "CAST(NULL AS BIGINT)", ROWS: "1L"}
+    if all(partial.row for partial in plan.partials):
+        return projected(plan, prepared, places)
+    marks = [column for column in (STATE, START, END, TBNAME, KEY) if column in prepared.columns]
+    found = prepared.groupBy(*key_columns(plan), TS, *marks).agg(*updates(plan))
+    kept = [f"{sql} AS {column}" for column, sql in places.items()]
+    return found.selectExpr(*key_columns(plan), *kept, *(partial.column for partial in plan.partials))
+
+
 def merge(plan: Plan, found: DataFrame) -> DataFrame:
     """Segments of one window as one segment. Applying it twice changes nothing more."""
-    keys = [key.column for key in plan.keys]
-    merges = [F.expr(run(plan, partial.merge)).alias(partial.column) for partial in plan.partials]
+    keys = key_columns(plan)
     match plan.window:
         case None:
-            return found.groupBy(*keys).agg(*merges)
+            return found.groupBy(*keys).agg(*merges(plan))
         case IntervalWindow():
-            return found.groupBy(*keys, WSTART, WEND).agg(*merges)
-        case _:
-            raise NotSupportedError("this kind of window is not offered yet")
+            return found.groupBy(*keys, WSTART, WEND).agg(*merges(plan))
+        case window:
+            numbered = number_segments(window, found, keys)
+            return joined(plan, numbered, merges(plan))
+
+
+def joined(plan: Plan, numbered: DataFrame, aggregates: list[Column]) -> DataFrame:
+    """Numbered rows or segments (`_window`, `_wstart`, `_wend`, attributes) as one segment for each window."""
+    ends = [F.min(WSTART).alias(WSTART), F.max(WEND).alias(WEND)]
+    match plan.window:
+        case StateWindow():
+            ends.append(F.first(STATE).alias(STATE))
+        case EventWindow():
+            ends += [F.bool_or(START).alias(START), F.bool_or(END).alias(END)]
+        case CountWindow(sliding=sliding):
+            ends += [F.expr(f"_window * {sliding}L").alias(FIRST), F.sum(ROWS).alias(ROWS)]
+    found = numbered.groupBy(*key_columns(plan), "_window").agg(*ends, *aggregates)
+    return found.drop("_window")
 
 
 def finish(plan: Plan, found: DataFrame) -> DataFrame:
-    """Finished windows: `p…`, `_wstart` and `_wend` in ticks, and `o…` in stored types."""
-    kept = found.where(run(plan, plan.having)) if plan.having else found
-    columns = [key.column for key in plan.keys]
-    columns += [WSTART, WEND] if plan.window is not None else []
-    columns += [f"{stored(plan, output.sql, output.type.kind)} AS {output.column}" for output in plan.outputs]
+    """Finished windows: `p…`, `_wstart` and `_wend` in ticks, and `o…` in stored types.
+
+    Event windows without END and windows shorter than TRUE_FOR are left out.
+    """
+    return presented(plan, finished(plan, found))
+
+
+def finished(plan: Plan, found: DataFrame) -> DataFrame:
+    """Finished windows with instants as ticks, and the hidden columns of ORDER BY."""
+    conditions = [plan.having] if plan.having else []
+    match plan.window:
+        case EventWindow(true_for=least):
+            conditions += [END, *([f"{WEND} - {WSTART} >= {least}L"] if least else [])]
+        case StateWindow(true_for=int(least)):
+            conditions.append(f"{WEND} - {WSTART} >= {least}L")
+    kept = found.where(run(plan, " AND ".join(conditions))) if conditions else found
+    columns = [*key_columns(plan), *([WSTART, WEND] if plan.window is not None else [])]
+    columns += [f"{output.sql} AS {output.column}" for output in (*plan.outputs, *plan.hidden)]
     return kept.selectExpr(*(run(plan, column) for column in columns))
 
 
-def stored(plan: Plan, sql: str, kind: Kind) -> str:
-    """An expression in the type in which it is stored: instants as timestamps."""
-    return from_ticks(sql, plan.precision) if kind is Kind.TIMESTAMP else sql
+def presented(plan: Plan, found: DataFrame) -> DataFrame:
+    """The select list in stored types, beside keys and the window's ends."""
+    columns = [*key_columns(plan), *([WSTART, WEND] if plan.window is not None else [])]
+    columns += [f"{stored(output.column, output.type, plan.precision)} AS {output.column}" for output in plan.outputs]
+    return found.selectExpr(*columns)
+
+
+def key_columns(plan: Plan) -> list[str]:
+    return [key.column for key in plan.keys]
+
+
+def updates(plan: Plan) -> list[Column]:
+    return [F.expr(run(plan, partial.update)).alias(partial.column) for partial in plan.partials]
+
+
+def merges(plan: Plan) -> list[Column]:
+    return [F.expr(run(plan, partial.merge)).alias(partial.column) for partial in plan.partials]

@@ -1,0 +1,68 @@
+"""What follows once rows are computed: DISTINCT, SLIMIT, ORDER BY, LIMIT."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from headrace.compute.numbering import over
+from headrace.compute.plan import Plan, Sort, UnionPlan
+
+
+def arranged(plan: Plan, found: DataFrame, natural: Sequence[str], *, ordered: bool) -> DataFrame:
+    """The select list's columns, in order and cut to the limits. `natural` is the order by partition and time."""
+    outputs = [output.column for output in plan.outputs]
+    if plan.distinct:
+        distinct = found.select(*outputs).distinct()
+        return cut(sorted_by(distinct, plan.sorts, outputs if ordered else ()), plan.limit, plan.offset)
+    found = series(plan, found)
+    if plan.partitioned and not plan.sorts and plan.limit is not None:
+        found = each_partition(plan, found, natural)
+        return sorted_by(found, (), natural if ordered else ()).select(*outputs)
+    needed = ordered or plan.sorts or plan.limit is not None
+    found = sorted_by(found, plan.sorts, natural if needed else ())
+    return cut(found, plan.limit, plan.offset).select(*outputs)
+
+
+def arranged_union(plan: UnionPlan, found: DataFrame) -> DataFrame:
+    return cut(sorted_by(found, plan.sorts, ()), plan.limit, plan.offset)
+
+
+def sorted_by(found: DataFrame, sorts: Sequence[Sort], natural: Sequence[str]) -> DataFrame:
+    """Rows in the order asked for, ties in their natural order."""
+    columns = [direction(sort) for sort in sorts] + [F.col(name).asc_nulls_first() for name in natural]
+    return found.orderBy(*columns) if columns else found
+
+
+def direction(sort: Sort) -> Column:
+    column = F.col(sort.column)
+    if sort.descending:
+        return column.desc_nulls_first() if sort.nulls_first else column.desc_nulls_last()
+    return column.asc_nulls_first() if sort.nulls_first else column.asc_nulls_last()
+
+
+def cut(found: DataFrame, limit: int | None, offset: int | None) -> DataFrame:
+    if offset:
+        found = found.offset(offset)
+    return found if limit is None else found.limit(limit)
+
+
+def series(plan: Plan, found: DataFrame) -> DataFrame:
+    """SLIMIT and SOFFSET: some of the partitions, in the order of their keys."""
+    if plan.series_limit is None or not plan.keys:
+        return found
+    first = plan.series_offset or 0
+    keys = [key.column for key in plan.keys]
+    ranked = found.selectExpr("*", f"dense_rank() {over([], keys)} AS _series")
+    return ranked.where(f"_series > {first} AND _series <= {first + plan.series_limit}").drop("_series")
+
+
+def each_partition(plan: Plan, found: DataFrame, natural: Sequence[str]) -> DataFrame:
+    """LIMIT of a partitioned query without ORDER BY: so many rows of each partition."""
+    first = plan.offset or 0
+    keys = [key.column for key in plan.keys]
+    order = list(natural) or ["1"]
+    ranked = found.selectExpr("*", f"row_number() {over(keys, order)} AS _place")
+    return ranked.where(f"_place > {first} AND _place <= {first + (plan.limit or 0)}").drop("_place")

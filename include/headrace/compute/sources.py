@@ -1,0 +1,106 @@
+"""FROM: tables, sub-queries and joins, with the names they offer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from headrace.compute.binding import Binder
+from headrace.compute.environment import Environment, SourceColumn, of_plan, of_scan
+from headrace.compute.plan import AnyPlan, JoinSource, Nothing, PlanSource, Scan
+from headrace.compute.resolvers import RowResolver
+from headrace.compute.scalars import Surroundings
+from headrace.compute.scope import Scope
+from headrace.errors import NotSupportedError
+from headrace.model.queries import Join, Query, QuerySource, Source, TableSource, Union
+from headrace.model.tables import TBNAME
+from headrace.model.time import Precision
+
+KINDS = ("inner", "left", "right", "full", "left semi", "left anti", "right semi", "right anti")
+
+
+@dataclass(frozen=True, slots=True)
+class Sourced:
+    """A source with its names; of a join also its sides, and which column of a side each joined column is."""
+
+    source: PlanSource
+    names: Environment
+    sides: tuple[Sourced, ...] = ()
+    origins: tuple[tuple[int, SourceColumn, str], ...] = ()
+
+    def pruned(self) -> PlanSource:
+        """The source with only the columns that were used; the time line and `tbname` of a table are always among them."""
+        match self.source:
+            case Scan() as scan:
+                key = (self.names.key.column,) if self.names.key else ()
+                needed = self.names.used | {scan.table.timestamp.name, TBNAME, *key}
+                return replace(scan, columns=tuple(column for column in scan.columns if column in needed))
+            case JoinSource() as join:
+                kept = [origin for origin in self.origins if origin[2] in self.names.used]
+                for side, column, _ in kept:
+                    self.sides[side].names.used.add(column.column)
+                return replace(
+                    join,
+                    left=self.sides[0].pruned(),
+                    right=self.sides[1].pruned(),
+                    left_columns=tuple((column.sql, name) for side, column, name in kept if side == 0),
+                    right_columns=tuple((column.sql, name) for side, column, name in kept if side == 1),
+                )
+            case _:
+                return self.source
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Turns what stands in FROM into sources."""
+
+    scope: Scope
+    bind: Callable[[Query | Union], AnyPlan]
+
+    def of(self, source: Source | None) -> Sourced:
+        match source:
+            case None:
+                return Sourced(Nothing(), Environment((), Precision.MILLISECOND, None))
+            case TableSource():
+                return self.table(source)
+            case QuerySource(query=query, alias=alias):
+                plan = self.bind(query)
+                return Sourced(plan, of_plan(plan, alias))
+            case Join():
+                return self.join(source)
+
+    def table(self, source: TableSource) -> Sourced:
+        found = self.scope.lookup(source.name)
+        columns = tuple(column.name for column in (*found.table.columns, *found.table.tags))
+        scan = Scan(found.table, found.database, found.subtable, source.alias, (*columns, TBNAME))
+        return Sourced(scan, of_scan(scan))
+
+    def join(self, join: Join) -> Sourced:
+        if join.kind not in KINDS:
+            raise NotSupportedError(f"{join.kind.upper()} JOIN is not offered", hint="use INNER, LEFT, RIGHT or FULL JOIN")
+        sides = (self.of(join.left), self.of(join.right))
+        left, right = sides[0].names, sides[1].names
+        if left.precision != right.precision:
+            raise NotSupportedError("tables of databases with different precisions cannot be joined")
+        if join.kind.startswith("right ") and join.kind != "right":
+            sides, left, right = (sides[1], sides[0]), right, left
+        origins = tuple(
+            (side, column, f"c{number}")
+            for number, (side, column) in enumerate((side, column) for side in (0, 1) for column in sides[side].names.columns)
+        )
+        names = joined_names(left, origins)
+        binder = Binder(RowResolver(names, "in ON"), Surroundings(names.precision, self.scope.timezone))
+        condition = None if join.condition is None else binder.condition(join.condition)
+        kind = join.kind.replace("right ", "left ") if " " in join.kind else join.kind
+        return Sourced(JoinSource(sides[0].source, sides[1].source, (), (), condition, kind), names, sides, origins)
+
+
+def joined_names(left: Environment, origins: tuple[tuple[int, SourceColumn, str], ...]) -> Environment:
+    """The names of a join; its time line is that of the left side."""
+    columns = tuple(replace(column, column=name, sql=name) for _, column, name in origins)
+    place = {id(column): renamed for (_, column, _), renamed in zip(origins, columns, strict=True)}
+    time = place.get(id(left.time)) if left.time is not None else None
+    names = Environment(columns, left.precision, time)
+    if time is not None:
+        names.used.add(time.column)
+    return names
