@@ -25,13 +25,13 @@ def apply(stage: stages.Stage, session: Session) -> Result:
     raise NotImplementedError(type(stage).__name__)
 
 
-@apply.register
+@apply.register(stages.MakeDatabase)
 def _(stage: stages.MakeDatabase, session: Session) -> Result:
     session.context.catalog.databases.create(stage.database, stage.if_not_exists)
     return DONE
 
 
-@apply.register
+@apply.register(stages.RemoveDatabase)
 def _(stage: stages.RemoveDatabase, session: Session) -> Result:
     session.context.catalog.databases.drop(stage.name)
     for record in stage.streams:
@@ -43,13 +43,13 @@ def _(stage: stages.RemoveDatabase, session: Session) -> Result:
     return DONE
 
 
-@apply.register
+@apply.register(stages.EnterDatabase)
 def _(stage: stages.EnterDatabase, session: Session) -> Result:
     session.database = stage.name
     return DONE
 
 
-@apply.register
+@apply.register(stages.MakeTable)
 def _(stage: stages.MakeTable, session: Session) -> Result:
     """Files first, then the catalog: what a crash leaves between the two is taken over or replaced by the next try."""
     catalog, table = session.context.catalog, stage.table
@@ -63,7 +63,7 @@ def _(stage: stages.MakeTable, session: Session) -> Result:
     return DONE
 
 
-@apply.register
+@apply.register(stages.RemoveTable)
 def _(stage: stages.RemoveTable, session: Session) -> Result:
     """The catalog first: it refuses while a stream needs the table."""
     session.context.catalog.tables.drop(stage.table.database, stage.table.name)
@@ -71,7 +71,7 @@ def _(stage: stages.RemoveTable, session: Session) -> Result:
     return DONE
 
 
-@apply.register
+@apply.register(stages.MakeSubtables)
 def _(stage: stages.MakeSubtables, session: Session) -> Result:
     """The catalog first: it settles whose a name is. Tags of subtables that exist stay as they are."""
     table, catalog = stage.table, session.context.catalog
@@ -85,7 +85,7 @@ def _(stage: stages.MakeSubtables, session: Session) -> Result:
     return DONE
 
 
-@apply.register
+@apply.register(stages.RemoveSubtables)
 def _(stage: stages.RemoveSubtables, session: Session) -> Result:
     names = tuple(each.name for each in stage.subtables)
     session.context.tables.delete(stage.table, stage.database, tbnames=names)
@@ -94,41 +94,41 @@ def _(stage: stages.RemoveSubtables, session: Session) -> Result:
     return DONE
 
 
-@apply.register
+@apply.register(stages.WriteTags)
 def _(stage: stages.WriteTags, session: Session) -> Result:
     session.context.tables.upsert_tags(stage.table, stage.tags)
     return DONE
 
 
-@apply.register
+@apply.register(stages.WriteRows)
 def _(stage: stages.WriteRows, session: Session) -> Result:
     session.context.tables.write(stage.table, stage.database, stage.rows, given=stage.given)
     return Result(affected=stage.rows.num_rows)
 
 
-@apply.register
+@apply.register(stages.DeleteRows)
 def _(stage: stages.DeleteRows, session: Session) -> Result:
     gone = session.context.tables.delete(stage.table, stage.database, tbnames=stage.tbnames, ranges=stage.ranges)
     return Result(affected=gone)
 
 
-@apply.register
+@apply.register(stages.RunQuery)
 def _(stage: stages.RunQuery, session: Session) -> Result:
     return run_query(stage.plan, session.context)
 
 
-@apply.register
+@apply.register(stages.ReadCatalog)
 def _(stage: stages.ReadCatalog, session: Session) -> Result:  # noqa: ARG001
     return stage.read()
 
 
-@apply.register
+@apply.register(stages.MakeTarget)
 def _(stage: stages.MakeTarget, session: Session) -> Result:
     prepare_target(session.context, stage.plan)
     return DONE
 
 
-@apply.register
+@apply.register(stages.RecordStream)
 def _(stage: stages.RecordStream, session: Session) -> Result:
     context, plan = session.context, stage.plan
     definition = plan.definition(created=context.clock.now(), snode=context.settings.snode, dialect=session.dialect)
@@ -137,7 +137,7 @@ def _(stage: stages.RecordStream, session: Session) -> Result:
     return DONE
 
 
-@apply.register
+@apply.register(stages.FillHistory)
 def _(stage: stages.FillHistory, session: Session) -> Result:
     """Fix the boundary: rows up to this version are history, later ones are live."""
     context, plan = session.context, stage.plan
@@ -147,7 +147,7 @@ def _(stage: stages.FillHistory, session: Session) -> Result:
     return DONE
 
 
-@apply.register
+@apply.register(stages.Announce)
 def _(stage: stages.Announce, session: Session) -> Result:
     from headrace.runtime.airflow import AirflowClient  # brings an HTTP client along: only where streams change
 
@@ -160,7 +160,7 @@ def _(stage: stages.Announce, session: Session) -> Result:
     return DONE
 
 
-@apply.register
+@apply.register(stages.RemoveStream)
 def _(stage: stages.RemoveStream, session: Session) -> Result:
     stream = stage.record.definition.id
     session.context.catalog.streams.set_desired(stream, DesiredState.DROPPED)
@@ -169,13 +169,13 @@ def _(stage: stages.RemoveStream, session: Session) -> Result:
     return DONE
 
 
-@apply.register
+@apply.register(stages.HoldStream)
 def _(stage: stages.HoldStream, session: Session) -> Result:
     session.context.catalog.streams.set_desired(stage.record.definition.id, DesiredState.PAUSED)
     return DONE
 
 
-@apply.register
+@apply.register(stages.ContinueStream)
 def _(stage: stages.ContinueStream, session: Session) -> Result:
     """A stopped stream goes on where it stood: with its history where that is not filled yet."""
     context, record = session.context, stage.record

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Rows as Arrow, or None for a statement that has none; `affected` counts rows written or deleted, -1 where it means nothing."""
+    """Rows as Arrow, None for a statement without; `affected` counts rows written or deleted, -1 where it means nothing."""
 
     table: pa.Table | None = None
     affected: int = -1

@@ -23,7 +23,7 @@ class Surroundings(Protocol):
 
 
 @singledispatch
-def plan(statement: Statement, around: Surroundings) -> list[Stage]:
+def plan(statement: Statement, around: Surroundings) -> list[Stage]:  # noqa: ARG001
     """The stages of a statement; everything that can be refused is refused here.
 
     Raises:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from headrace.errors import ExistsError, NotFoundError, ProgrammingError
 from headrace.model.spans import Span
-from headrace.model.statements import CreateSubtables, Delete, Insert, InsertBlock, SetTags, SubtableSpec
+from headrace.model.statements import CreateSubtables, Delete, Insert, InsertBlock, RowValue, SetTags, SubtableSpec
 from headrace.model.tables import TBNAME, Column, Database, Name, Subtable, Table, TableKind
 from headrace.service.planning.dispatch import Surroundings, database_of, find_table, plan
 from headrace.service.planning.tables import check_name
@@ -93,7 +93,7 @@ class Batch:
     table: Table
     database: Database
     columns: tuple[str, ...]
-    rows: list[tuple[object, ...]]
+    rows: list[tuple[RowValue, ...]]
     spans: list[Span]
     tbnames: list[str]
 

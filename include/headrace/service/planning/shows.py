@@ -94,7 +94,7 @@ def show_tags(statement: Show, around: Surroundings) -> Result:
     return rows_result(("table_name", "db_name", "stable_name", "tag_name", "tag_type", "tag_value"), rows)
 
 
-def show_snodes(statement: Show, around: Surroundings) -> Result:
+def show_snodes(_: Show, around: Surroundings) -> Result:
     names = sorted({around.context.settings.snode, *(each.definition.snode for each in around.context.catalog.streams.all())})
     leases = [(name, around.context.catalog.leases.get(name)) for name in names]
     now = around.context.clock.now()
