@@ -27,7 +27,7 @@ ROWS = pa.table(
 )
 
 
-def run_sql(sql: str, dialect: str) -> Answer:
+def run_sql(sql: str, dialect: str, database: str | None) -> Answer:
     match sql:
         case "rows":
             return Answer(ROWS)
@@ -37,8 +37,8 @@ def run_sql(sql: str, dialect: str) -> Answer:
             raise SyntaxError_("this is wrong", hint="write it otherwise", span=Span(6, 10))
         case "busy":
             raise OperationalError("busy")
-        case "dialect":
-            return Answer(pa.table({"dialect": [dialect]}))
+        case "context":
+            return Answer(pa.table({"dialect": [dialect], "database": pa.array([database], pa.string())}))
         case _:
             raise ZeroDivisionError("nobody foresaw this")
 
@@ -92,9 +92,10 @@ def test_a_statement_without_rows_says_how_many_it_changed(http: httpx.Client) -
     assert http.post("/sql", json={"sql": "none"}).json() == {"columns": [], "rows": [], "affected": 3}
 
 
-def test_the_dialect_is_passed_on(http: httpx.Client) -> None:
-    assert http.post("/sql", json={"sql": "dialect"}).json()["rows"] == [["tdengine"]]
-    assert http.post("/sql", json={"sql": "dialect", "dialect": "iotdb"}).json()["rows"] == [["iotdb"]]
+def test_dialect_and_database_are_passed_on(http: httpx.Client) -> None:
+    assert http.post("/sql", json={"sql": "context"}).json()["rows"] == [["tdengine", None]]
+    given = {"sql": "context", "dialect": "iotdb", "database": "db"}
+    assert http.post("/sql", json=given).json()["rows"] == [["iotdb", "db"]]
 
 
 def test_an_error_says_code_message_hint_and_place(http: httpx.Client) -> None:

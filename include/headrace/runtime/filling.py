@@ -159,7 +159,7 @@ class Filler:
         raise OperationalError(f"chunk {chunk.number} could not be written: the stream commits all the time", hint="try again")
 
     def _guard(self, chunk: Chunk, expected: Expectation | None, *, last: bool) -> Commit | None:
-        """What a commit records: the chunk once it is complete, before that nothing that would keep the next attempt from working."""
+        """What a commit records: the chunk once it is complete, before that nothing that keeps the next attempt from working."""
         if last:
             return Commit(self._app(chunk), 1, expected)
         if expected is None:

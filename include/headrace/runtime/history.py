@@ -54,7 +54,7 @@ def plan_of(context: Context, record: StreamRecord) -> StreamPlan:
 
 
 def begin(context: Context, stream_id: str) -> StreamRecord:
-    """Fix the boundary of a stream that has none yet at the source's present version; from then on it is FILLING. Needs no Spark."""
+    """Fix the boundary of a stream that has none yet at the source's present version; it is FILLING from then on. No Spark."""
     record = context.catalog.streams.by_id(stream_id)
     if record.progress.boundary is None and not is_live(record):
         source = context.catalog.tables.get(record.definition.source_database, record.definition.source_table)

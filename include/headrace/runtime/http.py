@@ -41,8 +41,8 @@ class Answer:
     affected: int = -1
 
 
-RunSql = Callable[[str, str], Answer]
-"""Runs one statement, `(sql, dialect)`; raises `headrace.errors.Error`. Called from several threads."""
+RunSql = Callable[[str, str, str | None], Answer]
+"""Runs one statement, `(sql, dialect, current database)`; raises `headrace.errors.Error`. Called from several threads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +58,7 @@ class Statement(BaseModel):
 
     sql: str
     dialect: str = "tdengine"
+    database: str | None = None
 
 
 def create_app(token: str, run_sql: RunSql, health: Callable[[], Health], metrics: Callable[[], str]) -> FastAPI:
@@ -93,7 +94,7 @@ def create_app(token: str, run_sql: RunSql, health: Callable[[], Health], metric
 def answer(run_sql: RunSql, statement: Statement, arrow: bool) -> Response:
     """Run a statement and dress what it returned, or the error it raised."""
     try:
-        result = run_sql(statement.sql, statement.dialect)
+        result = run_sql(statement.sql, statement.dialect, statement.database)
     except Error as error:
         return JSONResponse(error_body(error.located(statement.sql)), status_of(error))
     except Exception as error:
