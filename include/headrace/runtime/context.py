@@ -36,11 +36,6 @@ class SparkOnDemand:
         """Whether this process has its session already."""
         return self._session is not None
 
-    @property
-    def started(self) -> bool:
-        """Whether this process has a session by now."""
-        return self._session is not None
-
     def __call__(self) -> SparkSession:
         from headrace.storage.session import start_session
 
