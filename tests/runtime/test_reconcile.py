@@ -24,8 +24,8 @@ def stream(
     return StreamRecord(definition, desired, state, progress, reason)
 
 
-def decide(record: StreamRecord, *, has_history: bool = True, fills: bool = True, retry_at: int = 0) -> Role:
-    return role(record, has_history=has_history, fills=fills, retry_at=retry_at, now=NOW)
+def decide(record: StreamRecord, *, has_history: bool = True, filled: bool = False, fills: bool = True, retry_at: int = 0) -> Role:
+    return role(record, has_history=has_history, filled=filled, fills=fills, retry_at=retry_at, now=NOW)
 
 
 def test_a_stream_without_history_goes_to_the_feeds_at_once() -> None:
@@ -42,6 +42,11 @@ def test_a_stream_whose_history_others_fill_is_waited_for() -> None:
 
 def test_a_history_that_was_handed_over_goes_live() -> None:
     assert decide(stream(StreamState.RUNNING, BOUND), fills=False) is Role.GO_LIVE
+
+
+def test_a_filled_history_goes_live_whoever_filled_it() -> None:
+    assert decide(stream(StreamState.FILLING, BOUND), filled=True, fills=False) is Role.GO_LIVE
+    assert decide(stream(StreamState.FILLING, BOUND), filled=True, fills=True) is Role.GO_LIVE
 
 
 def test_a_live_stream_goes_to_the_feeds_whatever_its_state_says() -> None:

@@ -123,9 +123,11 @@ class Driver:
 
     def _role(self, record: StreamRecord) -> Role:
         stream_id = record.definition.id
+        waiting = record.progress.boundary is not None and not is_live(record)
         return role(
             record,
             has_history=history.has_history(self._context, record),
+            filled=waiting and history.is_filled(self._context, stream_id),
             fills=self._fills,
             retry_at=self._retry_at.get(stream_id, 0),
             now=self._context.clock.now(),

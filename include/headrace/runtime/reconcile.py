@@ -26,18 +26,19 @@ class Role(StrEnum):
     WAIT = "wait"
     """Others have to act: whoever fills its history, or a person."""
     GO_LIVE = "go live"
-    """Its history is filled and handed over: state has to be rebuilt as of the boundary."""
+    """Its history is filled: state has to be rebuilt as of the boundary."""
     RETRY = "retry"
     """It stopped for a passing reason long enough ago."""
     FORGET = "forget"
     """It was dropped: state and record go."""
 
 
-def role(record: StreamRecord, *, has_history: bool, fills: bool, retry_at: int, now: int) -> Role:
+def role(record: StreamRecord, *, has_history: bool, filled: bool, fills: bool, retry_at: int, now: int) -> Role:
     """The role of a stream.
 
     Args:
         has_history: whether the stream was created with FILL_HISTORY 1.
+        filled: whether every chunk of its history is done.
         fills: whether this snode fills histories itself.
         retry_at: when a stream that stopped for a passing reason may run again, epoch milliseconds.
         now: the present, epoch milliseconds.
@@ -49,14 +50,14 @@ def role(record: StreamRecord, *, has_history: bool, fills: bool, retry_at: int,
         return Role.RETRY if passing and now >= retry_at else Role.WAIT
     if record.desired is DesiredState.PAUSED or is_live(record) or not has_history:
         return Role.FEED
-    return history_role(record, fills, now)
+    return history_role(record, filled, fills, now)
 
 
-def history_role(record: StreamRecord, fills: bool, now: int) -> Role:
+def history_role(record: StreamRecord, filled: bool, fills: bool, now: int) -> Role:
     """The role of a stream that should run and whose history is not behind it."""
     if record.progress.boundary is None:
         return Role.BOUND if now - record.definition.created > ORPHANED_MS else Role.WAIT
-    if record.state is StreamState.RUNNING:
+    if filled or record.state is StreamState.RUNNING:
         return Role.GO_LIVE
     return Role.FILL if fills else Role.WAIT
 
