@@ -213,8 +213,8 @@ class Tables:
         """Load files of CSV, Parquet or NDJSON: all of them, or nothing. Of rows with equal keys the last counts.
 
         `spark` starts the session where the size of the files asks for it. `progress` is called with rows and bytes read so far.
-        `announce` is called once every value has been checked and before anything is written, with the files' subtables: `tbname` and
-        those tags for which there is a column; what it raises ends the load.
+        `announce` is called once every value has been checked and before anything is written, with the files' subtables: `tbname`
+        and those tags for which there is a column; what it raises ends the load.
 
         Raises:
             DataError: a value does not fit: file, row, column, and what is allowed; how many more there are.

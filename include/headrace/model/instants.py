@@ -1,0 +1,64 @@
+"""Timestamps written as text, and time zones by name."""
+
+from __future__ import annotations
+
+import functools
+import re
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from typing import Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from headrace.model.time import Precision
+
+_INSTANT: Final = re.compile(
+    r"\s*(\d{4})-(\d{1,2})-(\d{1,2})"
+    r"(?:(?:[Tt]|\s+)(\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,9})\d*)?)?)?"
+    r"\s*([Zz]|[+-]\d{2}(?::?\d{2})?)?\s*"
+)
+_OFFSET: Final = re.compile(r"(?:UTC|GMT)?([+-])(\d{1,2})(?::?(\d{2}))?", re.IGNORECASE)
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_SECOND: Final = 1_000_000_000
+
+
+@functools.cache
+def zone(name: str) -> tzinfo | None:
+    """A time zone by IANA name or offset (`+08:00`); None where there is none of that name."""
+    if name.upper() in ("UTC", "Z", "GMT"):
+        return UTC
+    if matched := _OFFSET.fullmatch(name):
+        sign, hours, minutes = matched.groups()
+        offset = timedelta(hours=int(hours), minutes=int(minutes or 0))
+        if offset >= timedelta(days=1):
+            return None
+        return timezone(offset if sign == "+" else -offset)
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return None
+
+
+def nanoseconds(text: str, timezone_: str) -> int | None:
+    """Nanoseconds since the epoch of a timestamp written as text, in `timezone_` where it names no zone; None where it is none.
+
+    Forms: `2024-05-01`, `2024-05-01 12:30`, `2024-05-01T12:30:00.123456789+02:00`, `…Z`. A local time that occurs twice is the
+    earlier one.
+    """
+    matched = _INSTANT.fullmatch(text)
+    if matched is None:
+        return None
+    year, month, day, hour, minute, second, fraction, named = matched.groups()
+    where = zone(named or timezone_)
+    if where is None:
+        return None
+    try:
+        moment = datetime(int(year), int(month), int(day), int(hour or 0), int(minute or 0), int(second or 0), tzinfo=where)
+        since = moment - EPOCH
+    except (ValueError, OverflowError):
+        return None
+    return (since.days * 86_400 + since.seconds) * _SECOND + int((fraction or "0").ljust(9, "0"))
+
+
+def instant(text: str, timezone_: str, precision: Precision) -> int | None:
+    """Ticks of a timestamp written as text, what is finer than a tick cut off; None where it is no timestamp."""
+    found = nanoseconds(text, timezone_)
+    return None if found is None else found // precision.nanoseconds
