@@ -1,7 +1,8 @@
 """Fault points: named places where a test may have this process die, stop or fail. They cost nothing while none is armed.
 
 `HEADRACE_FAULTS=name:count[:action][,…]` arms points when the process starts: at the `count`-th passage of `name` the action
-happens, once. Actions: `kill` (SIGKILL to this process, the default), `stop` (SIGSTOP), `raise` (a `FaultError`).
+happens, once. Actions: `kill` (SIGKILL to this process, the default), `stop` (SIGSTOP), `raise` (a `FaultError`). Within a process
+a point may also call a function (`calling`), so that what races in life can be put in order by a test.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -23,7 +24,7 @@ class FaultError(RuntimeError):
 @dataclass(slots=True)
 class _Point:
     remaining: int
-    action: str
+    action: str | Callable[[], None]
 
 
 _lock = threading.Lock()
@@ -45,7 +46,9 @@ def reach(name: str) -> None:
     _act(name, point.action)
 
 
-def _act(name: str, action: str) -> None:
+def _act(name: str, action: str | Callable[[], None]) -> None:
+    if not isinstance(action, str):
+        return action()
     match action:
         case "kill":
             os.kill(os.getpid(), signal.SIGKILL)
@@ -74,6 +77,16 @@ def armed(specification: str) -> Iterator[None]:
         yield
     finally:
         _points.clear()
+
+
+@contextmanager
+def calling(name: str, action: Callable[[], None]) -> Iterator[None]:
+    """Have the next passage of a point call a function, for the length of a `with` block."""
+    _points[name] = _Point(1, action)
+    try:
+        yield
+    finally:
+        _points.pop(name, None)
 
 
 arm(os.environ.get("HEADRACE_FAULTS", ""))

@@ -18,7 +18,6 @@ from headrace.model.tables import TBNAME, TableKind
 from headrace.model.time import Precision
 from headrace.runtime.chunks import Grid
 from headrace.runtime.context import Context
-from headrace.storage.types import arrow_type
 from headrace.streams import StreamPlan
 
 if TYPE_CHECKING:
@@ -80,15 +79,11 @@ class Evaluation:
         return start if newest is None else int(newest) - watermark
 
     def groups(self) -> pa.Table:
-        """One row for each group of the query, of any time, in the shape of a finished window without values."""
-        query = self._plan.query
-        keys = [key.column for key in query.keys]
-        prepared = prepare(query, self._rows(None, None)).select(*keys)
-        found = prepared.distinct().toArrow() if keys else pa.table({"_": [0]})
-        for output in query.outputs:
-            kind = arrow_type(output.type, query.precision)
-            found = found.append_column(output.column, pa.nulls(found.num_rows, kind))
-        return found
+        """The keys of each group that the query has, of any time."""
+        keys = [key.column for key in self._plan.query.keys]
+        if not keys:
+            return pa.table({"_": [0]})
+        return prepare(self._plan.query, self._rows(None, None)).select(*keys).distinct().toArrow()
 
     def changed(self, start: int, end: int, first: int, last: int) -> bool:
         """Whether source versions `first` to `last` have changed rows of windows that start in `[start, end)`."""

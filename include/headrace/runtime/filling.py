@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from headrace.errors import FencedError, OperationalError
 from headrace.model.faults import reach
 from headrace.model.streams import Chunk, ChunkState, StreamRecord, TriggerMode
+from headrace.model.tables import TBNAME
 from headrace.runtime.chunks import Grid
 from headrace.runtime.context import Context, Progress
 from headrace.runtime.evaluation import Evaluation
@@ -130,10 +131,12 @@ class Filler:
 
     def _frontier(self, chunk: Chunk, version: int) -> int | None:
         """Windows are written whose last instant lies before it; None: all."""
+        if self._plan.query.window is None:
+            return None
         if not self._history:
             known = self._context.catalog.streams.by_id(self._plan.id).progress.frontier
             return chunk.start if known is None else known
-        if self._plan.options.trigger is TriggerMode.AT_ONCE or self._plan.query.window is None:
+        if self._plan.options.trigger is TriggerMode.AT_ONCE:
             return None
         return self._evaluation(version).frontier(chunk.start, chunk.end, self._plan.watermark)
 
@@ -179,11 +182,14 @@ class Filler:
             raise TouchedError
 
     def _vanished(self, chunk: Chunk, version: int, written: pa.Table, frontier: int | None) -> pa.Table | None:
-        """Keys of the target in the chunk's range that the stream no longer has; those of subtables that are not its own stay."""
+        """Keys of the target in the chunk's range that the stream no longer has; those of subtables that are not its own stay.
+
+        Of windows without a bound nothing tells which keys are those of open ones, and none is withdrawn.
+        """
         plan, key = self._plan, list(self._plan.target.primary_key)
-        beyond = chunk.end
-        if frontier is not None and self._grid is not None:
-            beyond = min(beyond, frontier - self._grid.length + 1)
+        if self._grid is None:
+            return None
+        beyond = chunk.end if frontier is None else min(chunk.end, frontier - self._grid.length + 1)
         if beyond <= chunk.start:
             return None
         unit = plan.target_database.precision.nanoseconds, plan.source_database.precision.nanoseconds
@@ -192,8 +198,8 @@ class Filler:
         gone = present.join(written, key, join_type="left anti") if written.num_rows else present
         if gone.num_rows == 0:
             return None
-        own = self._target.rows(self._evaluation(version).groups())["tbname"]
-        return gone.filter(pc.is_in(gone["tbname"], pc.unique(own)))
+        own = self._target.subtables(self._evaluation(version).groups())
+        return gone.filter(pc.is_in(gone[TBNAME], pc.unique(own).drop_null()))
 
 
 def stored_instant(nanoseconds: int, tick: int) -> int:
