@@ -7,7 +7,8 @@ changes of one source table and hands them to the stream's step; `Feeds` holds a
 from headrace.streams.context import Context
 from headrace.streams.define import StreamPlan, catalog_scope, define, plan_of
 from headrace.streams.feed import Feed, Feeds
-from headrace.streams.lifecycle import activate, begin, forget, prepare_target, rebuild, skip
+from headrace.streams.lifecycle import activate, begin, forget, prepare_target, skip
+from headrace.streams.restore import rebuild
 from headrace.streams.state import State
 from headrace.streams.target import Target
 

@@ -18,8 +18,25 @@ MOST_STREAMS: Final = 61
 LEAST_DELAY: Final = Duration(5, "s")
 LEAST_RECALCULATION: Final = Duration(600, "s")
 FORBIDDEN: Final = frozenset(
-    "leastsquares percentile top bottom derivative irate histogram diff statecount stateduration csum mavg sample tail unique "
-    "mode forecast".split()
+    {
+        "leastsquares",
+        "percentile",
+        "top",
+        "bottom",
+        "derivative",
+        "irate",
+        "histogram",
+        "diff",
+        "statecount",
+        "stateduration",
+        "csum",
+        "mavg",
+        "sample",
+        "tail",
+        "unique",
+        "mode",
+        "forecast",
+    }
 )
 TIMED: Final = frozenset(("twa", "elapsed"))
 OFFERED: Final = (TriggerMode.AT_ONCE, TriggerMode.WINDOW_CLOSE)
@@ -88,14 +105,13 @@ def check_shape(statement: CreateStream, source: Relation) -> None:
         raise InvalidStreamError("a stream has no end to count from", hint="leave out LIMIT and OFFSET", span=query.span)
     if query.distinct:
         raise InvalidStreamError("a stream cannot take back rows that turn out equal", hint="leave out DISTINCT", span=query.span)
-    if isinstance(query.window, State) or query.window is None:
-        if not split_by_subtable(query, source):
-            what = "a query without a window" if query.window is None else "a state window"
-            raise InvalidStreamError(
-                f"{what} over the supertable {source.table.name} mixes its subtables",
-                hint="add PARTITION BY tbname",
-                span=query.span,
-            )
+    if (isinstance(query.window, State) or query.window is None) and not split_by_subtable(query, source):
+        what = "a query without a window" if query.window is None else "a state window"
+        raise InvalidStreamError(
+            f"{what} over the supertable {source.table.name} mixes its subtables",
+            hint="add PARTITION BY tbname",
+            span=query.span,
+        )
 
 
 def check_name(statement: CreateStream, _: Relation) -> None:

@@ -11,7 +11,7 @@ from headrace.catalog import Catalog
 from headrace.compute import Key, Plan, Relation, Scope, bind
 from headrace.compute.types import spark_type
 from headrace.errors import Error, InternalError, InvalidStreamError, LimitError, NotFoundError, TypeMismatchError
-from headrace.model.expressions import Cast, ColumnRef, Star
+from headrace.model.expressions import Cast, ColumnRef, Expression, Star
 from headrace.model.queries import Item, Query
 from headrace.model.statements import CreateStream
 from headrace.model.streams import StreamDefinition, StreamOptions
@@ -22,13 +22,14 @@ from headrace.streams.checks import MOST_STREAMS, check_statement, source_name
 from headrace.streams.groups import GroupKind, GroupRule, KeyColumn, TagSource
 from headrace.streams.layout import (
     LONGEST,
-    NAME_KEY,
-    TAG_KEY,
     Layout,
+    TagFill,
     created_by,
     existing_layout,
     hidden_items,
+    name_expression,
     new_layout,
+    tag_value,
     with_start,
 )
 
@@ -194,7 +195,9 @@ class Definer:
         )
 
     def bound(self, query: Query) -> Plan:
-        return bind(query, self.scope)
+        plan = bind(query, self.scope, stream=True)
+        assert isinstance(plan, Plan)
+        return plan
 
     def target(self) -> tuple[Database, Table | None]:
         """The target's database, and the target where it exists."""
@@ -274,29 +277,31 @@ def typed(query: Query, bound: Plan, layout: Layout) -> Query:
 
 def group_rule(statement: CreateStream, layout: Layout, plan: Plan) -> GroupRule:
     """How groups become subtables of the target."""
-    columns = {key.name: key for key in plan.keys}
-    name = columns.get(NAME_KEY)
+    items = list(dict.fromkeys(item.expression for item in (*statement.query.partition_by, *hidden_items(statement, layout))))
+    keys = dict(zip(items, plan.keys, strict=False))
+    written = name_expression(statement)
+    name = None if written is None else keys[written]
     if name is not None and not name.type.is_string:
         raise TypeMismatchError(
             f"SUBTABLE gives {name.type}, not text", hint="use CAST(… AS VARCHAR(64)) or concat", span=statement.target.span
         )
-    count = len(statement.query.partition_by)
-    keys = tuple(KeyColumn(key.column, key.type) for key in plan.keys[:count])
-    alone = count == 1 and is_tbname(statement.query.partition_by[0])
+    own = [keys[item.expression] for item in statement.query.partition_by]
+    alone = len(own) == 1 and is_tbname(statement.query.partition_by[0])
     return GroupRule(
-        kind=GroupKind.ONE if not count else GroupKind.SUBTABLE if alone else GroupKind.VALUES,
+        kind=GroupKind.ONE if not own else GroupKind.SUBTABLE if alone else GroupKind.VALUES,
         database=layout.table.database,
         table=layout.table.name,
-        keys=keys,
-        name=name.column if name is not None else None,
-        tags=tuple(TagSource(fill.tag.name, fill.tag.type, tag_column(columns, fill.tag.name)) for fill in layout.tags),
+        keys=tuple(KeyColumn(key.column, key.type) for key in own),
+        name=None if name is None else name.column,
+        tags=tuple(TagSource(fill.tag.name, fill.tag.type, tag_column(fill, keys)) for fill in layout.tags),
         id_tag=layout.id_tag,
     )
 
 
-def tag_column(keys: Mapping[str, Key], tag: str) -> str | None:
-    key = keys.get(TAG_KEY + tag)
-    return None if key is None else key.column
+def tag_column(fill: TagFill, keys: Mapping[Expression, Key]) -> str | None:
+    """The key that holds a tag's values."""
+    value = tag_value(fill)
+    return None if value is None else keys[value].column
 
 
 def is_tbname(item: Item) -> bool:

@@ -21,9 +21,6 @@ KEY_KINDS: Final = (Kind.INT, Kind.UINT, Kind.BIGINT, Kind.UBIGINT, Kind.VARCHAR
 LONGEST: Final = {Kind.VARCHAR: 65_517, Kind.VARBINARY: 65_517, Kind.NCHAR: 16_379}
 """Lengths of columns where the result's type tells none."""
 
-NAME_KEY: Final = "__subtable"
-TAG_KEY: Final = "__tag_"
-
 
 @dataclass(frozen=True, slots=True)
 class TagFill:
@@ -265,9 +262,10 @@ def created_by(layout: Layout, table: Table) -> bool:
 
 def hidden_items(statement: CreateStream, layout: Layout) -> tuple[Item, ...]:
     """Keys to add to the query: the SUBTABLE expression and the tags' values. They follow from its own keys, so split nothing."""
-    name = name_expression(statement)
-    items = [] if name is None else [Item(name, alias=NAME_KEY)]
-    for fill in layout.tags:
-        if fill.expression is not None:
-            items.append(Item(Cast(fill.expression, fill.tag.type), alias=TAG_KEY + fill.tag.name))
-    return tuple(items)
+    values = (name_expression(statement), *(tag_value(fill) for fill in layout.tags))
+    return tuple(Item(value, alias=f"__{place}") for place, value in enumerate(values) if value is not None)
+
+
+def tag_value(fill: TagFill) -> Expression | None:
+    """What fills a tag, as the tag's type."""
+    return None if fill.expression is None else Cast(fill.expression, fill.tag.type)

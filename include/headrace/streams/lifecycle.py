@@ -1,41 +1,83 @@
-"""What happens to a stream as a whole: begin, activate after a history, skip, rebuild, forget."""
+"""What happens to a stream as a whole: begin, activate after a history, skip, forget."""
 
 from __future__ import annotations
 
 from headrace.model.streams import StreamProgress
+from headrace.model.time import Precision
 from headrace.streams.context import Context
 from headrace.streams.define import StreamPlan
-from headrace.streams.state import State
+from headrace.streams.restore import rebuild
+from headrace.streams.runner import state_store
+from headrace.streams.state import State, StateError
+from headrace.streams.target import Target
 
 
 def prepare_target(context: Context, plan: StreamPlan) -> bool:
     """Create the target where it does not exist; True when it was created."""
-    raise NotImplementedError
+    if plan.target_exists:
+        return False
+    context.tables.create(plan.target, plan.target_database)
+    return context.catalog.tables.create(plan.target, if_not_exists=True)
 
 
 def begin(context: Context, plan: StreamPlan) -> StreamProgress:
-    """Start a recorded stream without history: at the source's present version, with an empty state. Records the progress."""
-    raise NotImplementedError
+    """Start a recorded stream without history: at the source's present version, with an empty state. Records the progress.
 
-
-def rebuild(context: Context, plan: StreamPlan, version: int) -> State:
-    """The state as of a source version, from the stored rows: as if they all had come in order.
-
-    Windows that are still open are held; all others count as emitted. One scan of timestamps, and the rows of open windows.
+    Windows that may have rows from before are read from the source when the stream first touches them, so that they are
+    whole: a stream's windows are what the query gives.
     """
-    raise NotImplementedError
+    version = context.tables.version(plan.source)
+    return record(context, plan, State(version, floor=newest_stored(context, plan)), version, None)
+
+
+def newest_stored(context: Context, plan: StreamPlan) -> int | None:
+    """The largest instant of the source, in ticks, or a later one; None where it is empty."""
+    bounds = context.tables.bounds(plan.source)
+    if bounds is None:
+        return None
+    return bounds.high // 1000 if plan.query.precision is Precision.MILLISECOND else bounds.high
 
 
 def activate(context: Context, plan: StreamPlan, boundary: int) -> StreamProgress:
-    """Go live after a history whose rows up to source version `boundary` are in the target. Records the progress."""
-    raise NotImplementedError
+    """Go live after a history whose rows up to source version `boundary` are in the target. Records the progress.
+
+    A driver that finds no state at the boundary does the same by itself, so that activation can do without Spark.
+    """
+    return record(context, plan, rebuild(context, plan, boundary), boundary, boundary)
 
 
-def skip(context: Context, plan: StreamPlan) -> StreamProgress:
-    """Jump to the source's present version without handling what lies between (`RESUME STREAM … IGNORE UNTREATED`)."""
-    raise NotImplementedError
+def skip(context: Context, plan: StreamPlan, progress: StreamProgress) -> StreamProgress:
+    """Jump to the source's present version without handling what lies between (`RESUME STREAM … IGNORE UNTREATED`).
+
+    What was skipped is not looked for again, unless a window is evaluated anew for another reason.
+    """
+    store = state_store(context, plan.id)
+    position = max(Target(context, plan).version() or 0, progress.source_version or 0, progress.boundary or 0)
+    try:
+        state = store.read(position)
+    except StateError:
+        state = None
+    if state is None:
+        state = rebuild(context, plan, position, after_history=False, counters=progress.counters)
+    version = context.tables.version(plan.source)
+    return record(context, plan, State(**{**vars(state), "version": version}), position, progress.boundary)
+
+
+def record(context: Context, plan: StreamPlan, state: State, base: int, boundary: int | None) -> StreamProgress:
+    """Store a state, and the progress that goes with it."""
+    state_store(context, plan.id).write(state, base)
+    progress = StreamProgress(
+        source_version=state.version,
+        boundary=boundary,
+        frontier=state.frontier(plan.watermark),
+        updated=context.clock.now(),
+        lag_ms=0,
+        counters=state.counters,
+    )
+    context.catalog.streams.set_progress(plan.id, progress, context.epoch or None)
+    return progress
 
 
 def forget(context: Context, stream_id: str) -> None:
     """Remove a dropped stream's state; the target keeps its rows."""
-    raise NotImplementedError
+    state_store(context, stream_id).clear()

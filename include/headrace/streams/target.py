@@ -2,10 +2,29 @@
 
 from __future__ import annotations
 
-import pyarrow as pa
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any, Final
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.compute.plan import WSTART
+from headrace.errors import ExistsError
+from headrace.model.tables import TBNAME
+from headrace.model.types import Kind
+from headrace.storage import Bounds, Commit
+from headrace.storage.commits import stream_app
+from headrace.storage.types import arrow_type
 from headrace.streams.context import Context
 from headrace.streams.define import StreamPlan
+from headrace.streams.groups import GroupKind
+from headrace.streams.held import identities, without
+from headrace.streams.incoming import from_ticks
+
+MOST_GROUPS: Final = 1_000_000
+"""Groups that are remembered; beyond that all are forgotten and asked for again."""
 
 
 class Target:
@@ -14,6 +33,7 @@ class Target:
     def __init__(self, context: Context, plan: StreamPlan) -> None:
         self.context = context
         self.plan = plan
+        self._names: dict[tuple[Any, ...], str | None] = {}
 
     def rows(self, windows: pa.Table) -> pa.Table:
         """Finished windows (`p*` and the query's output columns) as physical rows of the target.
@@ -21,26 +41,159 @@ class Target:
         Subtables and tag values of new groups are created. Groups whose name belongs to another table are left out, with an
         event in the catalog.
         """
-        raise NotImplementedError
+        plan = self.plan
+        schema = self.context.tables.schema(plan.target, plan.target_database)
+        filled = {name: f"o{place}" for place, name in enumerate(plan.columns)}
+        columns = []
+        for field in schema:
+            if field.name == TBNAME:
+                columns.append(self.subtables(windows))
+            elif field.name in filled:
+                columns.append(self.stored(windows[filled[field.name]], field))
+            else:
+                columns.append(pa.nulls(windows.num_rows, field.type))
+        found = pa.Table.from_arrays(columns, schema=schema)
+        return found.filter(pc.is_valid(found[TBNAME])) if found[TBNAME].null_count else found
 
-    def commit(self, upserts: pa.Table | None, deletes: pa.Table | None, version: int) -> bool:
+    def keys(self, windows: pa.Table) -> pa.Table:
+        """Subtable and timestamp of the rows of windows (`p*` and `_wstart`)."""
+        plan = self.plan
+        field = self.context.tables.schema(plan.target, plan.target_database).field(plan.target.timestamp.name)
+        start = self.stored(from_ticks(windows[WSTART], plan.query.precision), field)
+        found = pa.table({TBNAME: self.subtables(windows), field.name: start})
+        return found.filter(pc.is_valid(found[TBNAME]))
+
+    def stored(self, values: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+        """Values of a result as the target's column stores them; instants go over into the target's precision."""
+        column = self.plan.target.column(field.name)
+        if column is not None and column.type.kind is Kind.TIMESTAMP and values.type != field.type:
+            return instants(values, field.type)
+        return values if values.type == field.type else values.cast(field.type, safe=False)
+
+    def subtables(self, windows: pa.Table) -> pa.ChunkedArray:
+        """For each window the subtable of the target that its group has; NULL where it can have none."""
+        columns = list(self.plan.groups.columns)
+        if not columns:
+            (name,) = self.named([()])
+            return pa.chunked_array([pa.repeat(pa.scalar(name, pa.string()), windows.num_rows)])
+        (identity,) = identities([windows], columns)
+        _, first, place = np.unique(identity, return_index=True, return_inverse=True)
+        groups = windows.select(columns).take(pa.array(first)).to_pylist()
+        names = self.named([tuple(group[column] for column in columns) for group in groups])
+        return pa.chunked_array([pa.array(names, pa.string()).take(pa.array(place))])
+
+    def named(self, groups: Sequence[tuple[Any, ...]]) -> list[str | None]:
+        """The subtables of groups, those of new groups made."""
+        if len(self._names) > MOST_GROUPS:
+            self._names.clear()
+        new = [group for group in groups if group not in self._names]
+        if new:
+            self._names.update(self.created(new))
+        return [self._names[group] for group in groups]
+
+    def created(self, groups: Sequence[tuple[Any, ...]]) -> dict[tuple[Any, ...], str | None]:
+        """Make the subtables of groups and set their tags."""
+        identity = self.identified(groups)
+        rule = self.plan.groups
+        place = {column: number for number, column in enumerate(rule.columns)}
+        wanted = {
+            group: rule.subtable(identity[group], group[place[rule.name]] if rule.name is not None else None)
+            for group in groups
+            if group in identity
+        }
+        free = self.added(list(dict.fromkeys(wanted.values())))
+        made = {group: name for group, name in wanted.items() if name in free}
+        if made and self.plan.target.tags:
+            self.context.tables.upsert_tags(self.plan.target, self.tags(made, identity))
+        return {group: made.get(group) for group in groups}
+
+    def identified(self, groups: Sequence[tuple[Any, ...]]) -> dict[tuple[Any, ...], int]:
+        """The ids of groups; a group of a subtable that was dropped has none."""
+        rule, count = self.plan.groups, len(self.plan.groups.keys)
+        if rule.kind is not GroupKind.SUBTABLE:
+            return {group: rule.identity(group[:count]) for group in groups}
+        found = self.context.catalog.subtables.find(self.plan.source_database.name, [group[0] for group in groups])
+        return {group: found[group[0]].uid for group in groups if group[0] in found}
+
+    def added(self, names: Sequence[str]) -> set[str]:
+        """Those of the names that are subtables of the target, added where they were missing."""
+        plan, subtables = self.plan, self.context.catalog.subtables
+        try:
+            return set(subtables.add(plan.target_database.name, plan.target.name, names))
+        except ExistsError as error:
+            if len(names) == 1:
+                message = f"results for {names[0]} are discarded: {error.message}"
+                self.context.catalog.events.record("stream", plan.id, "DISCARDED", message)
+                return set()
+        return {name for one in names for name in self.added([one])}
+
+    def tags(self, made: dict[tuple[Any, ...], str], identity: dict[tuple[Any, ...], int]) -> pa.Table:
+        """Tags of new subtables, in stored types."""
+        rule, precision = self.plan.groups, self.plan.target_database.precision
+        place = {column: number for number, column in enumerate(rule.columns)}
+        columns: dict[str, pa.Array] = {TBNAME: pa.array(list(made.values()), pa.string())}
+        for tag in rule.tags:
+            values = [None if tag.column is None else group[place[tag.column]] for group in made]
+            type_ = arrow_type(tag.type, precision)
+            if tag.type.kind is Kind.TIMESTAMP:
+                columns[tag.name] = instants(from_ticks(pa.chunked_array([values], pa.int64()), self.plan.query.precision), type_)
+            else:
+                columns[tag.name] = pa.array(values).cast(type_)
+        if rule.id_tag is not None:
+            ids = [Decimal(identity[group]) for group in made]
+            columns[rule.id_tag] = pa.array(ids, pa.decimal128(20, 0))
+        return pa.table(columns)
+
+    def commit(self, upserts: pa.Table | None, deletes: pa.Table | None, version: int, expected: int | None) -> bool:
         """Write rows and withdraw keys (`tbname`, timestamp[, key]) as the stream's results up to a source version.
 
-        Returns False when the target already has them.
+        `expected` is the version up to which the target has them. Returns False when the target already has these.
 
         Raises:
             FencedError: another driver has taken the stream over.
         """
-        raise NotImplementedError
+        plan = self.plan
+        commit = Commit.of_stream(plan.id, version, expected, self.context.epoch)
+        if plan.target.key is not None:
+            deletes = self.superseded(upserts, deletes)
+        return self.context.tables.replace(plan.target, plan.target_database, upserts, deletes, commit) is not None
 
-    def fill(self, upserts: pa.Table) -> None:
-        """Write rows of a backfill: upserts under the same fence, which leave the stream's version as it is."""
-        raise NotImplementedError
+    def superseded(self, upserts: pa.Table | None, deletes: pa.Table | None) -> pa.Table | None:
+        """Keys to withdraw from a target with a composite key: all at the instants that are written or withdrawn anew."""
+        target = self.plan.target
+        place = [TBNAME, target.timestamp.name]
+        touched = [part.select(place) for part in (upserts, deletes) if part is not None and part.num_rows]
+        if not touched:
+            return None
+        touching = pa.concat_tables(touched)
+        times = touching[target.timestamp.name].cast(pa.int64())
+        stored = self.context.tables.scan(
+            target,
+            self.plan.target_database,
+            columns=list(target.primary_key),
+            tbnames=pc.unique(touching[TBNAME]).to_pylist(),
+            bounds=Bounds(pc.min(times).as_py(), pc.max(times).as_py()),
+        )
+        mine, theirs = identities([stored, touching], place)
+        found = stored.filter(pa.array(np.isin(mine, theirs)))
+        return found if upserts is None else without(found, upserts, list(target.primary_key))
 
     def fence(self) -> None:
         """Make commits of drivers with an older epoch fail from now on."""
-        raise NotImplementedError
+        if self.context.epoch > 0:
+            self.context.tables.fence(self.plan.target, self.plan.id, self.context.epoch)
 
     def version(self) -> int | None:
         """The source version up to which the target has the stream's results; None when it has none."""
-        raise NotImplementedError
+        return self.context.tables.transaction(self.plan.target, stream_app(self.plan.id))
+
+
+def instants(values: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
+    """Stored instants of one precision in the form of another: nanoseconds as integers, or microseconds."""
+    if values.type == wanted:
+        return values
+    if pa.types.is_integer(wanted):
+        return pc.multiply(values.cast(pa.int64()), 1000)
+    micros = pc.divide(values, 1000)
+    rounded_up = pc.greater(pc.multiply(micros, 1000), values)
+    return pc.subtract(micros, rounded_up.cast(pa.int64())).cast(wanted)

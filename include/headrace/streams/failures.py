@@ -1,0 +1,34 @@
+"""What failed, as an error that says what to do: Spark's own exceptions never reach a user."""
+
+from __future__ import annotations
+
+from headrace.errors import DataError, Error, InternalError, OperationalError
+
+
+def explained(error: BaseException) -> Error:
+    """An error of ours for whatever ended a batch."""
+    if isinstance(error, Error):
+        return error
+    module = type(error).__module__.partition(".")[0]
+    if module == "py4j" or isinstance(error, ConnectionError):
+        return OperationalError(f"Spark does not answer: {first_line(error)}", hint="the driver is started again")
+    if module == "pyspark":
+        return of_spark(error)
+    if isinstance(error, MemoryError | OSError):
+        return OperationalError(f"the machine refused: {first_line(error)}", hint="see to its memory and disks")
+    return InternalError(f"{type(error).__name__}: {first_line(error)}", hint="this is a fault of Headrace; please report it")
+
+
+def of_spark(error: BaseException) -> Error:
+    """Spark's exceptions: values that cannot be computed wait for a person, lost executors and the like may be tried again."""
+    from pyspark.errors import AnalysisException, ArithmeticException, NumberFormatException, ParseException, SparkRuntimeException
+
+    if isinstance(error, AnalysisException | ParseException):
+        return InternalError(f"Spark refused the plan: {first_line(error)}", hint="this is a fault of Headrace; please report it")
+    if isinstance(error, ArithmeticException | NumberFormatException | SparkRuntimeException):
+        return DataError(f"a value cannot be computed: {first_line(error)}", hint="filter such rows with WHERE, or cast")
+    return OperationalError(f"Spark failed: {first_line(error)}", hint="it is tried again")
+
+
+def first_line(error: BaseException) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)[:500]

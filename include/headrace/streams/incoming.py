@@ -1,0 +1,177 @@
+"""A batch of source changes as one stream sees them: what each row does, and whether it may have come too late."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.model.tables import TBNAME
+from headrace.model.time import Precision
+from headrace.streams.define import StreamPlan
+from headrace.streams.state import State
+
+Int64s = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+NEVER: Final = np.iinfo(np.int64).min
+"""Stands for 'no instant yet' among ticks."""
+
+CHANGE: Final = "_change_type"
+VERSION: Final = "_commit_version"
+
+
+class Kind(IntEnum):
+    """What a row does to its windows."""
+
+    INPUT = 0
+    """It is one more row of them."""
+    DELETED = 1
+    """It was one of their rows: they are evaluated again."""
+    BEFORE = 2
+    """It was one of their rows until an update: they are evaluated again."""
+    UPDATED = 3
+    """It has become one of their rows by an update: they are evaluated again."""
+    STORED = 4
+    """It is a row of theirs as they are evaluated again."""
+    HELD = 5
+    """A window as the state holds it."""
+
+
+WRITTEN: Final = (Kind.INPUT, Kind.UPDATED)
+REPAIRS: Final = (Kind.DELETED, Kind.BEFORE, Kind.UPDATED)
+EVERY_KIND: Final = {"delete": Kind.DELETED, "update_preimage": Kind.BEFORE, "update_postimage": Kind.UPDATED}
+
+
+@dataclass(frozen=True)
+class Changes:
+    """Changes of a source, both versions inclusive: physical columns, tags, `_change_type`, `_commit_version`."""
+
+    first: int
+    last: int
+    rows: pa.Table
+
+
+@dataclass(frozen=True)
+class Incoming:
+    """The changes that concern one stream.
+
+    Attributes:
+        rows: columns that the query reads, in the order of the writes.
+        kind, version, ts: for each row its `Kind`, the write, and its instant in ticks.
+        last: the last source version of the batch.
+    """
+
+    rows: pa.Table
+    kind: npt.NDArray[np.int8]
+    version: Int64s
+    ts: Int64s
+    last: int
+
+    @property
+    def written(self) -> Bools:
+        """Rows that were written, by insert or update."""
+        return np.isin(self.kind, WRITTEN)
+
+    @property
+    def repairs(self) -> bool:
+        """Whether windows have to be evaluated again."""
+        return bool((self.kind != Kind.INPUT).any())
+
+
+def incoming(plan: StreamPlan, changes: Changes) -> Incoming:
+    """A batch of changes with what each does, as the stream's options say."""
+    rows = changes.rows
+    if plan.source_subtable is not None:
+        rows = rows.filter(pc.equal(rows[TBNAME], plan.source_subtable))
+    if plan.options.ignore_update:
+        rows = rows.filter(pc.not_equal(rows[CHANGE], "update_preimage"))
+    rows = rows.sort_by(VERSION)
+    change = rows[CHANGE]
+    kind = np.full(rows.num_rows, Kind.INPUT, np.int8)
+    kinds = {"delete": Kind.DELETED} if plan.options.ignore_update else EVERY_KIND
+    for name, one in kinds.items():
+        kind[array(pc.equal(change, name)).astype(np.bool_)] = one
+    timestamp = rows[plan.source.timestamp.name]
+    return Incoming(
+        rows=rows.select(list(plan.query.scans[0].columns)),
+        kind=kind,
+        version=array(rows[VERSION]).astype(np.int64),
+        ts=ticks(timestamp, plan.query.precision),
+        last=changes.last,
+    )
+
+
+def array(column: pa.ChunkedArray) -> npt.NDArray[np.generic]:
+    return np.asarray(column.to_numpy(zero_copy_only=False) if isinstance(column, pa.Array) else column.to_numpy())
+
+
+def ticks(column: pa.ChunkedArray, precision: Precision) -> Int64s:
+    """A stored timestamp column as ticks."""
+    values = array(column.cast(pa.int64())).astype(np.int64)
+    return values // 1000 if precision is Precision.MILLISECOND else values
+
+
+def from_ticks(values: pa.ChunkedArray, precision: Precision) -> pa.ChunkedArray:
+    """Ticks as a stored timestamp column."""
+    if precision is Precision.NANOSECOND:
+        return values
+    micros = pc.multiply(values, 1000) if precision is Precision.MILLISECOND else values
+    return micros.cast(pa.timestamp("us", tz="UTC"))
+
+
+def known(state: State, rows: pa.Table) -> Int64s:
+    """For each row the largest instant of its subtable in the state; `NEVER` where there is none."""
+    place = pc.index_in(rows[TBNAME], state.seen["tbname"])
+    found = pc.take(state.seen["_seen"], place)
+    return array(pc.fill_null(found, NEVER)).astype(np.int64)
+
+
+def newest_before(batch: Incoming, newest: int | None) -> Int64s:
+    """For each row the largest instant of all rows written before its own write; `NEVER` where there is none."""
+    versions, place = np.unique(batch.version, return_inverse=True)
+    largest = np.full(len(versions), NEVER)
+    np.maximum.at(largest, place[batch.written], batch.ts[batch.written])
+    before = np.concatenate(([NEVER if newest is None else newest], largest[:-1]))
+    return np.maximum.accumulate(before)[place]
+
+
+def seen_before(batch: Incoming, state: State) -> Int64s:
+    """For each row the largest instant of its subtable's rows written before its own write; `NEVER` where there is none."""
+    already = known(state, batch.rows)
+    if len(np.unique(batch.version)) < 2:
+        return already
+    subtable = array(pc.index_in(batch.rows[TBNAME], pc.unique(batch.rows[TBNAME]))).astype(np.int64)
+    written = np.where(batch.written, batch.ts, NEVER)
+    return np.maximum(already, earlier_maximum(subtable, batch.version, written))
+
+
+def earlier_maximum(group: Int64s, version: Int64s, value: Int64s) -> Int64s:
+    """For each row the largest value of rows of its group with a smaller version."""
+    values, rank = np.unique(value, return_inverse=True)
+    order = np.lexsort((version, group))
+    group, version, rank = group[order], version[order], rank[order]
+    new_group = np.concatenate(([True], group[1:] != group[:-1]))
+    new_write = new_group | np.concatenate(([True], version[1:] != version[:-1]))
+    # Ranks of one group lie above those of the group before, so that one running maximum serves all groups.
+    running = np.maximum.accumulate(rank + (np.cumsum(new_group) - 1) * len(values)) % len(values)
+    start = np.maximum.accumulate(np.where(new_write, np.arange(len(order)), 0))
+    before = np.where(new_group[start], NEVER, values[running[np.maximum(start - 1, 0)]])
+    found = np.empty_like(before)
+    found[order] = before
+    return found
+
+
+def suspects(batch: Incoming, state: State, watermark: int) -> Bools:
+    """Rows that may have come too late: older than their subtable's newest, and than the frontier, before their write.
+
+    What WHERE drops is counted in, so that there may be more suspects than late rows, and never fewer.
+    """
+    newest = newest_before(batch, state.newest)
+    behind = batch.written & (newest != NEVER) & (batch.ts < newest - watermark)
+    return np.asarray(behind & (batch.ts < seen_before(batch, state))) if behind.any() else np.asarray(behind)

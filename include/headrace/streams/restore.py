@@ -1,0 +1,79 @@
+"""The state of a stream made from the stored rows of its source, where there is none to go on from."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import functions as F
+
+from headrace.compute import finish, prepare, segments
+from headrace.compute.plan import TS, WEND
+from headrace.compute.terms import quote
+from headrace.compute.types import from_ticks
+from headrace.model.streams import StreamCounters
+from headrace.model.tables import TBNAME
+from headrace.streams import frames
+from headrace.streams.context import Context
+from headrace.streams.define import StreamPlan
+from headrace.streams.emission import CURRENT, OLDER
+from headrace.streams.repair import reach
+from headrace.streams.state import SEEN, State
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def rebuild(
+    context: Context, plan: StreamPlan, version: int, *, after_history: bool = True, counters: StreamCounters | None = None
+) -> State:
+    """The state as of a source version, from the stored rows: as if they all had come in order.
+
+    Windows that are still open are held. `after_history` tells that the target has their values, as a history writes them; all
+    closed ones count as emitted. One scan of timestamps, and the rows of open windows.
+    """
+    rows = source_rows(context, plan, version)
+    seen = seen_of(plan, rows)
+    newest = pc.max(seen["_seen"]).as_py()
+    state = State(version, seen=seen, newest=newest, counters=replace(counters or StreamCounters(), rows_pending=0))
+    state = replace(state, counters=handled(state.counters))
+    frontier = state.frontier(plan.watermark)
+    if frontier is None or plan.query.window is None:
+        return state
+    windows = open_windows(plan, rows, frontier, CURRENT if after_history else OLDER)
+    return replace(state, windows=windows if windows.num_rows else None, floor=frontier - 1)
+
+
+def handled(counters: StreamCounters) -> StreamCounters:
+    """Counters without the rows that were pending when they were recorded."""
+    return replace(counters, rows_in=counters.rows_used + counters.rows_filtered + counters.rows_expired)
+
+
+def source_rows(context: Context, plan: StreamPlan, version: int) -> DataFrame:
+    """All rows of the source as of a version, with the tags that the query reads."""
+    spark = context.spark()
+    rows = context.tables.frame(spark, plan.source, version=version)
+    tags = plan.query.scans[0].tags
+    if not tags:
+        return rows
+    known = spark.createDataFrame(context.tables.read_tags(plan.source).select([TBNAME, *tags]))
+    return rows.join(F.broadcast(known), TBNAME, "left")
+
+
+def seen_of(plan: StreamPlan, rows: DataFrame) -> pa.Table:
+    """The largest instant of each subtable, of rows that WHERE keeps."""
+    found = prepare(plan.query, rows).groupBy(TBNAME).agg(F.max(TS).alias("_seen"))
+    return found.toArrow().select(SEEN.names).cast(SEEN)
+
+
+def open_windows(plan: StreamPlan, rows: DataFrame, frontier: int, standing: int) -> pa.Table:
+    """The windows that a frontier leaves open, as the state holds them."""
+    extended = frames.stream_plan(plan.query)
+    low = from_ticks(f"{frontier - reach(plan.query)}L", plan.query.precision)
+    recent = rows.where(f"{quote(plan.source.timestamp.name)} >= {low}")
+    found = finish(extended, segments(extended, prepare(extended, recent)).where(f"{WEND} >= {frontier}L")).toArrow()
+    place = found.schema.get_field_index(frames.EMITTED)
+    marked = found.set_column(place, frames.EMITTED, pa.repeat(pa.scalar(standing, pa.int32()), found.num_rows))
+    return marked.select(list(frames.window_columns(plan.query)))
