@@ -47,9 +47,9 @@ def reach(name: str) -> None:
 
 
 def _act(name: str, action: str | Callable[[], None]) -> None:
-    if not isinstance(action, str):
-        return action()
     match action:
+        case Callable():
+            action()
         case "kill":
             os.kill(os.getpid(), signal.SIGKILL)
         case "stop":
