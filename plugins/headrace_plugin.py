@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from airflow.plugins_manager import AirflowPlugin
+
 from headrace_timetable import OncePerStream
 
 

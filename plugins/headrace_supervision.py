@@ -105,7 +105,7 @@ def payload(finding: Finding) -> dict[str, Any]:
     reason = finding.reason
     if reason is None:
         return {"verdict": finding.verdict.value}
-    return {"verdict": finding.verdict.value, "text": supervision.text_of(reason), "transient": reason.transient}
+    return {"verdict": finding.verdict.value, "text": str(reason), "transient": reason.transient}
 
 
 class SuperviseStream(BaseSensorOperator):

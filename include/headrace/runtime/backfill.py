@@ -110,7 +110,7 @@ def failed(context: Context, stream_id: str, message: str, number: int | None = 
         if context.catalog.streams.by_id(stream_id).desired is not DesiredState.RUNNING:
             return None
         context.catalog.streams.set_state(stream_id, StreamState.STOPPED, reason)
-        context.catalog.events.record("stream", stream_id, "STOPPED", supervision.text_of(reason))
+        context.catalog.events.record("stream", stream_id, "STOPPED", str(reason))
     except NotFoundError:
         return None
     return reason

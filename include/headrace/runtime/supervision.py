@@ -66,11 +66,6 @@ def snapshot(catalog: Catalog, now: int) -> Snapshot:
     return Snapshot(now, streams, leases, beats)
 
 
-def text_of(reason: StopReason) -> str:
-    """A reason as people read it, the same everywhere."""
-    return f"[{reason.code}] {reason.message}" + (f"\nhint: {reason.hint}" if reason.hint else "")
-
-
 class Supervisor:
     """Judges one stream in a series of snapshots."""
 
@@ -121,7 +116,7 @@ def trouble(lease: Lease | None, beat: Heartbeat | None, now: int, stale_ms: int
     """What is wrong with a driver, as the end of a sentence; None where it lives."""
     if lease is None:
         return "is not running"
-    last = "" if beat is None else f"; its last heartbeat was {max(0, now - beat.at) / 1000:.1f} s ago"
+    last = "" if beat is None else f"; its last heartbeat was {length(now - beat.at)} ago"
     if holder_is_gone(lease.holder):
         return f"has died (process {lease.holder.split(':')[1]} is gone){last}"
     if lease.expires < now:
@@ -129,6 +124,15 @@ def trouble(lease: Lease | None, beat: Heartbeat | None, now: int, stale_ms: int
     if beat is not None and beat.epoch == lease.epoch and now - beat.at > stale_ms:
         return f"does not answer{last}"
     return None
+
+
+def length(ms: int) -> str:
+    """A length of time in the unit that suits it."""
+    seconds = max(0, ms) / 1000
+    for unit, size in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.1f} s"
 
 
 def holder_is_gone(holder: str) -> bool:
@@ -147,7 +151,7 @@ def holder_is_gone(holder: str) -> bool:
 
 def mark_of(reason: StopReason) -> str:
     """What tells one stop of a stream from another."""
-    return f"{text_of(reason)}\nsince {reason.since}"
+    return f"{reason} since {reason.since}"
 
 
 def last_report(catalog: Catalog, stream_id: str) -> str | None:
@@ -165,7 +169,7 @@ def report(catalog: Catalog, stream_id: str, reason: StopReason, epoch: int | No
         record = catalog.streams.by_id(stream_id)
         if record.state is StreamState.RUNNING:
             catalog.streams.set_state(stream_id, StreamState.STOPPED, reason, epoch)
-            catalog.events.record("stream", stream_id, "STOPPED", text_of(reason))
+            catalog.events.record("stream", stream_id, "STOPPED", str(reason))
         elif record.state is not StreamState.STOPPED:
             return False
     except (NotFoundError, FencedError):

@@ -1,0 +1,66 @@
+"""What can be done about a stream on the page: each action is a statement, shown before it is run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from headrace.errors import Error
+from headrace.model.statements import DropStream, PauseStream, ResumeStream
+from headrace.model.streams import DesiredState, StreamRecord, StreamState
+from headrace.model.tables import Name
+from headrace.settings import Settings
+from headrace.sql import to_sql
+
+if TYPE_CHECKING:
+    from headrace.catalog import Catalog
+
+PAUSE: Final = "pause"
+RESUME: Final = "resume"
+DROP: Final = "drop"
+
+EFFECTS: Final = {
+    PAUSE: "Rows that arrive meanwhile are handled when the stream is resumed.",
+    RESUME: "The stream goes on where it stood; it handles first what has arrived meanwhile.",
+    DROP: "The stream and its state are removed. The target table keeps its rows.",
+}
+
+
+def statement(action: str, record: StreamRecord) -> str | None:
+    """The statement of an action; None where the action makes no sense for the stream as it is."""
+    running = record.desired is DesiredState.RUNNING
+    stopped = record.state is StreamState.STOPPED
+    sensible = {PAUSE: running and not stopped, RESUME: not running or stopped, DROP: True}
+    if not sensible.get(action):
+        return None
+    name = Name(record.definition.database, record.definition.name)
+    return to_sql({PAUSE: PauseStream, RESUME: ResumeStream, DROP: DropStream}[action](name), record.definition.dialect)
+
+
+def offered(record: StreamRecord) -> list[dict[str, str]]:
+    """The actions that make sense, with their statements and what they bring about."""
+    statements = {action: statement(action, record) for action in (PAUSE, RESUME, DROP)}
+    return [{"action": action, "sql": sql, "effect": EFFECTS[action]} for action, sql in statements.items() if sql]
+
+
+def plan_text(catalog: Catalog, record: StreamRecord) -> str:
+    """How the stream's query is computed, or why that cannot be told."""
+    from headrace.compute import explain
+    from headrace.streams import plan_of
+
+    try:
+        return "\n".join(explain(plan_of(record.definition, catalog).query))
+    except Error as error:
+        return str(error)
+
+
+def through_service(settings: Settings) -> Callable[[str], None]:
+    """Runs statements as the command line does."""
+
+    def execute(sql: str) -> None:
+        from headrace.service.connection import connect
+
+        with connect(settings=settings) as connection:
+            connection.execute(sql)
+
+    return execute
