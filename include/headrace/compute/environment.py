@@ -60,6 +60,10 @@ class Environment:
             raise ProgrammingError(f"column {reference.name} is ambiguous: it is in {places}", hint="write the table before it")
         return self.use(found[0])
 
+    def has(self, reference: ColumnRef) -> bool:
+        """Whether a source has a column of that name."""
+        return any(self.matches(column, reference) for column in self.columns)
+
     def use(self, column: SourceColumn) -> SourceColumn:
         self.used.add(column.column)
         return column

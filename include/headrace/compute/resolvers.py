@@ -17,6 +17,13 @@ from headrace.model.expressions import Call, ColumnRef, Expression, Literal, Sta
 WINDOW_NAMES = (WSTART, WEND, "_wduration")
 
 
+def needs_window(reference: ColumnRef) -> ProgrammingError:
+    """A window's pseudo-column where there is no window; targets of streams have real columns of these names."""
+    return ProgrammingError(
+        f"{reference.name} needs a window", hint="add INTERVAL, SESSION or another window clause", span=reference.span
+    )
+
+
 def aggregate_calls(node: Expression) -> Iterator[Call]:
     """The aggregates of an expression."""
     return (part for part in walk(node) if isinstance(part, Call) and part.function in AGGREGATES)
@@ -33,8 +40,8 @@ class RowResolver:
         return None
 
     def column(self, reference: ColumnRef) -> Term:
-        if reference.name in WINDOW_NAMES:
-            raise ProgrammingError(f"{reference.name} needs a window", hint="add INTERVAL, SESSION or another window clause")
+        if reference.name in WINDOW_NAMES and not self.environment.has(reference):
+            raise needs_window(reference)
         return self.environment.column(reference).term
 
     def aggregate(self, call: Call) -> Term | None:
@@ -71,8 +78,8 @@ class GroupResolver:
         if reference.table is None:
             if (term := self.window_terms.get(reference.name)) is not None:
                 return term
-            if reference.name in WINDOW_NAMES:
-                raise ProgrammingError(f"{reference.name} needs a window", hint="add INTERVAL, SESSION or another window clause")
+            if reference.name in WINDOW_NAMES and not self.environment.has(reference):
+                raise needs_window(reference)
             for key in self.keys:
                 if key.name == reference.name:
                     return Term(key.column, key.type)
