@@ -10,13 +10,14 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request, Response
 from fastapi.responses import JSONResponse
 from fastapi.staticfiles import StaticFiles
 from pydantic import BaseModel
 
+from headrace.catalog import Catalog
 from headrace.errors import ConfigurationError, Error, NotFoundError, TransientError
 from headrace.model.clock import Clock, SystemClock
 from headrace.model.streams import StreamRecord, StreamState
@@ -25,9 +26,6 @@ from headrace.settings import Settings, current
 from headrace.web import actions, view
 from headrace.web.access import Access, refuse_foreign
 from headrace.web.rates import Rates
-
-if TYPE_CHECKING:
-    from headrace.catalog import Catalog
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +49,7 @@ class Board:
     def __init__(self, settings: Settings, clock: Clock) -> None:
         self._settings = settings
         self._clock = clock
-        self._catalog: "Catalog | None" = None
+        self._catalog: Catalog | None = None
         self._lock = threading.Lock()
         self._state: Snapshot | None = None
         self._read_at = 0.0
@@ -62,9 +60,7 @@ class Board:
         return max(STALE_BEATS * self._settings.heartbeat_ms, self._settings.lease_ms)
 
     @property
-    def catalog(self) -> "Catalog":
-        from headrace.catalog import Catalog
-
+    def catalog(self) -> Catalog:
         if self._catalog is None:
             self._catalog = Catalog.open(self._settings.catalog)
         return self._catalog

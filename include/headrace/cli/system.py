@@ -1,0 +1,169 @@
+"""`headrace up`, `down` and `status`: the embedded system."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.status import Status
+from rich.table import Table
+from rich.text import Text
+
+from headrace.cli.console import STATE_STYLES, err, out
+
+if TYPE_CHECKING:
+    from headrace.runtime.supervision import Snapshot
+    from headrace.runtime.system import Component, SystemStatus
+    from headrace.settings import Settings
+
+Home = Annotated[
+    Path | None, typer.Option("--home", help="Folder of catalog, tables and state; else HEADRACE_HOME, else ./.headrace.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the commands to an application."""
+    app.command()(up)
+    app.command()(down)
+    app.command()(status)
+
+
+def up(
+    home: Home = None,
+    port: Annotated[int | None, typer.Option("--port", min=1, max=65535, help="Port of Airflow's UI; else the setting.")] = None,
+) -> None:
+    """Start Airflow, which starts the snode and supervises the streams. Harmless when it is up already."""
+    from headrace.runtime.system import start
+
+    settings = settings_of(home, port)
+    with waiting() as console:
+        started = start(settings, console)
+    if started.already:
+        out.print(f"Airflow is up already: {started.url}", highlight=False)
+        return
+    out.print(f"Airflow is up: {started.url} ({started.seconds:.0f} s)", highlight=False)
+    if started.first:
+        out.print(f"  login {started.user}, password {started.password}", highlight=False)
+        out.print(f"  (kept in {settings.home_path / 'airflow' / 'passwords.json'})", style="dim", highlight=False)
+
+
+def down(home: Home = None) -> None:
+    """Stop everything that `up` has started, with every process below it. Harmless when nothing runs."""
+    from headrace.runtime.system import stop
+
+    with waiting() as console:
+        stopped = stop(settings_of(home), console)
+    if not stopped.ended:
+        out.print("Nothing was running")
+        return
+    forced = f", {stopped.killed} of them by force" if stopped.killed else ""
+    out.print(f"Stopped {stopped.ended} processes{forced}", highlight=False)
+
+
+def status(home: Home = None) -> None:
+    """Show Airflow's components, the snodes, and the streams. Exit code 1 when something is not well."""
+    from headrace.catalog import Catalog
+    from headrace.model.clock import SystemClock
+    from headrace.runtime import supervision, system
+
+    settings = settings_of(home)
+    found = system.status(settings)
+    with Catalog.open(settings.catalog) as catalog:
+        state = supervision.snapshot(catalog, SystemClock().now())
+    out.print(f"Airflow: {found.url}" if found.url else "Airflow is not running: start it with `headrace up`", highlight=False)
+    if found.running:
+        out.print(components_table(found.components))
+    for line in snode_lines(state, settings):
+        out.print(line)
+    if state.streams:
+        out.print(streams_table(state))
+    if not is_well(found, state):
+        raise typer.Exit(1)
+
+
+def settings_of(home: Path | None, port: int | None = None) -> Settings:
+    """The settings, with what the command line says of them."""
+    from headrace.settings import load
+
+    given = {"home": home, "airflow_port": port}
+    return load(**{name: value for name, value in given.items() if value is not None})
+
+
+class Spinner:
+    """Shows what is waited for: a line that changes on a terminal, a line for each step elsewhere."""
+
+    def __init__(self, shown: Status) -> None:
+        self._shown = shown
+        self._last = ""
+
+    def step(self, text: str, done: int = 0, total: int = 0) -> None:
+        line = f"{text} ({done} of {total})" if total else text
+        if line == self._last:
+            return
+        self._last = line
+        if err.is_terminal:
+            self._shown.update(line)
+        else:
+            err.print(line, style="dim", highlight=False, soft_wrap=True)
+
+    def note(self, text: str) -> None:
+        err.print(text, style="yellow", markup=False, highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def waiting() -> Iterator[Spinner]:
+    """A console for what takes long."""
+    with err.status("") as shown:
+        yield Spinner(shown)
+
+
+def components_table(components: tuple[Component, ...]) -> Table:
+    table = Table("component", "process", "state", "log", header_style="bold", box=None, pad_edge=False)
+    for component in components:
+        state = "healthy" if component.healthy else "not healthy" if component.pid else "ended"
+        style = "green" if component.healthy else "bold red"
+        table.add_row(component.name, str(component.pid or "–"), Text(state, style), Text(component.log, overflow="fold"))
+    return table
+
+
+def snode_lines(state: Snapshot, settings: Settings) -> list[Text]:
+    """A line for each snode: alive, or what is wrong with it."""
+    from headrace.runtime.supervision import STALE_BEATS, trouble
+
+    stale = max(STALE_BEATS * settings.heartbeat_ms, settings.lease_ms)
+    lines = []
+    for name in sorted({settings.snode, *state.leases, *state.beats}):
+        lease, beat = state.leases.get(name), state.beats.get(name)
+        wrong = trouble(lease, beat, state.now, stale)
+        said = (
+            f"its driver {wrong}"
+            if wrong
+            else f"alive, process {lease.holder if lease else '?'}, epoch {lease.epoch if lease else '?'}"
+        )
+        lines.append(Text.assemble(f"Snode {name}: ", (said, "red" if wrong else "green")))
+    return lines
+
+
+def streams_table(state: Snapshot) -> Table:
+    table = Table("stream", "state", "lag", "rows in", "rows out", "why", header_style="bold", box=None, pad_edge=False)
+    for record in sorted(state.streams.values(), key=lambda each: (each.definition.database, each.definition.name)):
+        progress = record.progress
+        table.add_row(
+            f"{record.definition.database}.{record.definition.name}",
+            Text(record.state.value, STATE_STYLES.get(record.state.value, "")),
+            "–" if progress.lag_ms is None else f"{progress.lag_ms} ms",
+            f"{progress.counters.rows_in:,}",
+            f"{progress.counters.rows_out:,}",
+            Text(str(record.reason) if record.reason else "", overflow="fold"),
+        )
+    return table
+
+
+def is_well(found: SystemStatus, state: Snapshot) -> bool:
+    """Whether Airflow is healthy and no stream is STOPPED."""
+    from headrace.model.streams import StreamState
+
+    return found.healthy and all(record.state is not StreamState.STOPPED for record in state.streams.values())
