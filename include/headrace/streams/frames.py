@@ -13,8 +13,9 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from headrace.compute import Key, Output, Plan, finish, merge, prepare, segments
+from headrace.compute import Key, Plan, merge, prepare, segments
 from headrace.compute.plan import TS, WEND, WSTART, Aggregate, IntervalWindow, Partial
+from headrace.compute.running import run, stored
 from headrace.compute.types import BIGINT, BOOL, INT, VARCHAR
 from headrace.model.tables import TBNAME
 from headrace.streams.incoming import REPAIRS, WRITTEN, Kind
@@ -51,7 +52,7 @@ PART_COUNT: Final = 2
 
 
 def stream_plan(plan: Plan) -> Plan:
-    """The plan with bookkeeping among its partials, and all partials among its outputs."""
+    """The plan with bookkeeping among its partials."""
     partials = (
         Partial(ADDED, "count(1)", f"sum({ADDED})", row="1L"),
         Partial(USED, f"count_if({once(plan)})", f"sum({USED})", row=f"if({once(plan)}, 1L, 0L)"),
@@ -60,10 +61,17 @@ def stream_plan(plan: Plan) -> Plan:
         Partial(EMITTED, "max(0)", f"max({EMITTED})", row="0"),
         Partial(WAS_HELD, "max(false)", f"max({WAS_HELD})", row="false"),
     )
-    books = Aggregate("", "", partials, "", BIGINT)
-    kept = replace(plan, aggregates=(*plan.aggregates, books))
-    outputs = tuple(Output(partial.column, partial.column, partial.column, BIGINT) for partial in kept.partials)
-    return replace(kept, outputs=(*plan.outputs, *outputs))
+    return replace(plan, aggregates=(*plan.aggregates, Aggregate("", "", partials, "", BIGINT)))
+
+
+def valued(plan: Plan, found: DataFrame) -> DataFrame:
+    """Whole segments of the plan with bookkeeping, beside their partials the select list in stored types."""
+    partials = (partial.column for partial in plan.partials)
+    columns = [*(key.column for key in plan.keys), WSTART, WEND, *partials]
+    columns += [
+        f"{stored(f'({run(plan, output.sql)})', output.type, plan.precision)} AS {output.column}" for output in plan.outputs
+    ]
+    return found.selectExpr(*columns, f"{PART_WINDOW} AS {PART}")
 
 
 def once(plan: Plan) -> str:
@@ -96,7 +104,7 @@ def fresh(plan: Plan, rows: DataFrame, held: DataFrame | None, *, by_subtable: b
     found = segments(extended, prepared, by_row=True)
     if held is not None:
         found = found.unionByName(held_frame(plan, held))
-    windows = finish(extended, merge(extended, found.coalesce(1))).withColumn(PART, F.lit(PART_WINDOW))
+    windows = valued(extended, merge(extended, found.coalesce(1)))
     if not by_subtable:
         return windows
     counts = prepared.groupBy(TBNAME).agg(
@@ -164,7 +172,7 @@ def repaired(plan: Plan, rows: DataFrame, held: DataFrame | None, *, watermark: 
         f"WHEN {int(Kind.STORED)} THEN {FROM} <= {AGAIN} AND {AGAIN} <= {TO} "
         f"WHEN {int(Kind.HELD)} THEN {AGAIN} IS NULL ELSE false END"
     ).withColumn(DIRTY, F.expr(f"{AGAIN} IS NOT NULL"))
-    windows = finish(extended, merge(extended, kept)).withColumn(PART, F.lit(PART_WINDOW))
+    windows = valued(extended, merge(extended, kept))
     keys = [*(key.column for key in plan.keys), WSTART, WEND]
     dirty = flagged.where(f"{AGAIN} IS NOT NULL").groupBy(*keys).agg(F.max(EMITTED).alias(EMITTED))
     counts = (

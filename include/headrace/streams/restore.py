@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
-from headrace.compute import finish, prepare, segments
+from headrace.compute import prepare, segments
 from headrace.compute.plan import TS, WEND
 from headrace.compute.terms import quote
 from headrace.compute.types import from_ticks
@@ -73,7 +73,7 @@ def open_windows(plan: StreamPlan, rows: DataFrame, frontier: int, standing: int
     extended = frames.stream_plan(plan.query)
     low = from_ticks(f"{frontier - reach(plan.query)}L", plan.query.precision)
     recent = rows.where(f"{quote(plan.source.timestamp.name)} >= {low}")
-    found = finish(extended, segments(extended, prepare(extended, recent)).where(f"{WEND} >= {frontier}L")).toArrow()
+    found = segments(extended, prepare(extended, recent)).where(f"{WEND} >= {frontier}L").toArrow()
     place = found.schema.get_field_index(frames.EMITTED)
     marked = found.set_column(place, frames.EMITTED, pa.repeat(pa.scalar(standing, pa.int32()), found.num_rows))
     return marked.select(list(frames.window_columns(plan.query)))
