@@ -53,15 +53,16 @@ class Token:
 
 def tokens_of(raw: Sequence[RawToken], text: str) -> list[Token]:
     """Our tokens from sqlglot's, closed by one that stands for the end of the text."""
-    found = []
+    found: list[Token] = []
     for token in raw:
-        written = text[token.start : token.end + 1]
-        kind = KINDS.get(token.token_type, Kind.SYMBOL)
-        if kind is Kind.QUOTED and written[0] != "`":  # sqlglot makes names of numbers such as 0xZ
-            kind = Kind.SYMBOL
-        found.append(Token(kind, written.upper() if kind in (Kind.WORD, Kind.SYMBOL) else "", token.start, token.end + 1))
-    end = found[-1].end if found else len(text)
-    return [*found, Token(Kind.END, "", end, end)]
+        kind, start, end = KINDS.get(token.token_type, Kind.SYMBOL), token.start, token.end + 1
+        if kind is Kind.NUMBER and found and found[-1].word == "." and found[-1].end == start:
+            start = found.pop().start  # .5 comes as two
+        elif kind is Kind.QUOTED and text[start] != "`":
+            kind = Kind.SYMBOL  # sqlglot makes names of numbers such as 0xZ
+        found.append(Token(kind, text[start:end].upper() if kind in (Kind.WORD, Kind.SYMBOL) else "", start, end))
+    last = found[-1].end if found else len(text)
+    return [*found, Token(Kind.END, "", last, last)]
 
 
 class Cursor:
@@ -229,9 +230,9 @@ class Cursor:
         if self._doubtful == self._index - 1 and likely(before.word, self._tried):
             raise unexpected(self.text, Span(before.start, before.end), self._tried)
         written = self.text[self._token.start : self._token.end]
-        hint = hint or rewrite(written, [*self._possible(), *wanted])
         if not hint and all(word.isupper() for word in wanted):
             hint = self.MISPLACED.get(self._token.word, "")
+        hint = hint or rewrite(written, [*self._possible(), *wanted])
         raise unexpected(self.text, self._here(), [*self._tried, *wanted], hint=hint)
 
     def _possible(self) -> list[str]:
@@ -241,6 +242,6 @@ class Cursor:
     def _refuse(self, message: str, token: Token, hint: str = "") -> NoReturn:
         raise SyntaxError_(message, hint=hint, span=Span(token.start, token.end), sql=self.text)
 
-    def _unsupported(self, what: str, hint: str) -> NoReturn:
-        """Refuse something that the language has and this system does not; the current token shows where."""
-        raise NotSupportedError(f"{what} is not supported", hint=hint, span=self._here(), sql=self.text)
+    def _unsupported(self, what: str, hint: str, span: Span | None = None) -> NoReturn:
+        """Refuse something that the language has and this system does not; the current token shows where, if not `span`."""
+        raise NotSupportedError(f"{what} is not supported", hint=hint, span=span or self._here(), sql=self.text)

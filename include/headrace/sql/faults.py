@@ -9,7 +9,7 @@ from headrace.errors import SyntaxError_
 from headrace.model.spans import Span
 from headrace.sql.lexis import Lexis
 
-CLOSENESS = 0.7
+CLOSENESS = 0.65
 """How alike (0 to 1) a word must be to a keyword to be taken for a slip of it. Lower, names are; higher, slips are missed."""
 
 
@@ -23,7 +23,7 @@ def unexpected(text: str, span: Span, expected: Iterable[str], *, hint: str = ""
 
 def likely(word: str, expected: Sequence[str]) -> str | None:
     """The expected keyword (its first word) for which `word` is likely a slip, or None."""
-    keywords = {choice.split()[0]: choice for choice in expected if choice.isupper()}
+    keywords = {choice.split()[0]: choice for choice in expected if choice.isupper() and _as_long(word, choice.split()[0])}
     close = difflib.get_close_matches(word.upper(), keywords, n=1, cutoff=CLOSENESS)
     return keywords[close[0]] if close else None
 
@@ -37,6 +37,10 @@ def name_hint(lexis: Lexis, written: str, tried: Sequence[str]) -> str:
     if written.upper() in lexis.reserved:
         return f"{written.upper()} is a reserved word; as a name write `{written}`"
     return f"as a name write `{written}`"
+
+
+def _as_long(word: str, keyword: str) -> bool:
+    return abs(len(word) - len(keyword)) <= max(1, len(keyword) // 3)
 
 
 def rewrite(found: str, expected: Sequence[str]) -> str:

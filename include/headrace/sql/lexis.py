@@ -22,6 +22,9 @@ class Lexis:
 
     def __init__(self, *, reserved: frozenset[str], escapes: Mapping[str, str], kept: str = "") -> None:
         self.reserved = reserved
+        self._quoting = str.maketrans(
+            {"'": "''", **({"\\": "\\\\"} if escapes else {}), **{v: f"\\{k}" for k, v in escapes.items()}}
+        )
         self._escapes = {**escapes, **{character: f"\\{character}" for character in kept}}
         inside, pair = (r"[^{0}\\]*", r"\\.|{0}{0}") if escapes else (r"[^{0}]*", r"{0}{0}")
         self.string = "|".join(f"{q}{inside}(?:(?:{pair}){inside})*{q}".format(q) for q in "'\"")
@@ -47,8 +50,7 @@ class Lexis:
 
     def quote(self, value: str) -> str:
         """A string written so that `unquote` gives it back."""
-        body = value.replace("\\", "\\\\") if self._escapes else value
-        return "'" + body.replace("'", "''") + "'"
+        return "'" + value.translate(self._quoting) + "'"
 
     def name(self, raw: str) -> str:
         """The name that a word or a back-quoted text stands for; unquoted ones are lower case."""

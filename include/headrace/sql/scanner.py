@@ -24,7 +24,7 @@ class Scanner:
         self.lexis = lexis
         self._place = 0
         self._tried: list[str] = []
-        self._sign = re.compile(rf"{lexis.string}|{QUOTED_NAME}|[+-]?\w+(?:\.\w+)?|.", re.DOTALL)
+        self._sign = re.compile(rf"{lexis.string}|{QUOTED_NAME}|[+-]?\w+(?:\.\w+)*|.", re.DOTALL)
         self._move(0)
 
     def _move(self, place: int) -> None:

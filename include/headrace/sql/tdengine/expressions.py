@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final, NamedTuple
 
 from headrace.errors import LimitError
-from headrace.model.expressions import Cast, DurationLiteral, Expression, Literal
+from headrace.model.expressions import Call, Cast, DurationLiteral, Expression, Literal
 from headrace.model.spans import Span
 from headrace.model.time import UNIT_NAMES, Duration
 from headrace.model.types import SIGNED, UNSIGNED, DataType, Kind
@@ -133,15 +133,21 @@ class TDengineExpressions(ExpressionParser):
         self._advance()
         self._expect("(")
         side = self._accept_one("LEADING", "TRAILING", "BOTH") if self._next().word not in (")", ",") else None
-        first: Expression = Literal(" ") if side and self._at("FROM") else self._nested(self._parse_expression)
-        arguments: tuple[Expression, ...] = (first,)
-        if side or self._at("FROM"):
-            self._expect("FROM")
-            arguments = (self._nested(self._parse_expression), first, Literal((side or "both").lower()))
-        elif self._accept(","):
-            arguments = (first, *self._list(self._parse_expression))
+        if side is not None:
+            characters = None if self._at("FROM") else self._nested(self._parse_expression)
+            return self._parse_trim_rest(start, side, characters)
+        arguments = self._nested(lambda: self._list(self._parse_expression))
+        if len(arguments) == 1 and self._at("FROM"):
+            return self._parse_trim_rest(start, "BOTH", arguments[0])
         self._expect(")")
         return self._call("trim", arguments, start)
+
+    def _parse_trim_rest(self, start: int, side: str, characters: Expression | None) -> Expression:
+        self._expect("FROM")
+        text = self._nested(self._parse_expression)
+        self._expect(")")
+        span = self._span(start)
+        return Call("trim", (text, characters or Literal(" ", span), Literal(side.lower(), span)), span=span)
 
     # Types
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Final, NoReturn
 
-from headrace.errors import SyntaxError_
+from headrace.errors import NotSupportedError, SyntaxError_
 from headrace.model.expressions import Scalar
 from headrace.model.spans import Span
 from headrace.model.statements import Insert, InsertBlock, Now, RowValue, SubtableSpec, TagValue
@@ -121,13 +121,14 @@ class InsertScanner(Scanner):
         span = Span(start, place)
         if names is not None and len(names) != len(values):
             raise SyntaxError_(f"{len(names)} tags are named, {len(values)} values given", span=span, sql=self.text)
-        tags = tuple(TagValue(self._constant(value, start), span) for value in values)
+        tags = tuple(TagValue(self._constant(value, span), span) for value in values)
         return SubtableSpec(table, using, tags, names, if_not_exists=True)
 
-    def _constant(self, value: RowValue, place: int) -> Scalar:
+    def _constant(self, value: RowValue, span: Span) -> Scalar:
         if isinstance(value, Now):
-            self._place = place
-            self._unsupported("now as the value of a tag", "write the timestamp")
+            raise NotSupportedError(
+                "now as the value of a tag is not supported", hint="write the timestamp", span=span, sql=self.text
+            )
         return value
 
     # Rows

@@ -190,10 +190,11 @@ class TDengineQueries(TDengineWindows):
         limit: tuple[int | None, int | None],
     ) -> Query | Union:
         if found.order_by or found.limit is not None or (isinstance(found, Query) and found.series_limit is not None):
-            self._unsupported("ORDER BY or LIMIT after brackets that have their own", "write SELECT * FROM (…) ORDER BY … LIMIT …")
+            what = "ORDER BY or LIMIT after brackets that have their own"
+            self._unsupported(what, "write SELECT * FROM (…) ORDER BY … LIMIT …", self._span(start))
         if isinstance(found, Union):
             if series[0] is not None:
-                self._unsupported("SLIMIT of a UNION", "write it in brackets with the query it belongs to")
+                self._unsupported("SLIMIT of a UNION", "write it in brackets with the query it belongs to", self._span(start))
             return replace(found, order_by=order, limit=limit[0], offset=limit[1])
         return replace(
             found,

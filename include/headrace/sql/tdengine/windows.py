@@ -89,9 +89,10 @@ class TDengineWindows(TDengineExpressions):
 
     def _parse_interpolation(self) -> Interpolation | None:
         """`[RANGE(start[, end])] [EVERY(step)]`."""
+        start = self._index
         ends = self._wrapped(lambda: self._list(self._parse_expression)) if self._accept("RANGE") else ()
         if len(ends) > 2:
-            self._unsupported("RANGE of more than a start and an end", "write RANGE(start, end)")
+            self._unsupported("RANGE of more than a start and an end", "write RANGE(start, end)", self._span(start))
         every = self._wrapped(self._parse_duration) if self._accept("EVERY") else None
         if not ends and every is None:
             return None

@@ -1,0 +1,70 @@
+"""Cases kept as SQL: blocks of a `.sql` file, divided by blank lines.
+
+A block is a comment that says what it shows, the input, and its canonical rendering; each ends with `;` at the end of a line.
+In `*__invalid.sql` it is what the message must say (`-- hint: …` what the hint must say), the input with «…» around the
+text that the error must mark.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+FIXTURES = Path(__file__).parent / "fixtures"
+
+
+@dataclass(frozen=True)
+class Case:
+    """An accepted statement and its canonical rendering."""
+
+    name: str
+    text: str
+    canonical: str
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A refused statement: fragments of message and hint, and where the error stands."""
+
+    name: str
+    text: str
+    message: str
+    hint: str
+    start: int
+    end: int
+
+
+def cases() -> list[Case]:
+    """All accepted statements of the fixtures."""
+    return [_case(path, block) for path in _files("[a-z]*.sql") if "__" not in path.name for block in _blocks(path)]
+
+
+def refusals() -> list[Refusal]:
+    """All refused statements of the fixtures."""
+    return [_refusal(path, block) for path in _files("*__invalid.sql") for block in _blocks(path)]
+
+
+def _files(pattern: str) -> list[Path]:
+    return sorted(FIXTURES.glob(pattern))
+
+
+def _blocks(path: Path) -> list[str]:
+    return [block.strip() for block in re.split(r"\n\s*\n", path.read_text()) if block.strip()]
+
+
+def _case(path: Path, block: str) -> Case:
+    title, rest = block.split("\n", 1)
+    text, canonical = re.split(r";\n", rest.removesuffix(";"))
+    return Case(f"{path.stem}: {title.removeprefix('-- ')}", text, canonical)
+
+
+def _refusal(path: Path, block: str) -> Refusal:
+    lines = block.splitlines()
+    comments = [line.removeprefix("-- ") for line in lines if line.startswith("-- ")]
+    hints = [comment.removeprefix("hint: ") for comment in comments if comment.startswith("hint: ")]
+    message = next(comment for comment in comments if not comment.startswith("hint: "))
+    marked = "\n".join(line for line in lines if not line.startswith("-- ")).removesuffix(";")
+    start = marked.index("«")
+    text = marked.replace("«", "").replace("»", "")
+    return Refusal(f"{path.stem}: {text[:50]}", text, message, "".join(hints), start, marked.index("»") - 1)
