@@ -1,0 +1,109 @@
+"""Parsing `dags/` with many streams in the catalog, as Airflow's DAG processor does, in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from benchmarks.bench import Bench
+from benchmarks.measure import Timings, interleave
+from benchmarks.results import Line, Wanted
+from headrace.catalog import Catalog
+from headrace.model.streams import StreamDefinition
+from headrace.model.tables import Column, Database, Table
+from headrace.model.types import DataType, Kind
+from headrace.settings import Settings, load
+
+LIMIT_SECONDS: Final = 1.0
+# The first parse of a process imports what the DAGs need; the processor forks from one that has.
+PROGRAM: Final = """
+import json, sys, time
+from airflow.dag_processing.dagbag import DagBag
+sys.path[:0] = sys.argv[1:]
+taken = []
+for _ in range(2):
+    began = time.perf_counter()
+    bag = DagBag(dag_folder=sys.argv[1])
+    taken.append(time.perf_counter() - began)
+print(json.dumps({"taken": taken, "dags": len(bag.dags), "errors": list(bag.import_errors.values())}))
+"""
+SQL: Final = """
+CREATE STREAM s{number:03d} TRIGGER WINDOW_CLOSE FILL_HISTORY 1 INTO s{number:03d}_result
+AS SELECT _wstart, COUNT(*) AS cnt, AVG(voltage) AS av FROM meters PARTITION BY tbname INTERVAL(1m)
+"""
+
+
+def fill_catalog(settings: Settings, streams: int) -> None:
+    """A catalog of so many streams; nothing else of them is needed."""
+    timestamp, whole = DataType(Kind.TIMESTAMP), DataType(Kind.INT)
+    table = Table("power", "meters", (Column("ts", timestamp), Column("voltage", whole)), (Column("groupid", whole),))
+    settings.home_path.mkdir(parents=True, exist_ok=True)
+    with Catalog.open(settings.catalog) as catalog:
+        if not catalog.databases.create(Database("power"), if_not_exists=True):
+            return
+        catalog.tables.create(table)
+        for number in range(streams):
+            catalog.streams.create(definition(number))
+
+
+def definition(number: int) -> StreamDefinition:
+    name = f"s{number:03d}"
+    return StreamDefinition(
+        f"{number:032x}", "power", name, SQL.format(number=number), "tdengine", "power", "meters", "power", f"{name}_result", 0
+    )
+
+
+class Parser:
+    """Parses in a new process each time; the first parse of each is kept apart."""
+
+    def __init__(self, settings: Settings, streams: int) -> None:
+        self.settings = settings
+        self.streams = streams
+        self.first: list[float] = []
+
+    def __call__(self) -> Sequence[float]:
+        project = self.settings.project
+        folders = [str(project / name) for name in ("dags", "plugins")]
+        command = [sys.executable, "-c", PROGRAM, *folders]
+        done = subprocess.run(
+            command, capture_output=True, text=True, env=self._environment(), cwd=self.settings.home_path, check=False
+        )
+        if done.returncode != 0:
+            raise AssertionError(done.stderr)
+        found = json.loads(done.stdout.splitlines()[-1])
+        assert not found["errors"], found["errors"]
+        assert found["dags"] == self.streams + 1, f"{found['dags']} DAGs"
+        self.first.append(found["taken"][0])
+        return [found["taken"][1]]
+
+    def _environment(self) -> dict[str, str]:
+        airflow = Path(self.settings.home_path) / "airflow"
+        project = self.settings.project
+        return os.environ | {
+            "HEADRACE_HOME": str(self.settings.home_path),
+            "AIRFLOW_HOME": str(airflow),
+            "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+            "AIRFLOW__CORE__DAGS_FOLDER": str(project / "dags"),
+            "AIRFLOW__CORE__PLUGINS_FOLDER": str(project / "plugins"),
+            "AIRFLOW__LOGGING__LOGGING_LEVEL": "ERROR",
+        }
+
+
+def run(bench: Bench) -> Iterator[Line]:
+    """One line."""
+    settings = load(home=bench.home / "dags")
+    streams = bench.sizes.streams
+    fill_catalog(settings, streams)
+    parser = Parser(settings, streams)
+    found = interleave({"DAG parse": parser}, bench.sizes.rounds, bench.log)
+    yield Line(
+        f"DAG parse of {streams} streams",
+        found["DAG parse"],
+        wanted=Wanted(seconds=LIMIT_SECONDS),
+        others={"first parse of a process, with imports": Timings(tuple(parser.first[1:]))},
+    )

@@ -1,0 +1,107 @@
+"""Batch queries over windows, rows to the client as Arrow: ours against PySpark's, with DuckDB on the same files beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import duckdb
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from benchmarks.bench import Bench
+from benchmarks.compare import check_same
+from benchmarks.data import filled_meters
+from benchmarks.handwritten import batch
+from benchmarks.measure import interleave, timed
+from benchmarks.results import Line, Wanted
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """One query, three times: in our SQL, by hand in PySpark, in DuckDB's SQL; `{source}` stands for the table, or the files."""
+
+    sql: str
+    by_hand: Callable[[DataFrame], DataFrame]
+    duckdb: str
+    keys: tuple[str, ...]
+
+
+# To measure another window, add it here.
+QUERIES: Final[dict[str, Windows]] = {
+    "INTERVAL(1m) by subtable": Windows(
+        "SELECT tbname, _wstart AS ts, COUNT(*) AS cnt, AVG(voltage) AS av FROM {source} PARTITION BY tbname INTERVAL(1m)",
+        lambda rows: batch.intervals(rows, "1 minute"),
+        "SELECT tbname, time_bucket(INTERVAL 1 MINUTE, ts) AS ts, COUNT(*) AS cnt, AVG(voltage) AS av FROM {source} GROUP BY 1, 2",
+        ("tbname", "ts"),
+    ),
+    "INTERVAL(1m) SLIDING(30s) by subtable": Windows(
+        "SELECT tbname, _wstart AS ts, COUNT(*) AS cnt, AVG(voltage) AS av FROM {source}"
+        " PARTITION BY tbname INTERVAL(1m) SLIDING(30s)",
+        lambda rows: batch.intervals(rows, "1 minute", "30 seconds"),
+        """WITH halves AS (
+             SELECT tbname, time_bucket(INTERVAL 30 SECOND, ts) AS half, COUNT(*) AS n, SUM(voltage) AS s
+             FROM {source} GROUP BY 1, 2),
+           both AS (SELECT tbname, half AS ts, n, s FROM halves UNION ALL
+             SELECT tbname, half - INTERVAL 30 SECOND, n, s FROM halves)
+           SELECT tbname, ts, SUM(n) AS cnt, SUM(s) / SUM(n) AS av FROM both GROUP BY 1, 2""",
+        ("tbname", "ts"),
+    ),
+    "INTERVAL(10s) of all subtables": Windows(
+        "SELECT _wstart AS ts, COUNT(*) AS cnt, AVG(voltage) AS av FROM {source} INTERVAL(10s)",
+        lambda rows: batch.overall(rows, "10 seconds"),
+        "SELECT time_bucket(INTERVAL 10 SECOND, ts) AS ts, COUNT(*) AS cnt, AVG(voltage) AS av FROM {source} GROUP BY 1",
+        ("ts",),
+    ),
+}
+
+
+class Query:
+    """The three sides of a query, each keeping its last result."""
+
+    def __init__(self, bench: Bench, windows: Windows, name: str) -> None:
+        self.bench = bench
+        self.windows = windows
+        self.name = name
+        self.location = bench.location(name)
+        self.files = DeltaTable(self.location).file_uris()
+        self.results: dict[str, pa.Table] = {}
+
+    def ours(self) -> None:
+        sql = self.windows.sql.format(source=self.name)
+        self.results["ours"] = self.bench.connection.execute(sql).fetch_arrow_table()
+
+    def theirs(self) -> None:
+        self.results["theirs"] = self.windows.by_hand(batch.read(self.bench.spark, self.location)).toArrow()
+
+    def duckdb(self) -> None:
+        sql = self.windows.duckdb.format(source=f"read_parquet({self.files})")
+        with duckdb.connect() as connection:
+            connection.execute("SET TimeZone = 'UTC'")
+            self.results["duckdb"] = connection.execute(sql).to_arrow_table()
+
+    def check(self) -> None:
+        check_same(self.results["ours"], self.results["theirs"], self.windows.keys)
+        check_same(self.results["ours"], self.results["duckdb"], self.windows.keys)
+
+
+def run(bench: Bench) -> Iterator[Line]:
+    """A line for each query."""
+    rows = bench.sizes.window_rows
+    table = filled_meters(bench, rows, bench.sizes.subtables)
+    for what, windows in QUERIES.items():
+        query = Query(bench, windows, table.name)
+        sides = {"headrace": timed(query.ours), "hand-written": timed(query.theirs), "DuckDB": timed(query.duckdb)}
+        found = interleave(sides, bench.sizes.rounds, bench.log)
+        query.check()
+        yield Line(
+            f"query: {what}, {rows:,} rows, {query.results['ours'].num_rows:,} windows",
+            found["headrace"],
+            found["hand-written"],
+            Wanted(ratio=1.0),
+            others={"DuckDB": found["DuckDB"]},
+        )

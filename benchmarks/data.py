@@ -1,0 +1,88 @@
+"""Source tables: meters that report once a second, with a little jitter; the same rows every time."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+
+from benchmarks.bench import DATABASE, Bench
+from headrace.model.tables import TBNAME, Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+START_MS: Final = 1_700_000_000_000
+STEP_MS: Final = 1000
+ROWS_A_FILE: Final = 1_250_000
+COLUMNS: Final = "ts TIMESTAMP, current FLOAT, voltage INT, phase FLOAT"
+
+
+def subtable_names(prefix: str, count: int) -> list[str]:
+    return [f"{prefix}_{number:05d}" for number in range(count)]
+
+
+def make_meters(bench: Bench, name: str, subtables: int) -> Table:
+    """An empty supertable of meters with its subtables, made anew where there is one."""
+    bench.execute(f"DROP TABLE IF EXISTS {name}")
+    bench.execute(f"CREATE STABLE {name} ({COLUMNS}) TAGS (location VARCHAR(64), groupid INT)")
+    table, names = bench.table(name), subtable_names(name, subtables)
+    bench.context.catalog.subtables.add(DATABASE, name, names)
+    tags = {
+        TBNAME: pa.array(names),
+        "location": pa.array([f"place {number % 50}" for number in range(subtables)]),
+        "groupid": pa.array([number % 10 for number in range(subtables)], pa.int32()),
+    }
+    bench.context.tables.upsert_tags(table, pa.table(tags))
+    return table
+
+
+def filled_meters(bench: Bench, rows: int, subtables: int) -> Table:
+    """A supertable of so many rows; one that an earlier run has left is used again."""
+    name = f"meters_{rows}_{subtables}"
+    if bench.has_table(name) and bench.context.tables.rows(bench.table(name)) == rows:
+        bench.log(f"{name}: as an earlier run left it")
+        return bench.table(name)
+    bench.log(f"{name}: generating")
+    table = make_meters(bench, name, subtables)
+    generated(bench.spark, name, rows, subtables).write.format("delta").mode("append").save(bench.location(name))
+    return table
+
+
+def generated(spark: SparkSession, name: str, rows: int, subtables: int) -> DataFrame:
+    """Rows in the order of time, all subtables by turns, so that a file holds a stretch of time of all of them."""
+    from pyspark.sql import functions as F
+
+    row, seconds = F.col("id"), F.floor(F.col("id") / subtables)
+    micros = F.lit(START_MS * 1000) + seconds * F.lit(STEP_MS * 1000) + F.pmod(F.xxhash64(row), F.lit(STEP_MS)) * 1000
+    return spark.range(rows, numPartitions=max(1, -(-rows // ROWS_A_FILE))).select(
+        F.timestamp_micros(micros).alias("ts"),
+        (F.pmod(F.xxhash64(row, F.lit(1)), F.lit(10_000)) / 1000).cast("float").alias("current"),
+        (F.pmod(F.xxhash64(row, F.lit(2)), F.lit(30)) + 210).cast("int").alias("voltage"),
+        (F.pmod(F.xxhash64(row, F.lit(3)), F.lit(1000)) / 1000).cast("float").alias("phase"),
+        F.format_string(f"{name}_%05d", F.pmod(row, F.lit(subtables))).alias(TBNAME),
+    )
+
+
+def batch(name: str, subtables: int, rows: int, first_second: int) -> pa.Table:
+    """Some seconds of readings of each subtable, from `first_second` on, in stored types."""
+    order = np.arange(rows)
+    seconds, meter = first_second + order // subtables, order % subtables
+    names = np.array(subtable_names(name, subtables))
+    micros = (START_MS + seconds * STEP_MS + (order * 7919) % STEP_MS) * 1000
+    return pa.table(
+        {
+            "ts": pa.array(micros, pa.timestamp("us", "UTC")),
+            "current": pa.array((order * 31 % 10_000) / 1000, pa.float32()),
+            "voltage": pa.array(210 + (order * 17 + seconds) % 30, pa.int32()),
+            "phase": pa.array((order * 13 % 1000) / 1000, pa.float32()),
+            TBNAME: pa.array(names[meter]),
+        }
+    )
+
+
+def instant(second: int) -> str:
+    """The second after the start, as SQL writes an instant (in UTC)."""
+    return datetime.fromtimestamp(START_MS / 1000 + second, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
