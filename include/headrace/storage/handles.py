@@ -79,10 +79,10 @@ class Handle:
             return DeltaTable(self.uri, version=version, storage_options=self._options or None)
 
     def files(self, delta: DeltaTable) -> pa.Table:
-        """A row a file of this version: path, size, rows, and `min.…`, `max.…` of the columns that have statistics."""
+        """The `file_list` of this version, kept until the table moves on."""
         version = delta.version()
         if self._files is None or self._files[0] != version:
-            self._files = (version, pa.table(delta.get_add_actions(flatten=True)))
+            self._files = (version, file_list(delta))
         return self._files[1]
 
     def forget(self) -> None:
@@ -124,6 +124,17 @@ class Handle:
         return (stat.st_ino, stat.st_mtime_ns)
 
 
+def file_list(delta: DeltaTable) -> pa.Table:
+    """A row a data file: `path`, `size_bytes`, `num_records`, and `min.…`, `max.…` of the columns that have statistics."""
+    found = pa.table(delta.get_add_actions(flatten=True))
+    return found.cast(pa.schema([field.with_type(_plain(field.type)) for field in found.schema]))
+
+
+def _plain(type_: pa.DataType) -> pa.DataType:
+    """Text as Arrow's functions take it."""
+    return pa.string() if pa.types.is_string_view(type_) else type_
+
+
 def is_local(uri: str) -> bool:
     """Whether a URI is a path of this machine."""
     return "://" not in uri
@@ -149,14 +160,36 @@ def file_system(uri: str) -> tuple[pafs.FileSystem, str]:
     return system, path
 
 
-def read_files(uri: str, paths: list[str], schema: pa.Schema, columns: list[str] | None, where: ds.Expression | None) -> pa.Table:
-    """Rows of some data files of a table, filtered while reading."""
+def read_files(
+    uri: str,
+    paths: list[str],
+    schema: pa.Schema,
+    columns: list[str] | None,
+    where: ds.Expression | None,
+    further: ds.Expression | None = None,
+) -> pa.Table:
+    """Rows of some data files of a table.
+
+    `where` is pushed down into the files, and may compare text only by `text_field`; `further` filters what comes out of them.
+    """
     if not paths:
         return pa.schema([schema.field(name) for name in columns] if columns is not None else schema).empty_table()
     system, root = file_system(uri)
     places = [path if "://" in path else f"{root}/{unquote(path)}" for path in paths]
     dataset = ds.dataset(places, schema=schema, format="parquet", filesystem=system)
-    return dataset.to_table(columns=columns, filter=where)
+    if further is None:
+        return dataset.to_table(columns=columns, filter=where)
+    reader = dataset.scanner(filter=where).to_reader()
+    return ds.Scanner.from_batches(reader, columns=columns, filter=further).to_table()
+
+
+def text_field(name: str) -> ds.Expression:
+    """A text column for a pushed-down filter.
+
+    delta-rs writes text as `string_view`, and Arrow fails to compare the statistics of such files with text; a cast keeps it from
+    looking at them.
+    """
+    return ds.field(name).cast(pa.string())
 
 
 class Handles:

@@ -13,8 +13,10 @@ from deltalake.table import TableMerger
 from headrace.model.tables import TBNAME, Table
 from headrace.storage.commits import Commit, Written, properties
 from headrace.storage.keys import among, quoted, within
-from headrace.storage.pruning import MOST_NAMES, bounds_of
+from headrace.storage.pruning import bounds_of
 
+# Beyond so many names a list of them costs more than it spares.
+MOST_NAMES: Final = 64
 OPERATION: Final = "__operation"
 UPSERT: Final = 0
 DELETE: Final = 1

@@ -11,12 +11,11 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from headrace.model.tables import TBNAME, Table
+from headrace.storage.handles import text_field
 from headrace.storage.types import MICROSECONDS
 
 # Statistics hold timestamps in whole milliseconds, rounded down: a file's greatest may lie up to this much above what they say.
 SLACK_MICROSECONDS: Final = 999
-# Beyond so many names a list of them costs more than it spares.
-MOST_NAMES: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +85,7 @@ def key_filter(table: Table, schema: pa.Schema, wanted: Bounds | None, tbnames: 
         time = ds.field(table.timestamp.name)
         name = table.timestamp.name
         found = (time >= instant(schema, name, wanted.low)) & (time <= instant(schema, name, wanted.high))
-    if tbnames is not None and len(tbnames) <= MOST_NAMES:
-        named = ds.field(TBNAME).isin(pa.array(tbnames, pa.string()))
+    if tbnames is not None:
+        named = text_field(TBNAME).isin(pa.array(tbnames, pa.string()))
         found = named if found is None else found & named
     return found

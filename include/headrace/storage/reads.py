@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from headrace.model.tables import Table
-from headrace.storage.handles import Handle, read_files, translated
+from headrace.storage.handles import Handle, file_list, read_files, translated
 from headrace.storage.pruning import Bounds, candidates, file_bounds, key_filter
 
 
@@ -27,10 +27,9 @@ def scan(
     names = None if tbnames is None else sorted(tbnames)
     chosen = candidates(files, table, schema, bounds, names)
     paths = [] if names == [] else chosen["path"].to_pylist()
-    filters = [each for each in (key_filter(table, schema, bounds, names), where) if each is not None]
-    combined = filters[0] & filters[-1] if filters else None
+    pushed = key_filter(table, schema, bounds, names)
     with translated(handle.name):
-        return read_files(handle.uri, paths, schema, None if columns is None else list(columns), combined)
+        return read_files(handle.uri, paths, schema, None if columns is None else list(columns), pushed, where)
 
 
 def bounds(handle: Handle, table: Table) -> Bounds | None:
@@ -65,4 +64,4 @@ def _files(handle: Handle, version: int | None) -> tuple[pa.Table, pa.Schema]:
         with handle.latest() as delta:
             return handle.files(delta), pa.schema(delta.schema().to_arrow())
     delta = handle.at(version)
-    return pa.table(delta.get_add_actions(flatten=True)), pa.schema(delta.schema().to_arrow())
+    return file_list(delta), pa.schema(delta.schema().to_arrow())

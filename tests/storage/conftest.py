@@ -1,0 +1,23 @@
+"""Fixtures of the storage's tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headrace.storage import Tables
+from tests.storage.samples import METERS, POWER, open_tables
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> Tables:
+    """Tables below an empty folder."""
+    return open_tables(tmp_path)
+
+
+@pytest.fixture
+def meters(tables: Tables) -> Tables:
+    """Tables with the empty supertable `power.meters` (ts, a INT, b DOUBLE; tag site)."""
+    tables.create(METERS, POWER)
+    return tables

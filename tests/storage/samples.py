@@ -1,0 +1,90 @@
+"""Tables and rows that tests of the storage start from."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from filelock import FileLock
+
+from headrace.model.tables import TBNAME, Column, Database, Table, TableKind
+from headrace.model.time import Precision
+from headrace.model.types import DataType, Kind
+from headrace.storage import Tables
+from headrace.storage.types import rows_schema
+
+TS = Column("ts", DataType(Kind.TIMESTAMP))
+POWER = Database("power")
+METERS = Table(
+    "power",
+    "meters",
+    (TS, Column("a", DataType(Kind.INT)), Column("b", DataType(Kind.DOUBLE))),
+    (Column("site", DataType(Kind.INT)),),
+)
+PLAIN = Table("power", "plain", METERS.columns, kind=TableKind.PLAIN)
+KEYED = Table("power", "keyed", (TS, Column("k", DataType(Kind.INT), is_key=True), Column("a", DataType(Kind.INT))))
+HOUR = 3_600_000
+START = 1_700_000_000_000
+
+Row = dict[str, Any]
+
+
+def file_locks(folder: Path) -> Callable[[str], AbstractContextManager[Any]]:
+    """Locks among processes, by name."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return lambda name: FileLock(folder / f"{name}.lock")
+
+
+def open_tables(home: Path, small_write_rows: int = 100_000) -> Tables:
+    """Tables below a folder, as a process opens them."""
+    return Tables(str(home / "tables"), file_locks(home / "locks"), small_write_rows)
+
+
+def rows(given: Iterable[Row], table: Table = METERS, database: Database = POWER) -> pa.Table:
+    """Rows with the columns that they name, in stored types; `ts` in ticks, `tbname` d1 where it is not given."""
+    listed = [{TBNAME: "d1", **row} for row in given]
+    schema = rows_schema(table, database)
+    names = [name for name in schema.names if any(name in row for row in listed)]
+    unit = 1_000 if database.precision is Precision.MILLISECOND else 1
+    columns = []
+    for name in names:
+        values = [row.get(name) for row in listed]
+        type_ = schema.field(name).type
+        if name == table.timestamp.name:
+            columns.append(pa.array([value * unit for value in values], pa.int64()).cast(type_))
+        else:
+            columns.append(pa.array(values, type_))
+    return pa.Table.from_arrays(columns, schema=pa.schema([schema.field(name) for name in names]))
+
+
+def read(found: pa.Table, table: Table = METERS, database: Database = POWER) -> list[Row]:
+    """Rows as Python values in the order of their keys, `ts` in ticks."""
+    unit = 1_000 if database.precision is Precision.MILLISECOND else 1
+    name = table.timestamp.name
+    ticks = [value // unit for value in found[name].cast(pa.int64()).to_pylist()]
+    listed = found.set_column(found.column_names.index(name), name, pa.array(ticks, pa.int64())).to_pylist()
+    return sorted(
+        listed, key=lambda row: [str(row.get("_commit_version", "")), *(row[key] for key in table.primary_key if key in row)]
+    )
+
+
+class CountedLock:
+    """A lock of one process that counts how often it was taken."""
+
+    def __init__(self) -> None:
+        self.taken = 0
+        self._lock = threading.Lock()
+
+    def __call__(self, _: str) -> CountedLock:
+        return self
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        self.taken += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
