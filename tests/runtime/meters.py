@@ -1,0 +1,123 @@
+"""A database with a supertable of meters, streams over it, and what their results should be, computed by DuckDB."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from headrace import streams
+from headrace.model.statements import CreateStream
+from headrace.model.streams import DesiredState
+from headrace.model.tables import Column, Database, Table
+from headrace.model.types import DataType, Kind
+from headrace.runtime import history
+from headrace.runtime.context import Context
+from headrace.sql import parse
+
+DATABASE = Database("db")
+METERS = Table(
+    "db",
+    "meters",
+    (Column("ts", DataType(Kind.TIMESTAMP)), Column("v", DataType(Kind.INT))),
+    (Column("area", DataType(Kind.INT)),),
+)
+START = 1_700_000_000_000
+STREAM = (
+    "CREATE STREAM s {options} INTO out AS SELECT _wstart, count(*) n, sum(v) total, max(v) high FROM meters {rest} INTERVAL(1m)"
+)
+
+Row = tuple[str, int, int]
+"""Subtable, epoch milliseconds, value."""
+
+
+@dataclass
+class Meters:
+    """The database of one test, with what is in its source by key."""
+
+    context: Context
+    stored: dict[tuple[str, int], int] = field(default_factory=dict)
+
+    @classmethod
+    def create(cls, context: Context, names: Sequence[str] = ("m1", "m2", "m3")) -> Meters:
+        catalog, tables = context.catalog, context.tables
+        catalog.databases.create(DATABASE)
+        tables.create(METERS, DATABASE)
+        catalog.tables.create(METERS)
+        catalog.subtables.add("db", "meters", list(names))
+        areas = pa.array(range(len(names)), pa.int32())
+        tables.upsert_tags(METERS, pa.table({"tbname": pa.array(names), "area": areas}))
+        return cls(context)
+
+    def write(self, rows: Iterable[Row]) -> None:
+        """One commit to the source."""
+        names, times, values = zip(*rows, strict=True)
+        ts = pa.array([time * 1000 for time in times], pa.int64()).cast(pa.timestamp("us", "UTC"))
+        table = pa.table({"ts": ts, "v": pa.array(values, pa.int32()), "tbname": pa.array(names)})
+        self.context.tables.write(METERS, DATABASE, table)
+        self.stored.update({(name, time): value for name, time, value in zip(names, times, values, strict=True)})
+
+    def delete(self, name: str, first: int, last: int) -> None:
+        """Delete a subtable's rows between two instants, both inclusive."""
+        self.context.tables.delete(METERS, DATABASE, tbnames=[name], ranges=[(first, last)])
+        gone = [key for key in self.stored if key[0] == name and first <= key[1] <= last]
+        for key in gone:
+            del self.stored[key]
+
+    def create_stream(self, options: str = "FILL_HISTORY 1", rest: str = "PARTITION BY tbname") -> str:
+        """Record a stream whose history is to be filled; its id."""
+        sql = STREAM.format(options=options, rest=rest)
+        statement = parse(sql)
+        assert isinstance(statement, CreateStream)
+        plan = streams.define(statement, self.context.catalog, "db")
+        streams.prepare_target(self.context, plan)
+        definition = plan.definition(created=self.context.clock.now())
+        self.context.catalog.streams.create(definition, DesiredState.RUNNING)
+        if plan.options.fill_history:
+            history.begin(self.context, definition.id)
+        else:
+            streams.begin(self.context, plan)
+        return definition.id
+
+    def results(self) -> list[tuple[Any, ...]]:
+        """What the target has: window start, count, sum, greatest, in order."""
+        target = self.context.catalog.tables.get("db", "out")
+        rows = self.context.tables.scan(target, DATABASE)
+        columns = [rows[name].to_pylist() for name in ("_wstart", "n", "total", "high")]
+        return sorted(zip(*columns, strict=True))
+
+    def expected(self, minutes: int = 1, *, closed_before: int | None = None, where: str = "true") -> list[tuple[Any, ...]]:
+        """What the target should have, of what is stored: windows that end before an instant (None: all)."""
+        source = pa.table(
+            {
+                "tbname": [name for name, _ in self.stored],
+                "ts": pa.array([time for _, time in self.stored], pa.int64()),
+                "v": pa.array(self.stored.values(), pa.int32()),
+            }
+        )
+        length = minutes * 60_000
+        query = f"""
+            SELECT ts // {length} * {length} AS start, count(*), sum(v), max(v) FROM source WHERE {where} GROUP BY tbname, start
+            HAVING {"true" if closed_before is None else f"start + {length - 1} < {closed_before}"}
+        """
+        with duckdb.connect() as connection:
+            connection.register("source", source)
+            found = connection.execute(query).fetchall()
+        return sorted((datetime.fromtimestamp(start / 1000, UTC), n, int(total), high) for start, n, total, high in found)
+
+
+def readings(
+    count: int, *, seed: int = 0, start: int = START, names: Sequence[str] = ("m1", "m2", "m3"), step: int = 7_000
+) -> list[Row]:
+    """Readings of some meters, `step` milliseconds apart about, in random order."""
+    chance = random.Random(seed)
+    rows = [
+        (chance.choice(names), start + number * step + chance.randrange(step), chance.randrange(100)) for number in range(count)
+    ]
+    chance.shuffle(rows)
+    return rows

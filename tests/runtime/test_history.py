@@ -1,0 +1,247 @@
+"""Filling the history of streams, beside writes and over failures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from headrace.errors import InvalidStreamError, OperationalError
+from headrace.model import faults
+from headrace.model.faults import FaultError
+from headrace.model.streams import ChunkState, StreamState
+from headrace.model.time import Duration
+from headrace.runtime import history
+from headrace.runtime.context import Context
+from headrace.settings import Settings, load
+from headrace.streams import Feeds
+from tests.runtime.meters import METERS, START, Meters, readings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return load(home=tmp_path / "home", chunk_rows=100)
+
+
+@pytest.fixture
+def context(settings: Settings, spark: SparkSession) -> Iterator[Context]:
+    from headrace.catalog import Catalog
+    from headrace.model.clock import SystemClock
+    from headrace.storage import Tables
+
+    with Catalog.open(settings.catalog) as catalog:
+        tables = Tables(settings.tables_uri, catalog.lock, settings.small_write_rows)
+        yield Context(catalog=catalog, tables=tables, spark=lambda: spark, clock=SystemClock(), settings=settings)
+
+
+@pytest.fixture
+def meters(context: Context) -> Meters:
+    return Meters.create(context)
+
+
+def settle(context: Context) -> None:
+    """Have the live streams handle all that was written."""
+    feeds = Feeds(context)
+    feeds.reconcile(context.catalog.streams.all())
+    while feeds.poll():
+        feeds.reconcile(context.catalog.streams.all())
+    feeds.close()
+
+
+def target_version(context: Context) -> int:
+    return context.tables.version(context.catalog.tables.get("db", "out"))
+
+
+def test_chunks_are_planned_without_spark_and_planned_once(meters: Meters) -> None:
+    meters.write(readings(500))
+    stream = meters.create_stream()
+    chunks = history.plan_chunks(meters.context, stream)
+    assert len(chunks) == 5
+    assert sum(chunk.rows for chunk in chunks) == 500
+    meters.write(readings(300, seed=1, start=START + 10_000_000))
+    assert history.plan_chunks(meters.context, stream, duration=Duration(1, "h")) == chunks
+
+
+def test_a_history_in_chunks_equals_the_query_whatever_is_written_meanwhile(meters: Meters) -> None:
+    meters.write(readings(400))
+    meters.write(readings(100, seed=1, start=START + 1_000_000))
+    stream = meters.create_stream("TRIGGER AT_ONCE FILL_HISTORY 1 IGNORE EXPIRED 0 IGNORE UPDATE 0")
+    chunks = history.plan_chunks(meters.context, stream)
+    assert len(chunks) == 5
+    late, new = readings(30, seed=2, start=START + 5), readings(50, seed=3, start=START + 2_799_000)
+    for chunk in chunks:
+        meters.write([row for row in late + new if row[1] % len(chunks) == chunk.number] or [("m1", START + chunk.number, 1)])
+        assert history.fill_chunk(meters.context, stream, chunk.run, chunk.number).state is ChunkState.DONE
+    meters.delete("m2", START, START + 200_000)
+    history.activate(meters.context, stream)
+    history.go_live(meters.context, stream)
+    settle(meters.context)
+    assert meters.results() == meters.expected()
+
+
+def test_a_chunk_that_is_done_is_not_done_again(meters: Meters) -> None:
+    meters.write(readings(200))
+    stream = meters.create_stream("TRIGGER AT_ONCE FILL_HISTORY 1")
+    history.fill_history(meters.context, stream)
+    version, results = target_version(meters.context), meters.results()
+    assert results == meters.expected()
+    for chunk in history.plan_chunks(meters.context, stream):
+        history.fill_chunk(meters.context, stream, chunk.run, chunk.number)
+    assert (target_version(meters.context), meters.results()) == (version, results)
+
+
+@pytest.mark.parametrize("point", ["history.evaluate", "history.slice", "history.commit", "history.committed", "storage.commit"])
+def test_a_chunk_that_failed_anywhere_is_filled_by_the_next_attempt(meters: Meters, point: str) -> None:
+    meters.context = Context(
+        meters.context.catalog,
+        meters.context.tables,
+        meters.context.spark,
+        meters.context.clock,
+        meters.context.settings.model_copy(update={"driver_rows": 20, "chunk_rows": 1_000}),
+    )
+    meters.write(readings(500))
+    stream = meters.create_stream("TRIGGER AT_ONCE FILL_HISTORY 1")
+    (chunk,) = history.plan_chunks(meters.context, stream)
+    with faults.armed(f"{point}:1:raise"), pytest.raises(FaultError):
+        history.fill_chunk(meters.context, stream, chunk.run, chunk.number)
+    (failed,) = meters.context.catalog.ledger.chunks(stream)
+    assert failed.state is ChunkState.FAILED
+    assert point in str(failed.message)
+    with pytest.raises(OperationalError, match="not filled"):
+        history.activate(meters.context, stream)
+    history.fill_history(meters.context, stream)
+    assert meters.results() == meters.expected()
+
+
+def test_open_windows_of_the_history_are_left_to_the_live_stream(meters: Meters) -> None:
+    meters.write(readings(300))
+    stream = meters.create_stream("TRIGGER WINDOW_CLOSE WATERMARK 90s FILL_HISTORY 1")
+    history.fill_history(meters.context, stream)
+    newest = max(time for _, time in meters.stored)
+    assert meters.results() == meters.expected(closed_before=newest - 90_000)
+    meters.write([("m1", newest + 1, 7), ("m2", newest + 400_000, 1)])
+    settle(meters.context)
+    assert meters.results() == meters.expected(closed_before=newest + 400_000 - 90_000)
+
+
+def test_only_rows_that_pass_where_close_windows_of_the_history(meters: Meters) -> None:
+    meters.write(readings(200))
+    newest = max(time for _, time in meters.stored)
+    meters.write([("m1", newest + 10_000_000, -1)])
+    stream = meters.create_stream("TRIGGER WINDOW_CLOSE FILL_HISTORY 1", "WHERE v >= 0 AND area < 2 PARTITION BY tbname")
+    history.fill_history(meters.context, stream)
+    kept = "v >= 0 AND tbname <> 'm3'"
+    closed = max(time for (name, time), value in meters.stored.items() if value >= 0 and name != "m3")
+    assert meters.results() == meters.expected(closed_before=closed, where=kept)
+
+
+def test_a_stream_over_an_empty_source_goes_live(meters: Meters) -> None:
+    stream = meters.create_stream("TRIGGER AT_ONCE FILL_HISTORY 1")
+    history.fill_history(meters.context, stream)
+    meters.write(readings(50))
+    settle(meters.context)
+    assert meters.results() == meters.expected()
+    assert meters.context.catalog.streams.by_id(stream).state is StreamState.RUNNING
+
+
+def test_filling_ends_when_asked_and_goes_on_later(meters: Meters) -> None:
+    meters.write(readings(300))
+    stream = meters.create_stream("TRIGGER AT_ONCE FILL_HISTORY 1")
+    asked = iter([False, True])
+    assert not history.fill_history(meters.context, stream, stopped=lambda: next(asked))
+    states = [chunk.state for chunk in meters.context.catalog.ledger.chunks(stream)]
+    assert states == [ChunkState.DONE, ChunkState.PENDING, ChunkState.PENDING]
+    told: list[tuple[int, int]] = []
+    assert history.fill_history(meters.context, stream, progress=lambda done, total: told.append((done, total)))
+    assert told[0] == (0, 300)
+    assert told[-1] == (300, 300)
+    assert meters.results() == meters.expected()
+
+
+def live_stream(meters: Meters, options: str = "TRIGGER AT_ONCE FILL_HISTORY 1") -> str:
+    """A live stream over some readings, one result of which is wrong, one gone, one too many, and one of another's."""
+    meters.write(readings(300))
+    stream = meters.create_stream(options)
+    history.fill_history(meters.context, stream)
+    settle(meters.context)
+    return stream
+
+
+def spoil(meters: Meters) -> None:
+    """Make results wrong in ways that the live stream cannot know of."""
+    target = meters.context.catalog.tables.get("db", "out")
+    database = meters.context.catalog.databases.get("db")
+    rows = meters.context.tables.scan(target, database)
+    wrong = rows.slice(0, 5).set_column(rows.column_names.index("n"), "n", [[99] * 5])
+    meters.context.tables.write(target, database, wrong)
+    start = rows["_wstart"][10].cast("int64").as_py() // 1000
+    meters.context.tables.delete(target, database, ranges=[(start, start)])
+
+
+def test_a_range_is_computed_again_and_nothing_beyond_it(meters: Meters) -> None:
+    stream = live_stream(meters)
+    spoil(meters)
+    assert meters.results() != meters.expected()
+    history.recompute(meters.context, stream, "manual-1", None, None)
+    assert meters.results() == meters.expected()
+    spoil(meters)
+    spoiled = meters.results()
+    history.recompute(meters.context, stream, "manual-2", START + 10**9, None)
+    assert meters.results() == spoiled
+
+
+def test_windows_that_no_rows_support_any_more_are_withdrawn_by_a_recomputation_unless_they_are_others(meters: Meters) -> None:
+    stream = live_stream(meters)
+    context = meters.context
+    target, database = context.catalog.tables.get("db", "out"), context.catalog.databases.get("db")
+    rows = context.tables.scan(target, database)
+    own, times = rows["tbname"][0].as_py(), rows["_wstart"]
+    shifted = times.cast("int64")[0].as_py() + 17_000_000
+    stray = rows.slice(0, 2).set_column(rows.column_names.index("_wstart"), "_wstart", [[shifted, shifted]])
+    stray = stray.cast(rows.schema)
+    context.catalog.subtables.add("db", "out", ["others"])
+    stray = stray.set_column(rows.column_names.index("tbname"), "tbname", [[own, "others"]])
+    context.tables.write(target, database, stray)
+    history.recompute(context, stream, "manual", None, None)
+    kept = context.tables.scan(target, database, tbnames=["others"])
+    assert kept.num_rows == 1
+    assert len(meters.results()) == len(meters.expected()) + 1
+
+
+def test_a_recomputation_never_replaces_newer_results_by_older_ones(meters: Meters) -> None:
+    stream = live_stream(meters, "TRIGGER AT_ONCE FILL_HISTORY 1 IGNORE EXPIRED 0 IGNORE UPDATE 0")
+    spoil(meters)
+    changes = iter(range(100))
+
+    def interfere() -> None:
+        """A late row that the live stream handles between the evaluation of a chunk and its commit."""
+        meters.write([("m1", START + 30_000 + next(changes), 50)])
+        settle(meters.context)
+
+    with faults.calling("history.commit", interfere):
+        history.recompute(meters.context, stream, "manual", None, None, rows=10_000)
+    assert next(changes) == 1
+    assert meters.results() == meters.expected()
+
+
+def test_a_stream_that_is_not_live_has_no_range_computed_again(meters: Meters) -> None:
+    meters.write(readings(50))
+    stream = meters.create_stream()
+    with pytest.raises(InvalidStreamError, match="no results yet"):
+        history.plan_chunks(meters.context, stream, "manual")
+
+
+def test_the_boundary_is_fixed_once(meters: Meters) -> None:
+    meters.write(readings(50))
+    stream = meters.create_stream()
+    boundary = meters.context.tables.version(METERS)
+    meters.write(readings(50, seed=1))
+    assert history.begin(meters.context, stream).progress.boundary == boundary
