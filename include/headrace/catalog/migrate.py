@@ -30,13 +30,15 @@ def migrate(store: Store, locks: Locks) -> None:
 
 def stored_version(store: Store) -> str | None:
     """Number of the last migration that ran, None in an empty database; `ConfigurationError` where a newer version wrote it."""
+    query = text(f"SELECT version_num FROM {VERSION_TABLE}")
+    version: str | None
     with store.read() as connection:
         try:
-            version: str | None = connection.scalar(text(f"SELECT version_num FROM {VERSION_TABLE}"))
+            version = connection.scalar(query)
         except (exc.OperationalError, exc.ProgrammingError):
-            if inspect(connection).has_table(VERSION_TABLE):
-                raise
-            return None
+            if not inspect(connection).has_table(VERSION_TABLE):
+                return None
+            version = connection.scalar(query)  # another process made it between the two
     if version is not None and version > HEAD:
         raise ConfigurationError(
             f"the catalog has version {version}, this Headrace knows {HEAD} at most",
