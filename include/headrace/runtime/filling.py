@@ -71,7 +71,7 @@ class Filler:
         """Compute and write, or have the ledger say why not."""
         progress(0, chunk.rows)
         try:
-            with translated("the chunk could not be computed"):
+            with translated():
                 if self._context.tables.transaction(self._plan.target, self._app(chunk)) is None:
                     self._compute(chunk)
         except Exception as error:
