@@ -1,0 +1,213 @@
+"""Snodes and backfill jobs as real processes: started, killed, stopped, frozen, one after another."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+
+from headrace.model.streams import ChunkState, Heartbeat, StreamState
+from headrace.runtime import history
+from headrace.runtime.context import Context, open_context
+from headrace.runtime.snode import Exit
+from headrace.settings import Settings, load
+from tests.runtime.meters import START, Meters, readings
+
+pytestmark = [pytest.mark.spark, pytest.mark.e2e, pytest.mark.timeout(600)]
+
+PATIENCE_S = 180.0
+QUICK = {"HEADRACE_LEASE_MS": "3000", "HEADRACE_HEARTBEAT_MS": "200", "HEADRACE_DRIVER_MEMORY": "1g"}
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return load(home=tmp_path / "home", spark_master="local[2]", chunk_rows=200)
+
+
+@pytest.fixture
+def context(settings: Settings) -> Iterator[Context]:
+    opened = open_context(settings)
+    yield opened
+    opened.catalog.close()
+
+
+class Job:
+    """A script of `spark_jobs/` as a process of its own, with its log in a file."""
+
+    def __init__(self, settings: Settings, folder: Path, script: str, *arguments: str, faults: str = "") -> None:
+        self.log = folder / f"{script}-{time.monotonic_ns()}.log"
+        environment = os.environ | QUICK | {"HEADRACE_HOME": str(settings.home_path), "HEADRACE_FAULTS": faults}
+        environment |= {"HEADRACE_SPARK_MASTER": settings.spark_master}
+        command = [sys.executable, str(settings.project / "spark_jobs" / f"{script}.py"), *arguments]
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
+
+    @property
+    def text(self) -> str:
+        return self.log.read_text()
+
+    def signal(self, number: int) -> None:
+        self.process.send_signal(number)
+
+    def ended(self) -> int:
+        """The exit code, once the process and its JVM are gone."""
+        family = [self.process.pid, *(child.pid for child in self.children())]
+        code = self.process.wait(PATIENCE_S)
+        until(lambda: not any(lives(pid) for pid in family), f"the JVM of a job that ended with {code} is left behind")
+        return code
+
+    def children(self) -> list[psutil.Process]:
+        try:
+            return psutil.Process(self.process.pid).children(recursive=True)
+        except psutil.NoSuchProcess:
+            return []
+
+    def clean_up(self) -> None:
+        for child in self.children():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                child.kill()
+        self.process.kill()
+        self.process.wait(10)
+
+
+@pytest.fixture
+def start(settings: Settings, tmp_path: Path) -> Iterator[Callable[..., Job]]:
+    """Starts jobs; whatever is left of them at the end is killed by its id."""
+    jobs: list[Job] = []
+
+    def run(script: str, *arguments: str, faults: str = "") -> Job:
+        jobs.append(Job(settings, tmp_path, script, *arguments, faults=faults))
+        return jobs[-1]
+
+    yield run
+    for job in jobs:
+        job.clean_up()
+
+
+def lives(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def until(condition: Callable[[], Any], complaint: str, jobs: tuple[Job, ...] = ()) -> None:
+    """Wait for a condition, and fail with the jobs' logs when it does not come about."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        if time.monotonic() > deadline:
+            pytest.fail("\n".join([complaint, *(f"--- {job.log.name}\n{job.text[-4000:]}" for job in jobs)]))
+        time.sleep(0.1)
+
+
+def epoch(context: Context) -> int:
+    lease = context.catalog.leases.get("default")
+    return 0 if lease is None else lease.epoch
+
+
+def heartbeat(context: Context, wanted: int) -> Heartbeat:
+    """The first heartbeat of an epoch."""
+    until(lambda: epoch(context) >= wanted and any(beat.epoch == wanted for beat in context.catalog.snodes.all()), "no heartbeat")
+    return context.catalog.snodes.get("default")
+
+
+def test_a_snode_computes_and_another_takes_over_when_it_is_killed_or_frozen(context: Context, start: Callable[..., Job]) -> None:
+    meters = Meters.create(context)
+    meters.write(readings(600))
+    stream = meters.create_stream("TRIGGER AT_ONCE FILL_HISTORY 1 IGNORE EXPIRED 0 IGNORE UPDATE 0")
+
+    first = start("snode")
+    until(lambda: epoch(context) == 1, "the first snode does not take the lease", (first,))
+    # Frozen by itself in the middle of its first batch: the state is written, the results are not.
+    second = start("snode", faults="streams.state.written:1:stop")
+    until(lambda: "waiting until its lease ends" in second.text, "the second snode does not wait", (second,))
+    until(lambda: meters.results() == meters.expected(), "the history is not filled", (first,))
+    beat = heartbeat(context, 1)
+    check_endpoint(beat)
+
+    meters.write(readings(50, seed=1, start=START + 4_200_000))
+    until(lambda: meters.results() == meters.expected(), "live rows are not computed", (first,))
+    check_metrics(beat)
+
+    first.signal(signal.SIGKILL)
+    assert first.ended() == -signal.SIGKILL
+    meters.write(readings(50, seed=2, start=START + 4_600_000))
+    meters.delete("m1", START + 4_600_000, START + 4_700_000)
+    until(lambda: psutil.Process(second.process.pid).status() == psutil.STATUS_STOPPED, "the second snode works not", (second,))
+
+    rivals = [start("snode"), start("snode")]
+    until(lambda: epoch(context) == 3, "nobody takes over from the frozen snode", (second, *rivals))
+    until(lambda: meters.results() == meters.expected(), "the third snode does not catch up", tuple(rivals))
+    second.signal(signal.SIGCONT)
+    assert second.ended() == Exit.LEASE_LOST
+    assert meters.results() == meters.expected()
+
+    meters.write(readings(50, seed=3, start=START + 5_000_000))
+    until(lambda: meters.results() == meters.expected(), "the third snode does not go on", tuple(rivals))
+    assert context.catalog.streams.by_id(stream).state is StreamState.RUNNING
+    beat = heartbeat(context, 3)
+    holder, waiter = sorted(rivals, key=lambda job: job.process.pid != beat.detail["pid"])
+    waiter.signal(signal.SIGTERM)
+    assert waiter.ended() == Exit.OK
+    holder.signal(signal.SIGTERM)
+    assert holder.ended() == Exit.OK
+    assert context.catalog.leases.get("default") is None
+
+
+def check_endpoint(beat: Heartbeat) -> None:
+    """The endpoint answers who has the token, and nobody else more than whether it is well."""
+    with httpx.Client(base_url=str(beat.address), trust_env=False) as http:
+        assert http.get("/health").json() == {"status": "ok"}
+        assert http.post("/sql", json={"sql": "SHOW DATABASES"}).status_code == 401
+        http.headers["Authorization"] = f"Bearer {beat.token}"
+        assert http.get("/health").json()["streams"]
+        answer = http.post("/sql", json={"sql": "SELECT count(*) FROM meters", "database": "db"}, timeout=60)
+        assert answer.json()["rows"] == [[600]]
+        refused = http.post("/sql", json={"sql": "SELEKT 1"})
+        assert (refused.status_code, refused.json()["line"], refused.json()["column"]) == (400, 1, 1)
+
+
+def check_metrics(beat: Heartbeat) -> None:
+    headers = {"Authorization": f"Bearer {beat.token}"}
+    text = httpx.get(f"{beat.address}/metrics", headers=headers, trust_env=False).text
+    assert 'headrace_streams{snode="default",state="RUNNING"} 1\n' in text
+    assert 'headrace_lease_epoch{snode="default"} 1\n' in text
+    assert 'stream_rows_in_total{snode="default",database="db",stream="s"}' in text
+
+
+def test_a_snode_refuses_to_wait_when_told_so(context: Context, start: Callable[..., Job]) -> None:
+    context.catalog.leases.acquire("default", "somebody", 600_000)
+    job = start("snode", "--wait", "0")
+    assert job.ended() == Exit.LEASE_HELD
+    assert "run by somebody" in job.text
+
+
+def test_a_backfill_job_killed_after_its_commit_has_done_its_work(context: Context, start: Callable[..., Job]) -> None:
+    meters = Meters.create(context)
+    meters.write(readings(100))
+    stream = meters.create_stream("TRIGGER AT_ONCE FILL_HISTORY 1")
+    (chunk,) = history.plan_chunks(context, stream)
+    arguments = ("--stream", stream, "--run", chunk.run, "--chunk", "0")
+    killed = start("fill_history", *arguments, faults="history.committed:1:kill")
+    assert killed.ended() == -signal.SIGKILL
+    assert context.catalog.ledger.chunks(stream)[0].state is ChunkState.RUNNING
+    assert meters.results() == meters.expected()
+    assert start("fill_history", *arguments).ended() == 0
+    assert context.catalog.ledger.chunks(stream)[0].state is ChunkState.DONE
+    assert meters.results() == meters.expected()
+
+
+def test_a_backfill_job_says_what_is_wrong(start: Callable[..., Job]) -> None:
+    job = start("fill_history", "--stream", "nonsense", "--chunk", "3")
+    assert job.ended() == 1
+    assert "no stream with the id nonsense" in job.text
