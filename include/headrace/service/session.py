@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+
 from headrace.errors import Error, InternalError
 from headrace.model.clock import Clock
 from headrace.runtime.context import Context
 from headrace.service.embedded import Embedded
 from headrace.service.executor import apply
+from headrace.service.jobs import Progress, backfill, load_files
 from headrace.service.planning import plan
 from headrace.service.remote import ask, living_snode
 from headrace.service.results import Result
@@ -54,6 +58,15 @@ class Session:
         for stage in stages:
             result = apply(stage, self)
         return result
+
+    def load(self, files: Sequence[Path], into: str, *, subtable: str | None = None, progress: Progress) -> int:
+        """Load files into a table; how many rows were read. A bad row refuses all of them (`DataError`)."""
+        loaded = load_files(self, files, into, subtable, progress)
+        return loaded.inserted + loaded.updated
+
+    def backfill(self, stream: str, start: str, end: str, *, rows: int | None = None, progress: Progress) -> int:
+        """Compute windows of a stream that start in `[start, end)` again, here; the number of chunks."""
+        return backfill(self, stream, start, end, rows, progress)
 
     def settle(self) -> None:
         """Return when every stream has handled all that was written."""
