@@ -37,11 +37,13 @@ class Lookout:
         self._seen: Snapshot | None = None
         self._at = 0.0
 
-    async def look(self) -> Snapshot:
+    async def look(self, since: float = 0.0) -> Snapshot:
+        """A snapshot of about now, and not of before `since` (`time.monotonic`)."""
         async with self._lock:
-            if self._seen is None or time.monotonic() - self._at > POLL_SECONDS * 0.9:
+            now = time.monotonic()
+            if self._seen is None or self._at < since or now - self._at > POLL_SECONDS * 0.9:
                 self._seen = await asyncio.to_thread(supervision.snapshot, self.catalog, _now())
-                self._at = time.monotonic()
+                self._at = now
             return self._seen
 
 
@@ -70,24 +72,26 @@ class StreamTrigger(BaseTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         supervisor: Supervisor | None = None
         finding = Finding(Verdict.WATCH)
+        began = 0.0
         while finding.verdict is Verdict.WATCH:
             try:
                 watch = await asyncio.to_thread(lookout)
                 if supervisor is None:
                     supervisor = await asyncio.to_thread(self._begin, watch.catalog)
-                finding = await self._look(watch, supervisor)
+                    began = time.monotonic()
+                finding = await self._judge(watch.catalog, supervisor, await watch.look(began))
             except TransientError as error:
                 self.log.warning("the catalog could not be read: %s", error.message)
             if finding.verdict is Verdict.WATCH:
                 await asyncio.sleep(POLL_SECONDS)
         yield TriggerEvent(payload(finding))  # type: ignore[no-untyped-call]
 
-    async def _look(self, watch: Lookout, supervisor: Supervisor) -> Finding:
-        """What is found now; a stop is written to the catalog first, so that it says the same."""
-        finding = supervisor.judge(await watch.look())
+    async def _judge(self, catalog: Catalog, supervisor: Supervisor, state: Snapshot) -> Finding:
+        """What is found; a stop is written to the catalog first, so that it says the same."""
+        finding = supervisor.judge(state)
         if finding.reason is None:
             return finding
-        told = await asyncio.to_thread(supervision.report, watch.catalog, self.stream_id, finding.reason, finding.epoch)
+        told = await asyncio.to_thread(supervision.report, catalog, self.stream_id, finding.reason, finding.epoch)
         return finding if told else Finding(Verdict.WATCH)
 
     def _begin(self, catalog: Catalog) -> Supervisor:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from headrace.catalog import Catalog
 
 REPORTED: Final = "REPORTED"
+DRIVER_LOST: Final = "DRIVER_LOST"
 # A driver that starts needs this long at most; before it has been seen alive, its absence is no failure.
 START_MS: Final = 60_000
 # A stream that stays STOPPED for a passing reason is reported again after this long.
@@ -109,7 +110,7 @@ class Supervisor:
         if not self._seen_alive and state.now - (self._began or state.now) < START_MS:
             return None
         hint = "it goes on by itself when the driver is back; the driver's own log says why it ended"
-        return StopReason("DRIVER_LOST", f"the driver of snode {snode} {what}", hint, state.now, transient=True)
+        return StopReason(DRIVER_LOST, f"the driver of snode {snode} {what}", hint, state.now, transient=True)
 
 
 def trouble(lease: Lease | None, beat: Heartbeat | None, now: int, stale_ms: int) -> str | None:
@@ -163,11 +164,11 @@ def last_report(catalog: Catalog, stream_id: str) -> str | None:
 def report(catalog: Catalog, stream_id: str, reason: StopReason, epoch: int | None = None) -> bool:
     """Record that a stream is STOPPED and that this has been reported.
 
-    False when there is nothing to report: the stream was dropped or paused, or a newer driver than that of `epoch` runs it.
+    False when there is nothing to report: the stream was dropped or resumed, or a newer driver than that of `epoch` runs it.
     """
     try:
         record = catalog.streams.by_id(stream_id)
-        if record.state is StreamState.RUNNING:
+        if record.state is StreamState.RUNNING and reason.code == DRIVER_LOST:
             catalog.streams.set_state(stream_id, StreamState.STOPPED, reason, epoch)
             catalog.events.record("stream", stream_id, "STOPPED", str(reason))
         elif record.state is not StreamState.STOPPED:

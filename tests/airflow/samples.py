@@ -1,0 +1,84 @@
+"""Streams for the tests, recorded as the service would."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from headrace.catalog import Catalog
+from headrace.model.clock import Clock
+from headrace.model.streams import StopReason, StreamCounters, StreamDefinition, StreamProgress, StreamState
+from headrace.model.tables import Column, Database, Table
+from headrace.model.types import DataType, Kind
+from headrace.runtime.context import Context
+from headrace.settings import Settings
+from headrace.storage import Tables
+
+SQL = (
+    "CREATE STREAM power.{name} {options} INTO power.{name}_out AS SELECT _wstart, avg(v) FROM power.meters "
+    "PARTITION BY tbname INTERVAL(1m)"
+)
+LIVE = StreamProgress(7, 3, 1_700_000_000_000, 1_700_000_000_500, 40, StreamCounters(100, 90, 5, 3, 2, 20))
+
+
+def table() -> Table:
+    columns = (Column("ts", DataType(Kind.TIMESTAMP)), Column("v", DataType(Kind.DOUBLE)))
+    return Table("power", "meters", columns, (Column("place", DataType(Kind.VARCHAR, 20)),))
+
+
+def prepare(catalog: Catalog) -> None:
+    """A database with one supertable."""
+    catalog.databases.create(Database("power"), if_not_exists=True)
+    catalog.tables.create(table(), if_not_exists=True)
+
+
+def definition(name: str = "avg_v", *, options: str = "FILL_HISTORY 1", created: int = 1_700_000_000_000) -> StreamDefinition:
+    sql = SQL.format(name=name, options=options)
+    return StreamDefinition(f"id-{name}", "power", name, sql, "tdengine", "power", "meters", "power", f"{name}_out", created)
+
+
+def add_stream(
+    catalog: Catalog,
+    name: str = "avg_v",
+    state: StreamState = StreamState.RUNNING,
+    reason: StopReason | None = None,
+    progress: StreamProgress = LIVE,
+    options: str = "FILL_HISTORY 1",
+) -> str:
+    """Record a stream in a state; its id."""
+    prepare(catalog)
+    made = definition(name, options=options)
+    catalog.streams.create(made)
+    catalog.streams.set_progress(made.id, progress)
+    catalog.streams.set_state(made.id, state, reason)
+    return made.id
+
+
+def without_spark(settings: Settings, catalog: Catalog, clock: Clock) -> Context:
+    """A runtime in which Spark must not be needed."""
+
+    def spark() -> None:
+        raise AssertionError("this must go without Spark")
+
+    tables = Tables(settings.tables_uri, catalog.lock, settings.small_write_rows)
+    return Context(catalog=catalog, tables=tables, spark=spark, clock=clock, settings=settings)  # type: ignore[arg-type]
+
+
+def write_rows(context: Context, seconds: int) -> None:
+    """A row a second, from the epoch on, of one subtable."""
+    import pyarrow as pa
+
+    database, source = context.catalog.databases.get("power"), context.catalog.tables.get("power", "meters")
+    if not context.tables.exists(source):
+        context.tables.create(source, database)
+    context.catalog.subtables.add("power", "meters", ["d1"])
+    schema = context.tables.schema(source, database)
+    columns = {
+        "ts": pa.array([second * 1_000_000 for second in range(seconds)], pa.timestamp("us", "UTC")),
+        "v": [float(second) for second in range(seconds)],
+        "tbname": ["d1"] * seconds,
+    }
+    context.tables.write(source, database, pa.table(columns).cast(pa.schema([schema.field(name) for name in columns])))
+
+
+def repository() -> Path:
+    return Path(__file__).parents[2]

@@ -1,0 +1,198 @@
+"""What the tasks before supervision do: histories and ranges cut into chunks, failures told, clearing understood."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from headrace.catalog import Catalog
+from headrace.errors import DataError, TransientError
+from headrace.model.clock import ManualClock
+from headrace.model.streams import Chunk, ChunkState, DesiredState, StreamProgress, StreamState
+from headrace.model.time import Duration, Precision
+from headrace.runtime import backfill
+from headrace.runtime.backfill import Range, ticks
+from headrace.runtime.context import Context
+from headrace.settings import Settings
+from tests.airflow.samples import add_stream, without_spark, write_rows
+
+
+@pytest.fixture
+def context(home: Settings, catalog: Catalog, clock: ManualClock) -> Context:
+    return without_spark(home, catalog, clock)
+
+
+def new_stream(catalog: Catalog, **options: Any) -> str:
+    return add_stream(catalog, state=StreamState.CREATED, progress=StreamProgress(), **options)
+
+
+def failed_stream(catalog: Catalog, context: Context, *numbers: int) -> str:
+    """A stream of two chunks, of which those given have failed."""
+    stream = add_stream(catalog, state=StreamState.FILLING, progress=StreamProgress(boundary=1))
+    catalog.ledger.plan(stream, "history", [Chunk(stream, "history", number, 0, 1, 1) for number in range(2)])
+    for number in numbers:
+        backfill.failed(context, stream, "no memory", number)
+    return stream
+
+
+def test_a_form_left_empty_means_everything() -> None:
+    assert Range.of_form({"mode": "recompute", "from": None, "to": None, "chunk_rows": None, "chunk_minutes": None}) == Range()
+
+
+def test_a_form_filled_in_is_taken_as_written() -> None:
+    form = {"from": "2026-01-01T00:00:00+01:00", "to": "2026-01-02T00:00:00Z", "chunk_minutes": 90, "chunk_rows": 5}
+    wanted = Range.of_form(form)
+    assert wanted.start == datetime(2025, 12, 31, 23, tzinfo=UTC)
+    assert (wanted.rows, wanted.duration) == (5, Duration(90, "m"))
+
+
+def test_an_instant_without_a_zone_is_one_of_the_zone_of_the_settings() -> None:
+    wanted = Range.of_form({"from": "2026-07-01 12:00"}, timezone="Europe/Berlin")
+    assert wanted.start == datetime(2026, 7, 1, 10, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("form", "message"),
+    [
+        ({"from": "yesterday"}, "from: 'yesterday' is not a date"),
+        ({"from": "2026-01-02T00:00Z", "to": "2026-01-02T00:00Z"}, "is empty"),
+    ],
+)
+def test_a_form_that_makes_no_sense_is_refused(form: dict[str, str], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        Range.of_form(form)
+
+
+@pytest.mark.parametrize(
+    ("precision", "expected"),
+    [
+        (Precision.MILLISECOND, 1_767_225_600_123),
+        (Precision.MICROSECOND, 1_767_225_600_123_456),
+        (Precision.NANOSECOND, 1_767_225_600_123_456_000),
+    ],
+)
+def test_an_instant_in_ticks_is_exact(precision: Precision, expected: int) -> None:
+    assert ticks(datetime(2026, 1, 1, 0, 0, 0, 123_456, tzinfo=UTC), precision) == expected
+    assert ticks(datetime(1969, 12, 31, 23, 59, 59, tzinfo=UTC), Precision.MILLISECOND) == -1_000
+
+
+def test_a_new_stream_gets_its_boundary_and_its_chunks_without_spark(context: Context, catalog: Catalog) -> None:
+    stream = new_stream(catalog)
+    write_rows(context, 600)
+    chunks = backfill.plan_history(context, stream)
+    assert sum(chunk.rows for chunk in chunks) == 600
+    record = catalog.streams.by_id(stream)
+    assert record.state is StreamState.FILLING
+    assert record.progress.boundary is not None
+
+
+def test_planning_again_leaves_out_what_is_done(context: Context, catalog: Catalog) -> None:
+    stream = new_stream(catalog)
+    write_rows(context, 600)
+    (chunk,) = backfill.plan_history(context, stream)
+    catalog.ledger.claim(stream, chunk.run, chunk.number)
+    catalog.ledger.finish(stream, chunk.run, chunk.number)
+    assert backfill.plan_history(context, stream) == []
+
+
+def test_a_stream_without_history_has_nothing_to_fill_or_to_activate(context: Context, catalog: Catalog) -> None:
+    stream = new_stream(catalog, options="")
+    assert backfill.plan_history(context, stream) == []
+    backfill.activate(context, stream)
+    assert catalog.streams.by_id(stream).state is StreamState.CREATED
+
+
+def test_a_live_stream_is_left_alone_by_a_second_run(context: Context, catalog: Catalog) -> None:
+    stream = add_stream(catalog)
+    assert backfill.plan_history(context, stream) == []
+    backfill.activate(context, stream)
+    assert catalog.streams.by_id(stream).state is StreamState.RUNNING
+
+
+def test_activation_refuses_while_chunks_are_missing(context: Context, catalog: Catalog) -> None:
+    with pytest.raises(TransientError, match="0 "):
+        backfill.activate(context, failed_stream(catalog, context))
+
+
+def test_a_range_is_cut_by_the_length_asked_for(context: Context, catalog: Catalog) -> None:
+    stream = new_stream(catalog)
+    write_rows(context, 600)
+    version = backfill.history.begin(context, stream).progress.boundary
+    catalog.streams.set_progress(stream, StreamProgress(source_version=version, boundary=version))
+    catalog.streams.set_state(stream, StreamState.RUNNING)
+    wanted = Range.of_form({"from": "1970-01-01T00:02:00Z", "to": "1970-01-01T00:08:00Z", "chunk_minutes": 2})
+    chunks = backfill.plan_range(context, stream, "manual__1", wanted)
+    assert [(chunk.start, chunk.end) for chunk in chunks] == [(120_000, 240_000), (240_000, 360_000), (360_000, 480_000)]
+    assert {chunk.run for chunk in chunks} == {"manual__1"}
+
+
+def test_a_chunk_that_failed_stops_the_stream_and_says_which_and_why(context: Context, catalog: Catalog) -> None:
+    stream = failed_stream(catalog, context, 1)
+    record = catalog.streams.by_id(stream)
+    assert record.state is StreamState.STOPPED
+    assert record.reason is not None
+    assert (record.reason.code, record.reason.transient) == ("BACKFILL", False)
+    assert "chunk 1 of the history could not be filled: no memory" in str(record.reason)
+    assert catalog.ledger.chunks(stream, "history")[1].state is ChunkState.FAILED
+
+
+def test_a_failure_after_the_user_has_paused_or_dropped_the_stream_changes_nothing(context: Context, catalog: Catalog) -> None:
+    stream = failed_stream(catalog, context)
+    catalog.streams.set_desired(stream, DesiredState.PAUSED)
+    assert backfill.failed(context, stream, "no memory", 0) is None
+    assert catalog.streams.by_id(stream).state is StreamState.FILLING
+    catalog.streams.drop(stream)
+    assert backfill.failed(context, stream, "no memory", 0) is None
+
+
+def test_clearing_the_one_chunk_that_failed_lets_the_stream_go_on(context: Context, catalog: Catalog) -> None:
+    stream = failed_stream(catalog, context, 1)
+    assert backfill.go_on(context, stream, 1).state is StreamState.FILLING
+
+
+def test_another_chunk_does_not_hide_the_failure_of_the_first(context: Context, catalog: Catalog) -> None:
+    stream = failed_stream(catalog, context, 1)
+    assert backfill.go_on(context, stream, 0).state is StreamState.STOPPED
+
+
+def test_the_cause_is_what_the_job_has_recorded(context: Context, catalog: Catalog) -> None:
+    stream = failed_stream(catalog, context, 1)
+    assert backfill.cause(context, stream, "history", 1, "exit code 1") == "no memory"
+    assert backfill.cause(context, stream, "history", 0, "exit code 1") == "exit code 1"
+
+
+@pytest.mark.airflow
+@pytest.mark.parametrize(
+    ("run_type", "mode", "expected"),
+    [("scheduled", "recompute", True), ("manual", "supervise", True), ("manual", "recompute", False), ("manual", None, False)],
+)
+def test_the_scheduled_run_supervises_and_a_triggered_one_recomputes(run_type: str, mode: str | None, expected: bool) -> None:
+    from headrace_operators import supervises
+
+    assert supervises({"dag_run": SimpleNamespace(run_type=run_type), "params": {"mode": mode}}) is expected
+
+
+@pytest.mark.airflow
+def test_a_mapped_task_knows_its_chunk_from_its_arguments() -> None:
+    from headrace_operators import FillChunk
+
+    task = FillChunk(
+        task_id="fill", stream_id="s", application="x.py", application_args=["--stream", "s", "--run", "r", "--chunk", "12"]
+    )
+    assert task.chunk == ("r", 12)
+
+
+@pytest.mark.airflow
+def test_the_failure_of_a_supervising_runs_task_stops_the_stream(catalog: Catalog) -> None:
+    from headrace_operators import PlanHistory, history_failed
+
+    stream = new_stream(catalog)
+    task = PlanHistory(task_id="plan_history", stream_id=stream)
+    run = SimpleNamespace(run_type="manual")
+    history_failed({"dag_run": run, "params": {}, "task": task, "exception": ValueError("boom")})
+    assert catalog.streams.by_id(stream).state is StreamState.CREATED
+    history_failed({"dag_run": run, "params": {"mode": "supervise"}, "task": task, "exception": ValueError("boom")})
+    assert "boom" in str(catalog.streams.by_id(stream).reason)

@@ -1,0 +1,182 @@
+"""DAGs made from the catalog."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, event
+
+from headrace.catalog import Catalog
+from headrace.model.streams import DesiredState
+from headrace.runtime.dag_ids import stream_dag_id
+from headrace.settings import Settings
+from tests.airflow.samples import add_stream, repository
+
+pytestmark = pytest.mark.airflow
+
+STREAM = stream_dag_id("power", "avg_v")
+SNODE = "headrace_snode__default"
+
+
+def generated(only: str | None = None) -> dict[str, Any]:
+    from headrace_generators import generate
+
+    return {dag.dag_id: dag for dag in generate(only)}
+
+
+def serialized(dag: Any) -> dict[str, Any]:
+    from airflow.serialization.serialized_objects import DagSerialization
+
+    return dict(DagSerialization.to_dict(dag))
+
+
+@pytest.fixture
+def statements() -> Iterator[list[str]]:
+    """Every statement that any database is asked."""
+    asked: list[str] = []
+
+    def listen(*arguments: Any) -> None:
+        asked.append(arguments[2])
+
+    event.listen(Engine, "before_cursor_execute", listen)
+    yield asked
+    event.remove(Engine, "before_cursor_execute", listen)
+
+
+def test_the_file_gives_a_dag_for_each_snode_and_each_stream(catalog: Catalog) -> None:
+    from airflow.dag_processing.dagbag import DagBag
+
+    add_stream(catalog)
+    bag = DagBag(str(repository() / "dags"))
+    assert bag.import_errors == {}
+    assert set(bag.dags) == {SNODE, STREAM}
+
+
+def test_the_snode_has_its_dag_before_there_is_any_stream(home: Settings) -> None:
+    assert set(generated()) == {SNODE}
+    assert home.home_path.exists()
+
+
+def test_a_dropped_stream_has_no_dag(catalog: Catalog) -> None:
+    catalog.streams.set_desired(add_stream(catalog), DesiredState.DROPPED)
+    assert set(generated()) == {SNODE}
+
+
+def test_a_process_of_a_task_makes_only_the_dag_it_is_part_of(catalog: Catalog) -> None:
+    add_stream(catalog, "one")
+    add_stream(catalog, "two")
+    assert set(generated(stream_dag_id("power", "two"))) == {stream_dag_id("power", "two")}
+
+
+def test_the_catalog_is_read_once_however_many_streams_there_are(catalog: Catalog, statements: list[str]) -> None:
+    add_stream(catalog, "s0")
+    statements.clear()
+    generated()
+    alone = len(statements)
+    for number in range(1, 8):
+        add_stream(catalog, f"s{number}")
+    statements.clear()
+    assert len(generated()) == 9
+    assert len(statements) == alone
+
+
+def test_importing_the_dags_imports_no_spark(catalog: Catalog) -> None:
+    add_stream(catalog)
+    program = "import sys, headrace_dags; print([name for name in ('pyspark', 'py4j', 'deltalake') if name in sys.modules])"
+    folders = ":".join(str(repository() / folder) for folder in ("dags", "plugins"))
+    outcome = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", f"import sys; sys.path[:0] = {folders!r}.split(':'); {program}"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert outcome.stdout.strip().splitlines()[-1] == "[]"
+
+
+def test_a_dag_is_the_same_each_time_it_is_made(catalog: Catalog) -> None:
+    """Anything else would make Airflow record a new version of it every few seconds."""
+    stream = add_stream(catalog)
+    first = {name: serialized(dag) for name, dag in generated().items()}
+    catalog.streams.set_desired(stream, DesiredState.PAUSED)
+    assert {name: serialized(dag) for name, dag in generated().items()} == first
+
+
+def test_history_then_activation_then_supervision(catalog: Catalog) -> None:
+    add_stream(catalog)
+    dag = generated()[STREAM]
+    order = {task.task_id: set(task.downstream_task_ids) for task in dag.tasks}
+    assert order == {
+        "plan_history": {"fill_history"},
+        "fill_history": {"activate"},
+        "activate": {"supervise"},
+        "supervise": set(),
+    }
+
+
+def test_supervision_starts_in_the_triggerer_and_holds_no_worker(catalog: Catalog) -> None:
+    stream = add_stream(catalog)
+    task = generated()[STREAM].get_task("supervise")
+    assert task.start_from_trigger
+    assert task.start_trigger_args.trigger_cls == "headrace_supervision.StreamTrigger"
+    assert task.start_trigger_args.trigger_kwargs == {"stream_id": stream}
+
+
+def test_the_documentation_of_a_dag_shows_the_streams_statement(catalog: Catalog) -> None:
+    add_stream(catalog)
+    dag = generated()[STREAM]
+    assert catalog.streams.get("power", "avg_v").definition.sql in dag.doc_md
+    assert "power.meters" in dag.doc_md
+
+
+def test_a_statement_cannot_end_the_block_of_code_it_is_shown_in() -> None:
+    from dataclasses import replace
+
+    from headrace_generators.stream import doc
+    from tests.airflow.samples import definition
+
+    shown = doc(replace(definition(), sql="SELECT '```'\n<script>"))
+    assert shown.count("```") == 2
+
+
+@pytest.mark.parametrize(
+    "conf",
+    [
+        {"mode": "recompute", "from": "2026-01-01T00:00:00+00:00", "to": "2026-01-02T00:00:00Z", "chunk_minutes": 60},
+        {"mode": "supervise"},
+        {},
+    ],
+)
+def test_the_form_takes(catalog: Catalog, conf: dict[str, Any]) -> None:
+    add_stream(catalog)
+    form = generated()[STREAM].params.__deepcopy__({})
+    form.update(conf)
+    assert form.validate()["mode"] in ("recompute", "supervise")
+
+
+@pytest.mark.parametrize("conf", [{"mode": "destroy"}, {"from": 5}, {"chunk_rows": 0}, {"chunk_minutes": "many"}])
+def test_the_form_refuses(catalog: Catalog, conf: dict[str, Any]) -> None:
+    from airflow.sdk.exceptions import ParamValidationError
+
+    add_stream(catalog)
+    form = generated()[STREAM].params.__deepcopy__({})
+    with pytest.raises(ParamValidationError):
+        form.update(conf)
+
+
+def test_the_drivers_task_is_guarded_and_tried_again(home: Settings) -> None:
+    task = generated()[SNODE].get_task("driver")
+    command = task._get_hook()._build_spark_submit_command(task.application)
+    assert command[0] == str(home.project / "bin" / "spark-submit-guard")
+    assert command[-3:] == ["--snode", "default", "--no-fill"]
+    assert task.retries > 5
+    assert task.retry_exponential_backoff
+
+
+def test_names_that_need_quotes_make_dags_too(catalog: Catalog) -> None:
+    add_stream(catalog, "Meine Stube.ü")
+    (dag_id,) = set(generated()) - {SNODE}
+    serialized(generated()[dag_id])

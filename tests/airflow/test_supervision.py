@@ -1,0 +1,197 @@
+"""What a supervisor makes of a stream."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from headrace.catalog import Catalog
+from headrace.model.clock import ManualClock
+from headrace.model.streams import DesiredState, Heartbeat, Lease, StopReason, StreamProgress, StreamState
+from headrace.runtime import supervision
+from headrace.runtime.supervision import REMIND_MS, START_MS, Supervisor, Verdict, snapshot, trouble
+from tests.airflow.conftest import NOW
+from tests.airflow.samples import add_stream
+
+LEASE_MS = 10_000
+ELSEWHERE = "other-host:1:abc"
+FAILED = StopReason("TYPE", "column v is gone", "mend the cause, then RESUME STREAM", NOW - 5_000)
+PASSING = StopReason("OPERATIONAL", "storage does not answer", "it is tried again by itself", NOW - 5_000, transient=True)
+
+
+def supervisor(catalog: Catalog, stream: str) -> Supervisor:
+    """A supervisor as a trigger makes one."""
+    reported = supervision.last_report(catalog, stream)
+    return Supervisor(stream, heartbeat_ms=1_000, lease_ms=LEASE_MS, reported=reported)
+
+
+def live(catalog: Catalog, holder: str = ELSEWHERE) -> Lease:
+    """A driver that has just given a sign of life."""
+    lease = catalog.leases.acquire("default", holder, LEASE_MS)
+    assert lease is not None
+    catalog.snodes.beat(lease)
+    return lease
+
+
+def judged(watch: Supervisor, catalog: Catalog, clock: ManualClock) -> Verdict:
+    return watch.judge(snapshot(catalog, clock.now())).verdict
+
+
+def test_a_running_stream_with_a_living_driver_is_watched(catalog: Catalog, clock: ManualClock) -> None:
+    stream = add_stream(catalog)
+    live(catalog)
+    assert judged(supervisor(catalog, stream), catalog, clock) is Verdict.WATCH
+
+
+@pytest.mark.parametrize("state", [StreamState.CREATED, StreamState.FILLING])
+def test_a_stream_on_its_way_is_watched(catalog: Catalog, clock: ManualClock, state: StreamState) -> None:
+    stream = add_stream(catalog, state=state, progress=StreamProgress())
+    assert judged(supervisor(catalog, stream), catalog, clock) is Verdict.WATCH
+
+
+def test_a_stopped_stream_is_reported_with_its_reason(catalog: Catalog, clock: ManualClock) -> None:
+    stream = add_stream(catalog, state=StreamState.STOPPED, reason=FAILED)
+    finding = supervisor(catalog, stream).judge(snapshot(catalog, clock.now()))
+    assert (finding.verdict, finding.reason) == (Verdict.STOPPED, FAILED)
+
+
+def test_a_paused_and_a_dropped_stream_end_supervision(catalog: Catalog, clock: ManualClock) -> None:
+    stream = add_stream(catalog)
+    watch = supervisor(catalog, stream)
+    catalog.streams.set_desired(stream, DesiredState.PAUSED)
+    assert judged(watch, catalog, clock) is Verdict.PAUSED
+    catalog.streams.drop(stream)
+    assert judged(watch, catalog, clock) is Verdict.DROPPED
+
+
+def test_a_driver_that_was_seen_alive_is_missed_as_soon_as_its_lease_has_expired(catalog: Catalog, clock: ManualClock) -> None:
+    stream = add_stream(catalog)
+    lease = live(catalog)
+    watch = supervisor(catalog, stream)
+    assert judged(watch, catalog, clock) is Verdict.WATCH
+    clock.advance(LEASE_MS + 1)
+    finding = watch.judge(snapshot(catalog, clock.now()))
+    assert finding.reason is not None
+    assert finding.reason.transient
+    assert finding.epoch == lease.epoch
+    assert "let its lease expire; its last heartbeat was 10.0 s ago" in finding.reason.message
+
+
+def test_a_driver_that_was_never_seen_has_time_to_start(catalog: Catalog, clock: ManualClock) -> None:
+    stream = add_stream(catalog)
+    watch = supervisor(catalog, stream)
+    assert judged(watch, catalog, clock) is Verdict.WATCH
+    clock.advance(START_MS - 1)
+    assert judged(watch, catalog, clock) is Verdict.WATCH
+    clock.advance(2)
+    assert judged(watch, catalog, clock) is Verdict.STOPPED
+
+
+def test_a_driver_whose_process_on_this_machine_is_gone_is_missed_at_once(catalog: Catalog, clock: ManualClock) -> None:
+    stream = add_stream(catalog)
+    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    live(catalog, f"{socket.gethostname()}:{process.pid}:abc")
+    watch = supervisor(catalog, stream)
+    assert judged(watch, catalog, clock) is Verdict.WATCH
+    process.kill()
+    process.wait()
+    finding = watch.judge(snapshot(catalog, clock.now()))
+    assert finding.reason is not None
+    assert f"process {process.pid} is gone" in finding.reason.message
+
+
+def test_a_driver_that_keeps_its_lease_but_gives_no_sign_of_life_is_missed() -> None:
+    lease = Lease("default", ELSEWHERE, 3, NOW + 60_000)
+    beat = Heartbeat("default", 3, NOW - 11_000)
+    assert trouble(lease, beat, NOW, LEASE_MS) == "does not answer; its last heartbeat was 11.0 s ago"
+    assert trouble(lease, replace(beat, at=NOW - 9_000), NOW, LEASE_MS) is None
+
+
+def test_a_driver_that_has_just_taken_over_is_not_blamed_for_the_heartbeat_of_the_last() -> None:
+    lease = Lease("default", ELSEWHERE, 4, NOW + 60_000)
+    assert trouble(lease, Heartbeat("default", 3, NOW - 60_000), NOW, LEASE_MS) is None
+
+
+@pytest.mark.parametrize(
+    "holder", [f"{socket.gethostname()}:{os.getpid()}:x", "elsewhere:1:x", "strange", f"{socket.gethostname()}:x"]
+)
+def test_a_holder_that_lives_or_that_nobody_can_see_is_not_called_gone(holder: str) -> None:
+    assert not supervision.holder_is_gone(holder)
+
+
+def test_a_passing_reason_is_reported_once_and_then_waited_out(catalog: Catalog, clock: ManualClock) -> None:
+    stream = add_stream(catalog, state=StreamState.STOPPED, reason=PASSING)
+    assert judged(supervisor(catalog, stream), catalog, clock) is Verdict.STOPPED
+    assert supervision.report(catalog, stream, PASSING)
+    watch = supervisor(catalog, stream)
+    assert judged(watch, catalog, clock) is Verdict.WATCH
+    clock.advance(REMIND_MS)
+    assert judged(watch, catalog, clock) is Verdict.STOPPED
+
+
+def test_a_second_stop_for_the_same_reason_is_reported_again(catalog: Catalog, clock: ManualClock) -> None:
+    stream = add_stream(catalog, state=StreamState.STOPPED, reason=PASSING)
+    supervision.report(catalog, stream, PASSING)
+    catalog.streams.set_state(stream, StreamState.STOPPED, replace(PASSING, since=NOW))
+    assert judged(supervisor(catalog, stream), catalog, clock) is Verdict.STOPPED
+
+
+def test_a_report_writes_to_the_catalog_what_the_task_says(catalog: Catalog) -> None:
+    stream = add_stream(catalog)
+    lost = StopReason("DRIVER_LOST", "the driver is gone", "it goes on by itself", NOW, transient=True)
+    assert supervision.report(catalog, stream, lost)
+    record = catalog.streams.by_id(stream)
+    assert (record.state, record.reason) == (StreamState.STOPPED, lost)
+    assert str(lost) in [event.message for event in catalog.events.all("stream", stream)]
+
+
+def test_a_driver_that_came_back_meanwhile_is_not_reported_lost(catalog: Catalog, clock: ManualClock) -> None:
+    stream = add_stream(catalog)
+    old = live(catalog)
+    clock.advance(LEASE_MS + 1)
+    live(catalog, "third-host:1:abc")
+    lost = StopReason("DRIVER_LOST", "the driver is gone", "", clock.now(), transient=True)
+    assert not supervision.report(catalog, stream, lost, old.epoch)
+    assert catalog.streams.by_id(stream).state is StreamState.RUNNING
+
+
+def test_nothing_is_reported_of_a_stream_that_was_dropped_meanwhile(catalog: Catalog) -> None:
+    stream = add_stream(catalog)
+    catalog.streams.drop(stream)
+    assert not supervision.report(catalog, stream, FAILED)
+
+
+def test_whoever_clears_the_task_of_a_stopped_stream_resumes_it(catalog: Catalog) -> None:
+    stream = add_stream(catalog, state=StreamState.STOPPED, reason=FAILED)
+    assert not supervision.resume_cleared(catalog, stream, supervision.last_report(catalog, stream))
+    supervision.report(catalog, stream, FAILED)
+    assert supervision.resume_cleared(catalog, stream, supervision.last_report(catalog, stream))
+    record = catalog.streams.by_id(stream)
+    assert (record.state, record.reason) == (StreamState.RUNNING, None)
+
+
+def test_clearing_does_not_resume_what_the_user_has_paused_or_what_passes_by_itself(catalog: Catalog) -> None:
+    paused = add_stream(catalog, "paused", StreamState.STOPPED, FAILED)
+    passing = add_stream(catalog, "passing", StreamState.STOPPED, PASSING)
+    catalog.streams.set_desired(paused, DesiredState.PAUSED)
+    for stream, reason in ((paused, FAILED), (passing, PASSING)):
+        supervision.report(catalog, stream, reason)
+        assert not supervision.resume_cleared(catalog, stream, supervision.last_report(catalog, stream))
+
+
+@pytest.mark.parametrize(
+    ("progress", "state"),
+    [
+        (StreamProgress(source_version=4, boundary=2), StreamState.RUNNING),
+        (StreamProgress(boundary=2), StreamState.FILLING),
+        (StreamProgress(), StreamState.CREATED),
+    ],
+)
+def test_a_stream_goes_on_where_it_stood(catalog: Catalog, progress: StreamProgress, state: StreamState) -> None:
+    stream = add_stream(catalog, state=StreamState.STOPPED, reason=FAILED, progress=progress)
+    assert supervision.resumed_state(catalog.streams.by_id(stream)) is state

@@ -1,0 +1,144 @@
+"""The trigger that watches a stream, and the task that it ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from headrace.catalog import Catalog
+from headrace.model.streams import DesiredState, StopReason, StreamState
+from headrace.runtime import supervision
+from headrace.settings import Settings
+from tests.airflow.conftest import NOW
+from tests.airflow.samples import add_stream
+
+pytestmark = pytest.mark.airflow
+
+FAILED = StopReason("TYPE", "column v is gone", "mend the cause, then RESUME STREAM", NOW - 5_000)
+PASSING = StopReason("OPERATIONAL", "storage does not answer", "it is tried again by itself", NOW - 5_000, transient=True)
+
+
+@pytest.fixture(autouse=True)
+def lookout(home: Settings) -> Iterator[None]:
+    """Each test has a lookout of its own home."""
+    assert home.home_path
+    import headrace_supervision
+
+    headrace_supervision.lookout.cache_clear()
+    yield
+    headrace_supervision.lookout().catalog.close()
+    headrace_supervision.lookout.cache_clear()
+
+
+async def fired(stream: str, within: float = 20.0) -> dict[str, Any]:
+    """The payload of the event that the trigger fires."""
+    from headrace_supervision import StreamTrigger
+
+    event = await asyncio.wait_for(anext(StreamTrigger(stream).run()), within)
+    return dict(event.payload)
+
+
+def ended(payload: dict[str, Any]) -> None:
+    from headrace_supervision import SuperviseStream
+
+    SuperviseStream(task_id="supervise", stream_id="any").ended({}, payload)
+
+
+def test_it_survives_airflows_database() -> None:
+    from airflow.sdk.module_loading import import_string
+
+    from headrace_supervision import StreamTrigger
+
+    path, arguments = StreamTrigger("id-1").serialize()
+    assert import_string(path)(**arguments).stream_id == "id-1"
+
+
+def test_a_stop_fires_with_the_very_text_of_the_catalog(catalog: Catalog) -> None:
+    stream = add_stream(catalog, state=StreamState.STOPPED, reason=FAILED)
+    payload = asyncio.run(fired(stream))
+    assert payload == {"verdict": "stopped", "text": str(catalog.streams.by_id(stream).reason), "transient": False}
+
+
+def test_a_stop_fires_while_the_trigger_is_watching(catalog: Catalog) -> None:
+    stream = add_stream(catalog, state=StreamState.CREATED)
+
+    async def story() -> dict[str, Any]:
+        firing = asyncio.create_task(fired(stream))
+        await asyncio.sleep(0.2)
+        assert not firing.done()
+        await asyncio.to_thread(catalog.streams.set_state, stream, StreamState.STOPPED, PASSING)
+        return await firing
+
+    assert asyncio.run(story())["transient"] is True
+
+
+def test_pausing_and_dropping_fire(catalog: Catalog) -> None:
+    paused, dropped = add_stream(catalog, "paused"), add_stream(catalog, "dropped")
+    catalog.streams.set_desired(paused, DesiredState.PAUSED)
+    catalog.streams.drop(dropped)
+    assert asyncio.run(fired(paused)) == {"verdict": "paused"}
+    assert asyncio.run(fired(dropped)) == {"verdict": "dropped"}
+
+
+def test_a_task_cleared_after_a_stop_resumes_the_stream(catalog: Catalog) -> None:
+    stream = add_stream(catalog, state=StreamState.STOPPED, reason=FAILED)
+    asyncio.run(fired(stream))
+
+    async def cleared() -> None:
+        with pytest.raises(TimeoutError):
+            await fired(stream, within=1.5)
+
+    asyncio.run(cleared())
+    assert catalog.streams.by_id(stream).state is StreamState.RUNNING
+
+
+def test_a_triggerer_that_was_away_when_the_stream_stopped_reports_it_and_resumes_nothing(catalog: Catalog) -> None:
+    other = add_stream(catalog, "other", StreamState.STOPPED, FAILED)
+    supervision.report(catalog, other, FAILED)
+    stream = add_stream(catalog, state=StreamState.STOPPED, reason=FAILED)
+    assert asyncio.run(fired(stream))["verdict"] == "stopped"
+    assert catalog.streams.by_id(stream).state is StreamState.STOPPED
+
+
+def test_many_triggers_look_at_the_catalog_together(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    streams = [add_stream(catalog, f"s{number}", StreamState.STOPPED, FAILED) for number in range(5)]
+    looks: list[int] = []
+    look = supervision.snapshot
+
+    def counted(opened: Catalog, now: int) -> supervision.Snapshot:
+        looks.append(now)
+        return look(opened, now)
+
+    monkeypatch.setattr(supervision, "snapshot", counted)
+
+    async def all_at_once() -> None:
+        await asyncio.gather(*(fired(stream) for stream in streams))
+
+    asyncio.run(all_at_once())
+    assert len(looks) < len(streams)
+
+
+def test_a_passing_reason_fails_the_try_but_not_the_task() -> None:
+    from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+    with pytest.raises(AirflowException, match="storage does not answer") as raised:
+        ended({"verdict": "stopped", "text": str(PASSING), "transient": True})
+    assert not isinstance(raised.value, AirflowFailException)
+
+
+def test_any_other_reason_fails_the_task_whatever_tries_are_left() -> None:
+    from airflow.sdk.exceptions import AirflowFailException
+
+    with pytest.raises(AirflowFailException, match=r"\[TYPE\] column v is gone"):
+        ended({"verdict": "stopped", "text": str(FAILED), "transient": False})
+
+
+def test_a_paused_stream_skips_the_task_and_a_dropped_one_ends_it() -> None:
+    from airflow.sdk.exceptions import AirflowSkipException
+
+    with pytest.raises(AirflowSkipException, match="RESUME STREAM"):
+        ended({"verdict": "paused"})
+    ended({"verdict": "dropped"})
