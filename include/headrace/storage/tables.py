@@ -15,6 +15,7 @@ from headrace.storage import changes, creation, frames, reads
 from headrace.storage.commits import Commit, Written
 from headrace.storage.handles import Handles, rows_uri
 from headrace.storage.loading import Loaded, LoadOptions
+from headrace.storage.maintenance import Maintenance
 from headrace.storage.pruning import Bounds
 from headrace.storage.tags import Tags
 from headrace.storage.types import rows_schema
@@ -37,6 +38,7 @@ class Tables:
         self._handles = Handles(self.uri, options or {})
         self._writer = Writer(self._handles, lock)
         self._tags = Tags(self._handles, self._writer)
+        self._maintenance = Maintenance(self._handles, self._writer)
 
     def create(self, table: Table, database: Database) -> None:
         """Make a table's Delta tables: its rows, and for a supertable its tags. An empty table of the same columns may exist.
@@ -73,7 +75,7 @@ class Tables:
         `rows` has stored columns and `tbname`; one that is missing is NULL. Of rows with equal keys the last counts. One commit, or
         none where there are no rows, or where `commit` is recorded already.
         """
-        return self._writer.write(table, database, rows, given, commit)
+        return self._noted(table, self._writer.write(table, database, rows, given, commit))
 
     def replace(
         self,
@@ -94,7 +96,8 @@ class Tables:
         Raises:
             FencedError: the guard of `commit` does not hold; nothing is written.
         """
-        return self._writer.replace(table, database, upserts, deletes, commit, fresh)
+        written = self._writer.replace(table, database, upserts, deletes, commit, fresh)
+        return None if written is None else self._noted(table, written)
 
     def fence(self, table: Table, stream_id: str, epoch: int) -> None:
         """Make commits of drivers of a stream with an older epoch fail from now on; `FencedError` when a newer one is known."""
@@ -114,7 +117,7 @@ class Tables:
         Returns how many. `where` is a further condition, SQL of delta-rs over stored columns. Where nothing is to be deleted there
         is no commit.
         """
-        return self._writer.delete(table, database, tbnames, ranges, where).deleted
+        return self._noted(table, self._writer.delete(table, database, tbnames, ranges, where)).deleted
 
     def upsert_tags(self, table: Table, rows: pa.Table) -> None:
         """Set the tags of subtables: `tbname` and a column a tag; all tags of each row are replaced."""
@@ -223,14 +226,20 @@ class Tables:
 
     def compact(self, table: Table) -> int:
         """Make many small files few; returns how many were replaced. Rows, change feed and other writers are not disturbed."""
-        raise NotImplementedError
+        return self._maintenance.compact(table)
 
     def vacuum(self, table: Table, retention_hours: int) -> int:
         """Remove files that no version of the last `retention_hours` needs; returns how many.
 
         Older versions and changes are gone then.
         """
-        raise NotImplementedError
+        return self._maintenance.vacuum(table, retention_hours)
 
     def close(self) -> None:
         """End what goes on in the background."""
+        self._maintenance.close()
+
+    def _noted(self, table: Table, written: Written) -> Written:
+        if written.rows:
+            self._maintenance.committed(table, written.version)
+        return written

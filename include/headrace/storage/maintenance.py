@@ -1,0 +1,156 @@
+"""Keeping tables quick: many small files become few, files that no version needs are removed."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+from deltalake.transaction import RemoveAction
+
+from headrace.errors import Error
+from headrace.model.tables import Table
+from headrace.storage.commits import properties
+from headrace.storage.files import now, write_file
+from headrace.storage.handles import Handle, Handles, read_files, translated
+from headrace.storage.writes import Writer
+
+log = logging.getLogger(__name__)
+
+# A commit costs delta-rs about 0.1 ms for every file of the table, and an update rewrites each file it touches as a whole. So a
+# table aims at this many files, of a size within these bounds: smaller ones make too many, larger ones dear updates.
+TARGET_FILES: Final = 64
+LEAST_BYTES: Final = 8 * 2**20
+MOST_BYTES: Final = 64 * 2**20
+# So many small files are let be before they are made one.
+SMALL_FILES: Final = 64
+# Versions between looks at whether there is something to do.
+CHECK_VERSIONS: Final = 16
+# Files that no commit names are removed as well when they are older than this: a load may be writing younger ones.
+FULL_VACUUM_HOURS: Final = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Files, neighbours in time, that are to be one."""
+
+    files: pa.Table
+
+    @property
+    def paths(self) -> list[str]:
+        return list(self.files["path"].to_pylist())
+
+
+def plan(files: pa.Table, table: Table) -> list[Group]:
+    """Which files to make one, in order of time: small ones, up to the size that the table aims at."""
+    target = target_bytes(files)
+    small = files.filter(pc.less(files["size_bytes"], target // 2))
+    earliest = f"min.{table.timestamp.name}"
+    if earliest in small.column_names:
+        small = small.sort_by(earliest)
+    groups: list[Group] = []
+    first, gathered = 0, 0
+    for number, size in enumerate(small["size_bytes"].to_pylist()):
+        gathered += size
+        if gathered >= target:
+            groups.append(Group(small.slice(first, number + 1 - first)))
+            first, gathered = number + 1, 0
+    groups.append(Group(small.slice(first)))
+    return [group for group in groups if group.files.num_rows > 1]
+
+
+def target_bytes(files: pa.Table) -> int:
+    """The size of file that a table aims at."""
+    total = pc.sum(files["size_bytes"]).as_py() or 0
+    return min(max(total // TARGET_FILES, LEAST_BYTES), MOST_BYTES)
+
+
+def is_due(files: pa.Table) -> bool:
+    """Whether there are so many small files that compaction pays."""
+    if files.num_rows < SMALL_FILES:
+        return False
+    small = pc.sum(pc.less(files["size_bytes"], target_bytes(files) // 2)).as_py()
+    return bool(small >= SMALL_FILES)
+
+
+class Maintenance:
+    """Compaction and vacuum, by call or, after commits, in the background."""
+
+    def __init__(self, handles: Handles, writer: Writer) -> None:
+        self._handles = handles
+        self._writer = writer
+        self._mutex = threading.Lock()
+        self._executor: ThreadPoolExecutor | None = None
+        self._running: dict[tuple[str, str], Future[int]] = {}
+
+    def committed(self, table: Table, version: int) -> None:
+        """Told after a commit: every so many versions, looks in the background whether the table should be compacted."""
+        if version % CHECK_VERSIONS:
+            return
+        key = (table.database, table.name)
+        with self._mutex:
+            running = self._running.get(key)
+            if running is not None and not running.done():
+                return
+            if self._executor is None:
+                self._executor = ThreadPoolExecutor(1, thread_name_prefix="headrace-compact")
+            self._running[key] = self._executor.submit(self._when_due, table)
+
+    def compact(self, table: Table) -> int:
+        """Makes small files few, one commit a group; returns how many files were replaced."""
+        handle = self._handles.reader(table)
+        with handle.latest() as delta:
+            groups, schema = plan(handle.files(delta), table), pa.schema(delta.schema().to_arrow())
+        return sum(self._compact(table, handle, group, schema) for group in groups)
+
+    def vacuum(self, table: Table, hours: int) -> int:
+        """Removes files that no version of the last hours needs."""
+        with self._handles.writer(table).latest() as delta:
+            return len(
+                delta.vacuum(
+                    retention_hours=hours, dry_run=False, enforce_retention_duration=False, full=hours >= FULL_VACUUM_HOURS
+                )
+            )
+
+    def close(self) -> None:
+        """Waits for what runs."""
+        with self._mutex:
+            executor, self._executor = self._executor, None
+        if executor is not None:
+            executor.shutdown()
+
+    def _when_due(self, table: Table) -> int:
+        try:
+            handle = self._handles.reader(table)
+            with handle.latest() as delta:
+                due = is_due(handle.files(delta))
+            return self.compact(table) if due else 0
+        except Error as error:
+            log.warning("compaction of %s.%s failed: %s", table.database, table.name, error)
+            return 0
+
+    def _compact(self, table: Table, handle: Handle, group: Group, schema: pa.Schema) -> int:
+        """Rewrites a group without the table's lock, then swaps the files, unless one of them is gone by then."""
+        with translated(handle.name):
+            rows = read_files(handle.uri, group.paths, schema, None, None)
+            added = write_file(handle.uri, rows.sort_by([(name, "ascending") for name in table.primary_key]), table)
+        removed = [_removal(file) for file in group.files.to_pylist()]
+
+        def swap(handle: Handle, delta: DeltaTable) -> int:
+            live = set(handle.files(delta)["path"].to_pylist())
+            if not live.issuperset(group.paths):
+                return 0
+            delta.create_write_transaction([added, *removed], "append", delta.schema(), commit_properties=properties(None))
+            return len(removed)
+
+        return self._writer.commit(table, swap)
+
+
+def _removal(file: Mapping[str, Any]) -> RemoveAction:
+    return RemoveAction(file["path"], False, now(), file["size_bytes"], {})

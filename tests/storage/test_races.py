@@ -1,0 +1,109 @@
+"""Processes that write to one table at once: no key twice, no write lost, and the change feed adds up."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pyarrow.compute as pc
+import pytest
+
+from headrace.errors import FencedError
+from headrace.model.tables import TBNAME
+from headrace.storage import Commit, Tables
+from tests.storage.samples import METERS, POWER, open_tables, read, rows
+from tests.support.racing import race
+
+ROUNDS = 12
+KEYS = 8
+
+
+def opened(home: str, locked: bool) -> Tables:
+    """Tables with the lock among processes, or with nothing but the compare-and-set of commits."""
+    return open_tables(Path(home)) if locked else Tables(f"{home}/tables", lambda _: nullcontext(), 100_000)
+
+
+def write_overlapping(home: str, locked: bool, writer: int) -> None:
+    """Each writer sets its own column of any key, to values that tell who wrote them and when."""
+    tables, chance = opened(home, locked), random.Random(writer)
+    column = "a" if writer % 2 else "b"
+    for number in range(ROUNDS):
+        some = [{"ts": chance.randrange(KEYS), column: writer * 1000 + number} for _ in range(4)]
+        tables.write(METERS, POWER, rows(some), given=[column])
+
+
+def delete_some(home: str, locked: bool, writer: int) -> int:
+    tables, chance = opened(home, locked), random.Random(writer)
+    return sum(
+        tables.delete(METERS, POWER, tbnames=["d1"], ranges=[(key, key)]) for key in (chance.randrange(KEYS) for _ in range(ROUNDS))
+    )
+
+
+def act(home: str, locked: bool, writer: int) -> int | None:
+    return delete_some(home, locked, writer) if writer == 0 else write_overlapping(home, locked, writer)
+
+
+@pytest.mark.parametrize("locked", [True, False], ids=["with the lock", "by compare-and-set alone"])
+def test_racing_writers_lose_no_write_and_double_no_key(tmp_path: Path, meters: Tables, locked: bool) -> None:
+    deleted, *_ = race(act, [(str(tmp_path), locked, writer) for writer in range(3)])
+
+    stored = read(meters.scan(METERS, POWER))
+    assert len({(row[TBNAME], row["ts"]) for row in stored}) == len(stored)
+    for row in stored:
+        assert row["a"] is None or row["a"] // 1000 == 1
+        assert row["b"] is None or row["b"] // 1000 == 2
+
+    feed = meters.changes(METERS, 0, meters.version(METERS))
+    kinds = Counter(feed["_change_type"].to_pylist())
+    assert kinds["insert"] - kinds["delete"] == len(stored)
+    assert kinds["delete"] == deleted
+    assert kinds["update_preimage"] == kinds["update_postimage"]
+
+
+@pytest.mark.parametrize("locked", [True, False], ids=["with the lock", "by compare-and-set alone"])
+def test_racing_writers_of_different_columns_of_one_key_both_stay(tmp_path: Path, meters: Tables, locked: bool) -> None:
+    race(write_overlapping, [(str(tmp_path), locked, writer) for writer in (1, 2)])
+
+    last = {1: {}, 2: {}}  # type: dict[int, dict[int, int]]
+    for writer in (1, 2):
+        chance = random.Random(writer)
+        for number in range(ROUNDS):
+            last[writer].update({chance.randrange(KEYS): writer * 1000 + number for _ in range(4)})
+    for row in read(meters.scan(METERS, POWER)):
+        assert row["a"] == last[1].get(row["ts"])
+        assert row["b"] == last[2].get(row["ts"])
+
+
+def drive(home: str, locked: bool, epoch: int) -> list[int]:
+    """A driver that takes a stream over and commits batches until it is fenced off; the batches it committed."""
+    tables = opened(home, locked)
+    done: list[int] = []
+    try:
+        tables.fence(METERS, "s", epoch)
+        for _ in range(ROUNDS):
+            at = tables.transaction(METERS, "headrace.stream.s")
+            batch = 0 if at is None else at + 1
+            commit = Commit.of_stream("s", batch, at, epoch)
+            if tables.replace(METERS, POWER, rows([{"ts": batch, "a": epoch}]), None, commit) is not None:
+                done.append(batch)
+    except FencedError:
+        pass
+    return done
+
+
+@pytest.mark.parametrize("locked", [True, False], ids=["with the lock", "by compare-and-set alone"])
+def test_of_racing_drivers_each_batch_is_committed_by_one_and_the_newest_epoch_stays(
+    tmp_path: Path, meters: Tables, locked: bool
+) -> None:
+    outcomes: list[Any] = race(drive, [(str(tmp_path), locked, epoch) for epoch in (1, 2, 3)])
+
+    batches = Counter(batch for done in outcomes for batch in done)
+    assert set(batches.values()) == {1}
+    assert sorted(batches) == list(range(len(batches)))
+    stored = {row["ts"]: row["a"] for row in read(meters.scan(METERS, POWER))}
+    assert stored == {batch: epoch for epoch, done in zip((1, 2, 3), outcomes, strict=True) for batch in done}
+    assert len(outcomes[2]) == ROUNDS
+    assert pc.count_distinct(meters.scan(METERS, POWER)["ts"]).as_py() == len(stored)
