@@ -1,0 +1,156 @@
+"""Airflow's REST API as Headrace uses it, against a server that answers as Airflow does."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.errors import OperationalError
+from headrace.runtime.airflow import AirflowClient
+from headrace.runtime.login import Login
+from headrace.runtime.processes import free_port
+from headrace.settings import load
+
+DAG = "/api/v2/dags/headrace_stream__power__avg_v"
+
+
+@dataclass
+class Server:
+    """Answers by path; what was asked is kept."""
+
+    url: str
+    answers: dict[tuple[str, str], tuple[int, Any]] = field(default_factory=dict)
+    asked: list[tuple[str, str, Any]] = field(default_factory=list)
+
+    def said(self, method: str, path: str) -> list[Any]:
+        """Bodies of the requests of a kind."""
+        return [body for asked, where, body in self.asked if (asked, where) == (method, path)]
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    class Handler(BaseHTTPRequestHandler):
+        def answer(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            path = self.path.partition("?")[0]
+            known.asked.append((self.command, path, json.loads(body) if body else None))
+            status, content = known.answers.get((self.command, path), (404, {"detail": "unknown"}))
+            payload = json.dumps(content).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(payload)))
+            self.end_headers()
+            self.wfile.write(payload)
+
+        do_GET = do_POST = do_PUT = do_PATCH = answer
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    known = Server(f"http://127.0.0.1:{http.server_port}")
+    known.answers["POST", "/auth/token"] = (201, {"access_token": "t"})
+    thread = threading.Thread(target=http.serve_forever)
+    thread.start()
+    yield known
+    http.shutdown()
+    thread.join()
+    http.server_close()
+
+
+@pytest.fixture
+def client(server: Server) -> Iterator[AirflowClient]:
+    with AirflowClient(Login(server.url, "admin", "secret")) as made:
+        yield made
+
+
+def with_run(server: Server, state: str, *supervise: str | None, run_type: str = "scheduled", conf: Any = None) -> None:
+    """The stream's DAG has one run, with the states of its `supervise` tasks."""
+    run = {"dag_run_id": "r1", "state": state, "run_type": run_type, "conf": conf}
+    tasks = [{"task_id": "supervise", "state": each} for each in supervise]
+    server.answers["GET", f"{DAG}/dagRuns"] = (200, {"dag_runs": [run]})
+    server.answers["GET", f"{DAG}/dagRuns/r1/taskInstances"] = (200, {"task_instances": tasks})
+    server.answers["POST", f"{DAG}/clearTaskInstances"] = (200, {})
+    server.answers["POST", f"{DAG}/dagRuns"] = (200, {"dag_run_id": "r2"})
+
+
+def test_without_an_airflow_nothing_fails() -> None:
+    with AirflowClient(Login(f"http://127.0.0.1:{free_port()}", "admin", "secret")) as client:
+        assert not client.announce()
+        assert not client.supervise("power", "avg_v")
+        with pytest.raises(OperationalError, match="cannot be reached") as raised:
+            client.trigger("any")
+    assert "headrace up" in raised.value.hint
+
+
+def test_where_airflow_was_never_started_there_is_no_client(tmp_path: Path) -> None:
+    assert AirflowClient.find(load(home=tmp_path)) is None
+
+
+def test_a_wrong_login_is_said_without_the_password(server: Server, client: AirflowClient) -> None:
+    server.answers["POST", "/auth/token"] = (401, {})
+    with pytest.raises(OperationalError, match="refused the login 'admin'") as raised:
+        client.runs("any")
+    assert "secret" not in str(raised.value)
+    assert not client.announce()
+
+
+def test_announcing_has_the_file_of_the_dags_read_again(server: Server, client: AirflowClient) -> None:
+    server.answers["GET", "/api/v2/dags/headrace_snode__default"] = (200, {"file_token": "abc"})
+    server.answers["PUT", "/api/v2/parseDagFile/abc"] = (201, None)
+    assert client.announce()
+    assert server.said("PUT", "/api/v2/parseDagFile/abc") == [None]
+
+
+def test_a_token_that_has_expired_is_renewed(server: Server, client: AirflowClient) -> None:
+    server.answers["GET", "/api/v2/dags/x"] = (401, {})
+    client._token = "old"
+    with pytest.raises(OperationalError, match="401"):
+        client._get("/api/v2/dags/x")
+    assert len(server.said("POST", "/auth/token")) == 1
+
+
+def test_a_run_that_failed_is_cleared_where_it_failed(server: Server, client: AirflowClient) -> None:
+    with_run(server, "failed", "upstream_failed")
+    assert client.supervise("power", "avg_v")
+    (body,) = server.said("POST", f"{DAG}/clearTaskInstances")
+    assert (body["only_failed"], body["dry_run"], "task_ids" in body) == (True, False, False)
+
+
+def test_supervision_that_was_skipped_is_cleared(server: Server, client: AirflowClient) -> None:
+    with_run(server, "success", "skipped")
+    assert client.supervise("power", "avg_v")
+    (body,) = server.said("POST", f"{DAG}/clearTaskInstances")
+    assert body["task_ids"] == ["supervise"]
+
+
+@pytest.mark.parametrize("state", ["deferred", "up_for_retry", "scheduled", None])
+def test_supervision_that_goes_on_is_left_alone(server: Server, client: AirflowClient, state: str | None) -> None:
+    with_run(server, "running", state)
+    assert client.supervise("power", "avg_v")
+    assert server.said("POST", f"{DAG}/clearTaskInstances") == []
+
+
+def test_where_only_ranges_were_recomputed_a_run_is_made_to_supervise(server: Server, client: AirflowClient) -> None:
+    with_run(server, "success", "skipped", run_type="manual", conf={"mode": "recompute"})
+    assert client.supervise("power", "avg_v")
+    assert server.said("POST", f"{DAG}/dagRuns") == [{"logical_date": None, "conf": {"mode": "supervise"}}]
+
+
+def test_recomputing_a_range_hands_the_form_on(server: Server, client: AirflowClient) -> None:
+    with_run(server, "running", "deferred")
+    assert client.recompute("power", "avg_v", {"from": "2026-01-01T00:00:00Z"}) == "r2"
+    (body,) = server.said("POST", f"{DAG}/dagRuns")
+    assert body["conf"] == {"mode": "recompute", "from": "2026-01-01T00:00:00Z"}
+
+
+def test_a_dag_that_airflow_has_given_up_counts_as_unknown(server: Server, client: AirflowClient) -> None:
+    server.answers["GET", "/api/v2/dags/gone"] = (200, {"dag_id": "gone", "is_stale": True})
+    assert client.dag("gone") is None
+    assert client.dag("never") is None

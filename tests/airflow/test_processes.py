@@ -1,0 +1,213 @@
+"""Processes that outlive the command which starts them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from headrace.errors import ConfigurationError, OperationalError
+from headrace.runtime import system
+from headrace.runtime.environment import airflow_environment, settings_environment
+from headrace.runtime.login import AirflowHome, ensure_login, find_login, read_json, write_private
+from headrace.runtime.processes import MARK, Service, end, free_port, is_driver, is_free, marked, owner_of
+from headrace.settings import Settings, load
+
+SLEEP = "import time; time.sleep(120)"
+# Starts a child in a session of its own, as Airflow does with tasks, says its number, and waits.
+PARENT = (
+    "import subprocess, sys, time\n"
+    f"child = subprocess.Popen([sys.executable, '-c', {SLEEP!r}], start_new_session=True)\n"
+    "print(child.pid, flush=True)\n"
+    "time.sleep(120)\n"
+)
+
+
+@pytest.fixture
+def started(settings: Settings) -> Iterator[tuple[Service, psutil.Process]]:
+    """A service with a child."""
+    run = AirflowHome.of(settings).run
+    run.mkdir(parents=True)
+    service = Service("parent", (sys.executable, "-c", PARENT), settings.home_path / "logs" / "parent.log", run / "parent.json")
+    process = service.start({**os.environ, MARK: str(settings.home_path)}, settings.home_path)
+    yield service, process
+    end([process, *marked(settings.home_path)], signal.SIGKILL, 5)
+
+
+def child_of(service: Service) -> int:
+    """The child's number, once the parent has said it."""
+    from headrace.runtime.processes import wait_for
+
+    assert wait_for(lambda: bool(service.tail()), 20)
+    return int(service.tail().split()[0])
+
+
+def test_a_service_is_remembered_by_number_and_start(started: tuple[Service, psutil.Process]) -> None:
+    service, process = started
+    found = service.process()
+    assert found is not None
+    assert found.pid == process.pid
+    assert os.getsid(process.pid) == process.pid
+
+
+def test_a_number_that_another_process_has_got_is_not_mistaken_for_the_service(started: tuple[Service, psutil.Process]) -> None:
+    service, process = started
+    write_private(service.record, {"pid": process.pid, "started": process.create_time() - 3_600})
+    assert service.process() is None
+
+
+def test_a_service_that_has_ended_is_known_to_have_ended(started: tuple[Service, psutil.Process]) -> None:
+    service, process = started
+    process.kill()
+    process.wait(10)
+    assert service.process() is None
+
+
+def test_a_child_that_lost_its_parent_is_found_by_its_mark(started: tuple[Service, psutil.Process], settings: Settings) -> None:
+    service, process = started
+    child = child_of(service)
+    process.kill()
+    process.wait(10)
+    assert [found.pid for found in marked(settings.home_path)] == [child]
+
+
+def test_stopping_leaves_no_process_behind_and_doing_it_again_is_harmless(
+    started: tuple[Service, psutil.Process], settings: Settings
+) -> None:
+    service, process = started
+    child = child_of(service)
+    process.kill()
+    process.wait(10)
+    assert system.stop(settings).ended == 1
+    assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
+    assert system.stop(settings).ended == 0
+
+
+def test_processes_of_another_home_are_left_alone(started: tuple[Service, psutil.Process], tmp_path: Path) -> None:
+    other = load(home=tmp_path / "other")
+    AirflowHome.of(other).run.mkdir(parents=True)
+    assert system.stop(other).ended == 0
+    assert started[0].process() is not None
+
+
+def test_stopping_where_nothing_was_ever_started_makes_no_folder(settings: Settings) -> None:
+    assert system.stop(settings) == system.Stopped(0, 0)
+    assert not settings.home_path.exists()
+
+
+def test_a_busy_port_is_said_with_its_owner_and_the_setting_to_change(tmp_path: Path) -> None:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        port = server.getsockname()[1]
+        assert not is_free(port)
+        assert str(os.getpid()) in owner_of(port)
+        with pytest.raises(ConfigurationError, match=f"port {port} is in use by .* .process {os.getpid()}.") as raised:
+            system.start(load(home=tmp_path / "home", airflow_port=port))
+    assert "HEADRACE_AIRFLOW_PORT" in raised.value.hint
+    assert is_free(free_port())
+
+
+def test_two_commands_do_not_start_and_stop_at_once(settings: Settings) -> None:
+    from filelock import FileLock
+
+    run = AirflowHome.of(settings).run
+    run.mkdir(parents=True)
+    with FileLock(run / "system.lock"), pytest.raises(OperationalError, match="another `headrace up`"):
+        system.stop(settings)
+
+
+def test_the_password_is_made_once_and_read_by_its_owner_only(settings: Settings) -> None:
+    home = AirflowHome.of(settings)
+    assert find_login(settings) is None
+    assert ensure_login(home)
+    before = find_login(settings)
+    assert not ensure_login(home)
+    assert find_login(settings) == before
+    assert before is not None
+    assert len(before.password) >= 12
+    assert {path.stat().st_mode & 0o777 for path in (home.passwords, home.secrets)} == {0o600}
+
+
+def test_a_damaged_file_is_said_instead_of_being_overwritten(settings: Settings) -> None:
+    home = AirflowHome.of(settings)
+    home.folder.mkdir(parents=True)
+    home.passwords.write_text('{"admin": ')
+    with pytest.raises(ConfigurationError, match="cannot be read"):
+        find_login(settings)
+
+
+def test_an_airflow_elsewhere_goes_before_the_one_of_the_home(tmp_path: Path) -> None:
+    settings = load(home=tmp_path, airflow_url="https://airflow.example/", airflow_user="vera", airflow_password="secret")
+    ensure_login(AirflowHome.of(settings))
+    login = find_login(settings)
+    assert login is not None
+    assert (login.url, login.user, login.password) == ("https://airflow.example", "vera", "secret")
+
+
+def test_components_share_secrets_and_take_nothing_from_another_airflow(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__CORE__EXECUTOR", "CeleryExecutor")
+    monkeypatch.setenv("AIRFLOW_HOME", "/somewhere/else")
+    home = AirflowHome.of(settings)
+    ensure_login(home)
+    environment = airflow_environment(settings, {"api": 18_080, "worker_logs": 1, "trigger_logs": 2})
+    assert environment["AIRFLOW__CORE__EXECUTOR"] == "LocalExecutor"
+    assert environment["AIRFLOW_HOME"] == str(home.folder)
+    assert environment["AIRFLOW__API_AUTH__JWT_SECRET"] == read_json(home.secrets)["jwt_secret"]
+    assert environment["AIRFLOW__CORE__EXECUTION_API_SERVER_URL"] == "http://127.0.0.1:18080/execution/"
+
+
+def test_every_option_given_to_airflow_is_one_that_it_knows(settings: Settings) -> None:
+    ensure_login(AirflowHome.of(settings))
+    environment = airflow_environment(settings, {"api": 18_080, "worker_logs": 1, "trigger_logs": 2})
+    assert unknown_options(environment) == []
+
+
+def unknown_options(environment: dict[str, str]) -> list[str]:
+    """Names of options that Airflow's own description of its configuration lacks."""
+    from importlib.util import find_spec
+
+    import yaml
+
+    origin = find_spec("airflow")
+    assert origin is not None
+    assert origin.submodule_search_locations is not None
+    text = (Path(origin.submodule_search_locations[0]) / "config_templates" / "config.yml").read_text()
+    known = {
+        f"AIRFLOW__{section}__{option}".upper()
+        for section, content in yaml.safe_load(text).items()
+        for option in content["options"]
+    }
+    return [name for name in environment if name.startswith("AIRFLOW__") and name not in known]
+
+
+def test_children_see_the_same_settings_wherever_they_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = load(home="relative", driver_memory="512m", batch_rows=7)
+    for name, value in settings_environment(given).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir("/")
+    assert load().home_path == tmp_path / "relative"
+    assert (load().driver_memory, load().batch_rows) == ("512m", 7)
+
+
+def test_the_python_half_of_a_driver_is_told_from_other_processes(tmp_path: Path) -> None:
+    (tmp_path / "spark_jobs").mkdir()
+    job = tmp_path / "spark_jobs" / "snode.py"
+    job.write_text(SLEEP)
+    processes = [subprocess.Popen([sys.executable, str(job)]), subprocess.Popen([sys.executable, "-c", SLEEP])]
+    try:
+        assert [is_driver(psutil.Process(process.pid)) for process in processes] == [True, False]
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()

@@ -1,0 +1,289 @@
+"""The page's server: what it tells, to whom, and what it lets be done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from fastapi import HTTPException, Request
+from fastapi.testclient import TestClient
+
+from headrace.catalog import Catalog
+from headrace.errors import Error, OperationalError
+from headrace.model.clock import ManualClock
+from headrace.model.streams import Chunk, DesiredState, StopReason, StreamProgress, StreamState
+from headrace.runtime.dag_ids import stream_dag_id
+from headrace.settings import Settings
+from headrace.web.app import create_app
+from tests.airflow.conftest import NOW
+from tests.airflow.samples import LIVE, add_stream
+
+ACTION = {"X-Headrace-Action": "pause"}
+FAILED = StopReason("TYPE", "column v is gone", "mend the cause, then RESUME STREAM", NOW - 5_000)
+
+
+@dataclass
+class Rights:
+    """Rights as a test wants them: `hidden` DAGs cannot be seen, `fixed` ones cannot be changed."""
+
+    logged_in: bool = True
+    hidden: set[str] = field(default_factory=set)
+    fixed: set[str] = field(default_factory=set)
+
+    async def user(self, request: Request) -> Any:  # noqa: ARG002
+        if not self.logged_in:
+            raise HTTPException(401, "Not authenticated")
+        return "vera"
+
+    def name(self, user: Any) -> str:
+        return str(user)
+
+    def readable(self, user: Any, dag_ids: set[str]) -> set[str]:  # noqa: ARG002
+        return dag_ids - self.hidden
+
+    def editable(self, user: Any, dag_id: str) -> bool:  # noqa: ARG002
+        return dag_id not in self.fixed
+
+
+@dataclass
+class Executed:
+    """Statements that would have been run."""
+
+    statements: list[str] = field(default_factory=list)
+    error: Error | None = None
+
+    def __call__(self, sql: str) -> None:
+        if self.error is not None:
+            raise self.error
+        self.statements.append(sql)
+
+
+@pytest.fixture
+def rights() -> Rights:
+    return Rights()
+
+
+@pytest.fixture
+def executed() -> Executed:
+    return Executed()
+
+
+@pytest.fixture
+def page(home: Settings, catalog: Catalog, clock: ManualClock, rights: Rights, executed: Executed) -> Iterator[TestClient]:
+    assert catalog
+    with TestClient(create_app(rights, home, execute=executed, clock=clock), raise_server_exceptions=False) as client:
+        yield client
+
+
+def only(page: TestClient) -> dict[str, Any]:
+    """The one stream of the list."""
+    (found,) = page.get("/api/streams").json()["streams"]
+    return dict(found)
+
+
+def test_the_page_and_its_parts_are_served(page: TestClient) -> None:
+    start = page.get("/")
+    assert "<title>Headrace</title>" in start.text
+    for path in ("app.js", "dom.js", "api.js", "parts.js", "list.js", "detail.js", "style.css", "icon.svg", "icon-dark.svg"):
+        assert page.get(f"/{path}").status_code == 200, path
+
+
+def test_nothing_on_the_page_is_taken_from_elsewhere_or_by_an_absolute_path(page: TestClient) -> None:
+    text = "".join(page.get(path).text for path in ("/", "/app.js", "/api.js", "/list.js", "/detail.js", "/parts.js", "/style.css"))
+    for forbidden in ('src="/', 'href="/', 'fetch("/', "fetch(`/", "https://", "innerHTML"):
+        assert forbidden not in text, forbidden
+
+
+def test_answers_say_that_only_airflow_may_frame_them_and_that_scripts_come_from_here(page: TestClient) -> None:
+    policy = page.get("/").headers["content-security-policy"]
+    assert "default-src 'self'" in policy
+    assert "frame-ancestors 'self'" in policy
+
+
+def test_whoever_is_not_logged_in_learns_nothing(page: TestClient, catalog: Catalog, rights: Rights) -> None:
+    stream = add_stream(catalog)
+    rights.logged_in = False
+    for path in ("/api/streams", f"/api/streams/{stream}", f"/api/streams/{stream}/plan"):
+        assert page.get(path).status_code == 401
+    assert page.post(f"/api/streams/{stream}/pause", json={"sql": "x"}, headers=ACTION).status_code == 401
+
+
+def test_a_stream_whose_dag_may_not_be_seen_does_not_exist(page: TestClient, catalog: Catalog, rights: Rights) -> None:
+    stream = add_stream(catalog, "secret", StreamState.STOPPED, FAILED)
+    rights.hidden = {stream_dag_id("power", "secret")}
+    answer = page.get("/api/streams").json()
+    assert answer["streams"] == []
+    assert answer["health"]["states"]["STOPPED"] == 0
+    assert page.get(f"/api/streams/{stream}").status_code == 404
+
+
+def test_the_list_tells_state_reason_lag_and_counters(page: TestClient, catalog: Catalog) -> None:
+    add_stream(catalog, state=StreamState.STOPPED, reason=FAILED)
+    stream = only(page)
+    assert (stream["state"], stream["lag_ms"], stream["source"]) == ("STOPPED", 40, "power.meters")
+    assert stream["reason"]["message"] == FAILED.message
+    counters = stream["counters"]
+    parts = ("rows_used", "rows_filtered", "rows_expired", "rows_pending")
+    assert counters["rows_in"] == sum(counters[part] for part in parts) == 100
+
+
+def test_the_health_numbers_count_every_stream_once(page: TestClient, catalog: Catalog) -> None:
+    add_stream(catalog, "one")
+    add_stream(catalog, "two", StreamState.STOPPED, FAILED, StreamProgress(lag_ms=900))
+    health = page.get("/api/streams").json()["health"]
+    assert sum(health["states"].values()) == 2
+    assert health["worst_lag"] == {"ms": 900, "stream": "power.two"}
+    assert health["rows_expired"] == 3
+
+
+def test_rates_come_from_looking_twice(
+    page: TestClient, catalog: Catalog, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dataclasses import replace
+
+    from headrace.web import app
+
+    monkeypatch.setattr(app, "FRESH_SECONDS", -1.0)
+    stream = add_stream(catalog)
+    assert only(page)["rate"] is None
+    clock.advance(2_000)
+    catalog.streams.set_progress(stream, replace(LIVE, counters=replace(LIVE.counters, rows_in=150, rows_out=24)))
+    assert only(page)["rate"] == {"rows_in": 25.0, "rows_out": 2.0}
+    assert only(page)["history"][0] == 25.0
+
+
+def test_a_filling_stream_shows_how_far_it_is_and_how_long_it_takes(page: TestClient, catalog: Catalog, clock: ManualClock) -> None:
+    stream = add_stream(catalog, state=StreamState.FILLING, progress=StreamProgress(boundary=1))
+    catalog.ledger.plan(stream, "history", [Chunk(stream, "history", n, n * 60_000, (n + 1) * 60_000, 500) for n in range(4)])
+    catalog.ledger.claim(stream, "history", 0)
+    clock.advance(3_000)
+    catalog.ledger.finish(stream, "history", 0, 500)
+    backfill = only(page)["backfill"]
+    assert (backfill["fraction"], backfill["eta_ms"], backfill["chunks"]) == (0.25, 9_000, 4)
+    detail = page.get(f"/api/streams/{stream}").json()
+    assert [chunk["state"] for chunk in detail["chunks"]] == ["DONE", "PENDING", "PENDING", "PENDING"]
+    assert detail["chunks"][1]["start"] == 60_000
+
+
+def test_the_detail_tells_the_statement_the_position_and_what_has_happened(page: TestClient, catalog: Catalog) -> None:
+    stream = add_stream(catalog)
+    catalog.events.record("stream", stream, "RESUMED", "by a person")
+    detail = page.get(f"/api/streams/{stream}").json()
+    assert detail["sql"].startswith("CREATE STREAM power.avg_v")
+    assert (detail["source_version"], detail["boundary"], detail["frontier"]) == (7, 3, 1_700_000_000_000)
+    assert [event["kind"] for event in detail["events"]] == ["RESUMED"]
+
+
+def test_where_there_are_very_many_chunks_those_that_are_not_done_are_shown(page: TestClient, catalog: Catalog) -> None:
+    stream = add_stream(catalog, state=StreamState.FILLING, progress=StreamProgress(boundary=1))
+    catalog.ledger.plan(stream, "history", [Chunk(stream, "history", n, n, n + 1, 1) for n in range(300)])
+    for number in range(250):
+        catalog.ledger.claim(stream, "history", number)
+        catalog.ledger.finish(stream, "history", number)
+    detail = page.get(f"/api/streams/{stream}").json()
+    assert detail["chunks_in_all"] == 300
+    assert {chunk["number"] for chunk in detail["chunks"]} >= set(range(250, 300))
+
+
+@pytest.mark.parametrize(
+    ("state", "desired", "offered"),
+    [
+        (StreamState.RUNNING, DesiredState.RUNNING, ["pause", "drop"]),
+        (StreamState.PAUSED, DesiredState.PAUSED, ["resume", "drop"]),
+        (StreamState.STOPPED, DesiredState.RUNNING, ["resume", "drop"]),
+    ],
+)
+def test_the_actions_offered_are_those_that_make_sense(
+    page: TestClient, catalog: Catalog, state: StreamState, desired: DesiredState, offered: list[str]
+) -> None:
+    stream = add_stream(catalog, state=state, reason=FAILED if state is StreamState.STOPPED else None)
+    catalog.streams.set_desired(stream, desired)
+    assert [action["action"] for action in page.get(f"/api/streams/{stream}").json()["actions"]] == offered
+
+
+def test_an_action_runs_the_statement_that_was_shown(page: TestClient, catalog: Catalog, executed: Executed) -> None:
+    stream = add_stream(catalog, "Meine Stube")
+    shown = page.get(f"/api/streams/{stream}").json()["actions"][0]
+    answer = page.post(f"/api/streams/{stream}/{shown['action']}", json={"sql": shown["sql"]}, headers=ACTION)
+    assert answer.status_code == 200
+    assert executed.statements == [shown["sql"]] == ["PAUSE STREAM power.`Meine Stube`"]
+    assert "vera" in catalog.events.all("stream", stream)[0].message
+
+
+def test_an_action_is_refused_when_the_stream_has_changed_since_it_was_shown(
+    page: TestClient, catalog: Catalog, executed: Executed
+) -> None:
+    stream = add_stream(catalog)
+    catalog.streams.set_desired(stream, DesiredState.PAUSED)
+    answer = page.post(f"/api/streams/{stream}/pause", json={"sql": "PAUSE STREAM power.avg_v"}, headers=ACTION)
+    assert answer.status_code == 409
+    assert executed.statements == []
+
+
+def test_an_action_needs_the_right_to_edit_the_dag(page: TestClient, catalog: Catalog, rights: Rights, executed: Executed) -> None:
+    stream = add_stream(catalog)
+    rights.fixed = {stream_dag_id("power", "avg_v")}
+    assert page.get(f"/api/streams/{stream}").json()["actions"] == []
+    answer = page.post(f"/api/streams/{stream}/pause", json={"sql": "PAUSE STREAM power.avg_v"}, headers=ACTION)
+    assert answer.status_code == 403
+    assert executed.statements == []
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {**ACTION, "Sec-Fetch-Site": "cross-site"},
+        {**ACTION, "Sec-Fetch-Site": "same-site"},
+        {**ACTION, "Origin": "https://evil.example"},
+    ],
+)
+def test_an_action_that_another_site_asks_for_is_refused(
+    page: TestClient, catalog: Catalog, executed: Executed, headers: dict[str, str]
+) -> None:
+    stream = add_stream(catalog)
+    answer = page.post(f"/api/streams/{stream}/pause", json={"sql": "PAUSE STREAM power.avg_v"}, headers=headers)
+    assert answer.status_code == 403
+    assert executed.statements == []
+
+
+def test_a_statement_that_fails_says_why_and_what_to_do(page: TestClient, catalog: Catalog, executed: Executed) -> None:
+    stream = add_stream(catalog)
+    executed.error = OperationalError("the catalog is busy", hint="try again")
+    answer = page.post(f"/api/streams/{stream}/pause", json={"sql": "PAUSE STREAM power.avg_v"}, headers=ACTION)
+    assert answer.status_code == 503
+    assert answer.json() == {"code": "OPERATIONAL", "message": "the catalog is busy", "hint": "try again"}
+
+
+def test_an_unknown_action_and_an_unknown_stream_are_refused(page: TestClient, catalog: Catalog) -> None:
+    stream = add_stream(catalog)
+    assert page.post(f"/api/streams/{stream}/explode", json={"sql": "x"}, headers=ACTION).status_code == 409
+    assert page.get("/api/streams/nothing").status_code == 404
+
+
+def test_a_catalog_that_cannot_be_read_is_said(home: Settings, rights: Rights, tmp_path: Any) -> None:
+    (tmp_path / "file").write_text("no folder")
+    broken = home.model_copy(update={"home": tmp_path / "file" / "home"})
+    with TestClient(create_app(rights, broken), raise_server_exceptions=False) as page:
+        answer = page.get("/api/streams")
+    assert answer.status_code == 503
+    assert "cannot be created" in answer.json()["message"]
+
+
+def test_the_snodes_line_says_what_is_wrong(page: TestClient, catalog: Catalog) -> None:
+    add_stream(catalog)
+    (snode,) = page.get("/api/streams").json()["snodes"]
+    assert (snode["name"], snode["trouble"], snode["dag_id"]) == ("default", "is not running", "headrace_snode__default")
+
+
+@pytest.mark.airflow
+def test_airflow_decides_who_the_user_is(home: Settings, catalog: Catalog) -> None:
+    """With Airflow's own rights, and nobody logged in, everything is refused."""
+    from headrace.web.airflow_access import AirflowAccess
+
+    stream = add_stream(catalog)
+    with TestClient(create_app(AirflowAccess(), home), raise_server_exceptions=False) as page:
+        assert page.get("/api/streams").status_code == 401
+        assert page.post(f"/api/streams/{stream}/pause", json={"sql": "x"}, headers=ACTION).status_code == 401
