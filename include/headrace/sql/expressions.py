@@ -7,14 +7,14 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from headrace.errors import LimitError
-from headrace.model.expressions import Call, Case, Cast, ColumnRef, Expression, Literal, Star
+from headrace.model.expressions import Call, Case, Cast, ColumnRef, Expression, Literal, Star, children
 from headrace.model.spans import Span
 from headrace.model.types import DataType
 from headrace.sql.cursor import Cursor, Kind, Token
 from headrace.sql.operators import NOT, OR, PREDICATE, SIGN, Operator
 
-CHAIN = 200
-"""How many operators of one strength may stand in a row: each makes the tree one deeper, and later rooms walk it recursively."""
+HEIGHT = 200
+"""How high the tree of an expression may be: operators in a row make it high, and later rooms walk it recursively."""
 
 
 class ExpressionParser(Cursor):
@@ -34,6 +34,9 @@ class ExpressionParser(Cursor):
     BARE_FUNCTIONS: ClassVar[frozenset[str]] = frozenset()
     """Functions that need no brackets."""
 
+    CALLABLE: ClassVar[frozenset[str]] = frozenset()
+    """Reserved words that are functions where brackets follow."""
+
     PREFIXES: ClassVar[Mapping[str, Callable[[Any], Expression]]] = {"CASE": lambda self: self._parse_case()}
     """Words that begin an expression of their own form."""
 
@@ -41,7 +44,12 @@ class ExpressionParser(Cursor):
     """Functions whose brackets hold more than a list of arguments."""
 
     def _parse_expression(self) -> Expression:
-        return self._parse_operation(OR)
+        start = self._index
+        found = self._parse_operation(OR)
+        if self._index - start > HEIGHT and _height(found) > HEIGHT:
+            what = f"an expression may be {HEIGHT} operators high"
+            raise LimitError(what, hint="use IN (…), or brackets that divide it", span=self._span(start), sql=self.text)
+        return found
 
     def _parse_operation(self, power: int) -> Expression:
         """An operand and all operators after it that bind at least as tightly as `power`."""
@@ -49,7 +57,7 @@ class ExpressionParser(Cursor):
         negation = self._token.word == "NOT" and power <= NOT
         found = self._parse_negation(start) if negation else self._parse_operand()
         ceiling = NOT - 1 if negation else SIGN + 1
-        for _ in range(CHAIN):
+        while True:
             word = self._token.word
             operator = self.BINARY.get(word)
             if operator is not None and power <= operator.power <= ceiling:
@@ -60,7 +68,6 @@ class ExpressionParser(Cursor):
             else:
                 self._tried.append("an operator")
                 return found
-        raise LimitError(f"more than {CHAIN} operators in a row", hint="use IN (…), or brackets", span=self._here(), sql=self.text)
 
     def _parse_negation(self, start: int) -> Expression:
         self._advance()
@@ -136,7 +143,7 @@ class ExpressionParser(Cursor):
             return Literal(self.CONSTANTS[word], Span(token.start, token.end))
         if word in self.PREFIXES:
             return self.PREFIXES[word](self)
-        if self._next().word == "(" and (word not in self.LEXIS.reserved or word in self.BARE_FUNCTIONS):
+        if self._next().word == "(" and (word not in self.LEXIS.reserved or word in self.CALLABLE):
             return self.FORMS[word](self) if word in self.FORMS else self._parse_function()
         if word in self.BARE_FUNCTIONS:
             self._advance()
@@ -228,3 +235,11 @@ class ExpressionParser(Cursor):
     def _refuse_query(self) -> None:
         self._advance()
         self._unsupported("a query inside an expression", "put it in FROM (…), or run it first and write its values")
+
+
+def _height(node: Expression) -> int:
+    """Nodes on the longest way down; without recursion, which could itself run out of stack."""
+    height, level = 0, [node]
+    while level:
+        height, level = height + 1, [child for parent in level for child in children(parent)]
+    return height

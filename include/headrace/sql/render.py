@@ -18,7 +18,6 @@ class ExpressionRenderer:
     BINARY: ClassVar[Mapping[str, Operator]]
     PREDICATES: ClassVar[Mapping[str, str]]
     NEGATED: ClassVar[Mapping[str, str]]
-    BARE_FUNCTIONS: ClassVar[frozenset[str]] = frozenset()
 
     def __init__(self) -> None:
         self._binary = {operator.function: (sign, operator.power) for sign, operator in self.BINARY.items()}
@@ -76,11 +75,17 @@ class ExpressionRenderer:
         if function == "not":
             return f"NOT {self.sql(arguments[0], NOT)}", NOT
         if function == "unary-":
-            operand = self.sql(arguments[0], SIGN + 1)
-            return f"-({operand})" if isinstance(arguments[0], Literal) and operand[0] != "(" else f"-{operand}", SIGN
+            return self._negation_sql(arguments[0]), SIGN
         if " " in function or function in ("in", "between"):
             return self._special_predicate_sql(call), PREDICATE
         return self._function_sql(call), FUNCTION
+
+    def _negation_sql(self, argument: Expression) -> str:
+        """Kept apart from a negative number, and from another sign, with which it would begin a comment."""
+        operand = self.sql(argument, SIGN)
+        if operand[0] == "-":
+            return f"- {operand}"
+        return f"-({operand})" if isinstance(argument, Literal) else f"-{operand}"
 
     def _special_predicate_sql(self, call: Call) -> str:
         operand, *rest = (self.sql(argument, PREDICATE + 1) for argument in call.arguments)

@@ -16,7 +16,7 @@ from headrace.sql.cursor import Token
 from headrace.sql.expressions import ExpressionParser
 from headrace.sql.faults import likely
 from headrace.sql.operators import PREDICATE
-from headrace.sql.tdengine.words import BARE_FUNCTIONS, BINARY, LEXIS, NEGATED, PREDICATES
+from headrace.sql.tdengine.words import BARE_FUNCTIONS, BINARY, CALLABLE, LEXIS, NEGATED, PREDICATES
 
 DURATION: Final = re.compile(r"([0-9]+)([busamhdwny])", re.IGNORECASE)
 UNITS_HINT: Final = "a duration is a whole number and a unit, such as 10s: " + ", ".join(
@@ -72,6 +72,7 @@ class TDengineExpressions(ExpressionParser):
     PREDICATES = PREDICATES
     NEGATED = NEGATED
     BARE_FUNCTIONS = BARE_FUNCTIONS
+    CALLABLE = CALLABLE
     FORMS: ClassVar[Mapping[str, Callable[[Any], Expression]]] = {
         **ExpressionParser.FORMS,
         "POSITION": lambda self: self._parse_position(),

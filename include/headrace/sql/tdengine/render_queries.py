@@ -25,7 +25,7 @@ from headrace.model.queries import (
 )
 from headrace.model.time import Duration
 from headrace.sql.render import ExpressionRenderer
-from headrace.sql.tdengine.words import BARE_FUNCTIONS, BINARY, LEXIS, NEGATED, PREDICATES
+from headrace.sql.tdengine.words import BINARY, LEXIS, NEGATED, PREDICATES
 
 
 class TDengineRenderer(ExpressionRenderer):
@@ -33,7 +33,6 @@ class TDengineRenderer(ExpressionRenderer):
     BINARY = BINARY
     PREDICATES = PREDICATES
     NEGATED = NEGATED
-    BARE_FUNCTIONS = BARE_FUNCTIONS
 
 
 RENDERER: Final = TDengineRenderer()

@@ -8,11 +8,28 @@ from headrace.sql.lexis import Lexis
 from headrace.sql.operators import AND, BITS, MEMBER, OR, PRODUCT, SUM, Operator
 
 BARE_FUNCTIONS: Final = frozenset({"NOW", "TODAY"})
+CALLABLE: Final = BARE_FUNCTIONS | {"IF"}
 
-RESERVED: Final = BARE_FUNCTIONS | {
+RESERVED: Final = CALLABLE | {
     *("ALL", "ALTER", "AND", "ANOMALY_WINDOW", "AS", "ASC", "BETWEEN", "BY", "CASE", "COUNT_WINDOW", "CREATE", "DELETE", "DESC"),
     *("DESCRIBE", "DISTINCT", "DROP", "ELSE", "END", "EVENT_WINDOW", "EVERY", "EXISTS", "EXPLAIN", "FALSE", "FILL", "FROM", "FULL"),
-    *("GROUP", "HAVING", "IN", "INNER", "INSERT", "INTERVAL", "INTO", "IS", "JOIN", "LEFT", "LIKE", "LIMIT", "MATCH", "NMATCH"),
+    *(
+        "GROUP",
+        "HAVING",
+        "IGNORE",
+        "IN",
+        "INNER",
+        "INSERT",
+        "INTERVAL",
+        "INTO",
+        "IS",
+        "JOIN",
+        "LEFT",
+        "LIKE",
+        "LIMIT",
+        "MATCH",
+        "NMATCH",
+    ),
     *("NOT", "NOTIFY", "NULL", "OFFSET", "ON", "OR", "ORDER", "OUTER", "PARTITION", "RANGE", "REGEXP", "RIGHT", "SELECT"),
     *("SESSION", "SET", "SHOW", "SLIDING", "SLIMIT", "SOFFSET", "STATE_WINDOW", "SUBTABLE", "TAGS", "THEN", "TRIGGER", "TRUE"),
     *("TRUE_FOR", "UNION", "USE", "USING", "VALUES", "WATERMARK", "WHEN", "WHERE"),

@@ -1,0 +1,295 @@
+"""Statements made at random, as hypothesis strategies: everything that the TDengine language can say, and nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from headrace.model import statements as model
+from headrace.model.expressions import Call, Case, Cast, ColumnRef, DurationLiteral, Expression, Literal, Star
+from headrace.model.queries import (
+    Count,
+    Event,
+    Fill,
+    FillMode,
+    Interpolation,
+    Interval,
+    Item,
+    Join,
+    Ordering,
+    Query,
+    QuerySource,
+    Session,
+    Source,
+    State,
+    TableSource,
+    Union,
+    Window,
+)
+from headrace.model.streams import StreamOptions, TriggerMode
+from headrace.model.tables import Column, Name
+from headrace.model.time import UNIT_NAMES, Duration, Precision
+from headrace.model.types import DataType, Kind
+
+text = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+names = st.sampled_from(
+    ["a", "b1", "_wstart", "tbname", "time", "first", "count(*)", "select", "if", "ignore", "Now", "now", "a`b", "x y"]
+) | text.filter(bool)
+table_names = st.builds(Name, st.none() | names, names)
+naturals = st.integers(0, 2**63)
+durations = st.builds(Duration, naturals, st.sampled_from(list(UNIT_NAMES)))
+numbers = st.integers(-(2**63), 2**64) | st.floats(allow_nan=False, allow_infinity=False)
+scalars = st.none() | st.booleans() | numbers | text
+SIZED = (Kind.VARCHAR, Kind.NCHAR, Kind.VARBINARY, Kind.GEOMETRY)
+types = st.one_of(
+    st.sampled_from([DataType(kind) for kind in Kind if kind not in (Kind.DATE, Kind.DECIMAL, *SIZED)]),
+    st.builds(DataType, st.sampled_from(SIZED), st.integers(1, 16_000)),
+    st.builds(DataType, st.just(Kind.DECIMAL), st.integers(10, 38), st.integers(0, 10)),
+)
+
+
+def _maybe(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.none() | strategy
+
+
+def _tuples(strategy: st.SearchStrategy[Any], least: int = 1, most: int = 3) -> st.SearchStrategy[tuple[Any, ...]]:
+    return st.lists(strategy, min_size=least, max_size=most).map(tuple)
+
+
+# Expressions
+
+leaves: st.SearchStrategy[Expression] = st.one_of(
+    st.builds(Literal, scalars),
+    st.builds(DurationLiteral, durations),
+    st.builds(ColumnRef, names, _maybe(names)),
+    st.sampled_from([Call("now"), Call("today"), Call("count", (Star(),)), Call("last", (Star("t"),))]),
+)
+
+BINARY = [
+    "+",
+    "-",
+    "*",
+    "/",
+    "%",
+    "&",
+    "|",
+    "->",
+    "and",
+    "or",
+    "=",
+    "<>",
+    "<",
+    "<=",
+    ">",
+    ">=",
+    "like",
+    "not like",
+    "match",
+    "nmatch",
+    "contains",
+]
+
+
+def _compound(inside: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expression]:
+    pair = st.tuples(inside, inside)
+    return st.one_of(
+        st.builds(Call, st.sampled_from(BINARY), pair),
+        st.builds(Call, st.sampled_from(["not", "unary-", "is null", "is not null"]), st.tuples(inside)),
+        st.builds(Call, st.sampled_from(["between", "not between"]), st.tuples(inside, inside, inside)),
+        st.builds(Call, st.sampled_from(["in", "not in"]), _tuples(inside, 2)),
+        st.builds(Call, st.sampled_from(["max", "concat", "if", "first"]), _tuples(inside, 1), st.booleans()),
+        st.builds(Cast, inside, types),
+        st.builds(Case, _tuples(pair), _maybe(inside), _maybe(inside)),
+    )
+
+
+expressions = st.recursive(leaves, _compound, max_leaves=8)
+
+
+# Queries
+
+items = st.builds(Item, expressions, _maybe(names))
+stars = st.sampled_from([Item(Star()), Item(Star("t"))])
+windows: st.SearchStrategy[Window] = st.one_of(
+    st.builds(Interval, durations, _maybe(durations), _maybe(durations)),
+    st.builds(Session, st.builds(ColumnRef, names, _maybe(names)), durations),
+    st.builds(State, expressions, _maybe(durations)),
+    st.builds(Event, expressions, expressions, _maybe(durations)),
+    st.builds(Count, naturals, _maybe(naturals)),
+)
+fills = st.one_of(
+    st.builds(Fill, st.sampled_from([FillMode.VALUE, FillMode.VALUE_F]), _tuples(expressions)),
+    st.builds(Fill, st.sampled_from([mode for mode in FillMode if mode not in (FillMode.VALUE, FillMode.VALUE_F)])),
+)
+interpolations = st.one_of(
+    st.builds(Interpolation, expressions, _maybe(expressions), _maybe(durations)),
+    st.builds(Interpolation, every=durations),
+)
+orderings = st.builds(Ordering, expressions, st.booleans(), _maybe(st.booleans()))
+
+
+def _limits(draw: st.DrawFn) -> tuple[int | None, int | None]:
+    limit = draw(_maybe(naturals))
+    return limit, None if limit is None else draw(_maybe(naturals))
+
+
+def _sources(queries: st.SearchStrategy[Query | Union]) -> st.SearchStrategy[Source]:
+    leaf = st.builds(TableSource, table_names, _maybe(names)) | st.builds(QuerySource, queries, _maybe(names))
+    kinds = st.sampled_from(["inner", "left", "right", "full", "left semi", "right semi", "left anti", "right anti"])
+    return st.recursive(
+        leaf,
+        lambda inside: st.builds(Join, inside, inside, expressions, kinds) | st.builds(Join, inside, inside, st.none()),
+        max_leaves=4,
+    )
+
+
+@st.composite
+def _queries(draw: st.DrawFn, sources: st.SearchStrategy[Source]) -> Query:
+    limit, offset = _limits(draw)
+    series_limit, series_offset = _limits(draw)
+    return Query(
+        draw(_tuples(items | stars)),
+        draw(_maybe(sources)),
+        draw(_maybe(expressions)),
+        draw(_tuples(items, 0)),
+        draw(_maybe(windows)),
+        draw(_maybe(fills)),
+        draw(_maybe(interpolations)),
+        draw(_tuples(st.builds(Item, expressions), 0)),
+        draw(_maybe(expressions)),
+        draw(_tuples(orderings, 0)),
+        limit,
+        offset,
+        series_limit,
+        series_offset,
+        draw(st.booleans()),
+    )
+
+
+@st.composite
+def _unions(draw: st.DrawFn, inside: st.SearchStrategy[Query | Union]) -> Union:
+    limit, offset = _limits(draw)
+    return Union(draw(inside), draw(inside), draw(st.booleans()), draw(_tuples(orderings, 0)), limit, offset)
+
+
+simple_queries = _queries(st.builds(TableSource, table_names, _maybe(names)))
+queries: st.SearchStrategy[Query | Union] = st.recursive(
+    simple_queries,
+    lambda inside: _unions(inside) | _queries(_sources(inside)),
+    max_leaves=3,
+)
+
+
+# Tables and rows
+
+columns = st.builds(Column, names, types, comment=_maybe(text))
+tag_values = _tuples(st.builds(model.TagValue, scalars))
+row_values = scalars | st.builds(model.Now, st.integers(-(2**70), 2**70), st.booleans())
+OPTION_VALUES = {
+    "vgroups": naturals.map(str),
+    "cachemodel": text,
+    "keep": durations.map(str),
+    "wal_retention_period": st.integers().map(str),
+}
+
+
+@st.composite
+def _subtables(draw: st.DrawFn, if_not_exists: st.SearchStrategy[bool], name: Name | None = None) -> model.SubtableSpec:
+    values = draw(tag_values)
+    tag_names = draw(_maybe(_tuples(names, len(values), len(values))))
+    return model.SubtableSpec(name or draw(table_names), draw(table_names), values, tag_names, draw(if_not_exists))
+
+
+@st.composite
+def _tables(draw: st.DrawFn) -> model.CreateTable:
+    first, *rest = draw(_tuples(columns))
+    keyed = [Column(rest[0].name, rest[0].type, draw(st.booleans()), rest[0].comment), *rest[1:]] if rest else []
+    return model.CreateTable(draw(table_names), (first, *keyed), draw(_tuples(columns, 0)), draw(st.booleans()), draw(_maybe(text)))
+
+
+@st.composite
+def _blocks(draw: st.DrawFn) -> model.InsertBlock:
+    table = draw(table_names)
+    using = draw(_maybe(_subtables(st.just(True), table)))
+    return model.InsertBlock(table, draw(_tuples(_tuples(row_values))), draw(_maybe(_tuples(names))), using)
+
+
+# Streams
+
+
+@st.composite
+def _options(draw: st.DrawFn) -> StreamOptions:
+    trigger = draw(st.sampled_from(TriggerMode))
+    fill_history = draw(st.booleans())
+    return StreamOptions(
+        trigger,
+        draw(durations) if trigger is TriggerMode.MAX_DELAY else None,
+        draw(_maybe(durations)) if trigger is TriggerMode.CONTINUOUS_WINDOW_CLOSE else None,
+        draw(durations),
+        draw(st.booleans()),
+        draw(st.booleans()),
+        fill_history,
+        fill_history and draw(st.booleans()),
+        draw(_maybe(durations)),
+    )
+
+
+@st.composite
+def _target_columns(draw: st.DrawFn) -> tuple[model.TargetColumn, ...]:
+    found = draw(_tuples(names))
+    return tuple(model.TargetColumn(name, position == 1 and draw(st.booleans())) for position, name in enumerate(found))
+
+
+target_tags = _tuples(columns.map(lambda column: model.TargetTag(column, column.name))) | _tuples(
+    names.map(lambda name: model.TargetTag(None, name))
+)
+streams = st.builds(
+    model.CreateStream,
+    table_names,
+    table_names,
+    _queries(_sources(simple_queries)),
+    _options(),
+    _maybe(_target_columns()),
+    _maybe(target_tags),
+    _maybe(expressions),
+    st.booleans(),
+)
+
+# Statements
+
+databases = names.map(lambda name: Name(None, name))
+shows = st.one_of(
+    st.builds(
+        model.Show, st.sampled_from(["databases", "stables", "tables", "streams"]), database=_maybe(names), like=_maybe(text)
+    ),
+    st.builds(model.Show, st.sampled_from(["tags", "create table", "create stable", "create stream"]), table_names),
+)
+plain_statements: st.SearchStrategy[model.Statement] = st.one_of(
+    st.builds(
+        model.CreateDatabase,
+        databases,
+        st.booleans(),
+        st.sampled_from(Precision),
+        st.fixed_dictionaries({}, optional=OPTION_VALUES).map(lambda options: tuple(options.items())),
+    ),
+    st.builds(model.DropDatabase, databases, st.booleans()),
+    st.builds(model.UseDatabase, databases),
+    _tables(),
+    st.builds(model.CreateSubtables, _tuples(_subtables(st.booleans()))),
+    st.builds(model.Delete, table_names, _maybe(expressions)),
+    st.builds(model.DropTable, _tuples(table_names), st.booleans(), st.booleans()),
+    st.builds(model.SetTags, table_names, _tuples(st.tuples(names, st.builds(model.TagValue, scalars)))),
+    st.builds(model.Describe, table_names),
+    shows,
+    st.builds(model.Select, queries),
+    streams,
+    st.builds(model.DropStream, table_names, st.booleans()),
+    st.builds(model.PauseStream, table_names, st.booleans()),
+    st.builds(model.ResumeStream, table_names, st.booleans(), st.booleans()),
+)
+statements: st.SearchStrategy[model.Statement] = st.one_of(
+    plain_statements,
+    st.builds(model.Insert, _tuples(_blocks())),
+    st.builds(model.Explain, plain_statements),
+)
