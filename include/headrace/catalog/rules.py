@@ -22,10 +22,11 @@ NEAR_NAMES: Final = 2_000
 def missing(kind: str, name: str, known: Iterable[str]) -> NotFoundError:
     """The error for a name that does not exist, with the nearest that does."""
     near = difflib.get_close_matches(name, list(known), n=1)
-    return NotFoundError(f"{kind} {name} does not exist", hint=f"did you mean {near[0]}?" if near else "")
+    hint = f"did you mean {near[0]}?" if near else f"SHOW {kind.upper()}S lists what there is"
+    return NotFoundError(f"{kind} {name} does not exist", hint=hint)
 
 
-def exists(kind: str, name: str, hint: str = "") -> ExistsError:
+def exists(kind: str, name: str, hint: str = "use IF NOT EXISTS, or another name") -> ExistsError:
     """The error for a name that is taken."""
     return ExistsError(f"{kind} {name} exists already", hint=hint)
 

@@ -99,11 +99,19 @@ def instant_literal(schema: pa.Schema, name: str, value: int) -> str:
     return f"arrow_cast({value}, 'Timestamp(Microsecond, Some(\"UTC\"))')"
 
 
+# Timestamps past the year 9999, in microseconds: delta-rs cannot write them into the log.
+UNBOUNDED: Final = 253_402_300_800_000_000
+
+
 def within(schema: pa.Schema, name: str, bounds: Bounds, prefix: str = "") -> str:
-    """The condition that a timestamp lies within bounds."""
-    low, high = instant_literal(schema, name, bounds.low), instant_literal(schema, name, bounds.high)
+    """The condition that a timestamp lies within bounds. An end beyond what a calendar holds is no condition."""
     column = f"{prefix}{quoted(name)}"
-    return f"{column} = {low}" if bounds.low == bounds.high else f"{column} >= {low} AND {column} <= {high}"
+    if bounds.low == bounds.high:
+        return f"{column} = {instant_literal(schema, name, bounds.low)}"
+    limit = UNBOUNDED if pa.types.is_timestamp(schema.field(name).type) else 2**63 - 1
+    ends = [(">=", bounds.low)] if bounds.low > -limit else []
+    ends += [("<=", bounds.high)] if bounds.high < limit else []
+    return " AND ".join(f"{column} {sign} {instant_literal(schema, name, end)}" for sign, end in ends) or "true"
 
 
 def among(names: Sequence[str], prefix: str = "") -> str:

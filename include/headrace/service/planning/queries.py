@@ -58,13 +58,14 @@ def query_system(statement: Select, around: Surroundings) -> Result:
     import duckdb
     import sqlglot
 
-    text = sqlglot.transpile(to_sql(statement), read="mysql", write="duckdb")[0]
+    tree = sqlglot.parse_one(to_sql(statement), read="mysql")
+    for table in tree.find_all(sqlglot.exp.Table):
+        table.set("db", None)  # DuckDB has an information_schema of its own
+    text = tree.sql("duckdb")
     with duckdb.connect() as connection:
-        connection.execute(f"create schema {system.SCHEMA}")
         for name, read in system.RELATIONS.items():
             if name in text:
-                connection.register(f"system_{name}", read(around.context))
-                connection.execute(f"create view {system.SCHEMA}.{name} as select * from system_{name}")
+                connection.register(name, read(around.context))
         try:
             return Result(connection.execute(text).to_arrow_table())
         except (duckdb.CatalogException, duckdb.BinderException) as error:

@@ -1,0 +1,103 @@
+"""Queries and streams through the connection, on Spark."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+import pytest
+
+import headrace
+
+START = 1_700_000_000_000
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
+
+
+def fetch(connection: headrace.Connection, sql: str) -> list[tuple[Any, ...]]:
+    return connection.execute(sql).fetchall()
+
+
+def at(ms: int) -> dt.datetime:
+    return dt.datetime.fromtimestamp(ms / 1000, dt.UTC)
+
+
+def test_rows_come_as_tuples_and_as_arrow(readings: headrace.Connection) -> None:
+    readings.execute(f"insert into dev1 values ({START}, 1, 1.5) dev2 values ({START + 1}, 2, null)")
+    cursor = readings.execute("select ts, a, b, place, tbname from readings order by ts")
+    assert [column[0] for column in cursor.description or []] == ["ts", "a", "b", "place", "tbname"]
+    assert cursor.fetch_arrow_table().num_rows == cursor.rowcount == 2
+    assert cursor.fetchone() == (at(START), 1, 1.5, "north", "dev1")
+    assert cursor.fetchall() == [(at(START + 1), 2, None, "south", "dev2")]
+
+
+def test_a_stream_is_a_maintained_query(readings: headrace.Connection) -> None:
+    query = "select _wstart, count(*) n, sum(a) total, avg(b) mean from readings partition by tbname interval(10s)"
+    readings.execute(f"create stream s trigger at_once ignore update 0 ignore expired 0 into out1 as {query}")
+    readings.execute(f"insert into dev1 values ({START}, 1, 1) ({START + 9_000}, 2, 2) dev2 values ({START + 30_000}, 3, 3)")
+    readings.settle()
+    readings.execute(f"insert into dev1 values ({START}, 10, null) ({START + 1_000}, 4, 4)")
+    readings.execute(f"delete from dev2 where ts = {START + 30_000}")
+    readings.settle()
+    maintained = fetch(readings, "select `_wstart`, n, total, mean from out1 order by 1")
+    assert maintained == fetch(readings, f"{query} order by 1")
+    assert maintained == [(at(START), 3, 16, 3.0)]
+
+
+def test_streams_feed_streams(readings: headrace.Connection) -> None:
+    readings.execute("create stream one trigger at_once into m1 as select _wstart ts, count(*) n from readings interval(10s)")
+    readings.execute(
+        "create stream two trigger at_once ignore update 0 into m2 as select _wstart ts, sum(n) n from m1 interval(1m)"
+    )
+    readings.execute("insert into dev1 values " + " ".join(f"({START + place * 5_000}, {place}, 0)" for place in range(6)))
+    readings.settle()
+    assert [row[1] for row in fetch(readings, "select ts, n from m2")] == [6]
+
+
+def test_history_is_filled_and_goes_on_live(readings: headrace.Connection) -> None:
+    readings.execute(f"insert into dev1 values ({START}, 1, 0) ({START + 11_000}, 2, 0)")
+    readings.execute(
+        "create stream s trigger at_once fill_history 1 into out1 as select _wstart, sum(a) t from readings interval(10s)"
+    )
+    readings.execute(f"insert into dev1 values ({START + 12_000}, 5, 0) ({START + 21_000}, 7, 0)")
+    readings.settle()
+    assert [row[1] for row in fetch(readings, "select `_wstart`, t from out1 order by 1")] == [1, 7, 7]
+
+
+def test_a_paused_stream_catches_up_or_skips(readings: headrace.Connection) -> None:
+    readings.execute("create stream s trigger at_once into out1 as select _wstart, count(*) n from readings interval(10s)")
+
+    def write_and_count(place: int) -> int:
+        readings.execute(f"insert into dev1 values ({START + place * 10_000}, 1, 0)")
+        readings.settle()
+        return len(fetch(readings, "select n from out1"))
+
+    assert write_and_count(0) == 1
+    readings.execute("pause stream s")
+    assert write_and_count(1) == 1
+    readings.execute("resume stream s")
+    assert write_and_count(2) == 3
+    readings.execute("pause stream s")
+    assert write_and_count(3) == 3
+    readings.execute("resume stream s ignore untreated")
+    assert write_and_count(4) == 4
+
+
+def test_every_row_is_accounted_for(readings: headrace.Connection) -> None:
+    query = "select _wstart, count(*) n from readings where a > 0 interval(10s)"
+    readings.execute(f"create stream s trigger at_once into out1 as {query}")
+    readings.execute(f"insert into dev1 values ({START}, 1, 0) ({START + 50_000}, 1, 0) ({START + 51_000}, -1, 0)")
+    readings.settle()
+    readings.execute(f"insert into dev1 values ({START + 1_000}, 1, 0)")
+    readings.settle()
+    columns = "rows_in, rows_used, rows_filtered, rows_expired, rows_pending"
+    ((rows_in, *parts),) = fetch(readings, f"select {columns} from information_schema.ins_streams")
+    assert (rows_in, *parts) == (4, 2, 1, 1, 0)
+
+
+def test_a_dropped_stream_leaves_its_table(readings: headrace.Connection) -> None:
+    readings.execute("create stream s trigger at_once into out1 as select _wstart, count(*) n from readings interval(10s)")
+    readings.execute(f"insert into dev1 values ({START}, 1, 0)")
+    readings.settle()
+    readings.execute("drop stream s")
+    assert fetch(readings, "show streams") == []
+    assert fetch(readings, "select n from out1") == [(1,)]
