@@ -80,6 +80,22 @@ def test_too_many_operators_in_a_row_are_refused() -> None:
             parse(text)
 
 
+@pytest.mark.parametrize("lead", [" " * 500, "-" * 500 + "\n", "-- " * 500 + "\n", "/* */" * 500, " \n\t" * 500])
+def test_blanks_and_rules_before_a_statement_are_no_burden(lead: str) -> None:
+    assert parse(f"{lead}select 1") == parse("select 1")
+    assert parse(f"{lead}insert{lead} into t values ({lead}1{lead})") == parse("insert into t values (1)")
+    assert [text for text, _ in parse_script(f"{lead}select 1;{lead}")] == ["select 1"]
+
+
+@pytest.mark.parametrize("text", ["select {}", "select -{}", "select a from t limit {}", "insert into t values ({})", "select {}s"])
+@pytest.mark.parametrize(
+    "digits", ["9" * 400, "9" * 5000, "0x" + "f" * 5000, "9" * 400 + ".5", "1e400", "1e" + "9" * 5000, "1e", "٣", "²"]
+)
+def test_a_number_that_is_none_or_beyond_all_measure_is_refused(text: str, digits: str) -> None:
+    with pytest.raises(SyntaxError_):
+        parse(text.format(digits))
+
+
 def test_an_insert_may_be_as_long_as_it_likes() -> None:
     rows = [(1_700_000_000_000 + number, number / 8, f"it's {number}", None) for number in range(5_000)]
     written = " ".join(f"({ts}, {value}, {text!r}, NULL)" for ts, value, text, _ in rows)

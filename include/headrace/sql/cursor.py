@@ -14,7 +14,7 @@ from headrace.errors import LimitError, NotSupportedError, SyntaxError_
 from headrace.model.spans import Span
 from headrace.model.tables import Name
 from headrace.sql.faults import likely, name_hint, rewrite, unexpected
-from headrace.sql.lexis import Lexis
+from headrace.sql.lexis import DIGITS, Lexis
 
 T = TypeVar("T")
 
@@ -37,7 +37,6 @@ KINDS = {
     TokenType.STRING: Kind.STRING,
     TokenType.NUMBER: Kind.NUMBER,
     TokenType.HEX_STRING: Kind.NUMBER,
-    TokenType.BIT_STRING: Kind.NUMBER,
 }
 
 
@@ -198,7 +197,7 @@ class Cursor:
     def _parse_integer(self, what: str = "a whole number") -> int:
         token = self._token
         written = self.text[token.start : token.end]
-        if token.kind is not Kind.NUMBER or not (written.isascii() and written.isdigit()):
+        if token.kind is not Kind.NUMBER or not written.isdigit() or len(written) > DIGITS:
             self._fail(what)
         self._advance()
         return int(written)

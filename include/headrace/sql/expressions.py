@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
@@ -11,8 +12,10 @@ from headrace.model.expressions import Call, Case, Cast, ColumnRef, Expression, 
 from headrace.model.spans import Span
 from headrace.model.types import DataType
 from headrace.sql.cursor import Cursor, Kind, Token
+from headrace.sql.lexis import DIGITS
 from headrace.sql.operators import NOT, OR, PREDICATE, SIGN, Operator
 
+NUMBER = re.compile(r"0x[0-9a-f]+|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?")
 HEIGHT = 200
 """How high the tree of an expression may be: operators in a row make it high, and later rooms walk it recursively."""
 
@@ -171,14 +174,11 @@ class ExpressionParser(Cursor):
 
     def _number(self, token: Token) -> int | float:
         written = self.text[token.start : token.end].lower()
-        try:
-            if written[:2] in ("0x", "0b"):
-                return int(written, 0)
-            value = int(written) if written.isdigit() else float(written)
-        except ValueError:
-            self._refuse(f"{written} is not a number", token)
-        if math.isinf(value):
-            self._refuse(f"{written} is beyond the greatest number", token)
+        value: int | float | None = None
+        if len(written) <= DIGITS and NUMBER.fullmatch(written):
+            value = int(written, 0) if written.startswith("0x") else int(written) if written.isdigit() else float(written)
+        if value is None or (isinstance(value, float) and math.isinf(value)):
+            self._refuse("this is not a number, or beyond the greatest", token)
         return value
 
     # Functions

@@ -9,6 +9,10 @@ from headrace.errors import SyntaxError_
 from headrace.model.spans import Span
 
 COMMENT = r"--[^\n]*|/\*.*?\*/"
+BLANKS = rf"(?:\s+|{COMMENT})*+"
+"""Never given back once matched: else a line of dashes could be cut into comments in more ways than there is time to try."""
+DIGITS = 40
+"""Digits of a number at most: more than any type holds, and far fewer than Python refuses to convert."""
 QUOTED_NAME = r"`[^`]*(?:``[^`]*)*`"
 WORD = r"[A-Za-z_][A-Za-z0-9_]*"
 
@@ -31,7 +35,8 @@ class Lexis:
         quoted = f"{self.string}|{QUOTED_NAME}"
         self._pair = re.compile(r"\\(.)|(['\"])\2" if escapes else r"()(['\"])\2", re.S)
         self._simple_name = re.compile(r"[a-z_][a-z0-9_]*")
-        self._blank = re.compile(rf"(?:\s+|{COMMENT}|;)*", re.S)
+        self._blank = re.compile(rf"(?:\s+|{COMMENT}|;)*+", re.S)
+        self.sign = re.compile(rf"{quoted}|[+-]?\w+(?:\.\w+)*|.", re.S)
         self._unquoted = re.compile(rf"({quoted})|[^'\"`]+", re.S)
         self._piece = re.compile(rf"(?P<blank>\s+|{COMMENT})|(?P<stop>;)|{quoted}|(?P<open>['\"`]|/\*)|[^\s;'\"`/-]+|.", re.S)
 

@@ -9,22 +9,25 @@ from headrace.errors import NotSupportedError
 from headrace.model.spans import Span
 from headrace.model.tables import Name
 from headrace.sql.faults import name_hint, unexpected
-from headrace.sql.lexis import COMMENT, QUOTED_NAME, WORD, Lexis
+from headrace.sql.lexis import BLANKS, QUOTED_NAME, WORD, Lexis
 
-SPACE = re.compile(rf"(?:\s+|{COMMENT})*", re.DOTALL)
+SPACE = re.compile(BLANKS, re.DOTALL)
 NAME = re.compile(rf"{QUOTED_NAME}|{WORD}")
 KEYWORD = re.compile(WORD)
 
 
 class Scanner:
-    """A place in a text, always at the beginning of a word or sign. What is asked for in vain is kept for messages."""
+    """A place in a text, always at the beginning of a word or sign. What is asked for in vain is kept for messages.
+
+    `_end` is where the last part of a name ended.
+    """
 
     def __init__(self, text: str, lexis: Lexis) -> None:
         self.text = text
         self.lexis = lexis
         self._place = 0
+        self._end = 0
         self._tried: list[str] = []
-        self._sign = re.compile(rf"{lexis.string}|{QUOTED_NAME}|[+-]?\w+(?:\.\w+)*|.", re.DOTALL)
         self._move(0)
 
     def _move(self, place: int) -> None:
@@ -58,18 +61,18 @@ class Scanner:
         if found is None or found[0].upper() in self.lexis.reserved or found[0] == "``":
             here = self._here(self._place)
             return self._fail(what, hint=name_hint(self.lexis, self.text[here.start : here.end], self._tried))
-        self._move(found.end())
+        self._end = found.end()
+        self._move(self._end)
         return self.lexis.name(found[0])
 
     def _name(self, what: str) -> Name:
         """`[database.]name`."""
         start = self._place
         first = self._name_part(what)
-        end = self._end_before()
         if not self._accept("."):
-            return Name(None, first, Span(start, end))
+            return Name(None, first, Span(start, self._end))
         second = self._name_part(what)
-        return Name(first, second, Span(start, self._end_before()))
+        return Name(first, second, Span(start, self._end))
 
     def _names(self, what: str) -> tuple[str, ...]:
         """`(name, …)`."""
@@ -80,12 +83,9 @@ class Scanner:
         self._expect(")")
         return tuple(names)
 
-    def _end_before(self) -> int:
-        return len(self.text[: self._place].rstrip())
-
     def _here(self, place: int) -> Span:
         """The whole word or sign at a place."""
-        found = self._sign.match(self.text, place)
+        found = self.lexis.sign.match(self.text, place)
         return Span(place, found.end() if found else place)
 
     def _fail(self, *wanted: str, hint: str = "") -> NoReturn:

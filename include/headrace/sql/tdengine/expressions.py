@@ -18,7 +18,8 @@ from headrace.sql.faults import likely
 from headrace.sql.operators import PREDICATE
 from headrace.sql.tdengine.words import BARE_FUNCTIONS, BINARY, CALLABLE, LEXIS, NEGATED, PREDICATES
 
-DURATION: Final = re.compile(r"([0-9]+)([busamhdwny])", re.IGNORECASE)
+DURATION: Final = re.compile(r"([0-9]{1,20})([busamhdwny])", re.IGNORECASE)
+BITS: Final = re.compile(r"0B[01]{1,128}")
 UNITS_HINT: Final = "a duration is a whole number and a unit, such as 10s: " + ", ".join(
     f"{unit} {name}" for unit, name in UNIT_NAMES.items()
 )
@@ -82,6 +83,9 @@ class TDengineExpressions(ExpressionParser):
     }
 
     def _parse_word(self, token: Token) -> Expression:
+        if BITS.fullmatch(token.word):
+            self._advance()
+            return Literal(int(token.word, 2), Span(token.start, token.end))
         if token.word[0].isdigit():
             return DurationLiteral(self._parse_duration(), Span(token.start, token.end))
         if token.word == "TIMESTAMP" and self._next().kind is TokenKind.STRING:

@@ -14,19 +14,20 @@ from headrace.model.statements import Insert, InsertBlock, Now, RowValue, Subtab
 from headrace.model.tables import Name
 from headrace.model.time import NANOSECONDS
 from headrace.sql.faults import unexpected
-from headrace.sql.lexis import COMMENT
+from headrace.sql.lexis import BLANKS
 from headrace.sql.scanner import Scanner
 from headrace.sql.tdengine.words import LEXIS
 
-INSERT: Final = re.compile(rf"(?:\s+|{COMMENT})*INSERT\b", re.IGNORECASE | re.DOTALL)
-NOW_TEXT: Final = r"(?:now|today)\b(?:\s*\(\s*\))?(?:\s*[+-]\s*\d+[busamhdw]\b)*"
-ODD: Final = rf"{LEXIS.string}|{NOW_TEXT}|[a-z]\w*|[+-]?(?:0x[0-9a-f]+|0b[01]+|(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)"
+INSERT: Final = re.compile(rf"{BLANKS}INSERT\b", re.IGNORECASE | re.DOTALL)
+NOW_TEXT: Final = r"(?:now|today)\b(?:\s*\(\s*\))?(?:\s*[+-]\s*[0-9]{1,20}[busamhdw]\b)*"
 NOW: Final = re.compile(NOW_TEXT)
-VALUE: Final = rf"([+-]?\d{{1,40}})|([+-]?\d{{1,40}}\.\d*)|'([^'\\]*)'|\"([^\"\\]*)\"|({ODD})"
+NUMBER: Final = r"[+-]?(?:0x[0-9a-f]{1,32}|0b[01]{1,128}|(?:[0-9]{1,40}\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?)"
+ODD: Final = rf"{LEXIS.string}|{NOW_TEXT}|[a-z]\w*|{NUMBER}"
+VALUE: Final = rf"([+-]?[0-9]{{1,40}})|([+-]?[0-9]{{1,40}}\.[0-9]*)|'([^'\\]*)'|\"([^\"\\]*)\"|({ODD})"
 FAST_VALUE: Final = re.compile(rf"\s*(?:{VALUE})\s*[,)]", re.IGNORECASE | re.DOTALL)
 CAREFUL_VALUE: Final = re.compile(rf"(?:{VALUE})(?![\w.'\"])", re.IGNORECASE | re.DOTALL)
 NEXT_ROW: Final = re.compile(r"\s*(?:,\s*)?\(")
-OFFSET: Final = re.compile(r"([+-])\s*(\d+)([busamhdw])", re.IGNORECASE)
+OFFSET: Final = re.compile(r"([+-])\s*([0-9]+)([busamhdw])", re.IGNORECASE)
 CONSTANTS: Final[dict[str, bool | None]] = {"null": None, "true": True, "false": False}
 WANTED: Final = "a value (number, string, TRUE, FALSE, NULL or now)"
 
