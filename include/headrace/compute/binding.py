@@ -21,8 +21,10 @@ from headrace.compute.operators import (
     timestamp,
     truth,
 )
-from headrace.compute.scalars import SCALARS, Surroundings
-from headrace.compute.terms import NULL, Constant, Term, literal, ticks
+from headrace.compute.scalar_rules import Arguments
+from headrace.compute.scalars import SCALARS
+from headrace.compute.surroundings import Surroundings
+from headrace.compute.terms import Constant, Term, literal, ticks
 from headrace.compute.types import BIGINT, BOOL, TIMESTAMP
 from headrace.errors import Error, NotFoundError, ProgrammingError, TypeMismatchError
 from headrace.model.expressions import Call, Case, Cast, ColumnRef, DurationLiteral, Expression, Literal, Star
@@ -158,9 +160,11 @@ class Binder:
         function = SCALARS.get(node.function)
         if function is None:
             raise NotFoundError(f"there is no function {node.function}", hint=nearest(node.function, SCALARS), span=node.span)
-        literals = tuple(argument.value if isinstance(argument, DurationLiteral) else None for argument in node.arguments)
-        terms = [Term(NULL, None) if isinstance(argument, DurationLiteral) else self.bind(argument) for argument in node.arguments]
-        return function.term(terms, literals, self.surroundings)
+        durations = tuple(argument.value if isinstance(argument, DurationLiteral) else None for argument in node.arguments)
+        terms = tuple(
+            literal(None) if isinstance(argument, DurationLiteral) else self.bind(argument) for argument in node.arguments
+        )
+        return function.term(Arguments(node.function, terms, durations, self.surroundings))
 
 
 def nearest(name: str, names: Iterable[str]) -> str:

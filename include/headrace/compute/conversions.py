@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.compute.operators import bool_of_text, real, string, whole
-from headrace.compute.scalars import Surroundings
+from headrace.compute.surroundings import Surroundings
 from headrace.compute.terms import Term, cast
 from headrace.compute.types import TIMESTAMP, is_text, spark_type
 from headrace.errors import TypeMismatchError

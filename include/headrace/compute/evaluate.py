@@ -26,6 +26,7 @@ from headrace.compute.plan import (
     UnionPlan,
 )
 from headrace.compute.running import run, stored
+from headrace.compute.terms import text
 from headrace.compute.types import spark_type
 from headrace.compute.windows import finished, joined, key_columns, merge, merges, prepare, segments, updates
 from headrace.errors import InternalError
@@ -75,8 +76,9 @@ class Evaluator:
 
     def source(self, source: PlanSource) -> DataFrame:
         match source:
-            case Scan():
-                return self.read(source)
+            case Scan(subtable=subtable):
+                rows = self.read(source)
+                return rows if subtable is None else rows.where(f"{TBNAME} = {text(subtable)}")
             case Plan() | UnionPlan():
                 return replace(self, ordered=False).result(source)
             case JoinSource():

@@ -9,18 +9,49 @@ same function. The planner, the error messages and the function reference read t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 from headrace.compute.types import BIGINT, DOUBLE, UBIGINT, spark_type
+from headrace.errors import TypeMismatchError
+from headrace.model.expressions import Scalar
+from headrace.model.time import Duration, Precision
 from headrace.model.types import INTEGER_BITS, NUMBERS, STRINGS, UNSIGNED, DataType, Kind
 
 ANY: Final = frozenset(Kind)
 NUMERIC: Final = frozenset(NUMBERS)
 ORDERED: Final = NUMERIC | frozenset(STRINGS) | {Kind.TIMESTAMP, Kind.BOOL}
 MEASURED: Final = NUMERIC | {Kind.TIMESTAMP}
-Types = tuple[DataType, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What an aggregate is called with: the type of its first argument, and the others, which are constants or durations."""
+
+    function: str
+    type: DataType
+    constants: tuple[Scalar | Duration, ...]
+    precision: Precision
+
+    def number(self, place: int) -> float:
+        value = self.constants[place]
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise TypeMismatchError(f"argument {place + 2} of {self.function} must be a constant number")
+        return value
+
+    def words(self, place: int) -> str:
+        value = self.constants[place]
+        if not isinstance(value, str):
+            raise TypeMismatchError(f"argument {place + 2} of {self.function} must be a constant string")
+        return value
+
+    def duration(self, place: int) -> int:
+        """A duration in ticks."""
+        value = self.constants[place]
+        if not isinstance(value, Duration) or value.is_calendar or value.ticks(self.precision) < 1:
+            raise TypeMismatchError(f"argument {place + 2} of {self.function} must be a duration such as 1s")
+        return value.ticks(self.precision)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,16 +66,17 @@ class PartialRule:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What one function does for arguments of given types."""
+    """What one function does for given arguments. `many` tells that the value is an array, one result row for each element."""
 
     type: DataType
     partials: tuple[PartialRule, ...]
     final: str
+    many: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class AggregateFunction:
-    """An aggregate: kinds accepted per argument, and the rule made from the arguments' types.
+    """An aggregate: the kinds its first argument may have, the rule made from its arguments, and how many more it takes.
 
     A selection function picks the row whose `order` is the least or greatest (`pick`; rows whose order is NULL never); plain
     columns beside it come from that row. `bounded` tells that partials do not grow with the rows; `streams` that a stream may
@@ -52,17 +84,29 @@ class AggregateFunction:
     """
 
     name: str
-    accepts: tuple[frozenset[Kind], ...]
-    rule: Callable[[Types], Rule]
+    accepts: frozenset[Kind]
+    rule: Callable[[Given], Rule]
     summary: str
     pick: str | None = None
     order: str | None = None
+    least: int = 1
+    most: int = 1
     bounded: bool = True
     streams: bool = True
 
     @property
     def selects(self) -> bool:
         return self.pick is not None
+
+    def applied(self, given: Given) -> Rule:
+        """The rule for given arguments; `TypeMismatchError` where their number or kinds do not fit."""
+        count = 1 + len(given.constants)
+        if not self.least <= count <= self.most:
+            wanted = str(self.least) if self.least == self.most else f"{self.least} to {self.most}"
+            raise TypeMismatchError(f"{self.name} takes {wanted} argument{'' if wanted == '1' else 's'}, not {count}")
+        if given.type.kind not in self.accepts:
+            raise TypeMismatchError(f"{self.name} does not take {given.type}")
+        return self.rule(given)
 
 
 def summed(name: str, value: str, type_: str = "BIGINT") -> PartialRule:
@@ -81,15 +125,15 @@ def kept(name: str, function: str, value: str) -> PartialRule:
     return PartialRule(name, f"{function}({value})", f"{function}({{{name}}})", value)
 
 
-def count(_: Types) -> Rule:
+def count(_: Given) -> Rule:
     return Rule(BIGINT, (counted(),), "coalesce({n}, 0L)")
 
 
-def total(types: Types) -> Rule:
-    """Integers sum to 64 bits; a sum out of that range is NULL, never wrapped. BIGINT is summed in two halves, which cannot overflow."""
-    kind = types[0].kind
+def total(given: Given) -> Rule:
+    """Integers sum to 64 bits; out of that range the sum is NULL. BIGINT is summed in two halves, which cannot overflow."""
+    kind = given.type.kind
     if kind is Kind.DECIMAL:
-        result = DataType(Kind.DECIMAL, 38, types[0].scale)
+        result = DataType(Kind.DECIMAL, 38, given.type.scale)
         return Rule(result, (summed("s", "{x}", spark_type(result).upper()),), "{s}")
     if kind is Kind.UBIGINT:
         return Rule(UBIGINT, (summed("s", "{x}", "DECIMAL(38,0)"),), "try_cast({s} AS DECIMAL(20,0))")
@@ -102,21 +146,21 @@ def total(types: Types) -> Rule:
     return Rule(DOUBLE, (summed("s", "CAST({x} AS DOUBLE)", "DOUBLE"),), "{s}")
 
 
-def average(_: Types) -> Rule:
+def average(_: Given) -> Rule:
     return Rule(DOUBLE, (summed("s", "CAST({x} AS DOUBLE)", "DOUBLE"), counted()), "{s} / nullif({n}, 0L)")
 
 
-def extreme(function: str) -> Callable[[Types], Rule]:
-    return lambda types: Rule(types[0], (kept("m", function, "{x}"),), "{m}")
+def extreme(function: str) -> Callable[[Given], Rule]:
+    return lambda given: Rule(given.type, (kept("m", function, "{x}"),), "{m}")
 
 
-def spread(_: Types) -> Rule:
+def spread(_: Given) -> Rule:
     return Rule(DOUBLE, (kept("h", "max", "{x}"), kept("l", "min", "{x}")), "CAST({h} AS DOUBLE) - CAST({l} AS DOUBLE)")
 
 
-def at_extreme(function: str, order: str) -> Callable[[Types], Rule]:
+def at_extreme(function: str, order: str) -> Callable[[Given], Rule]:
     """The value at the least (`min`) or greatest (`max`) of an order; rows whose order is NULL do not count."""
-    return lambda types: Rule(types[0], chosen(function, order, "{x}"), "{v}")
+    return lambda given: Rule(given.type, chosen(function, order, "{x}"), "{v}")
 
 
 def chosen(function: str, order: str, value: str) -> tuple[PartialRule, PartialRule]:
@@ -137,7 +181,7 @@ MERGED_MOMENTS: Final = (
 """Pairwise merge of counts, means and sums of squared deviations: exact to rounding, whatever the mean."""
 
 
-def moments(final: str) -> Callable[[Types], Rule]:
+def moments(final: str) -> Callable[[Given], Rule]:
     value = "CAST({x} AS DOUBLE)"
     mean = PartialRule("m", f"coalesce(avg({value}), 0D)", f"{MERGED_MOMENTS}.m", f"coalesce({value}, 0D)")
     squares = PartialRule("q", f"coalesce(var_pop({value}) * count({{x}}), 0D)", f"{MERGED_MOMENTS}.q", "0D")
@@ -148,35 +192,65 @@ POPULATION: Final = "{q} / nullif({n}, 0L)"
 SAMPLE: Final = "{q} / nullif({n} - 1L, 0L)"
 
 
-def distinct_estimate(types: Types) -> Rule:
+def distinct_estimate(given: Given) -> Rule:
     """A sketch of 2^14 registers (about 0.8 % error); up to some thousand values it is all but exact."""
-    kind = types[0].kind
-    plain = kind in STRINGS or kind in (Kind.INT, Kind.BIGINT, Kind.TIMESTAMP)
-    sketch = f"hll_sketch_agg({'{x}' if plain else 'CAST({x} AS STRING)'}, 14)"
-    return Rule(BIGINT, (PartialRule("k", sketch, "hll_union_agg({k})"),), "coalesce(hll_sketch_estimate({k}), 0L)")
+    # Text is prefixed because the sketch leaves out empty text.
+    value = "{x}" if given.type.kind in (Kind.INT, Kind.BIGINT, Kind.TIMESTAMP) else "concat('s', CAST({x} AS STRING))"
+    sketch = PartialRule("k", f"hll_sketch_agg({value}, 14)", "hll_union_agg({k})")
+    return Rule(BIGINT, (sketch,), "coalesce(hll_sketch_estimate({k}), 0L)")
+
+
+HAIR: Final = 1e-9
+
+
+def quantile_estimate(given: Given) -> Rule:
+    """A sketch (KLL, about 0.5 % error in rank; all but exact up to some hundred values); between two values their mean."""
+    share = percent(given, 0) / 100
+    if len(given.constants) > 1 and given.words(1).lower() not in ("default", "t-digest"):
+        raise TypeMismatchError(f"apercentile knows 'default' and 't-digest', not {given.words(1)!r}")
+    sketch = PartialRule("k", "kll_sketch_agg_double(CAST({x} AS DOUBLE), 512)", "kll_merge_agg_double({k})")
+    ranks = (max(0.0, share - HAIR), min(1.0, share + HAIR))
+    low, high = (f"kll_sketch_get_quantile_double({{k}}, {rank!r}D)" for rank in ranks)
+    return Rule(DOUBLE, (counted(), sketch), f"if({{n}} = 0L, NULL, ({low} + {high}) / 2D)")
+
+
+def percent(given: Given, place: int) -> float:
+    value = given.number(place)
+    if not 0 <= value <= 100:
+        raise TypeMismatchError(f"{given.function} takes percentages from 0 to 100, not {value}")
+    return value
+
+
+def elapsed(given: Given) -> Rule:
+    """From the first to the last row, in units; the default unit is the tick."""
+    unit = given.duration(0) if given.constants else 1
+    return Rule(DOUBLE, (kept("h", "max", "{x}"), kept("l", "min", "{x}")), f"({{h}} - {{l}}) / {float(unit)!r}D")
 
 
 PRESENT: Final = "if({x} IS NULL, NULL, {o})"
 LEAST: Final = "if({x} IS NULL, NULL, struct({x}, {o}))"
 GREATEST: Final = "if({x} IS NULL, NULL, struct({x}, -{t}, {o}))"
+DEVIATION: Final = moments(f"sqrt({POPULATION})")
 
 TABLE: Final = (
-    AggregateFunction("count", (ANY,), count, "rows, or values that are not NULL"),
-    AggregateFunction("sum", (NUMERIC,), total, "sum; NULL where it leaves the range of BIGINT"),
-    AggregateFunction("avg", (NUMERIC,), average, "arithmetic mean"),
-    AggregateFunction("min", (ORDERED,), extreme("min"), "least value", "min", LEAST),
-    AggregateFunction("max", (ORDERED,), extreme("max"), "greatest value", "max", GREATEST),
-    AggregateFunction("spread", (MEASURED,), spread, "greatest minus least value"),
-    AggregateFunction("first", (ANY,), at_extreme("min", PRESENT), "earliest value that is not NULL", "min", PRESENT),
-    AggregateFunction("last", (ANY,), at_extreme("max", PRESENT), "latest value that is not NULL", "max", PRESENT),
-    AggregateFunction("last_row", (ANY,), at_extreme("max", "{o}"), "value of the latest row, NULL or not", "max", "{o}"),
-    AggregateFunction("stddev", (NUMERIC,), moments(f"sqrt({POPULATION})"), "standard deviation of the population"),
-    AggregateFunction("stddev_pop", (NUMERIC,), moments(f"sqrt({POPULATION})"), "standard deviation of the population"),
-    AggregateFunction("stddev_samp", (NUMERIC,), moments(f"sqrt({SAMPLE})"), "standard deviation of a sample"),
-    AggregateFunction("variance", (NUMERIC,), moments(POPULATION), "variance of the population"),
-    AggregateFunction("var_pop", (NUMERIC,), moments(POPULATION), "variance of the population"),
-    AggregateFunction("var_samp", (NUMERIC,), moments(SAMPLE), "variance of a sample"),
-    AggregateFunction("hyperloglog", (ANY,), distinct_estimate, "estimate of the number of distinct values"),
+    AggregateFunction("count", ANY, count, "rows, or values that are not NULL"),
+    AggregateFunction("sum", NUMERIC, total, "sum; NULL where it leaves the range of BIGINT"),
+    AggregateFunction("avg", NUMERIC, average, "arithmetic mean"),
+    AggregateFunction("min", ORDERED, extreme("min"), "least value", "min", LEAST),
+    AggregateFunction("max", ORDERED, extreme("max"), "greatest value", "max", GREATEST),
+    AggregateFunction("spread", MEASURED, spread, "greatest minus least value"),
+    AggregateFunction("first", ANY, at_extreme("min", PRESENT), "earliest value that is not NULL", "min", PRESENT),
+    AggregateFunction("last", ANY, at_extreme("max", PRESENT), "latest value that is not NULL", "max", PRESENT),
+    AggregateFunction("last_row", ANY, at_extreme("max", "{o}"), "value of the latest row, NULL or not", "max", "{o}"),
+    AggregateFunction("stddev", NUMERIC, DEVIATION, "standard deviation of the population"),
+    AggregateFunction("stddev_pop", NUMERIC, DEVIATION, "standard deviation of the population"),
+    AggregateFunction("stddev_samp", NUMERIC, moments(f"sqrt({SAMPLE})"), "standard deviation of a sample"),
+    AggregateFunction("variance", NUMERIC, moments(POPULATION), "variance of the population"),
+    AggregateFunction("var_pop", NUMERIC, moments(POPULATION), "variance of the population"),
+    AggregateFunction("var_samp", NUMERIC, moments(SAMPLE), "variance of a sample"),
+    AggregateFunction("hyperloglog", ANY, distinct_estimate, "estimate of the number of distinct values"),
+    AggregateFunction("apercentile", NUMERIC, quantile_estimate, "estimate of a percentile", least=2, most=3),
+    AggregateFunction(
+        "elapsed", frozenset({Kind.TIMESTAMP}), elapsed, "time from the first to the last row", most=2, streams=False
+    ),
 )
-
-AGGREGATES: Final[Mapping[str, AggregateFunction]] = {function.name: function for function in TABLE}

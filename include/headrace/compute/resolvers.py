@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from headrace.compute.aggregates import AGGREGATES
 from headrace.compute.binding import Binder
 from headrace.compute.environment import Environment
-from headrace.compute.functions import AGGREGATES, AggregateFunction, PartialRule, chosen
+from headrace.compute.functions import AggregateFunction, Given, PartialRule, chosen
 from headrace.compute.plan import TS, WEND, WSTART, Aggregate, Argument, Key, Partial
 from headrace.compute.terms import Term
 from headrace.compute.types import BIGINT, TIMESTAMP
 from headrace.errors import ProgrammingError, TypeMismatchError
-from headrace.model.expressions import Call, ColumnRef, Expression, Literal, Star, walk
+from headrace.model.expressions import Call, ColumnRef, DurationLiteral, Expression, Literal, Scalar, Star, walk
+from headrace.model.time import Duration
 
 WINDOW_NAMES = (WSTART, WEND, "_wduration")
 
@@ -112,18 +114,29 @@ class GroupResolver:
         if call not in self.aggregates:
             self.aggregates[call] = self.used(function, call)
         aggregate = self.aggregates[call]
-        return Term(f"({aggregate.final})", aggregate.type)
+        return Term(aggregate.final if aggregate.final.startswith("explode(") else f"({aggregate.final})", aggregate.type)
 
     def used(self, function: AggregateFunction, call: Call) -> Aggregate:
         """One use of a function: its arguments checked and its partials made."""
-        terms = [self.argument(argument) for argument in call.arguments]
-        check(function, terms)
-        names = {letter: term.sql for letter, term in zip("xyzuvw", terms, strict=False)}
-        rule = function.rule(tuple(term.type or BIGINT for term in terms))
-        partials = self.kept(rule.partials, names)
+        if not call.arguments:
+            raise TypeMismatchError(f"{function.name} takes an argument")
+        term = self.argument(call.arguments[0])
+        constants = tuple(self.constant(function, node) for node in call.arguments[1:])
+        rule = function.applied(Given(function.name, term.type or BIGINT, constants, self.environment.precision))
+        partials = self.kept(rule.partials, {"x": term.sql})
         columns = {part.name: partial.column for part, partial in zip(rule.partials, partials, strict=True)}
-        shown = f"{function.name}({', '.join(term.sql for term in terms)})"
-        return Aggregate(function.name, shown, partials, rule.final.format(**columns), rule.type, function.bounded)
+        final = rule.final.format(**columns)
+        shown = f"{function.name}({', '.join(map(str, (term.sql, *constants)))})"
+        return Aggregate(function.name, shown, partials, f"explode({final})" if rule.many else final, rule.type, function.bounded)
+
+    def constant(self, function: AggregateFunction, node: Expression) -> Scalar | Duration:
+        """An argument after the first."""
+        if isinstance(node, DurationLiteral):
+            return node.value
+        term = self.rows.bind(node)
+        if term.constant is None or term.constant.relative:
+            raise TypeMismatchError(f"only the first argument of {function.name} may be a column", span=node.span)
+        return term.constant.value
 
     def argument(self, node: Expression) -> Term:
         """An argument of an aggregate as a column of the prepared rows; constants stay as they are."""
@@ -168,12 +181,3 @@ class GroupResolver:
             function.name, f"{term.sql} at {function.name}({names['x']})", partials, partials[1].column, term.type
         )
         return Term(partials[1].column, term.type)
-
-
-def check(function: AggregateFunction, terms: list[Term]) -> None:
-    """The number and the kinds of a function's arguments."""
-    if len(terms) != len(function.accepts):
-        raise TypeMismatchError(f"{function.name} takes {len(function.accepts)} arguments, not {len(terms)}")
-    for term, kinds in zip(terms, function.accepts, strict=True):
-        if term.type is not None and term.type.kind not in kinds:
-            raise TypeMismatchError(f"{function.name} does not take {term.type}")

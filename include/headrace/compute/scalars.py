@@ -1,99 +1,123 @@
-"""Single-row functions in one table: what they take, what they give, and their Spark SQL."""
+"""Single-row functions in one table: what they take, what they give, and their Spark SQL. Mathematics here, the rest beside."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Final
 
-from headrace.compute.calendar import local, to_utc
-from headrace.compute.operators import real
-from headrace.compute.terms import NOW, Term, text
-from headrace.compute.types import DOUBLE, TIMESTAMP, is_text
-from headrace.errors import TypeMismatchError
-from headrace.model.time import Duration, Precision
-from headrace.model.types import DataType
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What the meaning of a scalar depends on besides its arguments."""
-
-    precision: Precision
-    timezone: str
-
-    def today(self) -> Term:
-        """Midnight of the present day in the statement's zone."""
-        day = self.precision.ticks_per_second * 86_400
-        here = local(NOW, self.timezone, self.precision)
-        return Term(to_utc(f"({here} - pmod({here}, {day}L))", self.timezone, self.precision), TIMESTAMP)
-
-    def parsed(self, sql: str) -> str:
-        """Text as ticks; NULL where it is no timestamp."""
-        micros = f"unix_micros(try_cast({sql} AS TIMESTAMP))"
-        zoned = f"unix_micros(to_utc_timestamp(timestamp_micros({micros}), {text(self.timezone)}))"
-        match self.precision:
-            case Precision.MILLISECOND:
-                return f"({zoned} div 1000L)"
-            case Precision.MICROSECOND:
-                return zoned
-            case _:
-                return f"({zoned} * 1000L)"
-
-
-Build = Callable[[Sequence[Term], Sequence[Duration | None], Surroundings], Term]
-
-
-@dataclass(frozen=True, slots=True)
-class ScalarFunction:
-    """A single-row function; `least` to `most` arguments (`most` None: any number)."""
-
-    name: str
-    least: int
-    most: int | None
-    build: Build
-    summary: str
-
-    def term(self, terms: Sequence[Term], durations: Sequence[Duration | None], surroundings: Surroundings) -> Term:
-        count = len(terms)
-        if count < self.least or (self.most is not None and count > self.most):
-            wanted = str(self.least) if self.most == self.least else f"{self.least} to {self.most or 'any number of'}"
-            raise TypeMismatchError(f"{self.name} takes {wanted} arguments, not {count}")
-        return self.build(terms, durations, surroundings)
+from headrace.compute.operators import arithmetic, common, converted
+from headrace.compute.scalar_rules import Arguments, Build, ScalarFunction, finite, number
+from headrace.compute.scalars_text import TEXT_TABLE
+from headrace.compute.scalars_time import TIME_TABLE
+from headrace.compute.terms import Term
+from headrace.compute.types import BIGINT, DOUBLE, is_text, spark_type
+from headrace.model.types import FLOATS, Kind
 
 
 def mathematical(sql: str) -> Build:
-    """A function of one number that gives DOUBLE."""
-
-    def build(terms: Sequence[Term], _: Sequence[Duration | None], __: Surroundings) -> Term:
-        return Term(sql.format(x=numeric(terms[0])), DOUBLE)
-
-    return build
+    """A function of one number that gives DOUBLE; NULL outside its domain."""
+    return lambda given: Term(finite(sql.format(x=number(given.terms[0]))), DOUBLE)
 
 
-def numeric(term: Term) -> str:
-    if term.type is not None and is_text(term.type):
-        raise TypeMismatchError(f"a number is needed, not {term.type}")
-    return real(term)
+def keeping(sql: str) -> Build:
+    """A function of one number whose result has its type."""
 
-
-def same_kind(sql: str) -> Build:
-    """A function of one number that keeps its type."""
-
-    def build(terms: Sequence[Term], _: Sequence[Duration | None], __: Surroundings) -> Term:
-        type_ = terms[0].type or DOUBLE
-        if not (type_.is_number or type_.kind.value == "BOOL"):
-            raise TypeMismatchError(f"a number is needed, not {type_}")
-        return Term(sql.format(x=terms[0].sql), type_)
+    def build(given: Arguments) -> Term:
+        term = given.terms[0]
+        number(term)
+        type_ = term.type or DOUBLE
+        wide = "bigint" if type_.is_integer and type_.kind is not Kind.UBIGINT else spark_type(type_)
+        return Term(f"CAST({sql.format(x=f'CAST({term.sql} AS {wide})')} AS {spark_type(type_)})", type_)
 
     return build
 
 
-TABLE: Final = (
-    ScalarFunction("abs", 1, 1, same_kind("abs({x})"), "absolute value"),
-    ScalarFunction("sqrt", 1, 1, mathematical("if({x} < 0D, NULL, sqrt({x}))"), "square root"),
+def integral(sql: str) -> Build:
+    """A function that makes fractions whole: integers stay as they are, FLOAT and DOUBLE keep their type."""
+
+    def build(given: Arguments) -> Term:
+        term = given.terms[0]
+        if term.type is not None and term.type.kind not in (*FLOATS, Kind.DECIMAL):
+            number(term)
+            return Term(term.sql, term.type)
+        type_ = term.type or DOUBLE
+        return Term(f"CAST({sql.format(x=number(term))} AS {spark_type(type_)})", type_)
+
+    return build
+
+
+def rounded(given: Arguments) -> Term:
+    """`round(x[, digits])`, halves away from zero."""
+    digits = given.integer(1) if len(given.terms) > 1 else 0
+    return integral(f"round({{x}}, {digits})")(given)
+
+
+def truncated(given: Arguments) -> Term:
+    """`truncate(x, digits)`, towards zero."""
+    scale = f"{10.0 ** given.integer(1)!r}D"
+    cut = f"{{x}} * {scale}"
+    return integral(f"(if({cut} < 0, ceil({cut}), floor({cut})) / {scale})")(given)
+
+
+def logarithm(given: Arguments) -> Term:
+    """`log(x)` is natural; `log(x, base)`."""
+    value = number(given.terms[0])
+    return Term(finite(f"ln({value})" if len(given.terms) == 1 else f"ln({value}) / ln({number(given.terms[1])})"), DOUBLE)
+
+
+def power(given: Arguments) -> Term:
+    return Term(finite(f"power({number(given.terms[0])}, {number(given.terms[1])})"), DOUBLE)
+
+
+def extreme(function: str) -> Build:
+    """`greatest` and `least`: NULL where an argument is NULL."""
+
+    def build(given: Arguments) -> Term:
+        type_ = common([term.type for term in given.terms]) or DOUBLE
+        values = [converted(term, type_) for term in given.terms]
+        missing = " OR ".join(f"{value} IS NULL" for value in values)
+        return Term(f"if({missing}, NULL, {function}({', '.join(values)}))", type_)
+
+    return build
+
+
+def random(given: Arguments) -> Term:
+    return Term(f"rand({given.integer(0)})" if given.terms else "rand()", DOUBLE)
+
+
+def checksum(given: Arguments) -> Term:
+    term = given.terms[0]
+    return Term(f"crc32(CAST({term.sql} AS {'STRING' if term.type and not is_text(term.type) else 'BINARY'}))", BIGINT)
+
+
+MATH_TABLE: Final = (
+    ScalarFunction("abs", 1, 1, keeping("abs({x})"), "absolute value"),
+    ScalarFunction("acos", 1, 1, mathematical("acos({x})"), "arc cosine"),
+    ScalarFunction("asin", 1, 1, mathematical("asin({x})"), "arc sine"),
+    ScalarFunction("atan", 1, 1, mathematical("atan({x})"), "arc tangent"),
+    ScalarFunction("ceil", 1, 1, integral("ceil({x})"), "least whole number not below"),
+    ScalarFunction("cos", 1, 1, mathematical("cos({x})"), "cosine"),
+    ScalarFunction("crc32", 1, 1, checksum, "CRC-32 checksum"),
+    ScalarFunction("degrees", 1, 1, mathematical("degrees({x})"), "radians as degrees"),
+    ScalarFunction("exp", 1, 1, mathematical("exp({x})"), "e to the power of"),
+    ScalarFunction("floor", 1, 1, integral("floor({x})"), "greatest whole number not above"),
+    ScalarFunction("greatest", 2, None, extreme("greatest"), "greatest argument"),
+    ScalarFunction("least", 2, None, extreme("least"), "least argument"),
+    ScalarFunction("ln", 1, 1, logarithm, "natural logarithm"),
+    ScalarFunction("log", 1, 2, logarithm, "natural logarithm, or to a base"),
+    ScalarFunction("mod", 2, 2, lambda given: arithmetic("%", *given.terms), "remainder of a division"),
+    ScalarFunction("pi", 0, 0, lambda _: Term("pi()", DOUBLE), "the number π"),
+    ScalarFunction("pow", 2, 2, power, "power"),
+    ScalarFunction("power", 2, 2, power, "power"),
+    ScalarFunction("radians", 1, 1, mathematical("radians({x})"), "degrees as radians"),
+    ScalarFunction("rand", 0, 1, random, "a random number from 0 to 1"),
+    ScalarFunction("round", 1, 2, rounded, "rounded, halves away from zero"),
+    ScalarFunction("sign", 1, 1, keeping("sign({x})"), "-1, 0 or 1"),
+    ScalarFunction("sin", 1, 1, mathematical("sin({x})"), "sine"),
+    ScalarFunction("sqrt", 1, 1, mathematical("sqrt({x})"), "square root"),
+    ScalarFunction("tan", 1, 1, mathematical("tan({x})"), "tangent"),
+    ScalarFunction("trunc", 2, 2, truncated, "cut to a number of digits"),
+    ScalarFunction("truncate", 2, 2, truncated, "cut to a number of digits"),
 )
 
-SCALARS: Final[Mapping[str, ScalarFunction]] = {function.name: function for function in TABLE}
-
-__all__ = ["SCALARS", "TABLE", "DataType", "ScalarFunction", "Surroundings"]
+SCALARS: Final[Mapping[str, ScalarFunction]] = {function.name: function for function in (*MATH_TABLE, *TEXT_TABLE, *TIME_TABLE)}

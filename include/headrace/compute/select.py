@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from typing import overload
 
 from headrace.compute import limits
+from headrace.compute.aggregates import AGGREGATES
 from headrace.compute.binding import Binder
 from headrace.compute.environment import Environment, SourceColumn
-from headrace.compute.functions import AGGREGATES
-from headrace.compute.operators import common
+from headrace.compute.operators import COMPARISONS, common
 from headrace.compute.plan import (
     KEY,
     STATE,
@@ -33,9 +33,9 @@ from headrace.compute.plan import (
 )
 from headrace.compute.ranges import Condition, condition
 from headrace.compute.resolvers import GroupResolver, RowResolver, aggregate_calls
-from headrace.compute.scalars import Surroundings
 from headrace.compute.scope import Scope
 from headrace.compute.sources import Sourced, Sources
+from headrace.compute.surroundings import Surroundings
 from headrace.compute.terms import Term, text
 from headrace.compute.types import BIGINT, BOOL, TIMESTAMP
 from headrace.errors import LimitError, NotSupportedError, ProgrammingError, TypeMismatchError
@@ -45,6 +45,7 @@ from headrace.model.tables import TBNAME
 from headrace.model.types import INTEGERS, STRINGS, Kind
 
 EXPANDED = ("last_row", "last", "first")
+TESTS = (*COMPARISONS, "like", "not like", "match", "nmatch", "in", "not in", "between", "not between")
 ALWAYS_A_ROW = ("count", "hyperloglog")
 
 
@@ -311,7 +312,9 @@ def state_window(window: State, rows: Binder, names: Environment) -> StateWindow
 
 def output(binder: Binder, number: int, item: Item) -> Output:
     term = binder.bind(item.expression)
-    return Output(f"o{number}", item.name, term.sql, term.type or BOOL)
+    # A comparison shown as a value is false where an operand is NULL; as a condition it is NULL, so that NOT keeps it out.
+    tested = isinstance(item.expression, Call) and item.expression.function in TESTS
+    return Output(f"o{number}", item.name, f"coalesce({term.sql}, false)" if tested else term.sql, term.type or BOOL)
 
 
 def some_rows(binder: Binder, having: str | None) -> str:

@@ -9,8 +9,8 @@ from headrace.compute.binding import Binder
 from headrace.compute.environment import Environment, SourceColumn, of_plan, of_scan
 from headrace.compute.plan import AnyPlan, JoinSource, Nothing, PlanSource, Scan
 from headrace.compute.resolvers import RowResolver
-from headrace.compute.scalars import Surroundings
 from headrace.compute.scope import Scope
+from headrace.compute.surroundings import Surroundings
 from headrace.errors import NotSupportedError
 from headrace.model.queries import Join, Query, QuerySource, Source, TableSource, Union
 from headrace.model.tables import TBNAME

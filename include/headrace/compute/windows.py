@@ -16,8 +16,8 @@ What a carried segment must hold, and what that means for rows that come out of 
 - EVENT: one segment for each open window, with `_start` and `_end` (whether such a row is in it). Exact in order: at most one open
   window a partition is carried, rows before a START are dropped. A late END inside a carried window, or a late START before one,
   needs the rows again, from the last END before it.
-- COUNT: one segment for each window that is not full, with `_first` (number of its first row in its partition) and `_rows`. Exact in
-  order; a late row shifts every later boundary, which needs the rows again, from the window it falls into.
+- COUNT: one segment for each window that is not full, with `_first` (number of its first row in its partition) and `_rows`.
+  Exact in order; a late row shifts every later boundary, which needs the rows again, from the window it falls into.
 """
 
 from __future__ import annotations
