@@ -13,7 +13,7 @@ from headrace.errors import DataError, TransientError
 from headrace.model.clock import ManualClock
 from headrace.model.streams import Chunk, ChunkState, DesiredState, StreamProgress, StreamState
 from headrace.model.time import Duration, Precision
-from headrace.runtime import backfill
+from headrace.runtime import backfill, history
 from headrace.runtime.backfill import Range, ticks
 from headrace.runtime.context import Context
 from headrace.settings import Settings
@@ -120,7 +120,7 @@ def test_activation_refuses_while_chunks_are_missing(context: Context, catalog: 
 def test_a_range_is_cut_by_the_length_asked_for(context: Context, catalog: Catalog) -> None:
     stream = new_stream(catalog)
     write_rows(context, 600)
-    version = backfill.history.begin(context, stream).progress.boundary
+    version = history.begin(context, stream).progress.boundary
     catalog.streams.set_progress(stream, StreamProgress(source_version=version, boundary=version))
     catalog.streams.set_state(stream, StreamState.RUNNING)
     wanted = Range.of_form({"from": "1970-01-01T00:02:00Z", "to": "1970-01-01T00:08:00Z", "chunk_minutes": 2})

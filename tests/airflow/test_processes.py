@@ -176,7 +176,7 @@ def unknown_options(environment: dict[str, str]) -> list[str]:
     """Names of options that Airflow's own description of its configuration lacks."""
     from importlib.util import find_spec
 
-    import yaml
+    import yaml  # type: ignore[import-untyped]
 
     origin = find_spec("airflow")
     assert origin is not None

@@ -20,23 +20,25 @@ SUPERVISE: Final = "supervise"
 RECOMPUTE: Final = "recompute"
 # Supervision in these states goes on by itself; in any other it has ended.
 ACTIVE: Final = frozenset({"scheduled", "queued", "running", "deferred", "up_for_retry", "up_for_reschedule", "restarting"})
-TIMEOUT: Final = httpx.Timeout(2.0, connect=0.5)
+# A statement waits no longer than this for Airflow; where nobody listens at all it goes on at once.
+BRIEF: Final = httpx.Timeout(5.0, connect=0.5)
+PATIENT: Final = httpx.Timeout(30.0, connect=5.0)
 
 
 class AirflowClient:
     """One Airflow. Methods raise `OperationalError` when it cannot be reached or refuses, save where they say otherwise."""
 
-    def __init__(self, login: Login, *, snode: str = "default", timeout: httpx.Timeout = TIMEOUT) -> None:
+    def __init__(self, login: Login, *, snode: str = "default", timeout: httpx.Timeout = BRIEF) -> None:
         self.login = login
         self._snode = snode
         self._http = httpx.Client(base_url=login.url, timeout=timeout, trust_env=False)
         self._token: str | None = None
 
     @classmethod
-    def find(cls, settings: Settings) -> AirflowClient | None:
+    def find(cls, settings: Settings, timeout: httpx.Timeout = BRIEF) -> AirflowClient | None:
         """A client of the Airflow that the settings or the home folder name; None where there is none. Connects to nothing."""
         login = find_login(settings)
-        return None if login is None else cls(login, snode=settings.snode)
+        return None if login is None else cls(login, snode=settings.snode, timeout=timeout)
 
     def __enter__(self) -> AirflowClient:
         return self

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Protocol
 
+import httpx
 from filelock import FileLock, Timeout
 
 from headrace.errors import ConfigurationError, OperationalError
-from headrace.runtime.airflow import AirflowClient
+from headrace.runtime.airflow import BRIEF, PATIENT, AirflowClient
 from headrace.runtime.dag_ids import BACKFILL_POOL
 from headrace.runtime.environment import airflow_environment
 from headrace.runtime.login import USER, AirflowHome, ensure_login, find_login, read_json, write_private
@@ -237,15 +238,15 @@ def _await_health(settings: Settings, console: Console, wait_s: float) -> None:
 
 def _finish(settings: Settings, console: Console) -> None:
     """What can only be told to a running Airflow: the pool of the backfills. What it could not import is said."""
-    with _client(settings) as client:
+    with _client(settings, PATIENT) as client:
         client.set_pool(BACKFILL_POOL, settings.backfill_slots, "Spark drivers of Headrace's backfills")
         for error in client.import_errors():
             console.note(error)
 
 
-def _client(settings: Settings) -> AirflowClient:
+def _client(settings: Settings, timeout: httpx.Timeout = BRIEF) -> AirflowClient:
     own = settings.model_copy(update={"airflow_url": ""})
-    client = AirflowClient.find(own)
+    client = AirflowClient.find(own, timeout)
     if client is None:
         raise OperationalError("Airflow has not been started here", hint="start it with `headrace up`")
     return client

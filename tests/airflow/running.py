@@ -1,0 +1,92 @@
+"""A real system for tests that need one: started in a home of its own, asked and waited for, and ended."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import psutil
+
+from headrace.catalog import Catalog
+from headrace.model.streams import StreamRecord, StreamState
+from headrace.runtime import system
+from headrace.runtime.airflow import PATIENT, AirflowClient
+from headrace.runtime.dag_ids import stream_dag_id
+from headrace.runtime.processes import free_port, is_driver, marked
+from headrace.service.connection import Connection, connect
+from headrace.settings import Settings, load
+
+T = TypeVar("T")
+
+# Nothing here asserts how long something takes: this is only when a test gives up.
+PATIENCE_S = 240.0
+
+
+@dataclass
+class RunningSystem:
+    """Airflow, the snode that it runs, and ways to look at both."""
+
+    settings: Settings
+    started: system.Started
+    client: AirflowClient
+    catalog: Catalog
+    connection: Connection
+
+    def sql(self, statement: str) -> list[tuple[Any, ...]]:
+        return self.connection.execute(statement).fetchall()
+
+    def stream(self, name: str, database: str = "power") -> StreamRecord:
+        return self.catalog.streams.get(database, name)
+
+    def await_state(self, name: str, state: StreamState, database: str = "power") -> StreamRecord:
+        """The stream's record once it is in a state."""
+        return self.until(lambda: (record := self.stream(name, database)).state is state and record, f"{name} to be {state}")
+
+    def tasks(self, name: str, database: str = "power") -> dict[str, list[dict[str, Any]]]:
+        """Task instances of the stream's scheduled run, by task."""
+        dag_id = stream_dag_id(database, name)
+        found: dict[str, list[dict[str, Any]]] = {}
+        for run in self.client.runs(dag_id):
+            if run["run_type"] == "scheduled":
+                for task in self.client.tasks(dag_id, run["dag_run_id"]):
+                    found.setdefault(task["task_id"], []).append(task)
+        return found
+
+    def driver(self) -> psutil.Process:
+        """The Python half of the snode's driver."""
+
+        def find() -> psutil.Process | None:
+            drivers = [process for process in marked(self.settings.home_path) if is_driver(process)]
+            return next((process for process in drivers if "--snode" in process.cmdline()), None)
+
+        return self.until(find, "the snode's driver to start")
+
+    def until(self, look: Callable[[], T | Literal[False] | None], what: str, patience_s: float = PATIENCE_S) -> T:
+        """What `look` gives as soon as that is true; a `TimeoutError` says what was waited for, and how things stand."""
+        deadline = time.monotonic() + patience_s
+        while not (found := look()):
+            if time.monotonic() > deadline:
+                states = {record.definition.name: (record.state.value, str(record.reason)) for record in self.catalog.streams.all()}
+                raise TimeoutError(
+                    f"waited {patience_s:.0f} s for {what}; streams: {states}; logs: {self.settings.home_path / 'logs'}"
+                )
+            time.sleep(0.2)
+        return found
+
+
+@contextmanager
+def running_system(home: Path, **options: Any) -> Iterator[RunningSystem]:
+    """A system in `home`, with small drivers; ended with all its processes in any case."""
+    settings = load(home=home, airflow_port=free_port(), **{"driver_memory": "1g", "spark_master": "local[2]", **options})
+    started = system.start(settings)
+    try:
+        client = AirflowClient.find(settings, PATIENT)
+        assert client is not None
+        with client, Catalog.open(settings.catalog) as catalog, connect(settings=settings) as connection:
+            yield RunningSystem(settings, started, client, catalog, connection)
+    finally:
+        system.stop(settings)

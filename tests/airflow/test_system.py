@@ -1,0 +1,177 @@
+"""The real Airflow: started, given a stream, looked at with a browser, and stopped."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+
+from headrace.model.streams import StreamState
+from headrace.runtime import system
+from headrace.runtime.processes import marked
+from tests.airflow.running import RunningSystem, running_system
+
+pytestmark = [pytest.mark.airflow, pytest.mark.e2e, pytest.mark.timeout(900)]
+
+TABLES = (
+    "CREATE DATABASE power",
+    "CREATE STABLE power.meters (ts TIMESTAMP, v DOUBLE) TAGS (place VARCHAR(20))",
+    "CREATE TABLE power.d1 USING power.meters TAGS ('cellar')",
+    "INSERT INTO power.d1 VALUES ('2026-01-01 00:00:00', 1.0) ('2026-01-01 00:00:30', 3.0) ('2026-01-01 00:01:10', 5.0)",
+)
+STREAM = (
+    "CREATE STREAM power.avg_v FILL_HISTORY 1 INTO power.avg_v_out AS "
+    "SELECT _wstart, avg(v) AS mean FROM power.meters PARTITION BY tbname INTERVAL(1m)"
+)
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSystem]:
+    """One system for the tests of this file, which follow one another."""
+    with running_system(tmp_path_factory.mktemp("system") / "home") as running:
+        for statement in TABLES:
+            running.sql(statement)
+        yield running
+
+
+def test_every_component_is_healthy_and_nothing_failed_to_import(up: RunningSystem) -> None:
+    found = system.status(up.settings)
+    assert found.healthy
+    assert found.url == up.started.url
+    assert up.client.import_errors() == []
+
+
+def test_starting_what_is_up_starts_nothing(up: RunningSystem) -> None:
+    before = {component.name: component.pid for component in system.status(up.settings).components}
+    again = system.start(up.settings)
+    assert again.already
+    assert not again.first
+    assert {component.name: component.pid for component in system.status(up.settings).components} == before
+
+
+def test_creating_a_stream_makes_its_dag_which_runs_by_itself(up: RunningSystem) -> None:
+    up.sql(STREAM)
+    up.until(lambda: up.client.dag("headrace_stream__power__avg_v"), "the DAG of the new stream")
+    up.until(lambda: up.client.runs("headrace_stream__power__avg_v"), "its first run")
+
+
+def test_the_page_refuses_whoever_is_not_logged_in(up: RunningSystem) -> None:
+    stream = up.stream("avg_v").definition.id
+    assert httpx.get(f"{up.started.url}/headrace/api/streams").status_code == 401
+    action = {"X-Headrace-Action": "drop"}
+    body = {"sql": "DROP STREAM power.avg_v"}
+    assert httpx.post(f"{up.started.url}/headrace/api/streams/{stream}/drop", json=body, headers=action).status_code == 401
+
+
+def test_the_page_shows_the_stream_inside_airflows(up: RunningSystem) -> None:
+    with browser_page(up) as page:
+        page.goto(f"{up.started.url}/plugin/headrace")
+        frame = page.frame_locator("iframe")
+        frame.get_by_role("link", name="power.avg_v").click()
+        frame.get_by_role("tab", name="SQL").click()
+        shown = frame.locator("pre.sql")
+        shown.wait_for()
+        assert shown.inner_text() == STREAM
+        assert "stream=power.avg_v" in page.url
+
+
+def test_the_history_is_filled_and_the_stream_goes_live_under_supervision(up: RunningSystem) -> None:
+    record = up.await_state("avg_v", StreamState.RUNNING)
+    assert record.progress.boundary is not None
+    up.until(lambda: up.tasks("avg_v")["supervise"][0]["state"] == "deferred", "supervision to begin")
+    up.until(lambda: len(up.sql("SELECT * FROM power.avg_v_out")) >= 1, "results")
+
+
+def test_pausing_on_the_page_skips_supervision_and_resuming_has_it_go_on(up: RunningSystem) -> None:
+    with browser_page(up) as page:
+        page.goto(f"{up.started.url}/headrace/?stream=power.avg_v")
+        for action, state in (("Pause", StreamState.PAUSED), ("Resume", StreamState.RUNNING)):
+            page.get_by_role("button", name=action).click()
+            page.locator("dialog").get_by_role("button", name=action).click()
+            up.await_state("avg_v", state)
+            expected = "skipped" if state is StreamState.PAUSED else "deferred"
+            up.until(lambda: up.tasks("avg_v")["supervise"][0]["state"] == expected, f"supervision to be {expected}")  # noqa: B023
+
+
+def test_a_triggered_run_computes_a_range_again_beside_the_live_stream(up: RunningSystem) -> None:
+    before = up.sql("SELECT * FROM power.avg_v_out")
+    dag_id = "headrace_stream__power__avg_v"
+    run = up.client.recompute("power", "avg_v", {"from": "2026-01-01T00:00:00Z", "to": "2026-01-01T01:00:00Z"})
+
+    def state() -> str:
+        return next(str(each["state"]) for each in up.client.runs(dag_id) if each["dag_run_id"] == run)
+
+    up.until(lambda: state() in ("success", "failed"), "the run to end")
+    states = {task["task_id"]: task["state"] for task in up.client.tasks(dag_id, run)}
+    assert states == {"plan_history": "success", "fill_history": "success", "activate": "skipped", "supervise": "skipped"}
+    assert up.sql("SELECT * FROM power.avg_v_out") == before
+    assert up.stream("avg_v").state is StreamState.RUNNING
+
+
+def test_a_driver_killed_is_told_as_the_reason_and_the_stream_recovers(up: RunningSystem) -> None:
+    dead = up.driver()
+    dead.kill()
+    stopped = up.await_state("avg_v", StreamState.STOPPED)
+    assert stopped.reason is not None
+    assert (stopped.reason.code, stopped.reason.transient) == ("DRIVER_LOST", True)
+    supervise = up.until(lambda: failed_try(up), "the task to fail")
+    assert str(stopped.reason).splitlines()[0] in supervise
+    up.await_state("avg_v", StreamState.RUNNING)
+    assert up.driver().pid != dead.pid
+
+
+def test_dropping_the_stream_ends_its_supervision_and_its_dag_goes(up: RunningSystem) -> None:
+    up.until(lambda: up.tasks("avg_v")["supervise"][0]["state"] == "deferred", "supervision to go on")
+    up.sql("DROP STREAM power.avg_v")
+    up.until(lambda: up.tasks("avg_v")["supervise"][0]["state"] == "success", "supervision to end")
+    up.until(lambda: up.client.dag("headrace_stream__power__avg_v") is None, "the DAG to go")
+
+
+def test_stopping_leaves_no_process_behind(up: RunningSystem) -> None:
+    everything = [process.pid for process in marked(up.settings.home_path)]
+    assert len(everything) >= 4
+    system.stop(up.settings)
+    assert marked(up.settings.home_path) == []
+    left = [pid for pid in everything if psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE]
+    assert left == []
+    assert system.stop(up.settings).ended == 0
+
+
+def failed_try(up: RunningSystem) -> str:
+    """The log of the try of `supervise` that failed last; empty while there is none."""
+    (task,) = up.tasks("avg_v")["supervise"]
+    for number in range(int(task["try_number"]), 0, -1):
+        text = up.client.log_text(task["dag_id"], task["dag_run_id"], "supervise", number)
+        if "DRIVER_LOST" in text:
+            return text
+    return ""
+
+
+class browser_page:
+    """A page of a headless browser that is logged in to Airflow; the test is skipped where there is no browser."""
+
+    def __init__(self, up: RunningSystem) -> None:
+        self._up = up
+
+    def __enter__(self) -> Any:
+        from playwright.sync_api import sync_playwright
+
+        executable = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+        if executable is None:
+            pytest.skip("needs a browser: apt-get install chromium")
+        self._playwright = sync_playwright().start()
+        self._browser = self._playwright.chromium.launch(executable_path=executable, args=["--no-sandbox"])
+        login = {"username": self._up.started.user, "password": self._up.started.password}
+        token = httpx.post(f"{self._up.started.url}/auth/token", json=login).json()["access_token"]
+        context = self._browser.new_context(viewport={"width": 1280, "height": 800})
+        context.add_cookies([{"name": "_token", "value": token, "url": self._up.started.url}])
+        context.set_default_timeout(60_000)
+        return context.new_page()
+
+    def __exit__(self, *_: object) -> None:
+        self._browser.close()
+        self._playwright.stop()
