@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakSet
 
 from sqlalchemy import (
     URL,
@@ -27,7 +28,7 @@ from sqlalchemy import (
     make_url,
     select,
 )
-from sqlalchemy.pool import ConnectionPoolEntry
+from sqlalchemy.pool import ConnectionPoolEntry, Pool
 
 from headrace.catalog.rows.metadata import SCHEMA
 from headrace.errors import ConfigurationError, DataError, Error, IntegrityError, InternalError, OperationalError
@@ -70,8 +71,7 @@ def open_engine(url: str) -> Engine:
     """An engine for a URL of SQLite (a file) or PostgreSQL; `ConfigurationError` for any other."""
     parsed = parse_url(url)
     engine = _sqlite_engine(parsed) if parsed.get_backend_name() == "sqlite" else _postgresql_engine(parsed)
-    event.listen(engine, "connect", _remember_process)
-    event.listen(engine, "checkout", _refuse_inherited)
+    _ENGINES.add(engine)
     return engine
 
 
@@ -197,13 +197,15 @@ def _postgresql_engine(url: URL) -> Engine:
     return create_engine(url, connect_args=arguments, pool_pre_ping=True, max_overflow=-1)
 
 
-def _remember_process(_: object, entry: ConnectionPoolEntry) -> None:
-    entry.info["process"] = os.getpid()
+_ENGINES: Final[WeakSet[Engine]] = WeakSet()
+_INHERITED: Final[list[Pool]] = []
 
 
-def _refuse_inherited(_: object, entry: Any, proxy: Any) -> None:
-    """A connection that came along through a fork is the parent's: it is left alone, and this process opens its own."""
-    if entry.info["process"] != os.getpid():
-        entry.dbapi_connection = None
-        proxy.dbapi_connection = None
-        raise exc.DisconnectionError("the connection belongs to another process")
+def _leave_to_parent() -> None:
+    """Connections that came along through a fork are the parent's: they are neither used nor closed, this process opens its own."""
+    for engine in _ENGINES:
+        _INHERITED.append(engine.pool)
+        engine.dispose(close=False)
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)
