@@ -185,7 +185,7 @@ queries: st.SearchStrategy[Query | Union] = st.recursive(
 
 columns = st.builds(Column, names, types, comment=_maybe(text))
 tag_values = _tuples(st.builds(model.TagValue, scalars))
-row_values = scalars | st.builds(model.Now, st.integers(-(2**70), 2**70), st.booleans())
+row_values = scalars | st.builds(model.Now, st.integers(-(10**20) + 1, 10**20 - 1), st.booleans())
 OPTION_VALUES = {
     "vgroups": naturals.map(str),
     "cachemodel": text,

@@ -28,6 +28,16 @@ def likely(word: str, expected: Sequence[str]) -> str | None:
     return keywords[close[0]] if close else None
 
 
+def _as_long(word: str, keyword: str) -> bool:
+    return abs(len(word) - len(keyword)) <= max(1, len(keyword) // 3)
+
+
+def rewrite(found: str, expected: Sequence[str]) -> str:
+    """The hint for a misspelt keyword, or nothing."""
+    keyword = likely(found, expected) if found else None
+    return f"write {keyword} instead of {found}" if keyword else ""
+
+
 def name_hint(lexis: Lexis, written: str, tried: Sequence[str]) -> str:
     """What to do about a text that stands where a name should; nothing where it is a slip of a keyword."""
     if written[:1] in ("'", '"'):
@@ -39,20 +49,10 @@ def name_hint(lexis: Lexis, written: str, tried: Sequence[str]) -> str:
     return f"as a name write `{written}`"
 
 
-def _as_long(word: str, keyword: str) -> bool:
-    return abs(len(word) - len(keyword)) <= max(1, len(keyword) // 3)
-
-
-def rewrite(found: str, expected: Sequence[str]) -> str:
-    """The hint for a misspelt keyword, or nothing."""
-    keyword = likely(found, expected) if found else None
-    return f"write {keyword} instead of {found}" if keyword else ""
-
-
 def _shown(found: str) -> str:
-    line = found.splitlines()[0]
+    line = found.partition("\n")[0]
     shown = line if len(found) <= 40 else f"{line[:40]}…"
-    return shown if shown[0] in "'\"`" else f'"{shown}"'
+    return shown if shown.startswith(("'", '"', "`")) else f'"{shown}"'
 
 
 def _choice(expected: Sequence[str]) -> str:

@@ -39,6 +39,9 @@ class TDengine(StatementDialect):
             "==": TokenType.EQ,
         }
 
+    # sqlglot takes {# … #} for a comment in every dialect.
+    del Tokenizer._COMMENTS["{#"]
+
     def statement(self, text: str) -> Statement:
         return insert(text) if is_insert(text) else Parser(text, self.tokens(text)).statement()
 

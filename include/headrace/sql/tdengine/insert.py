@@ -28,6 +28,9 @@ FAST_VALUE: Final = re.compile(rf"\s*(?:{VALUE})\s*[,)]", re.IGNORECASE | re.DOT
 CAREFUL_VALUE: Final = re.compile(rf"(?:{VALUE})(?![\w.'\"])", re.IGNORECASE | re.DOTALL)
 NEXT_ROW: Final = re.compile(r"\s*(?:,\s*)?\(")
 OFFSET: Final = re.compile(r"([+-])\s*([0-9]+)([busamhdw])", re.IGNORECASE)
+FAR: Final = 10**20
+"""Nanoseconds from now that are beyond all timestamps."""
+
 CONSTANTS: Final[dict[str, bool | None]] = {"null": None, "true": True, "false": False}
 WANTED: Final = "a value (number, string, TRUE, FALSE, NULL or now)"
 
@@ -57,6 +60,8 @@ def _odd_value(written: str) -> RowValue:
 def _now(word: str) -> Now:
     parts = OFFSET.findall(word)
     offset = sum((-1 if sign == "-" else 1) * int(count) * NANOSECONDS[unit] for sign, count, unit in parts)
+    if abs(offset) >= FAR:
+        raise ValueError(word)
     return Now(offset, word.startswith("today"))
 
 

@@ -28,7 +28,6 @@ CLAUSES: Final = (
 )
 CLAUSE_WORDS: Final = frozenset(word for clause in CLAUSES for word in clause.replace(",", "").split() if word.isupper()) - {"BY"}
 ORDER_HINT: Final = f"the clauses of a query stand in this order, each once: {' … '.join(CLAUSES)}"
-JOIN_SIDES: Final = ("LEFT", "RIGHT", "FULL")
 
 
 class TDengineQueries(TDengineWindows):
@@ -130,19 +129,15 @@ class TDengineQueries(TDengineWindows):
 
     def _parse_join_kind(self) -> str | None:
         """The kind of a join in lower case, `left semi` for one; None where no join stands."""
-        side = self._accept_one(*JOIN_SIDES)
+        side = self._accept_one("INNER", "LEFT", "RIGHT", "FULL")
         if side is None:
-            inner = self._accept("INNER")
-            if inner:
-                self._expect("JOIN")
-                return "inner"
             return "inner" if self._accept("JOIN") else None
         if self._token.word in ("ASOF", "WINDOW"):
             self._unsupported(f"{side} {self._token.word} JOIN", "join on equal timestamps, or use a window")
-        if self._accept_one("OUTER") is None and side != "FULL":
-            side = " ".join(filter(None, (side, self._accept_one("SEMI", "ANTI"))))
+        outer = side != "INNER" and self._accept("OUTER")
+        match = self._accept_one("SEMI", "ANTI") if side in ("LEFT", "RIGHT") and not outer else None
         self._expect("JOIN")
-        return side.lower()
+        return (f"{side} {match}" if match else side).lower()
 
     def _parse_source_term(self) -> Source:
         if self._token.word != "(":

@@ -143,10 +143,15 @@ class TDengineTables(TDengineQueries):
         start = self._index
         name = self._parse_identifier("a column")
         type_ = self._parse_column_type()
+        self._skip_compression()
         is_key = self._parse_key(position)
-        while self._accept_one(*COMPRESSION):
-            self._parse_string()  # how TDengine's own files hold the column: nothing that a Delta table has
+        self._skip_compression()
         return Column(name, type_, is_key, self._parse_comment(), self._span(start))
+
+    def _skip_compression(self) -> None:
+        """How TDengine's own files hold the column: nothing that a Delta table has."""
+        while self._accept_one(*COMPRESSION):
+            self._parse_string()
 
     def _parse_tag(self) -> Column:
         start = self._index
