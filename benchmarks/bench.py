@@ -29,8 +29,10 @@ class Sizes:
     Attributes:
         rows, subtables: Of the table whose history is filled.
         window_rows: Of the table on which batch windows are measured.
-        batch_rows, batches: Rows of an insert, and inserts a round, where latency is measured.
-        streams: How many DAGs are parsed.
+        batch_rows: Rows of an insert.
+        warm_up, batches: Inserts of each turn that are not counted, and that are, where latency is measured.
+        fan_out: Streams on one source where there is more than one.
+        dags: How many streams have their DAGs parsed.
         rounds: Rounds after the first, which is dropped.
     """
 
@@ -38,8 +40,10 @@ class Sizes:
     subtables: int = 1000
     window_rows: int = 5_000_000
     batch_rows: int = 1000
+    warm_up: int = 3
     batches: int = 12
-    streams: int = 500
+    fan_out: int = 10
+    dags: int = 500
     rounds: int = 3
 
 

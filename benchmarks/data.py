@@ -26,7 +26,7 @@ def subtable_names(prefix: str, count: int) -> list[str]:
 
 def make_meters(bench: Bench, name: str, subtables: int) -> Table:
     """An empty supertable of meters with its subtables, made anew where there is one."""
-    bench.execute(f"DROP TABLE IF EXISTS {name}")
+    bench.execute(f"DROP STABLE IF EXISTS {name}")
     bench.execute(f"CREATE STABLE {name} ({COLUMNS}) TAGS (location VARCHAR(64), groupid INT)")
     table, names = bench.table(name), subtable_names(name, subtables)
     bench.context.catalog.subtables.add(DATABASE, name, names)

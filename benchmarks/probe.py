@@ -42,11 +42,6 @@ class Probe:
             for spot, function in before:
                 setattr(spot.owner, spot.attribute, function)
 
-    def forget(self) -> None:
-        """Drop what was timed so far."""
-        with self._lock:
-            self.samples.clear()
-
     def timings(self) -> dict[str, Timings]:
         """By name, in the order of the spots; those that were not called are left out."""
         names = dict.fromkeys(spot.name for spot in self.spots)

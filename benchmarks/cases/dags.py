@@ -97,7 +97,7 @@ class Parser:
 def run(bench: Bench) -> Iterator[Line]:
     """One line."""
     settings = load(home=bench.home / "dags")
-    streams = bench.sizes.streams
+    streams = bench.sizes.dags
     fill_catalog(settings, streams)
     parser = Parser(settings, streams)
     found = interleave({"DAG parse": parser}, bench.sizes.rounds, bench.log)

@@ -61,7 +61,7 @@ class Ours:
 
     def _create(self) -> None:
         self.bench.execute(f"DROP STREAM IF EXISTS {NAME}")
-        self.bench.execute(f"DROP TABLE IF EXISTS {TARGET}")
+        self.bench.execute(f"DROP STABLE IF EXISTS {TARGET}")
         self.bench.execute(CREATE.format(name=NAME, target=TARGET, source=self.source))
 
     def _note(self, part: str, began: float) -> None:

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from benchmarks.bench import DATABASE, Bench
+from benchmarks.bench import DATABASE, Bench, Sizes
 from benchmarks.compare import check_same
 from benchmarks.data import batch, make_meters
 from benchmarks.deltalog import Log, commit_time, has_rows, reaches
@@ -31,11 +32,10 @@ from headrace.runtime.metrics import Histogram
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-# Batches at the start of each turn that are not counted: queries and code get warm.
-WARM_UP: Final = 3
 PAUSE_SECONDS: Final = 0.1
 PATIENCE_SECONDS: Final = 120.0
 ROWS_A_SUBTABLE: Final = 10
+BY_HAND: Final = "_by_hand"
 CREATE: Final = """
     CREATE STREAM {name} TRIGGER {trigger} INTO {name}_result TAGS (device VARCHAR(64))
     AS SELECT _wstart AS ts, COUNT(*) AS cnt, AVG(voltage) AS av FROM {source} PARTITION BY tbname device INTERVAL({seconds}s)
@@ -134,7 +134,7 @@ class Theirs:
 
     def __init__(self, bench: Bench, task: Task) -> None:
         self.bench = bench
-        self.source = Source(bench, f"latency_{task.label}_by_hand")
+        self.source = Source(bench, f"latency_{task.label}{BY_HAND}")
         self.folder: Path = bench.scratch(f"latency_{task.label}")
         self.jobs = [self._job(task, number) for number in range(task.streams)]
         self.logs = [Log(job.target) for job in self.jobs]
@@ -160,8 +160,9 @@ class Theirs:
 
     def result(self) -> pa.Table:
         """The rows of the last query's target."""
-        found = streaming.latest(self.bench.spark, self.jobs[-1].target)
-        return found.withColumnRenamed("tbname", "device").toArrow()
+        found = streaming.latest(self.bench.spark, self.jobs[-1].target).withColumnRenamed("tbname", "device").toArrow()
+        device = pc.replace_substring(found["device"], pattern=BY_HAND, replacement="")
+        return found.set_column(found.schema.get_field_index("device"), "device", device)
 
 
 def settle(query: StreamingQuery) -> None:
@@ -171,13 +172,15 @@ def settle(query: StreamingQuery) -> None:
         time.sleep(0.05)
 
 
-def turn(side: Ours | Theirs, batches: int) -> Side:
+def turn(side: Ours | Theirs, sizes: Sizes, probe: Probe) -> Side:
     """A round: start, warm up, and then a sample for each batch."""
 
     def samples() -> Sequence[float]:
         with side.running():
-            taken = [one(side) for _ in range(WARM_UP + batches)]
-        return taken[WARM_UP:]
+            for _ in range(sizes.warm_up):
+                one(side)
+            with probe.on():
+                return [one(side) for _ in range(sizes.batches)]
 
     return samples
 
@@ -190,16 +193,21 @@ def one(side: Ours | Theirs) -> float:
 
 
 def spots() -> list[Spot]:
-    """Where our time may go."""
-    from headrace.storage import Tables
+    """Where our time may go, in the order of a batch."""
+    from headrace.streams.reader import ChangeReader
+    from headrace.streams.runner import Runner
     from headrace.streams.state import StateStore
+    from headrace.streams.step import WindowStep
     from headrace.streams.target import Target
 
     return [
-        Spot("read changes", Tables, "changes"),
+        Spot("read changes", ChangeReader, "after"),
+        Spot("step", WindowStep, "run"),
+        Spot("step: in Spark", WindowStep, "evaluated"),
+        Spot("write state", StateStore, "write"),
         Spot("rows of the target", Target, "rows"),
         Spot("commit", Target, "commit"),
-        Spot("write state", StateStore, "write"),
+        Spot("record progress (after the result)", Runner, "record"),
     ]
 
 
@@ -209,14 +217,14 @@ def measure(bench: Bench, task: Task) -> Line:
     if task.trigger == "WINDOW_CLOSE":
         prime(ours, theirs)
     probe = Probe(spots())
-    sides = {"headrace": turn(ours, bench.sizes.batches), "hand-written": turn(theirs, bench.sizes.batches)}
-    with probe.on():
-        found = interleave(sides, bench.sizes.rounds, bench.log)
+    sizes = bench.sizes
+    sides = {"headrace": turn(ours, sizes, probe), "hand-written": turn(theirs, sizes, Probe([]))}
+    found = interleave(sides, bench.sizes.rounds, bench.log)
     check_same(ours.result(), theirs.result(), ("device", "ts"))
     ours.close()
     streams = "1 stream" if task.streams == 1 else f"{task.streams} streams"
     return Line(
-        f"latency: {bench.sizes.batch_rows} rows, {task.trigger}, {streams}",
+        f"latency: {sizes.batch_rows} rows, {task.trigger}, {streams}",
         found["headrace"],
         found["hand-written"],
         Wanted(ratio=0.5),
@@ -231,7 +239,7 @@ def prime(ours: Ours, theirs: Theirs) -> None:
 
 
 def run(bench: Bench) -> Iterator[Line]:
-    """A line for each trigger mode, with one stream and with ten."""
+    """A line for each trigger mode, with one stream and with several."""
     for trigger in ("AT_ONCE", "WINDOW_CLOSE"):
-        for streams in (1, 10):
+        for streams in (1, bench.sizes.fan_out):
             yield measure(bench, Task(trigger, streams))

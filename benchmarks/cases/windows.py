@@ -46,9 +46,9 @@ QUERIES: Final[dict[str, Windows]] = {
         """WITH halves AS (
              SELECT tbname, time_bucket(INTERVAL 30 SECOND, ts) AS half, COUNT(*) AS n, SUM(voltage) AS s
              FROM {source} GROUP BY 1, 2),
-           both AS (SELECT tbname, half AS ts, n, s FROM halves UNION ALL
+           pairs AS (SELECT tbname, half AS ts, n, s FROM halves UNION ALL
              SELECT tbname, half - INTERVAL 30 SECOND, n, s FROM halves)
-           SELECT tbname, ts, SUM(n) AS cnt, SUM(s) / SUM(n) AS av FROM both GROUP BY 1, 2""",
+           SELECT tbname, ts, SUM(n) AS cnt, SUM(s) / SUM(n) AS av FROM pairs GROUP BY 1, 2""",
         ("tbname", "ts"),
     ),
     "INTERVAL(10s) of all subtables": Windows(

@@ -1,0 +1,79 @@
+"""Every measurement runs at a tiny size; each compares what its sides have computed, and none says anything of time here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from benchmarks.bench import Bench, Sizes
+from benchmarks.cases import case
+from benchmarks.cases.latency import Task, measure
+from benchmarks.data import batch, filled_meters, make_meters
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TINY = Sizes(rows=3000, subtables=7, window_rows=2000, batch_rows=60, warm_up=0, batches=2, fan_out=2, dags=3, rounds=1)
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    bench = Bench(tmp_path, TINY, lambda _: None)
+    yield bench
+    bench.close()
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("name", ["history", "windows"])
+def test_headrace_and_the_hand_written_job_give_equal_windows(name: str, bench: Bench, spark: SparkSession) -> None:  # noqa: ARG001
+    lines = list(case(name)(bench))
+
+    assert lines
+    assert all(len(line.ours.samples) == len(line.theirs.samples) == TINY.rounds for line in lines if line.theirs)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("task", [Task("AT_ONCE", 2), Task("WINDOW_CLOSE", 1)], ids=lambda task: task.label)
+def test_streams_and_structured_streaming_queries_give_equal_windows(task: Task, bench: Bench, spark: SparkSession) -> None:  # noqa: ARG001
+    line = measure(bench, task)
+
+    assert line.theirs is not None
+    assert len(line.ours.samples) == len(line.theirs.samples) == TINY.rounds * TINY.batches
+    assert {"read changes", "step", "commit"} <= set(line.parts)
+
+
+@pytest.mark.parametrize("name", ["statements", "inserts", "command"])
+def test_what_needs_no_spark_runs_without_it(name: str, bench: Bench) -> None:
+    lines = list(case(name)(bench))
+
+    assert lines
+    assert all(line.ours.samples and line.wanted is not None for line in lines)
+
+
+@pytest.mark.airflow
+def test_every_stream_has_its_dag(bench: Bench) -> None:
+    (line,) = case("dags")(bench)
+
+    assert len(line.ours.samples) == TINY.rounds
+
+
+@pytest.mark.spark
+def test_a_filled_table_is_used_again_by_the_next_run(bench: Bench, spark: SparkSession) -> None:  # noqa: ARG001
+    first = filled_meters(bench, 100, 5)
+    version = bench.context.tables.version(first)
+    again = filled_meters(bench, 100, 5)
+
+    assert again == first
+    assert bench.context.tables.version(again) == version
+    assert bench.context.tables.rows(again) == 100
+
+
+def test_batches_follow_each_other_and_never_repeat_a_key(bench: Bench) -> None:
+    table = make_meters(bench, "meters", 6)
+    for second in (0, 10):
+        bench.context.tables.write(table, bench.database, batch("meters", 6, 60, second))
+
+    assert bench.context.tables.rows(table) == 120
