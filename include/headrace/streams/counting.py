@@ -1,9 +1,8 @@
-"""What became of a batch's rows, and how far event time has come: from what the step gave, or from the batch where it tells."""
+"""What became of a batch's rows, and how far event time has come."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -12,47 +11,52 @@ import pyarrow.compute as pc
 from headrace.model.streams import StreamCounters
 from headrace.model.tables import TBNAME
 from headrace.streams.define import StreamPlan
-from headrace.streams.frames import LATEST, LOST, USED
-from headrace.streams.incoming import Incoming
+from headrace.streams.frames import LATEST, USED
+from headrace.streams.incoming import Bools, Incoming
 from headrace.streams.state import SEEN, State
-
-if TYPE_CHECKING:
-    from headrace.streams.step import Evaluated
 
 
 @dataclass(frozen=True)
 class Count:
-    """Rows by what became of them, the largest instant of each subtable, and of all."""
+    """Rows of a batch by what became of them, and after it the largest instant of each subtable, and of all."""
 
+    version: int
     counters: StreamCounters
     seen: pa.Table
     newest: int | None
 
 
-def count(plan: StreamPlan, batch: Incoming, state: State, found: Evaluated) -> Count:
-    """Count a batch. Rows that WHERE drops move no time on."""
-    written = int(batch.written.sum())
-    if found.counts is not None:
-        shown, used, lost = found.counts.select([TBNAME, LATEST]), total(found.counts, USED), total(found.counts, LOST)
-    elif plan.query.filter is not None:
-        shown, used, lost = found.windows.select([LATEST]), total(found.windows, USED), 0
-    else:
-        shown, used, lost = latest(batch), written, 0
-    counters = StreamCounters(rows_in=written, rows_used=used, rows_filtered=written - used - lost, rows_expired=lost, batches=1)
-    moved = pc.max(shown[LATEST]).as_py()
-    newest = max((one for one in (moved, state.newest) if one is not None), default=None)
-    seen = merged(state.seen, shown) if plan.options.ignore_expired and shown.num_rows else state.seen
-    return Count(counters, seen, newest)
+def counted(plan: StreamPlan, batch: Incoming, state: State, windows: pa.Table) -> Count:
+    """Count a batch of new rows in time. Rows that WHERE drops move no time on; the windows tell which those are."""
+    if plan.query.filter is None:
+        return count_of(plan, batch, state, batch.written, np.zeros(len(batch.ts), np.bool_))
+    used = int(pc.sum(windows[USED]).as_py() or 0)
+    written = len(batch.ts)
+    counters = StreamCounters(rows_in=written, rows_used=used, rows_filtered=written - used, batches=1)
+    return Count(batch.last, counters, state.seen, later(pc.max(windows[LATEST]).as_py(), state.newest))
 
 
-def total(rows: pa.Table, name: str) -> int:
-    return int(pc.sum(rows[name]).as_py() or 0)
+def count_of(plan: StreamPlan, batch: Incoming, state: State, used: Bools, expired: Bools) -> Count:
+    """Count a batch of which the used and the expired rows are known; the others that were written WHERE has dropped."""
+    written, taken, lost = int(batch.written.sum()), int(used.sum()), int(expired.sum())
+    counters = StreamCounters(rows_in=written, rows_used=taken, rows_filtered=written - taken - lost, rows_expired=lost, batches=1)
+    kept = used | expired
+    if not kept.any():
+        return Count(batch.last, counters, state.seen, state.newest)
+    seen = state.seen
+    if plan.options.ignore_expired:
+        seen = merged(seen, largest(batch.rows[TBNAME].filter(pa.array(kept)), pa.array(batch.ts[kept])))
+    return Count(batch.last, counters, seen, later(int(batch.ts[kept].max()), state.newest))
 
 
-def latest(batch: Incoming) -> pa.Table:
+def later(one: int | None, other: int | None) -> int | None:
+    """The later of two instants of which either may be missing."""
+    return max((instant for instant in (one, other) if instant is not None), default=None)
+
+
+def largest(names: pa.ChunkedArray, instants: pa.Array) -> pa.Table:
     """The largest instant that each subtable was given."""
-    rows = pa.table({TBNAME: batch.rows[TBNAME], LATEST: pa.array(batch.ts)}).filter(pa.array(batch.written))
-    found = rows.group_by(TBNAME).aggregate([(LATEST, "max")])
+    found = pa.table({TBNAME: names, LATEST: instants}).group_by(TBNAME).aggregate([(LATEST, "max")])
     return pa.table({TBNAME: found[TBNAME], LATEST: found[f"{LATEST}_max"]})
 
 

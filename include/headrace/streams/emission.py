@@ -26,13 +26,14 @@ class Emission:
     windows: pa.Table
 
 
-def emit(trigger: TriggerMode, windows: pa.Table, vanished: pa.Table, before: int | None, frontier: int | None) -> Emission:
+def emit(trigger: TriggerMode, windows: pa.Table, vanished: pa.Table | None, before: int | None, frontier: int | None) -> Emission:
     """Decide on the windows of a step.
 
     `vanished` are windows that were evaluated again and have no rows left; `before` and `frontier` are the frontier before and
     after the batch. AT_ONCE writes what was touched. WINDOW_CLOSE writes a window when it is closed, and again whenever it
     changes after that; what it has written of windows still open (the tail of a history) stands until then.
     """
+    vanished = windows.slice(0, 0) if vanished is None else vanished
     touched = flags(pc.or_(pc.greater(windows[ADDED], 0), windows[DIRTY]))
     emitted = array(windows[EMITTED])
     match trigger:

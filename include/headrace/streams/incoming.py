@@ -175,3 +175,20 @@ def suspects(batch: Incoming, state: State, watermark: int) -> Bools:
     newest = newest_before(batch, state.newest)
     behind = batch.written & (newest != NEVER) & (batch.ts < newest - watermark)
     return np.asarray(behind & (batch.ts < seen_before(batch, state))) if behind.any() else np.asarray(behind)
+
+
+def frontiers(batch: Incoming, state: State, watermark: int, passing: Bools) -> Int64s:
+    """For each row the instant before which it came too late: a window that ends there, or the row itself, takes it no more.
+
+    That is the frontier before its write where its subtable had gone on by then, and `NEVER` for all others. Only rows that WHERE
+    keeps (`passing`) move time on. Deleted rows never come too late.
+    """
+    found = np.full(len(passing), NEVER)
+    place = np.flatnonzero(passing)
+    if len(place) == 0:
+        return found
+    kept = Incoming(batch.rows.take(pa.array(place)), batch.kind[place], batch.version[place], batch.ts[place], batch.last)
+    newest = newest_before(kept, state.newest)
+    behind = (kept.kind != Kind.DELETED) & (newest != NEVER) & (kept.ts < seen_before(kept, state))
+    found[place[behind]] = newest[behind] - watermark
+    return found

@@ -15,14 +15,14 @@ from headrace.compute.plan import IntervalWindow
 from headrace.model.tables import TBNAME
 from headrace.model.time import Duration, Precision
 from headrace.storage import Bounds
-from headrace.streams import frames
 from headrace.streams.context import Context
 from headrace.streams.define import StreamPlan
 from headrace.streams.held import subtable_key
-from headrace.streams.incoming import Changes, Incoming, Int64s, Kind
+from headrace.streams.incoming import CHANGE, VERSION, Changes, Incoming, Int64s, Kind, array
+from headrace.streams.judgement import Stored
 from headrace.streams.sources import with_tags
 from headrace.streams.state import State
-from headrace.streams.versions import with_versions
+from headrace.streams.versions import FROM, TO, with_versions
 
 MOST_RANGES: Final = 32
 """Stretches read apart; beyond so many the nearest are read as one."""
@@ -31,7 +31,7 @@ LONGEST_MONTH: Final = Duration(31, "d")
 DAY: Final = Duration(1, "d")
 
 
-def stored_rows(context: Context, plan: StreamPlan, batch: Incoming, state: State, changes: Changes) -> pa.Table | None:
+def stored_rows(context: Context, plan: StreamPlan, batch: Incoming, state: State, changes: Changes) -> Stored | None:
     """Rows from which the windows can be evaluated again that the batch may require it of; None where it can be of none."""
     times = batch.ts[(batch.kind != Kind.INPUT) | below_floor(plan.query, batch, state)]
     if len(times) == 0:
@@ -54,15 +54,9 @@ def stored_rows(context: Context, plan: StreamPlan, batch: Incoming, state: Stat
     if names is not None:
         changed = changed.filter(ds.field(TBNAME).isin(names))
     tagged = with_tags(context.tables, plan.source, rows, plan.query.scans[0].tags)
-    return numbered(with_versions(tagged, changed, plan.source.primary_key))
-
-
-def numbered(rows: pa.Table) -> pa.Table:
-    """Stored rows with the columns that the step reads of every row."""
-    missing = pa.nulls(rows.num_rows, pa.int64())
-    kind = pa.repeat(pa.scalar(int(Kind.STORED), pa.int32()), rows.num_rows)
-    named = {frames.KIND: kind, frames.VERSION: missing, frames.KNOWN: missing, frames.NEWEST: missing}
-    return reduce(lambda table, one: table.append_column(*one), named.items(), rows)
+    found = with_versions(tagged, changed.select([*tagged.column_names, CHANGE, VERSION]), plan.source.primary_key)
+    first, last = (array(found[name]).astype(np.int64) for name in (FROM, TO))
+    return Stored(found.select(batch.rows.column_names), first, last)
 
 
 def below_floor(plan: Plan, batch: Incoming, state: State) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:

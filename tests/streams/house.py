@@ -1,0 +1,152 @@
+"""A house for streams to live in: a catalog, tables, and one supertable `readings (ts, a, b) TAGS (g)` to write to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from headrace.catalog import Catalog
+from headrace.compute import bind, evaluate
+from headrace.model.clock import ManualClock
+from headrace.model.statements import CreateStream, Select
+from headrace.model.streams import StreamRecord
+from headrace.model.tables import Column, Database, Table
+from headrace.model.time import Precision
+from headrace.model.types import DataType, Kind
+from headrace.settings import load
+from headrace.sql import parse
+from headrace.storage import Tables
+from headrace.streams import Context, Feeds, StreamPlan, begin, catalog_scope, define, plan_of, prepare_target
+from headrace.streams.sources import with_tags
+
+START = 1_700_000_000_000
+"""The instant that tests count from, in ms: a whole number of minutes and of ten seconds."""
+
+READINGS = Table(
+    "db",
+    "readings",
+    (Column("ts", DataType(Kind.TIMESTAMP)), Column("a", DataType(Kind.INT)), Column("b", DataType(Kind.VARCHAR, 16))),
+    (Column("g", DataType(Kind.INT)),),
+)
+SUBTABLES = {"d0": 1, "d1": 1, "d2": 2}
+
+Row = tuple[str, int, int | None, str | None]
+"""Subtable, ms after `START`, `a`, `b`."""
+
+
+@dataclass
+class House:
+    context: Context
+    database: Database
+    feeds: Feeds | None = None
+
+    @property
+    def catalog(self) -> Catalog:
+        return self.context.catalog
+
+    @property
+    def tables(self) -> Tables:
+        return self.context.tables
+
+    def furnish(self) -> None:
+        self.catalog.databases.create(self.database)
+        self.catalog.tables.create(READINGS)
+        self.tables.create(READINGS, self.database)
+        self.catalog.subtables.add("db", "readings", list(SUBTABLES))
+        tags = {"tbname": list(SUBTABLES), "g": pa.array(list(SUBTABLES.values()), pa.int32())}
+        self.tables.upsert_tags(READINGS, pa.table(tags))
+
+    def insert(self, rows: Sequence[Row]) -> None:
+        """One write."""
+        unit = {Precision.MILLISECOND: 1000, Precision.MICROSECOND: 1000, Precision.NANOSECOND: 1_000_000}[self.database.precision]
+        schema = self.tables.schema(READINGS, self.database)
+        ts = pa.array([(START + row[1]) * unit for row in rows], pa.int64())
+        columns = [ts, pa.array([row[2] for row in rows], pa.int32()), [row[3] for row in rows], [row[0] for row in rows]]
+        arrays = [pa.array(column).cast(field.type) for column, field in zip(columns, schema, strict=True)]
+        self.tables.write(READINGS, self.database, pa.Table.from_arrays(arrays, schema=schema))
+
+    def delete(self, subtable: str, first: int, last: int) -> None:
+        """Delete rows from `first` to `last` ms after `START`, both inclusive; one write."""
+        scale = self.database.precision.ticks_per_second // 1000
+        ranges = [((START + first) * scale, (START + last) * scale + scale - 1)]
+        self.tables.delete(READINGS, self.database, tbnames=[subtable], ranges=ranges)
+
+    def define(self, sql: str) -> StreamPlan:
+        statement = parse(sql)
+        assert isinstance(statement, CreateStream)
+        return define(statement, self.catalog, "db", now=self.context.clock.now())
+
+    def create(self, sql: str) -> StreamPlan:
+        """A stream from now on."""
+        plan = self.define(sql)
+        prepare_target(self.context, plan)
+        self.catalog.streams.create(plan.definition(created=self.context.clock.now()))
+        begin(self.context, plan)
+        return plan_of(self.record(plan).definition, self.catalog)
+
+    def record(self, plan: StreamPlan) -> StreamRecord:
+        return self.catalog.streams.by_id(plan.id)
+
+    def settle(self) -> None:
+        """Have the streams handle all that was written."""
+        if self.feeds is None:
+            self.feeds = Feeds(self.context)
+        self.feeds.reconcile(self.catalog.streams.all())
+        while self.feeds.poll():
+            self.feeds.reconcile(self.catalog.streams.all())
+
+    def restart(self, epoch: int | None = None) -> None:
+        """As if the driver had died: nothing in memory stays."""
+        self.feeds = None
+        if epoch is not None:
+            self.context = replace(self.context, epoch=epoch)
+
+    def results(self, plan: StreamPlan, *, names: bool = False) -> list[tuple[Any, ...]]:
+        """Rows of the target with tags, ordered; timestamps as ms after `START`. With `names`, the subtable last."""
+        found = self.tables.scan(plan.target, plan.target_database)
+        found = with_tags(self.tables, plan.target, found, [tag.name for tag in plan.target.tags])
+        return self.plain(found if names else found.drop_columns("tbname"))
+
+    def query(self, sql: str) -> list[tuple[Any, ...]]:
+        """Rows of a query over `readings`, ordered."""
+        statement = parse(sql)
+        assert isinstance(statement, Select)
+        plan = bind(statement.query, catalog_scope(self.catalog, "db"))
+        rows = with_tags(self.tables, READINGS, self.tables.scan(READINGS, self.database), ["g"])
+        return self.plain(evaluate(plan, self.context.spark().createDataFrame(rows)).toArrow())
+
+    def plain(self, rows: pa.Table) -> list[tuple[Any, ...]]:
+        for place, field in enumerate(rows.schema):
+            if pa.types.is_timestamp(field.type):
+                since = pa.array([None if ms is None else ms - START for ms in millis(rows[field.name])], pa.int64())
+                rows = rows.set_column(place, field.name, since)
+        return sorted((tuple(row.values()) for row in rows.to_pylist()), key=repr)
+
+
+def millis(column: pa.ChunkedArray) -> list[int | None]:
+    return [None if value is None else value // 1000 for value in column.cast(pa.int64()).to_pylist()]
+
+
+@contextmanager
+def house(
+    home: Path, spark: Callable[[], SparkSession], precision: Precision = Precision.MILLISECOND, **settings: Any
+) -> Iterator[House]:
+    """A house with its table; torn down with everything of it that runs."""
+    chosen = load(home=home, **settings)
+    clock = ManualClock(START)
+    with Catalog.open(chosen.catalog, clock=clock.now) as catalog:
+        tables = Tables(chosen.tables_uri, catalog.lock, chosen.small_write_rows)
+        built = House(Context(catalog, tables, spark, clock, chosen), Database("db", precision))
+        built.furnish()
+        try:
+            yield built
+        finally:
+            if built.feeds is not None:
+                built.feeds.close()
+            tables.close()

@@ -1,0 +1,159 @@
+"""What a stream over `readings` must hold, worked out row by row in plain Python from the definition."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.streams.house import START, SUBTABLES, Row
+
+Group = tuple[Any, ...]
+Window = tuple[Group, int]
+Kept = tuple[int | None, str | None]
+
+PARTITIONS = {"": "()", "tbname": "(tbname)", "g": "(g)", "b": "(b)", "g, b": "(g, b)"}
+
+
+@dataclass(frozen=True)
+class Options:
+    """A stream's statement, in parts; lengths in ms."""
+
+    trigger: str = "at_once"
+    watermark: int = 0
+    ignore_expired: bool = False
+    ignore_update: bool = False
+    partition: str = ""
+    where: int | None = None
+    length: int = 10_000
+    sliding: int | None = None
+
+    def sql(self, name: str) -> str:
+        where = f" where a >= {self.where}" if self.where is not None else ""
+        partition = f" partition by {self.partition}" if self.partition else ""
+        sliding = f" sliding({self.sliding}a)" if self.sliding else ""
+        return (
+            f"create stream {name} trigger {self.trigger} watermark {self.watermark}a ignore expired {int(self.ignore_expired)} "
+            f"ignore update {int(self.ignore_update)} into out_{name} as select _wstart ws, count(*) n, count(a) na, sum(a) total, "
+            f"min(a) low, max(b) top from readings{where}{partition} interval({self.length}a){sliding}"
+        )
+
+    def query(self) -> str:
+        return self.sql("x").partition(" as ")[2]
+
+    def passes(self, row: Kept) -> bool:
+        return self.where is None or (row[0] is not None and row[0] >= self.where)
+
+    def group(self, subtable: str, row: Kept) -> Group:
+        parts = {"tbname": subtable, "g": SUBTABLES[subtable], "b": row[1]}
+        return tuple(parts[name] for name in self.partition.split(", ") if name)
+
+    def windows(self, ts: int) -> Iterator[int]:
+        """Starts of the windows that an instant lies in; the latest first."""
+        step = self.sliding or self.length
+        start = ts - (ts + START) % step
+        while start + self.length > ts:
+            yield start
+            start -= step
+
+
+@dataclass
+class Oracle:
+    """One stream, write by write. `windows` has the rows that count in each window, `emitted` the target's rows."""
+
+    options: Options
+    stored: dict[tuple[str, int], Kept] = field(default_factory=dict)
+    windows: dict[Window, list[Kept]] = field(default_factory=lambda: defaultdict(list))
+    emitted: dict[Window, tuple[Any, ...]] = field(default_factory=dict)
+    seen: dict[str, int] = field(default_factory=dict)
+    newest: int | None = None
+    used: int = 0
+    expired: int = 0
+    filtered: int = 0
+
+    def insert(self, rows: Sequence[Row]) -> None:
+        """One write."""
+        written = {(row[0], row[1]): (row[2], row[3]) for row in rows}
+        frontier, seen = self.frontier(), dict(self.seen)
+        touched: set[Window] = set()
+        dirty: set[Window] = set()
+        for (subtable, ts), row in written.items():
+            old = self.stored.get((subtable, ts))
+            self.stored[subtable, ts] = row
+            late = self.options.ignore_expired and ts < seen.get(subtable, ts)
+            images = [row] if old is None or self.options.ignore_update else [old, row]
+            spoiled = len(images) == 2
+            self.count(row, ts, late, frontier)
+            for image in filter(self.options.passes, images):
+                for start in self.options.windows(ts):
+                    window = (self.options.group(subtable, image), start)
+                    if late and frontier is not None and start + self.options.length - 1 < frontier:
+                        continue
+                    if spoiled:
+                        dirty.add(window)
+                    else:
+                        self.windows[window].append(image)
+                        touched.add(window)
+            if self.options.passes(row):
+                self.seen[subtable] = max(ts, self.seen.get(subtable, ts))
+                self.newest = max(ts, ts if self.newest is None else self.newest)
+        self.conclude(touched, dirty)
+
+    def count(self, row: Kept, ts: int, late: bool, frontier: int | None) -> None:
+        last = next(self.options.windows(ts)) + self.options.length - 1
+        if not self.options.passes(row):
+            self.filtered += 1
+        elif late and frontier is not None and last < frontier:
+            self.expired += 1
+        else:
+            self.used += 1
+
+    def delete(self, subtable: str, first: int, last: int) -> None:
+        """One write."""
+        dirty = set()
+        for (name, ts), row in list(self.stored.items()):
+            if name == subtable and first <= ts <= last:
+                del self.stored[name, ts]
+                if self.options.passes(row):
+                    dirty |= {(self.options.group(name, row), start) for start in self.options.windows(ts)}
+        self.conclude(set(), dirty)
+
+    def conclude(self, touched: set[Window], dirty: set[Window]) -> None:
+        """The end of a write: what must be evaluated again is, and the target follows."""
+        for window in dirty:
+            self.windows[window] = self.evaluated(window)
+        for window in list(self.windows):
+            if not self.windows[window]:
+                del self.windows[window]
+                self.emitted.pop(window, None)
+        for window in self.windows:
+            changed = window in touched or window in dirty or window not in self.emitted
+            if changed and (self.options.trigger == "at_once" or self.closed(window)):
+                self.emitted[window] = self.value(window)
+
+    def evaluated(self, window: Window) -> list[Kept]:
+        group, start = window
+        return [
+            row
+            for (subtable, ts), row in self.stored.items()
+            if self.options.passes(row) and self.options.group(subtable, row) == group and start <= ts < start + self.options.length
+        ]
+
+    def frontier(self) -> int | None:
+        return None if self.newest is None else self.newest - self.options.watermark
+
+    def closed(self, window: Window) -> bool:
+        frontier = self.frontier()
+        return frontier is not None and window[1] + self.options.length - 1 < frontier
+
+    def value(self, window: Window) -> tuple[Any, ...]:
+        rows = self.windows[window]
+        numbers = [a for a, _ in rows if a is not None]
+        texts = [b for _, b in rows if b is not None]
+        total, low = (sum(numbers), min(numbers)) if numbers else (None, None)
+        return (window[1], len(rows), len(numbers), total, low, max(texts) if texts else None)
+
+    def results(self) -> list[tuple[Any, ...]]:
+        """Rows of the target without tags, ordered."""
+        return sorted(self.emitted.values(), key=repr)
