@@ -121,26 +121,27 @@ def test_a_chunk_that_failed_anywhere_is_filled_by_the_next_attempt(meters: Mete
     assert meters.results() == meters.expected()
 
 
-def test_open_windows_of_the_history_are_left_to_the_live_stream(meters: Meters) -> None:
+def test_open_windows_of_the_history_are_written_and_change_when_they_close(meters: Meters) -> None:
     meters.write(readings(300))
     stream = meters.create_stream("TRIGGER WINDOW_CLOSE WATERMARK 90s FILL_HISTORY 1")
     history.fill_history(meters.context, stream)
+    filled = meters.expected()
+    assert meters.results() == filled
     newest = max(time for _, time in meters.stored)
-    assert meters.results() == meters.expected(closed_before=newest - 90_000)
-    meters.write([("m1", newest + 1, 7), ("m2", newest + 400_000, 1)])
+    meters.write([("m1", newest + 1, 7)])
+    settle(meters.context)
+    assert meters.results() == filled
+    meters.write([("m2", newest + 400_000, 1)])
     settle(meters.context)
     assert meters.results() == meters.expected(closed_before=newest + 400_000 - 90_000)
 
 
-def test_only_rows_that_pass_where_close_windows_of_the_history(meters: Meters) -> None:
+def test_a_history_has_the_rows_that_pass_where_and_their_tags(meters: Meters) -> None:
     meters.write(readings(200))
-    newest = max(time for _, time in meters.stored)
-    meters.write([("m1", newest + 10_000_000, -1)])
+    meters.write([("m1", START + 10_000_000, -1)])
     stream = meters.create_stream("TRIGGER WINDOW_CLOSE FILL_HISTORY 1", "WHERE v >= 0 AND area < 2 PARTITION BY tbname")
     history.fill_history(meters.context, stream)
-    kept = "v >= 0 AND tbname <> 'm3'"
-    closed = max(time for (name, time), value in meters.stored.items() if value >= 0 and name != "m3")
-    assert meters.results() == meters.expected(closed_before=closed, where=kept)
+    assert meters.results() == meters.expected(where="v >= 0 AND tbname <> 'm3'")
 
 
 def test_a_stream_over_an_empty_source_goes_live(meters: Meters) -> None:
@@ -245,3 +246,11 @@ def test_the_boundary_is_fixed_once(meters: Meters) -> None:
     boundary = meters.context.tables.version(METERS)
     meters.write(readings(50, seed=1))
     assert history.begin(meters.context, stream).progress.boundary == boundary
+
+
+def test_a_stream_whose_history_was_filled_handles_rows_written_and_deleted_in_one_batch(meters: Meters) -> None:
+    live_stream(meters, "TRIGGER AT_ONCE FILL_HISTORY 1 IGNORE EXPIRED 0 IGNORE UPDATE 0")
+    meters.write(readings(50, seed=2, start=START + 4_600_000))
+    meters.delete("m1", START + 4_600_000, START + 4_700_000)
+    settle(meters.context)
+    assert meters.results() == meters.expected()

@@ -69,15 +69,6 @@ class Evaluation:
             found = found.where(f"{WEND} < {frontier}L")
         return finish(query, found)
 
-    def frontier(self, start: int, end: int, watermark: int) -> int | None:
-        """The frontier as far as it matters to windows that start in `[start, end)`; None where all of them are closed."""
-        if self._grid is not None:
-            beyond = self._prepared(end + self._grid.length + watermark, None)
-            if beyond.limit(1).count():
-                return None
-        newest = self._prepared(start, None).agg(F.max(TS)).collect()[0][0]
-        return start if newest is None else int(newest) - watermark
-
     def groups(self) -> pa.Table:
         """The keys of each group that the query has, of any time."""
         keys = [key.column for key in self._plan.query.keys]
@@ -110,9 +101,6 @@ class Evaluation:
     def _last_instant(self, end: int) -> int | None:
         """The last instant that a window which starts before `end` may hold."""
         return None if self._grid is None else end + self._grid.length - 2
-
-    def _prepared(self, first: int | None, last: int | None) -> DataFrame:
-        return prepare(self._plan.query, self._rows(first, last))
 
     def _rows(self, first: int | None, last: int | None) -> DataFrame:
         """Rows of the source with instants from `first` to `last`, both inclusive, tags joined."""

@@ -6,6 +6,7 @@ What makes it safe to do again, at any time and from any process:
 - A chunk owns the windows whose start lies in it, reads the rows up to the end of the last of them, and writes no others.
 - The commit that completes it records a Delta transaction of (stream, run, chunk) in the target; where that is recorded, nothing
   is computed. What an attempt that died had written before are upserts of the same rows, which change nothing.
+- A history writes the windows that are still open too, whatever the trigger mode; the live stream holds them as written.
 - A recomputation commits only while the live stream's own transaction in the target stands where it stood when the range was
   last found to be untouched by later changes of the source. Where such changes touch the range, it is computed again at the
   newer version, so that older values never replace newer ones. Windows still open are left to the live stream.
@@ -21,7 +22,7 @@ import pyarrow.compute as pc
 
 from headrace.errors import FencedError, OperationalError
 from headrace.model.faults import reach
-from headrace.model.streams import Chunk, ChunkState, StreamRecord, TriggerMode
+from headrace.model.streams import Chunk, ChunkState, StreamRecord
 from headrace.model.tables import TBNAME
 from headrace.runtime.chunks import Grid
 from headrace.runtime.context import Context, Progress
@@ -110,7 +111,7 @@ class Filler:
 
     def _write(self, chunk: Chunk, version: int) -> None:
         """Write the chunk's windows, in slices that pass through this process; the last one completes it."""
-        frontier = self._frontier(chunk, version)
+        frontier = self._frontier(chunk)
         reach("history.evaluate")
         written: list[pa.Table] = []
         slices = self._evaluation(version).slices(chunk, frontier)
@@ -129,16 +130,12 @@ class Filler:
     def _evaluation(self, version: int) -> Evaluation:
         return Evaluation(self._context, self._plan, version, self._grid)
 
-    def _frontier(self, chunk: Chunk, version: int) -> int | None:
-        """Windows are written whose last instant lies before it; None: all."""
-        if self._plan.query.window is None:
+    def _frontier(self, chunk: Chunk) -> int | None:
+        """Windows are written whose last instant lies before it; None: all, as a history does whatever the trigger mode."""
+        if self._history or self._plan.query.window is None:
             return None
-        if not self._history:
-            known = self._context.catalog.streams.by_id(self._plan.id).progress.frontier
-            return chunk.start if known is None else known
-        if self._plan.options.trigger is TriggerMode.AT_ONCE:
-            return None
-        return self._evaluation(version).frontier(chunk.start, chunk.end, self._plan.watermark)
+        known = self._context.catalog.streams.by_id(self._plan.id).progress.frontier
+        return chunk.start if known is None else known
 
     def _commit(self, chunk: Chunk, version: int, rows: pa.Table, gone: pa.Table | None, *, last: bool) -> None:
         """One commit, as often as the live stream comes in between.

@@ -30,7 +30,7 @@ def stop_stream(context: Context, stream_id: str, error: Exception) -> None:
     """Mark a stream STOPPED with an exception as the reason; nothing happens where it was dropped meanwhile."""
     reason = reason_of(error, context.clock.now())
     try:
-        context.catalog.streams.set_state(stream_id, StreamState.STOPPED, reason, epoch=context.epoch)
+        context.catalog.streams.set_state(stream_id, StreamState.STOPPED, reason, epoch=context.epoch or None)
         context.catalog.events.record("stream", stream_id, "STOPPED", str(reason))
     except NotFoundError:
         logger.info("stream %s was dropped", stream_id)
