@@ -45,7 +45,7 @@ def test_a_missing_database_is_named_with_the_nearest_one(catalog: Catalog) -> N
     assert caught.value.hint == "did you mean power?"
     with pytest.raises(NotFoundError) as caught:
         catalog.databases.get("zzz")
-    assert caught.value.hint == ""
+    assert caught.value.hint == "SHOW DATABASES lists what there is"
 
 
 def test_dropping_takes_tables_subtables_and_inner_streams_along(power: Catalog) -> None:

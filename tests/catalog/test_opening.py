@@ -14,9 +14,9 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import text
 
 from headrace.catalog import Catalog
+from headrace.catalog.engines import open_engine
 from headrace.catalog.migrate import HEAD, MIGRATIONS
 from headrace.catalog.rows.metadata import METADATA, VERSION_TABLE
-from headrace.catalog.store import open_engine
 from headrace.errors import ConfigurationError, OperationalError
 from headrace.model.tables import Database
 from tests.support.racing import race
@@ -151,6 +151,12 @@ def test_a_url_that_cannot_be_used_is_refused_with_what_can(url: str, message: s
     with pytest.raises(ConfigurationError, match=message) as caught:
         Catalog.open(url)
     assert "HEADRACE_CATALOG_URL" in caught.value.hint
+
+
+def test_a_url_that_cannot_be_read_is_shown_without_its_password() -> None:
+    with pytest.raises(ConfigurationError, match="is not a URL") as caught:
+        Catalog.open("postgresql://someone:secret@host:port/catalog")
+    assert "secret" not in str(caught.value)
 
 
 def test_a_server_that_does_not_answer_is_named_without_the_password() -> None:

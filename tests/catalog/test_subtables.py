@@ -4,8 +4,8 @@ import pytest
 from sqlalchemy import update
 
 from headrace.catalog import Catalog
+from headrace.catalog.engines import open_engine
 from headrace.catalog.rows.subtables import SUBTABLES, uid_of
-from headrace.catalog.store import open_engine
 from headrace.errors import ExistsError, NotFoundError, ProgrammingError
 from tests.catalog.samples import plain_table, supertable
 

@@ -9,13 +9,14 @@ from types import TracebackType
 from typing import Final, Self
 
 from headrace.catalog.databases import Databases
+from headrace.catalog.engines import open_engine
 from headrace.catalog.events import Events
 from headrace.catalog.leases import Leases
 from headrace.catalog.ledger import Ledger
 from headrace.catalog.locks import LOCK_MS, AdvisoryLocks, FileLocks, Locks
 from headrace.catalog.migrate import migrate
 from headrace.catalog.snodes import Snodes
-from headrace.catalog.store import Store, is_sqlite, open_engine
+from headrace.catalog.store import Store, is_sqlite
 from headrace.catalog.streams import Streams
 from headrace.catalog.subtables import Subtables
 from headrace.catalog.tables import Tables

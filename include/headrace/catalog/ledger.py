@@ -22,9 +22,10 @@ from sqlalchemy import (
     update,
 )
 
+from headrace.catalog.engines import process_name
 from headrace.catalog.rows.chunks import CHUNKS, from_row, to_row
 from headrace.catalog.rows.streams import STREAMS
-from headrace.catalog.store import Store, insert, process_name
+from headrace.catalog.store import Store, insert
 from headrace.errors import FencedError, NotFoundError, TransientError
 from headrace.model.streams import Chunk, ChunkState, RunSummary
 

@@ -20,7 +20,8 @@ from typing import Final
 import filelock
 from sqlalchemy import Connection, Engine, exc, text
 
-from headrace.catalog.store import process_name, translated
+from headrace.catalog.engines import process_name
+from headrace.catalog.store import translated
 from headrace.errors import ConfigurationError, TransientError
 
 # Longer than a statement holds a lock, as long as a person waits. Loads may hold theirs longer: others get an error that says so.

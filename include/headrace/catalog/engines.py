@@ -1,0 +1,116 @@
+"""Engines for the two kinds of database that a catalog may live in: a SQLite file, or PostgreSQL."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import sqlite3
+from pathlib import Path
+from typing import Any, Final
+from weakref import WeakSet
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, exc, make_url
+from sqlalchemy.pool import ConnectionPoolEntry, Pool
+
+from headrace.catalog.rows.metadata import SCHEMA
+from headrace.errors import ConfigurationError
+
+# How long a writer of SQLite waits for another to finish. Transactions take milliseconds; a longer wait means a process that hangs.
+BUSY_SECONDS: Final = 30
+CONNECT_SECONDS: Final = 10
+NAME_BYTES: Final = 63
+"""What PostgreSQL keeps of an application's name; the process id is at its end."""
+BEGIN: Final = "headrace_begin"
+"""The execution option that says how SQLite begins a transaction."""
+
+# Settings of every session on PostgreSQL. A machine that vanished loses its connections, and with them its locks, within a minute.
+SESSION: Final = {
+    "search_path": SCHEMA,
+    "tcp_keepalives_idle": "30",
+    "tcp_keepalives_interval": "10",
+    "tcp_keepalives_count": "3",
+}
+URL_HINT: Final = "set HEADRACE_CATALOG_URL to sqlite:////folder/catalog.db or postgresql://user:password@host/database"
+
+_ENGINES: Final[WeakSet[Engine]] = WeakSet()
+_INHERITED: Final[list[Pool]] = []
+
+
+def open_engine(url: str) -> Engine:
+    """An engine for a URL of SQLite (a file) or PostgreSQL; `ConfigurationError` for any other."""
+    parsed = parse_url(url)
+    engine = _sqlite_engine(parsed) if parsed.get_backend_name() == "sqlite" else _postgresql_engine(parsed)
+    _ENGINES.add(engine)
+    return engine
+
+
+def parse_url(url: str) -> URL:
+    """The URL with its driver filled in."""
+    try:
+        parsed = make_url(url)
+    except (exc.ArgumentError, ValueError):
+        shown = re.sub("//.*@", "//***@", url)  # there may be a password in it
+        raise ConfigurationError(f"{shown!r} is not a URL of a catalog", hint=URL_HINT) from None
+    if parsed.get_backend_name() == "sqlite":
+        if not parsed.database or parsed.database == ":memory:":
+            raise ConfigurationError("a catalog in SQLite needs a file", hint=URL_HINT)
+        return parsed.set(drivername="sqlite")
+    if parsed.get_backend_name() in ("postgresql", "postgres"):
+        return parsed.set(drivername="postgresql+psycopg")
+    raise ConfigurationError(f"the catalog cannot live in {parsed.get_backend_name()}", hint=URL_HINT)
+
+
+def process_name() -> str:
+    """How this process signs what it holds: host and process id."""
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+def _sqlite_engine(url: URL) -> Engine:
+    _create_file(Path(str(url.database)))
+    engine = create_engine(url, connect_args={"timeout": BUSY_SECONDS}, max_overflow=-1)
+    event.listen(engine, "connect", _prepare_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _create_file(path: Path) -> None:
+    """Creates the file, readable by its owner alone: the catalog holds the tokens of snodes."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.exists():
+            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+    except OSError as error:
+        raise ConfigurationError(
+            f"the catalog's file {path} cannot be created: {error.strerror}", hint="set HEADRACE_HOME to a folder you may write to"
+        ) from None
+
+
+def _prepare_sqlite(connection: sqlite3.Connection, _: ConnectionPoolEntry) -> None:
+    connection.isolation_level = None  # transactions begin where `_begin_sqlite` says, not where the driver guesses
+    connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute("PRAGMA synchronous = NORMAL")  # in WAL mode safe against a crash of the process
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    connection.exec_driver_sql(connection.get_execution_options().get(BEGIN, "BEGIN"))
+
+
+def _postgresql_engine(url: URL) -> Engine:
+    options = " ".join(f"-c {name}={value}" for name, value in SESSION.items())
+    arguments: dict[str, Any] = {
+        "application_name": f"headrace {process_name()}"[-NAME_BYTES:],
+        "connect_timeout": CONNECT_SECONDS,
+        "options": f"{url.query.get('options', '')} {options}",
+    }
+    return create_engine(url, connect_args=arguments, pool_pre_ping=True, max_overflow=-1)
+
+
+def _leave_to_parent() -> None:
+    """Connections that came along through a fork are the parent's: they are neither used nor closed, this process opens its own."""
+    for engine in _ENGINES:
+        _INHERITED.append(engine.pool)
+        engine.dispose(close=False)
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)
