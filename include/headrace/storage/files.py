@@ -5,23 +5,43 @@ from __future__ import annotations
 import json
 import time
 import uuid
+from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 from deltalake.transaction import AddAction
 
 from headrace.model.instants import EPOCH
-from headrace.model.tables import Table
-from headrace.storage.handles import file_system
+from headrace.model.tables import TBNAME, Table
+from headrace.storage.handles import file_system, read_files
+from headrace.storage.pruning import Bounds, bounds_of
 from headrace.storage.types import MICROSECONDS
 
 ROW_GROUP_ROWS: Final = 131_072
 # Every reader of the log reads the statistics: long texts stay out.
 LONGEST_STATISTIC: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class StagedFile:
+    """A data file to be added, as plain values: it comes from Spark's workers."""
+
+    path: str
+    size: int
+    modified: int
+    statistics: str
+    rows: int
+    times: Bounds
+    names: tuple[str, str]
+
+    def overlaps(self, other: StagedFile) -> bool:
+        """Whether the two may hold the same key."""
+        return self.times.overlaps(other.times) and self.names[0] <= other.names[1] and other.names[0] <= self.names[1]
 
 
 def write_file(uri: str, rows: pa.Table, table: Table, *, data_change: bool = False) -> AddAction:
@@ -58,3 +78,32 @@ def _statistic(value: pa.Scalar) -> object:
 def now() -> int:
     """Epoch milliseconds, as the log has them."""
     return time.time_ns() // 1_000_000
+
+
+def stage_rows(rows: pa.Table, table: Table, uri: str) -> StagedFile:
+    """Writes rows as a data file that no commit names yet, in the order of subtable and time."""
+    rows = rows.sort_by([(name, "ascending") for name in table.primary_key])
+    action = write_file(uri, rows, table, data_change=True)
+    names = (rows[TBNAME][0].as_py(), rows[TBNAME][-1].as_py())
+    times = bounds_of(rows, table.timestamp.name)
+    return StagedFile(action.path, action.size, action.modification_time, action.stats, rows.num_rows, times, names)
+
+
+def read_statistics(uri: str, folder: str, table: Table, schema: pa.Schema) -> list[StagedFile]:
+    """The Parquet files of a folder below a table, as another writer left them there; empty ones are left out."""
+    system, root = file_system(uri)
+    found = system.get_file_info(pafs.FileSelector(f"{root}/{folder}", allow_not_found=True))
+    files = sorted((info for info in found if info.base_name.endswith(".parquet")), key=lambda info: str(info.base_name))
+    staged = [_staged(uri, f"{folder}/{info.base_name}", int(info.size), table, schema) for info in files]
+    return [file for file in staged if file.rows]
+
+
+def _staged(uri: str, path: str, size: int, table: Table, schema: pa.Schema) -> StagedFile:
+    """A file as it is to be added. Its keys are read: footers do not tell all that is wanted of them."""
+    keys = read_files(uri, [path], schema, list(table.primary_key), None)
+    if not keys.num_rows:
+        return StagedFile(path, size, now(), "{}", 0, Bounds(0, 0), ("", ""))
+    names = pc.min_max(keys[TBNAME])
+    told = json.dumps(statistics(keys, table))
+    times = bounds_of(keys, table.timestamp.name)
+    return StagedFile(path, size, now(), told, keys.num_rows, times, (names["min"].as_py(), names["max"].as_py()))

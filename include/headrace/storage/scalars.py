@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date, datetime
-from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
+from decimal import ROUND_HALF_UP, Decimal, localcontext
 from typing import Final
 
 from headrace.model.instants import instant
@@ -29,6 +29,7 @@ _GEOMETRY: Final = re.compile(
     r"(POINT|LINESTRING|POLYGON|MULTIPOINT|MULTILINESTRING|MULTIPOLYGON|GEOMETRYCOLLECTION)\s*(\(.*\)|EMPTY)",
     re.IGNORECASE | re.DOTALL,
 )
+_NUMBER: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _HEX: Final = re.compile(r"\\x((?:[0-9a-f]{2})*)", re.IGNORECASE)
 _TRUTH: Final = {"true": True, "false": False, "t": True, "f": False}
 
@@ -62,10 +63,9 @@ def _number(value: object) -> Decimal:
         return Decimal(value)
     if isinstance(value, float):
         return Decimal(repr(value))
-    try:
-        return Decimal(value.strip()) if isinstance(value, str) else Decimal("NaN")
-    except InvalidOperation:
-        return Decimal("NaN")
+    if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
+        return Decimal(value.strip())
+    return Decimal("NaN")
 
 
 def _integer(value: object, type_: DataType, _: Moment) -> int:
@@ -175,8 +175,8 @@ def _geometry(value: object, _: DataType, __: Moment) -> str:
 
 
 def _json(value: object, _: DataType, __: Moment) -> str | None:
-    text = value if isinstance(value, str) else ""
-    if not isinstance(value, str) or len(_encoded(text)) > JSON_BYTES:
+    text = json.dumps(value) if isinstance(value, dict) else value
+    if not isinstance(text, str) or len(_encoded(text)) > JSON_BYTES:
         raise Unfit(f"the text of a JSON object of at most {JSON_BYTES} bytes")
     if text.strip() in ("", "null"):
         return None

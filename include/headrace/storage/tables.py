@@ -12,9 +12,10 @@ from deltalake import DeltaTable
 
 from headrace.model.tables import Database, Table
 from headrace.storage import changes, creation, frames, reads
-from headrace.storage.commits import Commit, Written
+from headrace.storage.commits import Commit, Written, recorded
+from headrace.storage.framewrites import FrameWriter
 from headrace.storage.handles import Handles, rows_uri
-from headrace.storage.loading import Loaded, LoadOptions
+from headrace.storage.loading import Loaded, Loader, LoadOptions
 from headrace.storage.maintenance import Maintenance
 from headrace.storage.pruning import Bounds
 from headrace.storage.tags import Tags
@@ -139,7 +140,7 @@ class Tables:
     def transaction(self, table: Table, app: str) -> int | None:
         """The version recorded for an app transaction; None when there is none."""
         with self._handles.reader(table).latest() as delta:
-            return delta.transaction_version(app)
+            return recorded(delta, app)
 
     def bounds(self, table: Table) -> Bounds | None:
         """Least and greatest timestamp as stored, from statistics: never narrower than the rows; None of an empty table."""
@@ -199,8 +200,12 @@ class Tables:
         *,
         fresh: bool = False,
     ) -> Written | None:
-        """What `replace` does, for results that should not pass through the driver: executors write them."""
-        raise NotImplementedError
+        """What `replace` does, for results that should not pass through the driver: executors write them.
+
+        `upserts` has one row a key. Errors as of `replace`; `OperationalError` or `ConflictError` when Spark fails.
+        """
+        written = FrameWriter(self._handles, self._writer).replace(spark, table, database, upserts, deletes, commit, fresh)
+        return None if written is None else self._noted(table, written)
 
     def load(
         self,
@@ -222,7 +227,8 @@ class Tables:
         Raises:
             DataError: a value does not fit: file, row, column, and what is allowed; how many more there are.
         """
-        raise NotImplementedError
+        loader = Loader(self._handles, self._writer, self.small_write_rows, spark, table, database)
+        return loader.load(files, progress, options or LoadOptions(), announce)
 
     def compact(self, table: Table) -> int:
         """Make many small files few; returns how many were replaced. Rows, change feed and other writers are not disturbed."""

@@ -17,7 +17,7 @@ from headrace.model.faults import reach
 from headrace.model.tables import Database, Table
 from headrace.model.time import Precision
 from headrace.storage import merging
-from headrace.storage.commits import Commit, Standing, Written, epoch_app, properties, standing
+from headrace.storage.commits import Commit, Standing, Written, check_epoch, epoch_app, fence_of, properties, recorded, standing
 from headrace.storage.handles import Handle, Handles
 from headrace.storage.keys import among, conform, last_of_each_key, shared, stored_keys, within, without
 from headrace.storage.pruning import Bounds
@@ -90,12 +90,10 @@ class Writer:
         return self.commit(table, work)
 
     def fence(self, table: Table, stream_id: str, epoch: int) -> None:
-        app = epoch_app(stream_id)
-        commit = Commit(app, epoch, None, stream_id, epoch)
-
         def work(_: Handle, delta: DeltaTable) -> None:
-            if standing(delta, commit) is Standing.NEW:
-                record(delta, Commit(app, epoch))
+            check_epoch(delta, stream_id, epoch)
+            if epoch > 0 and recorded(delta, epoch_app(stream_id)) != epoch:
+                record(delta, fence_of(delta, stream_id, epoch))
 
         self.commit(table, work)
 
@@ -114,8 +112,12 @@ class Writer:
 
     def commit(self, table: Table, work: Callable[[Handle, DeltaTable], Result]) -> Result:
         """Does `work` at the table's newest version while no other of us writes to it."""
-        with self.exclusive(f"table.{table.database}.{table.name}"):
+        with self.exclusive(self.lock_name(table)):
             return self.attempts(self._handles.writer(table), work)
+
+    def lock_name(self, table: Table) -> str:
+        """The lock under which a table's rows are written."""
+        return f"table.{table.database}.{table.name}"
 
     def attempts(self, handle: Handle, work: Callable[[Handle, DeltaTable], Result]) -> Result:
         """Does `work` at the newest version, and again when another writer committed in between."""

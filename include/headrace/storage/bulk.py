@@ -1,0 +1,179 @@
+"""Large writes by Spark's executors: they write data files, and one commit adds them; where keys exist, Spark merges them."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from headrace.errors import ConflictError, Error, OperationalError
+from headrace.model.tables import TBNAME, Table
+from headrace.storage.commits import Commit, Written
+from headrace.storage.files import StagedFile, read_statistics
+from headrace.storage.handles import first_line, spark_path
+from headrace.storage.pieces import Staged, Target, stage
+from headrace.storage.pruning import Bounds
+from headrace.storage.sources import Piece
+from headrace.storage.types import MICROSECONDS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+OPERATION: Final = "__operation"
+UPSERT: Final = 0
+DELETE: Final = 1
+ORDER: Final = "__order"
+
+
+@contextmanager
+def translated_spark(what: str) -> Iterator[None]:
+    """Turns Spark's exceptions into ours."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        kind = ConflictError if "Concurrent" in first_line(error) else OperationalError
+        raise kind(
+            f"Spark could not write to {what}: {first_line(error)}", hint="nothing was written; the driver's log has more"
+        ) from error
+
+
+def stage_pieces(spark: SparkSession, work: list[Piece], target: Target, uri: str) -> Iterator[Staged]:
+    """Pieces of files converted and staged by Spark's workers, in order, some at a time so that progress can be told."""
+    context = spark.sparkContext
+    wave = max(1, context.defaultParallelism * 2)
+    for start in range(0, len(work), wave):
+        some = work[start : start + wave]
+        with translated_spark(target.table.name):
+            outcomes = context.parallelize(some, len(some)).map(lambda piece: _attempted(piece, target, uri)).collect()
+        for outcome in outcomes:
+            if isinstance(outcome, Error):
+                raise outcome
+            yield outcome
+
+
+def _attempted(piece: Piece, target: Target, uri: str) -> Staged | Error:
+    """Errors of ours come back as values: Spark would tell them as a failure of its own."""
+    try:
+        return stage(piece, target, uri)
+    except Error as error:
+        return error
+
+
+def stage_frame(frame: DataFrame, uri: str, table: Table, schema: pa.Schema) -> list[StagedFile]:
+    """Rows of a DataFrame (stored columns) written as data files of a table that no commit names yet."""
+    folder = f"staged-{uuid.uuid4().hex}"
+    with translated_spark(table.name):
+        writer = stored_frame(frame, schema).write.option("compression", "zstd")
+        writer.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false").parquet(f"{spark_path(uri)}/{folder}")
+    return read_statistics(uri, folder, table, schema)
+
+
+def stored_frame(frame: DataFrame, schema: pa.Schema) -> DataFrame:
+    """A DataFrame with exactly the stored columns; one that is missing is NULL."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.pandas.types import from_arrow_type
+
+    given = set(frame.columns)
+    columns = []
+    for field in schema:
+        value = F.col(ticked(field.name)) if field.name in given else F.lit(None)
+        columns.append(value.cast(from_arrow_type(field.type)).alias(field.name))
+    return frame.select(*columns)
+
+
+def staged_frame(spark: SparkSession, uri: str, files: Sequence[StagedFile]) -> DataFrame:
+    return spark.read.parquet(*(f"{spark_path(uri)}/{file.path}" for file in files))
+
+
+def unique(spark: SparkSession, uri: str, files: list[StagedFile], table: Table, schema: pa.Schema) -> list[StagedFile]:
+    """The files with one row a key: of several, that of the last file; the very same files where there are no such keys."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    keys = [ticked(name) for name in table.primary_key]
+    with translated_spark(table.name):
+        rows = staged_frame(spark, uri, files)
+        if not rows.groupBy(*keys).count().where("count > 1").limit(1).count():
+            return files
+        order = F.create_map(*(F.lit(each) for number, file in enumerate(files) for each in (file.path, number)))
+        name = F.element_at(F.split(F.input_file_name(), "/"), -1)
+        window = Window.partitionBy(*keys).orderBy(F.col(ORDER).desc())
+        single = rows.withColumn(ORDER, order[name]).withColumn("__rank", F.row_number().over(window)).where("__rank = 1")
+        return stage_frame(single.drop(ORDER, "__rank"), uri, table, schema)
+
+
+def merge(
+    spark: SparkSession,
+    uri: str,
+    rows: DataFrame,
+    table: Table,
+    schema: pa.Schema,
+    bounds: Bounds,
+    given: Collection[str] | None,
+    commit: Commit | None,
+    *,
+    whole: bool,
+) -> Written:
+    """Spark's MERGE of rows with one row a key, and a column `__operation`.
+
+    Keys that exist are updated in the columns given (None: all), with `whole` only where something changes; keys to be deleted are.
+    """
+    session = spark.newSession()  # its configuration names the transaction, and other threads have transactions of their own
+    if commit is not None:
+        session.conf.set("spark.databricks.delta.write.txnAppId", commit.app)
+        session.conf.set("spark.databricks.delta.write.txnVersion", str(commit.version))
+    view = f"merge_{uuid.uuid4().hex}"
+    with translated_spark(table.name):
+        rows.createOrReplaceGlobalTempView(view)
+        try:
+            result = session.sql(merge_statement(uri, f"global_temp.{view}", table, schema, bounds, given, whole=whole)).collect()[
+                0
+            ]
+        finally:
+            session.catalog.dropGlobalTempView(view)
+    counts: dict[str, Any] = result.asDict()
+    return Written(-1, int(counts["num_inserted_rows"]), int(counts["num_updated_rows"]), int(counts["num_deleted_rows"]))
+
+
+def merge_statement(
+    uri: str, source: str, table: Table, schema: pa.Schema, bounds: Bounds, given: Collection[str] | None, *, whole: bool
+) -> str:
+    """The text of the MERGE; the target is narrowed to the times in question, so that other files are not read."""
+    time = table.timestamp.name
+    keys = " AND ".join(f"t.{ticked(name)} = s.{ticked(name)}" for name in table.primary_key)
+    low, high = (literal(schema.field(time).type, value) for value in (bounds.low, bounds.high))
+    values = [name for name in schema.names if name not in table.primary_key and (given is None or name in given)]
+    updates = ", ".join(f"t.{ticked(name)} = s.{ticked(name)}" for name in values or [TBNAME])
+    differs = " OR ".join(f"NOT t.{ticked(name)} <=> s.{ticked(name)}" for name in values) or "false"
+    columns = ", ".join(ticked(name) for name in schema.names)
+    return (
+        f"MERGE INTO delta.{ticked(spark_path(uri))} t USING {source} s "
+        f"ON {keys} AND t.{ticked(time)} >= {low} AND t.{ticked(time)} <= {high} "
+        f"WHEN MATCHED AND s.{OPERATION} = {DELETE} THEN DELETE "
+        f"WHEN MATCHED AND {f'({differs})' if whole else 'true'} THEN UPDATE SET {updates} "
+        f"WHEN NOT MATCHED AND s.{OPERATION} = {UPSERT} THEN INSERT ({columns}) "
+        f"VALUES ({', '.join(f's.{ticked(name)}' for name in schema.names)})"
+    )
+
+
+def marked(frame: DataFrame, operation: int) -> DataFrame:
+    """A DataFrame whose rows are to be upserted, or deleted."""
+    from pyspark.sql import functions as F
+
+    return frame.withColumn(OPERATION, F.lit(operation))
+
+
+def literal(type_: pa.DataType, value: int) -> str:
+    """A stored timestamp's integer in Spark's SQL."""
+    return f"timestamp_micros({value})" if type_ == MICROSECONDS else str(value)
+
+
+def ticked(name: str) -> str:
+    """A name as Spark's SQL takes it."""
+    return f"`{name.replace('`', '``')}`"

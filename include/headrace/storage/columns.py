@@ -1,0 +1,200 @@
+"""Whole columns of a file's values in stored types: by Arrow where they are plain, one by one where they are not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.model.tables import Column
+from headrace.model.time import Precision
+from headrace.model.types import FLOATS, INTEGERS, Kind
+from headrace.storage.scalars import Moment, Unfit, stored, stored_unit, tick_range
+from headrace.storage.types import MICROSECONDS, arrow_type
+
+Values: TypeAlias = "pa.ChunkedArray | list[object]"
+
+# So many values that do not fit are kept as examples; the others are counted.
+EXAMPLES: Final = 5
+SHOWN_CHARACTERS: Final = 60
+_UTC: Final = ("UTC", "Z", "GMT", "Etc/UTC")
+
+
+@dataclass(frozen=True, slots=True)
+class Misfit:
+    """A value that does not fit: its row counted from 0, its column, what it is and what is allowed."""
+
+    row: int
+    column: str
+    value: str
+    allowed: str
+
+
+@dataclass(slots=True)
+class Misfits:
+    """How many values do not fit, and examples: the first of each column, as columns are looked at one after another."""
+
+    count: int = 0
+    examples: list[Misfit] = field(default_factory=list)
+    _of_column: dict[str, int] = field(default_factory=dict)
+
+    def add(self, row: int, column: Column, value: object, allowed: str) -> None:
+        shown = "NULL" if value is None else repr(value)[:SHOWN_CHARACTERS]
+        self.add_text(row, f"{column.name}, which is {column.type}", shown, allowed)
+
+    def add_text(self, row: int, column: str, value: str, allowed: str) -> None:
+        self.count += 1
+        self._of_column[column] = self._of_column.get(column, 0) + 1
+        if self._of_column[column] <= EXAMPLES:
+            self.examples.append(Misfit(row, column, value, allowed))
+
+    def first(self) -> list[Misfit]:
+        """The first examples in the order of rows."""
+        return sorted(self.examples, key=lambda misfit: misfit.row)[:EXAMPLES]
+
+
+def stored_column(values: Values, column: Column, moment: Moment, misfits: Misfits, *, is_key: bool, is_time: bool) -> pa.Array:
+    """Values of a file as a column's stored type; those that do not fit become NULL and are told in `misfits`."""
+    plain = _plain(values)
+    found = None if isinstance(plain, list) else _at_once(plain, column, moment)
+    if found is None or (is_time and _any_negative(found)):
+        listed = plain if isinstance(plain, list) else plain.to_pylist()
+        found = _one_by_one(listed, column, moment, misfits, is_time=is_time)
+    if is_key:
+        nulls = pc.is_null(plain) if not isinstance(plain, list) else pa.array([value is None for value in plain], pa.bool_())
+        for row in pc.indices_nonzero(nulls).to_pylist():
+            misfits.add(row, column, None, "a value: it is part of the key of a row")
+    return found
+
+
+def _plain(values: Values) -> pa.Array | list[object]:
+    """Values as one array; as a list where they are of several kinds."""
+    if isinstance(values, list):
+        try:
+            return pa.array(values)
+        except (pa.ArrowException, OverflowError, UnicodeError):
+            return values
+    combined = values.combine_chunks()
+    found = combined if isinstance(combined, pa.Array) else combined.chunk(0)
+    return found.cast(found.type.value_type) if pa.types.is_dictionary(found.type) else found
+
+
+def _any_negative(found: pa.Array) -> bool:
+    return bool(pc.any(pc.less(found.cast(pa.int64()), 0), min_count=0).as_py())
+
+
+def _one_by_one(values: list[object], column: Column, moment: Moment, misfits: Misfits, *, is_time: bool) -> pa.Array:
+    found: list[object] = []
+    for row, value in enumerate(values):
+        converted: object = None
+        try:
+            converted = stored(value, column.type, moment)
+            if is_time and isinstance(converted, int) and converted < 0:
+                raise Unfit("a timestamp not before 1970-01-01")
+        except Unfit as unfit:
+            converted = None
+            misfits.add(row, column, value, str(unfit))
+        found.append(converted)
+    type_ = arrow_type(column.type, moment.precision)
+    return pa.array(found, pa.int64()).cast(type_) if type_ == MICROSECONDS else pa.array(found, type_)
+
+
+def _at_once(values: pa.Array, column: Column, moment: Moment) -> pa.Array | None:
+    """The column converted by Arrow; None where it has to be looked at value by value."""
+    type_ = arrow_type(column.type, moment.precision)
+    if pa.types.is_null(values.type):
+        return pa.nulls(len(values), type_)
+    convert = _CONVERSIONS.get(column.type.kind)
+    try:
+        return None if convert is None else convert(values, column, moment, type_)
+    except (pa.ArrowException, OverflowError):
+        return None
+
+
+def _integers(values: pa.Array, column: Column, _: Moment, type_: pa.DataType) -> pa.Array | None:
+    if not (pa.types.is_integer(values.type) or _is_text(values.type)):
+        return None
+    found = values.cast(pa.int64())
+    low, high = column.type.integer_range()
+    return found.cast(type_) if _within(found, low, high) else None
+
+
+def _floats(values: pa.Array, _: Column, __: Moment, type_: pa.DataType) -> pa.Array | None:
+    if not (pa.types.is_integer(values.type) or pa.types.is_floating(values.type) or _is_text(values.type)):
+        return None
+    found = values.cast(pa.float64()).cast(type_, safe=False)
+    return found if pc.all(pc.is_finite(found), min_count=0).as_py() else None
+
+
+def _texts(values: pa.Array, column: Column, _: Moment, type_: pa.DataType) -> pa.Array | None:
+    if not _is_text(values.type):
+        return None
+    found = values.cast(type_)
+    lengths = pc.binary_length(found) if column.type.kind is Kind.VARCHAR else pc.utf8_length(found)
+    return found if column.type.length is None or _within(lengths, 0, column.type.length) else None
+
+
+def _bools(values: pa.Array, _: Column, __: Moment, ___: pa.DataType) -> pa.Array | None:
+    return values if pa.types.is_boolean(values.type) else None
+
+
+def _times(values: pa.Array, _: Column, moment: Moment, type_: pa.DataType) -> pa.Array | None:
+    """Numbers are ticks; text is a time or, in digits alone, ticks; what is finer than a tick is cut off."""
+    if pa.types.is_integer(values.type):
+        return _ticks_stored(values.cast(pa.int64()), moment.precision, type_)
+    if _is_text(values.type):
+        if len(values) and values[0].is_valid and values[0].as_py().strip().isdigit():
+            return _ticks_stored(values.cast(pa.int64()), moment.precision, type_)
+        return _parsed(values, moment, type_)
+    if pa.types.is_timestamp(values.type):
+        aware = values if values.type.tz else pc.assume_timezone(values, moment.timezone, ambiguous="earliest", nonexistent="raise")
+        return _cut(aware.cast(pa.timestamp(values.type.unit, "UTC")), moment.precision, type_)
+    return None
+
+
+def _parsed(values: pa.Array, moment: Moment, type_: pa.DataType) -> pa.Array | None:
+    """Texts of one form, `YYYY-MM-DD hh:mm:ss[.f]`, without a zone or all in UTC."""
+    zoned = bool(values[0].as_py().endswith("Z")) if len(values) and values[0].is_valid else False
+    if zoned:
+        return _cut(values.cast(pa.timestamp("ns", "UTC")), moment.precision, type_)
+    found = values.cast(pa.timestamp("ns"))
+    if moment.timezone in _UTC:
+        return _cut(found.cast(pa.timestamp("ns", "UTC")), moment.precision, type_)
+    aware = pc.assume_timezone(found, moment.timezone, ambiguous="earliest", nonexistent="raise")
+    return _cut(aware.cast(pa.timestamp("ns", "UTC")), moment.precision, type_)
+
+
+def _cut(instants: pa.Array, precision: Precision, type_: pa.DataType) -> pa.Array | None:
+    """Instants in ticks, finer parts cut off; None where they are coarser than 64 bits allow to say in ticks."""
+    unit = pa.timestamp(precision.value, "UTC")
+    found = pc.floor_temporal(instants, 1, unit={"ms": "millisecond", "us": "microsecond", "ns": "nanosecond"}[precision.value])
+    return _ticks_stored(found.cast(unit).cast(pa.int64()), precision, type_)
+
+
+def _ticks_stored(ticks: pa.Array, precision: Precision, type_: pa.DataType) -> pa.Array | None:
+    low, high = tick_range(precision)
+    return pc.multiply(ticks, stored_unit(precision)).cast(type_) if _within(ticks, low, high) else None
+
+
+def _is_text(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_string(type_) or pa.types.is_large_string(type_))
+
+
+def _within(values: pa.Array, low: int, high: int) -> bool:
+    ends = pc.min_max(values)
+    least, greatest = ends["min"].as_py(), ends["max"].as_py()
+    return least is None or (low <= least and greatest <= high)
+
+
+_Conversion = Callable[[pa.Array, Column, Moment, pa.DataType], pa.Array | None]
+_CONVERSIONS: Final[dict[Kind, _Conversion]] = {
+    **dict.fromkeys((kind for kind in INTEGERS if kind is not Kind.UBIGINT), _integers),
+    **dict.fromkeys(FLOATS, _floats),
+    Kind.VARCHAR: _texts,
+    Kind.NCHAR: _texts,
+    Kind.TIMESTAMP: _times,
+    Kind.BOOL: _bools,
+}

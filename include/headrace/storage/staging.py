@@ -1,0 +1,105 @@
+"""Rows that wait in data files which no commit names yet: kept one a key, then added to the table, or thrown away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+from deltalake.transaction import AddAction
+
+from headrace.model.tables import TBNAME, Table
+from headrace.storage.commits import Commit, Written, properties
+from headrace.storage.files import StagedFile, stage_rows
+from headrace.storage.handles import Handle, file_system, read_files
+from headrace.storage.keys import last_of_each_key, shared
+from headrace.storage.pruning import Bounds, candidates
+
+# Up to so many rows, keys are compared here, in memory; beyond that by Spark.
+EXACT_ROWS: Final = 5_000_000
+FILE_ROWS: Final = 1_000_000
+
+
+def overlapping(files: Sequence[StagedFile]) -> list[StagedFile]:
+    """Those files that may share a key with another of them, in their order."""
+    ordered = sorted(files, key=lambda file: file.times.low)
+    found: set[str] = set()
+    open_: list[StagedFile] = []
+    for file in ordered:
+        open_ = [other for other in open_ if other.times.high >= file.times.low]
+        for other in open_:
+            if file.overlaps(other):
+                found |= {file.path, other.path}
+        open_.append(file)
+    return [file for file in files if file.path in found]
+
+
+def total(files: Sequence[StagedFile]) -> int:
+    return sum(file.rows for file in files)
+
+
+def bounds_of_all(files: Sequence[StagedFile]) -> Bounds:
+    """Least and greatest timestamp of the files, of which there is at least one."""
+    return Bounds(min(file.times.low for file in files), max(file.times.high for file in files))
+
+
+def unique_here(uri: str, files: list[StagedFile], table: Table, schema: pa.Schema) -> list[StagedFile]:
+    """The files with one row a key, the last; written anew where keys were shared."""
+    doubtful = overlapping(files)
+    if not doubtful:
+        return files
+    paths = [file.path for file in doubtful]
+    keys = read_files(uri, paths, schema, list(table.primary_key), None)
+    if last_of_each_key(keys, table.primary_key).num_rows == keys.num_rows:
+        return files
+    rows = pa.concat_tables([read_files(uri, [path], schema, None, None) for path in paths])
+    single = last_of_each_key(rows, table.primary_key)
+    single = single.sort_by([(name, "ascending") for name in (table.timestamp.name, TBNAME)])
+    fresh = [stage_rows(part, table, uri) for part in _parts(single)]
+    discard(uri, doubtful)
+    return [*(file for file in files if file.path not in paths), *fresh]
+
+
+def _parts(rows: pa.Table) -> Iterator[pa.Table]:
+    for start in range(0, rows.num_rows, FILE_ROWS):
+        yield rows.slice(start, FILE_ROWS)
+
+
+def shares_keys(handle: Handle, delta: DeltaTable, table: Table, schema: pa.Schema, files: Sequence[StagedFile]) -> bool:
+    """Whether the table may hold a key of the files: told by statistics, and by the keys themselves where they are not too many."""
+    stored = handle.files(delta)
+    doubtful = [(file, candidates(stored, table, schema, file.times, file.names)) for file in files]
+    doubtful = [(file, found) for file, found in doubtful if found.num_rows]
+    if not doubtful:
+        return False
+    known = (
+        pa.concat_tables([found.select(["path", "num_records"]) for _, found in doubtful])
+        .group_by("path")
+        .aggregate([("num_records", "max")])
+    )
+    rows = pc.sum(known["num_records_max"]).as_py()
+    if rows is None or rows + total([file for file, _ in doubtful]) > EXACT_ROWS:
+        return True
+    key = list(table.primary_key)
+    held = read_files(handle.uri, known["path"].to_pylist(), schema, key, None)
+    wanted = read_files(handle.uri, [file.path for file, _ in doubtful], schema, key, None)
+    return bool(shared(wanted, held, key).num_rows)
+
+
+def add(delta: DeltaTable, files: Sequence[StagedFile], commit: Commit | None) -> Written:
+    """Adds the files to the table in one commit on exactly this version."""
+    actions = [AddAction(file.path, file.size, {}, file.modified, True, file.statistics) for file in files]
+    version = delta.version() + 1
+    delta.create_write_transaction([*actions], "append", delta.schema(), commit_properties=properties(commit))
+    return Written(version, inserted=total(files))
+
+
+def discard(uri: str, files: Sequence[StagedFile]) -> None:
+    """Removes files that will not be added."""
+    system, root = file_system(uri)
+    for file in files:
+        with suppress(OSError):
+            system.delete_file(f"{root}/{file.path}")
