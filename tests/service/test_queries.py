@@ -78,7 +78,7 @@ def test_a_paused_stream_catches_up_or_skips(readings: headrace.Connection) -> N
     assert write_and_count(2) == 3
     readings.execute("pause stream s")
     assert write_and_count(3) == 3
-    readings.execute("resume stream s ignore untreated")
+    readings.execute("resume stream ignore untreated s")
     assert write_and_count(4) == 4
 
 

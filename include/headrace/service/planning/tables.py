@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
+from headrace.compute.instants import zone
 from headrace.errors import ExistsError, LimitError, NotFoundError, ProgrammingError, TypeMismatchError
 from headrace.model.statements import CreateDatabase, CreateTable, DropDatabase, DropTable, UseDatabase
 from headrace.model.tables import TBNAME, Column, Database, Name, Subtable, Table, TableKind
@@ -21,9 +22,10 @@ MAX_NAME: Final = 192
 @plan.register
 def create_database(statement: CreateDatabase, around: Surroundings) -> list[Stage]:
     check_name(statement.name)
-    database = Database(
-        statement.name.name, statement.precision, timezone=around.context.settings.timezone, options=statement.options
-    )
+    options = dict(statement.options)
+    timezone = options.pop("timezone", around.context.settings.timezone)
+    zone(timezone)
+    database = Database(statement.name.name, statement.precision, timezone=timezone, options=tuple(options.items()))
     return [MakeDatabase(database, statement.if_not_exists)]
 
 
