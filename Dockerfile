@@ -1,0 +1,31 @@
+# One image for every service of docker-compose.yaml: Headrace, Airflow, Spark, Java.
+FROM python:3.11-slim-bookworm
+
+RUN apt-get update \
+    && apt-get install --no-install-recommends --yes openjdk-17-jre-headless procps \
+    && rm -rf /var/lib/apt/lists/* \
+    && useradd --create-home --uid 1000 headrace \
+    && mkdir -p /srv/headrace /opt/headrace \
+    && chown headrace:headrace /srv/headrace /opt/headrace
+
+WORKDIR /opt/headrace
+COPY requirements.txt ./
+# The list is complete. Without --no-deps, pip would add pyspark-client, which overwrites pyspark (see override.txt).
+RUN pip install --no-cache-dir --no-deps --requirement requirements.txt
+
+COPY --chown=headrace:headrace pyproject.toml README.md ./
+COPY --chown=headrace:headrace include include
+COPY --chown=headrace:headrace dags dags
+COPY --chown=headrace:headrace plugins plugins
+COPY --chown=headrace:headrace spark_jobs spark_jobs
+COPY --chown=headrace:headrace bin bin
+RUN pip install --no-cache-dir --no-deps --no-build-isolation --editable .
+
+USER headrace
+# Delta's jars, and the archive that halves the start of a driver.
+RUN headrace setup
+
+ENV HEADRACE_PROJECT=/opt/headrace \
+    HEADRACE_HOME=/srv/headrace \
+    AIRFLOW_HOME=/home/headrace/airflow \
+    PYSPARK_PYTHON=/usr/local/bin/python

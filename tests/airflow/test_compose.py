@@ -1,0 +1,110 @@
+"""The distributed deployment, as far as it can be judged without a container engine."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from functools import cache
+from typing import Any
+
+import pytest
+
+from headrace.runtime.dag_ids import BACKFILL_POOL, SPARK_CONNECTION
+from headrace.settings import Settings
+from tests.airflow.samples import repository
+from tests.airflow.test_processes import unknown_options
+
+COMPONENTS = ("api-server", "scheduler", "dag-processor", "triggerer")
+
+
+@cache
+def compose() -> dict[str, Any]:
+    import yaml  # type: ignore[import-untyped]
+
+    return dict(yaml.safe_load((repository() / "docker-compose.yaml").read_text()))
+
+
+def service(name: str) -> dict[str, Any]:
+    return dict(compose()["services"][name])
+
+
+def environment(name: str) -> dict[str, str]:
+    return {key: str(value) for key, value in service(name).get("environment", {}).items()}
+
+
+@pytest.mark.parametrize("name", COMPONENTS)
+def test_every_variable_is_a_setting_that_exists(name: str) -> None:
+    known = {f"HEADRACE_{setting.upper()}" for setting in Settings.model_fields}
+    ours = {key for key in environment(name) if key.startswith("HEADRACE_")}
+    assert ours <= known
+    assert unknown_options(environment(name)) == []
+
+
+def test_all_components_share_their_secrets() -> None:
+    for key in ("AIRFLOW__API_AUTH__JWT_SECRET", "AIRFLOW__API__SECRET_KEY", "AIRFLOW__CORE__FERNET_KEY"):
+        assert len({environment(name)[key] for name in COMPONENTS}) == 1
+        assert "${" in environment("scheduler")[key], "a secret must not stand in the file"
+
+
+def test_every_secret_asked_for_is_made_by_the_script() -> None:
+    text = (repository() / "docker-compose.yaml").read_text()
+    asked = set(re.findall(r"\$\{(\w+):\?", text))
+    printed = subprocess.run([repository() / "bin" / "compose-env"], capture_output=True, text=True, check=True).stdout
+    made = dict(line.split("=", 1) for line in printed.splitlines())
+    assert asked == set(made)
+    assert len(set(made.values())) == len(made)
+
+
+def test_the_key_that_the_script_makes_is_one_that_airflow_takes() -> None:
+    from cryptography.fernet import Fernet
+
+    printed = subprocess.run([repository() / "bin" / "compose-env"], capture_output=True, text=True, check=True).stdout
+    Fernet(dict(line.split("=", 1) for line in printed.splitlines())["FERNET_KEY"])
+
+
+@pytest.mark.parametrize("name", sorted({*COMPONENTS, "postgres", "spark-master", "spark-worker"}))
+def test_every_lasting_service_is_watched_reaped_and_started_again(name: str) -> None:
+    assert service(name)["healthcheck"]["test"][0] == "CMD"
+    assert service(name)["init"] is True
+    assert service(name)["restart"] == "unless-stopped"
+
+
+def test_services_depend_on_services_that_exist() -> None:
+    names = set(compose()["services"])
+    for name in names:
+        assert set(service(name).get("depends_on", {})) <= names
+    for name in COMPONENTS:
+        assert service(name)["depends_on"]["prepare"]["condition"] == "service_completed_successfully"
+
+
+def test_volumes_are_declared_and_the_tables_lie_in_one_that_all_share() -> None:
+    declared = set(compose()["volumes"])
+    for name in compose()["services"]:
+        assert {volume.split(":")[0] for volume in service(name).get("volumes", [])} <= declared
+    for name in (*COMPONENTS, "spark-master", "spark-worker"):
+        assert "home:/srv/headrace" in service(name)["volumes"]
+    assert environment("scheduler")["HEADRACE_WAREHOUSE"].startswith("/srv/headrace/")
+
+
+def test_tasks_find_the_pool_and_the_connection_that_they_name() -> None:
+    assert environment("scheduler")["HEADRACE_BACKFILL_POOL"] == BACKFILL_POOL
+    connection = json.loads(environment("scheduler")[f"AIRFLOW_CONN_{SPARK_CONNECTION.upper()}"])
+    assert f"{connection['host']}:{connection['port']}" == environment("scheduler")["HEADRACE_SPARK_MASTER"]
+
+
+def test_nothing_is_open_to_other_machines_unless_somebody_opens_it() -> None:
+    for name in compose()["services"]:
+        assert all(port.startswith("127.0.0.1:") for port in service(name).get("ports", [])), name
+
+
+def test_what_the_image_copies_exists() -> None:
+    lines = (repository() / "Dockerfile").read_text().splitlines()
+    copied = [word for line in lines if line.startswith("COPY") for word in line.split()[1:-1] if not word.startswith("--")]
+    assert {"requirements.txt", "dags", "plugins", "spark_jobs", "include", "bin"} <= set(copied)
+    assert all((repository() / path).exists() for path in copied)
+
+
+def test_scripts_that_services_run_exist() -> None:
+    for name in COMPONENTS:
+        assert (repository() / service(name)["healthcheck"]["test"][2]).exists()
