@@ -125,6 +125,19 @@ def setup() -> None:
 
 
 @app.command()
+def demo(
+    exit_: Annotated[
+        bool, typer.Option("--exit", help="Stop the system afterwards and remove what the demonstration made.")
+    ] = False,
+    home: Home = None,
+) -> None:
+    """Bring the system up on real readings: history, live windows, a killed driver, recovery."""
+    from headrace.cli.demo import perform
+
+    raise typer.Exit(0 if perform(home, end=exit_) else 1)
+
+
+@app.command()
 def settle(home: Home = None) -> None:
     """Wait until every stream has handled all that was written; runs the streams here where no snode does."""
     with open_connection(home) as connection:

@@ -4,6 +4,7 @@
 """
 
 from headrace.compute.evaluate import evaluate, project
+from headrace.compute.explain import explain
 from headrace.compute.plan import AnyPlan, Key, Output, Plan, Scan, UnionPlan
 from headrace.compute.scope import Relation, Scope
 from headrace.compute.select import bind
@@ -20,6 +21,7 @@ __all__ = [
     "UnionPlan",
     "bind",
     "evaluate",
+    "explain",
     "finish",
     "merge",
     "prepare",

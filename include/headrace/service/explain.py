@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import singledispatch
 
-from headrace.compute import AnyPlan
+from headrace.compute import explain as explain_plan
 from headrace.service import stages
 
 
@@ -16,12 +16,6 @@ def describe(stage: stages.Stage) -> list[str]:
 
 def indented(lines: list[str]) -> list[str]:
     return [f"  {line}" for line in lines]
-
-
-def explain_plan(plan: AnyPlan) -> list[str]:
-    from headrace.compute import explain
-
-    return list(explain(plan))
 
 
 @describe.register

@@ -1,5 +1,5 @@
 """`headrace demo`: the whole path on real readings, told step by step."""
 
-from headrace.cli.demo.story import Story
+from headrace.cli.demo.performance import perform
 
-__all__ = ["Story"]
+__all__ = ["perform"]
