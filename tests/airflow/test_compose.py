@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
+import sys
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -108,3 +111,30 @@ def test_what_the_image_copies_exists() -> None:
 def test_scripts_that_services_run_exist() -> None:
     for name in COMPONENTS:
         assert (repository() / service(name)["healthcheck"]["test"][2]).exists()
+
+
+@pytest.mark.postgres
+@pytest.mark.airflow
+def test_airflow_takes_postgresql_with_the_drivers_that_are_installed(postgres_url: str, tmp_path: Path) -> None:
+    """The very URLs of the file, with another server's address; both of Airflow's ways to its database."""
+    address = postgres_url.removeprefix("postgresql")
+    names = ("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN_ASYNC")
+    given = {name: environment("scheduler")[name].partition(":")[0] + address for name in names}
+    program = (
+        "import asyncio, sqlalchemy\n"
+        "from airflow.utils.db import initdb\n"
+        "from airflow.utils.session import create_session_async\n"
+        "initdb()\n"
+        "async def count():\n"
+        "    async with create_session_async() as session:\n"
+        "        print('pools', (await session.execute(sqlalchemy.text('SELECT count(*) FROM slot_pool'))).scalar())\n"
+        "asyncio.run(count())\n"
+    )
+    outcome = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program],
+        env={**os.environ, **given, "AIRFLOW_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "pools 1" in outcome.stdout.splitlines(), outcome.stderr[-2000:]
