@@ -51,7 +51,7 @@ def month_start(month: str, precision: Precision) -> str:
     return f"(CAST(unix_date(add_months(DATE'1970-01-01', CAST({month} AS INT))) AS BIGINT) * {day}L)"
 
 
-def plus_months(local_ticks: str, count: int, precision: Precision) -> str:
+def plus_months(local_ticks: str, count: int | str, precision: Precision) -> str:
     """A wall clock moved on by months; the day is cut to the length of the month."""
     day = precision.ticks_per_second * 86_400
     date = f"CAST(unix_date(add_months({date_of(local_ticks, precision)}, {count})) AS BIGINT)"

@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from headrace.compute import intervals
+from headrace.compute.fill import filled
 from headrace.compute.numbering import number_rows
 from headrace.compute.ordering import arranged, arranged_union
 from headrace.compute.plan import (
@@ -69,6 +70,8 @@ class Evaluator:
         rows = self.source(plan.source)
         if plan.aggregated:
             found = finished(plan, whole(plan, prepare(plan, rows)))
+            if plan.fill is not None and isinstance(plan.window, IntervalWindow):
+                found = filled(plan, plan.fill, plan.window, found)
             natural = [*key_columns(plan), *([WSTART] if plan.window is not None else [])]
         else:
             found, natural = projected(plan, rows)

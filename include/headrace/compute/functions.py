@@ -9,6 +9,7 @@ same function. The planner, the error messages and the function reference read t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -200,18 +201,28 @@ def distinct_estimate(given: Given) -> Rule:
     return Rule(BIGINT, (sketch,), "coalesce(hll_sketch_estimate({k}), 0L)")
 
 
-HAIR: Final = 1e-9
+FEW: Final = 100
+"""Up to so many values the sketch holds them all, and the percentile is exact."""
 
 
 def quantile_estimate(given: Given) -> Rule:
-    """A sketch (KLL, about 0.5 % error in rank; all but exact up to some hundred values); between two values their mean."""
+    """A sketch (KLL, about 0.5 % error in rank). Of few values it is exact: the one at place p·n, between two places their line."""
     share = percent(given, 0) / 100
     if len(given.constants) > 1 and given.words(1).lower() not in ("default", "t-digest"):
         raise TypeMismatchError(f"apercentile knows 'default' and 't-digest', not {given.words(1)!r}")
     sketch = PartialRule("k", "kll_sketch_agg_double(CAST({x} AS DOUBLE), 512)", "kll_merge_agg_double({k})")
-    ranks = (max(0.0, share - HAIR), min(1.0, share + HAIR))
-    low, high = (f"kll_sketch_get_quantile_double({{k}}, {rank!r}D)" for rank in ranks)
-    return Rule(DOUBLE, (counted(), sketch), f"if({{n}} = 0L, NULL, ({low} + {high}) / 2D)")
+    low, high = few_values(share, 0), few_values(share, 1)
+    exact = f"{low} + ({high} - {low}) * ({share!r}D * {{n}} - floor({share!r}D * {{n}}))"
+    estimate = f"kll_sketch_get_quantile_double({{k}}, {share!r}D)"
+    value = f"CASE WHEN {{n}} = 0L THEN NULL WHEN {{n}} <= {FEW}L THEN {exact} ELSE {estimate} END"
+    return Rule(DOUBLE, (counted(), sketch), value)
+
+
+def few_values(share: float, beside: int) -> str:
+    """The value at the place p·n (rounded down, plus `beside`) of n sorted values; the sketch takes ranks only as constants."""
+    places = [(count, min(max(math.floor(share * count) + beside, 1), count)) for count in range(1, FEW + 1)]
+    ranks = ", ".join(f"{(place - 0.5) / count!r}D" for count, place in places)
+    return f"element_at(kll_sketch_get_quantile_double({{k}}, array({ranks})), CAST({{n}} AS INT))"
 
 
 def percent(given: Given, place: int) -> float:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from headrace.model.queries import Fill, Query, Union
+from headrace.model.queries import FillMode, Query, Union
 from headrace.model.tables import Database, Table
 from headrace.model.time import Duration, Precision
 from headrace.model.types import DataType
@@ -129,12 +129,16 @@ class Aggregate:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A column of the result, or a hidden one for HAVING and ORDER BY. `sql` yields internal types (timestamps as ticks)."""
+    """A column of the result, or a hidden one for ORDER BY. `sql` yields internal types (timestamps as ticks).
+
+    `fills` tells that it depends on a window's rows, so that FILL has to make it where there are none.
+    """
 
     column: str
     name: str
     sql: str
     type: DataType
+    fills: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +196,14 @@ WindowPlan = IntervalWindow | SessionWindow | StateWindow | EventWindow | CountW
 
 
 @dataclass(frozen=True, slots=True)
+class FillPlan:
+    """`FILL`: the mode, and of VALUE one constant (Spark SQL) for each output that is filled, hidden ones last."""
+
+    mode: FillMode
+    values: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Sort:
     """One column of ORDER BY: `o…` or a hidden `h…`."""
 
@@ -226,7 +238,7 @@ class Plan:
     outputs: tuple[Output, ...] = ()
     hidden: tuple[Output, ...] = ()
     having: str | None = None
-    fill: Fill | None = None
+    fill: FillPlan | None = None
     sorts: tuple[Sort, ...] = ()
     distinct: bool = False
     limit: int | None = None

@@ -56,7 +56,8 @@ class RowResolver:
 class GroupResolver:
     """Names over groups: keys, window pseudo-columns, aggregates, and columns beside one selection function.
 
-    Collects the arguments and the partials that the select list needs, each once.
+    Collects the arguments and the partials that the select list needs, each once. `touched` is set where an expression depends on
+    the rows of a group.
     """
 
     environment: Environment
@@ -67,6 +68,7 @@ class GroupResolver:
     order: str
     selection: Call | None = None
     dependent: bool = False
+    touched: bool = False
     arguments: dict[str, Argument] = field(default_factory=dict)
     columns: dict[tuple[str, str], str] = field(default_factory=dict)
     aggregates: dict[Call, Aggregate] = field(default_factory=dict)
@@ -111,6 +113,7 @@ class GroupResolver:
         function = AGGREGATES.get(call.function)
         if function is None:
             return None
+        self.touched = True
         if call not in self.aggregates:
             self.aggregates[call] = self.used(function, call)
         aggregate = self.aggregates[call]
@@ -171,6 +174,7 @@ class GroupResolver:
 
     def companion(self, call: Call, term: Term) -> Term:
         """A plain column at the row that a selection function picks."""
+        self.touched = True
         function = AGGREGATES[call.function]
         assert function.pick is not None
         assert function.order is not None

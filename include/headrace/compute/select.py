@@ -9,6 +9,7 @@ from typing import overload
 from headrace.compute import limits
 from headrace.compute.aggregates import AGGREGATES
 from headrace.compute.binding import Binder
+from headrace.compute.conversions import converted_to
 from headrace.compute.environment import Environment, SourceColumn
 from headrace.compute.operators import COMPARISONS, common
 from headrace.compute.plan import (
@@ -20,6 +21,7 @@ from headrace.compute.plan import (
     AnyPlan,
     Argument,
     EventWindow,
+    FillPlan,
     IntervalWindow,
     Key,
     Output,
@@ -40,7 +42,7 @@ from headrace.compute.terms import Term, text
 from headrace.compute.types import BIGINT, BOOL, TIMESTAMP
 from headrace.errors import LimitError, NotSupportedError, ProgrammingError, TypeMismatchError
 from headrace.model.expressions import Call, ColumnRef, Expression, Literal, Star
-from headrace.model.queries import Count, Event, Interval, Item, Ordering, Query, Session, State, Union
+from headrace.model.queries import Count, Event, Fill, FillMode, Interval, Item, Ordering, Query, Session, State, Union
 from headrace.model.tables import TBNAME
 from headrace.model.types import INTEGERS, STRINGS, Kind
 
@@ -165,6 +167,7 @@ class SelectBinder:
             outputs=outputs,
             hidden=hidden,
             having=having,
+            fill=self.fill(binder, window, (*outputs, *hidden)),
             sorts=sorts,
             aggregated=True,
             unique=unique,
@@ -185,7 +188,6 @@ class SelectBinder:
             filter=where.sql,
             first=where.first,
             last=where.last,
-            fill=query.fill,
             distinct=query.distinct,
             limit=query.limit,
             offset=query.offset,
@@ -255,6 +257,18 @@ class SelectBinder:
             end, length = f"({WEND} + {window.gap}L)", f"({WEND} + {window.gap}L - {WSTART})"
         return {WSTART: Term(WSTART, TIMESTAMP), WEND: Term(end, TIMESTAMP), "_wduration": Term(length, BIGINT)}
 
+    def fill(self, binder: Binder, window: WindowPlan | None, outputs: tuple[Output, ...]) -> FillPlan | None:
+        """FILL of an INTERVAL, its values matched with the outputs that depend on rows."""
+        fill = self.query.fill
+        if fill is None or fill.mode is FillMode.NONE:
+            return None
+        if not isinstance(window, IntervalWindow):
+            raise ProgrammingError("FILL goes only with INTERVAL", hint="remove FILL", span=fill.span)
+        if fill.mode is FillMode.NEAR:
+            raise NotSupportedError("FILL(NEAR) goes only with INTERP", hint="use PREV, NEXT or LINEAR", span=fill.span)
+        values = fill_values(fill, binder, outputs) if fill.mode in (FillMode.VALUE, FillMode.VALUE_F) else ()
+        return FillPlan(fill.mode, values)
+
     def is_aggregated(self, items: tuple[Item, ...]) -> bool:
         if self.query.window is not None or self.query.group_by:
             return True
@@ -277,9 +291,9 @@ class SelectBinder:
         for ordering in self.query.order_by:
             column = sorted_output(ordering, items, outputs)
             if column is None:
-                term = binder.bind(ordering.expression)
                 column = f"h{len(hidden)}"
-                hidden.append(Output(column, column, term.sql, term.type or BIGINT))
+                made = output(binder, 0, Item(ordering.expression, column))
+                hidden.append(replace(made, column=column))
             sorts.append(sort_of(ordering, column))
         if hidden and self.query.distinct:
             raise ProgrammingError("ORDER BY of SELECT DISTINCT takes only columns of the select list")
@@ -311,10 +325,30 @@ def state_window(window: State, rows: Binder, names: Environment) -> StateWindow
 
 
 def output(binder: Binder, number: int, item: Item) -> Output:
+    if isinstance(binder.resolver, GroupResolver):
+        binder.resolver.touched = False
     term = binder.bind(item.expression)
     # A comparison shown as a value is false where an operand is NULL; as a condition it is NULL, so that NOT keeps it out.
     tested = isinstance(item.expression, Call) and item.expression.function in TESTS
-    return Output(f"o{number}", item.name, f"coalesce({term.sql}, false)" if tested else term.sql, term.type or BOOL)
+    sql = f"coalesce({term.sql}, false)" if tested else term.sql
+    fills = isinstance(binder.resolver, GroupResolver) and binder.resolver.touched
+    return Output(f"o{number}", item.name, sql, term.type or BOOL, fills)
+
+
+def fill_values(fill: Fill, binder: Binder, outputs: tuple[Output, ...]) -> tuple[str, ...]:
+    """The constants of FILL(VALUE, …), one for each output of the select list that depends on rows."""
+    wanted = [made for made in outputs if made.fills and made.column.startswith("o")]
+    if len(fill.values) != len(wanted):
+        names = ", ".join(made.name for made in wanted)
+        raise ProgrammingError(
+            f"FILL has {len(fill.values)} values for {len(wanted)} columns",
+            hint=f"give one value for each of {names}",
+            span=fill.span,
+        )
+    shown = [
+        converted_to(binder.bind(node), made.type, binder.surroundings).sql for node, made in zip(fill.values, wanted, strict=True)
+    ]
+    return (*shown, *("NULL" for made in outputs if made.fills and made.column.startswith("h")))
 
 
 def some_rows(binder: Binder, having: str | None) -> str:

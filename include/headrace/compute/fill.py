@@ -1,0 +1,132 @@
+"""FILL: windows without rows, made from their neighbours."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import DataFrame
+
+from headrace.compute import calendar, intervals
+from headrace.compute.numbering import SO_FAR, over
+from headrace.compute.plan import WEND, WSTART, FillPlan, IntervalWindow, Output, Plan
+from headrace.compute.running import run
+from headrace.compute.terms import ticks
+from headrace.compute.types import spark_type
+from headrace.errors import LimitError
+from headrace.model.queries import FillMode
+from headrace.model.time import Precision
+
+MOST_WINDOWS: Final = 10_000_000
+"""More windows than that in the range of WHERE are a slip, such as a year in the wrong century."""
+
+STEP: Final = "_step"
+NEXT: Final = "_next"
+ONWARD: Final = "ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING"
+FORCED: Final = (FillMode.NULL_F, FillMode.VALUE_F)
+
+
+def filled(plan: Plan, fill: FillPlan, window: IntervalWindow, found: DataFrame) -> DataFrame:
+    """Finished windows with those that are missing: between the windows of a group, and to the ends of WHERE's range.
+
+    `found` has keys, `_wstart`, `_wend` and the outputs, instants as ticks; so has the result. A group without any window stays
+    without, but for `NULL_F` and `VALUE_F` of a query without keys.
+    """
+    keys = [key.column for key in plan.keys]
+    first, last = ends(plan, window)
+    if fill.mode in FORCED and not keys and first is not None and last is not None:
+        found = with_one_row(plan, found, first)
+    values = [output for output in (*plan.outputs, *plan.hidden) if output.fills]
+    beside = found.selectExpr("*", *neighbours(fill, keys, values))
+    counts = step_counts(window, plan.precision, first, last)
+    stepped = beside.selectExpr("*", f"explode(sequence(-{counts[0]}, {counts[1]})) AS {STEP}")
+    moved = shifted(window, WSTART, STEP, plan.precision)
+    placed = stepped.selectExpr("*", f"if({STEP} = 0L, {WSTART}, {moved}) AS _at")
+    names = {output.column: value(fill, output, number) for number, output in enumerate(values)}
+    chosen = placed.selectExpr(*keys, f"_at AS {WSTART}", *(f"{sql} AS {name}" for name, sql in names.items()))
+    ended = chosen.selectExpr("*", f"{intervals.end(window, WSTART, plan.precision)} AS {WEND}")
+    columns = [f"{output.column if output.fills else output.sql} AS {output.column}" for output in (*plan.outputs, *plan.hidden)]
+    return ended.selectExpr(*keys, WSTART, WEND, *(run(plan, column) for column in columns))
+
+
+def ends(plan: Plan, window: IntervalWindow) -> tuple[str | None, str | None]:
+    """The first and the last window start of WHERE's range."""
+    first, last = plan.range
+    if first is not None and last is not None and not window.sliding.is_calendar:
+        count = (last - first) // window.sliding.ticks(plan.precision)
+        if count > MOST_WINDOWS:
+            raise LimitError(f"FILL would make {count} windows in each group", hint="narrow the range of timestamps in WHERE")
+    starts = [None if end is None else intervals.start(window, ticks(end), plan.precision) for end in (first, last)]
+    return starts[0], starts[1]
+
+
+def with_one_row(plan: Plan, found: DataFrame, first: str) -> DataFrame:
+    """The windows, or where there are none one of NULLs at the range's start, which the rest is then made from."""
+    nulls = [f"CAST(NULL AS {spark_type(output.type)}) AS {output.column}" for output in (*plan.outputs, *plan.hidden)]
+    single = found.sparkSession.range(1).selectExpr(f"{first} AS {WSTART}", f"{first} AS {WEND}", *nulls, "true AS _made")
+    both = found.selectExpr("*", "false AS _made").unionByName(single)
+    counted = both.selectExpr("*", "count_if(NOT _made) OVER () AS _real")
+    return counted.where("NOT _made OR _real = 0").drop("_made", "_real")
+
+
+def neighbours(fill: FillPlan, keys: list[str], values: list[Output]) -> list[str]:
+    """Where the next window of the group starts, whether this is the first, and the values that are filled in."""
+    order = [WSTART]
+    columns = [f"lead({WSTART}) {over(keys, order)} AS {NEXT}", f"lag({WSTART}) {over(keys, order)} IS NULL AS _first"]
+    for output in values:
+        match fill.mode:
+            case FillMode.PREV:
+                columns.append(f"last({output.column}, true) {over(keys, order, SO_FAR)} AS {beside(output)}")
+            case FillMode.NEXT:
+                columns.append(f"first({output.column}, true) {over(keys, order, ONWARD)} AS {beside(output)}")
+            case FillMode.LINEAR:
+                columns.append(f"lead({output.column}) {over(keys, order)} AS {beside(output)}")
+    return columns
+
+
+def beside(output: Output) -> str:
+    return f"_n_{output.column}"
+
+
+def step_counts(window: IntervalWindow, precision: Precision, first: str | None, last: str | None) -> tuple[str, str]:
+    """How many windows are missing before and after a window that is there."""
+    before = "0L"
+    if first is not None:
+        before = f"if(_first, greatest({steps(window, first, WSTART, precision)}, 0L), 0L)"
+    tail = "0L" if last is None else f"greatest({steps(window, WSTART, last, precision)}, 0L)"
+    return before, f"if({NEXT} IS NULL, {tail}, {steps(window, WSTART, NEXT, precision)} - 1L)"
+
+
+def steps(window: IntervalWindow, start: str, end: str, precision: Precision) -> str:
+    """How many slides lie between two window starts."""
+    here, there = (calendar.local(instant, window.zone or "UTC", precision) for instant in (start, end))
+    if window.sliding.is_calendar:
+        count = f"({calendar.months(there, precision)} - {calendar.months(here, precision)})"
+        return f"({count} div {window.sliding.months}L)"
+    return f"(({there} - {here}) div {ticks(window.sliding.ticks(precision))})"
+
+
+def shifted(window: IntervalWindow, start: str, count: str, precision: Precision) -> str:
+    """The window start so many slides on."""
+    zone = window.zone or "UTC"
+    here = calendar.local(start, zone, precision)
+    if window.sliding.is_calendar:
+        months = f"CAST({count} * {window.sliding.months}L AS INT)"
+        return calendar.to_utc(calendar.plus_months(here, months, precision), zone, precision)
+    return calendar.to_utc(f"({here} + {count} * {ticks(window.sliding.ticks(precision))})", zone, precision)
+
+
+def value(fill: FillPlan, output: Output, number: int) -> str:
+    """An output at a window: of one that is there its own (or the neighbour's where it is NULL), else what the mode says."""
+    own, other, type_ = output.column, beside(output), spark_type(output.type)
+    match fill.mode:
+        case FillMode.PREV:
+            return f"if({STEP} < 0L, NULL, {other})"
+        case FillMode.NEXT:
+            return f"if({STEP} > 0L, {other}, coalesce({own}, {other}))"
+        case FillMode.VALUE | FillMode.VALUE_F:
+            return f"if({STEP} = 0L, coalesce({own}, {fill.values[number]}), {fill.values[number]})"
+        case FillMode.LINEAR if output.type.is_number:
+            line = f"({own} + (CAST({other} AS DOUBLE) - {own}) * (_at - {WSTART}) / nullif({NEXT} - {WSTART}, 0L))"
+            return f"CASE WHEN {STEP} = 0L THEN {own} WHEN {STEP} > 0L THEN try_cast({line} AS {type_}) END"
+        case _:
+            return f"if({STEP} = 0L, {own}, NULL)"
