@@ -13,10 +13,12 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
 import pytest
+from psycopg import sql
 
 MISSING = "PostgreSQL's server programs are not on this machine: apt-get install postgresql"
 OWNER = "postgres" if os.geteuid() == 0 else None
@@ -26,6 +28,10 @@ OWNER = "postgres" if os.geteuid() == 0 else None
 QUICK = ("fsync=off", "synchronous_commit=off", "full_page_writes=off", "max_connections=200", "listen_addresses=")
 
 
+DISCONNECT = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+SCHEMAS = "SELECT nspname FROM pg_namespace WHERE nspname !~ '^pg_' AND nspname <> 'information_schema'"
+
+
 class Server:
     """A running server that listens on a socket in its own folder."""
 
@@ -33,6 +39,7 @@ class Server:
         self._folder = folder
         self._process = process
         self._databases = 0
+        self._free: list[str] = []
 
     @classmethod
     def start(cls, programs: Path) -> Server:
@@ -54,13 +61,25 @@ class Server:
     def url(self, database: str) -> str:
         return f"postgresql://postgres@/{database}?host={self._folder}"
 
-    def create_database(self) -> str:
-        """The URL of a new, empty database."""
+    @contextmanager
+    def database(self) -> Iterator[str]:
+        """The URL of an empty database. It is emptied and used again, for each has hundreds of files."""
+        name = self._free.pop() if self._free else self._create()
+        yield self.url(name)
+        with psycopg.connect(self.url(name), autocommit=True) as connection:
+            connection.execute(DISCONNECT)
+            schemas = [schema for (schema,) in connection.execute(SCHEMAS)]
+            for schema in schemas:
+                connection.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(schema)))
+            connection.execute("CREATE SCHEMA public")
+        self._free.append(name)
+
+    def _create(self) -> str:
         self._databases += 1
         name = f"test_{self._databases}"
         with psycopg.connect(self.url("postgres"), autocommit=True) as connection:
-            connection.execute(f"CREATE DATABASE {name} STRATEGY FILE_COPY".encode())
-        return self.url(name)
+            connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+        return name
 
     def stop(self) -> None:
         """Ends the server by its id, at once since its data are thrown away, and removes its folder."""
@@ -108,6 +127,7 @@ def postgres() -> Iterator[Server]:
 
 
 @pytest.fixture
-def postgres_url(postgres: Server) -> str:
+def postgres_url(postgres: Server) -> Iterator[str]:
     """The URL of an empty database of this test's own."""
-    return postgres.create_database()
+    with postgres.database() as url:
+        yield url
