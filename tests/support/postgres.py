@@ -102,7 +102,9 @@ class Server:
 
 
 def lowered() -> list[str]:
-    """What to put before a command so that it runs as an ordinary user and ends with this process, however that ends."""
+    """What to put before a command so that it runs as an ordinary user and ends with this process, however that ends (Linux)."""
+    if shutil.which("setpriv") is None:
+        return []
     user = [f"--reuid={OWNER}", f"--regid={OWNER}", "--init-groups"] if OWNER else []
     return ["setpriv", *user, "--pdeathsig", "QUIT"]
 
