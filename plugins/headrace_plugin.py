@@ -5,6 +5,8 @@ Every component and every task loads this module, so it imports nothing that onl
 
 from __future__ import annotations
 
+import asyncio
+import functools
 from typing import Any
 
 from airflow.plugins_manager import AirflowPlugin
@@ -12,19 +14,19 @@ from airflow.plugins_manager import AirflowPlugin
 from headrace_timetable import OncePerStream
 
 
-class Page:
-    """The page's ASGI application, imported when it is first asked for."""
+@functools.cache
+def page() -> Any:
+    """The page's application."""
+    from headrace.web.airflow_access import AirflowAccess
+    from headrace.web.app import create_app
 
-    def __init__(self) -> None:
-        self._app: Any = None
+    return create_app(AirflowAccess())
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if self._app is None:
-            from headrace.web.airflow_access import AirflowAccess
-            from headrace.web.app import create_app
 
-            self._app = create_app(AirflowAccess())
-        await self._app(scope, receive, send)
+async def page_on_demand(scope: Any, receive: Any, send: Any) -> None:
+    """The page, imported when it is first asked for, beside what else the server does."""
+    app = await asyncio.to_thread(page)
+    await app(scope, receive, send)
 
 
 class HeadracePlugin(AirflowPlugin):
@@ -32,7 +34,7 @@ class HeadracePlugin(AirflowPlugin):
 
     name = "headrace"
     timetables = [OncePerStream]  # noqa: RUF012
-    fastapi_apps = [{"app": Page(), "url_prefix": "/headrace", "name": "Headrace"}]  # noqa: RUF012
+    fastapi_apps = [{"app": page_on_demand, "url_prefix": "/headrace", "name": "Headrace"}]  # noqa: RUF012
     external_views = [  # noqa: RUF012
         {
             "name": "Headrace",

@@ -23,7 +23,7 @@ from headrace.settings import Settings, load
 T = TypeVar("T")
 
 # Nothing here asserts how long something takes: this is only when a test gives up.
-PATIENCE_S = 240.0
+PATIENCE_S = 400.0
 
 
 @dataclass

@@ -61,10 +61,10 @@ def test_creating_a_stream_makes_its_dag_which_runs_by_itself(up: RunningSystem)
 
 def test_the_page_refuses_whoever_is_not_logged_in(up: RunningSystem) -> None:
     stream = up.stream("avg_v").definition.id
-    assert httpx.get(f"{up.started.url}/headrace/api/streams").status_code == 401
-    action = {"X-Headrace-Action": "drop"}
-    body = {"sql": "DROP STREAM power.avg_v"}
-    assert httpx.post(f"{up.started.url}/headrace/api/streams/{stream}/drop", json=body, headers=action).status_code == 401
+    with httpx.Client(base_url=f"{up.started.url}/headrace/api", timeout=60) as stranger:
+        assert stranger.get("/streams").status_code == 401
+        action, body = {"X-Headrace-Action": "drop"}, {"sql": "DROP STREAM power.avg_v"}
+        assert stranger.post(f"/streams/{stream}/drop", json=body, headers=action).status_code == 401
 
 
 def test_the_page_shows_the_stream_inside_airflows(up: RunningSystem) -> None:
@@ -166,7 +166,7 @@ class browser_page:
         self._playwright = sync_playwright().start()
         self._browser = self._playwright.chromium.launch(executable_path=executable, args=["--no-sandbox"])
         login = {"username": self._up.started.user, "password": self._up.started.password}
-        token = httpx.post(f"{self._up.started.url}/auth/token", json=login).json()["access_token"]
+        token = httpx.post(f"{self._up.started.url}/auth/token", json=login, timeout=60).json()["access_token"]
         context = self._browser.new_context(viewport={"width": 1280, "height": 800})
         context.add_cookies([{"name": "_token", "value": token, "url": self._up.started.url}])
         context.set_default_timeout(60_000)
