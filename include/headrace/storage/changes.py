@@ -45,6 +45,12 @@ def change_rows(handle: Handle, first: int, last: int) -> int:
     return total
 
 
+def committed_at(handle: Handle, version: int) -> int | None:
+    """When a version was committed, in epoch ms; None when nothing tells."""
+    commit = read_commit(handle.uri, version)
+    return None if commit is None else commit.time
+
+
 def _check_range(handle: Handle, first: int, last: int, newest: int) -> None:
     if not 0 <= first <= last <= newest:
         raise InternalError(f"changes {first} to {last} of {handle.name} do not exist: it is at version {newest}")

@@ -11,7 +11,7 @@ from typing import Final
 from urllib.parse import quote, unquote
 
 import pyarrow as pa
-import pyarrow.dataset as ds
+import pyarrow.compute as pc
 import pyarrow.fs as pafs
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
@@ -165,13 +165,15 @@ def read_files(
     paths: list[str],
     schema: pa.Schema,
     columns: list[str] | None,
-    where: ds.Expression | None,
-    further: ds.Expression | None = None,
+    where: pc.Expression | None,
+    further: pc.Expression | None = None,
 ) -> pa.Table:
     """Rows of some data files of a table.
 
     `where` is pushed down into the files, and may compare text only by `text_field`; `further` filters what comes out of them.
     """
+    import pyarrow.dataset as ds  # brings pandas along, which takes as long as all other imports together
+
     if not paths:
         return pa.schema([schema.field(name) for name in columns] if columns is not None else schema).empty_table()
     system, root = file_system(uri)
@@ -183,13 +185,13 @@ def read_files(
     return ds.Scanner.from_batches(reader, columns=columns, filter=further).to_table()
 
 
-def text_field(name: str) -> ds.Expression:
+def text_field(name: str) -> pc.Expression:
     """A text column for a pushed-down filter.
 
     delta-rs writes text as `string_view`, and Arrow fails to compare the statistics of such files with text; a cast keeps it from
     looking at them.
     """
-    return ds.field(name).cast(pa.string())
+    return pc.field(name).cast(pa.string())
 
 
 class Handles:

@@ -20,9 +20,10 @@ DELETED: Final = ("num_target_rows_deleted", "num_deleted_rows", "numTargetRowsD
 
 @dataclass(frozen=True, slots=True)
 class LoggedCommit:
-    """One version: what its files are and what it says of itself."""
+    """One version: when it was committed (epoch ms), what its files are, and what it says of itself."""
 
     version: int
+    time: int | None
     metrics: dict[str, Any]
     added: tuple[dict[str, Any], ...]
     removed: tuple[dict[str, Any], ...]
@@ -47,14 +48,15 @@ def read_commit(uri: str, version: int) -> LoggedCommit | None:
 
 def _parsed(version: int, actions: list[dict[str, Any]]) -> LoggedCommit:
     metrics: dict[str, Any] = {}
+    time: int | None = None
     files: dict[str, list[dict[str, Any]]] = {"add": [], "remove": [], "cdc": []}
     for action in actions:
         name, content = next(iter(action.items()))
         if name == "commitInfo":
-            metrics = content.get("operationMetrics") or {}
+            metrics, time = content.get("operationMetrics") or {}, content.get("timestamp")
         elif name in files and (name == "cdc" or content.get("dataChange", True)):
             files[name].append(content)
-    return LoggedCommit(version, metrics, tuple(files["add"]), tuple(files["remove"]), tuple(files["cdc"]))
+    return LoggedCommit(version, time, metrics, tuple(files["add"]), tuple(files["remove"]), tuple(files["cdc"]))
 
 
 def changed_rows(uri: str, commit: LoggedCommit) -> int:

@@ -8,7 +8,6 @@ from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 
 from headrace.model.tables import TBNAME, Table
 from headrace.storage.handles import text_field
@@ -78,11 +77,11 @@ def _cut(name: str) -> str:
     return name[:32]
 
 
-def key_filter(table: Table, schema: pa.Schema, wanted: Bounds | None, tbnames: Sequence[str] | None) -> ds.Expression | None:
+def key_filter(table: Table, schema: pa.Schema, wanted: Bounds | None, tbnames: Sequence[str] | None) -> pc.Expression | None:
     """What a scan for keys filters by."""
-    found: ds.Expression | None = None
+    found: pc.Expression | None = None
     if wanted is not None:
-        time = ds.field(table.timestamp.name)
+        time = pc.field(table.timestamp.name)
         name = table.timestamp.name
         found = (time >= instant(schema, name, wanted.low)) & (time <= instant(schema, name, wanted.high))
     if tbnames is not None:

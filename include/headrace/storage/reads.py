@@ -6,7 +6,6 @@ from collections.abc import Collection, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 
 from headrace.model.tables import Table
 from headrace.storage.handles import Handle, file_list, read_files, translated
@@ -17,7 +16,7 @@ def scan(
     handle: Handle,
     table: Table,
     columns: Sequence[str] | None,
-    where: ds.Expression | None,
+    where: pc.Expression | None,
     version: int | None,
     tbnames: Collection[str] | None,
     bounds: Bounds | None,

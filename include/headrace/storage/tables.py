@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.dataset as ds
+import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from headrace.model.tables import Database, Table
@@ -164,13 +164,17 @@ class Tables:
         """How many rows `changes` returns, told from the log without reading data files."""
         return changes.change_rows(self._handles.reader(table), first, last)
 
+    def committed_at(self, table: Table, version: int) -> int | None:
+        """When a version was committed, in epoch ms by its writer's clock; None when its log says nothing, or is gone."""
+        return changes.committed_at(self._handles.reader(table), version)
+
     def scan(
         self,
         table: Table,
         database: Database,  # noqa: ARG002 - the table itself knows its stored types
         *,
         columns: Sequence[str] | None = None,
-        filter: ds.Expression | None = None,
+        filter: pc.Expression | None = None,
         version: int | None = None,
         tbnames: Collection[str] | None = None,
         bounds: Bounds | None = None,
