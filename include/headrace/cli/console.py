@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Any, Final, Protocol
 
 from rich.console import Console
+from rich.measure import Measurement
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -29,6 +30,7 @@ from headrace.errors import Error
 
 out: Final = Console(soft_wrap=False)
 err: Final = Console(stderr=True)
+UNBOUNDED: Final = 1_000_000
 STATE_STYLES: Final = {"RUNNING": "green", "FILLING": "cyan", "CREATED": "cyan", "PAUSED": "yellow", "STOPPED": "bold red"}
 
 
@@ -59,7 +61,9 @@ def show_rows(rows: Rows, form: Format) -> None:
     """A result in the form asked for."""
     match form:
         case Format.TABLE:
-            out.print(as_table(rows.names, list(rows.tuples())))
+            values = list(rows.tuples())
+            shown = as_table(rows.names, values)
+            out.print(shown if fits(shown, out) else as_records(rows.names, values))
         case Format.CSV:
             buffer = io.StringIO()
             writer = csv.writer(buffer, lineterminator="\n")
@@ -80,6 +84,25 @@ def as_table(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
     for row in rows:
         table.add_row(*(Text(cell(value), STATE_STYLES.get(value, "") if isinstance(value, str) else "") for value in row))
     return table
+
+
+def fits(table: Table, console: Console) -> bool:
+    """Whether a table needs no word broken to be shown."""
+    unbounded = console.options.update(max_width=UNBOUNDED)
+    return Measurement.get(console, unbounded, table).minimum <= console.width
+
+
+def as_records(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
+    """Rows with too many columns for the terminal: a line for each value, a blank line between rows."""
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    for number, row in enumerate(rows):
+        if number:
+            table.add_row()
+        for name, value in zip(names, row, strict=True):
+            table.add_row(name, Text(cell(value), STATE_STYLES.get(value, "") if isinstance(value, str) else ""))
+    return table if rows else as_table(("no rows",), [])
 
 
 def cell(value: Any) -> str:
