@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from headrace.compute.aggregates import AGGREGATES
 from headrace.compute.conversions import converted_to
 from headrace.compute.instants import instant
 from headrace.compute.operators import (
@@ -159,7 +160,7 @@ class Binder:
     def function(self, node: Call) -> Term:
         function = SCALARS.get(node.function)
         if function is None:
-            raise NotFoundError(f"there is no function {node.function}", hint=nearest(node.function, SCALARS), span=node.span)
+            raise NotFoundError(f"there is no function {node.function}", hint=nearest(node.function, (*SCALARS, *AGGREGATES)), span=node.span)
         durations = tuple(argument.value if isinstance(argument, DurationLiteral) else None for argument in node.arguments)
         terms = tuple(
             literal(None) if isinstance(argument, DurationLiteral) else self.bind(argument) for argument in node.arguments

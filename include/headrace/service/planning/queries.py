@@ -67,7 +67,7 @@ def query_system(statement: Select, around: Surroundings) -> Result:
             if name in text:
                 connection.register(name, read(around.context))
         try:
-            return Result(connection.execute(text).to_arrow_table())
+            return Result(connection.sql(text).to_arrow_table())
         except (duckdb.CatalogException, duckdb.BinderException) as error:
             raise NotFoundError(
                 f"{system.SCHEMA} cannot answer that: {error}", hint=f"it has {', '.join(system.RELATIONS)}"
