@@ -160,7 +160,9 @@ class Binder:
     def function(self, node: Call) -> Term:
         function = SCALARS.get(node.function)
         if function is None:
-            raise NotFoundError(f"there is no function {node.function}", hint=nearest(node.function, (*SCALARS, *AGGREGATES)), span=node.span)
+            raise NotFoundError(
+                f"there is no function {node.function}", hint=nearest(node.function, (*SCALARS, *AGGREGATES)), span=node.span
+            )
         durations = tuple(argument.value if isinstance(argument, DurationLiteral) else None for argument in node.arguments)
         terms = tuple(
             literal(None) if isinstance(argument, DurationLiteral) else self.bind(argument) for argument in node.arguments
