@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.dataset as ds
+import pyarrow.compute as pc
 
 from headrace.compute import Plan
 from headrace.compute.plan import IntervalWindow
@@ -52,7 +52,7 @@ def stored_rows(context: Context, plan: StreamPlan, batch: Incoming, state: Stat
     )
     changed = in_bounds(changes.rows, plan, bounds)
     if names is not None:
-        changed = changed.filter(ds.field(TBNAME).isin(names))
+        changed = changed.filter(pc.field(TBNAME).isin(names))
     tagged = with_tags(context.tables, plan.source, rows, plan.query.scans[0].tags)
     found = with_versions(tagged, changed.select([*tagged.column_names, CHANGE, VERSION]), plan.source.primary_key)
     first, last = (array(found[name]).astype(np.int64) for name in (FROM, TO))
@@ -114,16 +114,16 @@ def stored_bounds(low: int, high: int, precision: Precision) -> Bounds:
     return Bounds(low * 1000, high * 1000 + 999) if precision is Precision.MILLISECOND else Bounds(low, high)
 
 
-def inside(plan: StreamPlan, bounds: list[Bounds]) -> ds.Expression | None:
+def inside(plan: StreamPlan, bounds: list[Bounds]) -> pc.Expression | None:
     """The condition that a stored row lies in one of some ranges; None where there is but one."""
     return reduce(or_, (within(plan, one) for one in bounds)) if len(bounds) > 1 else None
 
 
-def within(plan: StreamPlan, bounds: Bounds) -> ds.Expression:
+def within(plan: StreamPlan, bounds: Bounds) -> pc.Expression:
     name = plan.source.timestamp.name
     type_ = pa.int64() if plan.query.precision is Precision.NANOSECOND else pa.timestamp("us", tz="UTC")
     low, high = (pa.scalar(value, pa.int64()).cast(type_) for value in (bounds.low, bounds.high))
-    return (ds.field(name) >= low) & (ds.field(name) <= high)
+    return (pc.field(name) >= low) & (pc.field(name) <= high)
 
 
 def in_bounds(rows: pa.Table, plan: StreamPlan, bounds: list[Bounds]) -> pa.Table:
