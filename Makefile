@@ -31,7 +31,7 @@ bench: setup ## Measure against hand-written PySpark, side by side
 	$(BIN)/python -m benchmarks $(ARGS)
 
 docs: setup ## Write the pages that are made from code
-	$(BIN)/python -m headrace.cli.main docs --write docs/reference
+	$(BIN)/headrace docs --write docs/reference
 
 setup: $(READY) ## Environment and Spark's jars; nothing to do when they are there
 

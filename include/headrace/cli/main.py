@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from headrace.cli import docs, system
 from headrace.cli.console import Format, bar, err, out, show_error, show_rows
 from headrace.errors import Error
 
@@ -144,11 +145,12 @@ def settle(home: Home = None) -> None:
         connection.settle()
 
 
+system.register(app)
+docs.register(app)
+
+
 def main() -> None:
     """Entry point: errors of ours end with their text and code 1, never with a traceback."""
-    from headrace.cli.system import register
-
-    register(app)
     try:
         app()
     except Error as error:
