@@ -10,6 +10,7 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace import streams
 from headrace.model.statements import CreateStream
@@ -28,9 +29,7 @@ METERS = Table(
     (Column("area", DataType(Kind.INT)),),
 )
 START = 1_700_000_000_000
-STREAM = (
-    "CREATE STREAM s {options} INTO out AS SELECT _wstart, count(*) n, sum(v) total, max(v) high FROM meters {rest} INTERVAL(1m)"
-)
+STREAM = "CREATE STREAM s {options} INTO {target} AS SELECT _wstart, count(*) n, sum(v) total, max(v) high FROM meters {rest} INTERVAL(1m)"
 
 Row = tuple[str, int, int]
 """Subtable, epoch milliseconds, value."""
@@ -69,9 +68,9 @@ class Meters:
         for key in gone:
             del self.stored[key]
 
-    def create_stream(self, options: str = "FILL_HISTORY 1", rest: str = "PARTITION BY tbname") -> str:
-        """Record a stream whose history is to be filled; its id."""
-        sql = STREAM.format(options=options, rest=rest)
+    def create_stream(self, options: str = "FILL_HISTORY 1", rest: str = "PARTITION BY tbname", target: str = "out") -> str:
+        """Record a stream, as CREATE STREAM does; its id."""
+        sql = STREAM.format(options=options, rest=rest, target=target)
         statement = parse(sql)
         assert isinstance(statement, CreateStream)
         plan = streams.define(statement, self.context.catalog, "db")
@@ -84,11 +83,14 @@ class Meters:
             streams.begin(self.context, plan)
         return definition.id
 
-    def results(self) -> list[tuple[Any, ...]]:
+    def results(self, database: str = "db") -> list[tuple[Any, ...]]:
         """What the target has: window start, count, sum, greatest, in order."""
-        target = self.context.catalog.tables.get("db", "out")
-        rows = self.context.tables.scan(target, DATABASE)
-        columns = [rows[name].to_pylist() for name in ("_wstart", "n", "total", "high")]
+        target = self.context.catalog.tables.get(database, "out")
+        rows = self.context.tables.scan(target, self.context.catalog.databases.get(database))
+        start = rows["_wstart"]
+        if pa.types.is_integer(start.type):
+            start = pc.divide(start, 1_000).cast(pa.timestamp("us", "UTC"))
+        columns = [start.to_pylist(), *(rows[name].to_pylist() for name in ("n", "total", "high"))]
         return sorted(zip(*columns, strict=True))
 
     def expected(self, minutes: int = 1, *, closed_before: int | None = None, where: str = "true") -> list[tuple[Any, ...]]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,7 +12,8 @@ from headrace.errors import InvalidStreamError, OperationalError
 from headrace.model import faults
 from headrace.model.faults import FaultError
 from headrace.model.streams import ChunkState, StreamState
-from headrace.model.time import Duration
+from headrace.model.tables import Database
+from headrace.model.time import Duration, Precision
 from headrace.runtime import history
 from headrace.runtime.context import Context
 from headrace.settings import Settings, load
@@ -45,6 +47,16 @@ def context(settings: Settings, spark: SparkSession) -> Iterator[Context]:
 @pytest.fixture
 def meters(context: Context) -> Meters:
     return Meters.create(context)
+
+
+def through_spark(meters: Meters) -> None:
+    """Have results of more than a few rows stay with Spark."""
+    settings = meters.context.settings.model_copy(update={"driver_rows": 20, "chunk_rows": 1_000})
+    meters.context = replace(meters.context, settings=settings)
+
+
+large = pytest.mark.parametrize("prepare", [lambda _: None, through_spark], ids=["small", "large"])
+Prepare = Callable[[Meters], None]
 
 
 def settle(context: Context) -> None:
@@ -98,15 +110,9 @@ def test_a_chunk_that_is_done_is_not_done_again(meters: Meters) -> None:
     assert (target_version(meters.context), meters.results()) == (version, results)
 
 
-@pytest.mark.parametrize("point", ["history.evaluate", "history.slice", "history.commit", "history.committed", "storage.commit"])
+@pytest.mark.parametrize("point", ["history.evaluate", "history.commit", "history.committed", "storage.commit"])
 def test_a_chunk_that_failed_anywhere_is_filled_by_the_next_attempt(meters: Meters, point: str) -> None:
-    meters.context = Context(
-        meters.context.catalog,
-        meters.context.tables,
-        meters.context.spark,
-        meters.context.clock,
-        meters.context.settings.model_copy(update={"driver_rows": 20, "chunk_rows": 1_000}),
-    )
+    through_spark(meters)
     meters.write(readings(500))
     stream = meters.create_stream("TRIGGER AT_ONCE FILL_HISTORY 1")
     (chunk,) = history.plan_chunks(meters.context, stream)
@@ -187,8 +193,10 @@ def spoil(meters: Meters) -> None:
     meters.context.tables.delete(target, database, ranges=[(start, start)])
 
 
-def test_a_range_is_computed_again_and_nothing_beyond_it(meters: Meters) -> None:
+@large
+def test_a_range_is_computed_again_and_nothing_beyond_it(meters: Meters, prepare: Prepare) -> None:
     stream = live_stream(meters)
+    prepare(meters)
     spoil(meters)
     assert meters.results() != meters.expected()
     history.recompute(meters.context, stream, "manual-1", None, None)
@@ -199,8 +207,10 @@ def test_a_range_is_computed_again_and_nothing_beyond_it(meters: Meters) -> None
     assert meters.results() == spoiled
 
 
-def test_windows_that_no_rows_support_any_more_are_withdrawn_by_a_recomputation_unless_they_are_others(meters: Meters) -> None:
+@large
+def test_windows_without_rows_are_withdrawn_by_a_recomputation_unless_they_are_others(meters: Meters, prepare: Prepare) -> None:
     stream = live_stream(meters)
+    prepare(meters)
     context = meters.context
     target, database = context.catalog.tables.get("db", "out"), context.catalog.databases.get("db")
     rows = context.tables.scan(target, database)
@@ -254,3 +264,14 @@ def test_a_stream_whose_history_was_filled_handles_rows_written_and_deleted_in_o
     meters.delete("m1", START + 4_600_000, START + 4_700_000)
     settle(meters.context)
     assert meters.results() == meters.expected()
+
+
+@large
+@pytest.mark.parametrize("precision", [Precision.MICROSECOND, Precision.NANOSECOND])
+def test_a_history_may_go_to_a_database_of_another_precision(meters: Meters, prepare: Prepare, precision: Precision) -> None:
+    prepare(meters)
+    meters.write(readings(100))
+    meters.context.catalog.databases.create(Database("other", precision))
+    stream = meters.create_stream("TRIGGER AT_ONCE FILL_HISTORY 1", target="other.out")
+    history.fill_history(meters.context, stream)
+    assert meters.results("other") == meters.expected()

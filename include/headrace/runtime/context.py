@@ -46,7 +46,7 @@ class SparkOnDemand:
 
 
 def open_context(settings: Settings, clock: Clock | None = None) -> Context:
-    """Open the catalog and tables of the settings; nothing of Spark starts before it is needed. `close` the catalog after use."""
+    """Open the catalog and tables of the settings; nothing of Spark starts before it is needed. `close` both after use."""
     from headrace.catalog import Catalog
     from headrace.storage import Tables
 

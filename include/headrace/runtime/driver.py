@@ -117,7 +117,7 @@ class Driver:
             logger.warning("stream %s waits: %s", record.definition.name, error.message)
             return Role.WAIT
         except Exception as error:
-            self._stop(record, error)
+            stop_stream(self._context, record.definition.id, error)
             return Role.WAIT
         return chosen
 
@@ -172,7 +172,3 @@ class Driver:
 
     def _set_state(self, record: StreamRecord, state: StreamState) -> None:
         self._context.catalog.streams.set_state(record.definition.id, state, epoch=self._context.epoch)
-
-    def _stop(self, record: StreamRecord, error: Exception) -> None:
-        logger.exception("stream %s is stopped", record.definition.name)
-        stop_stream(self._context, record.definition.id, error)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property
-from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql import functions as F
 
 from headrace.compute import finish, merge, prepare, segments
 from headrace.compute.evaluate import project
@@ -18,13 +17,12 @@ from headrace.model.tables import TBNAME, TableKind
 from headrace.model.time import Precision
 from headrace.runtime.chunks import Grid
 from headrace.runtime.context import Context
-from headrace.streams import StreamPlan
+from headrace.runtime.results import ArrowResult, FrameResult, Result
+from headrace.storage.functions import F
+from headrace.streams import StreamPlan, Target
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-# Cuts of a large result need not be exact; this bounds the error to a thousandth of its rows.
-ACCURACY: Final = 1_000
 
 
 class Evaluation:
@@ -36,21 +34,18 @@ class Evaluation:
         self._version = version
         self._grid = grid
 
-    def slices(self, chunk: Chunk, frontier: int | None) -> Iterator[pa.Table]:
-        """The finished windows of a chunk as Arrow tables that pass through this process, one at least, cut by time.
-
-        Where the result may be large Spark keeps it meanwhile.
-        """
+    @contextmanager
+    def result(self, target: Target, chunk: Chunk, frontier: int | None) -> Iterator[Result]:
+        """The finished windows of a chunk, for the length of a `with` block in which Spark keeps them where they are many."""
         windows = self.windows(chunk.start, chunk.end, frontier)
         most = self._context.settings.driver_rows
         if chunk.rows * self._overlap <= most:
-            yield windows.toArrow()
+            yield ArrowResult(self._context, target, windows.toArrow())
             return
         kept = windows.persist()
         try:
-            count = kept.count()
-            for low, high in pairwise(self._cuts(kept, -(-count // max(1, most)))):
-                yield kept.where(f"{self._place} >= {low}L AND {self._place} < {high}L").toArrow()
+            few = kept.count() <= most
+            yield ArrowResult(self._context, target, kept.toArrow()) if few else FrameResult(self._context, target, kept)
         finally:
             kept.unpersist()
 
@@ -130,12 +125,3 @@ class Evaluation:
     def _literal(self, stored: int) -> str:
         nanoseconds = self._plan.source_database.precision is Precision.NANOSECOND
         return f"{stored}L" if nanoseconds else f"timestamp_micros({stored}L)"
-
-    def _cuts(self, kept: DataFrame, count: int) -> list[int]:
-        """Edges of about `count` ranges of time with equally many windows."""
-        shares = ", ".join(str(number / count) for number in range(1, count))
-        ends = kept.agg(F.min(self._place), F.max(self._place)).collect()[0]
-        if ends[0] is None:
-            return [0, 1]
-        inner = kept.agg(F.expr(f"percentile_approx({self._place}, array({shares}), {ACCURACY})")).collect()[0][0] if shares else []
-        return sorted({ends[0], ends[1] + 1, *inner})

@@ -17,17 +17,15 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from headrace.errors import FencedError, OperationalError
 from headrace.model.faults import reach
 from headrace.model.streams import Chunk, ChunkState, StreamRecord
-from headrace.model.tables import TBNAME
+from headrace.model.time import Precision
 from headrace.runtime.chunks import Grid
 from headrace.runtime.context import Context, Progress
 from headrace.runtime.evaluation import Evaluation
 from headrace.runtime.reasons import translated
+from headrace.runtime.results import Result
 from headrace.storage import Bounds, Commit, Expectation
 from headrace.storage.commits import chunk_app, stream_app
 from headrace.streams import StreamPlan, Target
@@ -110,21 +108,14 @@ class Filler:
         return recorded, max(known)
 
     def _write(self, chunk: Chunk, version: int) -> None:
-        """Write the chunk's windows, in slices that pass through this process; the last one completes it."""
+        """Write the chunk's windows as of a source version."""
         frontier = self._frontier(chunk)
         reach("history.evaluate")
-        written: list[pa.Table] = []
-        slices = self._evaluation(version).slices(chunk, frontier)
-        rows = self._target.rows(next(slices))
-        for following in slices:
-            self._commit(chunk, version, rows, None, last=False)
-            reach("history.slice")
-            written.append(rows.select(list(self._plan.target.primary_key)))
-            rows = self._target.rows(following)
-        written.append(rows.select(list(self._plan.target.primary_key)))
-        gone = None if self._history else self._vanished(chunk, version, pa.concat_tables(written), frontier)
-        reach("history.commit")
-        self._commit(chunk, version, rows, gone, last=True)
+        with self._evaluation(version).result(self._target, chunk, frontier) as result:
+            if not self._history:
+                self._withdraw(result, chunk, version, frontier)
+            reach("history.commit")
+            self._commit(result, chunk, version)
         reach("history.committed")
 
     def _evaluation(self, version: int) -> Evaluation:
@@ -137,36 +128,25 @@ class Filler:
         known = self._context.catalog.streams.by_id(self._plan.id).progress.frontier
         return chunk.start if known is None else known
 
-    def _commit(self, chunk: Chunk, version: int, rows: pa.Table, gone: pa.Table | None, *, last: bool) -> None:
-        """One commit, as often as the live stream comes in between.
+    def _commit(self, result: Result, chunk: Chunk, version: int) -> None:
+        """One commit, tried as often as the live stream comes in between.
 
         Raises:
-            TouchedError: what comes in between has changed the chunk's range.
+            TouchedError: what came in between has changed the chunk's range.
         """
-        tables, plan = self._context.tables, self._plan
         checked = version
         for _ in range(COMMITS):
             expected = None
             if not self._history:
                 recorded, reached = self._live_version()
                 self._check_untouched(chunk, checked + 1, reached)
-                checked, expected = max(checked, reached), Expectation(stream_app(plan.id), recorded)
+                checked, expected = max(checked, reached), Expectation(stream_app(self._plan.id), recorded)
             try:
-                tables.replace(plan.target, plan.target_database, rows, gone, self._guard(chunk, expected, last=last))
+                result.write(Commit(self._app(chunk), 1, expected))
                 return
             except FencedError:
-                logger.debug("the live stream %s has committed in between", plan.name)
+                logger.debug("the live stream %s has committed in between", self._plan.name)
         raise OperationalError(f"chunk {chunk.number} could not be written: the stream commits all the time", hint="try again")
-
-    def _guard(self, chunk: Chunk, expected: Expectation | None, *, last: bool) -> Commit | None:
-        """What a commit records: the chunk once it is complete, before that nothing that keeps the next attempt from working."""
-        if last:
-            return Commit(self._app(chunk), 1, expected)
-        if expected is None:
-            return None
-        app = f"{self._app(chunk)}.slices"
-        recorded = self._context.tables.transaction(self._plan.target, app) or 0
-        return Commit(app, recorded + 1, expected)
 
     def _app(self, chunk: Chunk) -> str:
         return chunk_app(chunk.stream_id, chunk.run, chunk.number)
@@ -178,27 +158,19 @@ class Filler:
         if self._evaluation(last).changed(chunk.start, chunk.end, first, last):
             raise TouchedError
 
-    def _vanished(self, chunk: Chunk, version: int, written: pa.Table, frontier: int | None) -> pa.Table | None:
-        """Keys of the target in the chunk's range that the stream no longer has; those of subtables that are not its own stay.
+    def _withdraw(self, result: Result, chunk: Chunk, version: int, frontier: int | None) -> None:
+        """Have the result withdraw closed windows of the chunk that the stream no longer has.
 
         Of windows without a bound nothing tells which keys are those of open ones, and none is withdrawn.
         """
-        plan, key = self._plan, list(self._plan.target.primary_key)
         if self._grid is None:
-            return None
+            return
         beyond = chunk.end if frontier is None else min(chunk.end, frontier - self._grid.length + 1)
-        if beyond <= chunk.start:
-            return None
-        unit = plan.target_database.precision.nanoseconds, plan.source_database.precision.nanoseconds
-        bounds = Bounds(*(stored_instant(ticks * unit[1], unit[0]) for ticks in (chunk.start, beyond - 1)))
-        present = self._context.tables.scan(plan.target, plan.target_database, columns=key, bounds=bounds)
-        gone = present.join(written, key, join_type="left anti") if written.num_rows else present
-        if gone.num_rows == 0:
-            return None
-        own = self._target.subtables(self._evaluation(version).groups())
-        return gone.filter(pc.is_in(gone[TBNAME], pc.unique(own).drop_null()))
+        if beyond > chunk.start:
+            result.withdraw(self._stored(chunk.start, beyond - 1), self._evaluation(version).groups)
 
-
-def stored_instant(nanoseconds: int, tick: int) -> int:
-    """An instant as stored: nanoseconds where a tick is one, else microseconds."""
-    return nanoseconds if tick == 1 else nanoseconds // 1_000
+    def _stored(self, first: int, last: int) -> Bounds:
+        """Instants of the source, in ticks, as the target stores them."""
+        tick = self._plan.source_database.precision.nanoseconds
+        unit = 1 if self._plan.target_database.precision is Precision.NANOSECOND else 1_000
+        return Bounds(first * tick // unit, last * tick // unit)

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from headrace.errors import FencedError
+from headrace.errors import Error, FencedError
 from headrace.model.streams import DesiredState, StreamRecord
 from headrace.runtime import history
 from headrace.runtime.context import Context
@@ -56,13 +56,18 @@ class Histories:
 
     def _run(self, stream_id: str, work: Callable[[], object]) -> None:
         try:
-            work()
-        except FencedError as error:
+            self._guarded(stream_id, work)
+        except Error as error:
             logger.warning("the history of stream %s is given up: %s", stream_id, error.message)
-        except Exception as error:
-            logger.exception("the history of stream %s failed", stream_id)
-            if not self._stopping.is_set():
-                stop_stream(self._context, stream_id, error)
         finally:
             with self._lock:
                 self._busy.discard(stream_id)
+
+    def _guarded(self, stream_id: str, work: Callable[[], object]) -> None:
+        try:
+            work()
+        except FencedError:
+            raise
+        except Exception as error:
+            if not self._stopping.is_set():
+                stop_stream(self._context, stream_id, error)

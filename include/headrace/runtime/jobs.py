@@ -93,6 +93,7 @@ def prepared() -> Iterator[Context]:
     try:
         yield context
     finally:
+        context.tables.close()
         context.catalog.close()
 
 

@@ -27,13 +27,19 @@ def reason_of(error: BaseException, now: int) -> StopReason:
 
 
 def stop_stream(context: Context, stream_id: str, error: Exception) -> None:
-    """Mark a stream STOPPED with an exception as the reason; nothing happens where it was dropped meanwhile."""
+    """Mark a stream STOPPED with an exception as the reason; nothing happens where it was dropped meanwhile.
+
+    Raises:
+        FencedError: the stream belongs to another driver by now.
+    """
     reason = reason_of(error, context.clock.now())
     try:
         context.catalog.streams.set_state(stream_id, StreamState.STOPPED, reason, epoch=context.epoch or None)
-        context.catalog.events.record("stream", stream_id, "STOPPED", str(reason))
     except NotFoundError:
         logger.info("stream %s was dropped", stream_id)
+        return
+    logger.error("stream %s is stopped", stream_id, exc_info=error)
+    context.catalog.events.record("stream", stream_id, "STOPPED", str(reason))
 
 
 @contextmanager
