@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from typing import TYPE_CHECKING
 
 from headrace.compute import intervals
 from headrace.compute.fill import filled
+from headrace.compute.interp import AT, interpolated
 from headrace.compute.numbering import number_rows
 from headrace.compute.ordering import arranged, arranged_union
 from headrace.compute.plan import (
+    KEYS,
+    TIES,
     TS,
     WEND,
     WSTART,
@@ -32,8 +33,12 @@ from headrace.compute.types import spark_type
 from headrace.compute.windows import finished, joined, key_columns, merge, merges, prepare, segments, updates
 from headrace.errors import InternalError
 from headrace.model.tables import TBNAME
+from headrace.storage.functions import F
 
-Reader = Callable[[Scan], DataFrame]
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    Reader = Callable[[Scan], DataFrame]
 
 
 def evaluate(plan: AnyPlan, rows: DataFrame | Reader, *, ordered: bool = True) -> DataFrame:
@@ -42,7 +47,7 @@ def evaluate(plan: AnyPlan, rows: DataFrame | Reader, *, ordered: bool = True) -
     `rows` is the one table's frame (physical columns, `tbname`, tags joined), or a function that reads each `Scan` of the plan.
     Without ORDER BY rows come by partition and time when `ordered`, else as they fall, which is faster for large results.
     """
-    read: Reader = (lambda _: rows) if isinstance(rows, DataFrame) else rows
+    read: Reader = rows if callable(rows) else lambda _: rows
     found = Evaluator(read, ordered).result(plan)
     columns = [f"{stored(output.column, output.type, plan.precision)} AS {output.column}" for output in plan.outputs]
     return found.selectExpr(*columns).toDF(*(output.name for output in plan.outputs))
@@ -68,7 +73,9 @@ class Evaluator:
         if isinstance(plan, UnionPlan):
             return self.union(plan)
         rows = self.source(plan.source)
-        if plan.aggregated:
+        if plan.interp is not None:
+            found, natural = interpolated(plan, plan.interp, prepare(plan, rows)), [*key_columns(plan), AT]
+        elif plan.aggregated:
             found = finished(plan, whole(plan, prepare(plan, rows)))
             if plan.fill is not None and isinstance(plan.window, IntervalWindow):
                 found = filled(plan, plan.fill, plan.window, found)
@@ -87,6 +94,8 @@ class Evaluator:
             case JoinSource():
                 return self.join(source)
             case Nothing():
+                from pyspark.sql import SparkSession
+
                 session = SparkSession.getActiveSession()
                 if session is None:
                     raise InternalError("there is no Spark session")
@@ -150,6 +159,32 @@ def projected(plan: Plan, rows: DataFrame) -> tuple[DataFrame, list[str]]:
     kept = rows.where(run(plan, plan.filter)) if plan.filter else rows
     places = {name: sql for name, sql in ((TS, plan.time), (TBNAME, plan.tbname)) if sql}
     columns = {key.column: key.sql for key in plan.keys} | places
-    columns |= {output.column: output.sql for output in (*plan.outputs, *plan.hidden)}
-    found = kept.selectExpr(*(run(plan, f"{sql} AS {column}") for column, sql in columns.items()))
-    return found, [*(key.column for key in plan.keys), *places]
+    outputs = {output.column: output.sql for output in (*plan.outputs, *plan.hidden)}
+    natural = list(columns)
+    if plan.series:
+        kept, columns, natural = with_series(plan, kept, columns)
+    found = kept.selectExpr(*(run(plan, f"{sql} AS {column}") for column, sql in (columns | outputs).items()))
+    # The rows of a sub-query keep the order they have.
+    return found, [] if isinstance(plan.source, Plan | UnionPlan) and not plan.series else natural
+
+
+def with_series(plan: Plan, rows: DataFrame, places: dict[str, str]) -> tuple[DataFrame, dict[str, str], list[str]]:
+    """Rows beside the values of functions of neighbours; where keys and time now are; and the natural order."""
+    own = {name: f"__{name}" for name in places}
+    keys = ", ".join(own[key.column] for key in plan.keys) or "1"
+    order = [own[name] for name in (TS, TBNAME) if name in own] + ([plan.key] if plan.key else [])
+
+    def settled(sql: str) -> str:
+        return run(plan, sql.replace(KEYS, keys).replace(TIES, ", ".join(order)))
+
+    found = rows.selectExpr("*", *(run(plan, f"{sql} AS {own[name]}") for name, sql in places.items()))
+    before = [each.before for each in plan.series if each.before]
+    found = found.where(settled(" AND ".join(before))) if before else found
+    found = found.selectExpr("*", *(settled(f"{each.first} AS _{each.column}") for each in plan.series if each.first))
+    found = found.selectExpr("*", *(settled(f"{each.value} AS {each.column}") for each in plan.series))
+    keep = [each.keep for each in plan.series if each.keep]
+    found = found.where(settled(" AND ".join(keep))) if keep else found
+    found = found.selectExpr("*", *(settled(f"{each.order} AS {each.column}_order") for each in plan.series if each.order))
+    natural = [key.column for key in plan.keys] + [f"{each.column}_order" for each in plan.series if each.order]
+    moved = own | {f"{each.column}_order": f"{each.column}_order" for each in plan.series if each.order}
+    return found, moved, [*natural, *(name for name in places if name not in natural)]

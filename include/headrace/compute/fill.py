@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
-
-from pyspark.sql import DataFrame
+from typing import TYPE_CHECKING, Final
 
 from headrace.compute import calendar, intervals
 from headrace.compute.numbering import SO_FAR, over
@@ -15,6 +13,9 @@ from headrace.compute.types import spark_type
 from headrace.errors import LimitError
 from headrace.model.queries import FillMode
 from headrace.model.time import Precision
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 MOST_WINDOWS: Final = 10_000_000
 """More windows than that in the range of WHERE are a slip, such as a year in the wrong century."""

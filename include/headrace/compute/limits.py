@@ -24,7 +24,7 @@ def interval(window: Interval, precision: Precision, zone: str) -> IntervalWindo
     length, span = window.length, window.span
     sliding, offset = window.sliding or length, window.offset or Duration(0, length.unit)
     check_length(length, precision, span)
-    check_offset(length, offset, precision, span)
+    check_offset(length, offset, span)
     if window.sliding is not None:
         check_sliding(length, sliding, precision, span)
     calendar = any(part.unit in "dwny" for part in (length, sliding, offset))
@@ -42,7 +42,7 @@ def check_length(length: Duration, precision: Precision, span: Span | None) -> N
         raise LimitError(f"INTERVAL {length} is longer than 1000 years", hint="use a shorter interval", span=span)
 
 
-def check_offset(length: Duration, offset: Duration, precision: Precision, span: Span | None) -> None:
+def check_offset(length: Duration, offset: Duration, span: Span | None) -> None:
     if offset.count < 0:
         raise LimitError(f"the INTERVAL offset {offset} is negative", hint="use 0 or more", span=span)
     if offset.unit == "y" and length.unit == "n":

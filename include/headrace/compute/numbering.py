@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import gcd
-from typing import Final
-
-from pyspark.sql import DataFrame
+from typing import TYPE_CHECKING, Final
 
 from headrace.compute.plan import (
     END,
@@ -24,6 +22,9 @@ from headrace.compute.plan import (
     StateWindow,
 )
 from headrace.model.tables import TBNAME
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 NUMBER: Final = "_window"
 SO_FAR: Final = "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"

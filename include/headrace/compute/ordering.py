@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+from typing import TYPE_CHECKING
 
 from headrace.compute.numbering import over
 from headrace.compute.plan import Plan, Sort, UnionPlan
+from headrace.storage.functions import F
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
 
 
 def arranged(plan: Plan, found: DataFrame, natural: Sequence[str], *, ordered: bool) -> DataFrame:

@@ -30,6 +30,8 @@ START = "_start"
 END = "_end"
 FIRST = "_first"
 ROWS = "_rows"
+KEYS = "\x00keys\x00"
+TIES = "\x00ties\x00"
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +206,36 @@ class FillPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class Series:
+    """One use of a function of neighbours: its column `__s…`, and what its `headrace.compute.series.SeriesRule` says, as Spark SQL
+    in which `KEYS` and `TIES` stand for the columns of the partition and for those that order rows.
+    """
+
+    column: str
+    function: str
+    value: str
+    first: str | None
+    before: str | None
+    keep: str | None
+    order: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class InterpPlan:
+    """`INTERP`: points from `first` to `last` every so many ticks; the ends default to those of the data.
+
+    `values` are the constants (Spark SQL) of VALUE, one for each argument.
+    """
+
+    first: Bound | None
+    last: Bound | None
+    every: int
+    mode: FillMode
+    values: tuple[str, ...] = ()
+    skip_nulls: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Sort:
     """One column of ORDER BY: `o…` or a hidden `h…`."""
 
@@ -239,6 +271,8 @@ class Plan:
     hidden: tuple[Output, ...] = ()
     having: str | None = None
     fill: FillPlan | None = None
+    series: tuple[Series, ...] = ()
+    interp: InterpPlan | None = None
     sorts: tuple[Sort, ...] = ()
     distinct: bool = False
     limit: int | None = None

@@ -9,12 +9,14 @@ from headrace.compute.aggregates import AGGREGATES
 from headrace.compute.binding import Binder
 from headrace.compute.environment import Environment
 from headrace.compute.functions import AggregateFunction, Given, PartialRule, chosen
-from headrace.compute.plan import TS, WEND, WSTART, Aggregate, Argument, Key, Partial
+from headrace.compute.plan import KEYS, TIES, TS, WEND, WSTART, Aggregate, Argument, Key, Partial, Series
+from headrace.compute.series import SERIES
 from headrace.compute.terms import Term
 from headrace.compute.types import BIGINT, TIMESTAMP
-from headrace.errors import ProgrammingError, TypeMismatchError
+from headrace.errors import NotSupportedError, ProgrammingError, TypeMismatchError
 from headrace.model.expressions import Call, ColumnRef, DurationLiteral, Expression, Literal, Scalar, Star, walk
 from headrace.model.time import Duration
+from headrace.model.types import DataType
 
 WINDOW_NAMES = (WSTART, WEND, "_wduration")
 
@@ -29,6 +31,20 @@ def needs_window(reference: ColumnRef) -> ProgrammingError:
 def aggregate_calls(node: Expression) -> Iterator[Call]:
     """The aggregates of an expression."""
     return (part for part in walk(node) if isinstance(part, Call) and part.function in AGGREGATES)
+
+
+def constants(rows: Binder, call: Call) -> tuple[Scalar | Duration, ...]:
+    """The arguments of a call after the first."""
+    return tuple(constant(rows, call, node) for node in call.arguments[1:])
+
+
+def constant(rows: Binder, call: Call, node: Expression) -> Scalar | Duration:
+    if isinstance(node, DurationLiteral):
+        return node.value
+    term = rows.bind(node)
+    if term.constant is None or term.constant.relative:
+        raise TypeMismatchError(f"only the first argument of {call.function} may be a column", span=node.span)
+    return term.constant.value
 
 
 @dataclass(slots=True)
@@ -47,9 +63,39 @@ class RowResolver:
         return self.environment.column(reference).term
 
     def aggregate(self, call: Call) -> Term | None:
-        if call.function in AGGREGATES:
-            raise ProgrammingError(f"the aggregate {call.function} cannot stand {self.place}", span=call.span)
+        if call.function in AGGREGATES or call.function in SERIES:
+            raise ProgrammingError(f"the function {call.function} cannot stand {self.place}", span=call.span)
         return None
+
+
+@dataclass(slots=True)
+class SeriesResolver(RowResolver):
+    """Names over rows, and functions of neighbours, each use collected once. `rows` binds what is inside them."""
+
+    rows: Binder | None = None
+    uses: dict[Call, Series] = field(default_factory=dict)
+    types: dict[Call, DataType] = field(default_factory=dict)
+
+    def aggregate(self, call: Call) -> Term | None:
+        if call.function not in SERIES:
+            return None
+        if call not in self.uses:
+            self.uses[call] = self.used(call)
+        return Term(self.uses[call].column, self.types[call])
+
+    def used(self, call: Call) -> Series:
+        function = SERIES[call.function]
+        if not call.arguments or self.rows is None:
+            raise TypeMismatchError(f"{function.name} takes an argument")
+        term = self.rows.bind(call.arguments[0])
+        given = Given(function.name, term.type or BIGINT, constants(self.rows, call), self.environment.precision)
+        rule = function.applied(given)
+        self.types[call] = rule.type
+        column = f"__s{len(self.uses)}"
+        places = {"t": f"__{TS}", "keys": KEYS, "ties": TIES, "over": f"PARTITION BY {KEYS} ORDER BY {TIES}"}
+        names = {"x": term.sql, "first": f"_{column}", "value": column} | places
+        first, before, keep, order = (part and part.format(**names) for part in (rule.first, rule.before, rule.keep, rule.order))
+        return Series(column, function.name, rule.value.format(**names), first, before, keep, order)
 
 
 @dataclass(slots=True)
@@ -111,6 +157,12 @@ class GroupResolver:
 
     def aggregate(self, call: Call) -> Term | None:
         function = AGGREGATES.get(call.function)
+        if function is None and call.function in SERIES:
+            raise NotSupportedError(
+                f"{call.function} gives a value for each row, which does not go with groups and windows",
+                hint="put it in a sub-query",
+                span=call.span,
+            )
         if function is None:
             return None
         self.touched = True
@@ -124,22 +176,13 @@ class GroupResolver:
         if not call.arguments:
             raise TypeMismatchError(f"{function.name} takes an argument")
         term = self.argument(call.arguments[0])
-        constants = tuple(self.constant(function, node) for node in call.arguments[1:])
-        rule = function.applied(Given(function.name, term.type or BIGINT, constants, self.environment.precision))
+        others = constants(self.rows, call)
+        rule = function.applied(Given(function.name, term.type or BIGINT, others, self.environment.precision))
         partials = self.kept(rule.partials, {"x": term.sql})
         columns = {part.name: partial.column for part, partial in zip(rule.partials, partials, strict=True)}
         final = rule.final.format(**columns)
-        shown = f"{function.name}({', '.join(map(str, (term.sql, *constants)))})"
+        shown = f"{function.name}({', '.join(map(str, (term.sql, *others)))})"
         return Aggregate(function.name, shown, partials, f"explode({final})" if rule.many else final, rule.type, function.bounded)
-
-    def constant(self, function: AggregateFunction, node: Expression) -> Scalar | Duration:
-        """An argument after the first."""
-        if isinstance(node, DurationLiteral):
-            return node.value
-        term = self.rows.bind(node)
-        if term.constant is None or term.constant.relative:
-            raise TypeMismatchError(f"only the first argument of {function.name} may be a column", span=node.span)
-        return term.constant.value
 
     def argument(self, node: Expression) -> Term:
         """An argument of an aggregate as a column of the prepared rows; constants stay as they are."""

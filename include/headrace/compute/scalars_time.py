@@ -29,7 +29,7 @@ def moment_of(given: Arguments, place: int = 0) -> str:
 
 
 def truncated(given: Arguments) -> Term:
-    """`timetruncate(ts, unit[, in_zone])`: the start of the unit; of days and more in the statement's zone unless `in_zone` is 0."""
+    """`timetruncate(ts, unit[, zoned])`: the start of the unit; of days and more in the statement's zone unless `zoned` is 0."""
     unit, precision = given.duration(1), given.surroundings.precision
     if unit.count != 1:
         raise LimitError(f"timetruncate takes one unit such as 1m, not {unit}")

@@ -11,6 +11,7 @@ from headrace.compute.aggregates import AGGREGATES
 from headrace.compute.binding import Binder
 from headrace.compute.conversions import converted_to
 from headrace.compute.environment import Environment, SourceColumn
+from headrace.compute.interpolation import PointResolver, interp_plan, uses_interp
 from headrace.compute.operators import COMPARISONS, common
 from headrace.compute.plan import (
     KEY,
@@ -34,7 +35,7 @@ from headrace.compute.plan import (
     WindowPlan,
 )
 from headrace.compute.ranges import Condition, condition
-from headrace.compute.resolvers import GroupResolver, RowResolver, aggregate_calls
+from headrace.compute.resolvers import GroupResolver, RowResolver, SeriesResolver, aggregate_calls
 from headrace.compute.scope import Scope
 from headrace.compute.sources import Sourced, Sources
 from headrace.compute.surroundings import Surroundings
@@ -113,17 +114,52 @@ class SelectBinder:
         items = tuple(self.expanded(names))
         keys, expressions = self.keys(rows, items)
         window = self.window(rows, names)
+        if uses_interp(items):
+            return self.interpolated(sourced, where, rows, items, keys, expressions)
         if self.is_aggregated(items):
             return self.grouped(sourced, where, rows, items, window, keys, expressions)
         return self.plain(sourced, where, rows, items, keys)
 
     def plain(self, sourced: Sourced, where: Condition, rows: Binder, items: tuple[Item, ...], keys: list[Key]) -> Plan:
         """A query without window and aggregates."""
-        outputs = tuple(output(rows, number, item) for number, item in enumerate(items))
-        sorts, hidden = self.sorts(rows, items, outputs)
+        resolver = SeriesResolver(sourced.names, rows=rows)
+        binder = Binder(resolver, rows.surroundings)
+        outputs = tuple(output(binder, number, item) for number, item in enumerate(items))
+        sorts, hidden = self.sorts(binder, items, outputs)
         if self.query.having is not None:
             raise ProgrammingError("HAVING needs GROUP BY or an aggregate", hint="use WHERE", span=self.query.having.span)
-        return replace(self.base(sourced, where), keys=tuple(keys), outputs=outputs, hidden=hidden, sorts=sorts)
+        if resolver.uses and sourced.names.time is None:
+            names = ", ".join(call.function for call in resolver.uses)
+            raise ProgrammingError(f"{names} needs a source with a timestamp column", span=self.query.span)
+        series = tuple(resolver.uses.values())
+        return replace(self.base(sourced, where), keys=tuple(keys), outputs=outputs, hidden=hidden, sorts=sorts, series=series)
+
+    def interpolated(
+        self,
+        sourced: Sourced,
+        where: Condition,
+        rows: Binder,
+        items: tuple[Item, ...],
+        keys: list[Key],
+        expressions: dict[Expression, Key],
+    ) -> Plan:
+        """A query with INTERP."""
+        if self.query.window is not None or self.query.group_by or sourced.names.time is None:
+            raise ProgrammingError("INTERP goes with a table alone, without window or GROUP BY", span=self.query.span)
+        resolver = PointResolver(sourced.names, rows, keys, expressions)
+        binder = Binder(resolver, rows.surroundings)
+        outputs = tuple(output(binder, number, item) for number, item in enumerate(items))
+        sorts, hidden = self.sorts(binder, items, outputs)
+        interp = interp_plan(self.query, resolver)
+        return replace(
+            self.base(sourced, where),
+            keys=tuple(keys),
+            arguments=tuple(resolver.arguments.values()),
+            outputs=outputs,
+            hidden=hidden,
+            sorts=sorts,
+            interp=interp,
+        )
 
     def grouped(
         self,

@@ -22,10 +22,7 @@ What a carried segment must hold, and what that means for rows that come out of 
 
 from __future__ import annotations
 
-from typing import Final
-
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+from typing import TYPE_CHECKING, Final
 
 from headrace.compute import intervals
 from headrace.compute.numbering import number_segments
@@ -48,6 +45,10 @@ from headrace.compute.plan import (
 )
 from headrace.compute.running import run, stored
 from headrace.model.tables import TBNAME
+from headrace.storage.functions import F
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
 
 ATTRIBUTES: Final[dict[type, tuple[str, ...]]] = {
     StateWindow: (STATE,),

@@ -1,0 +1,114 @@
+"""Binding of INTERP: its points, its values, and what may stand beside it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from headrace.compute.binding import Binder
+from headrace.compute.conversions import converted_to
+from headrace.compute.environment import Environment
+from headrace.compute.interp import AT, FILLED, check_points
+from headrace.compute.limits import fixed
+from headrace.compute.plan import Argument, Bound, InterpPlan, Key
+from headrace.compute.ranges import constant_instant
+from headrace.compute.resolvers import constants
+from headrace.compute.terms import Term
+from headrace.compute.types import BIGINT, BOOL, TIMESTAMP
+from headrace.errors import LimitError, ProgrammingError, TypeMismatchError
+from headrace.model.expressions import Call, ColumnRef, Expression, walk
+from headrace.model.queries import Fill, FillMode, Interpolation, Item, Query
+
+INTERP = "interp"
+POINT_NAMES = {"_irowts": Term(AT, TIMESTAMP), "_isfilled": Term(FILLED, BOOL)}
+
+
+def uses_interp(items: tuple[Item, ...]) -> bool:
+    """Whether a select list interpolates."""
+    return any(isinstance(part, Call) and part.function == INTERP for item in items for part in walk(item.expression))
+
+
+@dataclass(slots=True)
+class PointResolver:
+    """Names over interpolated points: `interp(…)`, `_irowts`, `_isfilled` and the partition keys."""
+
+    environment: Environment
+    rows: Binder
+    keys: list[Key]
+    expressions: dict[Expression, Key]
+    arguments: dict[str, Argument] = field(default_factory=dict)
+    skips: set[bool] = field(default_factory=set)
+
+    def whole(self, node: Expression) -> Term | None:
+        key = self.expressions.get(node)
+        return None if key is None else Term(key.column, key.type)
+
+    def column(self, reference: ColumnRef) -> Term:
+        if reference.name in POINT_NAMES and reference.table is None:
+            return POINT_NAMES[reference.name]
+        column = self.environment.column(reference)
+        if not (column.tag and self.fixed_subtable()):
+            raise ProgrammingError(
+                f"column {reference.name} has no value at a point between rows",
+                hint="interpolate it, or PARTITION BY it",
+                span=reference.span,
+            )
+        key = Key(f"p{len(self.keys)}", reference.name, column.sql, column.type, implied=True)
+        self.keys.append(key)
+        self.expressions[reference] = key
+        return Term(key.column, key.type)
+
+    def fixed_subtable(self) -> bool:
+        tbname = self.environment.tbname
+        return self.environment.subtable or any(tbname is not None and key.sql == tbname.sql for key in self.keys)
+
+    def aggregate(self, call: Call) -> Term | None:
+        if call.function != INTERP:
+            return None
+        if not 1 <= len(call.arguments) <= 2:
+            raise TypeMismatchError(f"interp takes 1 to 2 arguments, not {len(call.arguments)}")
+        self.skips.add(constants(self.rows, call) == (1,))
+        term = self.rows.bind(call.arguments[0])
+        argument = self.arguments.setdefault(term.sql, Argument(f"a{len(self.arguments)}", term.sql, term.type or BIGINT))
+        return Term(f"i{argument.column[1:]}", argument.type)
+
+
+def interp_plan(query: Query, resolver: PointResolver) -> InterpPlan:
+    """RANGE, EVERY and FILL of an INTERP query."""
+    given = query.interpolation or Interpolation()
+    precision = resolver.environment.precision
+    first, last = (range_end(end, resolver.rows) for end in (given.start, given.end))
+    if given.start is not None and given.end is None:
+        last = first
+    if given.every is None and (first is None or first != last):
+        raise ProgrammingError("INTERP needs EVERY, unless RANGE is one instant", hint="add EVERY(1s), say", span=query.span)
+    every = 1 if given.every is None else fixed(given.every, "EVERY", precision, query.span)
+    if every < 1:
+        raise LimitError(f"EVERY {given.every} is shorter than the tick of the database", span=query.span)
+    if first is not None and last is not None and not (first.relative or last.relative):
+        check_points(first.ticks, last.ticks, every)
+    fill = query.fill or Fill(FillMode.NONE)
+    return InterpPlan(first, last, every, fill.mode, fill_values(fill, resolver), resolver.skips == {True})
+
+
+def range_end(node: Expression | None, rows: Binder) -> Bound | None:
+    if node is None:
+        return None
+    found = constant_instant(node, rows)
+    if found is None:
+        raise TypeMismatchError("RANGE takes constant timestamps", span=node.span)
+    return found
+
+
+def fill_values(fill: Fill, resolver: PointResolver) -> tuple[str, ...]:
+    """The constants of FILL(VALUE, …), one for each interpolated column."""
+    if fill.mode not in (FillMode.VALUE, FillMode.VALUE_F):
+        return ()
+    arguments = tuple(resolver.arguments.values())
+    if len(fill.values) != len(arguments):
+        raise ProgrammingError(
+            f"FILL has {len(fill.values)} values for {len(arguments)} interpolated columns",
+            hint="give one value for each",
+            span=fill.span,
+        )
+    pairs = zip(fill.values, arguments, strict=True)
+    return tuple(converted_to(resolver.rows.bind(node), each.type, resolver.rows.surroundings).sql for node, each in pairs)

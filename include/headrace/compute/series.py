@@ -1,0 +1,173 @@
+"""Functions of a row and its neighbours in time, one value a row, in one table. Each is made of window expressions of Spark.
+
+In the templates `{x}` is the argument, `{t}` the instant, `{keys}` the partition's columns, `{ties}` the columns that order rows,
+`{over}` both, `{first}` and `{value}` what was computed before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from headrace.compute.functions import ANY, MEASURED, NUMERIC, ORDERED, Given
+from headrace.compute.numbering import BEFORE, SO_FAR
+from headrace.compute.types import BIGINT, DOUBLE
+from headrace.errors import LimitError, TypeMismatchError
+from headrace.model.types import DataType, Kind
+
+PRESENT: Final = "{x} IS NOT NULL"
+COMPARED: Final = {"LT": "<", "GT": ">", "LE": "<=", "GE": ">=", "NE": "<>", "EQ": "="}
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesRule:
+    """How one use is computed: rows that do not pass `before` are left out, then `first` is a column beside the rows, then
+    `value` beside that, and rows that do not pass `keep` are left out. `order` is how the rows come where it is not by time.
+    """
+
+    type: DataType
+    value: str
+    first: str | None = None
+    before: str | None = None
+    keep: str | None = None
+    order: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesFunction:
+    """A function of neighbours: kinds of its first argument, the rule, and how many arguments it takes in all."""
+
+    name: str
+    accepts: frozenset[Kind]
+    rule: Callable[[Given], SeriesRule]
+    summary: str
+    least: int = 1
+    most: int = 1
+
+    def applied(self, given: Given) -> SeriesRule:
+        count = 1 + len(given.constants)
+        if not self.least <= count <= self.most:
+            wanted = str(self.least) if self.least == self.most else f"{self.least} to {self.most}"
+            raise TypeMismatchError(f"{self.name} takes {wanted} argument{'' if wanted == '1' else 's'}, not {count}")
+        if given.type.kind not in self.accepts:
+            raise TypeMismatchError(f"{self.name} does not take {given.type}")
+        return self.rule(given)
+
+
+def summed(type_: DataType) -> DataType:
+    """Integers and instants give BIGINT, everything else DOUBLE."""
+    return BIGINT if type_.is_integer or type_.kind is Kind.TIMESTAMP else DOUBLE
+
+
+def as_type(type_: DataType) -> str:
+    return f"CAST({{x}} AS {type_.kind.value})"
+
+
+def whole(given: Given, place: int, least: int, most: int) -> int:
+    """A constant whole number within limits."""
+    value = given.number(place)
+    if value != int(value) or not least <= value <= most:
+        raise LimitError(f"argument {place + 2} of {given.function} must be from {least} to {most}, not {value}")
+    return int(value)
+
+
+def difference(given: Given) -> SeriesRule:
+    """From the last value before; option 1 leaves out negative ones, 2 rows without a value, 3 both."""
+    option = whole(given, 0, 0, 3) if given.constants else 0
+    type_ = summed(given.type)
+    value = f"{as_type(type_)} - last({as_type(type_)}, true) OVER ({{over}} {BEFORE})"
+    keep = "{first} > 1" + (" AND coalesce({value} >= 0, true)" if option & 1 else "")
+    return SeriesRule(type_, value, "row_number() OVER ({over})", PRESENT if option & 2 else None, keep)
+
+
+def derivative(given: Given) -> SeriesRule:
+    """Change by unit of time from the last value before; with option 1 negative ones are left out."""
+    unit, positive = given.duration(0), whole(given, 1, 0, 1) if len(given.constants) > 1 else 0
+    change = "CAST({x} AS DOUBLE) - lag(CAST({x} AS DOUBLE)) OVER ({over})"
+    units = f"nullif(({{t}} - lag({{t}}) OVER ({{over}})) / {float(unit)!r}D, 0D)"
+    keep = "{value} >= 0" if positive else "{value} IS NOT NULL"
+    return SeriesRule(DOUBLE, f"({change}) / {units}", before=PRESENT, keep=keep)
+
+
+def running_sum(given: Given) -> SeriesRule:
+    type_ = summed(given.type)
+    return SeriesRule(type_, f"try_sum({as_type(type_)}) OVER ({{over}} {SO_FAR})", before=PRESENT)
+
+
+def moving_average(given: Given) -> SeriesRule:
+    """Of so many values; there is none before so many have come."""
+    count = whole(given, 0, 1, 1000)
+    frame = f"ROWS BETWEEN {count - 1} PRECEDING AND CURRENT ROW"
+    mean = f"avg(CAST({{x}} AS DOUBLE)) OVER ({{over}} {frame})"
+    return SeriesRule(DOUBLE, mean, "row_number() OVER ({over})", PRESENT, f"{{first}} >= {count}")
+
+
+def condition(given: Given) -> str:
+    sign, value = given.words(0).upper(), given.number(1)
+    if sign not in COMPARED:
+        raise TypeMismatchError(f"{given.function} knows {', '.join(COMPARED)}, not {sign!r}")
+    return f"(CAST({{x}} AS DOUBLE) {COMPARED[sign]} {float(value)!r}D)"
+
+
+def state_count(given: Given) -> SeriesRule:
+    """How many rows in a row satisfy a condition; -1 where it does not hold."""
+    holds = condition(given)
+    broken = f"coalesce(max(if(NOT {holds}, {{first}}, NULL)) OVER ({{over}} {SO_FAR}), 0L)"
+    value = f"CASE WHEN {{x}} IS NULL THEN NULL WHEN {holds} THEN {{first}} - {broken} ELSE -1L END"
+    return SeriesRule(BIGINT, value, f"count({{x}}) OVER ({{over}} {SO_FAR})")
+
+
+def state_duration(given: Given) -> SeriesRule:
+    """For how long a condition has held, in whole units; -1 where it does not hold."""
+    holds = condition(given)
+    unit = given.duration(2) if len(given.constants) > 2 else 1
+    began = f"max(if({holds} AND NOT {{first}}, {{t}}, NULL)) OVER ({{over}} {SO_FAR})"
+    value = f"CASE WHEN {{x}} IS NULL THEN NULL WHEN {holds} THEN ({{t}} - {began}) div {unit}L ELSE -1L END"
+    return SeriesRule(BIGINT, value, f"coalesce(last({holds}, true) OVER ({{over}} {BEFORE}), false)")
+
+
+def extremes(direction: str) -> Callable[[Given], SeriesRule]:
+    """The rows with the greatest or least values; the farthest of them comes last."""
+
+    def rule(given: Given) -> SeriesRule:
+        count = whole(given, 0, 1, 100)
+        place = f"row_number() OVER (PARTITION BY {{keys}} ORDER BY {{x}} {direction}, {{ties}})"
+        return SeriesRule(given.type, "{x}", place, PRESENT, f"{{first}} <= {count}", "-{first}")
+
+    return rule
+
+
+def tail(given: Given) -> SeriesRule:
+    """The last rows, the latest first; an offset leaves out the latest."""
+    count, offset = whole(given, 0, 1, 100), whole(given, 1, 0, 100) if len(given.constants) > 1 else 0
+    place = "row_number() OVER (PARTITION BY {keys} ORDER BY {t} DESC, {ties})"
+    return SeriesRule(given.type, "{x}", place, None, f"{{first}} > {offset} AND {{first}} <= {offset + count}", "{first}")
+
+
+def unique(given: Given) -> SeriesRule:
+    """The first row of each value."""
+    return SeriesRule(given.type, "{x}", "row_number() OVER (PARTITION BY {keys}, {x} ORDER BY {ties})", None, "{first} = 1")
+
+
+def sample(given: Given) -> SeriesRule:
+    """So many rows, chosen by a hash: at random, but the same each time."""
+    count = whole(given, 0, 1, 1000)
+    place = "row_number() OVER (PARTITION BY {keys} ORDER BY xxhash64({ties}), {ties})"
+    return SeriesRule(given.type, "{x}", place, PRESENT, f"{{first}} <= {count}")
+
+
+SERIES_TABLE: Final = (
+    SeriesFunction("bottom", ORDERED, extremes("ASC"), "rows with the least values", 2, 2),
+    SeriesFunction("csum", NUMERIC, running_sum, "sum so far"),
+    SeriesFunction("derivative", NUMERIC, derivative, "change by unit of time", 2, 3),
+    SeriesFunction("diff", MEASURED | {Kind.BOOL}, difference, "difference from the row before", 1, 2),
+    SeriesFunction("mavg", NUMERIC, moving_average, "mean of the last values", 2, 2),
+    SeriesFunction("sample", ANY, sample, "some rows at random", 2, 2),
+    SeriesFunction("statecount", NUMERIC, state_count, "for how many rows a condition has held", 3, 3),
+    SeriesFunction("stateduration", NUMERIC, state_duration, "for how long a condition has held", 3, 4),
+    SeriesFunction("tail", ANY, tail, "last rows", 2, 3),
+    SeriesFunction("top", ORDERED, extremes("DESC"), "rows with the greatest values", 2, 2),
+    SeriesFunction("unique", ANY, unique, "first row of each value"),
+)
+SERIES: Final[Mapping[str, SeriesFunction]] = {function.name: function for function in SERIES_TABLE}
