@@ -8,15 +8,16 @@ Every frame is lazy. Beside the query's own partial aggregates run a few of book
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
-
-from pyspark.sql import DataFrame, SparkSession
 
 from headrace.compute import Key, Plan, merge, prepare, segments
 from headrace.compute.plan import TS, WEND, WSTART, Aggregate, IntervalWindow, Partial
 from headrace.compute.running import run, stored
 from headrace.compute.types import BIGINT
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 ADDED: Final = "_added"
 """Rows that the batch added to a window."""

@@ -11,6 +11,7 @@ from headrace.streams.context import Context
 from headrace.streams.incoming import Changes
 from headrace.streams.sources import with_tags
 
+MOST_SIZES: Final = 100_000
 KEPT: Final = 8
 """Batches that are kept for streams that come a little later."""
 
@@ -22,6 +23,7 @@ class ChangeReader:
         self.context = context
         self.source = source
         self._kept: OrderedDict[int, Changes] = OrderedDict()
+        self._sizes: OrderedDict[int, int] = OrderedDict()
         self._mutex = threading.Lock()
 
     def newest(self) -> int:
@@ -57,8 +59,25 @@ class ChangeReader:
             return first
         most, rows, last = self.context.settings.batch_rows, 0, first - 1
         for version in range(first, newest + 1):
-            rows += self.context.tables.change_rows(self.source, version, version)
+            rows += self._size(version)
             if rows > most and last >= first:
                 break
             last = version
         return last
+
+    def pending(self, version: int) -> tuple[int, int | None]:
+        """Changes after a version, and when the oldest of them was committed (epoch ms); None when there is none."""
+        newest = self.newest()
+        if version >= newest:
+            return 0, None
+        with self._mutex:
+            rows = sum(self._size(one) for one in range(version + 1, newest + 1))
+        return rows, self.context.tables.committed_at(self.source, version + 1)
+
+    def _size(self, version: int) -> int:
+        """How many changes a version has; each version's log is read once."""
+        if version not in self._sizes:
+            self._sizes[version] = self.context.tables.change_rows(self.source, version, version)
+            while len(self._sizes) > MOST_SIZES:
+                self._sizes.popitem(last=False)
+        return self._sizes[version]

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import functions as F
 
 from headrace.compute import prepare, segments
 from headrace.compute.plan import TS, WEND
@@ -15,6 +14,7 @@ from headrace.compute.terms import quote
 from headrace.compute.types import from_ticks
 from headrace.model.streams import StreamCounters
 from headrace.model.tables import TBNAME
+from headrace.storage.functions import F
 from headrace.streams import frames
 from headrace.streams.context import Context
 from headrace.streams.define import StreamPlan

@@ -28,6 +28,9 @@ class Reader(Protocol):
     def after(self, version: int, tags: tuple[str, ...]) -> Changes | None:
         """The next batch after a version, with these tags; None when there is none."""
 
+    def pending(self, version: int) -> tuple[int, int | None]:
+        """Changes after a version, and when the oldest of them was committed (epoch ms); None when there is none."""
+
 
 class Step(Protocol):
     def run(self, state: State, changes: Changes) -> Outcome:
@@ -144,17 +147,15 @@ class Runner:
 
     def record(self) -> None:
         """Tell the catalog how far the stream has come."""
-        state = self.state
-        tables, source = self.context.tables, self.plan.source
-        newest = tables.version(source)
-        pending = tables.change_rows(source, state.version + 1, newest) if newest > state.version else 0
+        state, now = self.state, self.context.clock.now()
+        pending, oldest = self.reader.pending(state.version)
         counters = replace(state.counters, rows_in=state.counters.rows_in + pending, rows_pending=pending)
         self.progress = StreamProgress(
             source_version=state.version,
             boundary=self.progress.boundary,
             frontier=state.frontier(self.plan.watermark),
-            updated=self.context.clock.now(),
-            lag_ms=0,
+            updated=now,
+            lag_ms=0 if oldest is None else max(0, now - oldest),
             counters=counters,
         )
         self.context.catalog.streams.set_progress(self.plan.id, self.progress, self.context.epoch or None)

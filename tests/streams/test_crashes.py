@@ -1,0 +1,101 @@
+"""Whatever moment a driver dies at, nothing is lost and nothing counts twice."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from headrace.errors import FencedError
+from headrace.model.faults import FaultError, armed, calling
+from headrace.model.streams import StreamState
+from headrace.streams import Feeds
+from tests.streams.house import House, Row
+from tests.streams.oracle import Options, Oracle
+
+pytestmark = pytest.mark.spark
+
+POINTS = [
+    "streams.evaluated",
+    "streams.state.rename",
+    "streams.state.written",
+    "storage.commit",
+    "storage.committed",
+    "streams.target.committed",
+    "streams.progress.recorded",
+]
+# Counting every write, late ones cut off: what is done twice shows.
+OPTIONS = Options(partition="tbname", ignore_expired=True, ignore_update=True, trigger="window_close", watermark=2000)
+WRITES: list[list[Row]] = [
+    [("d0", 0, 1, "x"), ("d1", 500, 2, None)],
+    [("d0", 0, 3, "x"), ("d0", 11_000, 4, "y")],
+    [("d0", 1000, 5, "x"), ("d1", 14_000, 6, None)],
+    [("d0", 25_000, 7, None), ("d1", 9_000, 1, None)],
+]
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_driver_that_dies_anywhere_is_followed_by_one_that_goes_on(built: House, point: str) -> None:
+    plan, oracle = built.create(OPTIONS.sql("s")), Oracle(OPTIONS)
+    for number, write in enumerate(WRITES):
+        built.insert(write)
+        oracle.insert(write)
+        with armed(f"{point}:1:raise" if number else ""):
+            try:
+                built.settle()
+            except FaultError:
+                built.restart()
+            else:
+                assert number == 0 or point.startswith("storage")
+        built.settle()
+        assert [row[:6] for row in built.results(plan)] == oracle.results()
+    counters = built.record(plan).progress.counters
+    assert (counters.rows_used, counters.rows_expired) == (oracle.used, oracle.expired)
+    assert oracle.expired > 0
+
+
+def test_a_driver_that_was_taken_over_cannot_commit(built: House) -> None:
+    plan, oracle = built.create(OPTIONS.sql("s")), Oracle(OPTIONS)
+    built.restart(epoch=1)
+    for write in WRITES[:2]:
+        built.insert(write)
+        oracle.insert(write)
+        built.settle()
+    newer = Feeds(replace(built.context, epoch=2))
+    newer.reconcile(built.catalog.streams.all())
+    while newer.poll():
+        pass
+    for write in WRITES[2:]:
+        built.insert(write)
+        oracle.insert(write)
+    with pytest.raises(FencedError):
+        built.settle()
+    while newer.poll():
+        pass
+    newer.close()
+    assert [row[:6] for row in built.results(plan)] == oracle.results()
+    assert built.record(plan).state is StreamState.RUNNING
+
+
+def test_a_driver_that_is_taken_over_in_the_middle_of_a_batch_doubles_nothing(built: House) -> None:
+    plan, oracle = built.create(OPTIONS.sql("s")), Oracle(OPTIONS)
+    built.restart(epoch=1)
+    for write in WRITES:
+        built.insert(write)
+        oracle.insert(write)
+    newer = Feeds(replace(built.context, epoch=2))
+
+    def take_over() -> None:
+        newer.reconcile(built.catalog.streams.all())
+        while newer.poll():
+            pass
+
+    with calling("streams.state.written", take_over), pytest.raises(FencedError):
+        built.settle()
+    newer.close()
+    assert [row[:6] for row in built.results(plan)] == oracle.results()
+    version = built.tables.version(plan.target)
+    built.restart(epoch=3)
+    built.settle()
+    assert [row[:6] for row in built.results(plan)] == oracle.results()
+    assert built.tables.version(plan.target) == version + 1, "the fence, and no result a second time"

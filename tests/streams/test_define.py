@@ -1,0 +1,232 @@
+"""What a stream may be is settled before anything is created."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.errors import (
+    Error,
+    ExistsError,
+    InvalidStreamError,
+    LimitError,
+    NotFoundError,
+    NotSupportedError,
+    TypeMismatchError,
+)
+from headrace.model.tables import Column, Table, TableKind
+from headrace.model.types import DataType, Kind
+from headrace.streams import plan_of
+from headrace.streams.groups import GroupKind
+from tests.streams.house import House
+
+INT, VARCHAR, TIMESTAMP = DataType(Kind.INT), DataType(Kind.VARCHAR, 20), DataType(Kind.TIMESTAMP)
+OLD = Table(
+    "db",
+    "old",
+    (Column("ts", TIMESTAMP), Column("n", INT), Column("m", INT)),
+    (Column("g", VARCHAR), Column("h", INT)),
+)
+PLAIN = Table("db", "plain", (Column("ts", TIMESTAMP), Column("n", INT)), (), TableKind.PLAIN)
+KEYED = Table("db", "keyed", (Column("ts", TIMESTAMP), Column("k", INT, is_key=True), Column("n", INT)), (Column("g", INT),))
+
+
+@pytest.fixture
+def furnished(empty: House) -> House:
+    for table in (OLD, PLAIN, KEYED):
+        empty.catalog.tables.create(table)
+        empty.tables.create(table, empty.database)
+    return empty
+
+
+REFUSED = [
+    ("create stream s into out as select ts, a from readings partition by tbname", InvalidStreamError, "AT_ONCE"),
+    ("create stream s trigger at_once into out as select ts, a from readings", InvalidStreamError, "mixes its subtables"),
+    ("create stream s trigger at_once into out as select a, ts from readings partition by tbname", InvalidStreamError, "timestamp"),
+    ("create stream s trigger at_once into out as select ts, count(*) from d0", Error, ""),
+    ("create stream s trigger at_once into out as select ts, n from keyed partition by tbname", InvalidStreamError, "key k"),
+    ("create stream s into out as select count(*) from readings interval(1s) order by 1", InvalidStreamError, "ORDER BY"),
+    ("create stream s into out as select count(*) from readings interval(1s) limit 3", InvalidStreamError, "LIMIT"),
+    ("create stream s into out as select count(*) from readings interval(1s) having count(*) > 1", InvalidStreamError, "HAVING"),
+    (
+        "create stream s trigger at_once into out as select ts from readings partition by tbname group by a",
+        InvalidStreamError,
+        "GROUP BY",
+    ),
+    ("create stream s into out as select count(*) from (select ts, a from readings) interval(1s)", InvalidStreamError, "one table"),
+    ("create stream s into out as select mode(a) from readings interval(1s)", InvalidStreamError, "mode"),
+    ("create stream s into out as select twa(a) from readings interval(1s)", InvalidStreamError, "FORCE_WINDOW_CLOSE"),
+    (
+        "create stream s into out subtable(concat('x', tbname)) as select count(*) from readings interval(1s)",
+        InvalidStreamError,
+        "tbname",
+    ),
+    (
+        "create stream s into out subtable(concat('x', b)) as select count(*) from readings partition by tbname interval(1s)",
+        NotFoundError,
+        "none of PARTITION BY",
+    ),
+    (
+        "create stream s into out subtable(a) as select count(*) from readings partition by a interval(1s)",
+        TypeMismatchError,
+        "text",
+    ),
+    ("create stream s into out tags(x int) as select count(*) from readings partition by a interval(1s)", NotFoundError, "x"),
+    (
+        "create stream s into out tags(a) as select count(*) from readings partition by a interval(1s)",
+        InvalidStreamError,
+        "no type",
+    ),
+    ("create stream s into out(x) as select count(*), max(a) from readings interval(1s)", InvalidStreamError, "listed"),
+    ("create stream s into out as select max(a) x, min(a) x from readings interval(1s)", ExistsError, "two columns"),
+    (
+        "create stream s into out tags(x int) as select max(a) x from readings partition by g x interval(1s)",
+        ExistsError,
+        "two columns",
+    ),
+    (
+        "create stream s into out(x, y primary key) as select max(a), min(a) from readings interval(1s)",
+        InvalidStreamError,
+        "second",
+    ),
+    ("create stream s into out(x, y primary key) as select _wstart, avg(a) from readings interval(1s)", TypeMismatchError, "key"),
+    ("create stream s into plain as select _wstart, count(*) from readings interval(1s)", InvalidStreamError, "supertable"),
+    ("create stream s into d0 as select _wstart, count(*) from readings interval(1s)", InvalidStreamError, "supertable"),
+    ("create stream s into old as select _wstart, count(*) from readings interval(1s)", InvalidStreamError, "columns"),
+    ("create stream s into old(ts, x) as select _wstart, count(*) from readings interval(1s)", NotFoundError, "no column x"),
+    ("create stream s into old(n, m) as select _wstart, count(*) from readings interval(1s)", InvalidStreamError, "ts"),
+    ("create stream s into old tags(g int) as select _wstart, 1, 2 from readings interval(1s)", ExistsError, "exists"),
+    (
+        "create stream s into old tags(x) as select _wstart, 1, 2 from readings partition by g x interval(1s)",
+        NotFoundError,
+        "tag x",
+    ),
+    ("create stream s into old as select _wstart, 1, 2 from readings partition by g interval(1s)", InvalidStreamError, "TAGS"),
+    ("create stream s into keyed(ts, n) as select _wstart, count(*) from readings interval(1s)", InvalidStreamError, "k"),
+    ("create stream s trigger max_delay 4s into out as select count(*) from readings interval(1s)", LimitError, "5s"),
+    ("create stream s watermark 1n into out as select count(*) from readings interval(1s)", LimitError, "WATERMARK"),
+    ("create stream s into out as select count(*) from readings interval(10s) sliding(11s)", LimitError, "sliding"),
+    ("create stream s into out as select count(*) from readings state_window(a)", InvalidStreamError, "mixes its subtables"),
+    (
+        "create stream s into out as select count(*) from readings event_window start with a = 1 end with a = 2",
+        InvalidStreamError,
+        "mixes",
+    ),
+    ("create stream s watermark 1s into out as select count(*) from readings count_window(3)", InvalidStreamError, "mixes"),
+    ("create stream s into out as select count(*) from d0 count_window(3)", InvalidStreamError, "WATERMARK"),
+    (
+        "create stream s watermark 1s ignore expired 0 into out as select count(*) from d0 count_window(3)",
+        InvalidStreamError,
+        "EXPIRED",
+    ),
+    ("create stream s into out as select count(*) from keyed partition by tbname state_window(n)", InvalidStreamError, "key k"),
+    ("create stream s trigger max_delay 6s into out as select count(*) from readings interval(1s)", NotSupportedError, "MAX_DELAY"),
+    ("create stream s into out as select count(*) from readings interval(1s) fill(null)", NotSupportedError, "FILL"),
+    ("create stream s into out as select count(*) from nowhere interval(1s)", NotFoundError, "nowhere"),
+    ("create stream s into out as select count(x) from readings interval(1s)", NotFoundError, "x"),
+    ("create stream s into nodb.out as select count(*) from readings interval(1s)", NotFoundError, "nodb"),
+]
+
+
+@pytest.mark.parametrize(("sql", "kind", "part"), REFUSED)
+def test_what_a_stream_cannot_be_is_refused_with_the_reason(furnished: House, sql: str, kind: type[Error], part: str) -> None:
+    with pytest.raises(kind) as refused:
+        furnished.define(sql)
+    assert part in str(refused.value)
+    assert not any(table.name == "out" for table in furnished.catalog.tables.all("db"))
+
+
+@pytest.mark.parametrize(
+    ("select", "names"),
+    [
+        ("_wstart, count(*), max(a) top", ["_wstart", "count(*)", "top"]),
+        ("_wstart c1, count(*) c2", ["c1", "c2"]),
+        ("count(*)", ["_wstart", "count(*)"]),
+        ("count(*), _wstart", ["ts", "count(*)", "_wstart"]),
+        ("count(*) ts, _wstart", ["_wstart_1", "ts", "_wstart"]),
+    ],
+)
+def test_the_target_has_the_columns_of_the_select_list_after_the_windows_start(
+    furnished: House, select: str, names: list[str]
+) -> None:
+    plan = furnished.define(f"create stream s into out as select {select} from readings interval(1s)")
+    assert [column.name for column in plan.target.columns] == names
+    assert plan.target.timestamp.type.kind is Kind.TIMESTAMP
+    assert [(tag.name, tag.type.kind) for tag in plan.target.tags] == [("group_id", Kind.UBIGINT)]
+
+
+def test_a_column_list_names_the_select_list_and_marks_the_key(furnished: House) -> None:
+    plan = furnished.define("create stream s into out(x, y) as select count(*), max(a) from readings interval(1s)")
+    assert [column.name for column in plan.target.columns] == ["_wstart", "x", "y"]
+    keyed = furnished.define(
+        "create stream s into out(x, y composite key, z) as select _wstart, max(a), count(*) from readings interval(1s)"
+    )
+    assert keyed.target.key is not None
+    assert keyed.target.key.name == "y"
+
+
+def test_an_existing_table_is_filled_by_position_or_by_the_column_list(furnished: House) -> None:
+    plan = furnished.define(
+        "create stream s into old tags(h) as select _wstart, count(*), max(a) from readings partition by g h interval(1s)"
+    )
+    assert plan.columns == ("ts", "n", "m")
+    assert [(tag.name, tag.column is None) for tag in plan.groups.tags] == [("g", True), ("h", False)]
+    listed = furnished.define(
+        "create stream s into old(m, n) tags(g) as select count(*), max(a) from d0 partition by tbname g interval(1s)"
+    )
+    assert listed.columns == ("ts", "m", "n")
+
+
+@pytest.mark.parametrize(
+    ("partition", "kind"),
+    [
+        ("", GroupKind.ONE),
+        ("partition by tbname", GroupKind.SUBTABLE),
+        ("partition by tbname, g", GroupKind.VALUES),
+        ("partition by a", GroupKind.VALUES),
+    ],
+)
+def test_a_group_is_named_by_nothing_its_subtable_or_its_values(furnished: House, partition: str, kind: GroupKind) -> None:
+    plan = furnished.define(f"create stream s into out as select count(*) from readings {partition} interval(1s)")
+    assert plan.groups.kind is kind
+
+
+def test_two_streams_cannot_fill_one_table(furnished: House) -> None:
+    furnished.create("create stream s into out as select count(*) from readings interval(1s)")
+    with pytest.raises(InvalidStreamError, match="writes to out already"):
+        furnished.define("create stream t into out as select count(*) from readings interval(1s)")
+
+
+def test_a_database_has_room_for_61_streams(furnished: House) -> None:
+    for number in range(61):
+        plan = furnished.define(f"create stream s{number} into out{number} as select count(*) from readings interval(1s)")
+        furnished.catalog.streams.create(plan.definition(created=0))
+    with pytest.raises(LimitError, match="61 streams"):
+        furnished.define("create stream t into out as select count(*) from readings interval(1s)")
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "create stream s into out as select count(*), _wstart from readings partition by tbname interval(1s)",
+        "create stream s into out(x, y) tags(t varchar(9)) subtable(concat('x', t)) as select _wstart, sum(a) "
+        "from readings partition by b t interval(1s)",
+        "create stream s into old tags(h) as select _wstart, count(*), max(a) from readings partition by g h interval(1s)",
+        "create stream s trigger at_once into out as select ts, a, b from d0",
+    ],
+)
+def test_a_recorded_stream_has_the_plan_it_was_defined_with(furnished: House, sql: str) -> None:
+    defined = furnished.define(sql)
+    recorded = furnished.create(sql)
+    assert recorded.query == defined.query
+    assert (recorded.target, recorded.columns, recorded.groups) == (defined.target, defined.columns, defined.groups)
+    assert plan_of(furnished.record(recorded).definition, furnished.catalog).id == recorded.id
+
+
+def test_errors_of_a_recorded_stream_show_its_text(furnished: House) -> None:
+    plan = furnished.create("create stream s into out as select count(*) from old interval(1s)")
+    definition = furnished.record(plan).definition
+    furnished.catalog.streams.drop(plan.id)
+    furnished.catalog.tables.drop("db", "old")
+    with pytest.raises(NotFoundError) as missing:
+        plan_of(definition, furnished.catalog)
+    assert missing.value.sql == definition.sql
