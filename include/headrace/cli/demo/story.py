@@ -13,6 +13,7 @@ from typing import Final
 
 import pandas as pd
 import psutil
+from rich.markup import escape
 
 from headrace.cli.console import Task, as_table, bar, out
 from headrace.cli.demo.chart import line_chart
@@ -23,9 +24,10 @@ from headrace.model.streams import StreamRecord, StreamState
 from headrace.service.connection import Connection
 
 DATABASE: Final = "demo"
-HISTORY_SECONDS: Final = 300
-LIVE_SECONDS: Final = 120
-RECOVERY_SECONDS: Final = 240
+# How long each act may take, also on a machine that has other work.
+HISTORY_SECONDS: Final = 600
+LIVE_SECONDS: Final = 240
+RECOVERY_SECONDS: Final = 300
 # The live days arrive in so many writes.
 LIVE_WRITES: Final = 12
 
@@ -56,7 +58,7 @@ class Story:
     def run(self, statement: str, *, quiet: bool = False) -> None:
         """Execute a statement, and show it."""
         if not quiet:
-            out.print(f"  [dim]sql>[/] {statement}", highlight=False)
+            say(f"  [dim]sql>[/] {statement}")
         self.session.execute(statement)
 
     def make_tables(self) -> None:
@@ -76,7 +78,7 @@ class Story:
             path = source.write_past(folder)
             with bar(f"  loading {path.name}") as progress:
                 rows = self.session.load([path], f"demo.{source.subtable}", progress=progress)
-            out.print(f"  {rows:,} readings in demo.{source.table}, up to {source.split:%Y-%m-%d}", highlight=False)
+            say(f"  {rows:,} readings in demo.{source.table}, up to {source.split:%Y-%m-%d}")
 
     def create_streams(self) -> None:
         heading("Streams: one statement each")
@@ -122,7 +124,7 @@ class Story:
             written = sum(self.insert(source, place) for source in self.sources)
             self.wait(LIVE_SECONDS, "the streams did not follow", self.caught_up)
             took = time.monotonic() - began
-            out.print(f"  {written:4} rows written, handled {took * 1000:.0f} ms later:{self.arrived(known)}", highlight=False)
+            say(f"  {written:4} rows written, handled {took * 1000:.0f} ms later:{self.arrived(known)}")
 
     def arrived(self, known: dict[str, set[tuple[object, ...]]]) -> str:
         """New and changed windows since the last look, in words."""
@@ -155,21 +157,21 @@ class Story:
         for stream in STREAMS:
             result = compare(self.session, stream)
             equal = equal and result.different is None
-            said = "[green]equal[/]" if result.different is None else f"[red]differs[/] at {result.different}"
-            out.print(f"  {stream.name}: {result.windows} windows, {said}", highlight=False)
+            said = "[green]equal[/]" if result.different is None else f"[red]differs[/] (window, stream, query): {result.different}"
+            say(f"  {stream.name}: {result.windows} windows, {said}")
         return equal
 
     def kill_driver(self) -> None:
         heading("Killing the driver (kill -9)")
         driver = self.driver()
         os.kill(driver.pid, signal.SIGKILL)
-        out.print(f"  process {driver.pid} killed", highlight=False)
+        say(f"  process {driver.pid} killed")
         self.wait(RECOVERY_SECONDS, "nobody noticed", lambda: any(self.reasons()))
-        out.print(f"  [bold red]STOPPED[/] {next(iter(self.reasons()), '')}", highlight=False)
+        say(f"  [bold red]STOPPED[/] {escape(next(iter(self.reasons()), ''))}")
         with bar("  recovering") as progress:
             began = time.monotonic()
             self.wait(RECOVERY_SECONDS, "the streams did not come back", lambda: self.recovered(progress, began))
-        out.print(f"  [green]RUNNING[/] again after {time.monotonic() - began:.0f} s", highlight=False)
+        say(f"  [green]RUNNING[/] again after {time.monotonic() - began:.0f} s")
 
     def driver(self) -> psutil.Process:
         """The snode's process: the lease names its host and process id."""
@@ -214,7 +216,7 @@ class Story:
 
 
 def heading(text: str) -> None:
-    out.print(f"\n[bold]{text}[/]", highlight=False)
+    say(f"\n[bold]{text}[/]")
 
 
 def value_list(row: tuple[object, ...]) -> str:
