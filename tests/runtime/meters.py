@@ -29,7 +29,8 @@ METERS = Table(
     (Column("area", DataType(Kind.INT)),),
 )
 START = 1_700_000_000_000
-STREAM = "CREATE STREAM s {options} INTO {target} AS SELECT _wstart, count(*) n, sum(v) total, max(v) high FROM meters {rest} INTERVAL(1m)"
+SELECT = "SELECT _wstart, count(*) n, sum(v) total, max(v) high FROM meters {rest} INTERVAL(1m)"
+STREAM = "CREATE STREAM s {options} INTO {target} AS " + SELECT
 
 Row = tuple[str, int, int]
 """Subtable, epoch milliseconds, value."""

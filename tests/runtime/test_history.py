@@ -83,14 +83,14 @@ def test_chunks_are_planned_without_spark_and_planned_once(meters: Meters) -> No
 
 
 def test_a_history_in_chunks_equals_the_query_whatever_is_written_meanwhile(meters: Meters) -> None:
-    meters.write(readings(400))
-    meters.write(readings(100, seed=1, start=START + 1_000_000))
+    meters.write(readings(150))
+    meters.write(readings(100, seed=1, start=START + 300_000))
     stream = meters.create_stream("TRIGGER AT_ONCE FILL_HISTORY 1 IGNORE EXPIRED 0 IGNORE UPDATE 0")
     chunks = history.plan_chunks(meters.context, stream)
-    assert len(chunks) == 5
-    late, new = readings(30, seed=2, start=START + 5), readings(50, seed=3, start=START + 2_799_000)
+    assert len(chunks) == 2
+    late, new = readings(30, seed=2, start=START + 5), readings(50, seed=3, start=START + 1_049_000)
     for chunk in chunks:
-        meters.write([row for row in late + new if row[1] % len(chunks) == chunk.number] or [("m1", START + chunk.number, 1)])
+        meters.write([row for row in late + new if row[1] % len(chunks) == chunk.number])
         assert history.fill_chunk(meters.context, stream, chunk.run, chunk.number).state is ChunkState.DONE
     meters.delete("m2", START, START + 200_000)
     history.activate(meters.context, stream)
@@ -110,19 +110,20 @@ def test_a_chunk_that_is_done_is_not_done_again(meters: Meters) -> None:
     assert (target_version(meters.context), meters.results()) == (version, results)
 
 
-@pytest.mark.parametrize("point", ["history.evaluate", "history.commit", "history.committed", "storage.commit"])
-def test_a_chunk_that_failed_anywhere_is_filled_by_the_next_attempt(meters: Meters, point: str) -> None:
-    through_spark(meters)
-    meters.write(readings(500))
+@large
+def test_a_chunk_that_failed_anywhere_is_filled_by_the_next_attempt(meters: Meters, prepare: Prepare) -> None:
+    prepare(meters)
+    meters.write(readings(90))
     stream = meters.create_stream("TRIGGER AT_ONCE FILL_HISTORY 1")
     (chunk,) = history.plan_chunks(meters.context, stream)
-    with faults.armed(f"{point}:1:raise"), pytest.raises(FaultError):
-        history.fill_chunk(meters.context, stream, chunk.run, chunk.number)
-    (failed,) = meters.context.catalog.ledger.chunks(stream)
-    assert failed.state is ChunkState.FAILED
-    assert point in str(failed.message)
-    with pytest.raises(OperationalError, match="not filled"):
-        history.activate(meters.context, stream)
+    for point in ("history.evaluate", "history.commit", "storage.commit", "history.committed"):
+        with faults.armed(f"{point}:1:raise"), pytest.raises(FaultError):
+            history.fill_chunk(meters.context, stream, chunk.run, chunk.number)
+        (failed,) = meters.context.catalog.ledger.chunks(stream)
+        assert failed.state is ChunkState.FAILED
+        assert point in str(failed.message)
+        with pytest.raises(OperationalError, match="not filled"):
+            history.activate(meters.context, stream)
     history.fill_history(meters.context, stream)
     assert meters.results() == meters.expected()
 
@@ -175,7 +176,7 @@ def test_filling_ends_when_asked_and_goes_on_later(meters: Meters) -> None:
 
 def live_stream(meters: Meters, options: str = "TRIGGER AT_ONCE FILL_HISTORY 1") -> str:
     """A live stream over some readings, one result of which is wrong, one gone, one too many, and one of another's."""
-    meters.write(readings(300))
+    meters.write(readings(100))
     stream = meters.create_stream(options)
     history.fill_history(meters.context, stream)
     settle(meters.context)
@@ -267,11 +268,10 @@ def test_a_stream_whose_history_was_filled_handles_rows_written_and_deleted_in_o
 
 
 @large
-@pytest.mark.parametrize("precision", [Precision.MICROSECOND, Precision.NANOSECOND])
-def test_a_history_may_go_to_a_database_of_another_precision(meters: Meters, prepare: Prepare, precision: Precision) -> None:
+def test_a_history_may_go_to_a_database_of_another_precision(meters: Meters, prepare: Prepare) -> None:
     prepare(meters)
-    meters.write(readings(100))
-    meters.context.catalog.databases.create(Database("other", precision))
+    meters.write(readings(90))
+    meters.context.catalog.databases.create(Database("other", Precision.NANOSECOND))
     stream = meters.create_stream("TRIGGER AT_ONCE FILL_HISTORY 1", target="other.out")
     history.fill_history(meters.context, stream)
     assert meters.results("other") == meters.expected()
