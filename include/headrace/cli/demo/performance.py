@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from headrace.cli.console import err, out
-from headrace.cli.demo.story import Story, heading
+from headrace.cli.demo.story import Story, heading, say
 from headrace.cli.system import down, up
 from headrace.runtime.airflow import AirflowClient
 from headrace.service.connection import connect
@@ -38,16 +38,14 @@ def perform(home: Path | None, *, end: bool) -> bool:
 
 
 def farewell(settings: Settings, equal: bool, seconds: float, *, stays: bool) -> None:
+    """What came of it, and where to go from here."""
     said = "[green]Every stream's table equals the batch query.[/]" if equal else "[red]A stream's table differs, see above.[/]"
-    out.print(f"\n{said} ({seconds:.0f} s)", highlight=False)
+    say(f"\n{said} ({seconds:.0f} s)")
     client = AirflowClient.find(settings)
     if stays and client is not None:
         with client:
-            out.print(
-                f"\nThe system is up: {client.login.url} (login {client.login.user}, password {client.login.password})",
-                highlight=False,
-            )
-            out.print(f"Try next:{NEXT}", highlight=False, markup=False)
+            say(f"\nThe system is up: {client.login.url} (login {client.login.user}, password {client.login.password})")
+            out.print(f"Try next:{NEXT}", highlight=False, markup=False, soft_wrap=True)
 
 
 def finish(settings: Settings, *, whole: bool) -> None:

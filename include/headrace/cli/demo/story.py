@@ -215,6 +215,11 @@ class Story:
         shutil.rmtree(self.session.context.settings.home_path / "demo", ignore_errors=True)
 
 
+def say(text: str) -> None:
+    """A line of markup, whole where the terminal is narrow."""
+    out.print(text, highlight=False, soft_wrap=True)
+
+
 def heading(text: str) -> None:
     say(f"\n[bold]{text}[/]")
 
