@@ -162,7 +162,9 @@ def test_a_dropped_table_can_be_made_anew_with_other_columns(connection: headrac
         ("drop stream s", NotFoundError, "s"),
     ],
 )
-def test_what_cannot_be_done_is_refused_by_name(readings: headrace.Connection, sql: str, error: type, says: str) -> None:
+def test_what_cannot_be_done_is_refused_by_name(
+    readings: headrace.Connection, sql: str, error: type[headrace.Error], says: str
+) -> None:
     with pytest.raises(error, match=says) as caught:
         readings.execute(sql)
     assert caught.value.hint
