@@ -12,6 +12,7 @@ import pyarrow as pa
 from headrace.compute import finish, merge, prepare, segments
 from headrace.compute.evaluate import project
 from headrace.compute.plan import TS, WEND, WSTART, IntervalWindow
+from headrace.compute.terms import quote
 from headrace.model.streams import Chunk
 from headrace.model.tables import TBNAME, TableKind
 from headrace.model.time import Precision
@@ -112,9 +113,9 @@ class Evaluation:
 
     def _between(self, first: int | None, last: int | None) -> str:
         """The condition that a row's instant lies between two, in the form that lets files be skipped."""
-        name = self._plan.source.timestamp.name.replace("`", "``")
+        name = quote(self._plan.source.timestamp.name)
         ends = ((">=", first, 0), ("<=", last, self._unit - 1))
-        conditions = [f"`{name}` {sign} {self._literal(ts * self._unit + rest)}" for sign, ts, rest in ends if ts is not None]
+        conditions = [f"{name} {sign} {self._literal(ts * self._unit + rest)}" for sign, ts, rest in ends if ts is not None]
         return " AND ".join(conditions) or "true"
 
     @property

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Final, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.compute.terms import quote
 from headrace.model.tables import TBNAME
 from headrace.model.types import Kind
 from headrace.runtime.context import Context
 from headrace.storage import Bounds, Commit
+from headrace.storage.functions import F
 from headrace.storage.types import MICROSECONDS
 from headrace.streams import Target
 
@@ -71,7 +73,7 @@ class FrameResult:
 
     def withdraw(self, bounds: Bounds, groups: Callable[[], pa.Table]) -> None:
         plan, spark = self._target.plan, self._context.spark()
-        key = [quoted(name) for name in plan.target.primary_key]
+        key = [quote(name) for name in plan.target.primary_key]
         low, high = (instant(value, self._stored_time) for value in (bounds.low, bounds.high))
         stored = self._context.tables.frame(spark, plan.target)
         present = stored.where(f"{key[1]} >= {low} AND {key[1]} <= {high}").select(*key)
@@ -100,13 +102,11 @@ class FrameResult:
             kind = None if column is None else column.type.kind
             source = plan.query.outputs[place].type.kind
             value = as_instant(f"o{place}", windows, schema.field(name).type) if kind is source is Kind.TIMESTAMP else f"o{place}"
-            columns.append(f"{value} AS {quoted(name)}")
+            columns.append(f"{value} AS {quote(name)}")
         return self._named(windows).selectExpr(*columns)
 
     def _named(self, windows: DataFrame) -> DataFrame:
         """Windows with the subtable of their group."""
-        from pyspark.sql import functions as F
-
         columns = list(self._target.plan.groups.columns)
         groups = windows.select(*columns).distinct().toArrow() if columns else pa.table({"_": [0]})
         names = self._target.subtables(groups)
@@ -121,11 +121,6 @@ class FrameResult:
 def own_subtables(target: Target, groups: pa.Table) -> pa.Array:
     """Subtables of the target that belong to groups of the query."""
     return pc.unique(target.subtables(groups)).drop_null()
-
-
-def quoted(name: str) -> str:
-    escaped = name.replace("`", "``")
-    return f"`{escaped}`"
 
 
 def instant(stored: int, type_: pa.DataType) -> str:
