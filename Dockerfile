@@ -5,8 +5,8 @@ RUN apt-get update \
     && apt-get install --no-install-recommends --yes openjdk-17-jre-headless procps \
     && rm -rf /var/lib/apt/lists/* \
     && useradd --create-home --uid 1000 headrace \
-    && mkdir -p /srv/headrace /opt/headrace \
-    && chown headrace:headrace /srv/headrace /opt/headrace
+    && mkdir -p /srv/headrace /srv/airflow /opt/headrace \
+    && chown headrace:headrace /srv/headrace /srv/airflow /opt/headrace
 
 WORKDIR /opt/headrace
 COPY requirements.txt ./
@@ -27,5 +27,5 @@ RUN headrace setup
 
 ENV HEADRACE_PROJECT=/opt/headrace \
     HEADRACE_HOME=/srv/headrace \
-    AIRFLOW_HOME=/home/headrace/airflow \
+    AIRFLOW_HOME=/srv/airflow \
     PYSPARK_PYTHON=/usr/local/bin/python

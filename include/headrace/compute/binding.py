@@ -9,7 +9,6 @@ from typing import Final, Protocol
 
 from headrace.compute.aggregates import AGGREGATES
 from headrace.compute.conversions import converted_to
-from headrace.compute.instants import instant
 from headrace.compute.operators import (
     BINARY,
     COMPARISONS,
@@ -29,6 +28,7 @@ from headrace.compute.terms import Constant, Term, literal, ticks
 from headrace.compute.types import BIGINT, BOOL, TIMESTAMP
 from headrace.errors import Error, NotFoundError, ProgrammingError, TypeMismatchError
 from headrace.model.expressions import Call, Case, Cast, ColumnRef, DurationLiteral, Expression, Literal, Star
+from headrace.model.instants import instant
 from headrace.model.types import DataType, Kind
 
 PRESENT: Final = ("now", "today")

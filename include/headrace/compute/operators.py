@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from headrace.compute.instants import instant
 from headrace.compute.terms import NOW, Constant, Term, cast, literal, text, ticks
 from headrace.compute.types import BIGINT, BOOL, DOUBLE, TIMESTAMP, VARCHAR, is_text, spark_type
 from headrace.errors import TypeMismatchError
+from headrace.model.instants import instant
 from headrace.model.time import Precision
 from headrace.model.types import DataType, Kind
 

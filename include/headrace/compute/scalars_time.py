@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from headrace.compute import calendar
-from headrace.compute.instants import instant, is_utc, zone
+from headrace.compute.instants import is_utc, zone
 from headrace.compute.operators import moment, string, timestamp
 from headrace.compute.patterns import java_pattern
 from headrace.compute.scalar_rules import Arguments, Build, ScalarFunction
@@ -14,6 +14,7 @@ from headrace.compute.terms import Term, text, ticks
 from headrace.compute.types import BIGINT, TIMESTAMP, VARCHAR, is_text
 from headrace.compute.weeks import week_sql
 from headrace.errors import LimitError, TypeMismatchError
+from headrace.model.instants import instant
 from headrace.model.time import Precision
 
 DIGITS: Final = {Precision.MILLISECOND: 3, Precision.MICROSECOND: 6, Precision.NANOSECOND: 9}

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from headrace.compute.instants import instant
 from headrace.errors import NotFoundError, ProgrammingError
+from headrace.model.instants import instant
 from headrace.model.spans import Span
 from headrace.model.tables import TBNAME, Database, Name, Table, TableKind
 from headrace.runtime.context import Context

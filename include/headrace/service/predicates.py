@@ -7,9 +7,9 @@ from typing import Final
 
 import pyarrow as pa
 
-from headrace.compute.instants import instant
 from headrace.errors import NotFoundError, NotSupportedError, TypeMismatchError
 from headrace.model.expressions import Call, Cast, ColumnRef, DurationLiteral, Expression, Literal, walk
+from headrace.model.instants import instant
 from headrace.model.tables import TBNAME, Database, Table
 from headrace.sql import expression_sql
 
