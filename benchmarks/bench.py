@@ -33,6 +33,7 @@ class Sizes:
         warm_up, batches: Inserts of each turn that are not counted, and that are, where latency is measured.
         fan_out: Streams on one source where there is more than one.
         dags: How many streams have their DAGs parsed.
+        processes: How often the command line is started a round.
         rounds: Rounds after the first, which is dropped.
     """
 
@@ -44,6 +45,7 @@ class Sizes:
     batches: int = 12
     fan_out: int = 10
     dags: int = 500
+    processes: int = 3
     rounds: int = 3
 
 

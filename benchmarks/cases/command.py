@@ -18,7 +18,6 @@ from headrace.settings import load
 LIMIT_SECONDS: Final = 1.5
 STATEMENT: Final = "SHOW STREAMS"
 STREAMS: Final = 10
-RUNS_A_ROUND: Final = 3
 
 
 def run(bench: Bench) -> Iterator[Line]:
@@ -34,7 +33,7 @@ def run(bench: Bench) -> Iterator[Line]:
         assert "s000" in done.stdout, done.stdout
 
     def several() -> list[float]:
-        return [seconds for _ in range(RUNS_A_ROUND) for seconds in timed(show)()]
+        return [seconds for _ in range(bench.sizes.processes) for seconds in timed(show)()]
 
     found = interleave({"command": several}, bench.sizes.rounds, bench.log)
     yield Line(f'headrace sql "{STATEMENT}", whole process', found["command"], wanted=Wanted(seconds=LIMIT_SECONDS))

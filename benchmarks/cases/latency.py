@@ -36,6 +36,7 @@ PAUSE_SECONDS: Final = 0.1
 PATIENCE_SECONDS: Final = 120.0
 ROWS_A_SUBTABLE: Final = 10
 BY_HAND: Final = "_by_hand"
+STATELESS: Final = "a foreachBatch that remembers nothing, another result"
 CREATE: Final = """
     CREATE STREAM {name} TRIGGER {trigger} INTO {name}_result TAGS (device VARCHAR(64))
     AS SELECT _wstart AS ts, COUNT(*) AS cnt, AVG(voltage) AS av FROM {source} PARTITION BY tbname device INTERVAL({seconds}s)
@@ -132,17 +133,19 @@ class Ours:
 class Theirs:
     """Structured Streaming queries, one for each stream."""
 
-    def __init__(self, bench: Bench, task: Task) -> None:
+    def __init__(self, bench: Bench, task: Task, *, stateless: bool = False) -> None:
         self.bench = bench
-        self.source = Source(bench, f"latency_{task.label}{BY_HAND}")
-        self.folder: Path = bench.scratch(f"latency_{task.label}")
+        self.stateless = stateless
+        label = f"{task.label}_stateless" if stateless else task.label
+        self.source = Source(bench, f"latency_{label}{BY_HAND}")
+        self.folder: Path = bench.scratch(f"latency_{label}")
         self.jobs = [self._job(task, number) for number in range(task.streams)]
         self.logs = [Log(job.target) for job in self.jobs]
 
     def _job(self, task: Task, number: int) -> streaming.Job:
         target, checkpoint = str(self.folder / f"result_{number}"), self.folder / f"checkpoint_{number}"
-        closed = task.trigger == "WINDOW_CLOSE"
-        return streaming.Job(self.bench.spark, self.source.location, target, checkpoint, f"{task.seconds} seconds", closed)
+        closed, length = task.trigger == "WINDOW_CLOSE", f"{task.seconds} seconds"
+        return streaming.Job(self.bench.spark, self.source.location, target, checkpoint, length, closed, self.stateless)
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -194,6 +197,9 @@ def one(side: Ours | Theirs) -> float:
 
 def spots() -> list[Spot]:
     """Where our time may go, in the order of a batch."""
+    from pyspark.sql import SparkSession
+    from pyspark.sql.classic.dataframe import DataFrame
+
     from headrace.streams.reader import ChangeReader
     from headrace.streams.runner import Runner
     from headrace.streams.state import StateStore
@@ -203,7 +209,8 @@ def spots() -> list[Spot]:
     return [
         Spot("read changes", ChangeReader, "after"),
         Spot("step", WindowStep, "run"),
-        Spot("step: in Spark", WindowStep, "evaluated"),
+        Spot("step: each frame into Spark", SparkSession, "createDataFrame"),
+        Spot("step: each result out of Spark", DataFrame, "toArrow"),
         Spot("write state", StateStore, "write"),
         Spot("rows of the target", Target, "rows"),
         Spot("commit", Target, "commit"),
@@ -213,12 +220,13 @@ def spots() -> list[Spot]:
 
 def measure(bench: Bench, task: Task) -> Line:
     """Both sides of a task, then whether they agree."""
-    ours, theirs = Ours(bench, task), Theirs(bench, task)
+    ours, theirs, floor = Ours(bench, task), Theirs(bench, task), Theirs(bench, task, stateless=True)
     if task.trigger == "WINDOW_CLOSE":
         prime(ours, theirs)
-    probe = Probe(spots())
-    sizes = bench.sizes
-    sides = {"headrace": turn(ours, sizes, probe), "hand-written": turn(theirs, sizes, Probe([]))}
+    probe, none, sizes = Probe(spots()), Probe([]), bench.sizes
+    sides = {"headrace": turn(ours, sizes, probe), "hand-written": turn(theirs, sizes, none)}
+    if task.streams == 1:
+        sides[STATELESS] = turn(floor, sizes, none)
     found = interleave(sides, bench.sizes.rounds, bench.log)
     check_same(ours.result(), theirs.result(), ("device", "ts"))
     ours.close()
@@ -229,6 +237,7 @@ def measure(bench: Bench, task: Task) -> Line:
         found["hand-written"],
         Wanted(ratio=0.5),
         parts=probe.timings(),
+        others={STATELESS: found[STATELESS]} if task.streams == 1 else {},
     )
 
 

@@ -19,7 +19,9 @@ BATCH = "batch"
 class Job:
     """One query: windows of `length` by subtable, from a Delta table into another.
 
-    With `closed` windows are written once, when the watermark has passed them; else whenever rows have come for them.
+    With `closed` windows are written once, when the watermark has passed them; else whenever rows have come for them. With
+    `stateless` each micro-batch is aggregated by itself and nothing is remembered: not the same result, but the least that
+    such a job can do.
     """
 
     spark: SparkSession
@@ -28,16 +30,21 @@ class Job:
     checkpoint: Path
     length: str
     closed: bool
+    stateless: bool = False
 
     def start(self) -> StreamingQuery:
         """Start, or go on from the checkpoint."""
         rows = self.spark.readStream.format("delta").load(self.source)
-        writer = self._windows(rows).writeStream.outputMode("append" if self.closed else "update")
-        return writer.foreachBatch(self._append).option("checkpointLocation", str(self.checkpoint)).start()
+        if self.stateless:
+            writer = rows.writeStream.foreachBatch(lambda batch, number: self._append(self._aggregated(batch), number))
+        else:
+            late = rows.withWatermark("ts", "0 seconds" if self.closed else "1 day")
+            mode = "append" if self.closed else "update"
+            writer = self._aggregated(late).writeStream.outputMode(mode).foreachBatch(self._append)
+        return writer.option("checkpointLocation", str(self.checkpoint)).start()
 
-    def _windows(self, rows: DataFrame) -> DataFrame:
-        late = rows.withWatermark("ts", "0 seconds" if self.closed else "1 day")
-        found = late.groupBy("tbname", F.window("ts", self.length).alias("window"))
+    def _aggregated(self, rows: DataFrame) -> DataFrame:
+        found = rows.groupBy("tbname", F.window("ts", self.length).alias("window"))
         aggregates = found.agg(F.count("*").alias("cnt"), F.avg("voltage").alias("av"))
         return aggregates.select("tbname", F.col("window.start").alias("ts"), "cnt", "av")
 

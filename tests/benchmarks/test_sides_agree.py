@@ -16,7 +16,9 @@ from benchmarks.data import batch, filled_meters, make_meters
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-TINY = Sizes(rows=3000, subtables=7, window_rows=2000, batch_rows=60, warm_up=0, batches=2, fan_out=2, dags=3, rounds=1)
+TINY = Sizes(
+    rows=3000, subtables=7, window_rows=2000, batch_rows=60, warm_up=0, batches=2, fan_out=2, dags=3, processes=1, rounds=1
+)
 
 
 @pytest.fixture
