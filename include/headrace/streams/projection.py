@@ -15,13 +15,16 @@ from headrace.streams.counting import count_of
 from headrace.streams.define import StreamPlan
 from headrace.streams.frames import ROW, small_session
 from headrace.streams.held import identities
-from headrace.streams.incoming import WRITTEN, Bools, Changes, Incoming, array, frontiers, incoming
+from headrace.streams.incoming import WRITTEN, Changes, Incoming, array, incoming
 from headrace.streams.state import State
 from headrace.streams.step import Outcome, idle
 
 
 class ProjectionStep:
-    """Results are rows of the source, so a batch needs neither held windows nor stored rows: its changes tell everything."""
+    """Results are rows of the source, so a batch needs neither held windows nor stored rows: its changes tell everything.
+
+    There is no window that could be closed, so no row comes too late, whatever IGNORE EXPIRED says.
+    """
 
     def __init__(self, context: Context, plan: StreamPlan) -> None:
         self.context = context
@@ -35,9 +38,9 @@ class ProjectionStep:
         found = self.projected(batch)
         passing = np.zeros(len(batch.ts), np.bool_)
         passing[array(found[ROW])] = True
-        late = self.late(batch, state, passing)
-        count = count_of(self.plan, batch, state, batch.written & passing & ~late, batch.written & passing & late)
-        results = last_of_each(found.filter(pa.array(~late[array(found[ROW])])), self.result_key(), batch)
+        none = np.zeros(len(passing), np.bool_)
+        count = count_of(self.plan, batch, state, batch.written & passing, none)
+        results = last_of_each(found, self.result_key(), batch)
         there = pa.array(np.isin(batch.kind[array(results[ROW])], WRITTEN))
         counters = state.counters.plus(replace(count.counters, rows_out=results.num_rows))
         moved = replace(state, version=batch.last, seen=count.seen, newest=count.newest, counters=counters)
@@ -49,12 +52,6 @@ class ProjectionStep:
         plan = replace(self.plan.query, keys=(*self.plan.query.keys, Key(ROW, ROW, ROW, BIGINT)))
         rows = small_session(self.context.spark()).createDataFrame(numbered)
         return project(plan, rows).withColumnRenamed(TS, WSTART).toArrow().sort_by(ROW)
-
-    def late(self, batch: Incoming, state: State, passing: Bools) -> Bools:
-        """Rows that came too late: a row is a window that ends where it begins."""
-        if not self.plan.options.ignore_expired:
-            return np.zeros(len(passing), np.bool_)
-        return np.asarray(batch.ts < frontiers(batch, state, self.plan.watermark, passing))
 
     def result_key(self) -> list[str]:
         """What tells results apart in the target: the group, the instant, and the key column where the source has one."""

@@ -30,24 +30,26 @@ class ChangeReader:
         """The source's newest version."""
         return self.context.tables.version(self.source)
 
-    def after(self, version: int, tags: tuple[str, ...]) -> Changes | None:
-        """The next batch after a version, with these tags; None when there is none."""
+    def after(self, version: int, tags: tuple[str, ...], last: int | None = None) -> Changes | None:
+        """The next batch after a version, with these tags; None when there is none. With `last`, none later than that."""
         with self._mutex:
             changes = self._kept.get(version + 1)
-            if changes is None:
-                changes = self._read(version + 1)
+            if changes is None or (last is not None and changes.last > last):
+                changes = self._read(version + 1, self.newest() if last is None else last)
                 if changes is None:
                     return None
-                self._kept[version + 1] = changes
-                while len(self._kept) > KEPT:
-                    self._kept.popitem(last=False)
+                self._keep(changes)
         if not tags:
             return changes
         rows = with_tags(self.context.tables, self.source, changes.rows, tags)
         return Changes(changes.first, changes.last, rows)
 
-    def _read(self, first: int) -> Changes | None:
-        newest = self.newest()
+    def _keep(self, changes: Changes) -> None:
+        self._kept[changes.first] = changes
+        while len(self._kept) > KEPT:
+            self._kept.popitem(last=False)
+
+    def _read(self, first: int, newest: int) -> Changes | None:
         if first > newest:
             return None
         last = self._last(first, newest)

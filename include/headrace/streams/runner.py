@@ -25,8 +25,8 @@ from headrace.streams.target import Target
 class Reader(Protocol):
     """Where a stream gets its changes from."""
 
-    def after(self, version: int, tags: tuple[str, ...]) -> Changes | None:
-        """The next batch after a version, with these tags; None when there is none."""
+    def after(self, version: int, tags: tuple[str, ...], last: int | None = None) -> Changes | None:
+        """The next batch after a version, with these tags; None when there is none. With `last`, none later than that."""
 
     def pending(self, version: int) -> tuple[int, int | None]:
         """Changes after a version, and when the oldest of them was committed (epoch ms); None when there is none."""
@@ -71,6 +71,8 @@ class Runner:
         """The state at the stream's position; read, or worked out again, when first asked for."""
         if self._state is None:
             self._state = self.restored()
+            if self.progress.source_version != self._state.version:
+                self.record()
         return self._state
 
     def reset(self) -> None:
@@ -111,8 +113,8 @@ class Runner:
             try:
                 state = self.store.read(version)
                 while state is not None and state.version < position:
-                    changes = self.reader.after(state.version, self.plan.query.scans[0].tags)
-                    state = None if changes is None or changes.last > position else self.step.run(state, changes).state
+                    changes = self.reader.after(state.version, self.plan.query.scans[0].tags, position)
+                    state = None if changes is None else self.step.run(state, changes).state
             except (StateError, HistoryGoneError):
                 continue
             if state is not None:
