@@ -130,6 +130,21 @@ def test_supervision_that_was_skipped_is_cleared(server: Server, client: Airflow
     assert body["task_ids"] == ["supervise"]
 
 
+def test_a_run_that_is_just_ending_is_cleared_once_it_has_ended(server: Server, client: AirflowClient) -> None:
+    """Cleared earlier, the scheduler would end it over our heads, and nothing would supervise the stream."""
+    with_run(server, "success", "skipped")
+    ended = server.answers.pop(("GET", f"{DAG}/dagRuns"))
+    with_run(server, "running", "skipped")
+    client_thread = threading.Thread(target=client.supervise, args=("power", "avg_v"))
+    client_thread.start()
+    while not server.said("GET", f"{DAG}/dagRuns/r1/taskInstances"):
+        pass
+    assert server.said("POST", f"{DAG}/clearTaskInstances") == []
+    server.answers["GET", f"{DAG}/dagRuns"] = ended
+    client_thread.join()
+    assert len(server.said("POST", f"{DAG}/clearTaskInstances")) == 1
+
+
 @pytest.mark.parametrize("state", ["deferred", "up_for_retry", "scheduled", None])
 def test_supervision_that_goes_on_is_left_alone(server: Server, client: AirflowClient, state: str | None) -> None:
     with_run(server, "running", state)

@@ -39,9 +39,8 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSystem]:
 
 
 def test_every_component_is_healthy_and_nothing_failed_to_import(up: RunningSystem) -> None:
-    found = system.status(up.settings)
-    assert found.healthy
-    assert found.url == up.started.url
+    up.until(lambda: system.status(up.settings).healthy, "every component to be healthy")
+    assert system.status(up.settings).url == up.started.url
     assert up.client.import_errors() == []
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Final
@@ -19,7 +20,11 @@ log = logging.getLogger(__name__)
 SUPERVISE: Final = "supervise"
 RECOMPUTE: Final = "recompute"
 # Supervision in these states goes on by itself; in any other it has ended.
-ACTIVE: Final = frozenset({"scheduled", "queued", "running", "deferred", "up_for_retry", "up_for_reschedule", "restarting"})
+ACTIVE: Final = frozenset({None, "scheduled", "queued", "running", "deferred", "up_for_retry", "up_for_reschedule", "restarting"})
+ENDED: Final = frozenset({"success", "failed"})
+# The scheduler ends a run about a second after its last task.
+SETTLING_S: Final = 0.5
+SETTLING_LOOKS: Final = 12
 # A statement waits no longer than this for Airflow; where nobody listens at all it goes on at once.
 BRIEF: Final = httpx.Timeout(5.0, connect=0.5)
 PATIENT: Final = httpx.Timeout(30.0, connect=5.0)
@@ -137,15 +142,20 @@ class AirflowClient:
             self._call("PATCH", f"/api/v2/pools/{name}", json={"pool": name, **{key: body[key] for key in body if key != "name"}})
 
     def _supervise(self, dag_id: str) -> None:
-        run = next((run for run in self.runs(dag_id) if _supervises(run)), None)
-        if run is None:
-            self.trigger(dag_id, {"mode": SUPERVISE})
-            return
-        states = {task["state"] for task in self.tasks(dag_id, run["dag_run_id"]) if task["task_id"] == SUPERVISE}
-        if run["state"] == "failed":
-            self.clear(dag_id, run["dag_run_id"], only_failed=True)
-        elif run["state"] == "success" or not states & (ACTIVE | {None}):
-            self.clear(dag_id, run["dag_run_id"], [SUPERVISE])
+        """Clear what has ended, once the scheduler has done with the run: a run cleared in that moment would stay ended."""
+        for _ in range(SETTLING_LOOKS):
+            run = next((run for run in self.runs(dag_id) if _supervises(run)), None)
+            if run is None:
+                self.trigger(dag_id, {"mode": SUPERVISE})
+                return
+            states = {task["state"] for task in self.tasks(dag_id, run["dag_run_id"]) if task["task_id"] == SUPERVISE}
+            if run["state"] in ENDED:
+                failed = run["state"] == "failed"
+                self.clear(dag_id, run["dag_run_id"], None if failed else [SUPERVISE], only_failed=failed)
+                return
+            if states & ACTIVE:
+                return
+            time.sleep(SETTLING_S)
 
     def _get(self, path: str, params: Mapping[str, Any] | None = None) -> dict[str, Any]:
         return self._call("GET", path, params=params)

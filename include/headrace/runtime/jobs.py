@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final, NoReturn
 
 from headrace.errors import Error
@@ -16,7 +16,7 @@ from headrace.model.streams import ChunkState
 from headrace.runtime import history, maintenance
 from headrace.runtime.context import Context, open_context
 from headrace.runtime.http import RunSql
-from headrace.runtime.snode import Exit, run_snode
+from headrace.runtime.snode import Exit, run_snode, under_spark_submit
 from headrace.settings import current
 
 logger = logging.getLogger("headrace")
@@ -99,13 +99,14 @@ def prepared() -> Iterator[Context]:
 
 def end_with_parent() -> None:
     """Under spark-submit the JVM is the parent; when it dies, this process is asked to end, which it would not notice else."""
-    if sys.platform == "linux" and "PYSPARK_GATEWAY_PORT" in os.environ:
+    if sys.platform == "linux" and under_spark_submit():
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def end(code: int) -> NoReturn:
     """End the process now: threads that wait for a batch, or a JVM that is gone, must not keep it."""
-    logging.shutdown()
-    sys.stdout.flush()
-    sys.stderr.flush()
+    with suppress(OSError):  # the JVM that read what is written here may be gone
+        logging.shutdown()
+        sys.stdout.flush()
+        sys.stderr.flush()
     os._exit(code)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import secrets
 import signal
 import threading
@@ -132,7 +133,8 @@ class Snode:
             if keeper.lost.is_set() or isinstance(driver.failure, FencedError):
                 return Exit.LEASE_LOST
             if not jvm_answers(spark):
-                return Exit.SPARK_DIED
+                # A signal to the whole process group ends a JVM that this process started, too.
+                return Exit.OK if self._asked.is_set() and not under_spark_submit() else Exit.SPARK_DIED
             if driver.failure is not None:
                 return Exit.FAILED
             if self._asked.is_set():
@@ -231,6 +233,11 @@ class Snode:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+
+def under_spark_submit() -> bool:
+    """Whether spark-submit's JVM is the parent of this process; else the JVM is its child."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def jvm_answers(spark: SparkSession) -> bool:

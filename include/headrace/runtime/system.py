@@ -140,7 +140,7 @@ def start(settings: Settings, console: Console | None = None, *, wait_s: float =
         except BaseException:
             _end_all(settings, Silence())
             raise
-    return _started(settings, first=first, already=False, began=began)
+    return _started(settings, first=first, already=not launched, began=began)
 
 
 def stop(settings: Settings, console: Console | None = None) -> Stopped:
