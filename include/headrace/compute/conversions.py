@@ -14,6 +14,8 @@ def converted_to(term: Term, type_: DataType, surroundings: Surroundings) -> Ter
     """A term as a declared type: fractions are cut off, text is cut to its length, what does not fit is NULL."""
     if term.type is None:
         return Term(f"CAST(NULL AS {spark_type(type_)})", type_)
+    if term.type.kind is Kind.VARBINARY and type_.kind not in (Kind.VARBINARY, Kind.VARCHAR):
+        raise TypeMismatchError(f"{term.type} cannot be cast to {type_}")
     if type_.kind in (Kind.VARCHAR, Kind.NCHAR):
         return Term(shortened(string(term), type_), type_)
     if type_.kind is Kind.BOOL:

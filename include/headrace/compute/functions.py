@@ -55,6 +55,13 @@ class Given:
         return value.ticks(self.precision)
 
 
+def check_count(function: str, least: int, most: int, count: int) -> None:
+    """Refuse a number of arguments that a function does not take."""
+    if not least <= count <= most:
+        wanted = str(least) if least == most else f"{least} to {most}"
+        raise TypeMismatchError(f"{function} takes {wanted} argument{'' if wanted == '1' else 's'}, not {count}")
+
+
 @dataclass(frozen=True, slots=True)
 class PartialRule:
     """One partial column: its short name and the templates that make and merge it; without `row`, rows are aggregated first."""
@@ -99,12 +106,11 @@ class AggregateFunction:
     def selects(self) -> bool:
         return self.pick is not None
 
+    def check_count(self, count: int) -> None:
+        check_count(self.name, self.least, self.most, count)
+
     def applied(self, given: Given) -> Rule:
-        """The rule for given arguments; `TypeMismatchError` where their number or kinds do not fit."""
-        count = 1 + len(given.constants)
-        if not self.least <= count <= self.most:
-            wanted = str(self.least) if self.least == self.most else f"{self.least} to {self.most}"
-            raise TypeMismatchError(f"{self.name} takes {wanted} argument{'' if wanted == '1' else 's'}, not {count}")
+        """The rule for given arguments; `TypeMismatchError` where the kind of the first does not fit."""
         if given.type.kind not in self.accepts:
             raise TypeMismatchError(f"{self.name} does not take {given.type}")
         return self.rule(given)

@@ -182,6 +182,8 @@ def string(term: Term) -> str:
 
 def member(subject: Term, key: Term) -> Term:
     """`->`: a member of a JSON object, as text; NULL where it is missing."""
+    if subject.type is not None and subject.type.kind is not Kind.JSON:
+        raise TypeMismatchError(f"-> takes JSON, not {subject.type}", hint="only tags of type JSON have members")
     if not key.constant or not isinstance(key.constant.value, str):
         raise TypeMismatchError("-> takes the name of a member as a constant string", hint="as in tag->'name'")
     path = "$['" + key.constant.value.replace("'", "\\'") + "']"
@@ -190,6 +192,8 @@ def member(subject: Term, key: Term) -> Term:
 
 def contains(subject: Term, key: Term) -> Term:
     """`CONTAINS`: whether a JSON object has a member."""
+    if subject.type is not None and subject.type.kind is not Kind.JSON:
+        raise TypeMismatchError(f"CONTAINS takes JSON, not {subject.type}", hint="only tags of type JSON have members")
     return Term(f"coalesce(array_contains(json_object_keys({subject.sql}), {key.sql}), false)", BOOL)
 
 

@@ -12,6 +12,7 @@ from headrace.compute.operators import same_instant, timestamp
 from headrace.compute.plan import Bound
 from headrace.compute.terms import NOW, quote, ticks
 from headrace.compute.types import from_ticks
+from headrace.errors import Error
 from headrace.model.expressions import Call, ColumnRef, Expression, walk
 
 MIRRORED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
@@ -31,7 +32,7 @@ def condition(node: Expression | None, also: list[str], rows: Binder, names: Env
     parts = list(also)
     ends: dict[str, list[Bound]] = {">=": [], "<=": []}
     for part in conjuncts(node):
-        bounds = time_bounds(part, rows, names)
+        bounds = placed_bounds(part, rows, names)
         for sign, bound in bounds:
             ends[sign].append(bound)
             parts.append(tested(sign, bound, names))
@@ -50,6 +51,15 @@ def conjuncts(node: Expression | None) -> Iterator[Expression]:
                 yield from conjuncts(argument)
         case _:
             yield node
+
+
+def placed_bounds(node: Expression, rows: Binder, names: Environment) -> list[tuple[str, Bound]]:
+    """`time_bounds`, its errors carrying where the condition stands."""
+    try:
+        return time_bounds(node, rows, names)
+    except Error as error:
+        error.span = error.span or node.span
+        raise
 
 
 def time_bounds(node: Expression, rows: Binder, names: Environment) -> list[tuple[str, Bound]]:

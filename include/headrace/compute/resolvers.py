@@ -87,6 +87,7 @@ class SeriesResolver(RowResolver):
         function = SERIES[call.function]
         if not call.arguments or self.rows is None:
             raise TypeMismatchError(f"{function.name} takes an argument")
+        function.check_count(len(call.arguments))
         term = self.rows.bind(call.arguments[0])
         given = Given(function.name, term.type or BIGINT, constants(self.rows, call), self.environment.precision)
         rule = function.applied(given)
@@ -175,6 +176,7 @@ class GroupResolver:
         """One use of a function: its arguments checked and its partials made."""
         if not call.arguments:
             raise TypeMismatchError(f"{function.name} takes an argument")
+        function.check_count(len(call.arguments))
         term = self.argument(call.arguments[0])
         others = constants(self.rows, call)
         rule = function.applied(Given(function.name, term.type or BIGINT, others, self.environment.precision))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from headrace.compute.functions import ANY, MEASURED, NUMERIC, ORDERED, Given
+from headrace.compute.functions import ANY, MEASURED, NUMERIC, ORDERED, Given, check_count
 from headrace.compute.numbering import BEFORE, SO_FAR
 from headrace.compute.types import BIGINT, DOUBLE
 from headrace.errors import LimitError, TypeMismatchError
@@ -45,11 +45,10 @@ class SeriesFunction:
     least: int = 1
     most: int = 1
 
+    def check_count(self, count: int) -> None:
+        check_count(self.name, self.least, self.most, count)
+
     def applied(self, given: Given) -> SeriesRule:
-        count = 1 + len(given.constants)
-        if not self.least <= count <= self.most:
-            wanted = str(self.least) if self.least == self.most else f"{self.least} to {self.most}"
-            raise TypeMismatchError(f"{self.name} takes {wanted} argument{'' if wanted == '1' else 's'}, not {count}")
         if given.type.kind not in self.accepts:
             raise TypeMismatchError(f"{self.name} does not take {given.type}")
         return self.rule(given)

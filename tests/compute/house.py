@@ -1,0 +1,169 @@
+"""Tables, rows and plans for the tests of this room."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from headrace.compute import AnyPlan, Plan, Relation, Scope, bind, evaluate
+from headrace.errors import NotFoundError
+from headrace.model.queries import Query, Union
+from headrace.model.statements import Select
+from headrace.model.tables import TBNAME, Column, Database, Name, Table, TableKind
+from headrace.model.time import Precision
+from headrace.model.types import DataType, Kind
+from headrace.sql import parse
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+T0 = 1_700_000_000_000
+"""2023-11-14 22:13:20 UTC in milliseconds: the instant that the tests' rows are written around."""
+
+FIXTURES = Path(__file__).parent / "fixtures"
+
+
+def column(name: str, kind: Kind, length: int | None = None, *, is_key: bool = False) -> Column:
+    return Column(name, DataType(kind, length), is_key)
+
+
+METERS = Table(
+    "db",
+    "meters",
+    (
+        column("ts", Kind.TIMESTAMP),
+        column("a", Kind.INT),
+        column("b", Kind.BIGINT),
+        column("c", Kind.FLOAT),
+        column("d", Kind.DOUBLE),
+        column("e", Kind.BOOL),
+        column("s", Kind.VARCHAR, 20),
+    ),
+    (column("site", Kind.VARCHAR, 10), column("room", Kind.INT)),
+)
+KEYED = Table(
+    "db",
+    "keyed",
+    (column("ts", Kind.TIMESTAMP), column("k", Kind.INT, is_key=True), column("v", Kind.INT)),
+    kind=TableKind.PLAIN,
+)
+WIDE = Table(
+    "db",
+    "wide",
+    (
+        column("ts", Kind.TIMESTAMP),
+        column("u8", Kind.UTINYINT),
+        column("u64", Kind.UBIGINT),
+        column("at", Kind.TIMESTAMP),
+        column("m", Kind.DECIMAL, 10),
+        column("j", Kind.VARBINARY, 8),
+    ),
+    kind=TableKind.PLAIN,
+)
+TABLES = {table.name: table for table in (METERS, KEYED, WIDE)}
+SUBTABLES = {"d1": "meters", "d2": "meters"}
+
+ARROW = {
+    Kind.TIMESTAMP: pa.timestamp("us", tz="UTC"),
+    Kind.INT: pa.int32(),
+    Kind.BIGINT: pa.int64(),
+    Kind.FLOAT: pa.float32(),
+    Kind.DOUBLE: pa.float64(),
+    Kind.BOOL: pa.bool_(),
+    Kind.VARCHAR: pa.string(),
+    Kind.UTINYINT: pa.int16(),
+    Kind.UBIGINT: pa.decimal128(20, 0),
+    Kind.DECIMAL: pa.decimal128(10, 0),
+    Kind.VARBINARY: pa.binary(),
+}
+
+
+def scope(*, timezone: str = "UTC", precision: Precision = Precision.MILLISECOND, now: int = T0) -> Scope:
+    """All tables in one database."""
+
+    def lookup(name: Name) -> Relation:
+        database = Database("db", precision)
+        if name.name in TABLES:
+            return Relation(TABLES[name.name], database)
+        if name.name in SUBTABLES:
+            return Relation(TABLES[SUBTABLES[name.name]], database, name.name)
+        raise NotFoundError(f"there is no table {name}", span=name.span)
+
+    return Scope(lookup, timezone, now)
+
+
+def query_of(sql: str) -> Query | Union:
+    statement = parse(sql)
+    assert isinstance(statement, Select)
+    return statement.query
+
+
+def plan(sql: str, *, stream: bool = False, where: Scope | None = None) -> AnyPlan:
+    return bind(query_of(sql), where or scope(), stream=stream)
+
+
+def select(sql: str, *, stream: bool = False, where: Scope | None = None) -> Plan:
+    """The plan of a query that is no union."""
+    found = plan(sql, stream=stream, where=where)
+    assert isinstance(found, Plan)
+    return found
+
+
+def arrow(table: Table, rows: Iterable[Mapping[str, Any]], precision: Precision = Precision.MILLISECOND) -> pa.Table:
+    """Rows as stored: instants given in ticks, columns not given NULL, `tbname` the table's name where not given."""
+    every = list(rows)
+    micros = {"ms": 1000, "us": 1}.get(precision.value)
+    columns: dict[str, pa.Array] = {}
+    for each in (*table.columns, *table.tags):
+        values = [row.get(each.name) for row in every]
+        if each.type.kind is not Kind.TIMESTAMP:
+            columns[each.name] = pa.array(values, ARROW[each.type.kind])
+        elif micros is None:
+            columns[each.name] = pa.array(values, pa.int64())
+        else:
+            columns[each.name] = pa.array([None if value is None else value * micros for value in values], ARROW[Kind.TIMESTAMP])
+    return pa.table({**columns, TBNAME: pa.array([row.get(TBNAME, table.name) for row in every], pa.string())})
+
+
+def frame(spark: SparkSession, table: Table, rows: Iterable[Mapping[str, Any]], **others: Precision) -> DataFrame:
+    return spark.createDataFrame(arrow(table, rows, **others)).coalesce(1)
+
+
+def answer(sql: str, rows: DataFrame, *, where: Scope | None = None) -> list[tuple[Any, ...]]:
+    """The result of a query over one table, instants as milliseconds since `T0`."""
+    return plain(evaluate(plan(sql, where=where), rows))
+
+
+def plain(found: DataFrame) -> list[tuple[Any, ...]]:
+    return [tuple(offset(value) for value in row) for row in found.collect()]
+
+
+def offset(value: Any) -> Any:
+    if not isinstance(value, datetime):
+        return value
+    aware = value if value.tzinfo else value.replace(tzinfo=UTC)
+    return round(aware.timestamp() * 1000) - T0
+
+
+def meters(*rows: Sequence[Any]) -> list[dict[str, Any]]:
+    """Rows of `meters`: subtable, milliseconds after T0, then a, b, c, d, e, s as far as given; d1 is in site x room 1, d2 in y 2."""
+    places = {"d1": ("x", 1), "d2": ("y", 2)}
+    names = ("a", "b", "c", "d", "e", "s")
+    return [
+        {TBNAME: subtable, "ts": T0 + at, "site": places[subtable][0], "room": places[subtable][1]} | dict(zip(names, values, strict=False))
+        for subtable, at, *values in rows
+    ]
+
+
+def pairs(name: str) -> list[tuple[str, str]]:
+    """The pairs of a fixture: a statement, and after `--` what is expected of it; `#` begins a remark."""
+    found = []
+    for line in (FIXTURES / name).read_text().splitlines():
+        if line.strip() and not line.startswith("#"):
+            statement, _, expected = line.rpartition(" -- ")
+            found.append((statement.strip(), expected.strip()))
+    return found
