@@ -152,16 +152,18 @@ def test_a_snode_computes_and_another_takes_over_when_it_is_killed_or_frozen(con
     assert second.ended() == Exit.LEASE_LOST
     assert meters.results() == meters.expected()
 
-    meters.write(readings(50, seed=3, start=START + 5_000_000))
-    until(lambda: meters.results() == meters.expected(), "the third snode does not go on", tuple(rivals))
-    assert context.catalog.streams.by_id(stream).state is StreamState.RUNNING
     beat = heartbeat(context, 3)
     holder, waiter = sorted(rivals, key=lambda job: job.process.pid != beat.detail["pid"])
-    waiter.signal(signal.SIGTERM)
-    assert waiter.ended() == Exit.OK
     holder.signal(signal.SIGTERM)
     assert holder.ended() == Exit.OK
+    meters.write(readings(50, seed=3, start=START + 5_000_000))
+    until(lambda: meters.results() == meters.expected(), "the fourth snode does not go on", (waiter,))
+    assert context.catalog.streams.by_id(stream).state is StreamState.RUNNING
+    for child in waiter.children():
+        child.kill()
+    assert waiter.ended() == Exit.SPARK_DIED
     assert context.catalog.leases.get("default") is None
+    assert context.catalog.events.all("snode", "default")[0].message == "Spark's JVM is gone"
 
 
 def check_endpoint(beat: Heartbeat) -> None:
