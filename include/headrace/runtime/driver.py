@@ -23,6 +23,8 @@ logger = logging.getLogger(__name__)
 
 # A round that failed as a whole (the catalog away, say) is tried again after this pause.
 PAUSE_AFTER_FAILURE_S: Final = 1.0
+# While one stream is at a long batch, what has come for the others waits no longer than this.
+LONGEST_WAIT_S: Final = 0.1
 
 
 class Driver:
@@ -33,10 +35,9 @@ class Driver:
         self._context = context
         self._name = name
         self._fills = fills
-        self._batches = batches
         self._ended = ended
         self._stopping = threading.Event()
-        self._feeds = streams.Feeds(context)
+        self._feeds = streams.Feeds(context, batches.observe)
         self._histories = Histories(context)
         self._attempts: dict[str, int] = {}
         self._retry_at: dict[str, int] = {}
@@ -88,12 +89,9 @@ class Driver:
 
     def _poll_until(self, deadline: float) -> None:
         while not self._stopping.is_set() and time.monotonic() < deadline:
-            began = time.monotonic()
-            busy = self._feeds.poll()
+            busy = self._feeds.poll(LONGEST_WAIT_S)
             self._turned = time.monotonic()
-            if busy:
-                self._batches.observe(self._turned - began)
-            else:
+            if not busy:
                 self._stopping.wait(self._context.settings.poll_ms / 1000)
 
     def reconcile(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Final
@@ -51,11 +51,19 @@ class Feed:
     Streams at the same position share what was read. One that fails is marked STOPPED in the catalog and leaves.
     """
 
-    def __init__(self, source: Table, database: Database, context: Context, pool: ThreadPoolExecutor | None = None) -> None:
+    def __init__(
+        self,
+        source: Table,
+        database: Database,
+        context: Context,
+        pool: ThreadPoolExecutor | None = None,
+        observe: Callable[[float], None] = lambda _: None,
+    ) -> None:
         self.source = source
         self.database = database
         self.context = context
         self.reader = ChangeReader(context, source)
+        self._observe = observe
         self._own_pool = pool is None
         self._pool = pool or ThreadPoolExecutor(THREADS, thread_name_prefix=f"feed-{source.name}")
         self._seats: dict[str, Seat] = {}
@@ -130,7 +138,11 @@ class Feed:
             seat.runner = Runner(self.context, seat.record, self.reader)
         elif seat.failures:
             seat.runner.reset()
-        return seat.runner.advance()
+        began = time.monotonic()
+        advanced = seat.runner.advance()
+        if advanced:
+            self._observe(time.monotonic() - began)
+        return advanced
 
     def _conclude(self, seat: Seat) -> None:
         """What the end of a batch means for its stream."""
@@ -156,10 +168,11 @@ class Feed:
 
 
 class Feeds:
-    """The feeds of a driver: one for every source table of its streams."""
+    """The feeds of a driver: one for every source table of its streams. `observe` is told the seconds of every batch."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, observe: Callable[[float], None] = lambda _: None) -> None:
         self.context = context
+        self._observe = observe
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="feed")
         self._feeds: dict[tuple[str, str], Feed] = {}
 
@@ -186,17 +199,22 @@ class Feeds:
         for place in [place for place, feed in self._feeds.items() if not feed.streams]:
             self._feeds.pop(place).close()
 
-    def poll(self) -> bool:
-        """One round of every feed; True when one had something to do."""
+    def poll(self, timeout_s: float | None = None) -> bool:
+        """One round of every feed; True when one had something to do.
+
+        With `timeout_s` it does not wait longer than that for the first batch to end, so that streams that are idle get what has
+        come for them while others are at work.
+        """
         rounds = [feed.start() for feed in self._feeds.values()]
         work = [work for feed in self._feeds.values() for work in feed.work]
         if work:
-            wait(work, return_when=FIRST_COMPLETED)
+            wait(work, timeout_s, return_when=FIRST_COMPLETED)
             for feed in self._feeds.values():
                 feed.collect()
         waiting = [seat.due for found in rounds for seat in found.waiting]
         if waiting and not work:
-            time.sleep(max(0.0, min(waiting) - time.monotonic()))
+            pause = max(0.0, min(waiting) - time.monotonic())
+            time.sleep(pause if timeout_s is None else min(pause, timeout_s))
         return bool(work or waiting)
 
     def close(self) -> None:
@@ -211,7 +229,8 @@ class Feeds:
         place = (definition.source_database, definition.source_table)
         if place not in self._feeds:
             database = self.context.catalog.databases.get(place[0])
-            self._feeds[place] = Feed(self.context.catalog.tables.get(*place), database, self.context, self._pool)
+            source = self.context.catalog.tables.get(*place)
+            self._feeds[place] = Feed(source, database, self.context, self._pool, self._observe)
         if record.state is not StreamState.RUNNING:
             self.context.catalog.streams.set_state(definition.id, StreamState.RUNNING)
         self._feeds[place].add(record)
