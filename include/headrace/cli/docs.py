@@ -16,6 +16,7 @@ from headrace.cli.console import out
 if TYPE_CHECKING:
     from headrace.compute.functions import AggregateFunction
     from headrace.compute.scalar_rules import ScalarFunction
+    from headrace.compute.series import SeriesFunction
 
 NOTICE: Final = "<!-- Made by `make docs` from {source}: change it there. -->"
 # What follows from an error, by its family.
@@ -34,7 +35,7 @@ def docs(
     write.mkdir(parents=True, exist_ok=True)
     for name, page in PAGES.items():
         (write / name).write_text(page())
-        out.print(f"{write / name}", highlight=False)
+        out.print(f"{write / name}", highlight=False, soft_wrap=True)
 
 
 def settings_page() -> str:
@@ -95,6 +96,7 @@ def functions_page() -> str:
     from headrace.compute.scalars import MATH_TABLE
     from headrace.compute.scalars_text import TEXT_TABLE
     from headrace.compute.scalars_time import TIME_TABLE
+    from headrace.compute.series import SERIES
 
     scalars = {"Mathematics": MATH_TABLE, "Text": TEXT_TABLE, "Time": TIME_TABLE}
     return page(
@@ -107,6 +109,10 @@ def functions_page() -> str:
         table(
             ("function", "takes", "gives", "in streams", "picks a row", "memory"), map(aggregate_row, by_name(AGGREGATES.values()))
         ),
+        "## Neighbours in time",
+        NEIGHBOURS,
+        table(("function", "takes", "gives"), map(series_row, SERIES.values())),
+        INTERP,
         *(
             part
             for title, rules in scalars.items()
@@ -139,6 +145,17 @@ PSEUDO_COLUMNS: Final = (
 )
 
 
+NEIGHBOURS: Final = (
+    "A value for each row, made from the rows before or after it; only in queries without a window, not in streams. With "
+    "`PARTITION BY` each group is for itself."
+)
+INTERP: Final = (
+    "`interp(x[, 1])` gives values at points between rows: the clauses `RANGE(start[, end])` and `EVERY(step)` say where they are, "
+    "`FILL(mode)` how they are made. With the option 1 rows without a value do not count. Beside it `_irowts` is the point, and "
+    "`_isfilled` whether there was no row."
+)
+
+
 def by_name(functions: Iterable[AggregateFunction]) -> list[AggregateFunction]:
     return sorted(functions, key=lambda function: function.name)
 
@@ -152,6 +169,10 @@ def aggregate_row(function: AggregateFunction) -> tuple[str, ...]:
         "yes" if function.selects else "",
         "fixed" if function.bounded else "rows",
     )
+
+
+def series_row(function: SeriesFunction) -> tuple[str, ...]:
+    return f"`{function.name}({signature(function.least, function.most)})`", kinds(function), function.summary
 
 
 def scalar_row(function: ScalarFunction) -> tuple[str, str]:
@@ -169,13 +190,14 @@ def signature(least: int, most: int | None) -> str:
     return f"{shown}{optional}{']' * extra}"
 
 
-def kinds(function: AggregateFunction) -> str:
+def kinds(function: AggregateFunction | SeriesFunction) -> str:
     """What the first argument may be, in words."""
     from headrace.compute.functions import ANY, MEASURED, NUMERIC, ORDERED
     from headrace.model.types import Kind
 
     words = {
         ANY: "any",
+        MEASURED | {Kind.BOOL}: "numbers, timestamps, booleans",
         NUMERIC: "numbers",
         MEASURED: "numbers, timestamps",
         ORDERED: "numbers, text, timestamps, booleans",

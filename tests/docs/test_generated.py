@@ -1,0 +1,26 @@
+"""Pages that are made from code are as the code is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from headrace.cli.docs import PAGES
+from headrace.cli.main import app
+from tests.docs.pages import ROOT
+
+REFERENCE = ROOT / "docs" / "reference"
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_made_from_code_is_up_to_date(name: str) -> None:
+    assert (REFERENCE / name).read_text() == PAGES[name](), "run `make docs`"
+
+
+def test_the_command_writes_every_page(tmp_path: Path) -> None:
+    folder = tmp_path / "reference"
+    result = CliRunner().invoke(app, ["docs", "--write", str(folder)])
+    assert result.output.split() == [str(folder / name) for name in PAGES]
+    assert {page.name for page in folder.iterdir()} == set(PAGES)
