@@ -1,0 +1,143 @@
+"""What an snode's driver makes of the streams in the catalog, before any of them computes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from headrace.errors import NotFoundError
+from headrace.model.clock import ManualClock
+from headrace.model.streams import DesiredState, StopReason, StreamProgress, StreamState
+from headrace.runtime import history
+from headrace.runtime.context import Context, open_context
+from headrace.runtime.driver import Driver
+from headrace.runtime.metrics import Histogram
+from headrace.runtime.reconcile import ORPHANED_MS
+from headrace.settings import Settings
+from tests.runtime.meters import METERS, Meters, readings
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(1_800_000_000_000)
+
+
+@pytest.fixture
+def context(settings: Settings, clock: ManualClock) -> Iterator[Context]:
+    opened = open_context(settings, clock)
+    yield replace(opened, epoch=1)
+    opened.tables.close()
+    opened.catalog.close()
+
+
+@pytest.fixture
+def meters(context: Context) -> Meters:
+    made = Meters.create(context)
+    made.write(readings(5))
+    return made
+
+
+@pytest.fixture
+def driver(context: Context) -> Iterator[Driver]:
+    made = Driver(context, "default", fills=False, batches=Histogram(), ended=lambda: None)
+    yield made
+    made.stop(0)
+
+
+def state_of(meters: Meters, stream: str) -> StreamState:
+    return meters.context.catalog.streams.by_id(stream).state
+
+
+def stop(meters: Meters, stream: str, *, transient: bool) -> None:
+    now = meters.context.clock.now()
+    reason = StopReason("OPERATIONAL", "the disk was full", "make room", now, transient)
+    meters.context.catalog.streams.set_state(stream, StreamState.STOPPED, reason)
+
+
+def test_a_new_stream_runs_and_a_paused_one_does_not(meters: Meters, driver: Driver) -> None:
+    stream = meters.create_stream("TRIGGER AT_ONCE")
+    driver.reconcile()
+    assert state_of(meters, stream) is StreamState.RUNNING
+    meters.context.catalog.streams.set_desired(stream, DesiredState.PAUSED)
+    driver.reconcile()
+    assert state_of(meters, stream) is StreamState.PAUSED
+    meters.context.catalog.streams.set_desired(stream, DesiredState.RUNNING)
+    driver.reconcile()
+    assert state_of(meters, stream) is StreamState.RUNNING
+
+
+def test_a_stream_that_stopped_for_a_passing_reason_is_retried_ever_more_seldom(
+    meters: Meters, driver: Driver, clock: ManualClock
+) -> None:
+    stream = meters.create_stream("TRIGGER AT_ONCE")
+    stop(meters, stream, transient=True)
+    driver.reconcile()
+    assert state_of(meters, stream) is StreamState.RUNNING
+    stop(meters, stream, transient=True)
+    driver.reconcile()
+    assert state_of(meters, stream) is StreamState.STOPPED
+    clock.advance(1_000)
+    driver.reconcile()
+    assert state_of(meters, stream) is StreamState.RUNNING
+    stop(meters, stream, transient=True)
+    clock.advance(1_000)
+    driver.reconcile()
+    assert state_of(meters, stream) is StreamState.STOPPED
+
+
+def test_a_stream_that_stopped_for_good_stays_so(meters: Meters, driver: Driver) -> None:
+    stream = meters.create_stream("TRIGGER AT_ONCE")
+    stop(meters, stream, transient=False)
+    driver.reconcile()
+    assert state_of(meters, stream) is StreamState.STOPPED
+
+
+def test_a_stream_that_stopped_before_its_history_was_filled_goes_on_with_it(meters: Meters, driver: Driver) -> None:
+    stream = meters.create_stream("FILL_HISTORY 1")
+    stop(meters, stream, transient=True)
+    driver.reconcile()
+    assert state_of(meters, stream) is StreamState.FILLING
+
+
+def test_a_dropped_stream_is_gone(meters: Meters, driver: Driver) -> None:
+    stream = meters.create_stream("TRIGGER AT_ONCE")
+    driver.reconcile()
+    meters.context.catalog.streams.set_desired(stream, DesiredState.DROPPED)
+    driver.reconcile()
+    with pytest.raises(NotFoundError):
+        meters.context.catalog.streams.by_id(stream)
+
+
+def test_a_stream_whose_creator_died_gets_its_boundary_in_the_end(meters: Meters, driver: Driver, clock: ManualClock) -> None:
+    stream = meters.create_stream("FILL_HISTORY 1")
+    meters.context.catalog.streams.set_progress(stream, StreamProgress())
+    meters.context.catalog.streams.set_state(stream, StreamState.CREATED)
+    driver.reconcile()
+    assert meters.context.catalog.streams.by_id(stream).progress.boundary is None
+    clock.advance(ORPHANED_MS + 1)
+    driver.reconcile()
+    record = meters.context.catalog.streams.by_id(stream)
+    assert (record.state, record.progress.boundary) == (StreamState.FILLING, meters.context.tables.version(METERS))
+
+
+def test_a_stream_that_cannot_be_understood_is_stopped_and_the_others_run(meters: Meters, driver: Driver) -> None:
+    good = meters.create_stream("TRIGGER AT_ONCE")
+    definition = meters.context.catalog.streams.by_id(good).definition
+    bad = replace(definition, id="bad", name="bad", sql="CREATE STREAM bad INTO")
+    meters.context.catalog.streams.create(bad)
+    driver.reconcile()
+    record = meters.context.catalog.streams.by_id("bad")
+    assert record.state is StreamState.STOPPED
+    assert record.reason is not None
+    assert (record.reason.code, record.reason.transient) == ("SYNTAX", False)
+    assert state_of(meters, good) is StreamState.RUNNING
+
+
+def test_a_driver_that_does_not_fill_waits_for_who_does(meters: Meters, driver: Driver) -> None:
+    stream = meters.create_stream("FILL_HISTORY 1")
+    history.plan_chunks(meters.context, stream)
+    driver.reconcile()
+    record = meters.context.catalog.streams.by_id(stream)
+    assert (record.state, record.progress.source_version) == (StreamState.FILLING, None)
