@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from headrace.errors import ConflictError, Error, OperationalError
 from headrace.model.tables import TBNAME, Table
-from headrace.storage.commits import Commit, Written
+from headrace.storage.commits import Written
 from headrace.storage.files import StagedFile, read_statistics
 from headrace.storage.handles import first_line, spark_path
 from headrace.storage.pieces import Staged, Target, stage
@@ -22,9 +22,6 @@ from headrace.storage.types import MICROSECONDS
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-OPERATION: Final = "__operation"
-UPSERT: Final = 0
-DELETE: Final = 1
 ORDER: Final = "__order"
 
 
@@ -115,58 +112,37 @@ def merge(
     table: Table,
     schema: pa.Schema,
     bounds: Bounds,
-    given: Collection[str] | None,
-    commit: Commit | None,
-    *,
-    whole: bool,
+    given: Collection[str],
 ) -> Written:
-    """Spark's MERGE of rows with one row a key, and a column `__operation`.
+    """Spark's MERGE of rows with one row a key: those that exist are updated in the columns given, the others inserted.
 
-    Keys that exist are updated in the columns given (None: all), with `whole` only where something changes; keys to be deleted are.
+    It has no compare-and-set and no guard: for loads, which take the table's lock, not for streams.
     """
-    session = spark.newSession()  # its configuration names the transaction, and other threads have transactions of their own
-    if commit is not None:
-        session.conf.set("spark.databricks.delta.write.txnAppId", commit.app)
-        session.conf.set("spark.databricks.delta.write.txnVersion", str(commit.version))
     view = f"merge_{uuid.uuid4().hex}"
     with translated_spark(table.name):
-        rows.createOrReplaceGlobalTempView(view)
+        rows.createOrReplaceTempView(view)
         try:
-            result = session.sql(merge_statement(uri, f"global_temp.{view}", table, schema, bounds, given, whole=whole)).collect()[
-                0
-            ]
+            result = spark.sql(merge_statement(uri, view, table, schema, bounds, given)).collect()[0]
         finally:
-            session.catalog.dropGlobalTempView(view)
+            spark.catalog.dropTempView(view)
     counts: dict[str, Any] = result.asDict()
-    return Written(-1, int(counts["num_inserted_rows"]), int(counts["num_updated_rows"]), int(counts["num_deleted_rows"]))
+    return Written(-1, int(counts["num_inserted_rows"]), int(counts["num_updated_rows"]))
 
 
-def merge_statement(
-    uri: str, source: str, table: Table, schema: pa.Schema, bounds: Bounds, given: Collection[str] | None, *, whole: bool
-) -> str:
+def merge_statement(uri: str, source: str, table: Table, schema: pa.Schema, bounds: Bounds, given: Collection[str]) -> str:
     """The text of the MERGE; the target is narrowed to the times in question, so that other files are not read."""
     time = table.timestamp.name
     keys = " AND ".join(f"t.{ticked(name)} = s.{ticked(name)}" for name in table.primary_key)
     low, high = (literal(schema.field(time).type, value) for value in (bounds.low, bounds.high))
-    values = [name for name in schema.names if name not in table.primary_key and (given is None or name in given)]
+    values = [name for name in schema.names if name not in table.primary_key and name in given]
     updates = ", ".join(f"t.{ticked(name)} = s.{ticked(name)}" for name in values or [TBNAME])
-    differs = " OR ".join(f"NOT t.{ticked(name)} <=> s.{ticked(name)}" for name in values) or "false"
     columns = ", ".join(ticked(name) for name in schema.names)
     return (
         f"MERGE INTO delta.{ticked(spark_path(uri))} t USING {source} s "
         f"ON {keys} AND t.{ticked(time)} >= {low} AND t.{ticked(time)} <= {high} "
-        f"WHEN MATCHED AND s.{OPERATION} = {DELETE} THEN DELETE "
-        f"WHEN MATCHED AND {f'({differs})' if whole else 'true'} THEN UPDATE SET {updates} "
-        f"WHEN NOT MATCHED AND s.{OPERATION} = {UPSERT} THEN INSERT ({columns}) "
-        f"VALUES ({', '.join(f's.{ticked(name)}' for name in schema.names)})"
+        f"WHEN MATCHED THEN UPDATE SET {updates} "
+        f"WHEN NOT MATCHED THEN INSERT ({columns}) VALUES ({', '.join(f's.{ticked(name)}' for name in schema.names)})"
     )
-
-
-def marked(frame: DataFrame, operation: int) -> DataFrame:
-    """A DataFrame whose rows are to be upserted, or deleted."""
-    from pyspark.sql import functions as F
-
-    return frame.withColumn(OPERATION, F.lit(operation))
 
 
 def literal(type_: pa.DataType, value: int) -> str:

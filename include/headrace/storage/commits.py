@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from deltalake import CommitProperties, Transaction
 
@@ -12,10 +12,6 @@ from headrace.errors import FencedError
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
-
-
-# What a transaction stands at that was written before there was anything to record.
-NEVER: Final = -1
 
 
 def stream_app(stream_id: str) -> str:
@@ -88,20 +84,9 @@ class Standing(Enum):
     RECORDED = "recorded"
 
 
-def recorded(delta: DeltaTable, app: str) -> int | None:
-    """The version recorded for an app transaction; None when there is none."""
-    version = delta.transaction_version(app)
-    return None if version is None or version < 0 else int(version)
-
-
-def fence_of(delta: DeltaTable, stream_id: str, epoch: int) -> Commit:
-    """The commit that makes older drivers of a stream fail.
-
-    It writes the stream's transaction anew, as it stands (-1: not yet): a merge of Spark's that has read it before fails then.
-    """
-    app = stream_app(stream_id)
-    version = recorded(delta, app)
-    return Commit(app, NEVER if version is None else version, None, stream_id, epoch)
+def fence_of(stream_id: str, epoch: int) -> Commit:
+    """The commit that makes drivers of a stream with an older epoch fail."""
+    return Commit(epoch_app(stream_id), epoch)
 
 
 def standing(delta: DeltaTable, commit: Commit | None) -> Standing:
@@ -109,11 +94,11 @@ def standing(delta: DeltaTable, commit: Commit | None) -> Standing:
     if commit is None:
         return Standing.NEW
     check_epoch(delta, commit.stream_id, commit.epoch)
-    seen = recorded(delta, commit.app)
+    seen = delta.transaction_version(commit.app)
     if seen is not None and seen >= commit.version:
         return Standing.RECORDED
     expected = commit.expected
-    found = None if expected is None else recorded(delta, expected.app)
+    found = None if expected is None else delta.transaction_version(expected.app)
     if expected is not None and found != expected.version:
         raise FencedError(
             f"another driver has committed in between: {expected.app} stands at {found}, not at {expected.version}",
@@ -126,7 +111,7 @@ def check_epoch(delta: DeltaTable, stream_id: str | None, epoch: int) -> None:
     """`FencedError` when the table has seen a newer epoch of the stream."""
     if stream_id is None:
         return
-    seen = recorded(delta, epoch_app(stream_id))
+    seen = delta.transaction_version(epoch_app(stream_id))
     if seen is not None and seen > epoch:
         raise FencedError(
             f"the lease under which this driver runs (epoch {epoch}) has passed to another (epoch {seen})",

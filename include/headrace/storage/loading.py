@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -15,7 +14,7 @@ from deltalake import DeltaTable
 
 from headrace.errors import DataError, ProgrammingError
 from headrace.model.tables import TBNAME, Database, Table
-from headrace.storage import bulk, staging
+from headrace.storage import bulk, merging, staging
 from headrace.storage.columns import EXAMPLES
 from headrace.storage.commits import Written
 from headrace.storage.files import StagedFile
@@ -32,6 +31,8 @@ if TYPE_CHECKING:
 # Files up to this size are converted in this process: starting Spark would take longer.
 LOCAL_BYTES: Final = 64 * 2**20
 WORKERS: Final = 2
+# A merge by delta-rs keeps about 300 bytes a row in memory; so many rows are merged by Spark instead.
+MERGE_ROWS: Final = 20_000_000
 
 Progress = Callable[[int, int], None]
 Announce = Callable[[pa.Table], None]
@@ -109,9 +110,8 @@ class Loader:
     def _commit(
         self, made: Iterator[Converted | Staged], size: int, progress: Progress | None, announce: Announce | None
     ) -> Loaded:
-        done: list[Converted | Staged] = []
-        with self._swept(done):
-            self._gather(made, done, progress)
+        with staging.Sweep(self._uri) as sweep:
+            done = self._gathered(made, sweep, progress)
             _refuse_misfits(done)
             if announce is not None and done:
                 announce(last_of_each_key(pa.concat_tables([each.subtables for each in done], promote_options="default"), [TBNAME]))
@@ -120,51 +120,53 @@ class Loader:
             if in_memory:
                 written = self._writer.write(self._table, self._database, pa.concat_tables(in_memory), given, None)
             else:
-                written = self._commit_staged(_files(done), given)
+                written = self._commit_staged(_files(done), given, sweep)
         return Loaded(written.version, written.inserted, written.updated, size)
 
-    def _gather(self, made: Iterator[Converted | Staged], done: list[Converted | Staged], progress: Progress | None) -> None:
+    def _gathered(
+        self, made: Iterator[Converted | Staged], sweep: staging.Sweep, progress: Progress | None
+    ) -> list[Converted | Staged]:
+        done: list[Converted | Staged] = []
         rows = read = 0
         for each in made:
             done.append(each)
+            sweep.also(_files([each]))
             rows, read = rows + each.read, read + each.piece.bytes
             if progress is not None:
                 progress(rows, read)
+        return done
 
-    @contextmanager
-    def _swept(self, done: list[Converted | Staged]) -> Iterator[None]:
-        """Removes staged files when what is done with them fails."""
-        try:
-            yield
-        except BaseException:
-            staging.discard(self._uri, _files(done))
-            raise
-
-    def _commit_staged(self, files: list[StagedFile], given: frozenset[str]) -> Written:
-        if staging.total(files) <= staging.EXACT_ROWS:
-            files = staging.unique_here(self._uri, files, self._table, self._schema)
-        elif staging.overlapping(files):
-            files = bulk.unique(self._spark(), self._uri, files, self._table, self._schema)
+    def _commit_staged(self, files: list[StagedFile], given: frozenset[str], sweep: staging.Sweep) -> Written:
+        files = self._unique(files)
+        sweep.also(files)
 
         def work(handle: Handle, delta: DeltaTable) -> Written | None:
             if not files:
                 return Written(delta.version())
-            if staging.shares_keys(handle, delta, self._table, self._schema, files):
+            if not staging.shares_keys(handle, delta, self._table, self._schema, files):
+                return staging.add(delta, sweep.handed(files), None)
+            sweep.kept_none()
+            if staging.total(files) > MERGE_ROWS:
                 return None
-            return staging.add(delta, files, None)
+            rows = staging.reader(self._uri, files, self._schema)
+            return merging.upsert(delta, self._table, self._schema, rows, staging.scope(files), given, None)
 
         with self._writer.exclusive(self._writer.lock_name(self._table)):
             written = self._writer.attempts(self._handles.writer(self._table), work)
-            if written is None:
-                written = self._merge(files, given)
-        return written
+            return self._merge_by_spark(files, given) if written is None else written
 
-    def _merge(self, files: list[StagedFile], given: frozenset[str]) -> Written:
+    def _unique(self, files: list[StagedFile]) -> list[StagedFile]:
+        """Files with one row a key."""
+        if staging.total(files) <= staging.EXACT_ROWS:
+            return staging.unique_here(self._uri, files, self._table, self._schema)
+        if staging.overlapping(files):
+            return bulk.unique(self._spark(), self._uri, files, self._table, self._schema)
+        return files
+
+    def _merge_by_spark(self, files: list[StagedFile], given: frozenset[str]) -> Written:
         spark = self._spark()
-        rows = bulk.marked(bulk.staged_frame(spark, self._uri, files), bulk.UPSERT)
-        bounds = staging.bounds_of_all(files)
-        merged = bulk.merge(spark, self._uri, rows, self._table, self._schema, bounds, given, None, whole=False)
-        staging.discard(self._uri, files)
+        rows = bulk.staged_frame(spark, self._uri, files)
+        merged = bulk.merge(spark, self._uri, rows, self._table, self._schema, staging.bounds_of_all(files), given)
         with self._handles.writer(self._table).latest() as delta:
             return replace(merged, version=delta.version())
 

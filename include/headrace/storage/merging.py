@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import Any, Final
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,7 +14,7 @@ from deltalake.table import TableMerger
 from headrace.model.tables import TBNAME, Table
 from headrace.storage.commits import Commit, Written, properties
 from headrace.storage.keys import among, quoted, within
-from headrace.storage.pruning import bounds_of
+from headrace.storage.pruning import Bounds, bounds_of
 
 # Beyond so many names a list of them costs more than it spares.
 MOST_NAMES: Final = 64
@@ -22,30 +23,43 @@ UPSERT: Final = 0
 DELETE: Final = 1
 
 
+Rows: TypeAlias = "pa.Table | pa.RecordBatchReader"
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Where keys lie that exist already: only files that may hold them are read. `names` None: in any subtable."""
+
+    times: Bounds
+    names: tuple[str, ...] | None = None
+
+
+def scope_of(known: pa.Table, table: Table) -> Scope:
+    """The scope of some keys, of which there is at least one."""
+    names: list[str] = pc.unique(known[TBNAME]).to_pylist()
+    return Scope(bounds_of(known, table.timestamp.name), tuple(names) if len(names) <= MOST_NAMES else None)
+
+
 def upsert(
     delta: DeltaTable,
     table: Table,
     schema: pa.Schema,
-    rows: pa.Table,
-    known: pa.Table,
+    rows: Rows,
+    scope: Scope,
     given: Collection[str] | None,
     commit: Commit | None,
 ) -> Written:
-    """Rows of which some keys are `known`: those are updated in the columns given (None: all), the others inserted."""
+    """Keys that exist are updated in the columns given (None: all), the others inserted."""
     changing = [name for name in _values(table, schema) if given is None or name in given]
-    merger = _merger(delta, table, schema, rows, known, commit)
+    merger = _merger(delta, table, schema, rows, scope, commit)
     # A table of keys alone still has its rows written anew: a write of a known key is an update, whatever it changes.
     updates = {quoted(name): _source(name) for name in changing or [TBNAME]}
-    merger = merger.when_matched_update(updates).when_not_matched_insert(_all(schema))
-    return _executed(merger, delta)
+    return _executed(merger.when_matched_update(updates).when_not_matched_insert(_all(schema)), delta)
 
 
-def replace(
-    delta: DeltaTable, table: Table, schema: pa.Schema, upserts: pa.Table, deletes: pa.Table, known: pa.Table, commit: Commit | None
-) -> Written:
-    """Upserts (whole rows) and deletes (of known keys) in one commit; rows that would not change are left alone."""
-    rows = pa.concat_tables([_marked(upserts, UPSERT), _marked(deletes, DELETE)], promote_options="default")
-    merger = _merger(delta, table, schema, rows, known, commit)
+def replace(delta: DeltaTable, table: Table, schema: pa.Schema, rows: Rows, scope: Scope, commit: Commit | None) -> Written:
+    """Marked rows upserted as a whole, or deleted, in one commit; rows that would not change are left alone."""
+    merger = _merger(delta, table, schema, rows, scope, commit)
     values = _values(table, schema)
     operation = _source(OPERATION)
     merger = merger.when_matched_delete(f"{operation} = {DELETE}")
@@ -57,8 +71,19 @@ def replace(
     return _executed(merger.when_not_matched_insert(_all(schema), predicate=f"{operation} = {UPSERT}"), delta)
 
 
-def _marked(rows: pa.Table, operation: int) -> pa.Table:
+def marked(upserts: pa.Table, deletes: pa.Table) -> pa.Table:
+    """Rows to be upserted and keys to be deleted, as `replace` takes them."""
+    parts = [mark(upserts, UPSERT), mark(deletes, DELETE)]
+    return pa.concat_tables(parts, promote_options="default")
+
+
+def mark(rows: pa.Table, operation: int) -> pa.Table:
     return rows.append_column(OPERATION, pa.array([operation] * rows.num_rows, pa.int8()))
+
+
+def marked_schema(schema: pa.Schema) -> pa.Schema:
+    """Columns of marked rows."""
+    return schema.append(pa.field(OPERATION, pa.int8()))
 
 
 def _values(table: Table, schema: pa.Schema) -> list[str]:
@@ -73,27 +98,12 @@ def _all(schema: pa.Schema) -> dict[str, str]:
     return {quoted(name): _source(name) for name in schema.names}
 
 
-def _merger(
-    delta: DeltaTable, table: Table, schema: pa.Schema, rows: pa.Table, known: pa.Table, commit: Commit | None
-) -> TableMerger:
-    return delta.merge(
-        rows,
-        _predicate(table, schema, known),
-        source_alias="s",
-        target_alias="t",
-        commit_properties=properties(commit),
-    )
-
-
-def _predicate(table: Table, schema: pa.Schema, known: pa.Table) -> str:
-    """Equal keys, and where those that are known lie: only files that may hold them are read."""
+def _merger(delta: DeltaTable, table: Table, schema: pa.Schema, rows: Rows, scope: Scope, commit: Commit | None) -> TableMerger:
     conditions = [f"t.{quoted(name)} = {_source(name)}" for name in table.primary_key]
-    time = table.timestamp.name
-    conditions.append(within(schema, time, bounds_of(known, time), "t."))
-    names: Sequence[str] = pc.unique(known[TBNAME]).to_pylist()
-    if len(names) <= MOST_NAMES:
-        conditions.append(among(names, "t."))
-    return " AND ".join(conditions)
+    conditions.append(within(schema, table.timestamp.name, scope.times, "t."))
+    if scope.names is not None:
+        conditions.append(among(scope.names, "t."))
+    return delta.merge(rows, " AND ".join(conditions), source_alias="s", target_alias="t", commit_properties=properties(commit))
 
 
 def _executed(merger: TableMerger, delta: DeltaTable) -> Written:

@@ -8,6 +8,7 @@ from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 from deltalake import DeltaTable
 from deltalake.transaction import AddAction
 
@@ -16,6 +17,7 @@ from headrace.storage.commits import Commit, Written, properties
 from headrace.storage.files import StagedFile, stage_rows
 from headrace.storage.handles import Handle, file_system, read_files
 from headrace.storage.keys import last_of_each_key, shared
+from headrace.storage.merging import Scope
 from headrace.storage.pruning import Bounds, candidates
 
 # Up to so many rows, keys are compared here, in memory; beyond that by Spark.
@@ -95,6 +97,48 @@ def add(delta: DeltaTable, files: Sequence[StagedFile], commit: Commit | None) -
     version = delta.version() + 1
     delta.create_write_transaction([*actions], "append", delta.schema(), commit_properties=properties(commit))
     return Written(version, inserted=total(files))
+
+
+def reader(uri: str, files: Sequence[StagedFile], schema: pa.Schema) -> pa.RecordBatchReader:
+    """Rows of the files, some at a time."""
+    system, root = file_system(uri)
+    places = [f"{root}/{file.path}" for file in files]
+    return ds.dataset(places, schema=schema, format="parquet", filesystem=system).scanner().to_reader()
+
+
+def scope(files: Sequence[StagedFile]) -> Scope:
+    return Scope(bounds_of_all(files))
+
+
+class Sweep:
+    """Removes staged files at the end of a `with` block, but for those that a commit may have added."""
+
+    def __init__(self, uri: str, files: Sequence[StagedFile] = ()) -> None:
+        self._uri = uri
+        self._files = list(files)
+        self._handed: set[str] = set()
+
+    def also(self, files: Sequence[StagedFile]) -> None:
+        """More files that were staged."""
+        self._files.extend(files)
+
+    def handed(self, files: Sequence[StagedFile]) -> Sequence[StagedFile]:
+        """Files about to be handed to a commit: should it fail, nobody knows for sure whether it took place, so they stay.
+
+        What no commit names is removed by a vacuum.
+        """
+        self._handed = {file.path for file in files}
+        return files
+
+    def kept_none(self) -> None:
+        """The rows have been committed otherwise: no file is needed."""
+        self._handed = set()
+
+    def __enter__(self) -> Sweep:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        discard(self._uri, [file for file in self._files if file.path not in self._handed])
 
 
 def discard(uri: str, files: Sequence[StagedFile]) -> None:

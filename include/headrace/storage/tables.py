@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 
 from headrace.model.tables import Database, Table
 from headrace.storage import changes, creation, frames, reads
-from headrace.storage.commits import Commit, Written, recorded
+from headrace.storage.commits import Commit, Written
 from headrace.storage.framewrites import FrameWriter
 from headrace.storage.handles import Handles, rows_uri
 from headrace.storage.loading import Loaded, Loader, LoadOptions
@@ -140,7 +140,8 @@ class Tables:
     def transaction(self, table: Table, app: str) -> int | None:
         """The version recorded for an app transaction; None when there is none."""
         with self._handles.reader(table).latest() as delta:
-            return recorded(delta, app)
+            version: int | None = delta.transaction_version(app)
+            return version
 
     def bounds(self, table: Table) -> Bounds | None:
         """Least and greatest timestamp as stored, from statistics: never narrower than the rows; None of an empty table."""
@@ -195,7 +196,7 @@ class Tables:
 
     def replace_frame(
         self,
-        spark: SparkSession,
+        spark: SparkSession,  # noqa: ARG002 - the frames know their session
         table: Table,
         database: Database,
         upserts: DataFrame | None,
@@ -208,7 +209,7 @@ class Tables:
 
         `upserts` has one row a key. Errors as of `replace`; `OperationalError` or `ConflictError` when Spark fails.
         """
-        written = FrameWriter(self._handles, self._writer).replace(spark, table, database, upserts, deletes, commit, fresh)
+        written = FrameWriter(self._handles, self._writer).replace(table, database, upserts, deletes, commit, fresh)
         return None if written is None else self._noted(table, written)
 
     def load(

@@ -17,9 +17,10 @@ from headrace.model.faults import reach
 from headrace.model.tables import Database, Table
 from headrace.model.time import Precision
 from headrace.storage import merging
-from headrace.storage.commits import Commit, Standing, Written, check_epoch, epoch_app, fence_of, properties, recorded, standing
+from headrace.storage.commits import Commit, Standing, Written, check_epoch, epoch_app, fence_of, properties, standing
 from headrace.storage.handles import Handle, Handles
 from headrace.storage.keys import among, conform, last_of_each_key, shared, stored_keys, within, without
+from headrace.storage.merging import scope_of
 from headrace.storage.pruning import Bounds
 from headrace.storage.types import rows_schema
 
@@ -58,7 +59,7 @@ class Writer:
             known = stored_keys(handle, delta, table, schema, rows.select(list(table.primary_key)))
             if known.num_rows == 0:
                 return append(delta, rows, commit)
-            return merging.upsert(delta, table, schema, rows, known, given, commit)
+            return merging.upsert(delta, table, schema, rows, scope_of(known, table), given, commit)
 
         return self.commit(table, work)
 
@@ -84,7 +85,9 @@ class Writer:
             known = wanted.slice(0, 0) if fresh else stored_keys(handle, delta, table, schema, wanted)
             if known.num_rows == 0:
                 return append(delta, rows, commit)
-            written = merging.replace(delta, table, schema, rows, shared(gone, known, key), known, commit)
+            written = merging.replace(
+                delta, table, schema, merging.marked(rows, shared(gone, known, key)), scope_of(known, table), commit
+            )
             return written if written.rows else record(delta, commit)
 
         return self.commit(table, work)
@@ -92,8 +95,8 @@ class Writer:
     def fence(self, table: Table, stream_id: str, epoch: int) -> None:
         def work(_: Handle, delta: DeltaTable) -> None:
             check_epoch(delta, stream_id, epoch)
-            if epoch > 0 and recorded(delta, epoch_app(stream_id)) != epoch:
-                record(delta, fence_of(delta, stream_id, epoch))
+            if epoch > 0 and delta.transaction_version(epoch_app(stream_id)) != epoch:
+                record(delta, fence_of(stream_id, epoch))
 
         self.commit(table, work)
 
