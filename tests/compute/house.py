@@ -154,7 +154,8 @@ def meters(*rows: Sequence[Any]) -> list[dict[str, Any]]:
     places = {"d1": ("x", 1), "d2": ("y", 2)}
     names = ("a", "b", "c", "d", "e", "s")
     return [
-        {TBNAME: subtable, "ts": T0 + at, "site": places[subtable][0], "room": places[subtable][1]} | dict(zip(names, values, strict=False))
+        {TBNAME: subtable, "ts": T0 + at, "site": places[subtable][0], "room": places[subtable][1]}
+        | dict(zip(names, values, strict=False))
         for subtable, at, *values in rows
     ]
 

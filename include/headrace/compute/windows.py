@@ -87,7 +87,7 @@ def segments(plan: Plan, prepared: DataFrame, *, by_row: bool = False) -> DataFr
             found = projected(plan, placed, {WSTART: WSTART}) if alone else grouped(plan, placed, (WSTART,))
             return found.withColumn(WEND, F.expr(intervals.end(window, WSTART, plan.precision)))
         case SessionWindow(gap=gap) if not by_row:
-            return grouped(plan, prepared, (bucket(gap),), span=True)
+            return grouped(plan, prepared, (bucket(gap),), span=True).drop("_bucket")
         case _:
             return points(plan, prepared)
 
