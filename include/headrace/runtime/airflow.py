@@ -209,4 +209,8 @@ def _supervises(run: Mapping[str, Any]) -> bool:
 
 
 def _line(entry: Any) -> str:
-    return str(entry.get("event", entry)) if isinstance(entry, dict) else str(entry)
+    """One entry of a log as text, with the errors that it tells of."""
+    if not isinstance(entry, dict):
+        return str(entry)
+    errors = [str(error.get("exc_value")) for error in entry.get("error_detail") or ()]
+    return "\n".join([str(entry.get("event", entry)), *errors])
