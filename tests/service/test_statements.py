@@ -248,3 +248,12 @@ def test_the_package_itself_is_light() -> None:
 
     code = "import sys, headrace; print([name for name in ('pandas', 'pyspark', 'sqlalchemy', 'pyarrow') if name in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+
+
+def test_today_is_midnight_in_the_time_zone_of_the_database(connection: headrace.Connection) -> None:
+    connection.execute("create database e timezone 'Asia/Tokyo'")
+    connection.execute("create table e.x (ts timestamp, a int)")
+    connection.execute("insert into e.x values (today, 1) (today + 1h, 2) (now, 3)")
+    assert connection.execute("delete from e.x where ts < today").rowcount == 0
+    assert connection.execute("delete from e.x where ts = '2023-11-15 00:00:00'").rowcount == 1
+    assert connection.execute("delete from e.x where ts = today + 1h").rowcount == 1

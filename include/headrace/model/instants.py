@@ -62,3 +62,9 @@ def instant(text: str, timezone_: str, precision: Precision) -> int | None:
     """Ticks of a timestamp written as text, what is finer than a tick cut off; None where it is no timestamp."""
     found = nanoseconds(text, timezone_)
     return None if found is None else found // precision.nanoseconds
+
+
+def midnight(now: int, timezone_: str) -> int:
+    """The start of the day of an instant in a zone (UTC where there is none of that name); both in epoch milliseconds."""
+    here = (EPOCH + timedelta(milliseconds=now)).astimezone(zone(timezone_) or UTC)
+    return round(here.replace(hour=0, minute=0, second=0, microsecond=0).timestamp() * 1_000)

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from headrace.errors import NotFoundError, NotSupportedError, TypeMismatchError
 from headrace.model.expressions import Call, Cast, ColumnRef, DurationLiteral, Expression, Literal, walk
-from headrace.model.instants import instant
+from headrace.model.instants import instant, midnight
 from headrace.model.tables import TBNAME, Database, Table
 from headrace.sql import expression_sql
 
@@ -76,6 +76,7 @@ class Times:
     def __init__(self, database: Database, now: int) -> None:
         self.database = database
         self.now = now * 1_000_000 // database.precision.nanoseconds
+        self.today = midnight(now, database.timezone) * 1_000_000 // database.precision.nanoseconds
 
     def ranges(self, conditions: Sequence[Expression]) -> tuple[Range, ...]:
         """Where all of the conditions hold, in order and disjoint."""
@@ -119,6 +120,8 @@ class Times:
                 return self.tick(inner)
             case Call(function="now", arguments=()):
                 return self.now
+            case Call(function="today", arguments=()):
+                return self.today
             case Call(function="+" | "-" as sign, arguments=(left, right)):
                 return self.tick(left) + (self.length(right) if sign == "+" else -self.length(right))
             case Call(function="unary-", arguments=(inner,)):

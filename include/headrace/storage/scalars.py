@@ -14,7 +14,7 @@ from datetime import date, datetime
 from decimal import ROUND_HALF_UP, Decimal, localcontext
 from typing import Final
 
-from headrace.model.instants import instant
+from headrace.model.instants import instant, midnight
 from headrace.model.statements import Now
 from headrace.model.time import Precision
 from headrace.model.types import DataType, Kind
@@ -192,8 +192,9 @@ def _json(value: object, _: DataType, __: Moment) -> str | None:
 def ticks(value: object, moment: Moment) -> int:
     """A timestamp as ticks: an integer is ticks already, text is parsed, `now` is the clock's."""
     match value:
-        case Now(offset=offset):
-            return (moment.now * 1_000_000 + offset) // moment.precision.nanoseconds
+        case Now(offset=offset, today=today):
+            start = midnight(moment.now, moment.timezone) if today else moment.now
+            return (start * 1_000_000 + offset) // moment.precision.nanoseconds
         case bool():
             pass
         case int():

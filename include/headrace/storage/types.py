@@ -64,7 +64,7 @@ STORED: Final[dict[Kind, Stored]] = {
     Kind.NCHAR: Stored(_always(pa.string()), "string", "its length is counted in characters when a row is written"),
     Kind.VARBINARY: Stored(_always(pa.binary()), "binary"),
     Kind.GEOMETRY: Stored(_always(pa.string()), "string", "as well-known text"),
-    Kind.JSON: Stored(_always(pa.string()), "string", "as written; tags only"),
+    Kind.JSON: Stored(_always(pa.string()), "string", "as written"),
     Kind.TIMESTAMP: Stored(
         _timestamp,
         "timestamp, or long",
