@@ -112,8 +112,8 @@ class Driver:
         except FencedError:
             raise
         except TransientError as error:
-            logger.warning("stream %s waits: %s", record.definition.name, error.message)
-            return Role.WAIT
+            logger.warning("stream %s: %s", record.definition.name, error.message)
+            return Role.FEED if chosen is Role.FEED else Role.WAIT
         except Exception as error:
             stop_stream(self._context, record.definition.id, error)
             return Role.WAIT

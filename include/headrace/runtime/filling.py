@@ -15,9 +15,10 @@ What makes it safe to do again, at any time and from any process:
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from typing import Final
 
-from headrace.errors import FencedError, OperationalError
+from headrace.errors import Error, FencedError, OperationalError
 from headrace.model.faults import reach
 from headrace.model.streams import Chunk, ChunkState, StreamRecord
 from headrace.model.time import Precision
@@ -74,7 +75,8 @@ class Filler:
                 if self._context.tables.transaction(self._plan.target, self._app(chunk)) is None:
                     self._compute(chunk)
         except Exception as error:
-            self._context.catalog.ledger.fail(chunk.stream_id, chunk.run, chunk.number, str(error))
+            with suppress(Error):  # what has gone wrong here matters more than that the ledger cannot be told
+                self._context.catalog.ledger.fail(chunk.stream_id, chunk.run, chunk.number, str(error))
             raise
         progress(chunk.rows, chunk.rows)
 

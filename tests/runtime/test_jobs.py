@@ -1,0 +1,45 @@
+"""The scripts of `spark_jobs/`: what they take, and what they leave to the package."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import runpy
+from pathlib import Path
+
+import pytest
+
+from headrace.settings import current
+
+SCRIPTS = sorted((current().project / "spark_jobs").glob("*.py"))
+
+
+def parser(name: str) -> argparse.ArgumentParser:
+    made = runpy.run_path(str(current().project / "spark_jobs" / f"{name}.py"))["arguments"]()
+    assert isinstance(made, argparse.ArgumentParser)
+    return made
+
+
+def test_an_snode_is_told_its_name_who_fills_histories_and_how_long_to_wait() -> None:
+    defaults = parser("snode").parse_args([])
+    assert (defaults.snode, defaults.no_fill, defaults.wait) == (None, False, None)
+    given = parser("snode").parse_args(["--snode", "second", "--no-fill", "--wait", "0"])
+    assert (given.snode, given.no_fill, given.wait) == ("second", True, 0.0)
+
+
+def test_a_backfill_job_is_told_stream_run_and_chunk() -> None:
+    given = parser("fill_history").parse_args(["--stream", "id", "--run", "manual", "--chunk", "3"])
+    assert (given.stream, given.run, given.chunk) == ("id", "manual", 3)
+    defaults = parser("fill_history").parse_args(["--stream", "id"])
+    assert (defaults.run, defaults.chunk) == ("history", None)
+
+
+def test_maintenance_keeps_a_week_unless_told_otherwise() -> None:
+    assert parser("maintenance").parse_args([]).retention_hours == 168
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
+def test_a_script_explains_itself_and_does_nothing_but_parse_and_call(script: Path) -> None:
+    assert parser(script.stem).description == ast.get_docstring(ast.parse(script.read_text()))
+    functions = [node.name for node in ast.walk(ast.parse(script.read_text())) if isinstance(node, ast.FunctionDef)]
+    assert functions == ["arguments"]
