@@ -48,11 +48,11 @@ def rows(given: Iterable[Row], table: Table = METERS, database: Database = POWER
     """Rows with the columns that they name, in stored types; `ts` in ticks, `tbname` d1 where it is not given."""
     listed = [{TBNAME: "d1", **row} for row in given]
     schema = rows_schema(table, database)
-    names = [name for name in schema.names if any(name in row for row in listed)]
+    names = [name for name in schema.names if not listed or any(name in row for row in listed)]
     unit = 1_000 if database.precision is Precision.MILLISECOND else 1
     columns = []
     for name in names:
-        values = [row.get(name) for row in listed]
+        values: list[Any] = [row.get(name) for row in listed]
         type_ = schema.field(name).type
         if name == table.timestamp.name:
             columns.append(pa.array([value * unit for value in values], pa.int64()).cast(type_))

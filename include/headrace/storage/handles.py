@@ -16,7 +16,7 @@ import pyarrow.fs as pafs
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
-from headrace.errors import ConflictError, NotFoundError, StorageError
+from headrace.errors import ConfigurationError, ConflictError, NotFoundError, StorageError
 from headrace.model.tables import Table
 
 LOG: Final = "_delta_log"
@@ -138,6 +138,21 @@ def _plain(type_: pa.DataType) -> pa.DataType:
 def is_local(uri: str) -> bool:
     """Whether a URI is a path of this machine."""
     return "://" not in uri
+
+
+def root_of(uri: str) -> str:
+    """A warehouse's URI as it is used: without a slash at the end, a `file:` URI as the path that it is.
+
+    Raises:
+        ConfigurationError: delta-rs cannot work there.
+    """
+    place = unquote(uri.removeprefix("file://")) if uri.startswith("file:///") else uri
+    if is_local(place) and unquote(place) != place:
+        raise ConfigurationError(
+            f"tables cannot live in {place}: delta-rs reads its % as an escape",
+            hint="set HEADRACE_HOME or HEADRACE_WAREHOUSE elsewhere",
+        )
+    return place.rstrip("/")
 
 
 def spark_path(uri: str) -> str:

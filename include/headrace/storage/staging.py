@@ -8,7 +8,6 @@ from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 from deltalake import DeltaTable
 from deltalake.transaction import AddAction
 
@@ -101,6 +100,8 @@ def add(delta: DeltaTable, files: Sequence[StagedFile], commit: Commit | None) -
 
 def reader(uri: str, files: Sequence[StagedFile], schema: pa.Schema) -> pa.RecordBatchReader:
     """Rows of the files, some at a time."""
+    import pyarrow.dataset as ds  # brings pandas along: not before it is used
+
     system, root = file_system(uri)
     places = [f"{root}/{file.path}" for file in files]
     return ds.dataset(places, schema=schema, format="parquet", filesystem=system).scanner().to_reader()

@@ -14,7 +14,7 @@ from headrace.model.tables import Database, Table
 from headrace.storage import changes, creation, frames, reads
 from headrace.storage.commits import Commit, Written
 from headrace.storage.framewrites import FrameWriter
-from headrace.storage.handles import Handles, rows_uri
+from headrace.storage.handles import Handles, root_of, rows_uri
 from headrace.storage.loading import Loaded, Loader, LoadOptions
 from headrace.storage.maintenance import Maintenance
 from headrace.storage.pruning import Bounds
@@ -34,7 +34,7 @@ class Tables:
     """
 
     def __init__(self, uri: str, lock: Lock, small_write_rows: int, options: Mapping[str, str] | None = None) -> None:
-        self.uri = uri.rstrip("/")
+        self.uri = root_of(uri)
         self.small_write_rows = small_write_rows
         self._handles = Handles(self.uri, options or {})
         self._writer = Writer(self._handles, lock)

@@ -42,8 +42,9 @@ class Writer:
     any other Delta writer may commit at any time.
     """
 
-    def __init__(self, handles: Handles, lock: Lock) -> None:
+    def __init__(self, handles: Handles, lock: Lock, attempts: int = ATTEMPTS) -> None:
         self._handles = handles
+        self._attempts = attempts
         self._lock = lock
         self._mutexes: dict[str, threading.Lock] = {}
 
@@ -134,7 +135,7 @@ class Writer:
                     reach("storage.committed")
                     return result
             except ConflictError:
-                if number == ATTEMPTS:
+                if number == self._attempts:
                     raise
                 time.sleep(random.uniform(0, WAIT_SECONDS * min(number, 10)))
 

@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from headrace.errors import FencedError
+from headrace.model.faults import FaultError, armed
+from headrace.storage import Commit, Tables
+from headrace.storage.commits import epoch_app, stream_app
+from tests.storage.samples import METERS, POWER, Row, read, rows
+
+S = "s"
+
+
+def results(*found: Row) -> pa.Table:
+    return rows(found)
+
+
+def keys(*found: int) -> pa.Table:
+    return rows([{"ts": ts} for ts in found]).select(["tbname", "ts"])
+
+
+def stored(tables: Tables) -> dict[int, int]:
+    return {row["ts"]: row["a"] for row in read(tables.scan(METERS, POWER))}
+
+
+def first(version: int = 0, epoch: int = 1) -> Commit:
+    return Commit.of_stream(S, version, None, epoch)
+
+
+def test_results_are_upserted_and_withdrawn_in_one_commit(meters: Tables) -> None:
+    meters.replace(METERS, POWER, results({"ts": 1, "a": 1}, {"ts": 2, "a": 2}), None, first())
+    written = meters.replace(METERS, POWER, results({"ts": 2, "a": 20}, {"ts": 3, "a": 3}), keys(1), Commit.of_stream(S, 1, 0, 1))
+
+    assert written is not None
+    assert (written.version, written.inserted, written.updated, written.deleted) == (2, 1, 1, 1)
+    assert stored(meters) == {2: 20, 3: 3}
+
+
+def test_results_replace_the_whole_row(meters: Tables) -> None:
+    meters.replace(METERS, POWER, results({"ts": 1, "a": 1, "b": 1.0}), None, None)
+    meters.replace(METERS, POWER, results({"ts": 1, "a": 2}), None, None)
+
+    assert read(meters.scan(METERS, POWER))[0]["b"] is None
+
+
+def test_a_commit_that_is_recorded_changes_nothing(meters: Tables) -> None:
+    meters.replace(METERS, POWER, results({"ts": 1, "a": 1}), None, first())
+
+    assert meters.replace(METERS, POWER, results({"ts": 1, "a": 99}), None, first()) is None
+    assert meters.version(METERS) == 1
+    assert stored(meters) == {1: 1}
+
+
+def test_the_transaction_tells_how_far_the_results_are(meters: Tables) -> None:
+    assert meters.transaction(METERS, stream_app(S)) is None
+    meters.replace(METERS, POWER, results({"ts": 1}), None, first(7))
+
+    assert meters.transaction(METERS, stream_app(S)) == 7
+
+
+@pytest.mark.parametrize(("upserts", "deletes"), [(None, None), (None, keys(1)), (results(), keys())])
+def test_a_commit_without_effect_is_recorded_all_the_same(
+    meters: Tables, upserts: pa.Table | None, deletes: pa.Table | None
+) -> None:
+    written = meters.replace(METERS, POWER, upserts, deletes, first(3))
+
+    assert written is not None
+    assert written.rows == 0
+    assert meters.transaction(METERS, stream_app(S)) == 3
+    assert meters.changes(METERS, 1, 1).num_rows == meters.change_rows(METERS, 1, 1) == 0
+
+
+def test_results_that_are_there_already_are_left_alone(meters: Tables) -> None:
+    meters.replace(METERS, POWER, results({"ts": 1, "a": 1}, {"ts": 2, "a": None}), None, first())
+    written = meters.replace(METERS, POWER, results({"ts": 1, "a": 1}, {"ts": 2, "a": None}), None, Commit.of_stream(S, 1, 0, 1))
+
+    assert written is not None
+    assert written.rows == 0
+    assert meters.changes(METERS, written.version, written.version).num_rows == 0
+    assert meters.transaction(METERS, stream_app(S)) == 1
+
+
+def test_a_key_that_is_withdrawn_and_upserted_stays(meters: Tables) -> None:
+    meters.replace(METERS, POWER, results({"ts": 1, "a": 1}), None, None)
+    meters.replace(METERS, POWER, results({"ts": 1, "a": 2}), keys(1, 1, 5), None)
+
+    assert stored(meters) == {1: 2}
+
+
+def test_rows_that_the_caller_knows_to_be_new_are_appended_unseen(meters: Tables) -> None:
+    meters.write(METERS, POWER, rows([{"ts": 1, "a": 1}]))
+    written = meters.replace(METERS, POWER, results({"ts": 0, "a": 2}), None, first(), fresh=True)
+
+    assert written is not None
+    assert written.inserted == 1
+
+
+def test_a_driver_that_expects_another_version_is_fenced(meters: Tables) -> None:
+    meters.replace(METERS, POWER, results({"ts": 1, "a": 1}), None, first(4))
+
+    with pytest.raises(FencedError, match="stands at 4, not at 3"):
+        meters.replace(METERS, POWER, results({"ts": 2}), None, Commit.of_stream(S, 5, 3, 1))
+    with pytest.raises(FencedError, match="stands at 4, not at None"):
+        meters.replace(METERS, POWER, results({"ts": 2}), None, first(5))
+    assert stored(meters) == {1: 1}
+
+
+def test_after_a_fence_an_older_driver_commits_no_more_and_the_newer_does(meters: Tables) -> None:
+    meters.replace(METERS, POWER, results({"ts": 1, "a": 1}), None, first(0, epoch=1))
+    meters.fence(METERS, S, 2)
+
+    with pytest.raises(FencedError, match=r"epoch 1\) has passed to another \(epoch 2"):
+        meters.replace(METERS, POWER, results({"ts": 2}), None, Commit.of_stream(S, 1, 0, 1))
+    assert meters.replace(METERS, POWER, results({"ts": 2, "a": 2}), None, Commit.of_stream(S, 1, 0, 2)) is not None
+    assert stored(meters) == {1: 1, 2: 2}
+
+
+def test_a_commit_carries_its_epoch_so_that_no_fence_is_needed(meters: Tables) -> None:
+    meters.replace(METERS, POWER, results({"ts": 1}), None, first(0, epoch=5))
+
+    assert meters.transaction(METERS, epoch_app(S)) == 5
+    with pytest.raises(FencedError):
+        meters.fence(METERS, S, 4)
+
+
+def test_a_fence_leaves_the_results_and_how_far_they_are(meters: Tables) -> None:
+    meters.replace(METERS, POWER, results({"ts": 1, "a": 1}), None, first(3))
+    meters.fence(METERS, S, 2)
+
+    assert meters.transaction(METERS, stream_app(S)) == 3
+    assert stored(meters) == {1: 1}
+
+
+def test_fencing_twice_with_one_epoch_commits_once(meters: Tables) -> None:
+    meters.fence(METERS, S, 2)
+    meters.fence(METERS, S, 2)
+
+    assert meters.version(METERS) == 1
+
+
+def test_streams_into_one_table_do_not_fence_each_other(meters: Tables) -> None:
+    meters.fence(METERS, "other", 9)
+
+    assert meters.replace(METERS, POWER, results({"ts": 1}), None, first(0, epoch=1)) is not None
+
+
+def test_chunks_of_a_backfill_commit_in_any_order_and_once_each(meters: Tables) -> None:
+    for number in (2, 0, 1, 2, 0):
+        meters.replace(METERS, POWER, results({"ts": number, "a": number}), None, Commit.of_chunk(S, "run", number))
+
+    assert meters.version(METERS) == 3
+    assert stored(meters) == {0: 0, 1: 1, 2: 2}
+
+
+def test_a_backfill_of_an_older_driver_is_fenced_too(meters: Tables) -> None:
+    meters.fence(METERS, S, 3)
+
+    with pytest.raises(FencedError):
+        meters.replace(METERS, POWER, results({"ts": 1}), None, Commit.of_chunk(S, "run", 0, epoch=2))
+
+
+def test_a_commit_whose_answer_was_lost_is_not_made_twice(meters: Tables) -> None:
+    with armed("storage.committed:1:raise"), pytest.raises(FaultError):
+        meters.replace(METERS, POWER, results({"ts": 1, "a": 1}), None, first())
+
+    assert meters.replace(METERS, POWER, results({"ts": 1, "a": 1}), None, first()) is None
+    assert stored(meters) == {1: 1}

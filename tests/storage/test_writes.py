@@ -1,0 +1,183 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from headrace.errors import ConflictError, DataError, InternalError, NotFoundError, StorageError
+from headrace.model.tables import TBNAME
+from headrace.storage import Tables
+from headrace.storage.commits import Written
+from headrace.storage.handles import Handle
+from headrace.storage.writes import Writer, append
+from tests.storage.samples import HOUR, KEYED, METERS, PLAIN, POWER, START, CountedLock, read, rows
+
+
+def data_files(tables: Tables) -> list[Path]:
+    return sorted((Path(tables.uri) / "power/meters/rows").glob("*.parquet"))
+
+
+def kinds(tables: Tables, version: int) -> list[str]:
+    return sorted(tables.changes(METERS, version, version)["_change_type"].to_pylist())
+
+
+def test_a_row_with_a_new_key_is_inserted_and_one_with_a_known_key_replaces_it(meters: Tables) -> None:
+    meters.write(METERS, POWER, rows([{"ts": 1, "a": 1, "b": 1.0}, {"ts": 2, "a": 2, "b": 2.0}]))
+    written = meters.write(METERS, POWER, rows([{"ts": 2, "a": 20, "b": None}, {"ts": 3, "a": 3, "b": 3.0}]))
+
+    assert (written.inserted, written.updated) == (1, 1)
+    assert [(row["ts"], row["a"], row["b"]) for row in read(meters.scan(METERS, POWER))] == [
+        (1, 1, 1.0),
+        (2, 20, None),
+        (3, 3, 3.0),
+    ]
+
+
+def test_columns_not_given_keep_their_value_and_a_given_null_overwrites(meters: Tables) -> None:
+    meters.write(METERS, POWER, rows([{"ts": 1, "a": 1, "b": 1.0}]))
+    meters.write(METERS, POWER, rows([{"ts": 1, "a": None}, {"ts": 2, "a": 2}]), given=["ts", "a"])
+
+    assert [(row["a"], row["b"]) for row in read(meters.scan(METERS, POWER))] == [(None, 1.0), (2, None)]
+
+
+def test_of_rows_with_one_key_in_one_write_the_last_counts(meters: Tables) -> None:
+    written = meters.write(METERS, POWER, rows([{"ts": 1, "a": 1}, {"ts": 2, "a": 5}, {"ts": 1, "a": 2}]))
+
+    assert written.inserted == 2
+    assert [row["a"] for row in read(meters.scan(METERS, POWER))] == [2, 5]
+
+
+def test_the_same_instant_in_another_subtable_is_another_row(meters: Tables) -> None:
+    meters.write(METERS, POWER, rows([{"ts": 1, "a": 1}]))
+    meters.write(METERS, POWER, rows([{"ts": 1, "a": 2, TBNAME: "d2"}]))
+
+    assert [(row[TBNAME], row["a"]) for row in read(meters.scan(METERS, POWER))] == [("d1", 1), ("d2", 2)]
+
+
+def test_a_key_column_makes_rows_of_one_instant_different(tables: Tables) -> None:
+    tables.create(KEYED, POWER)
+    tables.write(KEYED, POWER, rows([{"ts": 1, "k": 1, "a": 1}, {"ts": 1, "k": 2, "a": 2}], KEYED))
+    tables.write(KEYED, POWER, rows([{"ts": 1, "k": 2, "a": 3}], KEYED))
+
+    assert [(row["k"], row["a"]) for row in read(tables.scan(KEYED, POWER), KEYED)] == [(1, 1), (2, 3)]
+
+
+def test_a_write_of_a_value_that_is_there_already_is_an_update_all_the_same(meters: Tables) -> None:
+    meters.write(METERS, POWER, rows([{"ts": 1, "a": 1}]))
+    again = meters.write(METERS, POWER, rows([{"ts": 1, "a": 1}]))
+
+    assert kinds(meters, again.version) == ["update_postimage", "update_preimage"]
+
+
+def test_a_write_of_the_key_alone_is_an_update_that_changes_nothing(meters: Tables) -> None:
+    meters.write(METERS, POWER, rows([{"ts": 1, "a": 1}]))
+    again = meters.write(METERS, POWER, rows([{"ts": 1}]), given=["ts"])
+
+    assert again.updated == 1
+    assert [row["a"] for row in read(meters.scan(METERS, POWER))] == [1]
+
+
+def test_rows_newer_than_all_others_are_written_without_reading_a_file(meters: Tables) -> None:
+    meters.write(METERS, POWER, rows([{"ts": START, "a": 1}]))
+    for file in data_files(meters):
+        file.unlink()
+
+    assert meters.write(METERS, POWER, rows([{"ts": START + 1, "a": 2}])).inserted == 1
+
+
+def test_a_late_row_whose_files_hold_no_such_key_is_appended(meters: Tables) -> None:
+    meters.write(METERS, POWER, rows([{"ts": START}, {"ts": START + HOUR}]))
+    before = data_files(meters)
+    late = meters.write(METERS, POWER, rows([{"ts": START + 5}]))
+
+    assert late.inserted == 1
+    assert set(before) < set(data_files(meters))
+    assert kinds(meters, late.version) == ["insert"]
+
+
+def test_an_update_leaves_files_of_other_times_as_they_are(meters: Tables) -> None:
+    meters.write(METERS, POWER, rows([{"ts": START, "a": 1}]))
+    old = data_files(meters)
+    meters.write(METERS, POWER, rows([{"ts": START + HOUR, "a": 1}]))
+    meters.write(METERS, POWER, rows([{"ts": START + HOUR, "a": 2}]))
+
+    with meters._handles.reader(METERS).latest() as delta:
+        live = {Path(uri).name for uri in delta.file_uris()}
+    assert {file.name for file in old} <= live
+
+
+def test_a_write_without_rows_makes_no_commit(meters: Tables) -> None:
+    assert meters.write(METERS, POWER, rows([{"ts": 1}]).slice(0, 0)).version == 0
+
+
+def test_a_plain_table_is_written_like_any_other(tables: Tables) -> None:
+    tables.create(PLAIN, POWER)
+    tables.write(PLAIN, POWER, rows([{"ts": 1, "a": 1, TBNAME: "plain"}], PLAIN))
+
+    assert read(tables.scan(PLAIN, POWER), PLAIN) == [{"ts": 1, "a": 1, "b": None, TBNAME: "plain"}]
+
+
+@pytest.mark.parametrize("missing", ["ts", TBNAME])
+def test_a_row_without_its_key_is_refused(meters: Tables, missing: str) -> None:
+    broken = rows([{"ts": 1, "a": 1}]).drop_columns([missing])
+    with pytest.raises(DataError, match=f"{missing} cannot be NULL"):
+        meters.write(METERS, POWER, broken)
+    assert meters.version(METERS) == 0
+
+
+def test_a_column_that_is_none_of_the_tables_is_refused(meters: Tables) -> None:
+    with pytest.raises(InternalError, match="no stored column other"):
+        meters.write(METERS, POWER, rows([{"ts": 1}]).append_column("other", pa.array([1])))
+
+
+def test_a_table_that_was_never_made_is_not_found(tables: Tables) -> None:
+    with pytest.raises(NotFoundError, match=r"power\.meters has no Delta table"):
+        tables.write(METERS, POWER, rows([{"ts": 1}]))
+
+
+def test_a_damaged_table_is_a_named_error(meters: Tables) -> None:
+    meters.write(METERS, POWER, rows([{"ts": 1, "a": 1}]))
+    for file in data_files(meters):
+        file.write_bytes(b"not Parquet")
+
+    with pytest.raises(StorageError, match=r"table power\.meters cannot be used"):
+        meters.write(METERS, POWER, rows([{"ts": 1, "a": 2}]))
+
+
+def test_writes_hold_the_tables_lock(tmp_path: Path) -> None:
+    lock = CountedLock()
+    tables = Tables(str(tmp_path), lock, 1000)
+    tables.create(METERS, POWER)
+    tables.write(METERS, POWER, rows([{"ts": 1}]))
+
+    assert lock.taken == 1
+
+
+def test_a_commit_is_made_again_when_another_writer_was_first(meters: Tables) -> None:
+    other = Tables(meters.uri, CountedLock(), 1000)
+    seen: list[int] = []
+
+    def work(_: Handle, delta: DeltaTable) -> Written:
+        seen.append(delta.version())
+        if len(seen) == 1:
+            other.write(METERS, POWER, rows([{"ts": 1, "a": 1}]))
+        return append(delta, rows([{"ts": 2, "a": 2, "b": None}]), None)
+
+    assert meters._writer.commit(METERS, work).version == 2
+    assert seen == [0, 1]
+    assert [row["a"] for row in read(meters.scan(METERS, POWER))] == [1, 2]
+
+
+def test_a_commit_that_always_comes_second_ends_with_a_conflict(meters: Tables) -> None:
+    other = Tables(meters.uri, CountedLock(), 1000)
+    writer = Writer(meters._handles, CountedLock(), attempts=3)
+
+    def work(_: Handle, delta: DeltaTable) -> Written:
+        other.write(METERS, POWER, rows([{"ts": delta.version()}]))
+        return append(delta, rows([{"ts": -1, "a": 2, "b": None}]), None)
+
+    with pytest.raises(ConflictError, match="changed by another writer"):
+        writer.commit(METERS, work)
+    assert [row["ts"] for row in read(meters.scan(METERS, POWER))] == [0, 1, 2]
