@@ -151,11 +151,10 @@ def offset(value: Any) -> Any:
 
 def meters(*rows: Sequence[Any]) -> list[dict[str, Any]]:
     """Rows of `meters`: subtable, milliseconds after T0, then a, b, c, d, e, s as far as given; d1 is in site x room 1, d2 in y 2."""
-    places = {"d1": ("x", 1), "d2": ("y", 2)}
+    places = {"d1": {"site": "x", "room": 1}, "d2": {"site": "y", "room": 2}}
     names = ("a", "b", "c", "d", "e", "s")
     return [
-        {TBNAME: subtable, "ts": T0 + at, "site": places[subtable][0], "room": places[subtable][1]}
-        | dict(zip(names, values, strict=False))
+        {TBNAME: subtable, "ts": T0 + at} | places[subtable] | dict(zip(names, values, strict=False))
         for subtable, at, *values in rows
     ]
 

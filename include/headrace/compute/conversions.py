@@ -7,7 +7,7 @@ from headrace.compute.surroundings import Surroundings
 from headrace.compute.terms import Term, cast
 from headrace.compute.types import TIMESTAMP, is_text, spark_type
 from headrace.errors import TypeMismatchError
-from headrace.model.types import DataType, Kind
+from headrace.model.types import UNSIGNED, DataType, Kind
 
 
 def converted_to(term: Term, type_: DataType, surroundings: Surroundings) -> Term:
@@ -59,4 +59,9 @@ def as_timestamp(term: Term, surroundings: Surroundings) -> str:
 def as_integer(term: Term, type_: DataType) -> str:
     if term.type is not None and spark_type(term.type) == spark_type(type_) and term.type.kind is not Kind.TIMESTAMP:
         return term.sql
-    return f"try_cast({whole(term)} AS {spark_type(type_)})"
+    value = f"try_cast({whole(term)} AS {spark_type(type_)})"
+    if type_.kind not in UNSIGNED:
+        return value
+    # Unsigned kinds are stored in wider signed ones.
+    least, most = type_.integer_range()
+    return f"if({value} BETWEEN {least} AND {most}, {value}, NULL)"

@@ -143,7 +143,7 @@ def total(given: Given) -> Rule:
         result = DataType(Kind.DECIMAL, 38, given.type.scale)
         return Rule(result, (summed("s", "{x}", spark_type(result).upper()),), "{s}")
     if kind is Kind.UBIGINT:
-        return Rule(UBIGINT, (summed("s", "{x}", "DECIMAL(38,0)"),), "try_cast({s} AS DECIMAL(20,0))")
+        return Rule(UBIGINT, (summed("s", "{x}", "DECIMAL(38,0)"),), f"if({{s}} < {2**64}, CAST({{s}} AS DECIMAL(20,0)), NULL)")
     if kind is Kind.BIGINT:
         halves = (summed("h", "shiftright({x}, 32)"), summed("l", "{x} & 4294967295L"))
         return Rule(BIGINT, halves, "try_cast(CAST({h} AS DECIMAL(20,0)) * 4294967296L + {l} AS BIGINT)")

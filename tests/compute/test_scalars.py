@@ -1,0 +1,66 @@
+"""Expressions of one row give what the language says."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from headrace.compute import evaluate
+from tests.compute.house import METERS, T0, answer, frame, meters, offset, pairs, plan, scope
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+ROW = meters(("d1", 3_456, 7, 1000, 1.5, -2.75, True, "Hello"))
+CASES = pairs("scalars.sql")
+
+
+@pytest.fixture(scope="module")
+def values(small: SparkSession) -> list[Any]:
+    """The values of all expressions, of one query."""
+    inside = "select ts, a, b, c, d, e, s, cast(null as int) nothing, cast(null as varchar(9)) nothing_s from d1"
+    sql = f"select {', '.join(expression for expression, _ in CASES)} from ({inside})"
+    (found,) = evaluate(plan(sql), frame(small, METERS, ROW)).collect()
+    return [offset(value) for value in found]
+
+
+@pytest.mark.parametrize("number", range(len(CASES)), ids=[expression for expression, _ in CASES])
+def test_an_expression_has_the_value_that_the_language_gives_it(values: list[Any], number: int) -> None:
+    wanted = ast.literal_eval(CASES[number][1])
+    assert values[number] == (pytest.approx(wanted) if isinstance(wanted, float) else wanted)
+
+
+def test_calendar_functions_follow_the_zone_of_the_statement(small: SparkSession) -> None:
+    rows = frame(small, METERS, meters(("d1", 2 * 3_600_000)))
+    sql = "select to_iso8601(ts), timetruncate(ts, 1d), timetruncate(ts, 1d, 0), weekday(ts), to_char(ts, 'hh24'), today() from d1"
+    found = answer(sql, rows, where=scope(timezone="Asia/Kolkata"))
+    midnight = 1_699_986_600_000 - T0
+    assert found == [("2023-11-15T05:43:20.000+0530", midnight, 1_700_006_400_000 - T0, 2, "05", midnight)]
+
+
+def test_text_columns_are_read_as_timestamps_in_the_zone_they_name_or_else_of_the_statement(small: SparkSession) -> None:
+    texts = ["2023-11-14 23:13:21", "2023-11-14T22:13:21Z", "2023-11-15 06:13:21+08:00", "noon"]
+    rows = frame(small, METERS, meters(*(("d1", at, at, None, None, None, None, text) for at, text in enumerate(texts))))
+    found = answer("select cast(s as timestamp) from d1", rows, where=scope(timezone="Europe/Berlin"))
+    assert found == [(1_000,), (1_000,), (1_000,), (None,)]
+
+
+def test_members_of_json_tags_are_text_or_missing(small: SparkSession) -> None:
+    assert plan("select * from meters").outputs
+    row = small.sql("""select '{"a": 1, "b": {"c": "x"}}' j""")
+    from headrace.compute.operators import contains, member
+    from headrace.compute.terms import Term, literal
+    from headrace.model.types import DataType, Kind
+
+    json = Term("j", DataType(Kind.JSON))
+    terms = [
+        member(json, literal("a")),
+        member(member(json, literal("b")), literal("c")),
+        contains(json, literal("b")),
+        member(json, literal("x")),
+    ]
+    assert tuple(row.selectExpr(*(term.sql for term in terms)).collect()[0]) == ("1", "x", True, None)
