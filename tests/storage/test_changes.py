@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from headrace.errors import HistoryGoneError, InternalError
+from headrace.storage import Tables
+from headrace.storage.handles import log_file
+from tests.storage.samples import METERS, POWER, read, rows
+
+
+def seen(tables: Tables, first: int, last: int) -> list[tuple[int, str, int, int]]:
+    found = read(tables.changes(METERS, first, last))
+    return [(row["_commit_version"], row["_change_type"], row["ts"], row["a"]) for row in found]
+
+
+@pytest.fixture
+def changed(meters: Tables) -> Tables:
+    """Version 1 inserts 1 and 2, version 2 updates 2, version 3 deletes 1."""
+    meters.write(METERS, POWER, rows([{"ts": 1, "a": 1}, {"ts": 2, "a": 2}]))
+    meters.write(METERS, POWER, rows([{"ts": 2, "a": 20}]))
+    meters.delete(METERS, POWER, ranges=[(1, 1)])
+    return meters
+
+
+def test_inserts_updates_and_deletes_are_told_apart(changed: Tables) -> None:
+    assert seen(changed, 1, 1) == [(1, "insert", 1, 1), (1, "insert", 2, 2)]
+    assert sorted(seen(changed, 2, 2)) == [(2, "update_postimage", 2, 20), (2, "update_preimage", 2, 2)]
+    assert seen(changed, 3, 3) == [(3, "delete", 1, 1)]
+
+
+def test_a_range_of_versions_comes_in_their_order_with_both_ends(changed: Tables) -> None:
+    assert changed.changes(METERS, 1, 3)["_commit_version"].to_pylist() == [1, 1, 2, 2, 3]
+    assert changed.changes(METERS, 0, 0).num_rows == 0
+
+
+def test_changes_have_the_stored_columns_and_two_more(changed: Tables) -> None:
+    found = changed.changes(METERS, 2, 3)
+
+    assert found.schema.names == [*changed.schema(METERS, POWER).names, "_change_type", "_commit_version"]
+    assert found.select(changed.schema(METERS, POWER).names).schema == changed.schema(METERS, POWER)
+
+
+def test_the_log_tells_how_many_changes_there_are(changed: Tables) -> None:
+    assert [changed.change_rows(METERS, version, version) for version in range(4)] == [0, 2, 2, 1]
+    assert changed.change_rows(METERS, 0, 3) == changed.changes(METERS, 0, 3).num_rows
+
+
+def test_rows_of_a_file_without_statistics_are_counted_all_the_same(changed: Tables) -> None:
+    path = log_file(f"{changed.uri}/power/meters/rows", 1)
+    with open(path) as file:
+        text = file.read()
+    with open(path, "w") as file:
+        file.write(text.replace('\\"numRecords\\":2,', ""))
+
+    assert changed.change_rows(METERS, 1, 1) == 2
+
+
+@pytest.mark.parametrize(("first", "last"), [(1, 4), (4, 4), (2, 1), (-1, 0)])
+def test_versions_that_do_not_exist_are_refused(changed: Tables, first: int, last: int) -> None:
+    with pytest.raises(InternalError, match="is at version 3"):
+        changed.changes(METERS, first, last)
+
+
+def test_changes_whose_files_were_vacuumed_say_which_versions_and_what_to_do(changed: Tables) -> None:
+    changed.compact(METERS)
+    changed.vacuum(METERS, 0)
+
+    with pytest.raises(HistoryGoneError, match=r"power\.meters in version 1 are no longer kept") as gone:
+        changed.changes(METERS, 0, 2)
+    assert "FILL_HISTORY 1" in gone.value.hint
+
+
+def test_changes_whose_log_was_cleaned_say_so(changed: Tables) -> None:
+    with changed._handles.writer(METERS).latest() as delta:
+        delta.create_checkpoint()
+    for version in (0, 1):
+        os.unlink(log_file(f"{changed.uri}/power/meters/rows", version))
+
+    with pytest.raises(HistoryGoneError, match="version 1 are"):
+        changed.changes(METERS, 1, 3)
+    with pytest.raises(HistoryGoneError, match="version 1 are"):
+        changed.change_rows(METERS, 1, 3)
+    assert changed.changes(METERS, 2, 3).num_rows == 3
