@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
@@ -36,7 +37,7 @@ Row = dict[str, Any]
 def file_locks(folder: Path) -> Callable[[str], AbstractContextManager[Any]]:
     """Locks among processes, by name."""
     folder.mkdir(parents=True, exist_ok=True)
-    return lambda name: FileLock(folder / f"{name}.lock")
+    return lambda name: FileLock(folder / hashlib.sha256(name.encode()).hexdigest())
 
 
 def open_tables(home: Path, small_write_rows: int = 100_000) -> Tables:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 from deltalake import DeltaTable
 
-from headrace.errors import ExistsError
+from headrace.errors import ExistsError, LimitError
 from headrace.model.tables import TBNAME, Database, Table, TableKind
 from headrace.storage.handles import file_system, is_local, rows_uri, table_uri, tags_uri, translated
 from headrace.storage.types import rows_schema, tags_schema
@@ -24,10 +24,24 @@ CHECKPOINT_INTERVAL: Final = 100
 
 def create(root: str, table: Table, database: Database, options: Mapping[str, str]) -> None:
     """Make the Delta tables of a table; empty ones of the same columns, left by a creation that was cut short, are taken over."""
+    check_storable(table, database)
     with translated(f"table {table.database}.{table.name}"):
         if table.kind is TableKind.SUPER:
             _ensure(tags_uri(root, table), tags_schema(table, database), (TBNAME,), options, change_feed=False)
         _ensure(rows_uri(root, table), rows_schema(table, database), table.primary_key, options, change_feed=True)
+
+
+def check_storable(table: Table, database: Database) -> None:
+    """`LimitError` when a table has types or names that Delta Lake cannot hold."""
+    for schema in (rows_schema(table, database), tags_schema(table, database)):
+        seen: dict[str, str] = {}
+        for name in schema.names:
+            other = seen.setdefault(name.lower(), name)
+            if other is not name:
+                raise LimitError(
+                    f"{table.name} cannot have columns {other} and {name}: Delta Lake tells columns apart without regard to case",
+                    hint=f"rename {name}",
+                )
 
 
 def _ensure(uri: str, schema: pa.Schema, key: tuple[str, ...], options: Mapping[str, str], *, change_feed: bool) -> None:

@@ -36,9 +36,17 @@ def translated(what: str) -> Iterator[None]:
     except CommitFailedError as error:
         raise ConflictError(f"{what} was changed by another writer: {first_line(error)}", hint="try again") from error
     except (DeltaError, pa.ArrowException, OSError) as error:
-        raise StorageError(
-            f"{what} cannot be used: {first_line(error)}", hint="is the disk full, the storage reachable, the folder writable?"
-        ) from error
+        raise unusable(what, error) from error
+    except Exception as error:
+        if type(error) is not Exception:  # delta-rs raises bare ones
+            raise
+        raise unusable(what, error) from error
+
+
+def unusable(what: str, error: BaseException) -> StorageError:
+    return StorageError(
+        f"{what} cannot be used: {first_line(error)}", hint="is the disk full, the storage reachable, the folder writable?"
+    )
 
 
 def first_line(error: BaseException) -> str:

@@ -46,8 +46,13 @@ class Tables:
 
         Raises:
             ExistsError: other columns, or rows, are already stored there.
+            LimitError: types or column names cannot be stored.
         """
         creation.create(self.uri, table, database, self._handles.options)
+
+    def check(self, table: Table, database: Database) -> None:
+        """`LimitError` when the table has types or column names that cannot be stored; `create` raises it as well."""
+        creation.check_storable(table, database)
 
     def drop(self, table: Table) -> None:
         """Remove a table with all its files; one that does not exist is no error."""

@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from headrace.model.tables import TBNAME
+from headrace.storage import Tables
+from headrace.storage.maintenance import LEAST_BYTES, SMALL_FILES, plan
+from tests.storage.samples import HOUR, METERS, POWER, START, open_tables, read, rows
+from tests.support.racing import race
+
+MB = 2**20
+
+
+def fill(tables: Tables, commits: int) -> None:
+    for number in range(commits):
+        tables.write(METERS, POWER, rows([{"ts": START + number, "a": number, TBNAME: f"d{number % 3}"}]))
+
+
+def live(tables: Tables) -> int:
+    with tables._handles.reader(METERS).latest() as delta:
+        return len(delta.file_uris())
+
+
+def test_compaction_makes_few_files_of_many_and_keeps_every_row(meters: Tables) -> None:
+    fill(meters, 20)
+    before = read(meters.scan(METERS, POWER))
+
+    assert meters.compact(METERS) == 20
+    assert live(meters) == 1
+    assert read(meters.scan(METERS, POWER)) == before
+    assert meters.bounds(METERS) is not None
+    assert meters.rows(METERS) == 20
+
+
+def test_compaction_is_no_change(meters: Tables) -> None:
+    fill(meters, 5)
+    version = meters.version(METERS)
+    meters.compact(METERS)
+
+    assert meters.version(METERS) == version + 1
+    assert meters.changes(METERS, version + 1, version + 1).num_rows == 0
+    assert meters.change_rows(METERS, version + 1, version + 1) == 0
+    assert meters.changes(METERS, 0, version + 1).num_rows == 5
+
+
+def test_a_compacted_table_is_updated_and_deleted_from_like_any_other(meters: Tables) -> None:
+    fill(meters, 5)
+    meters.compact(METERS)
+
+    assert meters.write(METERS, POWER, rows([{"ts": START + 4, "a": 40, TBNAME: "d1"}])).updated == 1
+    assert meters.delete(METERS, POWER, tbnames=["d0"]) == 2
+    assert [row["a"] for row in read(meters.scan(METERS, POWER))] == [1, 40, 2]
+
+
+def test_one_file_is_left_as_it_is(meters: Tables) -> None:
+    fill(meters, 1)
+
+    assert meters.compact(METERS) == 0
+    assert meters.version(METERS) == 1
+
+
+def test_an_older_version_can_be_read_after_compaction(meters: Tables) -> None:
+    fill(meters, 5)
+    meters.compact(METERS)
+
+    assert meters.scan(METERS, POWER, version=3).num_rows == 3
+
+
+def files(*sizes: int) -> pa.Table:
+    """Files of so many bytes, given from the latest to the earliest."""
+    times = pa.array(range(len(sizes), 0, -1), pa.int64()).cast(pa.timestamp("us", "UTC"))
+    return pa.table({"path": [f"f{number}" for number in range(len(sizes))], "size_bytes": list(sizes), "min.ts": times})
+
+
+def test_small_files_are_gathered_in_order_of_time_up_to_the_size_aimed_at() -> None:
+    third = LEAST_BYTES // 3 + 1
+    groups = plan(files(third, third, third, third, third), METERS)
+
+    assert [group.paths for group in groups] == [["f4", "f3", "f2"], ["f1", "f0"]]
+
+
+def test_large_files_are_left_alone() -> None:
+    assert plan(files(LEAST_BYTES, 1, LEAST_BYTES // 2), METERS) == []
+
+
+def test_many_commits_are_compacted_in_the_background(meters: Tables) -> None:
+    fill(meters, SMALL_FILES + 48)
+    meters.close()
+
+    assert live(meters) < SMALL_FILES
+    assert meters.rows(METERS) == SMALL_FILES + 48
+
+
+def keep_writing(home: str, writer: int) -> int:
+    tables = open_tables(Path(home))
+    if writer == 0:
+        return sum(tables.compact(METERS) for _ in range(8))
+    for number in range(15):
+        tables.write(METERS, POWER, rows([{"ts": START + number % 5, "a": number, TBNAME: f"d{writer}"}]))
+        tables.write(METERS, POWER, rows([{"ts": START + HOUR + number, "a": number, TBNAME: f"d{writer}"}]))
+    return 0
+
+
+def test_compaction_beside_writers_loses_nothing(tmp_path: Path, meters: Tables) -> None:
+    fill(meters, 10)
+    replaced, *_ = race(keep_writing, [(str(tmp_path), writer) for writer in range(3)])
+
+    assert replaced >= 10
+    stored = {(row[TBNAME], row["ts"]): row["a"] for row in read(meters.scan(METERS, POWER))}
+    for writer in ("d1", "d2"):
+        assert [stored[writer, START + place] for place in range(5)] == [10, 11, 12, 13, 14]
+        assert [stored[writer, START + HOUR + number] for number in range(15)] == list(range(15))
+    kinds = meters.changes(METERS, 0, meters.version(METERS))["_change_type"].to_pylist()
+    assert kinds.count("insert") == meters.rows(METERS) == len(stored)
+
+
+def test_a_vacuum_removes_what_no_version_in_reach_needs(meters: Tables) -> None:
+    fill(meters, 10)
+    meters.compact(METERS)
+    before = read(meters.scan(METERS, POWER))
+
+    assert meters.vacuum(METERS, 24) == 0
+    assert meters.vacuum(METERS, 0) == 10
+    assert read(meters.scan(METERS, POWER)) == before
+
+
+@pytest.mark.parametrize("hours", [0, 24])
+def test_a_vacuum_spares_files_that_a_writer_may_be_about_to_add(meters: Tables, hours: int) -> None:
+    fill(meters, 1)
+    waiting = Path(meters.uri) / "power/meters/rows/part-waiting.parquet"
+    waiting.write_bytes(b"")
+    meters.vacuum(METERS, hours)
+
+    assert waiting.exists()

@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from headrace.errors import ConfigurationError, ExistsError, LimitError
+from headrace.model.tables import TBNAME, Column, Table
+from headrace.model.types import DataType, Kind
+from headrace.storage import Tables
+from tests.storage.samples import METERS, PLAIN, POWER, TS, CountedLock, open_tables, read, rows
+
+ODD_NAMES = [
+    "with space",
+    "per%20cent",
+    "ünï",
+    "a/b",
+    "..",
+    "Case",
+    "case",
+    "quo'te",
+    "back`tick",
+    "x" * 192,
+    "x" * 191 + "y",
+    "ü" * 192,
+]
+
+
+def test_tables_of_any_names_live_side_by_side(tables: Tables) -> None:
+    made = [replace(METERS, name=name) for name in ODD_NAMES]
+    for number, table in enumerate(made):
+        tables.create(table, POWER)
+        tables.write(table, POWER, rows([{"ts": number}]))
+
+    assert [[row["ts"] for row in read(tables.scan(table, POWER))] for table in made] == [[number] for number in range(len(made))]
+
+
+@pytest.mark.parametrize("name", ["count(*)", "_wstart", "a b,c;d=e", 'quo"te', "it's", "back`tick", "a.b", "Ä", "select"])
+def test_a_column_may_have_any_name(tables: Tables, name: str) -> None:
+    columns = (TS, Column(name, DataType(Kind.INT)), Column("s", DataType(Kind.VARCHAR, 9)))
+    table = Table("power", "odd", columns)
+    tables.create(table, POWER)
+    tables.write(table, POWER, rows([{"ts": 1, name: 1, "s": "x"}, {"ts": 2, name: 2, "s": "x"}], table))
+    tables.write(table, POWER, rows([{"ts": 1, name: 10}], table), given=[name])
+    tables.replace(table, POWER, rows([{"ts": 2, name: 20, "s": "y"}], table), None, None)
+
+    assert [(row[name], row["s"]) for row in read(tables.scan(table, POWER), table)] == [(10, "x"), (20, "y")]
+    assert tables.changes(table, 1, 3).num_rows == 6
+
+
+@pytest.mark.parametrize("name", ["t s", "zeit.punkt", "time"])
+def test_the_timestamp_may_have_any_name(tables: Tables, name: str) -> None:
+    table = Table("power", "odd", (Column(name, DataType(Kind.TIMESTAMP)), Column("a", DataType(Kind.INT))))
+    tables.create(table, POWER)
+    for a in (1, 2):
+        tables.write(table, POWER, rows([{name: 1, "a": a}], table))
+
+    assert read(tables.scan(table, POWER), table) == [{name: 1, "a": 2, TBNAME: "d1"}]
+    assert tables.delete(table, POWER, ranges=[(1, 1)]) == 1
+
+
+def test_a_table_may_have_many_columns(tables: Tables) -> None:
+    columns = (TS, *(Column(f"c{number}", DataType(Kind.INT)) for number in range(300)))
+    table = Table("power", "wide", columns)
+    tables.create(table, POWER)
+    for a in (1, 2):
+        tables.write(table, POWER, rows([{"ts": 1, "c299": a, TBNAME: "d2"}], table))
+
+    assert tables.scan(table, POWER)["c299"].to_pylist() == [2]
+    with tables._handles.reader(table).latest() as delta:
+        assert f"min.{TBNAME}" in tables._handles.reader(table).files(delta).column_names
+
+
+@pytest.mark.parametrize("folder", ["a b", "ü", "#1", "what?"])
+def test_tables_may_live_in_a_folder_of_such_a_name(tmp_path: Path, folder: str) -> None:
+    tables = open_tables(tmp_path / folder)
+    tables.create(METERS, POWER)
+    for a in (1, 2):
+        tables.write(METERS, POWER, rows([{"ts": 1, "a": a}]))
+
+    assert [row["a"] for row in read(tables.scan(METERS, POWER))] == [2]
+    assert tables.changes(METERS, 1, 2).num_rows == 3
+
+
+def test_a_folder_that_delta_cannot_use_is_said_at_once(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="reads its % as an escape"):
+        Tables(str(tmp_path / "a%20b"), CountedLock(), 1000)
+
+
+@pytest.mark.parametrize("name", ["TS", "TbName", "A"])
+def test_columns_that_differ_by_case_alone_are_refused(tables: Tables, name: str) -> None:
+    table = Table("power", "odd", (*METERS.columns, Column(name, DataType(Kind.INT))))
+    with pytest.raises(LimitError, match=f"and {name}|{name} and"):
+        tables.create(table, POWER)
+    assert not tables.exists(table)
+
+
+def test_a_file_uri_is_a_path(tmp_path: Path) -> None:
+    tables = Tables(f"{(tmp_path / 'a b').as_uri()}/", CountedLock(), 1000)
+    tables.create(METERS, POWER)
+
+    assert tables.exists(METERS)
+    assert (tmp_path / "a b/power/meters/rows/_delta_log").is_dir()
+
+
+def test_a_creation_that_was_cut_short_may_be_repeated(tables: Tables) -> None:
+    tables.create(METERS, POWER)
+    tables.create(METERS, POWER)
+
+    assert tables.version(METERS) == 0
+
+
+def test_rows_that_are_there_already_are_not_taken_over(meters: Tables) -> None:
+    meters.write(METERS, POWER, rows([{"ts": 1}]))
+
+    with pytest.raises(ExistsError, match="there is a Delta table at"):
+        meters.create(METERS, POWER)
+
+
+def test_an_empty_table_of_other_columns_is_not_taken_over(meters: Tables) -> None:
+    with pytest.raises(ExistsError):
+        meters.create(replace(METERS, columns=METERS.columns[:2]), POWER)
+
+
+def test_a_dropped_table_leaves_nothing_behind(meters: Tables) -> None:
+    meters.write(METERS, POWER, rows([{"ts": 1}]))
+    meters.drop(METERS)
+
+    assert not meters.exists(METERS)
+    assert list(Path(meters.uri).iterdir()) == []
+
+
+def test_dropping_a_table_twice_is_no_error_and_spares_the_others(meters: Tables) -> None:
+    meters.create(PLAIN, POWER)
+    meters.drop(METERS)
+    meters.drop(METERS)
+
+    assert meters.exists(PLAIN)
+    assert not meters.exists(METERS)

@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from headrace.errors import NotFoundError, StorageError
+from headrace.model.tables import TBNAME, Column, Database, Table
+from headrace.model.time import Precision
+from headrace.model.types import DataType, Kind
+from headrace.storage import Bounds, Tables
+from tests.storage.samples import HOUR, METERS, POWER, START, TS, read, rows
+
+NAMED = Table("power", "named", (TS, Column("name", DataType(Kind.VARCHAR, 20)), Column("a", DataType(Kind.INT))))
+
+
+@pytest.fixture
+def filled(meters: Tables) -> Tables:
+    """Version 1: d1 and d2 at START; version 2: an hour later; version 3: d1's first row updated."""
+    for later in (0, HOUR):
+        meters.write(METERS, POWER, rows([{"ts": START + later, "a": 1, TBNAME: name} for name in ("d1", "d2")]))
+    meters.write(METERS, POWER, rows([{"ts": START, "a": 2}]))
+    return meters
+
+
+def microseconds(low: int, high: int) -> Bounds:
+    return Bounds(low * 1000, high * 1000)
+
+
+def test_a_scan_gives_the_columns_asked_for(filled: Tables) -> None:
+    assert filled.scan(METERS, POWER, columns=["a", TBNAME]).column_names == ["a", TBNAME]
+
+
+def test_a_scan_chooses_by_time_subtable_and_filter(filled: Tables) -> None:
+    assert filled.scan(METERS, POWER, bounds=microseconds(START, START)).num_rows == 2
+    assert filled.scan(METERS, POWER, tbnames=["d1"]).num_rows == 2
+    assert filled.scan(METERS, POWER, tbnames=["d1"], bounds=microseconds(START, START), columns=["a"]).to_pylist() == [{"a": 2}]
+    assert filled.scan(METERS, POWER, filter=pc.field("a") == 2, columns=["ts"]).num_rows == 1
+    assert filled.scan(METERS, POWER, tbnames=[]).num_rows == 0
+
+
+def test_a_scan_by_time_reads_no_file_of_other_times(filled: Tables) -> None:
+    with filled._handles.reader(METERS).latest() as delta:
+        files = pa.table(delta.get_add_actions(flatten=True)).sort_by("min.ts")
+    (Path(filled.uri) / "power/meters/rows" / files["path"][0].as_py()).unlink()
+
+    assert filled.scan(METERS, POWER, bounds=microseconds(START + HOUR, START + HOUR)).num_rows == 2
+    with pytest.raises(StorageError):
+        filled.scan(METERS, POWER)
+
+
+def test_a_scan_as_of_a_version_is_what_the_table_was(filled: Tables) -> None:
+    assert [row["a"] for row in read(filled.scan(METERS, POWER, version=1))] == [1, 1]
+    assert filled.scan(METERS, POWER, version=0).num_rows == 0
+    with pytest.raises(StorageError, match=r"version 9 of table power\.meters"):
+        filled.scan(METERS, POWER, version=9)
+
+
+def test_text_is_compared_in_files_of_either_writer(tables: Tables) -> None:
+    tables.create(NAMED, POWER)
+    for a in (1, 2):
+        tables.write(NAMED, POWER, rows([{"ts": ts, "name": f"n{ts}", "a": a, TBNAME: f"d{ts}"} for ts in range(5)], NAMED))
+
+    found = tables.scan(NAMED, POWER, tbnames=["d1", "d3"], filter=pc.field("name") >= "n2")
+    assert read(found, NAMED) == [{"ts": 3, "name": "n3", "a": 2, TBNAME: "d3"}]
+
+
+def test_bounds_and_count_come_from_statistics_and_are_never_too_narrow(filled: Tables) -> None:
+    bounds = filled.bounds(METERS)
+
+    assert bounds is not None
+    assert bounds.low == START * 1000
+    assert (START + HOUR) * 1000 <= bounds.high < (START + HOUR + 1) * 1000
+    assert filled.rows(METERS) == 4
+
+
+def test_an_empty_table_has_no_bounds_and_no_rows(meters: Tables) -> None:
+    assert meters.bounds(METERS) is None
+    assert meters.rows(METERS) == 0
+
+
+@pytest.mark.parametrize("precision", [Precision.MICROSECOND, Precision.NANOSECOND])
+def test_bounds_hold_parts_of_a_millisecond(tables: Tables, precision: Precision) -> None:
+    database = Database("power", precision)
+    tables.create(METERS, database)
+    tables.write(METERS, database, rows([{"ts": 1_000_500}, {"ts": 2_000_900}], database=database))
+    bounds = tables.bounds(METERS)
+
+    assert bounds is not None
+    assert bounds.low <= 1_000_500
+    assert bounds.high >= 2_000_900
+    assert tables.scan(METERS, database, bounds=Bounds(2_000_900, 2_000_900)).num_rows == 1
+
+
+def test_a_key_within_a_millisecond_is_found_again(tables: Tables) -> None:
+    database = Database("power", Precision.MICROSECOND)
+    tables.create(METERS, database)
+    for a in (1, 2):
+        tables.write(METERS, database, rows([{"ts": 1_000_999, "a": a}], database=database))
+
+    assert [row["a"] for row in read(tables.scan(METERS, database), database=database)] == [2]
+
+
+def test_files_without_statistics_are_read_for_bounds_and_keys(meters: Tables) -> None:
+    meters.write(METERS, POWER, rows([{"ts": 5, "a": 1}]))
+    log = Path(meters.uri) / "power/meters/rows/_delta_log/00000000000000000001.json"
+    text = log.read_text()
+    start = text.index('"stats":') + len('"stats":')
+    log.write_text(text[:start] + '"{}"' + text[text.index(',"tags"', start) :])
+
+    again = Tables(meters.uri, meters._writer._lock, 1000)
+    assert again.bounds(METERS) == Bounds(5000, 5000)
+    assert again.rows(METERS) == 1
+    assert again.write(METERS, POWER, rows([{"ts": 5, "a": 2}])).updated == 1
+
+
+def test_the_version_follows_commits_of_other_processes(meters: Tables) -> None:
+    other = Tables(meters.uri, meters._writer._lock, 1000)
+    assert meters.version(METERS) == other.version(METERS) == 0
+
+    other.write(METERS, POWER, rows([{"ts": 1}]))
+    assert meters.version(METERS) == 1
+
+
+def test_a_table_dropped_and_made_again_by_another_process_is_the_new_one(meters: Tables) -> None:
+    other = Tables(meters.uri, meters._writer._lock, 1000)
+    meters.write(METERS, POWER, rows([{"ts": 1, "a": 1}]))
+    assert meters.rows(METERS) == 1
+
+    other.drop(METERS)
+    with pytest.raises(NotFoundError):
+        meters.version(METERS)
+    other.create(METERS, POWER)
+    other.write(METERS, POWER, rows([{"ts": 2, "a": 2}]))
+    assert [row["ts"] for row in read(meters.scan(METERS, POWER))] == [2]
+    assert meters.write(METERS, POWER, rows([{"ts": 2, "a": 3}])).updated == 1

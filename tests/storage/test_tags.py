@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from headrace.errors import DataError
+from headrace.model.tables import TBNAME
+from headrace.storage import Tables
+from headrace.storage.tags import MOST_FILES
+from tests.storage.samples import METERS, POWER
+
+
+def tags(*named: tuple[str, int | None]) -> pa.Table:
+    return pa.table({TBNAME: [name for name, _ in named], "site": pa.array([site for _, site in named], pa.int32())})
+
+
+def stored(tables: Tables) -> dict[str, int | None]:
+    return {row[TBNAME]: row["site"] for row in tables.read_tags(METERS).to_pylist()}
+
+
+def test_tags_are_set_replaced_and_forgotten(meters: Tables) -> None:
+    meters.upsert_tags(METERS, tags(("d1", 1), ("d2", None)))
+    meters.upsert_tags(METERS, tags(("d2", 2), ("d3", 3)))
+    meters.drop_tags(METERS, ["d1", "never"])
+
+    assert stored(meters) == {"d2": 2, "d3": 3}
+
+
+def test_of_tags_for_one_subtable_the_last_count(meters: Tables) -> None:
+    meters.upsert_tags(METERS, tags(("d1", 1), ("d1", 2)))
+
+    assert stored(meters) == {"d1": 2}
+
+
+def test_tags_without_a_subtable_are_refused(meters: Tables) -> None:
+    with pytest.raises(DataError, match="tbname cannot be NULL"):
+        meters.upsert_tags(METERS, pa.table({TBNAME: pa.nulls(1, pa.string()), "site": pa.array([1], pa.int32())}))
+
+
+def test_an_empty_set_of_tags_changes_nothing(meters: Tables) -> None:
+    meters.upsert_tags(METERS, tags())
+    meters.drop_tags(METERS, [])
+
+    assert stored(meters) == {}
+
+
+def test_tags_set_by_another_process_are_seen(meters: Tables) -> None:
+    other = Tables(meters.uri, meters._writer._lock, 1000)
+    meters.upsert_tags(METERS, tags(("d1", 1)))
+    assert stored(meters) == stored(other) == {"d1": 1}
+
+    other.upsert_tags(METERS, tags(("d1", 5)))
+    assert stored(meters) == {"d1": 5}
+
+
+def test_tags_of_a_table_made_anew_are_its_own(meters: Tables) -> None:
+    meters.upsert_tags(METERS, tags(("d1", 1)))
+    meters.drop(METERS)
+    meters.create(METERS, POWER)
+    meters.upsert_tags(METERS, tags(("d2", 2)))
+
+    assert stored(meters) == {"d2": 2}
+
+
+def test_tags_given_one_by_one_do_not_pile_up_files(meters: Tables) -> None:
+    for number in range(MOST_FILES + 5):
+        meters.upsert_tags(METERS, tags((f"d{number}", number)))
+
+    with meters._handles.tags(METERS).latest() as delta:
+        assert len(delta.file_uris()) < MOST_FILES
+    assert len(stored(meters)) == MOST_FILES + 5
