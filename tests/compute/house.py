@@ -150,7 +150,7 @@ def offset(value: Any) -> Any:
 
 
 def meters(*rows: Sequence[Any]) -> list[dict[str, Any]]:
-    """Rows of `meters`: subtable, milliseconds after T0, then a, b, c, d, e, s as far as given; d1 is in site x room 1, d2 in y 2."""
+    """Rows of `meters`: subtable, milliseconds after T0, then a, b, c, d, e, s as far as given. d1 is in site x, d2 in y."""
     places = {"d1": {"site": "x", "room": 1}, "d2": {"site": "y", "room": 2}}
     names = ("a", "b", "c", "d", "e", "s")
     return [
