@@ -96,7 +96,7 @@ def _lines(path: Path, kind: str, delimiter: str, piece_bytes: int, number: int)
     names, begin = _header(path, separator) if kind == "csv" else ((), 0)
     for start in range(begin, max(size, begin + 1), piece_bytes):
         end = min(start + piece_bytes, size)
-        yield Piece(number, str(path), kind, start, end, separator, names, begin, end - start)
+        yield Piece(number, str(path), kind, start, end, separator, names, begin, end - (start if start > begin else 0))
         number += 1
 
 
@@ -121,13 +121,14 @@ def _parquet(path: Path, number: int) -> Iterator[Piece]:
         names = tuple(pq.read_schema(path).names)
     except (pa.ArrowInvalid, OSError) as error:
         raise DataError(f"{path.name} is not a Parquet file: {error}", hint="is it whole?") from None
-    first, rows, size = 0, 0, 0
+    size = path.stat().st_size
+    first, rows = 0, 0
     for group in range(metadata.num_row_groups):
         rows += metadata.row_group(group).num_rows
-        size += metadata.row_group(group).total_byte_size
         if rows >= PIECE_ROWS or group == metadata.num_row_groups - 1:
-            yield Piece(number, str(path), "parquet", first, group + 1, names=names, bytes=size)
-            number, first, rows, size = number + 1, group + 1, 0, 0
+            share = size * rows // max(metadata.num_rows, 1)
+            yield Piece(number, str(path), "parquet", first, group + 1, names=names, bytes=share)
+            number, first, rows = number + 1, group + 1, 0
 
 
 def read(piece: Piece, misfits: Misfits) -> Raw:

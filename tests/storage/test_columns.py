@@ -1,0 +1,128 @@
+"""Columns converted at once give what their values give one by one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.errors import DataError
+from headrace.model.statements import RowValue
+from headrace.model.tables import Column, Database, Table
+from headrace.model.time import Precision
+from headrace.model.types import DataType, Kind
+from headrace.storage.columns import Misfits, stored_column
+from headrace.storage.scalars import Moment, Unfit, stored
+from headrace.storage.types import arrow_type
+from headrace.storage.values import rows_to_arrow
+from tests.storage.samples import TS
+
+TYPES = [
+    DataType(Kind.BOOL),
+    DataType(Kind.TINYINT),
+    DataType(Kind.UINT),
+    DataType(Kind.BIGINT),
+    DataType(Kind.UBIGINT),
+    DataType(Kind.FLOAT),
+    DataType(Kind.DOUBLE),
+    DataType(Kind.DECIMAL, 10, 2),
+    DataType(Kind.VARCHAR, 5),
+    DataType(Kind.NCHAR, 4),
+    DataType(Kind.TIMESTAMP),
+]
+ZONES = st.sampled_from(["UTC", "Europe/Berlin", "+05:30"])
+MOMENTS = st.datetimes(timezones=st.none()).map(lambda moment: moment.replace(year=1900 + moment.year % 200))
+TEXTS = st.one_of(
+    st.integers(-(2**65), 2**65).map(str),
+    st.integers(-200, 300).map(str),
+    st.floats(width=32).map(str),
+    st.decimals(allow_nan=False, allow_infinity=False, places=3, min_value=-(10**9), max_value=10**9).map(str),
+    MOMENTS.map(lambda moment: moment.isoformat(sep=" ")),
+    MOMENTS.map(lambda moment: moment.isoformat() + "Z"),
+    MOMENTS.map(lambda moment: moment.strftime("%Y-%m-%d %H:%M")),
+    st.sampled_from(["", " 1", "true", "False", "nan", "inf", "1e3", "äöü", "2024-02-30", "+4", "007"]),
+    st.text(max_size=6),
+)
+SCALARS = st.one_of(st.integers(-(2**65), 2**65), st.integers(-200, 300), st.floats(), st.booleans(), TEXTS)
+
+
+def one_by_one(values: list[Any], type_: DataType, moment: Moment) -> tuple[list[object], list[int]]:
+    """Stored values, and the places of those that do not fit."""
+    found: list[object] = []
+    bad: list[int] = []
+    for place, value in enumerate(values):
+        try:
+            found.append(stored(value, type_, moment))
+        except Unfit:
+            found.append(None)
+            bad.append(place)
+    return found, bad
+
+
+def as_stored(values: list[Any], type_: DataType, moment: Moment) -> list[object]:
+    wanted = arrow_type(type_, moment.precision)
+    array = pa.array(values, pa.int64()).cast(wanted) if pa.types.is_timestamp(wanted) else pa.array(values, wanted)
+    return list(array.to_pylist())
+
+
+@pytest.mark.parametrize("type_", TYPES, ids=str)
+@given(values=st.lists(st.none() | TEXTS, min_size=1, max_size=4), zone=ZONES, precision=st.sampled_from(list(Precision)))
+@settings(max_examples=60, deadline=None)
+def test_texts_of_a_file_mean_the_same_together_as_alone(
+    type_: DataType, values: list[str | None], zone: str, precision: Precision
+) -> None:
+    moment, misfits = Moment(0, zone, precision), Misfits()
+    column = pa.chunked_array([pa.array(values, pa.string())])
+    found = stored_column(column, Column("v", type_), moment, misfits, is_key=False, is_time=False)
+    expected, bad = one_by_one(values, type_, moment)
+
+    assert found.to_pylist() == as_stored(expected, type_, moment)
+    assert [misfit.row for misfit in misfits.first()] == bad
+
+
+@pytest.mark.parametrize("type_", TYPES, ids=str)
+@given(values=st.lists(st.none() | SCALARS, min_size=1, max_size=4), zone=ZONES, precision=st.sampled_from(list(Precision)))
+@settings(max_examples=60, deadline=None)
+def test_values_of_a_statement_mean_the_same_together_as_alone(
+    type_: DataType, values: list[RowValue], zone: str, precision: Precision
+) -> None:
+    database, moment = Database("d", precision, zone), Moment(0, zone, precision)
+    table = Table("d", "t", (TS, Column("v", type_)))
+    given_rows = [(place, value) for place, value in enumerate(values)]
+    expected, bad = one_by_one(values, type_, moment)
+    if bad:
+        with pytest.raises(DataError, match=f"row {bad[0] + 1}:"):
+            rows_to_arrow(table, database, ("ts", "v"), given_rows, tbnames=["d"] * len(values), now=0)
+    else:
+        found = rows_to_arrow(table, database, ("ts", "v"), given_rows, tbnames=["d"] * len(values), now=0)
+        assert found["v"].to_pylist() == as_stored(expected, type_, moment)
+
+
+NATIVE = [
+    (pa.int64(), st.integers(-(2**63), 2**63 - 1)),
+    (pa.uint64(), st.integers(0, 2**64 - 1)),
+    (pa.float64(), st.floats()),
+    (pa.bool_(), st.booleans()),
+    (pa.decimal128(20, 3), st.decimals(allow_nan=False, allow_infinity=False, places=3, min_value=-(10**12), max_value=10**12)),
+    (pa.timestamp("us"), MOMENTS),
+    (pa.timestamp("ns", "UTC"), MOMENTS),
+]
+
+
+@pytest.mark.parametrize("type_", TYPES, ids=str)
+@given(data=st.data(), native=st.sampled_from(NATIVE), zone=ZONES, precision=st.sampled_from(list(Precision)))
+@settings(max_examples=60, deadline=None)
+def test_typed_values_of_a_file_mean_the_same_together_as_alone(
+    type_: DataType, data: st.DataObject, native: tuple[pa.DataType, st.SearchStrategy[Any]], zone: str, precision: Precision
+) -> None:
+    source, strategy = native
+    column = pa.chunked_array([pa.array(data.draw(st.lists(st.none() | strategy, min_size=1, max_size=3)), source)])
+    moment, misfits = Moment(0, zone, precision), Misfits()
+    found = stored_column(column, Column("v", type_), moment, misfits, is_key=False, is_time=False)
+    expected, bad = one_by_one(column.to_pylist(), type_, moment)
+
+    assert found.to_pylist() == as_stored(expected, type_, moment)
+    assert [misfit.row for misfit in misfits.first()] == bad

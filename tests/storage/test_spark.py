@@ -1,0 +1,202 @@
+"""Spark and delta-rs on the same tables: each reads what the other wrote, and results of executors commit as small ones do."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from headrace.errors import DataError, FencedError, NotFoundError
+from headrace.model.tables import TBNAME, Column, Database, Table
+from headrace.model.time import Precision
+from headrace.model.types import DataType, Kind
+from headrace.storage import Bounds, Commit, Tables, loading, staging
+from headrace.storage.commits import stream_app
+from tests.storage.samples import METERS, POWER, TS, Row, open_tables, read, rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+ODD = Table("power", "odd one", (TS, Column("count(*)", DataType(Kind.UBIGINT)), Column("quo`te", DataType(Kind.VARCHAR, 9))))
+
+
+def frame(spark: SparkSession, found: list[Row], table: Table = METERS) -> DataFrame:
+    return spark.createDataFrame(rows(found, table))
+
+
+def keys(spark: SparkSession, *found: int) -> DataFrame:
+    return frame(spark, [{"ts": ts} for ts in found]).select(TBNAME, "ts")
+
+
+def stored(tables: Tables) -> dict[int, int]:
+    return {row["ts"]: row["a"] for row in read(tables.scan(METERS, POWER))}
+
+
+def left_over(tables: Tables) -> set[str]:
+    """Data files that no version of the table names."""
+    folder = Path(tables.uri) / "power/meters/rows"
+    handle = tables._handles.reader(METERS)
+    named = {uri for version in range(tables.version(METERS) + 1) for uri in handle.at(version).file_uris()}
+    return {str(path) for path in folder.rglob("*.parquet") if "_change_data" not in path.parts} - {
+        uri.removeprefix("file://") for uri in named
+    }
+
+
+@pytest.mark.parametrize("precision", list(Precision))
+def test_spark_reads_rows_and_changes_that_delta_rs_wrote(spark: SparkSession, tables: Tables, precision: Precision) -> None:
+    database = Database("power", precision)
+    tables.create(METERS, database)
+    tables.write(METERS, database, rows([{"ts": 1_000_001, "a": 1}, {"ts": 2_000_002, "a": 2}], database=database))
+    tables.write(METERS, database, rows([{"ts": 2_000_002, "a": 20}], database=database))
+    tables.delete(METERS, database, ranges=[(1_000_001, 1_000_001)])
+
+    for version in (1, 3):
+        found = tables.frame(spark, METERS, version=version).toArrow().cast(tables.schema(METERS, database))
+        assert read(found, database=database) == read(tables.scan(METERS, database, version=version), database=database)
+    ours, theirs = (
+        tables.changes(METERS, 1, 3),
+        tables.changes_frame(spark, METERS, 1, 3).toArrow().cast(tables.changes(METERS, 1, 3).schema),
+    )
+    order = [("_commit_version", "ascending"), ("_change_type", "ascending"), ("ts", "ascending")]
+    assert theirs.sort_by(order).equals(ours.sort_by(order))
+
+
+def test_delta_rs_counts_and_reads_changes_that_spark_wrote(spark: SparkSession, meters: Tables) -> None:
+    frame(spark, [{"ts": ts, "a": ts, "b": None} for ts in range(10)]).write.format("delta").mode("append").save(
+        f"{meters.uri}/power/meters/rows"
+    )
+    path = f"{meters.uri}/power/meters/rows"
+    spark.sql(f"UPDATE delta.`{path}` SET a = 100 WHERE a < 3")
+    spark.sql(f"DELETE FROM delta.`{path}` WHERE a = 9")
+
+    feed = meters.changes(METERS, 1, 3)
+    assert Counter(feed["_change_type"].to_pylist()) == {"insert": 10, "update_preimage": 3, "update_postimage": 3, "delete": 1}
+    assert [meters.change_rows(METERS, version, version) for version in (1, 2, 3)] == [10, 6, 1]
+    assert meters.write(METERS, POWER, rows([{"ts": 5, "a": 50}])).updated == 1
+    assert meters.compact(METERS) >= 0
+    assert tables_agree(spark, meters)
+
+
+def tables_agree(spark: SparkSession, tables: Tables) -> bool:
+    theirs = tables.frame(spark, METERS).toArrow().cast(tables.schema(METERS, POWER))
+    return read(theirs) == read(tables.scan(METERS, POWER))
+
+
+def test_spark_does_not_see_a_compaction_as_a_change(spark: SparkSession, meters: Tables) -> None:
+    for ts in range(5):
+        meters.write(METERS, POWER, rows([{"ts": ts, "a": ts}]))
+    meters.compact(METERS)
+
+    assert meters.changes_frame(spark, METERS, 1, 6).count() == 5
+    assert tables_agree(spark, meters)
+
+
+def test_results_of_executors_are_appended_where_their_keys_are_new(spark: SparkSession, meters: Tables) -> None:
+    found = frame(spark, [{"ts": ts, "a": ts} for ts in range(100)])
+    written = meters.replace_frame(spark, METERS, POWER, found, None, Commit.of_stream("s", 5, None, 1))
+
+    assert written is not None
+    assert (written.version, written.inserted) == (1, 100)
+    assert stored(meters) == {ts: ts for ts in range(100)}
+    assert meters.transaction(METERS, stream_app("s")) == 5
+    assert tables_agree(spark, meters)
+    assert meters.bounds(METERS) == Bounds(0, 99_999)
+    assert meters.write(METERS, POWER, rows([{"ts": 7, "a": 70}])).updated == 1
+
+
+def test_results_of_executors_replace_and_withdraw_in_one_commit(spark: SparkSession, meters: Tables) -> None:
+    meters.write(METERS, POWER, rows([{"ts": ts, "a": ts} for ts in range(6)]))
+    found = frame(spark, [{"ts": 2, "a": 20}, {"ts": 3, "a": 3}, {"ts": 9, "a": 9}])
+    written = meters.replace_frame(spark, METERS, POWER, found, keys(spark, 0, 0, 2, 77), Commit.of_stream("s", 1, None, 1))
+
+    assert written is not None
+    assert (written.version, written.inserted, written.updated, written.deleted) == (2, 1, 1, 1)
+    assert stored(meters) == {1: 1, 2: 20, 3: 3, 4: 4, 5: 5, 9: 9}
+    assert left_over(meters) == set()
+
+
+def test_results_of_executors_commit_once_and_only_under_their_lease(spark: SparkSession, meters: Tables) -> None:
+    commit = Commit.of_stream("s", 1, None, 1)
+    meters.replace_frame(spark, METERS, POWER, frame(spark, [{"ts": 1, "a": 1}]), None, commit)
+
+    assert meters.replace_frame(spark, METERS, POWER, frame(spark, [{"ts": 1, "a": 2}]), None, commit) is None
+    meters.fence(METERS, "s", 2)
+    with pytest.raises(FencedError):
+        meters.replace_frame(spark, METERS, POWER, frame(spark, [{"ts": 2, "a": 2}]), None, Commit.of_stream("s", 2, 1, 1))
+    assert stored(meters) == {1: 1}
+    assert left_over(meters) == set()
+
+
+def test_results_of_executors_without_effect_are_recorded(spark: SparkSession, meters: Tables) -> None:
+    meters.write(METERS, POWER, rows([{"ts": 1, "a": 1}]))
+    nothing = frame(spark, [{"ts": 1, "a": 1}])
+    meters.replace_frame(spark, METERS, POWER, nothing, keys(spark, 5), Commit.of_stream("s", 1, None, 1))
+    meters.replace_frame(spark, METERS, POWER, nothing.limit(0), None, Commit.of_stream("s", 2, 1, 1))
+
+    assert meters.transaction(METERS, stream_app("s")) == 2
+    assert meters.changes(METERS, 2, meters.version(METERS)).num_rows == 0
+
+
+def test_results_of_executors_fit_odd_names_and_types(spark: SparkSession, tables: Tables) -> None:
+    tables.create(ODD, POWER)
+    found = spark.createDataFrame([(1, 2**63 - 1, "x", "d1")], ["ts", "count(*)", "quo`te", TBNAME])
+    found = found.selectExpr("timestamp_millis(ts) AS ts", "`count(*)`", "`quo``te`", TBNAME)
+    for _ in range(2):
+        tables.replace_frame(spark, ODD, POWER, found, None, None)
+
+    assert tables.scan(ODD, POWER).drop_columns(["ts"]).to_pylist() == [{"count(*)": 2**63 - 1, "quo`te": "x", TBNAME: "d1"}]
+
+
+@pytest.fixture
+def large(tmp_path: Path) -> Tables:
+    """Tables for which every load is large."""
+    tables = open_tables(tmp_path, small_write_rows=0)
+    tables.create(METERS, POWER)
+    return tables
+
+
+def csv(folder: Path, name: str, lines: list[str]) -> Path:
+    path = folder / name
+    path.write_text("\n".join(["ts,a,tbname", *lines]) + "\n")
+    return path
+
+
+def test_a_large_load_is_converted_by_workers_and_added_in_one_commit(spark: SparkSession, large: Tables, tmp_path: Path) -> None:
+    path = csv(tmp_path, "a.csv", [f"{ts},{ts},d{ts % 3}" for ts in range(1000)])
+    loaded = large.load(lambda: spark, [path], METERS, POWER)
+
+    assert (loaded.version, loaded.inserted) == (1, 1000)
+    assert stored(large) == {ts: ts for ts in range(1000)}
+    again = large.load(lambda: spark, [path], METERS, POWER)
+    assert (again.inserted, again.updated, large.rows(METERS)) == (0, 1000, 1000)
+
+
+def test_a_bad_row_of_a_large_load_is_named_too(spark: SparkSession, large: Tables, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"a\.csv, row 2: 'x' does not fit a"):
+        large.load(lambda: spark, [csv(tmp_path, "a.csv", ["1,1,d1", "2,x,d1"])], METERS, POWER)
+    unknown = tmp_path / "a.ndjson"
+    unknown.write_text('{"ts": 1, "other": 2, "tbname": "d1"}\n')
+    with pytest.raises(NotFoundError, match="no column 'other'"):
+        large.load(lambda: spark, [unknown], METERS, POWER)
+    assert large.version(METERS) == 0
+
+
+def test_what_is_too_large_for_memory_is_made_unique_and_merged_by_spark(
+    spark: SparkSession, large: Tables, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(staging, "EXACT_ROWS", 10)
+    monkeypatch.setattr(loading, "MERGE_ROWS", 10)
+    large.write(METERS, POWER, rows([{"ts": ts, "a": -1, "b": 1.0} for ts in range(10)]))
+    first = csv(tmp_path, "a.csv", [f"{ts},1,d1" for ts in range(50)])
+    second = csv(tmp_path, "b.csv", [f"{ts},2,d1" for ts in range(25, 75)])
+    loaded = large.load(lambda: spark, [first, second], METERS, POWER)
+
+    assert (loaded.version, loaded.inserted, loaded.updated) == (2, 65, 10)
+    assert stored(large) == {ts: 1 if ts < 25 else 2 for ts in range(75)}
+    assert [row["b"] for row in read(large.scan(METERS, POWER))] == [1.0] * 10 + [None] * 65
+    assert pa.compute.count_distinct(large.scan(METERS, POWER)["ts"]).as_py() == 75
+    assert tables_agree(spark, large)
