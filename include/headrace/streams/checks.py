@@ -252,9 +252,6 @@ def check_offered(statement: CreateStream) -> None:
         raise NotSupportedError(
             f"TRIGGER {options.trigger} is not offered yet", hint="use AT_ONCE or WINDOW_CLOSE", span=statement.name.span
         )
-    if query.window is not None and not isinstance(query.window, Interval):
-        kind = type(query.window).__name__.upper()
-        raise NotSupportedError(f"{kind} windows are not offered in streams yet", hint="use INTERVAL", span=query.window.span)
     if query.fill is not None:
         raise NotSupportedError("FILL is not offered in streams yet", hint="fill when you read the target", span=query.fill.span)
     if query.interpolation is not None:

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
 from headrace.compute import Key, Plan, merge, prepare, segments
-from headrace.compute.plan import TS, WEND, WSTART, Aggregate, IntervalWindow, Partial
+from headrace.compute.plan import END, TS, WEND, WSTART, Aggregate, EventWindow, IntervalWindow, Partial, StateWindow
 from headrace.compute.running import run, stored
 from headrace.compute.types import BIGINT
+from headrace.compute.windows import ATTRIBUTES, key_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -27,10 +28,10 @@ LATEST: Final = "_latest"
 """Their largest instant."""
 DIRTY: Final = "_dirty"
 """Whether the window was evaluated again."""
+WHOLE: Final = "_whole"
+"""Whether the window is one that the query shows: an event window that has ended, one that is long enough."""
 EMITTED: Final = "_emitted"
-"""What the target has of a window: nothing, an older value, its value."""
-WAS_HELD: Final = "_was_held"
-"""Whether the state held it."""
+"""What the target has of a window that the state holds: nothing, an older value, its value."""
 ROW: Final = "_row"
 """The number of the row that a segment is made of."""
 
@@ -54,8 +55,6 @@ def stream_plan(plan: Plan) -> Plan:
         Partial(USED, f"count_if({once(plan)})", f"sum({USED})", row=f"if({once(plan)}, 1L, 0L)"),
         Partial(LATEST, f"max({TS})", f"max({LATEST})", row=TS),
         Partial(DIRTY, "max(false)", f"max({DIRTY})", row="false"),
-        Partial(EMITTED, "max(0)", f"max({EMITTED})", row="0"),
-        Partial(WAS_HELD, "max(false)", f"max({WAS_HELD})", row="false"),
     )
     return replace(plan, aggregates=(*plan.aggregates, Aggregate("", "", partials, "", BIGINT)))
 
@@ -68,21 +67,32 @@ def once(plan: Plan) -> str:
     return "true"
 
 
+def whole(plan: Plan) -> str:
+    """The condition that a window is one that the query shows."""
+    match plan.window:
+        case EventWindow(true_for=least):
+            return f"{END} AND {WEND} - {WSTART} >= {least}L" if least else END
+        case StateWindow(true_for=int(least)):
+            return f"{WEND} - {WSTART} >= {least}L"
+        case _:
+            return "true"
+
+
 def window_columns(plan: Plan) -> tuple[str, ...]:
-    """Columns of a window as the state holds it."""
-    partials = (partial.column for partial in plan.partials)
-    return (*(key.column for key in plan.keys), WSTART, WEND, *partials, EMITTED)
+    """Columns of a window that tell all there is to know of its rows."""
+    attributes = ATTRIBUTES.get(type(plan.window), ())
+    return (*key_columns(plan), WSTART, WEND, *attributes, *(partial.column for partial in plan.partials))
 
 
 def segment_columns(plan: Plan) -> tuple[str, ...]:
     """Columns of a segment that is to be merged."""
-    return (*window_columns(plan), ADDED, USED, LATEST, DIRTY, WAS_HELD)
+    return (*window_columns(plan), ADDED, USED, LATEST, DIRTY)
 
 
 def held_segments(plan: Plan, held: DataFrame) -> DataFrame:
     """Held windows as segments: nothing new in them."""
-    empty = {ADDED: "0L", USED: "0L", LATEST: "CAST(NULL AS BIGINT)", DIRTY: "false", WAS_HELD: "true"}
-    return held.selectExpr(*window_columns(plan), *(f"{value} AS {name}" for name, value in empty.items()))
+    empty = (f"0L AS {ADDED}", f"0L AS {USED}", f"CAST(NULL AS BIGINT) AS {LATEST}", f"false AS {DIRTY}")
+    return held.selectExpr(*window_columns(plan), *empty)
 
 
 def fresh(plan: Plan, rows: DataFrame, held: DataFrame | None) -> DataFrame:
@@ -101,11 +111,6 @@ def placed(plan: Plan, rows: DataFrame) -> DataFrame:
 
 
 def valued(plan: Plan, found: DataFrame) -> DataFrame:
-    """Segments merged to windows: keys, ends and partials, and beside them the select list in stored types."""
-    extended = stream_plan(plan)
-    partials = (partial.column for partial in extended.partials)
-    columns = [*(key.column for key in plan.keys), WSTART, WEND, *partials]
-    columns += [
-        f"{stored(f'({run(plan, output.sql)})', output.type, plan.precision)} AS {output.column}" for output in plan.outputs
-    ]
-    return merge(extended, found).selectExpr(*columns)
+    """Segments merged to windows: what tells all of their rows, bookkeeping, `_whole`, and the select list in stored types."""
+    outputs = (f"{stored(f'({run(plan, output.sql)})', output.type, plan.precision)} AS {output.column}" for output in plan.outputs)
+    return merge(stream_plan(plan), found).selectExpr(*segment_columns(plan), f"{whole(plan)} AS {WHOLE}", *outputs)

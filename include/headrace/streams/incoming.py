@@ -84,17 +84,17 @@ class Incoming:
         return bool((self.kind != Kind.INPUT).any())
 
 
-def incoming(plan: StreamPlan, changes: Changes) -> Incoming:
-    """A batch of changes with what each does, as the stream's options say."""
+def incoming(plan: StreamPlan, changes: Changes, *, ignore_update: bool) -> Incoming:
+    """A batch of changes with what each does: an update is one more row where updates are ignored."""
     rows = changes.rows
     if plan.source_subtable is not None:
         rows = rows.filter(pc.equal(rows[TBNAME], plan.source_subtable))
-    if plan.options.ignore_update:
+    if ignore_update:
         rows = rows.filter(pc.not_equal(rows[CHANGE], "update_preimage"))
     rows = rows.sort_by(VERSION)
     change = rows[CHANGE]
     kind = np.full(rows.num_rows, Kind.INPUT, np.int8)
-    kinds = {"delete": Kind.DELETED} if plan.options.ignore_update else EVERY_KIND
+    kinds = {"delete": Kind.DELETED} if ignore_update else EVERY_KIND
     for name, one in kinds.items():
         kind[array(pc.equal(change, name)).astype(np.bool_)] = one
     timestamp = rows[plan.source.timestamp.name]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace.compute.plan import IntervalWindow, SessionWindow
 from headrace.model.streams import StreamProgress
 from headrace.model.time import Precision
 from headrace.streams.context import Context
@@ -23,11 +24,12 @@ def prepare_target(context: Context, plan: StreamPlan) -> bool:
 def begin(context: Context, plan: StreamPlan) -> StreamProgress:
     """Start a recorded stream without history: at the source's present version, with an empty state. Records the progress.
 
-    Windows that may have rows from before are read from the source when the stream first touches them, so that they are
-    whole: a stream's windows are what the query gives.
+    Windows of INTERVAL and SESSION that may have rows from before are read from the source when the stream first touches them, so
+    that they are whole: a stream's windows are what the query gives. For the others a stream begins with its first row.
     """
     version = context.tables.version(plan.source)
-    return record(context, plan, State(version, floor=newest_stored(context, plan)), version, None)
+    whole = isinstance(plan.query.window, IntervalWindow | SessionWindow)
+    return record(context, plan, State(version, floor=newest_stored(context, plan) if whole else None), version, None)
 
 
 def newest_stored(context: Context, plan: StreamPlan) -> int | None:

@@ -14,7 +14,7 @@ from headrace.streams.context import Context
 from headrace.streams.counting import count_of
 from headrace.streams.define import StreamPlan
 from headrace.streams.frames import ROW, small_session
-from headrace.streams.held import identities
+from headrace.streams.identity import identities
 from headrace.streams.incoming import WRITTEN, Changes, Incoming, array, incoming
 from headrace.streams.state import State
 from headrace.streams.step import Outcome, idle
@@ -23,7 +23,8 @@ from headrace.streams.step import Outcome, idle
 class ProjectionStep:
     """Results are rows of the source, so a batch needs neither held windows nor stored rows: its changes tell everything.
 
-    There is no window that could be closed, so no row comes too late, whatever IGNORE EXPIRED says.
+    There is no window that could be closed or count a row twice, so no row comes too late, and an update replaces what it changes,
+    whatever IGNORE EXPIRED and IGNORE UPDATE say.
     """
 
     def __init__(self, context: Context, plan: StreamPlan) -> None:
@@ -32,7 +33,7 @@ class ProjectionStep:
 
     def run(self, state: State, changes: Changes) -> Outcome:
         """Handle one batch; nothing is written."""
-        batch = incoming(self.plan, changes)
+        batch = incoming(self.plan, changes, ignore_update=False)
         if batch.rows.num_rows == 0:
             return idle(state, changes.last)
         found = self.projected(batch)

@@ -1,7 +1,8 @@
-"""Evaluating windows again: which stretches of the source that takes, and their rows as they were at each write of a batch."""
+"""The stored rows from which components are evaluated again: which stretches of the source that takes, and as of which write."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 from typing import Final
@@ -10,60 +11,55 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.compute import Plan
-from headrace.compute.plan import IntervalWindow
 from headrace.model.tables import TBNAME
-from headrace.model.time import Duration, Precision
+from headrace.model.time import Precision
 from headrace.storage import Bounds
 from headrace.streams.context import Context
 from headrace.streams.define import StreamPlan
 from headrace.streams.held import subtable_key
-from headrace.streams.incoming import CHANGE, VERSION, Changes, Incoming, Int64s, Kind, array
-from headrace.streams.judgement import Stored
+from headrace.streams.incoming import CHANGE, VERSION, Changes, Incoming, Int64s, array
 from headrace.streams.sources import with_tags
-from headrace.streams.state import State
 from headrace.streams.versions import FROM, TO, with_versions
 
 MOST_RANGES: Final = 32
 """Stretches read apart; beyond so many the nearest are read as one."""
 
-LONGEST_MONTH: Final = Duration(31, "d")
-DAY: Final = Duration(1, "d")
+GREATEST: Final = 2**63 - 1
+
+Ranges = list[tuple[int, int]]
+"""Ranges of ticks, inclusive, apart and in order."""
 
 
-def stored_rows(context: Context, plan: StreamPlan, batch: Incoming, state: State, changes: Changes) -> Stored | None:
-    """Rows from which the windows can be evaluated again that the batch may require it of; None where it can be of none."""
-    times = batch.ts[(batch.kind != Kind.INPUT) | below_floor(plan.query, batch, state)]
-    if len(times) == 0:
-        return None
-    ranges = stretches(plan.query, times)
+@dataclass(frozen=True)
+class Stored:
+    """Stored rows, and the first and last version in which each was what it is."""
+
+    rows: pa.Table
+    first: Int64s
+    last: Int64s
+
+
+def stored_rows(context: Context, plan: StreamPlan, batch: Incoming, changes: Changes, ranges: Ranges) -> Stored:
+    """What the source had, at any write of a batch, within ranges of time."""
     names = affected_subtables(plan, batch)
     bounds = [stored_bounds(low, high, plan.query.precision) for low, high in ranges]
-    where = inside(plan, bounds)
     columns = [name for name in plan.query.scans[0].columns if not plan.source.is_tag(name)]
     rows = context.tables.scan(
         plan.source,
         plan.source_database,
         columns=columns,
-        filter=where,
+        filter=inside(plan, bounds) if len(bounds) > 1 else None,
         version=changes.last,
         tbnames=names,
         bounds=Bounds(bounds[0].low, bounds[-1].high),
     )
-    changed = in_bounds(changes.rows, plan, bounds)
+    changed = changes.rows.filter(inside(plan, bounds))
     if names is not None:
         changed = changed.filter(pc.field(TBNAME).isin(names))
     tagged = with_tags(context.tables, plan.source, rows, plan.query.scans[0].tags)
     found = with_versions(tagged, changed.select([*tagged.column_names, CHANGE, VERSION]), plan.source.primary_key)
     first, last = (array(found[name]).astype(np.int64) for name in (FROM, TO))
     return Stored(found.select(batch.rows.column_names), first, last)
-
-
-def below_floor(plan: Plan, batch: Incoming, state: State) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """New rows that may lie in a window that starts at or before the floor."""
-    if state.floor is None:
-        return np.zeros(len(batch.ts), np.bool_)
-    return batch.ts <= state.floor + reach(plan)
 
 
 def affected_subtables(plan: StreamPlan, batch: Incoming) -> list[str] | None:
@@ -75,10 +71,10 @@ def affected_subtables(plan: StreamPlan, batch: Incoming) -> list[str] | None:
     return [str(name) for name in batch.rows[TBNAME].unique().to_pylist()]
 
 
-def stretches(plan: Plan, times: Int64s) -> list[tuple[int, int]]:
-    """Ranges of ticks, inclusive and apart, that hold all windows of these instants."""
-    low, high = spans(plan, np.unique(times))
-    high = np.maximum.accumulate(high)
+def stretches(low: Int64s, high: Int64s) -> Ranges:
+    """Few ranges that hold all of these."""
+    order = np.argsort(low, kind="stable")
+    low, high = low[order], np.maximum.accumulate(high[order])
     gaps = low[1:] - high[:-1]
     cuts = np.flatnonzero(gaps > 1)
     if len(cuts) >= MOST_RANGES:
@@ -88,35 +84,21 @@ def stretches(plan: Plan, times: Int64s) -> list[tuple[int, int]]:
     return [(int(low[first]), int(high[last])) for first, last in zip(firsts, lasts, strict=True)]
 
 
-def spans(plan: Plan, times: Int64s) -> tuple[Int64s, Int64s]:
-    """For each instant, from the first to the last instant of the windows it lies in, or somewhat wider."""
-    window = plan.window
-    if not isinstance(window, IntervalWindow) or window.zone is not None or window.length.is_calendar:
-        return times - reach(plan), times + reach(plan)
-    length, step = window.length.ticks(plan.precision), window.sliding.ticks(plan.precision)
-    latest = times - (times - window.offset.ticks(plan.precision)) % step
-    earliest = latest - (latest - (times - length + 1)) // step * step
-    return earliest, latest + length - 1
-
-
-def reach(plan: Plan) -> int:
-    """How far apart, in ticks, two instants of one window lie at most."""
-    window = plan.window
-    if not isinstance(window, IntervalWindow):
-        raise NotImplementedError
-    if not window.length.is_calendar:
-        return window.length.ticks(plan.precision) + (DAY.ticks(plan.precision) if window.zone is not None else 0)
-    return (window.length.months * LONGEST_MONTH.nanoseconds + DAY.nanoseconds) // plan.precision.nanoseconds
+def covered(ranges: Ranges, by: Ranges) -> bool:
+    """Whether every range lies within one of the others."""
+    return all(any(low <= first and last <= high for low, high in by) for first, last in ranges)
 
 
 def stored_bounds(low: int, high: int, precision: Precision) -> Bounds:
     """A range of ticks in the unit in which timestamps are stored."""
-    return Bounds(low * 1000, high * 1000 + 999) if precision is Precision.MILLISECOND else Bounds(low, high)
+    if precision is not Precision.MILLISECOND:
+        return Bounds(low, high)
+    return Bounds(max(low * 1000, -GREATEST), min(high * 1000 + 999, GREATEST))
 
 
-def inside(plan: StreamPlan, bounds: list[Bounds]) -> pc.Expression | None:
-    """The condition that a stored row lies in one of some ranges; None where there is but one."""
-    return reduce(or_, (within(plan, one) for one in bounds)) if len(bounds) > 1 else None
+def inside(plan: StreamPlan, bounds: list[Bounds]) -> pc.Expression:
+    """The condition that a stored row lies in one of some ranges."""
+    return reduce(or_, (within(plan, one) for one in bounds))
 
 
 def within(plan: StreamPlan, bounds: Bounds) -> pc.Expression:
@@ -124,8 +106,3 @@ def within(plan: StreamPlan, bounds: Bounds) -> pc.Expression:
     type_ = pa.int64() if plan.query.precision is Precision.NANOSECOND else pa.timestamp("us", tz="UTC")
     low, high = (pa.scalar(value, pa.int64()).cast(type_) for value in (bounds.low, bounds.high))
     return (pc.field(name) >= low) & (pc.field(name) <= high)
-
-
-def in_bounds(rows: pa.Table, plan: StreamPlan, bounds: list[Bounds]) -> pa.Table:
-    """Those rows whose instants lie in one of some ranges."""
-    return rows.filter(reduce(or_, (within(plan, one) for one in bounds)))

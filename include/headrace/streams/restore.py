@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.compute import prepare, segments
-from headrace.compute.plan import TS, WEND
+from headrace.compute import Plan, merge, prepare, segments
+from headrace.compute.plan import TS, WEND, WSTART, IntervalWindow
 from headrace.compute.terms import quote
 from headrace.compute.types import from_ticks
+from headrace.compute.windows import key_columns
 from headrace.model.streams import StreamCounters
 from headrace.model.tables import TBNAME
+from headrace.model.time import Duration
 from headrace.storage.functions import F
 from headrace.streams import frames
 from headrace.streams.context import Context
 from headrace.streams.define import StreamPlan
 from headrace.streams.emission import CURRENT, OLDER
-from headrace.streams.repair import reach
 from headrace.streams.state import SEEN, State
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+LONGEST_MONTH: Final = Duration(31, "d")
+DAY: Final = Duration(1, "d")
 
 
 def rebuild(
@@ -69,11 +73,23 @@ def seen_of(plan: StreamPlan, rows: DataFrame) -> pa.Table:
 
 
 def open_windows(plan: StreamPlan, rows: DataFrame, frontier: int, standing: int) -> pa.Table:
-    """The windows that a frontier leaves open, as the state holds them."""
+    """The windows that a frontier leaves open, and the last ones of every partition, as the state holds them."""
     extended = frames.stream_plan(plan.query)
-    low = from_ticks(f"{frontier - reach(plan.query)}L", plan.query.precision)
-    recent = rows.where(f"{quote(plan.source.timestamp.name)} >= {low}")
-    found = segments(extended, prepare(extended, recent)).where(f"{WEND} >= {frontier}L").toArrow()
-    place = found.schema.get_field_index(frames.EMITTED)
-    marked = found.set_column(place, frames.EMITTED, pa.repeat(pa.scalar(standing, pa.int32()), found.num_rows))
-    return marked.select(list(frames.window_columns(plan.query)))
+    if isinstance(plan.query.window, IntervalWindow):
+        low = from_ticks(f"{frontier - reach(plan.query, plan.query.window)}L", plan.query.precision)
+        recent = rows.where(f"{quote(plan.source.timestamp.name)} >= {low}")
+        found = segments(extended, prepare(extended, recent)).where(f"{WEND} >= {frontier}L")
+    else:
+        every = merge(extended, segments(extended, prepare(extended, rows)))
+        keys = ", ".join(key_columns(plan.query))
+        last = f"max({WSTART}) OVER ({f'PARTITION BY {keys}' if keys else ''})"
+        found = every.selectExpr("*", f"{last} AS _last").where(f"{WEND} >= {frontier}L OR {WEND} >= _last").drop("_last")
+    windows = found.select(*frames.window_columns(plan.query)).toArrow()
+    return windows.append_column(frames.EMITTED, pa.repeat(pa.scalar(standing, pa.int32()), windows.num_rows))
+
+
+def reach(plan: Plan, window: IntervalWindow) -> int:
+    """How far apart, in ticks, two instants of one window lie at most."""
+    if not window.length.is_calendar:
+        return window.length.ticks(plan.precision) + (DAY.ticks(plan.precision) if window.zone is not None else 0)
+    return (window.length.months * LONGEST_MONTH.nanoseconds + DAY.nanoseconds) // plan.precision.nanoseconds

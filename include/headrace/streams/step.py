@@ -9,16 +9,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.compute.plan import WSTART
+from headrace.compute.plan import FIRST, WSTART, CountWindow, IntervalWindow, SessionWindow
+from headrace.compute.windows import key_columns
 from headrace.streams import frames
+from headrace.streams.components import Components, components, counted_before
 from headrace.streams.context import Context
 from headrace.streams.counting import Count, counted
 from headrace.streams.define import StreamPlan
 from headrace.streams.emission import emit
-from headrace.streams.held import candidates, kept_windows
-from headrace.streams.incoming import Changes, Incoming, incoming, suspects
-from headrace.streams.judgement import Stored, Verdict, judged
-from headrace.streams.repair import stored_rows
+from headrace.streams.held import candidates, kept_windows, state_columns
+from headrace.streams.identity import matches
+from headrace.streams.incoming import Changes, Incoming, Kind, incoming, suspects
+from headrace.streams.judgement import Segments, accepted, of_batch, rows_count, to_merge, with_stored
+from headrace.streams.repair import Ranges, covered, stored_rows, stretches
 from headrace.streams.state import State
 
 if TYPE_CHECKING:
@@ -34,6 +37,21 @@ class Outcome:
     state: State
 
 
+@dataclass(frozen=True)
+class Evaluated:
+    """The windows after a batch: those that it concerned (`windows`), the held ones that went into them, and held ones left alone.
+
+    `doubtful` are places of windows that were evaluated again, where the target may have rows that no held window tells of.
+    """
+
+    windows: pa.Table
+    held: pa.Table
+    aside: pa.Table
+    doubtful: pa.Table
+    repaired: int
+    count: Count
+
+
 class WindowStep:
     """The step of a query with a window."""
 
@@ -43,61 +61,123 @@ class WindowStep:
 
     def run(self, state: State, changes: Changes) -> Outcome:
         """Handle one batch; nothing is written."""
-        batch = incoming(self.plan, changes)
+        batch = incoming(self.plan, changes, ignore_update=self.plan.options.ignore_update)
         if batch.rows.num_rows == 0:
             return idle(state, changes.last)
         chosen, rest = candidates(self.plan, state, batch)
-        if self.simple(batch, state):
-            windows = self.fresh(batch, chosen)
-            if not unheld(windows, state):
-                return self.conclude(state, counted(self.plan, batch, state, windows), windows, None, rest)
-        verdict = self.verdict(batch, state, chosen, changes)
-        windows = self.merged(verdict.segments)
-        return self.conclude(state, verdict.count, windows, verdict, rest)
+        found = self.fresh(batch, state, chosen) if self.simple(batch, state) else None
+        return self.conclude(state, found or self.judged(batch, state, chosen, changes), rest)
 
     def simple(self, batch: Incoming, state: State) -> bool:
         """Whether all rows are new and in time, and what the batch shows of time is told by the windows or by the batch itself."""
-        if batch.repairs:
+        if batch.repairs or not isinstance(self.plan.query.window, IntervalWindow):
             return False
         if not self.plan.options.ignore_expired:
             return True
         return self.plan.query.filter is None and not suspects(batch, state, self.plan.watermark).any()
 
-    def fresh(self, batch: Incoming, chosen: pa.Table | None) -> pa.Table:
+    def fresh(self, batch: Incoming, state: State, chosen: pa.Table | None) -> Evaluated | None:
+        """All in one job; None where a window turns out to have stored rows that are not held."""
         held = self.frame(chosen) if chosen is not None and chosen.num_rows else None
-        return frames.fresh(self.plan.query, self.frame(batch.rows), held).toArrow()
+        windows = frames.fresh(self.plan.query, self.frame(batch.rows), held).toArrow()
+        known = windows.slice(0, 0).select([*key_columns(self.plan.query), WSTART]) if chosen is None else chosen
+        if state.floor is not None:
+            old = windows.filter(pc.and_(pc.less_equal(windows[WSTART], state.floor), pc.greater(windows[frames.ADDED], 0)))
+            if (matches(old, known, [*key_columns(self.plan.query), WSTART]) < 0).any():
+                return None
+        held_rows = self.held_like(windows) if chosen is None else chosen
+        none = held_rows.slice(0, 0)
+        return Evaluated(windows, held_rows, none, none, 0, counted(self.plan, batch, state, windows))
 
-    def verdict(self, batch: Incoming, state: State, chosen: pa.Table | None, changes: Changes) -> Verdict:
-        stored = stored_rows(self.context, self.plan, batch, state, changes)
-        rows = batch.rows if stored is None else pa.concat_tables([batch.rows, stored.rows], promote_options="permissive")
+    def held_like(self, windows: pa.Table) -> pa.Table:
+        """No held window, with the columns that held windows have."""
+        columns = state_columns(self.plan.query)[:-1]
+        return windows.slice(0, 0).select(columns).append_column(frames.EMITTED, pa.nulls(0, pa.int32()))
+
+    def judged(self, batch: Incoming, state: State, chosen: pa.Table | None, changes: Changes) -> Evaluated:
+        """First the rows alone, then, with what has to be read again, the windows."""
+        found = self.placed(batch.rows)
+        segments = of_batch(self.plan, batch, state, found, chosen)
+        count = rows_count(self.plan, batch, state, segments)
+        none = self.held_like(found)
+        if len(segments.start) == 0:
+            return Evaluated(
+                self.merged(to_merge(self.plan, segments, segments.expired, segments.expired)), none, none, none, 0, count
+            )
+        segments, judged = self.completed(segments, batch, state, changes)
+        at, aside = judged.again[judged.of], judged.aside(segments)
+        windows = self.merged(to_merge(self.plan, segments, accepted(segments, at, aside), judged.dirty[judged.of]))
+        windows = self.numbered(windows, segments, judged)
+        held = segments.kind == Kind.HELD
+        states = self.states(segments, chosen, none)
+        doubtful = judged.dirty[judged.of] & judged.unknown[judged.of] & ~aside
+        return Evaluated(
+            windows=windows,
+            held=states.filter(pa.array((~aside)[held])),
+            aside=states.filter(pa.array(aside[held])),
+            doubtful=segments.rows.filter(pa.array(doubtful)),
+            repaired=int(judged.dirty.sum()),
+            count=count,
+        )
+
+    def states(self, segments: Segments, chosen: pa.Table | None, none: pa.Table) -> pa.Table:
+        """The held windows among segments, which keep their order."""
+        return none if chosen is None or not (segments.kind == Kind.HELD).any() else chosen
+
+    def completed(self, segments: Segments, batch: Incoming, state: State, changes: Changes) -> tuple[Segments, Components]:
+        """The segments with the stored rows of components that are evaluated again, read until nothing more is linked to them."""
+        found = components(self.plan.query, segments, state.floor)
+        complete, read = segments, list[tuple[int, int]]()
+        while found.dirty.any():
+            wanted = self.wanted(found)
+            if covered(wanted, read):
+                break
+            read = wanted
+            stored = stored_rows(self.context, self.plan, batch, changes, read)
+            complete = with_stored(self.plan, segments, self.placed(stored.rows), stored.first, stored.last)
+            found = components(self.plan.query, complete, state.floor)
+        return complete, found
+
+    def wanted(self, found: Components) -> Ranges:
+        """The ranges of time to read for components that are evaluated again."""
+        reach = np.zeros(len(found.again), np.int64)
+        window = self.plan.query.window
+        if isinstance(window, SessionWindow):
+            # What is not held may go on beyond what is known, so look as far as there is already, and at least a gap.
+            reach = np.where(found.unknown, np.maximum(window.gap, found.last - found.first) + 1, 0)
+        dirty = found.dirty
+        return stretches((found.first - reach)[dirty], (found.last + reach)[dirty])
+
+    def placed(self, rows: pa.Table) -> pa.Table:
         numbered = rows.append_column(frames.ROW, pa.array(np.arange(rows.num_rows)))
-        found = frames.placed(self.plan.query, self.frame(numbered)).toArrow()
-        return judged(self.plan, batch, state, found, chosen, stored or Stored.none(batch.rows))
+        return frames.placed(self.plan.query, self.frame(numbered)).toArrow()
 
     def merged(self, segments: pa.Table) -> pa.Table:
         return frames.valued(self.plan.query, self.frame(segments).coalesce(1)).toArrow()
 
+    def numbered(self, windows: pa.Table, segments: Segments, found: Components) -> pa.Table:
+        """COUNT windows of partitions that were evaluated from the middle on, numbered as from their beginning."""
+        if not isinstance(self.plan.query.window, CountWindow) or not found.dirty.any() or windows.num_rows == 0:
+            return windows
+        offsets = counted_before(segments, found)
+        representative = segments.rows.take(pa.array(np.unique(segments.group, return_index=True)[1]))
+        group = matches(windows, representative, key_columns(self.plan.query)) if key_columns(self.plan.query) else 0
+        moved = pc.add(windows[FIRST], pa.array(np.broadcast_to(offsets[group], windows.num_rows)))
+        return windows.set_column(windows.schema.get_field_index(FIRST), FIRST, moved)
+
     def frame(self, rows: pa.Table) -> DataFrame:
         return frames.small_session(self.context.spark()).createDataFrame(rows)
 
-    def conclude(self, state: State, count: Count, windows: pa.Table, verdict: Verdict | None, rest: pa.Table | None) -> Outcome:
+    def conclude(self, state: State, found: Evaluated, rest: pa.Table | None) -> Outcome:
+        count = found.count
         moved = replace(state, version=count.version, seen=count.seen, newest=count.newest)
         before, frontier = state.frontier(self.plan.watermark), moved.frontier(self.plan.watermark)
-        vanished = verdict.vanished if verdict is not None else None
-        emission = emit(self.plan.options.trigger, windows, vanished, before, frontier)
+        trigger = self.plan.options.trigger
+        emission = emit(self.plan.query, trigger, found.windows, found.held, found.doubtful, before, frontier)
         out = emission.upserts.num_rows + emission.withdrawn.num_rows
-        again = 0 if verdict is None else verdict.repaired
-        counters = state.counters.plus(replace(count.counters, rows_out=out, windows_repaired=again))
-        moved = kept_windows(self.plan, replace(moved, counters=counters), [rest, emission.windows])
-        return Outcome(emission.upserts, emission.withdrawn, moved)
-
-
-def unheld(windows: pa.Table, state: State) -> bool:
-    """Whether a window was touched that is not held and may have stored rows."""
-    if state.floor is None:
-        return False
-    old = pc.and_(pc.less_equal(windows[WSTART], state.floor), pc.invert(windows[frames.WAS_HELD]))
-    return bool(pc.any(old).as_py())
+        counters = state.counters.plus(replace(count.counters, rows_out=out, windows_repaired=found.repaired))
+        parts = [rest, found.aside, emission.windows]
+        return Outcome(emission.upserts, emission.withdrawn, kept_windows(self.plan, replace(moved, counters=counters), parts))
 
 
 def idle(state: State, version: int) -> Outcome:

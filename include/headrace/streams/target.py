@@ -20,7 +20,7 @@ from headrace.storage.types import arrow_type
 from headrace.streams.context import Context
 from headrace.streams.define import StreamPlan
 from headrace.streams.groups import GroupKind
-from headrace.streams.held import identities, without
+from headrace.streams.identity import identities, without
 from headrace.streams.incoming import from_ticks
 
 MOST_GROUPS: Final = 1_000_000

@@ -1,0 +1,171 @@
+"""Components: what has to be evaluated together when a row of it came late, was changed, or was taken away.
+
+- INTERVAL: a window. Its neighbours are not its business.
+- SESSION: sessions and rows that are linked by gaps no longer than the session's, at any moment of the batch.
+- STATE, EVENT, COUNT: a partition, from the window on that the earliest such row can change. While rows come in order nothing has
+  to be evaluated again: they continue the partition's last window.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from headrace.compute import Plan
+from headrace.compute.plan import FIRST, EventWindow, IntervalWindow, SessionWindow, StateWindow
+from headrace.streams.incoming import NEVER, REPAIRS, Bools, Int64s, Kind, array, earlier_maximum
+from headrace.streams.judgement import Segments, first_touch, last_repair, latest
+
+BEGINNING: Final = np.iinfo(np.int64).min // 4
+"""Stands for the beginning of time where a component reaches back to it."""
+END: Final = np.iinfo(np.int64).max // 4
+
+
+@dataclass(frozen=True)
+class Components:
+    """For each segment its component, and of each component:
+
+    Attributes:
+        of: its number, for each segment.
+        again: the write at which it is evaluated again, `NEVER` where it is not.
+        group: its partition.
+        first, last: the instants between which it is evaluated. Windows held of it that start before `first` are left alone.
+        unknown: whether windows of it may exist that are not held.
+    """
+
+    of: Int64s
+    again: Int64s
+    group: Int64s
+    first: Int64s
+    last: Int64s
+    unknown: Bools
+
+    @property
+    def dirty(self) -> Bools:
+        return np.asarray(self.again != NEVER)
+
+    def aside(self, segments: Segments) -> Bools:
+        """Held windows and stored rows that lie before what is evaluated of their component."""
+        old = np.isin(segments.kind, (Kind.HELD, Kind.STORED))
+        return np.asarray(old & self.dirty[self.of] & (segments.start < self.first[self.of]))
+
+
+def components(plan: Plan, segments: Segments, floor: int | None) -> Components:
+    """The components of a batch. `floor`: windows that are not held start (INTERVAL) or end (others) at or before it."""
+    match plan.window:
+        case IntervalWindow():
+            return of_intervals(segments, floor)
+        case SessionWindow(gap=gap):
+            return of_sessions(segments, gap, floor)
+        case _:
+            return of_partitions(plan, segments, floor)
+
+
+def of_intervals(segments: Segments, floor: int | None) -> Components:
+    _, of = np.unique(np.stack((segments.group, segments.start)), axis=1, return_inverse=True)
+    of = of.reshape(-1).astype(np.int64)
+    unknown = np.zeros(int(of.max()) + 1, np.bool_)
+    if floor is not None:
+        unknown[of[segments.start <= floor]] = True
+        unknown[of[segments.are(Kind.HELD)]] = False
+    return bounded(segments, of, unknown)
+
+
+def of_sessions(segments: Segments, gap: int, floor: int | None) -> Components:
+    """Rows and sessions linked by gaps; a row that has expired is linked to nothing."""
+    linked = np.flatnonzero(~segments.expired)
+    linked = linked[np.lexsort((segments.start[linked], segments.group[linked]))]
+    group, start, end = segments.group[linked], segments.start[linked], segments.end[linked]
+    new = np.ones(len(linked), np.bool_)
+    new[1:] = (group[1:] != group[:-1]) | (start[1:] > running_maximum(group, end)[:-1] + gap)
+    of = np.full(len(segments.start), -1)
+    of[linked] = np.cumsum(new) - 1
+    alone = of < 0
+    of[alone] = int(of.max(initial=-1)) + 1 + np.arange(int(alone.sum()))
+    unknown = np.zeros(int(of.max()) + 1, np.bool_)
+    if floor is not None:
+        unknown[of[(segments.start - gap <= floor) & ~segments.expired]] = True
+    return bounded(segments, of.astype(np.int64), unknown)
+
+
+def running_maximum(group: Int64s, value: Int64s) -> Int64s:
+    """The largest value so far of each group; groups come one after the other."""
+    if len(value) == 0:
+        return value
+    values, rank = np.unique(value, return_inverse=True)
+    # Ranks of one group lie above those of the group before, so that one running maximum serves all groups.
+    number = np.cumsum(np.concatenate(([0], group[1:] != group[:-1])))
+    return np.asarray(values[np.maximum.accumulate(number * len(values) + rank) % len(values)])
+
+
+def bounded(segments: Segments, of: Int64s, unknown: Bools) -> Components:
+    """Components, evaluated again at the last write that took or changed a row, unknown ones at the first that touched them."""
+    count = len(unknown)
+    marked = last_repair(segments, of, count)
+    again = np.where((marked == NEVER) & unknown, first_touch(segments, of, count), marked)
+    group, first, last = np.zeros(count, np.int64), np.full(count, END), np.full(count, BEGINNING)
+    group[of] = segments.group
+    np.minimum.at(first, of, segments.start)
+    np.maximum.at(last, of, segments.end)
+    return Components(of, again, group, first, last, unknown)
+
+
+def of_partitions(plan: Plan, segments: Segments, floor: int | None) -> Components:
+    """Partitions, evaluated again at the write of their last row out of order."""
+    of, count = segments.group, int(segments.group.max()) + 1
+    disordered = out_of_order(segments)
+    again = np.maximum(last_repair(segments, of, count), latest(of, segments.version, disordered, count))
+    upset = segments.are(*REPAIRS) | (segments.are(Kind.INPUT) & (segments.version <= again[of]))
+    earliest = np.full(count, END)
+    np.minimum.at(earliest, of[upset], segments.start[upset])
+    first = np.full(count, END)
+    for group in np.flatnonzero(again != NEVER):
+        first[group] = anchor(plan, segments, int(group), int(earliest[group]), floor)
+    unknown = (again != NEVER) & (first <= (BEGINNING if floor is None else floor))
+    return Components(of, again, np.arange(count), first, np.full(count, END), unknown)
+
+
+def out_of_order(segments: Segments) -> Bools:
+    """New rows that are not later than what their partition had before their write."""
+    known = segments.are(Kind.HELD, Kind.INPUT)
+    before = earlier_maximum(segments.group, segments.version, np.where(known, segments.end, NEVER))
+    return np.asarray(segments.are(Kind.INPUT) & (segments.start <= before))
+
+
+def held_of(segments: Segments, group: int) -> tuple[Int64s, Int64s, Int64s]:
+    """The places, starts and ends of a partition's held windows, in the order of time."""
+    held = np.flatnonzero(segments.are(Kind.HELD) & (segments.group == group))
+    held = held[np.argsort(segments.start[held], kind="stable")]
+    return held, segments.start[held], segments.end[held]
+
+
+def anchor(plan: Plan, segments: Segments, group: int, earliest: int, floor: int | None) -> int:
+    """The instant from which a partition has to be evaluated again when its row at `earliest` is upset."""
+    _, start, end = held_of(segments, group)
+    if floor is not None and earliest <= floor:
+        return BEGINNING
+    match plan.window:
+        case StateWindow():
+            # The run before may join the run after, so it is evaluated as well.
+            before = start[start < earliest]
+            return int(before[-1]) if len(before) else earliest if floor is None else BEGINNING
+        case EventWindow():
+            around = start[(start <= earliest) & (earliest <= end)]
+            return int(around[0]) if len(around) else earliest
+        case _:
+            after = start[end >= earliest]
+            return min(int(after[0]), earliest) if len(after) else earliest
+
+
+def counted_before(segments: Segments, found: Components) -> Int64s:
+    """For each partition how many of its rows come before what is evaluated of it: what COUNT windows are numbered from."""
+    first_row = array(segments.rows[FIRST].fill_null(0)).astype(np.int64)
+    offsets = np.zeros(len(found.again), np.int64)
+    for group in np.flatnonzero(found.dirty):
+        held, _, end = held_of(segments, int(group))
+        after = held[end >= found.first[group]]
+        if len(after) and found.first[group] != BEGINNING:
+            offsets[group] = first_row[after[0]]
+    return offsets
