@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from airflow.sdk import BaseSensorOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
-from airflow.triggers.base import BaseTrigger, StartTriggerArgs, TriggerEvent
+from airflow.triggers.base import BaseTrigger, StartTriggerArgs, TaskSuccessEvent, TriggerEvent
 
 from headrace.errors import TransientError
 from headrace.runtime import supervision
@@ -84,7 +84,8 @@ class StreamTrigger(BaseTrigger):
                 self.log.warning("the catalog could not be read: %s", error.message)
             if finding.verdict is Verdict.WATCH:
                 await asyncio.sleep(POLL_SECONDS)
-        yield TriggerEvent(payload(finding))  # type: ignore[no-untyped-call]
+        # A dropped stream's DAG is gone before a worker could look for the task in it: the task ends right here.
+        yield TaskSuccessEvent() if finding.verdict is Verdict.DROPPED else TriggerEvent(payload(finding))  # type: ignore[no-untyped-call]
 
     async def _judge(self, catalog: Catalog, supervisor: Supervisor, state: Snapshot) -> Finding:
         """What is found; a stop is written to the catalog first, so that it says the same."""
@@ -113,7 +114,7 @@ def payload(finding: Finding) -> dict[str, Any]:
 
 
 class SuperviseStream(BaseSensorOperator):
-    """Waits while a stream is well. STOPPED fails it with the reason, PAUSED skips it, a stream that is dropped ends it.
+    """Waits while a stream is well. STOPPED fails it with the reason, PAUSED skips it; the trigger ends it when the stream is dropped.
 
     A passing reason lets the task be tried again, which then waits for the stream's recovery. After any other reason, clearing
     the task resumes the stream; so does RESUME STREAM.
@@ -140,8 +141,6 @@ class SuperviseStream(BaseSensorOperator):
         match event["verdict"]:
             case Verdict.PAUSED.value:
                 raise AirflowSkipException("the stream is paused; RESUME STREAM has it supervised again")
-            case Verdict.DROPPED.value:
-                self.log.info("the stream was dropped")
             case _ if event["transient"]:
                 raise AirflowException(event["text"])
             case _:
