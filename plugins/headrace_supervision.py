@@ -114,7 +114,8 @@ def payload(finding: Finding) -> dict[str, Any]:
 
 
 class SuperviseStream(BaseSensorOperator):
-    """Waits while a stream is well. STOPPED fails it with the reason, PAUSED skips it; the trigger ends it when the stream is dropped.
+    """Waits while a stream is well. STOPPED fails it with the reason, PAUSED skips it; a stream that is dropped ends
+    it from the trigger.
 
     A passing reason lets the task be tried again, which then waits for the stream's recovery. After any other reason, clearing
     the task resumes the stream; so does RESUME STREAM.

@@ -41,9 +41,9 @@ async def event(stream: str, within: float = 20.0) -> Any:
     return await asyncio.wait_for(anext(StreamTrigger(stream).run()), within)
 
 
-async def fired(stream: str) -> dict[str, Any]:
+async def fired(stream: str, within: float = 20.0) -> dict[str, Any]:
     """The payload of the event that the trigger fires."""
-    return dict((await event(stream)).payload)
+    return dict((await event(stream, within)).payload)
 
 
 def ended(payload: dict[str, Any]) -> None:
