@@ -18,21 +18,12 @@ from headrace_timetable import OncePerStream
 
 # A form is the same for every stream; `mode` says what a run is for.
 FORM: Final[dict[str, dict[str, Any]]] = {
-    "mode": {
-        "default": "recompute",
-        "type": "string",
-        "enum": ["recompute", "supervise"],
-        "values_display": {"recompute": "Compute a range again", "supervise": "Supervise the stream"},
-        "title": "What to do",
-        "description_md": "Airflow supervises a stream by itself; to ask for it is of use only where that run was deleted.",
-    },
     "from": {
         "default": None,
         "type": ["null", "string"],
         "format": "date-time",
         "title": "From",
         "description_md": "Windows that start at or after this event time. Empty: from the first row on.",
-        "section": "Range",
     },
     "to": {
         "default": None,
@@ -40,7 +31,6 @@ FORM: Final[dict[str, dict[str, Any]]] = {
         "format": "date-time",
         "title": "To",
         "description_md": "Windows that start before this event time. Empty: up to the windows that are still open.",
-        "section": "Range",
     },
     "chunk_rows": {
         "default": None,
@@ -48,7 +38,6 @@ FORM: Final[dict[str, dict[str, Any]]] = {
         "minimum": 1,
         "title": "Rows a chunk",
         "description_md": "About how many rows of the source one Spark job computes. Empty: the setting `chunk_rows`.",
-        "section": "Chunks",
     },
     "chunk_minutes": {
         "default": None,
@@ -56,7 +45,15 @@ FORM: Final[dict[str, dict[str, Any]]] = {
         "minimum": 1,
         "title": "Minutes a chunk",
         "description_md": "Chunks of this length of event time, instead of by rows.",
-        "section": "Chunks",
+    },
+    "mode": {
+        "default": "recompute",
+        "type": "string",
+        "enum": ["recompute", "supervise"],
+        "values_display": {"recompute": "Compute a range again", "supervise": "Supervise the stream"},
+        "title": "What to do",
+        "section": "Other",
+        "description_md": "Airflow supervises a stream by itself; to ask for it is of use only where that run was deleted.",
     },
 }
 

@@ -44,7 +44,7 @@ class Service:
             same = abs(process.create_time() - float(known["started"])) < SAME_START
         except (KeyError, psutil.Error):
             return None
-        return process if same and process.status() != psutil.STATUS_ZOMBIE else None
+        return process if same and lives(process) else None
 
     def start(self, environment: Mapping[str, str], folder: Path) -> psutil.Process:
         """Start it as the leader of a session, its output going to the log."""
@@ -78,8 +78,7 @@ def marked(home: Path) -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
-            alive = process.status() != psutil.STATUS_ZOMBIE
-            if alive and process.pid not in above and process.environ().get(MARK) == str(home):
+            if process.pid not in above and lives(process) and process.environ().get(MARK) == str(home):
                 found.append(process)
     return found
 
@@ -98,7 +97,18 @@ def end(processes: Sequence[psutil.Process], sign: signal.Signals, wait_s: float
     for process in processes:
         with contextlib.suppress(psutil.Error):
             process.send_signal(sign)
-    return psutil.wait_procs(list(processes), timeout=wait_s)[1]
+    deadline = time.monotonic() + wait_s
+    while (left := [process for process in processes if lives(process)]) and time.monotonic() < deadline:
+        psutil.wait_procs(left, timeout=0.1)
+    return left
+
+
+def lives(process: psutil.Process) -> bool:
+    """Whether a process has not ended; one that waits to be reaped has."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
 
 
 def is_driver(process: psutil.Process) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import socket
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
@@ -152,7 +153,7 @@ def holder_is_gone(holder: str) -> bool:
 
 def mark_of(reason: StopReason) -> str:
     """What tells one stop of a stream from another."""
-    return f"{reason} since {reason.since}"
+    return f"{reason} since {datetime.fromtimestamp(reason.since / 1000, UTC).isoformat(timespec='milliseconds')}"
 
 
 def last_report(catalog: Catalog, stream_id: str) -> str | None:

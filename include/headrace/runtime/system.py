@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Protocol
 
-import httpx
 from filelock import FileLock, Timeout
+from psutil import Process
 
 from headrace.errors import ConfigurationError, OperationalError
-from headrace.runtime.airflow import BRIEF, PATIENT, AirflowClient
+from headrace.runtime.airflow import PATIENT, AirflowClient
 from headrace.runtime.dag_ids import BACKFILL_POOL
 from headrace.runtime.environment import airflow_environment
 from headrace.runtime.login import USER, AirflowHome, ensure_login, find_login, read_json, write_private
-from headrace.runtime.processes import Service, end, family, free_port, is_driver, is_free, marked, owner_of, wait_for
+from headrace.runtime.processes import Service, end, family, free_port, is_driver, is_free, lives, marked, owner_of, wait_for
 from headrace.settings import Settings
 
 # Name of the component, and of its entry in Airflow's account of its health.
@@ -238,15 +238,15 @@ def _await_health(settings: Settings, console: Console, wait_s: float) -> None:
 
 def _finish(settings: Settings, console: Console) -> None:
     """What can only be told to a running Airflow: the pool of the backfills. What it could not import is said."""
-    with _client(settings, PATIENT) as client:
+    with _client(settings) as client:
         client.set_pool(BACKFILL_POOL, settings.backfill_slots, "Spark drivers of Headrace's backfills")
         for error in client.import_errors():
             console.note(error)
 
 
-def _client(settings: Settings, timeout: httpx.Timeout = BRIEF) -> AirflowClient:
+def _client(settings: Settings) -> AirflowClient:
     own = settings.model_copy(update={"airflow_url": ""})
-    client = AirflowClient.find(own, timeout)
+    client = AirflowClient.find(own, PATIENT)
     if client is None:
         raise OperationalError("Airflow has not been started here", hint="start it with `headrace up`")
     return client
@@ -274,38 +274,43 @@ def _started(settings: Settings, *, first: bool, already: bool, began: float) ->
 
 
 def _end_all(settings: Settings, console: Console) -> Stopped:
-    """First the scheduler, which then starts nothing more; the drivers, which end their batch; then all that is left."""
-    home = settings.home_path
-    everything = _members(settings)
-    seen = {process.pid for process in everything}
-    console.step("Stopping", 0, len(everything))
-    end(
-        [process for service in services(settings) if service.name == "scheduler" and (process := service.process())],
-        signal.SIGTERM,
-        0,
-    )
-    drivers = [process for process in everything if is_driver(process)]
+    """First the scheduler, which then starts nothing more; the drivers, which end their batch; what waits for them and reports
+    to the API server; and that last. Whatever does not end by itself is killed.
+    """
+    seen = {process.pid for process in _members(settings)}
+    console.step("Stopping", 0, len(seen))
+    scheduler, server = _tree(settings, "scheduler"), _tree(settings, "api-server")
+    end(scheduler[:1], signal.SIGTERM, 0)
+    drivers = [process for process in _members(settings) if is_driver(process)]
     if drivers:
-        console.step("Stopping: waiting for the Spark drivers to end their batch", 0, len(everything))
+        console.step("Stopping: waiting for the Spark drivers to end their batch", 0, len(seen))
         end(drivers, signal.SIGTERM, DRIVER_SECONDS)
+    console.step("Stopping: Airflow's components", len(drivers), len(seen))
+    end([process for process in _members(settings) if process not in server], signal.SIGTERM, GRACE_SECONDS)
     killed = 0
     for _ in range(3):
         remaining = _members(settings)
         if not remaining:
             break
         seen |= {process.pid for process in remaining}
-        stubborn = end(remaining, signal.SIGTERM, GRACE_SECONDS)
+        stubborn = family(end(remaining, signal.SIGTERM, GRACE_SECONDS))
         killed += len(stubborn)
-        end(family(stubborn), signal.SIGKILL, GRACE_SECONDS)
+        end(stubborn, signal.SIGKILL, GRACE_SECONDS)
     for service in services(settings):
         service.record.unlink(missing_ok=True)
-    if left := marked(home):
-        numbers = ", ".join(str(process.pid) for process in left)
-        raise OperationalError(f"these processes would not end: {numbers}", hint=f"kill -9 {numbers.replace(',', '')}")
+    if left := _members(settings):
+        numbers = " ".join(str(process.pid) for process in left)
+        raise OperationalError(f"these processes would not end: {numbers}", hint=f"kill -9 {numbers}")
     return Stopped(len(seen), killed)
 
 
-def _members(settings: Settings) -> list[Any]:
+def _tree(settings: Settings, name: str) -> list[Process]:
+    """A component's process and all below it; empty where it does not run."""
+    process = next(service.process() for service in services(settings) if service.name == name)
+    return family([process]) if process else []
+
+
+def _members(settings: Settings) -> list[Process]:
     """Every process of the system: those that are remembered, those that carry the mark, and all below them."""
     remembered = [process for service in services(settings) if (process := service.process())]
-    return family([*remembered, *marked(settings.home_path)])
+    return [process for process in family([*remembered, *marked(settings.home_path)]) if lives(process)]
