@@ -187,6 +187,8 @@ def unknown_options(environment: dict[str, str]) -> list[str]:
         for section, content in yaml.safe_load(text).items()
         for option in content["options"]
     }
+    # Airflow's description says of these that they may be given for a component alone.
+    known |= {name.replace("CORE", "SCHEDULER") for name in known if name.startswith("AIRFLOW__CORE__MP_")}
     return [name for name in environment if name.startswith("AIRFLOW__") and name not in known]
 
 
