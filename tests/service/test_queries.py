@@ -101,3 +101,16 @@ def test_a_dropped_stream_leaves_its_table(readings: headrace.Connection) -> Non
     readings.execute("drop stream s")
     assert fetch(readings, "show streams") == []
     assert fetch(readings, "select n from out1") == [(1,)]
+
+
+def test_a_range_without_ends_is_all_that_is_closed(readings: headrace.Connection) -> None:
+    readings.execute("create stream s trigger at_once into out1 as select _wstart, count(*) n from readings session(ts, 5s)")
+    readings.execute(f"insert into dev1 values ({START + 60_000}, 1, 0)")
+    readings.settle()
+    readings.execute(f"insert into dev1 values ({START}, 1, 0)")
+    readings.settle()
+    assert [row[0] for row in fetch(readings, "select n from out1")] == [1]
+    assert readings.session.backfill("d.s", None, None, progress=lambda *_: None) == 1
+    assert [row[0] for row in fetch(readings, "select n from out1")] == [1, 1]
+    with pytest.raises(headrace.ProgrammingError, match="is empty"):
+        readings.session.backfill("d.s", "2024-05-02", "2024-05-01", progress=lambda *_: None)

@@ -86,8 +86,10 @@ def load(
 @app.command()
 def backfill(
     stream: Annotated[str, typer.Argument(help="database.stream")],
-    start: Annotated[str, typer.Option("--from", help="First window start, as in '2024-05-01 00:00:00'.")],
-    end: Annotated[str, typer.Option("--to", help="Windows that start before this.")],
+    start: Annotated[
+        str | None, typer.Option("--from", help="First window start, as in '2024-05-01 00:00:00'; else the first row.")
+    ] = None,
+    end: Annotated[str | None, typer.Option("--to", help="Windows that start before this; else up to those still open.")] = None,
     chunk_rows: Annotated[int | None, typer.Option(help="Rows of one chunk; else HEADRACE_CHUNK_ROWS.")] = None,
     home: Home = None,
 ) -> None:

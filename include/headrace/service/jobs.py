@@ -77,16 +77,23 @@ def subtable_of(table: Table, named: str | None, given: str | None, around: Surr
     return chosen
 
 
-def backfill(around: Surroundings, stream: str, start: str, end: str, rows: int | None, progress: Progress) -> int:
-    """Compute the closed windows that start in `[start, end)` again, in this process; the number of chunks."""
+def backfill(around: Surroundings, stream: str, start: str | None, end: str | None, rows: int | None, progress: Progress) -> int:
+    """Compute the closed windows that start in `[start, end)` again, in this process; the number of chunks. None is open."""
     context, name = around.context, name_of(stream)
     definition = context.catalog.streams.get(database_of(name, around), name.name).definition
     database = context.catalog.databases.get(definition.source_database)
-    bounds = []
-    for text in (start, end):
-        tick = int(text) if text.isdigit() else instant(text, database.timezone, database.precision)
-        if tick is None:
-            raise ProgrammingError(f"{text!r} is no timestamp", hint="write it as '2024-05-01 12:00:00', or as an epoch number")
-        bounds.append(tick)
+    first, last = (None if text is None else tick_of(text, database) for text in (start, end))
+    if first is not None and last is not None and first >= last:
+        raise ProgrammingError(
+            f"the range from {start} to {end} is empty", hint="the end is exclusive and must lie after the start"
+        )
     run = f"manual-{uuid.uuid4().hex[:12]}"
-    return len(recompute(context, definition.id, run, bounds[0], bounds[1], progress=progress, rows=rows))
+    return len(recompute(context, definition.id, run, first, last, progress=progress, rows=rows))
+
+
+def tick_of(text: str, database: Database) -> int:
+    """An instant as ticks: text in the database's time zone, or an epoch number."""
+    tick = int(text) if text.isdigit() else instant(text, database.timezone, database.precision)
+    if tick is None:
+        raise ProgrammingError(f"{text!r} is no timestamp", hint="write it as '2024-05-01 12:00:00', or as an epoch number")
+    return tick

@@ -64,8 +64,8 @@ class Session:
         loaded = load_files(self, files, into, subtable, progress)
         return loaded.inserted + loaded.updated
 
-    def backfill(self, stream: str, start: str, end: str, *, rows: int | None = None, progress: Progress) -> int:
-        """Compute windows of a stream that start in `[start, end)` again, here; the number of chunks."""
+    def backfill(self, stream: str, start: str | None, end: str | None, *, rows: int | None = None, progress: Progress) -> int:
+        """Compute windows of a stream that start in `[start, end)` again, here; the number of chunks. None is open."""
         return backfill(self, stream, start, end, rows, progress)
 
     def settle(self) -> None:
