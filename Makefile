@@ -15,7 +15,7 @@ demo: setup ## Bring the system up on real readings, look at streams come alive 
 	$(BIN)/headrace demo $(if $(EXIT),--exit)
 
 test: setup ## Run all tests
-	$(BIN)/python -m pytest $(ARGS)
+	bin/run-tests $(ARGS)
 
 check: setup ## Formatting, lint, types, layers
 	$(BIN)/ruff format --check .
