@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from headrace.model.tables import Database, Table
 from headrace.model.time import Precision
-from headrace.storage.handles import read_files
+from headrace.storage.datafiles import read_files
 from headrace.storage.pruning import file_bounds, stored_integers
 from headrace.storage.tables import Tables
 from headrace.storage.types import rows_schema

@@ -18,7 +18,8 @@ from deltalake.transaction import AddAction
 
 from headrace.model.instants import EPOCH
 from headrace.model.tables import TBNAME, Table
-from headrace.storage.handles import file_system, read_files
+from headrace.storage.datafiles import read_files
+from headrace.storage.handles import file_system
 from headrace.storage.pruning import Bounds, bounds_of
 from headrace.storage.types import MICROSECONDS
 

@@ -11,8 +11,9 @@ from deltalake import DeltaTable
 from headrace.model.tables import Database, Table
 from headrace.storage import bulk, merging, staging
 from headrace.storage.commits import Commit, Standing, Written, standing
+from headrace.storage.datafiles import read_files
 from headrace.storage.files import StagedFile
-from headrace.storage.handles import Handle, Handles, read_files
+from headrace.storage.handles import Handle, Handles
 from headrace.storage.keys import last_of_each_key, without
 from headrace.storage.merging import mark
 from headrace.storage.types import rows_schema

@@ -11,15 +11,15 @@ from typing import Final
 from urllib.parse import quote, unquote
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.fs as pafs
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
-from headrace.errors import ConfigurationError, ConflictError, NotFoundError, StorageError
+from headrace.errors import ConfigurationError, ConflictError, NotFoundError, NotSupportedError, StorageError
 from headrace.model.tables import Table
 
 LOG: Final = "_delta_log"
+UNREADABLE: Final = {"deletionVectors", "columnMapping"}
 # File systems take names of 255 bytes.
 LONGEST_SEGMENT: Final = 200
 
@@ -90,6 +90,7 @@ class Handle:
         """The `file_list` of this version, kept until the table moves on."""
         version = delta.version()
         if self._files is None or self._files[0] != version:
+            check_readable(delta, self.name)
             self._files = (version, file_list(delta))
         return self._files[1]
 
@@ -130,6 +131,16 @@ class Handle:
         except FileNotFoundError:
             return (0, 0)
         return (stat.st_ino, stat.st_mtime_ns)
+
+
+def check_readable(delta: DeltaTable, name: str) -> None:
+    """`NotSupportedError` when a table has features with which a data file alone does not tell its rows."""
+    found = UNREADABLE.intersection(delta.protocol().reader_features or ())
+    if found:
+        raise NotSupportedError(
+            f"{name} uses {', '.join(sorted(found))} of Delta Lake, which is not supported",
+            hint="turn it off for this table, and purge it",
+        )
 
 
 def file_list(delta: DeltaTable) -> pa.Table:
@@ -181,40 +192,6 @@ def file_system(uri: str) -> tuple[pafs.FileSystem, str]:
         return pafs.LocalFileSystem(), uri
     system, path = pafs.FileSystem.from_uri(uri)
     return system, path
-
-
-def read_files(
-    uri: str,
-    paths: list[str],
-    schema: pa.Schema,
-    columns: list[str] | None,
-    where: pc.Expression | None,
-    further: pc.Expression | None = None,
-) -> pa.Table:
-    """Rows of some data files of a table.
-
-    `where` is pushed down into the files, and may compare text only by `text_field`; `further` filters what comes out of them.
-    """
-    import pyarrow.dataset as ds  # brings pandas along, which takes as long as all other imports together
-
-    if not paths:
-        return pa.schema([schema.field(name) for name in columns] if columns is not None else schema).empty_table()
-    system, root = file_system(uri)
-    places = [path if "://" in path else f"{root}/{unquote(path)}" for path in paths]
-    dataset = ds.dataset(places, schema=schema, format="parquet", filesystem=system)
-    if further is None:
-        return dataset.to_table(columns=columns, filter=where)
-    reader = dataset.scanner(filter=where).to_reader()
-    return ds.Scanner.from_batches(reader, columns=columns, filter=further).to_table()
-
-
-def text_field(name: str) -> pc.Expression:
-    """A text column for a pushed-down filter.
-
-    delta-rs writes text as `string_view`, and Arrow fails to compare the statistics of such files with text; a cast keeps it from
-    looking at them.
-    """
-    return pc.field(name).cast(pa.string())
 
 
 class Handles:

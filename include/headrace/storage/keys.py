@@ -11,7 +11,8 @@ from deltalake import DeltaTable
 
 from headrace.errors import DataError, InternalError
 from headrace.model.tables import TBNAME, Table
-from headrace.storage.handles import Handle, read_files
+from headrace.storage.datafiles import read_files
+from headrace.storage.handles import Handle
 from headrace.storage.pruning import Bounds, bounds_of, candidates, key_filter
 from headrace.storage.types import MICROSECONDS
 
@@ -77,7 +78,9 @@ def stored_keys(handle: Handle, delta: DeltaTable, table: Table, schema: pa.Sche
     if files.num_rows == 0:
         return nothing
     primary = list(table.primary_key)
-    stored = read_files(handle.uri, files["path"].to_pylist(), schema, primary, key_filter(table, schema, wanted, names))
+    stored = read_files(
+        handle.uri, files["path"].to_pylist(), schema, primary, key_filter(table, schema, wanted, names), names=names
+    )
     return shared(keys, stored, primary) if stored.num_rows else nothing
 
 

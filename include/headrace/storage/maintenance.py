@@ -17,8 +17,9 @@ from deltalake.transaction import RemoveAction
 from headrace.errors import Error
 from headrace.model.tables import Table
 from headrace.storage.commits import properties
+from headrace.storage.datafiles import read_files
 from headrace.storage.files import now, write_file
-from headrace.storage.handles import Handle, Handles, read_files, translated
+from headrace.storage.handles import Handle, Handles, translated
 from headrace.storage.writes import Writer
 
 log = logging.getLogger(__name__)
@@ -26,10 +27,12 @@ log = logging.getLogger(__name__)
 # A commit costs delta-rs about 0.1 ms for every file of the table, and an update rewrites each file it touches as a whole. So a
 # table aims at this many files, of a size within these bounds: smaller ones make too many, larger ones dear updates.
 TARGET_FILES: Final = 64
-LEAST_BYTES: Final = 8 * 2**20
+LEAST_BYTES: Final = 4 * 2**20
 MOST_BYTES: Final = 64 * 2**20
 # So many small files are let be before they are made one.
 SMALL_FILES: Final = 64
+# The latest files are spared in the background: rows that are still being updated stay in files that are cheap to rewrite.
+SPARED_FILES: Final = 16
 # Versions between looks at whether there is something to do.
 CHECK_VERSIONS: Final = 16
 # Files that no commit names are removed as well when they are older than this: a load may be writing younger ones.
@@ -47,13 +50,14 @@ class Group:
         return list(self.files["path"].to_pylist())
 
 
-def plan(files: pa.Table, table: Table) -> list[Group]:
-    """Which files to make one, in order of time: small ones, up to the size that the table aims at."""
+def plan(files: pa.Table, table: Table, spared: int = 0) -> list[Group]:
+    """Which files to make one, in order of time: small ones but for the latest, up to the size that the table aims at."""
     target = target_bytes(files)
     small = files.filter(pc.less(files["size_bytes"], target // 2))
     earliest = f"min.{table.timestamp.name}"
     if earliest in small.column_names:
         small = small.sort_by(earliest)
+    small = small.slice(0, max(small.num_rows - spared, 0))
     groups: list[Group] = []
     first, gathered = 0, 0
     for number, size in enumerate(small["size_bytes"].to_pylist()):
@@ -102,11 +106,11 @@ class Maintenance:
                 self._executor = ThreadPoolExecutor(1, thread_name_prefix="headrace-compact")
             self._running[key] = self._executor.submit(self._when_due, table)
 
-    def compact(self, table: Table) -> int:
-        """Makes small files few, one commit a group; returns how many files were replaced."""
+    def compact(self, table: Table, spared: int = 0) -> int:
+        """Makes small files few, one commit a group, but for the latest; returns how many files were replaced."""
         handle = self._handles.reader(table)
         with handle.latest() as delta:
-            groups, schema = plan(handle.files(delta), table), pa.schema(delta.schema().to_arrow())
+            groups, schema = plan(handle.files(delta), table, spared), pa.schema(delta.schema().to_arrow())
         return sum(self._compact(table, handle, group, schema) for group in groups)
 
     def vacuum(self, table: Table, hours: int) -> int:
@@ -130,7 +134,7 @@ class Maintenance:
             handle = self._handles.reader(table)
             with handle.latest() as delta:
                 due = is_due(handle.files(delta))
-            return self.compact(table) if due else 0
+            return self.compact(table, SPARED_FILES) if due else 0
         except Error as error:
             log.warning("compaction of %s.%s failed: %s", table.database, table.name, error)
             return 0

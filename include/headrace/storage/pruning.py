@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.model.tables import TBNAME, Table
-from headrace.storage.handles import text_field
+from headrace.storage.datafiles import text_field
 from headrace.storage.types import MICROSECONDS
 
 # Statistics hold timestamps in whole milliseconds, rounded down: a file's greatest may lie up to this much above what they say.

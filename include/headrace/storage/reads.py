@@ -8,7 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.model.tables import Table
-from headrace.storage.handles import Handle, file_list, read_files, translated
+from headrace.storage.datafiles import read_files
+from headrace.storage.handles import Handle, file_list, translated
 from headrace.storage.pruning import Bounds, candidates, file_bounds, key_filter
 
 
@@ -28,7 +29,7 @@ def scan(
     paths = [] if names == [] else chosen["path"].to_pylist()
     pushed = key_filter(table, schema, bounds, names)
     with translated(handle.name):
-        return read_files(handle.uri, paths, schema, None if columns is None else list(columns), pushed, where)
+        return read_files(handle.uri, paths, schema, None if columns is None else list(columns), pushed, where, names)
 
 
 def bounds(handle: Handle, table: Table) -> Bounds | None:

@@ -13,8 +13,9 @@ from deltalake.transaction import AddAction
 
 from headrace.model.tables import TBNAME, Table
 from headrace.storage.commits import Commit, Written, properties
+from headrace.storage.datafiles import read_files
 from headrace.storage.files import StagedFile, stage_rows
-from headrace.storage.handles import Handle, file_system, read_files
+from headrace.storage.handles import Handle, file_system
 from headrace.storage.keys import last_of_each_key, shared
 from headrace.storage.merging import Scope
 from headrace.storage.pruning import Bounds, candidates

@@ -10,7 +10,8 @@ from deltalake import DeltaTable, write_deltalake
 
 from headrace.model.tables import TBNAME, Table
 from headrace.storage.commits import properties
-from headrace.storage.handles import Handle, Handles, read_files
+from headrace.storage.datafiles import read_files
+from headrace.storage.handles import Handle, Handles
 from headrace.storage.keys import among, conform, last_of_each_key, quoted, shared
 from headrace.storage.writes import Writer
 
