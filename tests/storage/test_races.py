@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -111,3 +114,36 @@ def test_of_racing_drivers_each_batch_is_committed_by_one_and_the_newest_epoch_s
     assert stored == {batch: epoch for epoch, done in zip((1, 2, 3), outcomes, strict=True) for batch in done}
     assert len(outcomes[2]) == ROUNDS
     assert pc.count_distinct(meters.scan(METERS, POWER)["ts"]).as_py() == len(stored)
+
+
+def test_threads_of_one_process_share_its_tables(meters: Tables) -> None:
+    def work(writer: int) -> int:
+        seen = 0
+        for number in range(10):
+            meters.write(METERS, POWER, rows([{"ts": number, "a": writer}, {"ts": 100 * writer + number, "a": writer}]))
+            seen += meters.changes(METERS, 1, meters.version(METERS)).num_rows
+            assert meters.scan(METERS, POWER).num_rows >= number
+        return seen
+
+    with ThreadPoolExecutor(4) as executor:
+        assert all(executor.map(work, range(1, 5)))
+    assert meters.rows(METERS) == 50
+    assert meters.version(METERS) >= 40
+
+
+def test_a_process_that_used_tables_exits_in_peace(tmp_path: Path) -> None:
+    script = """
+import sys, pathlib
+from tests.storage.samples import METERS, POWER, open_tables, rows
+tables = open_tables(pathlib.Path(sys.argv[1]))
+tables.create(METERS, POWER)
+for a in range(3):
+    tables.write(METERS, POWER, rows([{"ts": 1, "a": a}, {"ts": 10 + a}]))
+assert tables.scan(METERS, POWER).num_rows == 4
+assert tables.changes(METERS, 0, 3).num_rows == 8
+"""
+    for number in range(3):
+        done = subprocess.run(
+            [sys.executable, "-c", script, str(tmp_path / str(number))], capture_output=True, text=True, check=False
+        )
+        assert (done.returncode, done.stderr) == (0, "")

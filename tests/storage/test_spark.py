@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from headrace.errors import DataError, FencedError, NotFoundError
+from headrace.errors import DataError, FencedError, NotFoundError, NotSupportedError
 from headrace.model.tables import TBNAME, Column, Database, Table
 from headrace.model.time import Precision
 from headrace.model.types import DataType, Kind
@@ -84,6 +84,18 @@ def test_delta_rs_counts_and_reads_changes_that_spark_wrote(spark: SparkSession,
 def tables_agree(spark: SparkSession, tables: Tables) -> bool:
     theirs = tables.frame(spark, METERS).toArrow().cast(tables.schema(METERS, POWER))
     return read(theirs) == read(tables.scan(METERS, POWER))
+
+
+def test_a_table_with_deletion_vectors_is_refused_rather_than_read_wrongly(spark: SparkSession, meters: Tables) -> None:
+    meters.write(METERS, POWER, rows([{"ts": ts, "a": ts} for ts in range(5)]))
+    path = f"{meters.uri}/power/meters/rows"
+    spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
+    spark.sql(f"DELETE FROM delta.`{path}` WHERE a = 2")
+
+    with pytest.raises(NotSupportedError, match="uses deletionVectors of Delta Lake"):
+        meters.scan(METERS, POWER)
+    with pytest.raises(NotSupportedError):
+        meters.write(METERS, POWER, rows([{"ts": 3, "a": 1}]))
 
 
 def test_spark_does_not_see_a_compaction_as_a_change(spark: SparkSession, meters: Tables) -> None:
