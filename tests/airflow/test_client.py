@@ -102,10 +102,15 @@ def test_a_wrong_login_is_said_without_the_password(server: Server, client: Airf
 
 
 def test_announcing_has_the_file_of_the_dags_read_again(server: Server, client: AirflowClient) -> None:
-    server.answers["GET", "/api/v2/dags/headrace_snode__default"] = (200, {"file_token": "abc"})
+    server.answers["GET", "/api/v2/dags"] = (200, {"dags": [{"dag_id": "headrace_snode__x", "file_token": "abc"}]})
     server.answers["PUT", "/api/v2/parseDagFile/abc"] = (201, None)
     assert client.announce()
     assert server.said("PUT", "/api/v2/parseDagFile/abc") == [None]
+
+
+def test_an_airflow_that_has_not_read_the_dags_yet_is_left_to_find_them(server: Server, client: AirflowClient) -> None:
+    server.answers["GET", "/api/v2/dags"] = (200, {"dags": []})
+    assert not client.announce()
 
 
 def test_a_token_that_has_expired_is_renewed(server: Server, client: AirflowClient) -> None:

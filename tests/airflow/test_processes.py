@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -17,7 +18,7 @@ from headrace.errors import ConfigurationError, OperationalError
 from headrace.runtime import system
 from headrace.runtime.environment import airflow_environment, settings_environment
 from headrace.runtime.login import AirflowHome, ensure_login, find_login, read_json, write_private
-from headrace.runtime.processes import MARK, Service, end, free_port, is_driver, is_free, marked, owner_of
+from headrace.runtime.processes import MARK, Service, end, free_port, is_driver, is_free, lives, marked, owner_of, wait_for
 from headrace.settings import Settings, load
 
 SLEEP = "import time; time.sleep(120)"
@@ -43,8 +44,6 @@ def started(settings: Settings) -> Iterator[tuple[Service, psutil.Process]]:
 
 def child_of(service: Service) -> int:
     """The child's number, once the parent has said it."""
-    from headrace.runtime.processes import wait_for
-
     assert wait_for(lambda: bool(service.tail()), 20)
     return int(service.tail().split()[0])
 
@@ -213,3 +212,29 @@ def test_the_python_half_of_a_driver_is_told_from_other_processes(tmp_path: Path
         for process in processes:
             process.kill()
             process.wait()
+
+
+GUARDED = """#!/bin/sh
+"$PYSPARK_DRIVER_PYTHON" -c "import os, time; print(os.getpid(), os.getppid(), flush=True); time.sleep(120)" &
+wait
+"""
+
+
+@pytest.mark.skipif(shutil.which("setpriv") is None, reason="setpriv is of util-linux")
+def test_a_driver_under_the_guard_ends_with_its_task_even_if_that_is_killed(settings: Settings, tmp_path: Path) -> None:
+    """The stand-in starts Python as spark-submit does; the task that has started it dies without a word."""
+    submit = tmp_path / "spark" / "bin" / "spark-submit"
+    submit.parent.mkdir(parents=True)
+    submit.write_text(GUARDED)
+    submit.chmod(0o755)
+    guard = str(settings.project / "bin" / "spark-submit-guard")
+    environment = {**os.environ, "SPARK_HOME": str(tmp_path / "spark"), "PYSPARK_PYTHON": sys.executable}
+    program = f"import subprocess; subprocess.run([{guard!r}, 'job.py'])"
+    task = subprocess.Popen([sys.executable, "-c", program], env=environment, stdout=subprocess.PIPE, text=True)
+    assert task.stdout is not None
+    driver, shell = (psutil.Process(int(number)) for number in task.stdout.readline().split())
+    assert lives(driver)
+    assert lives(shell)
+    task.kill()
+    task.wait()
+    assert wait_for(lambda: not lives(driver) and not lives(shell), 20)

@@ -11,7 +11,7 @@ from typing import Any, Final
 import httpx
 
 from headrace.errors import OperationalError
-from headrace.runtime.dag_ids import snode_dag_id, stream_dag_id
+from headrace.runtime.dag_ids import SNODE_PREFIX, stream_dag_id
 from headrace.runtime.login import Login, find_login
 from headrace.settings import Settings
 
@@ -33,9 +33,8 @@ PATIENT: Final = httpx.Timeout(30.0, connect=5.0)
 class AirflowClient:
     """One Airflow. Methods raise `OperationalError` when it cannot be reached or refuses, save where they say otherwise."""
 
-    def __init__(self, login: Login, *, snode: str = "default", timeout: httpx.Timeout = BRIEF) -> None:
+    def __init__(self, login: Login, timeout: httpx.Timeout = BRIEF) -> None:
         self.login = login
-        self._snode = snode
         self._http = httpx.Client(base_url=login.url, timeout=timeout, trust_env=False)
         self._token: str | None = None
 
@@ -43,7 +42,7 @@ class AirflowClient:
     def find(cls, settings: Settings, timeout: httpx.Timeout = BRIEF) -> AirflowClient | None:
         """A client of the Airflow that the settings or the home folder name; None where there is none. Connects to nothing."""
         login = find_login(settings)
-        return None if login is None else cls(login, snode=settings.snode, timeout=timeout)
+        return None if login is None else cls(login, timeout)
 
     def __enter__(self) -> AirflowClient:
         return self
@@ -59,8 +58,12 @@ class AirflowClient:
     def announce(self) -> bool:
         """Have Airflow read the catalog's DAGs now instead of within half a minute; False when that was not possible."""
         try:
-            token = self._get(f"/api/v2/dags/{snode_dag_id(self._snode)}")["file_token"]
-            self._call("PUT", f"/api/v2/parseDagFile/{token}", accept=(201, 409))
+            # All DAGs are made by one file, which every one of them names. An snode's is there from the beginning.
+            known = self._get("/api/v2/dags", {"dag_id_pattern": f"{SNODE_PREFIX}%", "limit": 1})["dags"]
+            if not known:
+                log.info("Airflow has not read the DAGs yet, and will find what is new by itself")
+                return False
+            self._call("PUT", f"/api/v2/parseDagFile/{known[0]['file_token']}", accept=(201, 409))
         except OperationalError as error:
             log.info("Airflow was not told of a change of the catalog: %s", error.message)
             return False

@@ -138,7 +138,7 @@ def start(settings: Settings, console: Console | None = None, *, wait_s: float =
             _await_health(settings, console, wait_s)
             _finish(settings, console)
         except BaseException:
-            _end_all(settings, Silence())
+            _undo(settings, launched)
             raise
     return _started(settings, first=first, already=not launched, began=began)
 
@@ -302,6 +302,15 @@ def _end_all(settings: Settings, console: Console) -> Stopped:
         numbers = " ".join(str(process.pid) for process in left)
         raise OperationalError(f"these processes would not end: {numbers}", hint=f"kill -9 {numbers}")
     return Stopped(len(seen), killed)
+
+
+def _undo(settings: Settings, launched: list[Service]) -> None:
+    """End what has just been launched, and all that came of it; what ran before stays."""
+    if len(launched) == len(COMPONENTS):
+        _end_all(settings, Silence())
+        return
+    processes = family([process for service in launched if (process := service.process())])
+    end(end(processes, signal.SIGTERM, GRACE_SECONDS), signal.SIGKILL, GRACE_SECONDS)
 
 
 def _tree(settings: Settings, name: str) -> list[Process]:
