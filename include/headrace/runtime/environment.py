@@ -97,7 +97,7 @@ def _options(settings: Settings, home: AirflowHome, ports: dict[str, int]) -> di
         "dag_processor": {
             "parsing_processes": 1,
             "refresh_interval": 30,
-            "min_file_process_interval": 15,
+            "min_file_process_interval": 30,
             "stale_dag_threshold": 20,
         },
         "logging": {
