@@ -202,3 +202,17 @@ def test_a_line_is_fitted_and_a_histogram_has_a_row_for_each_bin(small: SparkSes
         ('{"lower_bin":0, "upper_bin":4, "count":0.500000}',)
     ]
     assert answer("select percentile(a, 0, 100) from d1", rows) == [("[1.000000, 8.000000]",)]
+
+
+def test_in_interval_windows_the_curve_goes_on_to_the_borders_that_rows_surround(small: SparkSession) -> None:
+    points = [(1_000, 0.0), (4_000, 30.0), (12_000, 110.0), (12_500, None), (13_000, 100.0), (26_000, 100.0)]
+    rows = frame(small, METERS, meters(*(("d1", at, None, None, None, value) for at, value in points)))
+    found = answer("select _wstart, elapsed(ts, 1s), twa(d) from d1 interval(10s)", rows)
+    assert [row[:2] for row in found] == [(0, 9.0), (10_000, 10.0), (20_000, 6.0)]
+    # The line runs through (1, 0), (12, 110), (13, 100) and on at 100; a window ends a tick before the next one.
+    area = (90 + 110) / 2 * 2_000 + (110 + 100) / 2 * 1_000 + 100 * 6_999
+    assert found[0][2] == pytest.approx(89.99 / 2, rel=1e-6)
+    assert found[1][2] == pytest.approx(area / 9_999, rel=1e-6)
+    assert found[2][2] == pytest.approx(100)
+    (alone,) = answer("select elapsed(ts, 1s), twa(d) from d1 where ts < 1700000003000 interval(10s)", rows)
+    assert alone == (0.0, 0.0)

@@ -22,7 +22,6 @@ MOST_WINDOWS: Final = 10_000_000
 
 STEP: Final = "_step"
 NEXT: Final = "_next"
-ONWARD: Final = "ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING"
 FORCED: Final = (FillMode.NULL_F, FillMode.VALUE_F)
 
 
@@ -78,7 +77,7 @@ def neighbours(fill: FillPlan, keys: list[str], values: list[Output]) -> list[st
             case FillMode.PREV:
                 columns.append(f"last({output.column}, true) {over(keys, order, SO_FAR)} AS {beside(output)}")
             case FillMode.NEXT:
-                columns.append(f"first({output.column}, true) {over(keys, order, ONWARD)} AS {beside(output)}")
+                columns.append(f"lead({output.column}) IGNORE NULLS {over(keys, order)} AS {beside(output)}")
             case FillMode.LINEAR:
                 columns.append(f"lead({output.column}) {over(keys, order)} AS {beside(output)}")
     return columns

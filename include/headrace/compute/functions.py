@@ -3,8 +3,9 @@
 A partial is a column of a segment. `row` makes it of one row, `update` of many rows, `merge` of the partials of several segments;
 the latter two are Spark aggregate expressions, so that a window's value never depends on how its rows were cut into segments.
 `final` turns the partials of a finished window into the value. In the templates `{x}`, `{y}`, … are the arguments, `{t}` is the
-instant in ticks, `{o}` what orders rows (the instant, and more where instants may tie), and every other name is a partial of the
-same function. The planner, the error messages and the function reference read this table.
+instant in ticks, `{o}` what orders rows (the instant, and more where instants may tie), `{before}` and `{after}` the nearest points
+in time that have a value (structs of `t` and `v`), and every other name is a partial of the same function. The planner, the error
+messages and the function reference read this table.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from headrace.compute.plan import WEND, WSTART
 from headrace.compute.types import BIGINT, DOUBLE, UBIGINT, spark_type
 from headrace.errors import TypeMismatchError
 from headrace.model.expressions import Scalar
@@ -28,12 +30,16 @@ MEASURED: Final = NUMERIC | {Kind.TIMESTAMP}
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What an aggregate is called with: the type of its first argument, and the others, which are constants or durations."""
+    """What an aggregate is called with: the type of its first argument, and the others, which are constants or durations.
+
+    `interval` tells that it is taken over INTERVAL windows, whose borders lie between rows.
+    """
 
     function: str
     type: DataType
     constants: tuple[Scalar | Duration, ...]
     precision: Precision
+    interval: bool = False
 
     def number(self, place: int) -> float:
         value = self.constants[place]
@@ -239,9 +245,14 @@ def percent(given: Given, place: int) -> float:
 
 
 def elapsed(given: Given) -> Rule:
-    """From the first to the last row, in units; the default unit is the tick."""
+    """From the first to the last row, in units (of one tick by default). An INTERVAL window that rows surround is covered whole."""
     unit = given.duration(0) if given.constants else 1
-    return Rule(DOUBLE, (kept("h", "max", "{x}"), kept("l", "min", "{x}")), f"({{h}} - {{l}}) / {float(unit)!r}D")
+    ends = (kept("h", "max", "{x}"), kept("l", "min", "{x}"))
+    if not given.interval:
+        return Rule(DOUBLE, ends, f"({{h}} - {{l}}) / {float(unit)!r}D")
+    beside = (kept("a", "max", "{after}.t"), kept("b", "min", "{before}.t"))
+    first, last = f"if({{b}} < {WSTART}, {WSTART}, {{l}})", f"if({{a}} > {WEND}, {WEND} + 1L, {{h}})"
+    return Rule(DOUBLE, (*ends, *beside), f"({last} - {first}) / {float(unit)!r}D")
 
 
 PRESENT: Final = "if({x} IS NULL, NULL, {o})"

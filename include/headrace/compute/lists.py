@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from headrace.compute.functions import NUMERIC, ORDERED, AggregateFunction, Given, PartialRule, Rule, percent
+from headrace.compute.plan import WEND, WSTART
 from headrace.compute.terms import text
 from headrace.compute.types import DOUBLE, VARCHAR, spark_type
 from headrace.errors import LimitError, TypeMismatchError
@@ -27,6 +28,7 @@ def listed(element: str, present: str) -> PartialRule:
 
 
 VALUES: Final = listed("CAST({x} AS DOUBLE)", "{x}")
+SURROUNDED: Final = listed("named_struct('t', {t}, 'v', CAST({x} AS DOUBLE), 'b', {before}, 'a', {after})", "{x}")
 POINTS: Final = listed("named_struct('t', {t}, 'v', CAST({x} AS DOUBLE))", "{x}")
 
 
@@ -60,13 +62,28 @@ def mode(given: Given) -> Rule:
     return Rule(given.type, (listed("{x}", "{x}"),), sorted_list(found))
 
 
-def time_weighted(_: Given) -> Rule:
-    """The mean of the line through the points; of one point its value."""
+def time_weighted(given: Given) -> Rule:
+    """The mean of the line through the points, in an INTERVAL window from border to border where there are points beyond it; of one
+    point its value.
+    """
     start = "named_struct('t', CAST(NULL AS BIGINT), 'v', CAST(NULL AS DOUBLE), 'a', 0D)"
     step = "named_struct('t', e.t, 'v', e.v, 'a', a.a + coalesce((e.v + a.v) / 2 * (e.t - a.t), 0D))"
     area = f"aggregate(s, {start}, (a, e) -> {step}, a -> a.a)"
-    span = "(s[size(s) - 1].t - s[0].t)"
-    return Rule(DOUBLE, (POINTS,), sorted_list(f"if({span} = 0L, s[0].v, {area} / nullif({span}, 0L))"))
+    first, last = "s[0]", "s[size(s) - 1]"
+    if not given.interval:
+        span = f"({last}.t - {first}.t)"
+        return Rule(DOUBLE, (POINTS,), sorted_list(f"if({span} = 0L, s[0].v, {area} / nullif({span}, 0L))"))
+    begin, end = border(first, "b", WSTART, "<"), border(last, "a", WEND, ">")
+    edges = f"({begin}.v + {first}.v) / 2 * ({first}.t - {begin}.t) + ({last}.v + {end}.v) / 2 * ({end}.t - {last}.t)"
+    span = f"({end}.t - {begin}.t)"
+    return Rule(DOUBLE, (SURROUNDED,), sorted_list(f"if({span} = 0L, s[0].v, ({area} + {edges}) / nullif({span}, 0L))"))
+
+
+def border(point: str, side: str, edge: str, sign: str) -> str:
+    """The point at a window's edge, on the line to the nearest point beyond it; the point itself where there is none."""
+    beyond = f"{point}.{side}"
+    value = f"{point}.v + ({beyond}.v - {point}.v) * ({edge} - {point}.t) / nullif({beyond}.t - {point}.t, 0L)"
+    return f"if({beyond}.t {sign} {edge}, named_struct('t', {edge}, 'v', {value}), named_struct('t', {point}.t, 'v', {point}.v))"
 
 
 def latest_rate(given: Given) -> Rule:

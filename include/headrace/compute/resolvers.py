@@ -9,7 +9,20 @@ from headrace.compute.aggregates import AGGREGATES
 from headrace.compute.binding import Binder
 from headrace.compute.environment import Environment
 from headrace.compute.functions import AggregateFunction, Given, PartialRule, chosen
-from headrace.compute.plan import KEYS, TIES, TS, WEND, WSTART, Aggregate, Argument, Key, Partial, Series
+from headrace.compute.plan import (
+    KEYS,
+    TIES,
+    TS,
+    WEND,
+    WSTART,
+    Aggregate,
+    Argument,
+    IntervalWindow,
+    Key,
+    Partial,
+    Series,
+    WindowPlan,
+)
 from headrace.compute.series import SERIES
 from headrace.compute.terms import Term
 from headrace.compute.types import BIGINT, TIMESTAMP
@@ -112,6 +125,7 @@ class GroupResolver:
     keys: list[Key]
     expressions: dict[Expression, Key]
     window_terms: dict[str, Term]
+    window: WindowPlan | None
     order: str
     selection: Call | None = None
     dependent: bool = False
@@ -179,12 +193,26 @@ class GroupResolver:
         function.check_count(len(call.arguments))
         term = self.argument(call.arguments[0])
         others = constants(self.rows, call)
-        rule = function.applied(Given(function.name, term.type or BIGINT, others, self.environment.precision))
-        partials = self.kept(rule.partials, {"x": term.sql})
+        interval = isinstance(self.window, IntervalWindow)
+        rule = function.applied(Given(function.name, term.type or BIGINT, others, self.environment.precision, interval))
+        names = {"x": term.sql}
+        if any("{before}" in part.update or "{after}" in part.update for part in rule.partials):
+            names |= self.beside_points(call.arguments[0])
+        partials = self.kept(rule.partials, names)
         columns = {part.name: partial.column for part, partial in zip(rule.partials, partials, strict=True)}
         final = rule.final.format(**columns)
         shown = f"{function.name}({', '.join(map(str, (term.sql, *others)))})"
         return Aggregate(function.name, shown, partials, f"explode({final})" if rule.many else final, rule.type, function.bounded)
+
+    def beside_points(self, node: Expression) -> dict[str, str]:
+        """The points before and after each row that have a value, as columns of the prepared rows."""
+        assert self.environment.time is not None
+        value, time = self.rows.bind(node).sql, self.environment.time.sql
+        point = f"if({value} IS NULL, NULL, named_struct('t', {time}, 'v', CAST({value} AS DOUBLE)))"
+        keys = ", ".join(key.sql for key in self.keys) or "1"
+        ordered = f"IGNORE NULLS OVER (PARTITION BY {keys} ORDER BY {time})"
+        found = {"before": f"lag({point}) {ordered}", "after": f"lead({point}) {ordered}"}
+        return {name: self.column_argument(Term(sql, BIGINT)).sql for name, sql in found.items()}
 
     def argument(self, node: Expression) -> Term:
         """An argument of an aggregate as a column of the prepared rows; constants stay as they are."""

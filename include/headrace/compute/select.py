@@ -182,6 +182,7 @@ class SelectBinder:
             keys,
             expressions,
             self.window_terms(window),
+            window,
             order=TS if unique else tie_order(names),
             selection=selection([item.expression for item in items]),
             dependent=names.subtable or any(names.tbname is not None and key.sql == names.tbname.sql for key in keys),
