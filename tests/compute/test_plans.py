@@ -145,3 +145,18 @@ def test_explain_tells_what_will_run_from_the_scan_outwards() -> None:
     lines = explain(select("select _wstart, avg(a) from meters where ts > 0 partition by tbname interval(1m) fill(prev) limit 3"))
     kinds = [line.split(" ")[0].rstrip(":") for line in lines]
     assert kinds == ["scan", "filter", "time", "partition", "window", "aggregate", "fill", "limit", "result"]
+
+
+@pytest.mark.parametrize(
+    ("keys", "follow"),
+    [
+        ("tbname, upper(tbname)", [False, True]),
+        ("tbname n, cast(tbname as varchar(2)), length(tbname) + 1", [False, True, True]),
+        ("upper(tbname)", [False]),
+        ("tbname, site, upper(site)", [False, False, False]),
+        ("tbname, concat(tbname, site)", [False, False]),
+        ("tbname, length(tbname) + rand()", [False, False]),
+    ],
+)
+def test_a_function_of_the_subtable_follows_where_the_subtable_is_a_key(keys: str, follow: list[bool]) -> None:
+    assert [key.follows for key in select(f"select count(*) from meters partition by {keys}").keys] == follow

@@ -158,3 +158,12 @@ def test_no_rows_give_no_windows(small: SparkSession) -> None:
     rows = frame(small, METERS, [])
     for window in WINDOWS:
         assert answer(f"{SELECTED} {window}", rows) == []
+
+
+@pytest.mark.parametrize("window", ["interval(10s)", "interval(20s) sliding(5s)", "session(ts, 4s)", "state_window(a)"])
+def test_keys_that_follow_from_the_subtable_split_nothing_and_have_their_values(small: SparkSession, window: str) -> None:
+    rows = rows_of(7)
+    text = f"select tbname, _wstart, _wend, count(*), sum(a), first(a), last(a), u from meters {{}} {window}"
+    found = answer(text.format("partition by tbname, concat('<', upper(tbname)) u"), frame(small, METERS, oracle.as_rows(rows)))
+    assert all(row[-1] == f"<{row[0].upper()}" for row in found)
+    assert windows_of([row[:-1] for row in found]) == sorted(oracle.windows(rows, WINDOWS[window]))

@@ -30,7 +30,18 @@ from headrace.compute.plan import (
 from headrace.compute.running import run, stored
 from headrace.compute.terms import text
 from headrace.compute.types import spark_type
-from headrace.compute.windows import finished, joined, key_columns, merge, merges, prepare, segments, updates
+from headrace.compute.windows import (
+    finished,
+    joined,
+    key_columns,
+    merge,
+    merges,
+    prepare,
+    segments,
+    telling_columns,
+    updates,
+    with_following,
+)
 from headrace.errors import InternalError
 from headrace.model.tables import TBNAME
 from headrace.storage.functions import F
@@ -144,14 +155,14 @@ def fixed(window: IntervalWindow) -> bool:
 
 def panes(plan: Plan, window: IntervalWindow, prepared: DataFrame) -> DataFrame:
     """Sliding windows in two steps: rows aggregated to the slide, then slides to windows."""
-    keys, precision = key_columns(plan), plan.precision
+    keys, precision = telling_columns(plan), plan.precision
     placed = prepared.withColumn("_pane", F.expr(intervals.start(window, TS, precision)))
     found = placed.groupBy(*keys, "_pane").agg(*updates(plan))
     step, count = window.sliding.ticks(precision), window.most_slides(precision)
     starts = f"explode(transform(sequence(0, {count - 1}), i -> _pane - i * {step}L)) AS {WSTART}"
     spread = found.selectExpr(*keys, *(partial.column for partial in plan.partials), starts)
     merged = spread.groupBy(*keys, WSTART).agg(*merges(plan))
-    return merged.withColumn(WEND, F.expr(intervals.end(window, WSTART, precision)))
+    return with_following(plan, merged.withColumn(WEND, F.expr(intervals.end(window, WSTART, precision))))
 
 
 def projected(plan: Plan, rows: DataFrame) -> tuple[DataFrame, list[str]]:

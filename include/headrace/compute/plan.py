@@ -85,7 +85,8 @@ class Nothing:
 class Key:
     """A partition or group key: `column` is its place in the frames, `name` how the user may call it.
 
-    An `implied` key was not written: it is a tag fixed by the subtable that the other keys name.
+    An `implied` key was not written: it is a tag fixed by the subtable that the other keys name. A key that `follows` is a
+    function of `tbname`, which is a key itself: rows that have been told apart by that need not be told apart by it.
     """
 
     column: str
@@ -93,6 +94,7 @@ class Key:
     sql: str
     type: DataType
     implied: bool = False
+    follows: bool = False
 
 
 @dataclass(frozen=True, slots=True)

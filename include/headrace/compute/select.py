@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import overload
 
@@ -39,10 +39,10 @@ from headrace.compute.resolvers import GroupResolver, RowResolver, SeriesResolve
 from headrace.compute.scope import Scope
 from headrace.compute.sources import Sourced, Sources
 from headrace.compute.surroundings import Surroundings
-from headrace.compute.terms import Term, text
+from headrace.compute.terms import Term, quote, text
 from headrace.compute.types import BIGINT, BOOL, TIMESTAMP
 from headrace.errors import LimitError, NotSupportedError, ProgrammingError, TypeMismatchError
-from headrace.model.expressions import Call, ColumnRef, Expression, Literal, Star
+from headrace.model.expressions import Call, ColumnRef, Expression, Literal, Star, walk
 from headrace.model.queries import Count, Event, Fill, FillMode, Interval, Item, Ordering, Query, Session, State, Union
 from headrace.model.tables import TBNAME
 from headrace.model.types import INTEGERS, STRINGS, Kind
@@ -257,7 +257,7 @@ class SelectBinder:
                 node = aliases[node.name]
             if node not in expressions:
                 term = rows.bind(node)
-                keys.append(Key(f"p{len(keys)}", item.name, term.sql, term.type or BIGINT))
+                keys.append(Key(f"p{len(keys)}", item.name, term.sql, term.type or BIGINT, follows=follows(node, expressions)))
                 expressions[node] = keys[-1]
         return keys, expressions
 
@@ -438,3 +438,12 @@ def sorted_output(ordering: Ordering, items: tuple[Item, ...], outputs: tuple[Ou
             if aliased:
                 return aliased[0]
     return next((result.column for item, result in zip(items, outputs, strict=True) if item.expression == node), None)
+
+
+def follows(node: Expression, keys: Mapping[Expression, Key]) -> bool:
+    """Whether an expression is a function of the subtable, which is among the keys."""
+    parts = list(walk(node))
+    columns = [part for part in parts if isinstance(part, ColumnRef)]
+    if node in columns or any(isinstance(part, Call) and part.function == "rand" for part in parts):
+        return False
+    return bool(columns) and all(column in keys and keys[column].sql == quote(TBNAME) for column in columns)

@@ -44,6 +44,7 @@ from headrace.compute.plan import (
     StateWindow,
 )
 from headrace.compute.running import run, stored
+from headrace.compute.terms import quote
 from headrace.model.tables import TBNAME
 from headrace.storage.functions import F
 
@@ -113,9 +114,9 @@ def projected(plan: Plan, prepared: DataFrame, places: dict[str, str]) -> DataFr
 def grouped(plan: Plan, prepared: DataFrame, places: tuple[str, ...], *, span: bool = False) -> DataFrame:
     """Prepared rows hash-aggregated by keys and `places`; with `span`, the first and last instant beside the partials."""
     ends = [F.min(TS).alias(WSTART), F.max(TS).alias(WEND)] if span else []
-    found = prepared.groupBy(*key_columns(plan), *(F.expr(place).alias(name(place)) for place in places))
+    found = prepared.groupBy(*telling_columns(plan), *(F.expr(place).alias(name(place)) for place in places))
     every = [*ends, *updates(plan)]
-    return found.agg(*every) if every else found.agg(F.count("*").alias("_any"))
+    return with_following(plan, found.agg(*every) if every else found.agg(F.count("*").alias("_any")))
 
 
 def name(place: str) -> str:
@@ -198,6 +199,20 @@ def presented(plan: Plan, found: DataFrame) -> DataFrame:
 
 def key_columns(plan: Plan) -> list[str]:
     return [key.column for key in plan.keys]
+
+
+def telling_columns(plan: Plan) -> list[str]:
+    """The keys that tell rows apart, without those that follow from them: what is hashed for each row counts."""
+    return [key.column for key in plan.keys if not key.follows]
+
+
+def with_following(plan: Plan, found: DataFrame) -> DataFrame:
+    """A frame that has the telling keys, with those that follow."""
+    following = [run(plan, f"{key.sql} AS {key.column}") for key in plan.keys if key.follows]
+    if not following:
+        return found
+    subtable = next(key.column for key in plan.keys if key.sql == quote(TBNAME))
+    return found.withColumn(TBNAME, F.col(subtable)).selectExpr("*", *following).drop(TBNAME)
 
 
 def updates(plan: Plan) -> list[Column]:
