@@ -130,6 +130,7 @@ def test_a_vacuum_removes_what_no_version_in_reach_needs(meters: Tables) -> None
     assert meters.vacuum(METERS, 24) == 0
     assert meters.vacuum(METERS, 0) == 10
     assert read(meters.scan(METERS, POWER)) == before
+    assert meters.changes(METERS, 11, meters.version(METERS)).num_rows == 0
 
 
 @pytest.mark.parametrize("hours", [0, 24])

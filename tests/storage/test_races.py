@@ -141,6 +141,7 @@ for a in range(3):
     tables.write(METERS, POWER, rows([{"ts": 1, "a": a}, {"ts": 10 + a}]))
 assert tables.scan(METERS, POWER).num_rows == 4
 assert tables.changes(METERS, 0, 3).num_rows == 8
+assert "pyspark" not in sys.modules
 """
     for number in range(3):
         done = subprocess.run(

@@ -163,6 +163,16 @@ def test_results_of_executors_fit_odd_names_and_types(spark: SparkSession, table
     assert tables.scan(ODD, POWER).drop_columns(["ts"]).to_pylist() == [{"count(*)": 2**63 - 1, "quo`te": "x", TBNAME: "d1"}]
 
 
+def test_spark_finds_tables_in_a_folder_of_an_odd_name(spark: SparkSession, tmp_path: Path) -> None:
+    tables = open_tables(tmp_path / "a b ü #1")
+    tables.create(METERS, POWER)
+    for a in (1, 2):
+        tables.replace_frame(spark, METERS, POWER, frame(spark, [{"ts": 1, "a": a}]), None, None)
+
+    assert tables.frame(spark, METERS).count() == 1
+    assert tables.changes_frame(spark, METERS, 1, 2).count() == 3
+
+
 @pytest.fixture
 def large(tmp_path: Path) -> Tables:
     """Tables for which every load is large."""

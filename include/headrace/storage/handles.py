@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -175,8 +175,8 @@ def root_of(uri: str) -> str:
 
 
 def spark_path(uri: str) -> str:
-    """A table's place as Spark takes it."""
-    return f"file://{quote(uri)}" if is_local(uri) else uri
+    """A table's place as Spark takes it: Hadoop's paths are not escaped."""
+    return f"file://{uri}" if is_local(uri) else uri
 
 
 def log_file(uri: str, version: int) -> str:
