@@ -176,6 +176,17 @@ def test_the_detail_tells_the_statement_the_position_and_what_has_happened(page:
     assert [event["kind"] for event in detail["events"]] == ["RESUMED"]
 
 
+def test_the_plan_tells_how_the_query_is_computed(page: TestClient, catalog: Catalog) -> None:
+    plan = page.get(f"/api/streams/{add_stream(catalog)}/plan").json()["plan"]
+    assert "INTERVAL of 1m" in plan
+    assert "power.meters" in plan
+
+
+def test_a_plan_that_cannot_be_made_says_why(page: TestClient, catalog: Catalog) -> None:
+    stream = add_stream(catalog, options="MAX_WISHES 3")
+    assert "[SYNTAX]" in page.get(f"/api/streams/{stream}/plan").json()["plan"]
+
+
 def test_where_there_are_very_many_chunks_those_that_are_not_done_are_shown(page: TestClient, catalog: Catalog) -> None:
     stream = add_stream(catalog, state=StreamState.FILLING, progress=StreamProgress(boundary=1))
     catalog.ledger.plan(stream, "history", [Chunk(stream, "history", n, n, n + 1, 1) for n in range(300)])
@@ -287,3 +298,19 @@ def test_airflow_decides_who_the_user_is(home: Settings, catalog: Catalog) -> No
     with TestClient(create_app(AirflowAccess(), home), raise_server_exceptions=False) as page:
         assert page.get("/api/streams").status_code == 401
         assert page.post(f"/api/streams/{stream}/pause", json={"sql": "x"}, headers=ACTION).status_code == 401
+
+
+@pytest.mark.airflow
+@pytest.mark.parametrize(("role", "may_edit"), [("viewer", False), ("user", True), ("admin", True)])
+def test_airflow_decides_what_the_user_may_do(role: str, may_edit: bool) -> None:
+    from airflow.api_fastapi.app import create_auth_manager
+    from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
+
+    from headrace.web.airflow_access import AirflowAccess
+
+    create_auth_manager()
+    user = SimpleAuthManagerUser(username="vera", role=role)
+    access = AirflowAccess()
+    assert access.readable(user, {"headrace_stream__power__avg_v"}) == {"headrace_stream__power__avg_v"}
+    assert access.editable(user, "headrace_stream__power__avg_v") is may_edit
+    assert access.name(user) == "vera"
