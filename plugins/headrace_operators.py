@@ -103,8 +103,8 @@ class ActivateStream(BaseOperator):
 
 def supervises(context: Any) -> bool:
     """Whether a run is the stream's own, not the recomputation of a range."""
-    run = context["dag_run"]
-    return str(getattr(run.run_type, "value", run.run_type)) == "scheduled" or context["params"].get("mode") == "supervise"
+    run_type = context["dag_run"].run_type
+    return str(getattr(run_type, "value", run_type)) == "scheduled"
 
 
 @contextmanager

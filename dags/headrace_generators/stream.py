@@ -16,7 +16,7 @@ from headrace_operators import ActivateStream, FillChunk, PlanHistory, history_f
 from headrace_supervision import SuperviseStream
 from headrace_timetable import OncePerStream
 
-# A form is the same for every stream; `mode` says what a run is for.
+# The form of a run that is triggered by a person: what to compute again. It is the same for every stream.
 FORM: Final[dict[str, dict[str, Any]]] = {
     "from": {
         "default": None,
@@ -45,15 +45,6 @@ FORM: Final[dict[str, dict[str, Any]]] = {
         "minimum": 1,
         "title": "Minutes a chunk",
         "description_md": "Chunks of this length of event time, instead of by rows.",
-    },
-    "mode": {
-        "default": "recompute",
-        "type": "string",
-        "enum": ["recompute", "supervise"],
-        "values_display": {"recompute": "Compute a range again", "supervise": "Supervise the stream"},
-        "title": "What to do",
-        "section": "Other",
-        "description_md": "Airflow supervises a stream by itself; to ask for it is of use only where that run was deleted.",
     },
 }
 

@@ -39,7 +39,7 @@ def failed_stream(catalog: Catalog, context: Context, *numbers: int) -> str:
 
 
 def test_a_form_left_empty_means_everything() -> None:
-    assert Range.of_form({"mode": "recompute", "from": None, "to": None, "chunk_rows": None, "chunk_minutes": None}) == Range()
+    assert Range.of_form({"from": None, "to": None, "chunk_rows": None, "chunk_minutes": None}) == Range()
 
 
 def test_a_form_filled_in_is_taken_as_written() -> None:
@@ -165,14 +165,14 @@ def test_the_cause_is_what_the_job_has_recorded(context: Context, catalog: Catal
 
 
 @pytest.mark.airflow
-@pytest.mark.parametrize(
-    ("run_type", "mode", "expected"),
-    [("scheduled", "recompute", True), ("manual", "supervise", True), ("manual", "recompute", False), ("manual", None, False)],
-)
-def test_the_scheduled_run_supervises_and_a_triggered_one_recomputes(run_type: str, mode: str | None, expected: bool) -> None:
+@pytest.mark.parametrize(("run_type", "expected"), [("scheduled", True), ("manual", False)])
+def test_the_scheduled_run_supervises_and_a_triggered_one_recomputes(run_type: str, expected: bool) -> None:
+    from airflow.utils.types import DagRunType
+
     from headrace_operators import supervises
 
-    assert supervises({"dag_run": SimpleNamespace(run_type=run_type), "params": {"mode": mode}}) is expected
+    assert supervises({"dag_run": SimpleNamespace(run_type=run_type)}) is expected
+    assert supervises({"dag_run": SimpleNamespace(run_type=DagRunType(run_type))}) is expected
 
 
 @pytest.mark.airflow
@@ -191,8 +191,8 @@ def test_the_failure_of_a_supervising_runs_task_stops_the_stream(catalog: Catalo
 
     stream = new_stream(catalog)
     task = PlanHistory(task_id="plan_history", stream_id=stream)
-    run = SimpleNamespace(run_type="manual")
-    history_failed({"dag_run": run, "params": {}, "task": task, "exception": ValueError("boom")})
+    failure: dict[str, Any] = {"task": task, "exception": ValueError("boom")}
+    history_failed({**failure, "dag_run": SimpleNamespace(run_type="manual")})
     assert catalog.streams.by_id(stream).state is StreamState.CREATED
-    history_failed({"dag_run": run, "params": {"mode": "supervise"}, "task": task, "exception": ValueError("boom")})
+    history_failed({**failure, "dag_run": SimpleNamespace(run_type="scheduled")})
     assert "boom" in str(catalog.streams.by_id(stream).reason)

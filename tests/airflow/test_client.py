@@ -157,20 +157,31 @@ def test_supervision_that_goes_on_is_left_alone(server: Server, client: AirflowC
     assert server.said("POST", f"{DAG}/clearTaskInstances") == []
 
 
-def test_where_only_ranges_were_recomputed_a_run_is_made_to_supervise(server: Server, client: AirflowClient) -> None:
-    with_run(server, "success", "skipped", run_type="manual", conf={"mode": "recompute"})
+def test_where_the_streams_own_run_is_still_to_come_nothing_is_done(server: Server, client: AirflowClient) -> None:
+    with_run(server, "success", "skipped", run_type="manual", conf={"from": None})
     assert client.supervise("power", "avg_v")
-    assert server.said("POST", f"{DAG}/dagRuns") == [{"logical_date": None, "conf": {"mode": "supervise"}}]
+    assert {method for method, _, _ in server.asked} == {"POST", "GET"}
+    assert server.said("POST", f"{DAG}/dagRuns") == server.said("POST", f"{DAG}/clearTaskInstances") == []
 
 
 def test_recomputing_a_range_hands_the_form_on(server: Server, client: AirflowClient) -> None:
     with_run(server, "running", "deferred")
     assert client.recompute("power", "avg_v", {"from": "2026-01-01T00:00:00Z"}) == "r2"
     (body,) = server.said("POST", f"{DAG}/dagRuns")
-    assert body["conf"] == {"mode": "recompute", "from": "2026-01-01T00:00:00Z"}
+    assert body["conf"] == {"from": "2026-01-01T00:00:00Z"}
 
 
 def test_a_dag_that_airflow_has_given_up_counts_as_unknown(server: Server, client: AirflowClient) -> None:
     server.answers["GET", "/api/v2/dags/gone"] = (200, {"dag_id": "gone", "is_stale": True})
     assert client.dag("gone") is None
     assert client.dag("never") is None
+
+
+def test_only_streams_are_among_the_dags_whose_run_has_ended(server: Server, client: AirflowClient) -> None:
+    runs = [
+        {"dag_id": "headrace_stream__power__avg_v"},
+        {"dag_id": "headrace_snode__default"},
+        {"dag_id": "headrace_stream__power__avg_v"},
+    ]
+    server.answers["GET", "/api/v2/dags/~/dagRuns"] = (200, {"dag_runs": runs})
+    assert client.ended() == {"headrace_stream__power__avg_v"}

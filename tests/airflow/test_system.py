@@ -111,6 +111,16 @@ def test_a_triggered_run_computes_a_range_again_beside_the_live_stream(up: Runni
     assert up.stream("avg_v").state is StreamState.RUNNING
 
 
+def test_a_stream_resumed_while_airflow_was_away_is_supervised_when_it_is_back(up: RunningSystem) -> None:
+    up.sql("PAUSE STREAM power.avg_v")
+    up.until(lambda: up.tasks("avg_v")["supervise"][0]["state"] == "skipped", "supervision to be skipped")
+    system.stop(up.settings)
+    up.sql("RESUME STREAM power.avg_v")
+    assert not system.start(up.settings).first
+    up.until(lambda: up.tasks("avg_v")["supervise"][0]["state"] == "deferred", "supervision to go on")
+    up.await_state("avg_v", StreamState.RUNNING)
+
+
 def test_a_driver_killed_is_told_as_the_reason_and_the_stream_recovers(up: RunningSystem) -> None:
     dead = up.driver()
     dead.kill()

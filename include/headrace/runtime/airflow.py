@@ -11,14 +11,13 @@ from typing import Any, Final
 import httpx
 
 from headrace.errors import OperationalError
-from headrace.runtime.dag_ids import SNODE_PREFIX, stream_dag_id
+from headrace.runtime.dag_ids import SNODE_PREFIX, STREAM_PREFIX, stream_dag_id
 from headrace.runtime.login import Login, find_login
 from headrace.settings import Settings
 
 log = logging.getLogger(__name__)
 
 SUPERVISE: Final = "supervise"
-RECOMPUTE: Final = "recompute"
 # Supervision in these states goes on by itself; in any other it has ended.
 ACTIVE: Final = frozenset({None, "scheduled", "queued", "running", "deferred", "up_for_retry", "up_for_reschedule", "restarting"})
 ENDED: Final = frozenset({"success", "failed"})
@@ -81,6 +80,12 @@ class AirflowClient:
             return False
         return True
 
+    def ended(self) -> set[str]:
+        """Ids of the DAGs of streams that have a run of their own which has ended; of the newest hundred runs."""
+        params = {"run_type": "scheduled", "state": sorted(ENDED), "order_by": "-run_after", "limit": 100}
+        runs = self._get("/api/v2/dags/~/dagRuns", params)["dag_runs"]
+        return {str(run["dag_id"]) for run in runs if str(run["dag_id"]).startswith(STREAM_PREFIX)}
+
     # What people and tests ask for.
 
     def trigger(self, dag_id: str, conf: Mapping[str, Any] | None = None) -> str:
@@ -90,7 +95,7 @@ class AirflowClient:
 
     def recompute(self, database: str, name: str, conf: Mapping[str, Any]) -> str:
         """Start the backfill of a range; `conf` has the form's `from`, `to`, `chunk_rows`, `chunk_minutes`. Its run id."""
-        return self.trigger(stream_dag_id(database, name), {"mode": RECOMPUTE, **conf})
+        return self.trigger(stream_dag_id(database, name), conf)
 
     def pause(self, dag_id: str, paused: bool = True) -> None:
         """Pause or unpause a DAG."""
@@ -147,10 +152,9 @@ class AirflowClient:
     def _supervise(self, dag_id: str) -> None:
         """Clear what has ended, once the scheduler has done with the run: a run cleared in that moment would stay ended."""
         for _ in range(SETTLING_LOOKS):
-            run = next((run for run in self.runs(dag_id) if _supervises(run)), None)
+            run = next((run for run in self.runs(dag_id) if run["run_type"] == "scheduled"), None)
             if run is None:
-                self.trigger(dag_id, {"mode": SUPERVISE})
-                return
+                return  # Airflow makes it by itself.
             states = {task["state"] for task in self.tasks(dag_id, run["dag_run_id"]) if task["task_id"] == SUPERVISE}
             if run["state"] in ENDED:
                 failed = run["state"] == "failed"
@@ -204,11 +208,6 @@ class AirflowClient:
                 )
             self._token = str(response.json()["access_token"])
         return self._token
-
-
-def _supervises(run: Mapping[str, Any]) -> bool:
-    """Whether a run is one that supervises: the scheduled one, or one triggered for it."""
-    return run.get("run_type") == "scheduled" or (run.get("conf") or {}).get("mode") == SUPERVISE
 
 
 def _line(entry: Any) -> str:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 REPORTED: Final = "REPORTED"
 DRIVER_LOST: Final = "DRIVER_LOST"
 # A driver that starts needs this long at most; before it has been seen alive, its absence is no failure.
-START_MS: Final = 60_000
+START_MS: Final = 120_000
 # A stream that stays STOPPED for a passing reason is reported again after this long.
 REMIND_MS: Final = 600_000
 # A heartbeat older than this many intervals is stale, and never one younger than the lease lives.

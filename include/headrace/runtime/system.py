@@ -16,9 +16,11 @@ from typing import Any, Final, Protocol
 from filelock import FileLock, Timeout
 from psutil import Process
 
+from headrace.catalog import Catalog
 from headrace.errors import ConfigurationError, OperationalError
+from headrace.model.streams import DesiredState, StreamState
 from headrace.runtime.airflow import PATIENT, AirflowClient
-from headrace.runtime.dag_ids import BACKFILL_POOL
+from headrace.runtime.dag_ids import BACKFILL_POOL, stream_dag_id
 from headrace.runtime.environment import airflow_environment
 from headrace.runtime.login import USER, AirflowHome, ensure_login, find_login, read_json, write_private
 from headrace.runtime.processes import Service, end, family, free_port, is_driver, is_free, lives, marked, owner_of, wait_for
@@ -237,11 +239,24 @@ def _await_health(settings: Settings, console: Console, wait_s: float) -> None:
 
 
 def _finish(settings: Settings, console: Console) -> None:
-    """What can only be told to a running Airflow: the pool of the backfills. What it could not import is said."""
+    """What can only be told to a running Airflow. What it could not import is said."""
     with _client(settings) as client:
         client.set_pool(BACKFILL_POOL, settings.backfill_slots, "Spark drivers of Headrace's backfills")
+        _catch_up(settings, client)
         for error in client.import_errors():
             console.note(error)
+
+
+def _catch_up(settings: Settings, client: AirflowClient) -> None:
+    """Have streams supervised that were resumed while Airflow was away. Those that are STOPPED wait for a person still."""
+    ended = client.ended()
+    with Catalog.open(settings.catalog) as catalog:
+        records = catalog.streams.all() if ended else []
+    for record in records:
+        database, name = record.definition.database, record.definition.name
+        going = record.desired is DesiredState.RUNNING and record.state is not StreamState.STOPPED
+        if going and stream_dag_id(database, name) in ended:
+            client.supervise(database, name)
 
 
 def _client(settings: Settings) -> AirflowClient:
