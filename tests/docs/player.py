@@ -133,7 +133,9 @@ class Player:
         endpoint = Endpoint(app)
         endpoint.start()
         try:
-            answer = httpx.request(method, endpoint.address + path, content=body, headers=dict(headers(head)), trust_env=False)
+            answer = httpx.request(
+                method, endpoint.address + path, content=body, headers=dict(headers(head)), trust_env=False, timeout=120
+            )
         finally:
             endpoint.stop()
         return json.dumps(answer.json(), indent=1)
