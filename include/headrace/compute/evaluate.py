@@ -138,7 +138,7 @@ def whole(plan: Plan, prepared: DataFrame) -> DataFrame:
         case None:
             return segments(plan, prepared)
         case IntervalWindow() as window:
-            return panes(plan, window, prepared) if window.slides and fixed(window) else segments(plan, prepared)
+            return panes(plan, window, prepared) if window.slides and intervals.even(window) else segments(plan, prepared)
         case SessionWindow():
             return merge(plan, segments(plan, prepared))
         case ordered_window:
@@ -146,20 +146,12 @@ def whole(plan: Plan, prepared: DataFrame) -> DataFrame:
             return joined(plan, numbered, updates(plan))
 
 
-def fixed(window: IntervalWindow) -> bool:
-    """Whether windows are whole multiples of the slide, so that rows of one slide lie in the same windows."""
-    if window.length.is_calendar or window.zone is not None:
-        return False
-    return window.length.nanoseconds % window.sliding.nanoseconds == 0
-
-
 def panes(plan: Plan, window: IntervalWindow, prepared: DataFrame) -> DataFrame:
     """Sliding windows in two steps: rows aggregated to the slide, then slides to windows."""
     keys, precision = telling_columns(plan), plan.precision
     placed = prepared.withColumn("_pane", F.expr(intervals.start(window, TS, precision)))
     found = placed.groupBy(*keys, "_pane").agg(*updates(plan))
-    step, count = window.sliding.ticks(precision), window.most_slides(precision)
-    starts = f"explode(transform(sequence(0, {count - 1}), i -> _pane - i * {step}L)) AS {WSTART}"
+    starts = f"explode({intervals.slides(window, '_pane', precision)}) AS {WSTART}"
     spread = found.selectExpr(*keys, *(partial.column for partial in plan.partials), starts)
     merged = spread.groupBy(*keys, WSTART).agg(*merges(plan))
     return with_following(plan, merged.withColumn(WEND, F.expr(intervals.end(window, WSTART, precision))))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from headrace.compute import calendar
 from headrace.compute.plan import IntervalWindow
 from headrace.compute.terms import ticks
@@ -51,9 +53,26 @@ def end(window: IntervalWindow, start_: str, precision: Precision) -> str:
     return f"({calendar.to_utc(calendar.plus_months(here, window.length.months, precision), zone, precision)} - 1L)"
 
 
+FEW: Final = 8
+"""Up to so many windows are written out, which Spark compiles; more are made by a lambda, which it does not."""
+
+
+def even(window: IntervalWindow) -> bool:
+    """Whether windows are whole multiples of the slide, so that rows of one slide lie in the same windows."""
+    if window.length.is_calendar or window.zone is not None:
+        return False
+    return window.length.nanoseconds % window.sliding.nanoseconds == 0
+
+
 def starts(window: IntervalWindow, sql: str, precision: Precision) -> str:
     """All window starts that an instant lies in, as an array, latest first."""
-    latest = start(window, sql, precision)
-    step = window.sliding.ticks(precision)
-    candidates = f"transform(sequence(0, {window.most_slides(precision) - 1}), i -> {latest} - i * {ticks(step)})"
-    return f"filter({candidates}, s -> {end(window, 's', precision)} >= {sql})"
+    candidates = slides(window, start(window, sql, precision), precision)
+    return candidates if even(window) else f"filter({candidates}, s -> {end(window, 's', precision)} >= {sql})"
+
+
+def slides(window: IntervalWindow, latest: str, precision: Precision) -> str:
+    """The window starts from the latest back as many slides as a window may have, as an array."""
+    step, count = window.sliding.ticks(precision), window.most_slides(precision)
+    if count <= FEW:
+        return f"array({', '.join(f'{latest} - {ticks(step * number)}' for number in range(count))})"
+    return f"transform(sequence(0, {count - 1}), i -> {latest} - i * {ticks(step)})"
