@@ -102,8 +102,8 @@ def test_many_commits_are_compacted_in_the_background(meters: Tables) -> None:
 def keep_writing(home: str, writer: int) -> int:
     tables = open_tables(Path(home))
     if writer == 0:
-        return sum(tables.compact(METERS) for _ in range(8))
-    for number in range(15):
+        return sum(tables.compact(METERS) for _ in range(4))
+    for number in range(8):
         tables.write(METERS, POWER, rows([{"ts": START + number % 5, "a": number, TBNAME: f"d{writer}"}]))
         tables.write(METERS, POWER, rows([{"ts": START + HOUR + number, "a": number, TBNAME: f"d{writer}"}]))
     return 0
@@ -116,8 +116,8 @@ def test_compaction_beside_writers_loses_nothing(tmp_path: Path, meters: Tables)
     assert replaced >= 10
     stored = {(row[TBNAME], row["ts"]): row["a"] for row in read(meters.scan(METERS, POWER))}
     for writer in ("d1", "d2"):
-        assert [stored[writer, START + place] for place in range(5)] == [10, 11, 12, 13, 14]
-        assert [stored[writer, START + HOUR + number] for number in range(15)] == list(range(15))
+        assert [stored[writer, START + place] for place in range(5)] == [5, 6, 7, 3, 4]
+        assert [stored[writer, START + HOUR + number] for number in range(8)] == list(range(8))
     kinds = meters.changes(METERS, 0, meters.version(METERS))["_change_type"].to_pylist()
     assert kinds.count("insert") == meters.rows(METERS) == len(stored)
 

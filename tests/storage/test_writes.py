@@ -6,10 +6,10 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from headrace.errors import ConflictError, DataError, InternalError, NotFoundError, StorageError
+from headrace.errors import ConflictError, DataError, InternalError, NotFoundError, StorageError, TransientError
 from headrace.model.tables import TBNAME
 from headrace.storage import Tables
-from headrace.storage.commits import Written
+from headrace.storage.commits import Written, epoch_app
 from headrace.storage.handles import Handle
 from headrace.storage.writes import Writer, append
 from tests.storage.samples import HOUR, KEYED, METERS, PLAIN, POWER, START, CountedLock, read, rows
@@ -153,6 +153,26 @@ def test_writes_hold_the_tables_lock(tmp_path: Path) -> None:
     tables.write(METERS, POWER, rows([{"ts": 1}]))
 
     assert lock.taken == 1
+
+
+class NeverFree:
+    """A lock whose holder does not let go."""
+
+    def __call__(self, name: str) -> NeverFree:
+        raise TransientError(f"{name} is held by another process", hint="wait for it")
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+def test_a_lock_that_cannot_be_had_stops_no_write_and_no_fence(meters: Tables) -> None:
+    stuck = Tables(meters.uri, NeverFree(), 1000)
+    stuck.write(METERS, POWER, rows([{"ts": 1, "a": 1}]))
+    stuck.fence(METERS, "s", 4)
+
+    assert stuck.rows(METERS) == 1
+    assert stuck.transaction(METERS, epoch_app("s")) == 4
 
 
 def test_a_commit_is_made_again_when_another_writer_was_first(meters: Tables) -> None:

@@ -20,6 +20,7 @@ Values: TypeAlias = "pa.ChunkedArray | list[object]"
 # So many values that do not fit are kept as examples; the others are counted.
 EXAMPLES: Final = 5
 SHOWN_CHARACTERS: Final = 60
+LAST_ZONED_YEAR: Final = 2037
 _UTC: Final = ("UTC", "Z", "GMT", "Etc/UTC")
 
 
@@ -150,8 +151,8 @@ def _times(values: pa.Array, _: Column, moment: Moment, type_: pa.DataType) -> p
             return _ticks_stored(values.cast(pa.int64()), moment.precision, type_)
         return _parsed(values, moment, type_)
     if pa.types.is_timestamp(values.type):
-        aware = values if values.type.tz else pc.assume_timezone(values, moment.timezone, ambiguous="earliest", nonexistent="raise")
-        return _cut(aware.cast(pa.timestamp(values.type.unit, "UTC")), moment.precision, type_)
+        aware = values if values.type.tz else _localized(values, moment.timezone)
+        return None if aware is None else _cut(aware.cast(pa.timestamp(values.type.unit, "UTC")), moment.precision, type_)
     return None
 
 
@@ -163,8 +164,16 @@ def _parsed(values: pa.Array, moment: Moment, type_: pa.DataType) -> pa.Array | 
     found = values.cast(pa.timestamp("ns"))
     if moment.timezone in _UTC:
         return _cut(found.cast(pa.timestamp("ns", "UTC")), moment.precision, type_)
-    aware = pc.assume_timezone(found, moment.timezone, ambiguous="earliest", nonexistent="raise")
-    return _cut(aware.cast(pa.timestamp("ns", "UTC")), moment.precision, type_)
+    aware = _localized(found, moment.timezone)
+    return None if aware is None else _cut(aware.cast(pa.timestamp("ns", "UTC")), moment.precision, type_)
+
+
+def _localized(times: pa.Array, timezone: str) -> pa.Array | None:
+    """Local times as instants; None for times of which Arrow does not know the zone's rules: it has them up to 2037."""
+    latest = pc.max(pc.year(times)).as_py()
+    if latest is not None and latest >= LAST_ZONED_YEAR:
+        return None
+    return pc.assume_timezone(times, timezone, ambiguous="earliest", nonexistent="raise")
 
 
 def _cut(instants: pa.Array, precision: Precision, type_: pa.DataType) -> pa.Array | None:

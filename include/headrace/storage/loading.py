@@ -146,12 +146,13 @@ class Loader:
             if not staging.shares_keys(handle, delta, self._table, self._schema, files):
                 return staging.add(delta, sweep.handed(files), None)
             sweep.kept_none()
-            if staging.total(files) > MERGE_ROWS:
+            if by_spark:
                 return None
             rows = staging.reader(self._uri, files, self._schema)
             return merging.upsert(delta, self._table, self._schema, rows, staging.scope(files), given, None)
 
-        with self._writer.exclusive(self._writer.lock_name(self._table)):
+        by_spark = staging.total(files) > MERGE_ROWS
+        with self._writer.exclusive(self._writer.lock_name(self._table), needed=by_spark):
             written = self._writer.attempts(self._handles.writer(self._table), work)
             return self._merge_by_spark(files, given) if written is None else written
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Final, TypeVar
 
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
-from headrace.errors import ConflictError
+from headrace.errors import ConflictError, TransientError
 from headrace.model.faults import reach
 from headrace.model.tables import Database, Table
 from headrace.model.time import Precision
@@ -23,6 +24,8 @@ from headrace.storage.keys import among, conform, last_of_each_key, shared, stor
 from headrace.storage.merging import scope_of
 from headrace.storage.pruning import Bounds
 from headrace.storage.types import rows_schema
+
+log = logging.getLogger(__name__)
 
 # Others can commit in between only as often as they have something to write; so many in a row mean that something is wrong.
 ATTEMPTS: Final = 50
@@ -99,7 +102,8 @@ class Writer:
             if epoch > 0 and delta.transaction_version(epoch_app(stream_id)) != epoch:
                 record(delta, fence_of(stream_id, epoch))
 
-        self.commit(table, work)
+        # Without the lock: the driver that is to be fenced off may hold it.
+        self.attempts(self._handles.writer(table), work)
 
     def delete(
         self, table: Table, database: Database, tbnames: Collection[str] | None, ranges: Ranges | None, where: str | None
@@ -140,9 +144,18 @@ class Writer:
                 time.sleep(random.uniform(0, WAIT_SECONDS * min(number, 10)))
 
     @contextmanager
-    def exclusive(self, name: str) -> Iterator[None]:
-        """While no other thread, or process that takes the lock of that name, is in here."""
-        with self._mutexes.setdefault(name, threading.Lock()), self._lock(name):
+    def exclusive(self, name: str, *, needed: bool = False) -> Iterator[None]:
+        """While no other thread, or process that takes the lock of that name, is in here.
+
+        A lock that cannot be had (its holder is frozen, say) stops nobody but those that need it: others have the compare-and-set.
+        """
+        with self._mutexes.setdefault(name, threading.Lock()), ExitStack() as held:
+            try:
+                held.enter_context(self._lock(name))
+            except TransientError as error:
+                if needed:
+                    raise
+                log.warning("goes on without the lock %s: %s", name, error.message)
             yield
 
 
