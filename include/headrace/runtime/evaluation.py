@@ -37,10 +37,10 @@ class Evaluation:
 
     @contextmanager
     def result(self, target: Target, chunk: Chunk, frontier: int | None) -> Iterator[Result]:
-        """The finished windows of a chunk, for the length of a `with` block in which Spark keeps them where they are many."""
+        """The finished windows of a chunk, for the length of a `with` block in which Spark keeps them where they may be many."""
         windows = self.windows(chunk.start, chunk.end, frontier)
         most = self._context.settings.driver_rows
-        if chunk.rows * self._overlap <= most:
+        if self.most_windows(chunk) <= most:
             yield ArrowResult(self._context, target, windows.toArrow())
             return
         kept = windows.persist()
@@ -49,6 +49,22 @@ class Evaluation:
             yield ArrowResult(self._context, target, kept.toArrow()) if few else FrameResult(self._context, target, kept)
         finally:
             kept.unpersist()
+
+    def most_windows(self, chunk: Chunk) -> int:
+        """How many windows a chunk has at most: one for each row of it, and for each subtable as many as start in its range."""
+        query, by_rows = self._plan.query, chunk.rows * self._overlap
+        telling = [key.sql for key in query.keys if not key.follows]
+        if self._grid is None or query.window is None or telling not in ([], [quote(TBNAME)]):
+            return by_rows
+        starts = -((chunk.start - chunk.end) // self._grid.step)
+        return min(by_rows, starts * (self._subtables if telling else 1))
+
+    @property
+    def _subtables(self) -> int:
+        """Subtables of the source that the query reads."""
+        source = self._plan.source
+        alone = self._plan.source_subtable is not None or source.kind is not TableKind.SUPER
+        return 1 if alone else self._context.tables.read_tags(source).num_rows
 
     def windows(self, start: int, end: int, frontier: int | None) -> DataFrame:
         """Finished windows that start in `[start, end)` and end before `frontier` (None: all): `p…`, their place in time, `o…`."""
