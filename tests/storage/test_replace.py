@@ -1,5 +1,11 @@
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
 
@@ -165,4 +171,25 @@ def test_a_commit_whose_answer_was_lost_is_not_made_twice(meters: Tables) -> Non
         meters.replace(METERS, POWER, results({"ts": 1, "a": 1}), None, first())
 
     assert meters.replace(METERS, POWER, results({"ts": 1, "a": 1}), None, first()) is None
+    assert stored(meters) == {1: 1}
+
+
+DRIVER = """
+import pathlib, sys
+from headrace.storage import Commit
+from tests.storage.samples import METERS, POWER, open_tables, rows
+tables = open_tables(pathlib.Path(sys.argv[1]))
+tables.replace(METERS, POWER, rows([{"ts": 1, "a": 1}]), None, Commit.of_stream("s", 1, None, 1))
+"""
+
+
+@pytest.mark.parametrize(("point", "version"), [("storage.commit", 0), ("storage.committed", 1)])
+def test_a_driver_killed_around_its_commit_does_it_once_after_all(tmp_path: Path, meters: Tables, point: str, version: int) -> None:
+    environment = {**os.environ, "HEADRACE_FAULTS": f"{point}:1:kill"}
+    died = subprocess.run([sys.executable, "-c", DRIVER, str(tmp_path)], env=environment, capture_output=True, check=False)
+    assert died.returncode == -signal.SIGKILL
+    assert meters.version(METERS) == version
+
+    subprocess.run([sys.executable, "-c", DRIVER, str(tmp_path)], check=True)
+    assert meters.version(METERS) == 1
     assert stored(meters) == {1: 1}
