@@ -57,7 +57,7 @@ def as_timestamp(term: Term, surroundings: Surroundings) -> str:
 
 
 def as_integer(term: Term, type_: DataType) -> str:
-    if term.type is not None and spark_type(term.type) == spark_type(type_) and term.type.kind is not Kind.TIMESTAMP:
+    if term.type is not None and term.type.kind is type_.kind:
         return term.sql
     value = f"try_cast({whole(term)} AS {spark_type(type_)})"
     if type_.kind not in UNSIGNED:
