@@ -77,7 +77,7 @@ class PlanHistory(BaseOperator):
             if supervises(context):
                 chunks = backfill.plan_history(opened, self.stream_id)
             else:
-                wanted = backfill.Range.of_form(context["params"], opened.settings.timezone)
+                wanted = backfill.Range.of_form(context["params"], backfill.zone_of(opened, self.stream_id))
                 chunks = backfill.plan_range(opened, self.stream_id, context["run_id"], wanted)
         self.log.info("%d chunks, about %d rows", len(chunks), sum(chunk.rows for chunk in chunks))
         return [["--stream", self.stream_id, "--run", chunk.run, "--chunk", str(chunk.number)] for chunk in chunks]

@@ -86,7 +86,7 @@ def scope(*, timezone: str = "UTC", precision: Precision = Precision.MILLISECOND
     """All tables in one database."""
 
     def lookup(name: Name) -> Relation:
-        database = Database("db", precision)
+        database = Database("db", precision, timezone)
         if name.name in TABLES:
             return Relation(TABLES[name.name], database)
         if name.name in SUBTABLES:

@@ -114,3 +114,19 @@ def test_a_range_without_ends_is_all_that_is_closed(readings: headrace.Connectio
     assert [row[0] for row in fetch(readings, "select n from out1")] == [1, 1]
     with pytest.raises(headrace.ProgrammingError, match="is empty"):
         readings.session.backfill("d.s", "2024-05-02", "2024-05-01", progress=lambda *_: None)
+
+
+def test_the_zone_of_the_database_counts_everywhere(connection: headrace.Connection) -> None:
+    connection.execute("create database tokyo timezone 'Asia/Tokyo'")
+    connection.execute("create table tokyo.x (ts timestamp, a int)")
+    query = "select _wstart, sum(a) total from tokyo.x interval(1d)"
+    connection.execute(f"create stream tokyo.days trigger at_once into tokyo.by_day as {query}")
+    connection.execute(
+        "insert into tokyo.x values ('2024-05-01 00:30:00', 1) ('2024-05-01 23:30:00', 2) ('2024-05-02 00:00:00', 4)"
+    )
+    connection.settle()
+    first, second = dt.datetime(2024, 4, 30, 15, tzinfo=dt.UTC), dt.datetime(2024, 5, 1, 15, tzinfo=dt.UTC)
+    assert fetch(connection, query) == [(first, 3), (second, 4)]
+    assert fetch(connection, "select _wstart, total from tokyo.by_day") == [(first, 3), (second, 4)]
+    assert fetch(connection, "select a from tokyo.x where ts < '2024-05-01 12:00:00'") == [(1,)]
+    assert fetch(connection, "select timezone() from tokyo.x limit 1") == [("Asia/Tokyo",)]

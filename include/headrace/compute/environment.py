@@ -36,10 +36,11 @@ class SourceColumn:
 
 @dataclass(slots=True)
 class Environment:
-    """The columns of a source. `used` collects which of them a plan reads."""
+    """The columns of a source, in the precision and the time zone of its database. `used` collects which of them a plan reads."""
 
     columns: tuple[SourceColumn, ...]
     precision: Precision
+    timezone: str
     time: SourceColumn | None
     tbname: SourceColumn | None = None
     key: SourceColumn | None = None
@@ -101,6 +102,7 @@ def of_scan(scan: Scan) -> Environment:
     return Environment(
         (*columns, tbname),
         precision,
+        scan.database.timezone,
         columns[0],
         tbname,
         next((column for column in columns if key is not None and column.name == key.name), None),
@@ -113,4 +115,4 @@ def of_plan(plan: Plan | UnionPlan, alias: str | None) -> Environment:
     columns = tuple(SourceColumn(output.name, alias, output.column, output.column, output.type) for output in plan.outputs)
     time = next((column for column in columns if column.type == TIMESTAMP), None)
     tbname = next((column for column in columns if column.name == TBNAME), None)
-    return Environment(columns, plan.precision, time, tbname)
+    return Environment(columns, plan.precision, plan.timezone, time, tbname)

@@ -327,6 +327,11 @@ class UnionPlan:
     offset: int | None = None
 
     @property
+    def timezone(self) -> str:
+        """The time zone of the left side."""
+        return self.left.timezone
+
+    @property
     def scans(self) -> tuple[Scan, ...]:
         """Every table that is read."""
         return tuple(scans(self))

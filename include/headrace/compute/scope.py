@@ -22,8 +22,8 @@ class Scope:
     """The surroundings of one statement.
 
     `lookup` turns a name as written into a `Relation` and raises `NotFoundError` where there is none; it sees names without a
-    database too and applies the current one itself. `timezone` is an IANA name or an offset such as `+08:00`; it places
-    timestamps written without a zone. `now` is the present in epoch milliseconds.
+    database too and applies the current one itself. `timezone` (an IANA name or an offset such as `+08:00`) is that of
+    a SELECT without FROM; any other takes the zone of its source's database. `now` is the present in epoch milliseconds.
     """
 
     lookup: Callable[[Name], Relation]

@@ -106,7 +106,7 @@ class SelectBinder:
     def plan(self) -> Plan:
         sourced = Sources(self.scope, lambda query: bind(query, self.scope)).of(self.query.source)
         names = sourced.names
-        surroundings = Surroundings(names.precision, self.scope.timezone)
+        surroundings = Surroundings(names.precision, names.timezone)
         where = condition(
             self.query.where, subtable_conditions(sourced), Binder(RowResolver(names, "in WHERE"), surroundings), names
         )
@@ -217,7 +217,7 @@ class SelectBinder:
             query=query,
             source=sourced.pruned(),
             precision=names.precision,
-            timezone=self.scope.timezone,
+            timezone=names.timezone,
             now=self.scope.now,
             time=names.time.sql if names.time else None,
             tbname=names.tbname.sql if names.tbname else None,
@@ -271,7 +271,7 @@ class SelectBinder:
             raise ProgrammingError("GROUP BY does not go with a window", hint="use PARTITION BY", span=window.span)
         match window:
             case Interval():
-                return limits.interval(window, precision, self.scope.timezone)
+                return limits.interval(window, precision, names.timezone)
             case Session():
                 return limits.session(window, names.time.name, precision)
             case State():

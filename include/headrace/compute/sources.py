@@ -60,7 +60,7 @@ class Sources:
     def of(self, source: Source | None) -> Sourced:
         match source:
             case None:
-                return Sourced(Nothing(), Environment((), Precision.MILLISECOND, None))
+                return Sourced(Nothing(), Environment((), Precision.MILLISECOND, self.scope.timezone, None))
             case TableSource():
                 return self.table(source)
             case QuerySource(query=query, alias=alias):
@@ -89,18 +89,18 @@ class Sources:
             for number, (side, column) in enumerate((side, column) for side in (0, 1) for column in sides[side].names.columns)
         )
         names = joined_names(left, origins)
-        binder = Binder(RowResolver(names, "in ON"), Surroundings(names.precision, self.scope.timezone))
+        binder = Binder(RowResolver(names, "in ON"), Surroundings(names.precision, names.timezone))
         condition = None if join.condition is None else binder.condition(join.condition)
         kind = join.kind.replace("right ", "left ") if " " in join.kind else join.kind
         return Sourced(JoinSource(sides[0].source, sides[1].source, (), (), condition, kind), names, sides, origins)
 
 
 def joined_names(left: Environment, origins: tuple[tuple[int, SourceColumn, str], ...]) -> Environment:
-    """The names of a join; its time line is that of the left side."""
+    """The names of a join; its time line is that of the left side, and so is its time zone."""
     columns = tuple(replace(column, column=name, sql=name) for _, column, name in origins)
     place = {id(column): renamed for (_, column, _), renamed in zip(origins, columns, strict=True)}
     time = place.get(id(left.time)) if left.time is not None else None
-    names = Environment(columns, left.precision, time)
+    names = Environment(columns, left.precision, left.timezone, time)
     if time is not None:
         names.used.add(time.column)
     return names

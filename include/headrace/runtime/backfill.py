@@ -42,6 +42,11 @@ class Range:
         return cls(start, end, form.get("chunk_rows"), Duration(int(minutes), "m") if minutes else None)
 
 
+def zone_of(context: Context, stream_id: str) -> str:
+    """The time zone of a stream's source, in which a range without a zone is meant."""
+    return context.catalog.databases.get(context.catalog.streams.by_id(stream_id).definition.source_database).timezone
+
+
 def plan_history(context: Context, stream_id: str) -> list[Chunk]:
     """The chunks of a stream's history that are not done; none for a stream without history, or one that is live already."""
     record = go_on(context, stream_id)

@@ -50,7 +50,7 @@ def _fills_history(sql: str, dialect: str) -> bool:
 
 def plan_of(context: Context, record: StreamRecord) -> StreamPlan:
     """The plan of a recorded stream."""
-    return streams.plan_of(record.definition, context.catalog, timezone=context.settings.timezone)
+    return streams.plan_of(record.definition, context.catalog)
 
 
 def begin(context: Context, stream_id: str) -> StreamRecord:

@@ -180,7 +180,7 @@ def _(stage: stages.ContinueStream, session: Session) -> Result:
     """A stopped stream goes on where it stood: with its history where that is not filled yet."""
     context, record = session.context, stage.record
     if stage.ignore_untreated:
-        skip(session.context, plan_of(record.definition, context.catalog, timezone=context.settings.timezone), record.progress)
+        skip(session.context, plan_of(record.definition, context.catalog), record.progress)
     if record.state is StreamState.STOPPED:
         filled = record.progress.source_version is not None or record.progress.boundary is None
         context.catalog.streams.set_state(record.definition.id, StreamState.RUNNING if filled else StreamState.FILLING)

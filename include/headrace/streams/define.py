@@ -108,7 +108,7 @@ def find(catalog: Catalog, database: str, name: str) -> Relation:
     return Relation(catalog.tables.get(database, subtable.table), found, name)
 
 
-def define(statement: CreateStream, catalog: Catalog, database: str | None, *, timezone: str = "UTC", now: int = 0) -> StreamPlan:
+def define(statement: CreateStream, catalog: Catalog, database: str | None, *, now: int = 0) -> StreamPlan:
     """Check a statement in the context of a current database.
 
     Creates nothing. Whether a stream of that name exists is the caller's to see.
@@ -118,17 +118,17 @@ def define(statement: CreateStream, catalog: Catalog, database: str | None, *, t
         NotSupportedError: a window or trigger mode that is not offered.
         NotFoundError, ExistsError, LimitError, TypeMismatchError: as their names say; all carry the place in the text.
     """
-    plan = Definer(statement, catalog, catalog_scope(catalog, database, timezone=timezone, now=now), database).plan()
+    plan = Definer(statement, catalog, catalog_scope(catalog, database, now=now), database).plan()
     check_others(plan, statement, catalog)
     return plan
 
 
-def plan_of(definition: StreamDefinition, catalog: Catalog, *, timezone: str = "UTC") -> StreamPlan:
+def plan_of(definition: StreamDefinition, catalog: Catalog) -> StreamPlan:
     """The plan of a recorded stream, as `define` gave it, with its id."""
     statement = parse(definition.sql, definition.dialect)
     if not isinstance(statement, CreateStream):
         raise InternalError(f"the stream {definition.name} is recorded with something else than CREATE STREAM", sql=definition.sql)
-    scope = catalog_scope(catalog, definition.database, timezone=timezone, now=definition.created)
+    scope = catalog_scope(catalog, definition.database, now=definition.created)
     try:
         return Definer(statement, catalog, scope, definition.database, recorded=definition).plan()
     except Error as error:

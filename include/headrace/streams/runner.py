@@ -52,7 +52,7 @@ class Runner:
 
     def __init__(self, context: Context, record: StreamRecord, reader: Reader) -> None:
         self.context = context
-        self.plan = plan_of(record.definition, context.catalog, timezone=context.settings.timezone)
+        self.plan = plan_of(record.definition, context.catalog)
         self.reader = reader
         self.progress = record.progress
         self.store = state_store(context, self.plan.id)

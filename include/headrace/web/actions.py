@@ -43,13 +43,13 @@ def offered(record: StreamRecord) -> list[dict[str, str]]:
     return [{"action": action, "sql": sql, "effect": EFFECTS[action]} for action, sql in statements.items() if sql]
 
 
-def plan_text(catalog: Catalog, record: StreamRecord, timezone: str) -> str:
+def plan_text(catalog: Catalog, record: StreamRecord) -> str:
     """How the stream's query is computed, or why that cannot be told."""
     from headrace.compute import explain
     from headrace.streams import plan_of
 
     try:
-        return "\n".join(explain(plan_of(record.definition, catalog, timezone=timezone).query))
+        return "\n".join(explain(plan_of(record.definition, catalog).query))
     except Error as error:
         return str(error)
 

@@ -60,10 +60,6 @@ class Board:
         return max(STALE_BEATS * self._settings.heartbeat_ms, self._settings.lease_ms)
 
     @property
-    def timezone(self) -> str:
-        return self._settings.timezone
-
-    @property
     def catalog(self) -> Catalog:
         if self._catalog is None:
             self._catalog = Catalog.open(self._settings.catalog)
@@ -145,7 +141,7 @@ def api(access: Access, board: Board, execute: Execute) -> APIRouter:
 
     @router.get("/streams/{stream_id}/plan")
     def plan(record: Visible) -> view.Json:
-        return {"plan": actions.plan_text(board.catalog, record, board.timezone)}
+        return {"plan": actions.plan_text(board.catalog, record)}
 
     @router.post("/streams/{stream_id}/{action}", dependencies=[Depends(refuse_foreign)])
     def act(action: str, body: Confirmed, record: Visible, user: User) -> view.Json:

@@ -22,8 +22,9 @@ from headrace.streams import catalog_scope
 def select(statement: Select, around: Surroundings) -> list[Stage]:
     if asks_system(statement.query):
         return [ReadCatalog(f"query of {system.SCHEMA}", partial(query_system, statement, around))]
-    context = around.context
-    scope = catalog_scope(context.catalog, around.database, timezone=context.settings.timezone, now=context.clock.now())
+    context, database = around.context, around.database
+    timezone = context.catalog.databases.get(database).timezone if database else context.settings.timezone
+    scope = catalog_scope(context.catalog, database, timezone=timezone, now=context.clock.now())
     return [RunQuery(bind(statement.query, scope))]
 
 

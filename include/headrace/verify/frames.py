@@ -1,0 +1,140 @@
+"""What a SELECT reads: tables with their tags, sub-queries and joins, as DuckDB relations with names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+import pyarrow as pa
+
+from headrace.errors import NotFoundError, ProgrammingError
+from headrace.model.expressions import ColumnRef
+from headrace.model.tables import TBNAME, Database, Name, Table
+from headrace.model.time import Precision
+from headrace.model.types import DataType, Kind
+from headrace.verify.values import VARCHAR, Value, duck_type
+
+ROW_TIME: Final = ("_rowts", "_c0")
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What a table name means: a table, its subtable where the name is one's, and how its rows and tags are read."""
+
+    table: Table
+    database: Database
+    subtable: str | None
+    rows: Callable[[], pa.Table]
+    tags: Callable[[], pa.Table]
+
+
+Lookup = Callable[[Name], Stored]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column that a SELECT can name; `sql` is its name in the relation. `tag`: it is the same in all rows of a subtable."""
+
+    name: str
+    qualifier: str | None
+    sql: str
+    type: DataType
+    starred: bool = True
+    tag: bool = False
+
+    @property
+    def value(self) -> Value:
+        return Value(self.sql, self.type)
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A relation with its names. `single`: all rows are of one subtable."""
+
+    relation: str
+    columns: tuple[Column, ...]
+    precision: Precision = Precision.MILLISECOND
+    time: Column | None = None
+    tbname: Column | None = None
+    key: Column | None = None
+    single: bool = False
+
+    def find(self, reference: ColumnRef) -> Column | None:
+        if reference.name in ROW_TIME and self.time is not None:
+            return self.time
+        found = [column for column in self.columns if column.name == reference.name and reference.table in (None, column.qualifier)]
+        if len(found) > 1:
+            raise ProgrammingError(f"column {reference.name} is ambiguous", span=reference.span)
+        return found[0] if found else None
+
+    def column(self, reference: ColumnRef) -> Column:
+        found = self.find(reference)
+        if found is None:
+            raise NotFoundError(f"there is no column {reference.name}", span=reference.span)
+        return found
+
+    def starred(self, qualifier: str | None) -> list[Column]:
+        return [column for column in self.columns if column.starred and qualifier in (None, column.qualifier)]
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """The columns that order rows: the instant, and what tells rows of one instant apart."""
+        return tuple(column.sql for column in (self.time, self.tbname, self.key) if column is not None)
+
+
+def table_frame(stored: Stored, relation: str, alias: str | None) -> Frame:
+    """The names of a table whose columns are `c0`, `c1`, … in a relation, `tbname` last."""
+    table = stored.table
+    every = (*table.columns, *table.tags)
+    qualifier = alias or stored.subtable or table.name
+    columns = tuple(
+        Column(column.name, qualifier, f"c{number}", column.type, _is_starred(stored, column.name), table.is_tag(column.name))
+        for number, column in enumerate(every)
+    )
+    tbname = Column(TBNAME, qualifier, f"c{len(every)}", VARCHAR, starred=False, tag=True)
+    key = next((column for column in columns if table.key is not None and column.name == table.key.name), None)
+    single = stored.subtable is not None or not table.tags
+    return Frame(relation, (*columns, tbname), stored.database.precision, columns[0], tbname, key, single)
+
+
+def _is_starred(stored: Stored, name: str) -> bool:
+    return stored.subtable is None or not stored.table.is_tag(name)
+
+
+def table_sql(stored: Stored, rows: str, tags: str) -> str:
+    """The SELECT that gives a stored table the columns that `table_frame` names."""
+    table = stored.table
+    columns = [f"{loaded(column.type, 'r', column.name, stored)} AS c{number}" for number, column in enumerate(table.columns)]
+    first = len(columns)
+    columns += [f"{loaded(tag.type, 'g', tag.name, stored)} AS c{first + number}" for number, tag in enumerate(table.tags)]
+    columns.append(f'r."{TBNAME}" AS c{len(columns)}')
+    joined = f' LEFT JOIN {tags} g ON r."{TBNAME}" = g."{TBNAME}"' if table.tags else ""
+    subtable = "" if stored.subtable is None else f""" WHERE r."{TBNAME}" = '{stored.subtable.replace("'", "''")}'"""
+    return f"SELECT {', '.join(columns)} FROM {rows} r{joined}{subtable}"
+
+
+def loaded(type_: DataType, relation: str, name: str, stored: Stored) -> str:
+    """A stored column as its DuckDB type; timestamps arrive as BIGINT in the unit in which they are stored."""
+    column = f'{relation}."{name.replace(chr(34), chr(34) * 2)}"'
+    if type_.kind is Kind.TIMESTAMP:
+        return f"({column} // 1000)" if stored.database.precision is Precision.MILLISECOND else column
+    return f"CAST({column} AS {duck_type(type_)})"
+
+
+def without_timestamps(rows: pa.Table) -> pa.Table:
+    """Arrow's timestamps (microseconds in UTC) as BIGINT."""
+    for place, field in enumerate(rows.schema):
+        if pa.types.is_timestamp(field.type):
+            micros = rows.column(place).cast(pa.timestamp("us", tz=field.type.tz)).cast(pa.int64())
+            rows = rows.set_column(place, field.name, micros)
+    return rows
+
+
+def joined_frame(left: Frame, right: Frame, relation: str) -> tuple[Frame, list[str]]:
+    """The names of a join of `l` and `r`, and its select list; its time line is the left one's."""
+    sides = [("l", column) for column in left.columns] + [("r", column) for column in right.columns]
+    columns = tuple(replace(column, sql=f"c{number}") for number, (_, column) in enumerate(sides))
+    time = next((made for made, (side, old) in zip(columns, sides, strict=True) if side == "l" and old is left.time), None)
+    select = [f"{side}.{column.sql} AS c{number}" for number, (side, column) in enumerate(sides)]
+    return Frame(relation, columns, left.precision, time), select
