@@ -10,7 +10,7 @@ from typing import Final
 from headrace.model import instants
 from headrace.model.expressions import Call, Case, Cast, ColumnRef, DurationLiteral, Expression, Literal
 from headrace.model.time import Precision
-from headrace.model.types import Kind
+from headrace.model.types import DataType, Kind
 from headrace.verify import values
 from headrace.verify.scalars import SCALARS, Arguments
 from headrace.verify.values import BIGINT, BOOL, DOUBLE, TIMESTAMP, Value, real, text, truth, unknown, whole
@@ -74,7 +74,7 @@ class Compiler:
         )
         return Arguments(function, given, durations, self.precision, self.timezone)
 
-    def cast(self, operand: Value, type_: values.DataType) -> Value:
+    def cast(self, operand: Value, type_: DataType) -> Value:
         if type_.kind is Kind.TIMESTAMP and operand.is_text:
             return self.instant(operand, lenient=True)
         return Value(values.as_type(operand, type_), type_)
@@ -103,6 +103,8 @@ class Compiler:
             if found is None and not lenient:
                 raise unknown(f"the timestamp {value.constant!r}")
             return Value("CAST(NULL AS BIGINT)", TIMESTAMP) if found is None else values.instant(found)
+        if isinstance(value.constant, int | float):
+            return values.instant(int(value.constant))
         return Value(whole(value), TIMESTAMP)
 
     def compare(self, sign: str, left: Value, right: Value) -> str:
@@ -181,7 +183,7 @@ def match(_: Compiler, given: list[Value]) -> str:
     return f"regexp_matches({text(given[0])}, {text(given[1])})"
 
 
-def test(build: Callable[[Compiler, list[Value]], str], *, negated: bool = False) -> Callable[[Compiler, list[Value]], Value]:
+def tested(build: Callable[[Compiler, list[Value]], str], *, negated: bool = False) -> Callable[[Compiler, list[Value]], Value]:
     lead = "NOT " if negated else ""
     return lambda compiler, given: Value(f"({lead}{build(compiler, given)})", BOOL)
 
@@ -201,12 +203,12 @@ OPERATORS: Final[dict[str, Callable[[Compiler, list[Value]], Value]]] = {
     "not": lambda _, given: Value(f"(NOT {truth(given[0])})", BOOL),
     "is null": lambda _, given: Value(f"({given[0].sql} IS NULL)", BOOL),
     "is not null": lambda _, given: Value(f"({given[0].sql} IS NOT NULL)", BOOL),
-    "in": test(among),
-    "not in": test(among, negated=True),
-    "between": test(between),
-    "not between": test(between, negated=True),
-    "like": test(like),
-    "not like": test(like, negated=True),
-    "match": test(match),
-    "nmatch": test(match, negated=True),
+    "in": tested(among),
+    "not in": tested(among, negated=True),
+    "between": tested(between),
+    "not between": tested(between, negated=True),
+    "like": tested(like),
+    "not like": tested(like, negated=True),
+    "match": tested(match),
+    "nmatch": tested(match, negated=True),
 }

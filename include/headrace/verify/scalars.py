@@ -192,7 +192,9 @@ def iso(given: Arguments) -> Value:
     minute = given.precision.ticks_per_second * 60
     minutes = f"(({here} - {at}) // {minute})"
     sign = f"CASE WHEN {minutes} < 0 THEN '-' ELSE '+' END"
-    offset = f"({sign}) || lpad(CAST(abs({minutes}) // 60 AS VARCHAR), 2, '0') || lpad(CAST(abs({minutes}) % 60 AS VARCHAR), 2, '0')"
+    offset = (
+        f"({sign}) || lpad(CAST(abs({minutes}) // 60 AS VARCHAR), 2, '0') || lpad(CAST(abs({minutes}) % 60 AS VARCHAR), 2, '0')"
+    )
     digits = 3 if given.precision is Precision.MILLISECOND else 6
     fraction = f"lpad(CAST({floored(here, given.precision.ticks_per_second)} AS VARCHAR), {digits}, '0')"
     return Value(f"(strftime({clock.timestamp(here)}, '%Y-%m-%dT%H:%M:%S.') || {fraction} || {offset})", VARCHAR)

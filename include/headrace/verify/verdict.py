@@ -1,0 +1,156 @@
+"""What verifying a result gives, and how."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import duckdb
+import pyarrow as pa
+
+from headrace.errors import DataError
+from headrace.model.queries import Query, Union
+from headrace.model.time import Precision
+from headrace.verify.compare import Mismatch, Row, first_difference
+from headrace.verify.frames import Lookup
+from headrace.verify.query import Answer, Recomputation
+from headrace.verify.values import TIMESTAMP, unknown
+
+MOST_ROWS: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Rows to be shown; instants in ticks."""
+
+    names: tuple[str, ...]
+    rows: tuple[Row, ...]
+    instants: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The first difference: the row that is expected and the one that was found (None: there is none), the names of the columns in
+    which they differ, and rows of the source that the expected row is made of, at most `MOST_ROWS` of `total`.
+    """
+
+    names: tuple[str, ...]
+    expected: Row | None
+    found: Row | None
+    columns: tuple[str, ...]
+    source: Sample
+    total: int
+    instants: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether a result is what DuckDB gets: of how many rows, in how many seconds of DuckDB, and the first difference if not."""
+
+    rows: int
+    seconds: float
+    precision: Precision
+    difference: Difference | None = None
+
+    @property
+    def equal(self) -> bool:
+        return self.difference is None
+
+
+def verify(query: Query | Union, result: pa.Table, lookup: Lookup, timezone: str = "UTC") -> Verdict:
+    """Recompute a query over the rows that `lookup` finds, and compare a result with it.
+
+    `result` has the columns of the select list, instants as timestamps, or as ticks in a nanosecond database. `timezone` is that of
+    the session.
+
+    Raises:
+        NotSupportedError: the query has something that verify does not know.
+        DataError: the result cannot be that of the query.
+    """
+    with duckdb.connect() as connection:
+        began = time.perf_counter()
+        answer, expected = recomputed(connection, query, lookup, timezone)
+        seconds = time.perf_counter() - began
+        if len(answer.outputs) != result.num_columns:
+            raise DataError(f"the query has {len(answer.outputs)} columns, the result {result.num_columns}")
+        found = rows_of(result, answer.precision)
+        mismatch = first_difference(expected, found, [output.likeness for output in answer.outputs], answer.sorted)
+        difference = None if mismatch is None else explained(connection, answer, mismatch)
+        return Verdict(len(found), seconds, answer.precision, difference)
+
+
+def recomputed(
+    connection: duckdb.DuckDBPyConnection, query: Query | Union, lookup: Lookup, timezone: str
+) -> tuple[Answer, list[Row]]:
+    """What DuckDB gets: the answer's relations, and its rows in order, instants as ticks."""
+    connection.execute("SET preserve_insertion_order = true")
+    try:
+        answer = Recomputation(connection, lookup, timezone).answer(query)
+        columns = ", ".join(output.column for output in answer.outputs)
+        return answer, connection.execute(f"SELECT {columns} FROM {answer.relation} ORDER BY _n").fetchall()
+    except duckdb.Error as error:
+        raise unknown(f"how to ask DuckDB for this: {str(error).splitlines()[0]}") from error
+
+
+def rows_of(result: pa.Table, precision: Precision) -> list[Row]:
+    """A result's rows as Python values, instants as ticks."""
+    columns = [values_of(column, precision) for column in result.columns]
+    return list(zip(*columns, strict=True))
+
+
+def values_of(column: pa.ChunkedArray, precision: Precision) -> list[Any]:
+    if pa.types.is_timestamp(column.type):
+        micros = column.cast(pa.timestamp("us", tz=column.type.tz)).cast(pa.int64()).to_pylist()
+        return [None if value is None else value * 1000 // precision.nanoseconds for value in micros]
+    if pa.types.is_decimal(column.type) and column.type.scale == 0:
+        return [None if value is None else int(value) for value in column.to_pylist()]
+    values: list[Any] = column.to_pylist()
+    return values
+
+
+def explained(connection: duckdb.DuckDBPyConnection, answer: Answer, mismatch: Mismatch) -> Difference:
+    """A difference with the rows it is made of."""
+    names = tuple(output.name for output in answer.outputs)
+    sample, total = source_rows(connection, answer, mismatch.place)
+    return Difference(
+        names,
+        mismatch.expected,
+        mismatch.found,
+        tuple(names[place] for place in mismatch.columns),
+        sample,
+        total,
+        tuple(place for place, output in enumerate(answer.outputs) if output.type == TIMESTAMP),
+    )
+
+
+def source_rows(connection: duckdb.DuckDBPyConnection, answer: Answer, place: int | None) -> tuple[Sample, int]:
+    """Rows of the window or group in a place of the answer."""
+    names = tuple(name for name, _, _ in answer.shown)
+    instants = tuple(number for number, (_, _, type_) in enumerate(answer.shown) if type_ == TIMESTAMP)
+    if answer.members is None or place is None:
+        return Sample(names, ()), 0
+    inside = members_condition(connection, answer, place)
+    columns = ", ".join(column for _, column, _ in answer.shown)
+    order = f" ORDER BY {answer.shown[instants[0]][1]}" if instants else ""
+    rows = connection.execute(f"SELECT {columns} FROM {answer.members} m WHERE {inside}{order} LIMIT {MOST_ROWS}").fetchall()
+    counted = connection.execute(f"SELECT count(*) FROM {answer.members} m WHERE {inside}").fetchone()
+    return Sample(names, tuple(rows), instants), counted[0] if counted else 0
+
+
+def members_condition(connection: duckdb.DuckDBPyConnection, answer: Answer, place: int) -> str:
+    """The condition that tells the rows of the answer's window at a place."""
+    known = table_columns(connection, answer.relation)
+    here = f"(SELECT * FROM {answer.relation} ORDER BY _n LIMIT 1 OFFSET {place})"
+    if any(column not in known for column in answer.same):
+        return "false"
+    keys = [column for column in answer.same if column != "_ws"]
+    tests = [f"m.{column} IS NOT DISTINCT FROM (SELECT {column} FROM {here})" for column in keys]
+    if "_ws" in answer.same:
+        tests += [f"m._ws >= (SELECT _ws FROM {here})", f"m._we <= (SELECT _we FROM {here})"]
+    return " AND ".join(tests) or "true"
+
+
+def table_columns(connection: duckdb.DuckDBPyConnection, relation: str) -> Sequence[str]:
+    return [row[0] for row in connection.execute(f"SELECT column_name FROM (DESCRIBE {relation})").fetchall()]
