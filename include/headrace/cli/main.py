@@ -51,7 +51,7 @@ def sql(
     with open_connection(home, database) as connection:
         for one, _ in parse_script(text):
             result = connection.session.execute(one)
-            if result.table is not None:
+            if result.rows is not None:
                 show_rows(result, form)
             elif form is Format.TABLE:
                 err.print("OK" if result.affected < 0 else f"OK, {result.affected} rows", style="dim")

@@ -10,13 +10,13 @@ import pyarrow as pa
 from headrace.model.streams import StreamRecord
 from headrace.model.tables import TBNAME, Table
 from headrace.runtime.context import Context
+from headrace.service.results import INSTANT, Rows
 
 SCHEMA: Final = "information_schema"
-INSTANT: Final = pa.timestamp("ms", "UTC")
 Row = tuple[Any, ...]
 
 
-def databases(context: Context) -> pa.Table:
+def databases(context: Context) -> Rows:
     rows = [(each.name, each.precision.value, each.timezone) for each in context.catalog.databases.all()]
     return build(rows, name=pa.string(), precision=pa.string(), timezone=pa.string())
 
@@ -26,12 +26,12 @@ def all_tables(context: Context) -> Iterator[Table]:
         yield from context.catalog.tables.all(database.name)
 
 
-def stables(context: Context) -> pa.Table:
+def stables(context: Context) -> Rows:
     rows = [(each.name, each.database, len(each.columns), len(each.tags)) for each in all_tables(context) if each.tags]
     return build(rows, stable_name=pa.string(), db_name=pa.string(), columns=pa.int32(), tags=pa.int32())
 
 
-def tables(context: Context) -> pa.Table:
+def tables(context: Context) -> Rows:
     rows: list[Row] = []
     for table in all_tables(context):
         stable, kind = (table.name, "CHILD_TABLE") if table.tags else (None, "NORMAL_TABLE")
@@ -48,7 +48,7 @@ def tables(context: Context) -> pa.Table:
     )
 
 
-def tags(context: Context) -> pa.Table:
+def tags(context: Context) -> Rows:
     rows = [row for table in all_tables(context) if table.tags for row in tag_rows(context, table)]
     return build(
         rows,
@@ -70,7 +70,7 @@ def tag_rows(context: Context, table: Table, subtable: str | None = None) -> Ite
                 yield values[TBNAME], table.database, table.name, tag.name, str(tag.type), None if value is None else str(value)
 
 
-def columns(context: Context) -> pa.Table:
+def columns(context: Context) -> Rows:
     rows = [
         (table.name, table.database, place, column.name, str(column.type))
         for table in all_tables(context)
@@ -79,7 +79,7 @@ def columns(context: Context) -> pa.Table:
     return build(rows, table_name=pa.string(), db_name=pa.string(), position=pa.int32(), col_name=pa.string(), col_type=pa.string())
 
 
-def streams(context: Context) -> pa.Table:
+def streams(context: Context) -> Rows:
     rows = [stream_row(record) for record in context.catalog.streams.all()]
     return build(
         rows,
@@ -138,13 +138,12 @@ def message_of(record: StreamRecord) -> str | None:
     return None if reason is None else f"[{reason.code}] {reason.message} ({reason.hint})"
 
 
-def build(rows: list[Row], /, **types: pa.DataType) -> pa.Table:
-    """Rows as Arrow, a column for each type."""
-    arrays = [pa.array([row[place] for row in rows], kind) for place, kind in enumerate(types.values())]
-    return pa.table(dict(zip(types, arrays, strict=True)))
+def build(rows: list[Row], /, **types: pa.DataType) -> Rows:
+    """Rows with a column for each type."""
+    return Rows(types, rows)
 
 
-RELATIONS: Final[dict[str, Callable[[Context], pa.Table]]] = {
+RELATIONS: Final[dict[str, Callable[[Context], Rows]]] = {
     "ins_databases": databases,
     "ins_stables": stables,
     "ins_tables": tables,

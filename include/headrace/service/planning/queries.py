@@ -66,7 +66,7 @@ def query_system(statement: Select, around: Surroundings) -> Result:
     with duckdb.connect() as connection:
         for name, read in system.RELATIONS.items():
             if name in text:
-                connection.register(name, read(around.context))
+                connection.register(name, read(around.context).arrow())
         try:
             return Result(connection.sql(text).to_arrow_table())
         except (duckdb.CatalogException, duckdb.BinderException) as error:

@@ -8,7 +8,6 @@ from functools import partial
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from headrace.errors import NotSupportedError, ProgrammingError
 from headrace.model.statements import CreateTable, Describe, Show
@@ -68,21 +67,16 @@ def listing(
         if database is None:
             raise ProgrammingError("no database chosen", hint="USE database, or SHOW … FROM database", span=statement.span)
         around.context.catalog.databases.get(database)
-        rows = rows.filter(pc.equal(rows[within], database))
-    return Result(matching(rows.select(list(shown)), statement.like))
-
-
-def matching(rows: pa.Table, pattern: str | None) -> pa.Table:
-    """Rows whose first column is LIKE a pattern."""
-    return rows if pattern is None else rows.filter(pc.match_like(rows.column(0), pattern))
+        rows = rows.where(within, database)
+    return Result(rows.select(shown).like(statement.like))
 
 
 def show_streams(statement: Show, around: Surroundings) -> Result:
     """Of all databases, or of the one named: a stopped stream should not hide."""
     rows = system.streams(around.context)
     if statement.database is not None:
-        rows = rows.filter(pc.equal(rows["db_name"], statement.database))
-    return Result(matching(rows.select(STREAM_COLUMNS), statement.like))
+        rows = rows.where("db_name", statement.database)
+    return Result(rows.select(STREAM_COLUMNS).like(statement.like))
 
 
 def show_tags(statement: Show, around: Surroundings) -> Result:
