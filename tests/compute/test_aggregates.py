@@ -216,3 +216,9 @@ def test_in_interval_windows_the_curve_goes_on_to_the_borders_that_rows_surround
     assert found[2][2] == pytest.approx(100)
     (alone,) = answer("select elapsed(ts, 1s), twa(d) from d1 where ts < 1700000003000 interval(10s)", rows)
     assert alone == (0.0, 0.0)
+
+
+def test_a_sample_of_no_values_has_no_deviation_and_no_line_goes_through_one_point(spark: SparkSession) -> None:
+    rows = frame(spark, METERS, meters(("d1", 0, 1, 2), ("d1", 1000, None, 3)))
+    asked = "select stddev_samp(a), var_samp(c), leastsquares(a, 1, 2) from d1"
+    assert answer(asked, rows) == [(None, None, None)]

@@ -202,14 +202,14 @@ def elapsed(use: Use) -> Value:
 def distinct_range(use: Use) -> Value:
     """What an estimate of the number of distinct values may be: 5 % beside it."""
     exact = f"count(DISTINCT {use.x.sql})"
-    return Value(f"[floor({exact} * 0.95), ceil({exact} * 1.05)]", DOUBLE)
+    return Value(f"[round({exact} * 0.95), round({exact} * 1.05)]", DOUBLE)
 
 
 def quantile_range(use: Use) -> Value:
     """What an estimate of a percentile may be: values at most 3 % of the ranks, and 2 ranks, beside it."""
     share, values = use.number(0) / 100, f"(list({real(use.x)} ORDER BY {real(use.x)}) {use.present})"
     count = f"len({values})"
-    beside = f"CAST(ceil({count} * 0.03) AS BIGINT) + 2"
+    beside = f"(CAST(ceil({count} * 0.03) AS BIGINT) + 2)"
     at = f"CAST(floor({count} * {share!r}) AS BIGINT)"
     low, high = f"greatest({at} - {beside}, 1)", f"least({at} + {beside}, {count})"
     return Value(f"CASE WHEN {count} > 0 THEN [{values}[{low}], {values}[{high}]] END", DOUBLE)

@@ -14,6 +14,7 @@ from headrace.model.queries import Count, Event, Interval, Session, State, Windo
 from headrace.model.time import Duration
 from headrace.verify.aggregates import END, START, TS
 from headrace.verify.expressions import Compiler
+from headrace.verify.values import floored
 from headrace.verify.zones import Clock, floor_to
 
 NUMBER = "_w"
@@ -74,37 +75,57 @@ class Grid:
         """The wall clock at the latest start that is not after an instant."""
         wall = self.clock.wall(ticks)
         if not self.sliding.is_calendar:
-            offset = 0 if self.offset.is_calendar else self.offset.ticks(self.clock.precision)
-            return floor_to(wall, self.step, offset)
+            return floor_to(wall, self.step, self.fixed_offset)
         if self.offset.is_calendar:
             months = floor_to(self.clock.months(wall), self.sliding.months, self.offset.months)
             return self.clock.month_start(months)
-        shift = self.offset.ticks(self.clock.precision)
-        months = floor_to(self.clock.months(f"({wall} - {shift})"), self.sliding.months)
-        return f"({self.clock.month_start(months)} + {shift})"
+        months = floor_to(self.clock.months(f"({wall} - {self.shift})"), self.sliding.months)
+        return f"({self.clock.month_start(months)} + {self.shift})"
+
+    @property
+    def shift(self) -> int:
+        """What the starts of a grid of months are moved by, in ticks."""
+        return self.offset.ticks(self.clock.precision) if self.sliding.is_calendar and not self.offset.is_calendar else 0
+
+    def moved(self, wall: str, months: str) -> str:
+        """The start so many months on, of a grid of months."""
+        return f"({self.clock.later(f'({wall} - {self.shift})', months)} + {self.shift})"
 
     def starts(self, wall: str) -> str:
         """The wall clock at the starts that may hold an instant whose latest start is given, as a list."""
-        if self.length == self.sliding:
-            return f"[{wall}]"
+        if self.sliding.is_calendar:
+            return f"[{wall}, {self.moved(wall, f'-{self.sliding.months}')}]"
         reach = Duration(31 * self.length.months, "d") if self.length.is_calendar else self.length
-        # A day is up to an hour longer by the clock than by ticks.
-        spare = Duration(1, "h").ticks(self.clock.precision) if self.clock.offset is None else 0
+        # Where a clock is put on or back, a start may be as much later, and a window as much longer.
+        spare = Duration(3, "h").ticks(self.clock.precision) if self.clock.offset is None else 0
         return f"range({wall}, {wall} - {reach.ticks(self.clock.precision) + spare}, -{self.step})"
 
     def end(self, wall: str) -> str:
         """The last instant of the window that starts when the clock shows `wall`."""
+        if self.sliding.is_calendar:
+            return f"({self.clock.instant(self.moved(wall, str(self.length.months)))} - 1)"
         if self.length.is_calendar:
             return f"({self.clock.instant(self.clock.later(wall, str(self.length.months)))} - 1)"
         return f"({self.clock.instant(f'({wall} + {self.length.ticks(self.clock.precision)})')} - 1)"
+
+    def exists(self, wall: str) -> str:
+        """Whether a start is one. Of two that would be the same instant, since the clock leaves one out, the later is meant."""
+        if self.clock.offset is not None or self.sliding.is_calendar:
+            return "true"
+        shown = self.clock.wall(self.clock.instant(wall))
+        return f"({shown} = {wall} OR {floored(f'({shown}) - {self.fixed_offset}', self.step)} <> 0)"
+
+    @property
+    def fixed_offset(self) -> int:
+        return 0 if self.offset.is_calendar else self.offset.ticks(self.clock.precision)
 
     def between(self, first: str, last: str) -> str:
         """The wall clock at all starts from one to another, both walls of starts."""
         if not self.sliding.is_calendar:
             return f"range({first}, {last} + 1, {self.step})"
-        months = f"(({self.clock.months(last)} - {self.clock.months(first)}) // {self.sliding.months})"
-        moved = self.clock.later("wall_", f"i * {self.sliding.months}")
-        return f"list_transform(range(0, {months} + 1), lambda i: {moved.replace('wall_', f'({first})')})"
+        ends = (self.clock.months(f"({wall} - {self.shift})") for wall in (last, first))
+        count = f"(({' - '.join(ends)}) // {self.sliding.months})"
+        return f"list_transform(range(0, {count} + 1), lambda i: {self.moved(first, f'i * {self.sliding.months}')})"
 
 
 def interval(grid: Grid, rows: Rows) -> str:
@@ -112,6 +133,7 @@ def interval(grid: Grid, rows: Rows) -> str:
     latest = f"SELECT *, {grid.latest(TS)} AS _latest FROM {rows.relation}"
     spread = f"SELECT * EXCLUDE (_latest), unnest({grid.starts('_latest')}) AS _wall FROM ({latest})"
     ended = f"SELECT * EXCLUDE (_wall), {grid.clock.instant('_wall')} AS {START}, {grid.end('_wall')} AS {END} FROM ({spread})"
+    ended += f" WHERE {grid.exists('_wall')}"
     return f"SELECT *, {START} AS {NUMBER} FROM ({ended}) WHERE {START} <= {TS} AND {TS} <= {END}"
 
 

@@ -1,0 +1,533 @@
+"""Random tables and random queries over them, the same for the same seed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pyarrow as pa
+
+from headrace.model.instants import instant
+from headrace.model.tables import TBNAME, Database, Table, TableKind
+from headrace.model.time import Precision
+from headrace.model.types import Kind
+from headrace.verify import Lookup
+from tests.verify.house import column, lookup, stored_rows
+
+MIXED: Final = Table(
+    "db",
+    "mixed",
+    (
+        column("ts", Kind.TIMESTAMP),
+        column("ti", Kind.TINYINT),
+        column("i", Kind.INT),
+        column("bi", Kind.BIGINT),
+        column("ui", Kind.UINT),
+        column("ub", Kind.UBIGINT),
+        column("f", Kind.FLOAT),
+        column("d", Kind.DOUBLE),
+        column("e", Kind.BOOL),
+        column("s", Kind.VARCHAR, 20),
+        column("n", Kind.NCHAR, 20),
+        column("at", Kind.TIMESTAMP),
+    ),
+    (column("site", Kind.VARCHAR, 10), column("room", Kind.INT)),
+)
+KEYED: Final = Table(
+    "db",
+    "keyed",
+    (column("ts", Kind.TIMESTAMP), column("k", Kind.INT, is_key=True), column("i", Kind.INT), column("d", Kind.DOUBLE)),
+    kind=TableKind.PLAIN,
+)
+TAGS: Final[dict[str, dict[str, Any]]] = {
+    "m1": {"site": "north", "room": 1},
+    "m2": {"site": "north", "room": 2},
+    "m3": {"site": "south", "room": 1},
+    "m4": {"site": None, "room": None},
+}
+WHOLE: Final = ("ti", "i", "bi", "ui", "ub")
+NUMBERS: Final = (*WHOLE, "f", "d")
+ORDERED: Final = (*NUMBERS, "e", "s", "n", "at")
+ANY: Final = ORDERED
+WORDS: Final = ("on", "off", "", "Idle", "a_b", "50%", "x", "  pad ", "12abc", "élan")
+PLACES: Final = (
+    ("UTC", "2023-11-14 22:00:00"),
+    ("UTC", "1969-12-31 23:50:00"),
+    ("Europe/Berlin", "2024-03-30 20:00:00"),
+    ("America/New_York", "2024-11-02 12:00:00"),
+    ("Asia/Kolkata", "2024-02-28 18:00:00"),
+    ("+08:00", "2024-12-31 20:00:00"),
+)
+PRECISIONS: Final = (Precision.MILLISECOND, Precision.MILLISECOND, Precision.MICROSECOND, Precision.NANOSECOND)
+STEPS: Final = (1, 1, 2, 5, 30, 300, 7_200, 40_000)
+"""Seconds between rows of a subtable, the least and the greatest of a batch's."""
+
+
+@dataclass(frozen=True)
+class World:
+    """The tables of one batch of queries: their rows, the zone, and the instants between which rows lie (ticks)."""
+
+    database: Database
+    timezone: str
+    first: int
+    last: int
+    rows: dict[str, pa.Table]
+
+    @property
+    def lookup(self) -> Lookup:
+        return lookup({"mixed": (MIXED, self.rows["mixed"]), "keyed": (KEYED, self.rows["keyed"])}, TAGS, self.database)
+
+
+def world(seed: int, rows: int = 300) -> World:
+    """Random tables."""
+    dice = random.Random(seed)
+    timezone, start = dice.choice(PLACES)
+    database = Database("db", dice.choice(PRECISIONS), timezone)
+    second = database.precision.ticks_per_second
+    first = instant(start, "UTC", database.precision)
+    assert first is not None
+    pace = dice.choice(STEPS) * second
+    mixed = [row for name in TAGS for row in subtable(dice, name, first, pace, rows // len(TAGS) if name != "m4" else 10)]
+    last = max(row["ts"] for row in mixed)
+    keyed = {(row["ts"], row["k"]): row for row in (keyed_row(dice, first, pace) for _ in range(rows // 4))}
+    stored = {
+        "mixed": stored_rows(MIXED, database, dice.sample(mixed, len(mixed))),
+        "keyed": stored_rows(KEYED, database, keyed.values()),
+    }
+    return World(database, timezone, first, last, stored)
+
+
+def subtable(dice: random.Random, name: str, at: int, pace: int, rows: int) -> list[dict[str, Any]]:
+    """Rows of a subtable: at a steady pace, which makes instants equal among subtables, with gaps and uneven steps."""
+    found = []
+    for _ in range(rows):
+        at += dice.choice((pace, pace, pace, pace, 2 * pace, 10 * pace, dice.randrange(1, pace + 1)))
+        found.append({TBNAME: name, "ts": at} | values(dice, at, pace))
+    return found
+
+
+def values(dice: random.Random, at: int, pace: int) -> dict[str, Any]:
+    made: dict[str, Callable[[], Any]] = {
+        "ti": lambda: dice.randrange(-3, 4),
+        "i": lambda: dice.randrange(0, 6),
+        "bi": lambda: dice.choice((dice.randrange(-1000, 1000), dice.randrange(-1000, 1000), 2**61 + dice.randrange(9))),
+        "ui": lambda: dice.choice((0, 1, 2, 3_000_000_000)),
+        "ub": lambda: dice.choice((0, 1, 5, 2**63 + 5)),
+        "f": lambda: dice.randrange(-40, 40) / 8,
+        "d": lambda: dice.randrange(-4000, 4000) / 8,
+        "e": lambda: dice.random() < 0.6,
+        "s": lambda: dice.choice(WORDS),
+        "n": lambda: dice.choice(WORDS),
+        "at": lambda: at + dice.randrange(-5, 5) * pace,
+    }
+    return {name: None if dice.random() < 0.2 else make() for name, make in made.items()}
+
+
+def keyed_row(dice: random.Random, first: int, pace: int) -> dict[str, Any]:
+    at = first + dice.randrange(40) * pace
+    return {
+        "ts": at,
+        "k": dice.randrange(4),
+        "i": dice.choice((None, 0, 1, 2, 3)),
+        "d": dice.choice((None, dice.randrange(-80, 80) / 8)),
+    }
+
+
+@dataclass
+class Generator:
+    """Random queries over a world."""
+
+    dice: random.Random
+    world: World
+    ordered_by_key: bool = field(default=False)
+
+    def query(self) -> str:
+        kinds: tuple[Callable[[], str], ...] = (
+            self.windowed,
+            self.windowed,
+            self.windowed,
+            self.windowed,
+            self.filled,
+            self.filled,
+            self.grouped,
+            self.plain,
+            self.series,
+            self.nested,
+            self.keyed,
+        )
+        return self.dice.choice(kinds)()
+
+    # clauses
+
+    def pick(self, choices: Sequence[str]) -> str:
+        return self.dice.choice(choices)
+
+    def some(self, choices: Sequence[str], least: int, most: int) -> list[str]:
+        return [self.pick(choices) for _ in range(self.dice.randint(least, most))]
+
+    def chance(self, share: float) -> bool:
+        return self.dice.random() < share
+
+    def at(self, share: float) -> str:
+        """An instant in the world, as ticks or as text."""
+        ticks = self.world.first + round((self.world.last - self.world.first) * share)
+        return str(ticks)
+
+    def span(self) -> str:
+        low, high = sorted((self.dice.random() * 0.6, 0.4 + self.dice.random() * 0.7))
+        low -= 0.1
+        return self.pick(
+            (
+                f"ts >= {self.at(low)} and ts < {self.at(high)}",
+                f"ts between {self.at(low)} and {self.at(high)}",
+                f"ts > {self.at(low)}",
+                f"{self.at(high)} >= ts",
+            )
+        )
+
+    def condition(self) -> str:
+        number, text = self.pick(NUMBERS), self.pick(("s", "n"))
+        return self.pick(
+            (
+                self.span(),
+                f"{number} > {self.dice.randrange(-2, 4)}",
+                f"{number} is not null",
+                f"i in (1, 2, {self.dice.randrange(6)})",
+                f"not (i = {self.dice.randrange(6)} and d < 0)",
+                f"{text} like '%{self.pick(('o', 'a', '', '_'))}%'",
+                f"{text} <> '{self.pick(WORDS)}'",
+                f"{text} match '[a-e]'",
+                "e",
+                f"e = true or d between -100 and {self.dice.randrange(-50, 300)}",
+                f"room = {self.dice.randrange(1, 3)} or site is null",
+                f"case when i > 2 then d else {number} end > 0",
+            )
+        )
+
+    def where(self, share: float = 0.5) -> str:
+        if not self.chance(share):
+            return ""
+        return " where " + " and ".join(f"({self.condition()})" for _ in range(self.dice.randint(1, 2)))
+
+    def number(self) -> str:
+        """A number of a row."""
+        column = self.pick(NUMBERS)
+        return self.pick(
+            (
+                column,
+                column,
+                column,
+                f"{column} + i",
+                f"{column} * 2",
+                f"d / {self.pick(('i', '4'))}",
+                "i % 3",
+                f"abs({self.pick(('ti', 'i', 'd', 'f'))})",
+                f"-{self.pick(('i', 'd'))}",
+                f"case when e then i when d > 0 then {self.pick(('d', 'i', '7'))} end",
+                "i & 3",
+                "ti | 4",
+                f"cast({self.pick(('d', 'f', 's', 'i'))} as {self.pick(('int', 'bigint', 'double', 'tinyint'))})",
+                f"{self.pick(('floor', 'ceil', 'round', 'sign'))}({self.pick(('d', 'f', 'i'))})",
+                "sqrt(d)",
+                "ln(i)",
+                "mod(i, 4)",
+                "pow(ti, 2)",
+                "length(s)",
+                "char_length(n)",
+                "dayofweek(ts)",
+                "weekday(at)",
+                "weekofyear(ts)",
+                "timediff(at, ts, 1s)",
+                "greatest(i, ti)",
+                "least(d, i)",
+                "truncate(d, 1)",
+            )
+        )
+
+    def text(self) -> str:
+        """A text of a row."""
+        return self.pick(
+            (
+                "s",
+                "n",
+                "upper(s)",
+                "lower(n)",
+                "concat(s, '-', n)",
+                "concat_ws('/', s, n)",
+                "substr(s, 2, 2)",
+                "substr(n, -2)",
+                "trim(s)",
+                "ltrim(s)",
+                "replace(s, 'o', '0')",
+                "repeat(s, 2)",
+                "cast(i as varchar(3))",
+                "case when i > 2 then s else n end",
+                "site",
+            )
+        )
+
+    def value(self) -> str:
+        """Something of a row."""
+        made = (
+            self.number(),
+            self.number(),
+            self.text(),
+            "e",
+            "ts",
+            "at",
+            "ts + 1m",
+            "tbname",
+            "room",
+            "i > 2",
+            "s like '_n%'",
+            "d is null",
+            "i between 1 and 3",
+            f"timetruncate(ts, 1{self.pick(('s', 'm', 'h', 'd', 'w'))})",
+            "cast(e as int)",
+            "cast(i as bool)",
+            "position('n', s)",
+        )
+        if self.world.database.precision is not Precision.NANOSECOND:
+            made = (*made, "to_iso8601(ts)")
+        return self.pick(made)
+
+    def aggregate(self, *, unique: bool, nested: bool = False) -> str:
+        """An aggregate; `unique` where no two rows of a group have one instant, `nested` where it is part of an expression."""
+        number, ordered, anything = self.pick(NUMBERS), self.pick(ORDERED), self.pick(ANY)
+        made = [
+            "count(*)",
+            f"count({anything})",
+            f"sum({self.number()})",
+            f"sum({number})",
+            f"avg({number})",
+            f"avg({self.number()})",
+            f"min({ordered})",
+            f"max({ordered})",
+            f"first({anything})",
+            f"last({anything})",
+            f"last_row({anything})",
+            f"last({self.text()})",
+            f"spread({self.pick((*NUMBERS, 'ts'))})",
+            f"{self.pick(('stddev', 'stddev_pop', 'stddev_samp', 'variance', 'var_pop', 'var_samp'))}({self.pick(('i', 'd', 'f', 'ti'))})",
+            f"percentile({self.pick(('i', 'd'))}, {self.pick(('0', '10', '33.3', '50', '99', '100'))})",
+            f"mode({self.pick(('i', 's', 'e', 'ti'))})",
+            "elapsed(ts)",
+            "elapsed(ts, 1s)",
+            "first(ts)",
+            "last(ts)",
+        ]
+        if not nested:
+            made += [
+                f"hyperloglog({anything})",
+                f"apercentile({self.pick(('i', 'd'))}, {self.pick(('5', '50', '90'))})",
+                "percentile(d, 10, 50, 90)",
+            ]
+        if unique:
+            made += [f"twa({self.pick(('i', 'd', 'f'))})", f"irate({self.pick(('i', 'd'))})", f"twa({number})"]
+            made += [] if nested else ["leastsquares(i, 1, 1)", "leastsquares(d, 0, 0.5)"]
+        return self.pick(made)
+
+    def combined(self, *, unique: bool) -> str:
+        """An expression over aggregates."""
+        one, other = (self.aggregate_number() for _ in range(2))
+        return self.pick(
+            (
+                self.aggregate(unique=unique),
+                self.aggregate(unique=unique),
+                self.aggregate(unique=unique),
+                self.aggregate(unique=unique),
+                f"{one} + {other}",
+                f"{one} / {other}",
+                f"case when {one} > 3 then {other} else {one} end",
+                f"cast({one} as int)",
+                f"abs({one})",
+                f"{one} > {other}",
+                f"greatest({one}, {other})",
+                f"concat(last(s), '/', first(n))",
+            )
+        )
+
+    def aggregate_number(self) -> str:
+        return self.pick(("count(*)", "sum(i)", "avg(d)", "max(i)", "min(ti)", "last(d)", "spread(f)", "stddev(i)", "count(s)"))
+
+    def aggregates(self, *, unique: bool) -> list[str]:
+        return [self.combined(unique=unique) for _ in range(self.dice.randint(4, 12))]
+
+    def groups(self) -> tuple[str, str, bool, list[str]]:
+        """FROM, PARTITION BY, whether instants are unique in a group, and what the select list may have of the group."""
+        subtable = self.pick(tuple(TAGS))
+        return self.dice.choice(
+            (
+                (subtable, "", True, ["tbname", "site"]),
+                (subtable, "", True, []),
+                ("mixed", " partition by tbname", True, ["tbname", "room"]),
+                ("mixed", " partition by tbname", True, ["tbname", "site"]),
+                ("mixed", " partition by tbname, e", True, ["tbname", "e"]),
+                ("mixed", " partition by site", False, ["site"]),
+                ("mixed", " partition by site, room", False, ["room"]),
+                ("mixed", " partition by i % 2 odd", False, ["odd"]),
+                ("mixed", "", False, []),
+            )
+        )
+
+    def unit(self) -> int:
+        """Seconds that are something like the pace of the rows."""
+        span = (self.world.last - self.world.first) // self.world.database.precision.ticks_per_second
+        return max(span // 100, 1)
+
+    def interval(self) -> str:
+        unit = self.unit()
+        length = unit * self.dice.choice((1, 2, 5, 10, 40))
+        fixed = (
+            f"interval({length}s)",
+            f"interval({length}s, {self.dice.randrange(length)}s)",
+            f"interval({length * 4}s) sliding({length}s)",
+            f"interval({length * 3}s) sliding({length * 2}s)",
+            f"interval({length * 3}s, {length}s) sliding({length * 2}s)",
+            f"interval({length * 1000 + 7}a)",
+        )
+        if unit < 600:
+            return self.pick(fixed)
+        calendar = (
+            "interval(1d)",
+            "interval(1d, 3h)",
+            "interval(1w)",
+            "interval(2d) sliding(1d)",
+            "interval(1n)",
+            "interval(1n, 5d)",
+            "interval(1n, 30d)",
+            "interval(1d, 150m)",
+            "interval(1d) sliding(30m)",
+            "interval(1n) sliding(1w)",
+            "interval(3n, 1n)",
+            "interval(1y)",
+            "interval(1d) sliding(8h)",
+        )
+        return self.pick((*fixed, *calendar))
+
+    def window(self) -> str:
+        unit = self.unit()
+        least = self.pick(("", "", f" true_for({unit}s)"))
+        count = self.dice.randint(2, 12)
+        return self.pick(
+            (
+                self.interval(),
+                self.interval(),
+                f"session(ts, {self.dice.choice((1, 2, 3, 8)) * max(unit // 2, 1)}s)",
+                f"state_window({self.pick(('i', 'e', 's', 'ti', 'case when d > 0 then 1 else 2 end', 'cast(d / 100 as int)'))}){least}",
+                f"event_window start with {self.pick(('i = 1', 'e', 'd > 0 and i < 4'))} "
+                f"end with {self.pick(('i = 4', 'not e', 'd < 0', 'i = 1'))}{least}",
+                f"count_window({count})",
+                f"count_window({count}, {self.dice.randint(1, count)})",
+            )
+        )
+
+    def having(self) -> str:
+        return self.pick(("", "", "", " having count(*) > 1", " having sum(i) > 2 or max(d) < 0", " having avg(d) is not null"))
+
+    # queries
+
+    def windowed(self) -> str:
+        source, partition, unique, shown = self.groups()
+        items = ["_wstart", *self.some(("_wend", "_wduration"), 0, 2), *shown, *self.aggregates(unique=unique)]
+        order = self.pick(("", "", " order by _wstart", " order by _wstart desc", " order by 1, 2 desc", " order by count(*), _wstart"))
+        return (
+            f"select {', '.join(items)} from {source}{self.where()}{partition} {self.window()}{self.having()}{order}"
+            f"{self.pick(('', '', '', ' limit 5', ' limit 3 offset 2', ' slimit 2' if partition else ''))}"
+        )
+
+    def filled(self) -> str:
+        source, partition, unique, shown = self.groups()
+        window = self.interval()
+        mode = self.pick(("null", "null_f", "prev", "next", "linear", "value", "value_f"))
+        items = [self.aggregate(unique=unique) for _ in range(self.dice.randint(3, 8))]
+        if mode.startswith("value"):
+            items = [self.aggregate_number() for _ in items]
+        constants = "".join(f", {self.pick(('0', '-1', '7'))}" for _ in items) if mode.startswith("value") else ""
+        where = f" where {self.span()}{self.pick(('', ' and ' + self.condition()))}" if self.chance(0.7) else ""
+        order = self.pick(("", " order by _wstart"))
+        shown = [*shown, *self.some(("_wend", "_wduration", "'x' c"), 0, 2)]
+        return (
+            f"select _wstart, {', '.join([*shown, *items])} from {source}{where}{partition} {window} fill({mode}{constants})"
+            f"{self.pick(('', '', ' having count(*) > 1'))}{order}"
+        )
+
+    def grouped(self) -> str:
+        keys = self.dice.choice((["site"], ["tbname"], ["i"], ["e", "room"], ["s"], ["i % 3"], ["timetruncate(ts, 1h)"], []))
+        items = [*keys, *self.aggregates(unique=keys == ["tbname"])]
+        by = f" {self.pick(('group by', 'partition by'))} {', '.join(keys)}" if keys else ""
+        having = self.having() if by.startswith(" group") else ""
+        order = f" order by {', '.join(str(place + 1) for place in range(len(keys)))}{self.pick(('', ' desc'))}" if keys else ""
+        return f"select {', '.join(items)} from mixed{self.where()}{by}{having}{order}{self.pick(('', '', ' limit 3'))}"
+
+    def plain(self) -> str:
+        items = [self.value() for _ in range(self.dice.randint(3, 12))]
+        order = self.pick(("", " order by ts, tbname", " order by i desc, ts", " order by d nulls last, ts desc", " order by 1"))
+        distinct = "distinct " if order in ("", " order by 1") and self.chance(0.3) else ""
+        source = self.pick(("mixed", "mixed", *TAGS))
+        return f"select {distinct}{', '.join(items)} from {source}{self.where()}{order}{self.pick(('', '', ' limit 10', ' limit 7 offset 3'))}"
+
+    def series(self) -> str:
+        number = self.pick(("i", "d", "f", "ti", "bi"))
+        call = self.pick(
+            (
+                f"diff({number})",
+                f"diff({number}, {self.dice.randrange(4)})",
+                f"derivative({number}, 1s)",
+                f"derivative(d, {self.unit()}s, 1)",
+                f"csum({number})",
+                f"mavg({number}, {self.dice.randint(1, 6)})",
+                f"statecount({number}, '{self.pick(('GT', 'le', 'EQ', 'NE'))}', {self.dice.randrange(-1, 3)})",
+                f"stateduration({number}, '{self.pick(('GT', 'le', 'LT', 'GE'))}', {self.dice.randrange(-1, 3)}, 1s)",
+                f"top({self.pick(('i', 'd'))}, {self.dice.randint(1, 9)})",
+                f"bottom({self.pick(('i', 'f', 'bi'))}, {self.dice.randint(1, 9)})",
+                f"tail({self.pick(ANY)}, {self.dice.randint(1, 9)}, {self.dice.randrange(4)})",
+                f"unique({self.pick(('i', 's', 'e'))})",
+            )
+        )
+        source, partition = self.dice.choice((("m1", ""), ("m3", ""), ("mixed", " partition by tbname"), ("mixed", " partition by site")))
+        items = [*self.some(("ts", "s", "tbname", "i"), 0, 2), call]
+        limit = self.pick(("", "", " limit 6"))
+        return f"select {', '.join(items)} from {source}{self.where(0.3)}{partition}{limit}"
+
+    def nested(self) -> str:
+        inner = f"select ts, i, d, s from {self.pick(tuple(TAGS))}{self.where()}"
+        window = self.interval()
+        other = self.pick(tuple(TAGS))
+        return self.pick(
+            (
+                f"select _wstart, count(*), sum(i), avg(d), last(s) from ({inner}) {window}",
+                f"select max(x), min(y), count(*) from (select _wstart, sum(i) x, avg(d) y from mixed partition by tbname {window})",
+                f"select ts, i, s from m1{self.where()} union all select ts, ti, n from m2{self.where()}",
+                f"select i, s from m1{self.where()} union select ti, n from {other} order by 1, 2 desc limit 8",
+                f"select x.ts, x.i, y.d, x.i + y.i from m1 x join {other} y on x.ts = y.ts and x.i > 1",
+                f"select x.ts, y.s from m2 x left join {other} y on x.ts = y.ts and y.e",
+                f"select count(*), sum(x.i), max(y.d) from m3 x full join {other} y on x.ts = y.ts",
+                f"select x.ts, x.s from m1 x left anti join {other} y on x.ts = y.ts",
+                f"select distinct i, e from mixed{self.where()} order by 1, 2 limit 6",
+            )
+        )
+
+    def keyed(self) -> str:
+        window = self.pick(
+            (
+                self.interval(),
+                f"session(ts, {self.unit()}s)",
+                "state_window(i)",
+                "event_window start with i = 1 end with i = 3",
+                f"count_window({self.dice.randint(2, 6)})",
+                f"count_window(5, {self.dice.randint(1, 4)})",
+            )
+        )
+        items = self.some(
+            ("count(*)", "sum(i)", "first(d)", "last(i)", "last_row(d)", "min(d)", "max(i)", "avg(d)", "first(k)", "last(k)", "spread(d)"), 3, 9
+        )
+        return f"select _wstart, _wend, {', '.join(items)} from keyed {window}"
+
+
+def queries(seed: int, made: World, count: int) -> list[str]:
+    """So many queries over a world."""
+    generator = Generator(random.Random(seed), made)
+    return [generator.query() for _ in range(count)]

@@ -1,0 +1,54 @@
+"""What Headrace itself answers over a world: its plans on Spark."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from headrace.compute import Relation, Scan, Scope, bind, evaluate
+from headrace.errors import NotFoundError
+from headrace.model.queries import Query, Union
+from headrace.model.tables import TBNAME, Name
+from tests.verify.generator import KEYED, MIXED, TAGS, World
+from tests.verify.house import stored_tags
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class Side:
+    """Answers queries over the world that was entered last."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.session = spark.newSession()
+        self.session.conf.set("spark.sql.adaptive.enabled", "false")
+        self.session.conf.set("spark.sql.shuffle.partitions", "1")
+        if __import__('os').environ.get('NOCG'):
+            self.session.conf.set('spark.sql.codegen.wholeStage', 'false'); self.session.conf.set('spark.sql.codegen.factoryMode', 'NO_CODEGEN')
+        self.frames: dict[str, DataFrame] = {}
+
+    def enter(self, world: World) -> None:
+        """Give Spark the rows of a world, tags joined."""
+        for frame in self.frames.values():
+            frame.unpersist()
+        self.world = world
+        tags = self.session.createDataFrame(stored_tags(MIXED, world.database, TAGS))
+        mixed = self.session.createDataFrame(world.rows["mixed"]).join(tags, TBNAME).coalesce(1)
+        keyed = self.session.createDataFrame(world.rows["keyed"]).coalesce(1)
+        self.frames = {"mixed": mixed.cache(), "keyed": keyed.cache()}
+
+    def answer(self, query: Query | Union) -> pa.Table:
+        plan = bind(query, Scope(self.lookup, self.world.timezone, 0))
+        return evaluate(plan, self.read).toArrow()
+
+    def read(self, scan: Scan) -> DataFrame:
+        return self.frames[scan.table.name]
+
+    def lookup(self, name: Name) -> Relation:
+        if name.name in TAGS:
+            return Relation(MIXED, self.world.database, name.name)
+        found = {table.name: table for table in (MIXED, KEYED)}.get(name.name)
+        if found is None:
+            raise NotFoundError(f"there is no table {name}", span=name.span)
+        return Relation(found, self.world.database)
