@@ -60,7 +60,7 @@ def without_spark(settings: Settings, catalog: Catalog, clock: Clock) -> Context
         raise AssertionError("this must go without Spark")
 
     tables = Tables(settings.tables_uri, catalog.lock, settings.small_write_rows)
-    return Context(catalog=catalog, tables=tables, spark=spark, clock=clock, settings=settings)  # type: ignore[arg-type]
+    return Context(catalog=catalog, open_tables=lambda: tables, spark=spark, clock=clock, settings=settings)  # type: ignore[arg-type]
 
 
 def write_rows(context: Context, seconds: int) -> None:

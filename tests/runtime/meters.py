@@ -12,7 +12,6 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace import streams
 from headrace.model.statements import CreateStream
 from headrace.model.streams import DesiredState
 from headrace.model.tables import Column, Database, Table
@@ -20,6 +19,8 @@ from headrace.model.types import DataType, Kind
 from headrace.runtime import history
 from headrace.runtime.context import Context
 from headrace.sql import parse
+from headrace.streams.define import define
+from headrace.streams.lifecycle import begin, prepare_target
 
 DATABASE = Database("db")
 METERS = Table(
@@ -74,14 +75,14 @@ class Meters:
         sql = STREAM.format(options=options, rest=rest, target=target)
         statement = parse(sql)
         assert isinstance(statement, CreateStream)
-        plan = streams.define(statement, self.context.catalog, "db")
-        streams.prepare_target(self.context, plan)
+        plan = define(statement, self.context.catalog, "db")
+        prepare_target(self.context, plan)
         definition = plan.definition(created=self.context.clock.now())
         self.context.catalog.streams.create(definition, DesiredState.RUNNING)
         if plan.options.fill_history:
             history.begin(self.context, definition.id)
         else:
-            streams.begin(self.context, plan)
+            begin(self.context, plan)
         return definition.id
 
     def results(self, database: str = "db") -> list[tuple[Any, ...]]:

@@ -17,7 +17,7 @@ from headrace.model.time import Duration, Precision
 from headrace.runtime import history
 from headrace.runtime.context import Context
 from headrace.settings import Settings, load
-from headrace.streams import Feeds
+from headrace.streams.feed import Feeds
 from tests.runtime.meters import METERS, START, Meters, readings
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def context(settings: Settings, spark: SparkSession) -> Iterator[Context]:
 
     with Catalog.open(settings.catalog) as catalog:
         tables = Tables(settings.tables_uri, catalog.lock, settings.small_write_rows)
-        yield Context(catalog=catalog, tables=tables, spark=lambda: spark, clock=SystemClock(), settings=settings)
+        yield Context(catalog=catalog, open_tables=lambda: tables, spark=lambda: spark, clock=SystemClock(), settings=settings)
 
 
 @pytest.fixture

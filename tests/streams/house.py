@@ -22,7 +22,10 @@ from headrace.model.types import DataType, Kind
 from headrace.settings import load
 from headrace.sql import parse
 from headrace.storage import Tables
-from headrace.streams import Context, Feeds, StreamPlan, begin, catalog_scope, define, plan_of, prepare_target
+from headrace.streams.context import Context
+from headrace.streams.define import StreamPlan, catalog_scope, define, plan_of
+from headrace.streams.feed import Feeds
+from headrace.streams.lifecycle import begin, prepare_target
 from headrace.streams.sources import with_tags
 
 START = 1_700_000_000_000
@@ -142,7 +145,7 @@ def house(
     clock = ManualClock(START)
     with Catalog.open(chosen.catalog, clock=clock.now) as catalog:
         tables = Tables(chosen.tables_uri, catalog.lock, chosen.small_write_rows)
-        built = House(Context(catalog, tables, spark, clock, chosen), Database("db", precision))
+        built = House(Context(catalog, lambda: tables, spark, clock, chosen), Database("db", precision))
         built.furnish()
         try:
             yield built

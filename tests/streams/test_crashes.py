@@ -9,7 +9,7 @@ import pytest
 from headrace.errors import FencedError
 from headrace.model.faults import FaultError, armed, calling
 from headrace.model.streams import StreamState
-from headrace.streams import Feeds
+from headrace.streams.feed import Feeds
 from tests.streams.house import House, Row
 from tests.streams.oracle import Options, Oracle
 

@@ -15,7 +15,7 @@ from headrace.errors import (
 )
 from headrace.model.tables import Column, Table, TableKind
 from headrace.model.types import DataType, Kind
-from headrace.streams import plan_of
+from headrace.streams.define import plan_of
 from headrace.streams.groups import GroupKind
 from tests.streams.house import House
 

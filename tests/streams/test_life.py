@@ -13,7 +13,7 @@ from headrace.model.streams import DesiredState, StreamState
 from headrace.model.tables import Column, Database, Table
 from headrace.model.time import Precision
 from headrace.model.types import DataType, Kind
-from headrace.streams import activate, begin, forget, skip
+from headrace.streams.lifecycle import activate, begin, forget, skip
 from headrace.streams.runner import state_store
 from tests.streams.house import START, House, house
 from tests.streams.oracle import Options, Oracle

@@ -17,7 +17,6 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from pathlib import Path
 from typing import Final
 
-import filelock
 from sqlalchemy import Connection, Engine, exc, text
 
 from headrace.catalog.engines import process_name
@@ -84,6 +83,8 @@ class FileLocks(Locks):
 
     @contextmanager
     def _exclude(self, name: str, timeout_ms: int, deadline: float) -> Iterator[None]:
+        import filelock  # brings asyncio along, and reading takes no locks
+
         path = self._folder / f"{file_name(name)}.lock"
         signature = path.with_suffix(".holder")
         lock = filelock.FileLock(path, poll_interval=POLL_SECONDS)

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from headrace.model.clock import Clock, SystemClock
-from headrace.settings import Settings
-from headrace.streams import Context
+from headrace.streams.context import Context
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Context", "Progress", "SparkOnDemand", "open_context", "silent"]
+    from headrace.catalog import Catalog
+    from headrace.settings import Settings
+    from headrace.storage import Tables
+
+T = TypeVar("T")
+__all__ = ["Context", "OnDemand", "Progress", "open_context", "silent"]
 
 Progress = Callable[[int, int], None]
 """Called with what is done and what there is in all, in rows."""
@@ -23,34 +28,48 @@ def silent(done: int, total: int) -> None:
     """A `Progress` that nobody watches."""
 
 
-class SparkOnDemand:
-    """The session of this process, started by whoever asks first; the others wait for it."""
+class OnDemand(Generic[T]):
+    """What takes long to make: made by whoever asks first, the others wait for it."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    def __init__(self, make: Callable[[], T]) -> None:
+        self._make = make
         self._lock = threading.Lock()
-        self._session: SparkSession | None = None
+        self._made: T | None = None
 
     @property
     def started(self) -> bool:
-        """Whether this process has its session already."""
-        return self._session is not None
+        """Whether somebody has asked already."""
+        return self._made is not None
 
-    def __call__(self) -> SparkSession:
-        from headrace.storage.session import start_session
-
+    def __call__(self) -> T:
         with self._lock:
-            if self._session is None:
-                self._session = start_session(self._settings)
-            return self._session
+            if self._made is None:
+                self._made = self._make()
+            return self._made
 
 
 def open_context(settings: Settings, clock: Clock | None = None) -> Context:
-    """Open the catalog and tables of the settings; nothing of Spark starts before it is needed. `close` both after use."""
+    """Open the catalog of the settings. Tables and Spark wait until they are needed. `close` both after use."""
     from headrace.catalog import Catalog
-    from headrace.storage import Tables
 
     clock = clock or SystemClock()
     catalog = Catalog.open(settings.catalog, clock=clock.now)
-    tables = Tables(settings.tables_uri, catalog.lock, settings.small_write_rows)
-    return Context(catalog=catalog, tables=tables, spark=SparkOnDemand(settings), clock=clock, settings=settings)
+    return Context(
+        catalog=catalog,
+        open_tables=OnDemand(partial(tables_of, settings, catalog)),
+        spark=OnDemand(partial(session_of, settings)),
+        clock=clock,
+        settings=settings,
+    )
+
+
+def tables_of(settings: Settings, catalog: Catalog) -> Tables:
+    from headrace.storage import Tables
+
+    return Tables(settings.tables_uri, catalog.lock, settings.small_write_rows)
+
+
+def session_of(settings: Settings) -> SparkSession:
+    from headrace.storage.session import start_session
+
+    return start_session(settings)

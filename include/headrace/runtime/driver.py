@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from headrace import streams
 from headrace.errors import Error, FencedError, TransientError
 from headrace.model.streams import StreamRecord, StreamState
 from headrace.runtime import history
@@ -18,6 +17,8 @@ from headrace.runtime.metrics import Histogram
 from headrace.runtime.reasons import stop_stream
 from headrace.runtime.reconcile import LONGEST_RETRY_MS, Role, is_live, retry_pause, role
 from headrace.runtime.supervision import resumed_state
+from headrace.streams.feed import Feeds
+from headrace.streams.lifecycle import forget
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +38,7 @@ class Driver:
         self._fills = fills
         self._ended = ended
         self._stopping = threading.Event()
-        self._feeds = streams.Feeds(context, batches.observe)
+        self._feeds = Feeds(context, batches.observe)
         self._histories = Histories(context)
         self._attempts: dict[str, int] = {}
         self._retry_at: dict[str, int] = {}
@@ -159,7 +160,7 @@ class Driver:
         self._context.catalog.events.record("stream", stream_id, "RETRIED", f"attempt {attempt}")
 
     def _forget(self, record: StreamRecord) -> None:
-        streams.forget(self._context, record.definition.id)
+        forget(self._context, record.definition.id)
         self._context.catalog.streams.drop(record.definition.id)
 
     def _guarded(self, record: StreamRecord, action: Callable[[], None]) -> None:

@@ -20,7 +20,8 @@ from headrace.runtime.chunks import Grid
 from headrace.runtime.context import Context
 from headrace.runtime.results import ArrowResult, FrameResult, Result
 from headrace.storage.functions import F
-from headrace.streams import StreamPlan, Target
+from headrace.streams.define import StreamPlan
+from headrace.streams.target import Target
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -29,7 +29,8 @@ from headrace.runtime.reasons import translated
 from headrace.runtime.results import Result
 from headrace.storage import Bounds, Commit, Expectation
 from headrace.storage.commits import chunk_app, stream_app
-from headrace.streams import StreamPlan, Target
+from headrace.streams.define import StreamPlan
+from headrace.streams.target import Target
 
 logger = logging.getLogger(__name__)
 

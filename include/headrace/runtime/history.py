@@ -15,7 +15,6 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from headrace import streams
 from headrace.compute.plan import IntervalWindow
 from headrace.errors import InvalidStreamError, NotSupportedError, OperationalError
 from headrace.model.statements import CreateStream
@@ -27,7 +26,8 @@ from headrace.runtime.filling import Filler
 from headrace.runtime.reconcile import is_live
 from headrace.sql import parse
 from headrace.storage.extents import extents
-from headrace.streams import StreamPlan
+from headrace.streams import define, lifecycle
+from headrace.streams.define import StreamPlan
 
 HISTORY: Final = "history"
 """The run in the ledger that fills a stream's history; other runs are manual recomputations."""
@@ -50,7 +50,7 @@ def _fills_history(sql: str, dialect: str) -> bool:
 
 def plan_of(context: Context, record: StreamRecord) -> StreamPlan:
     """The plan of a recorded stream."""
-    return streams.plan_of(record.definition, context.catalog)
+    return define.plan_of(record.definition, context.catalog)
 
 
 def begin(context: Context, stream_id: str) -> StreamRecord:
@@ -218,7 +218,7 @@ def go_live(context: Context, stream_id: str) -> None:
     record = context.catalog.streams.by_id(stream_id)
     if is_live(record) or record.progress.boundary is None:
         return
-    streams.activate(context, plan_of(context, record), record.progress.boundary)
+    lifecycle.activate(context, plan_of(context, record), record.progress.boundary)
 
 
 def fill_history(

@@ -19,7 +19,7 @@ from headrace.runtime.context import Context
 from headrace.storage import Bounds, Commit
 from headrace.storage.functions import F
 from headrace.storage.types import MICROSECONDS
-from headrace.streams import Target
+from headrace.streams.target import Target
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

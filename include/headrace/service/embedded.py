@@ -12,7 +12,7 @@ from headrace.errors import FencedError, OperationalError
 from headrace.model.streams import DesiredState, Lease, StreamRecord, StreamState
 from headrace.runtime.context import Context
 from headrace.runtime.history import fill_history
-from headrace.streams import Feeds
+from headrace.streams.feed import Feeds
 
 # How long `settle` waits for a living snode that does not get ahead.
 STALLED_SECONDS: Final = 120

@@ -11,7 +11,8 @@ from headrace.model.tables import TBNAME
 from headrace.service import stages
 from headrace.service.frames import run_query
 from headrace.service.results import Result
-from headrace.streams import begin, forget, plan_of, prepare_target, skip
+from headrace.streams.define import plan_of
+from headrace.streams.lifecycle import begin, forget, prepare_target, skip
 
 if TYPE_CHECKING:
     from headrace.service.session import Session

@@ -11,7 +11,7 @@ from headrace.compute import AnyPlan
 from headrace.model.streams import StreamRecord
 from headrace.model.tables import Database, Subtable, Table
 from headrace.service.results import Result
-from headrace.streams import StreamPlan
+from headrace.streams.define import StreamPlan
 
 
 @dataclass(frozen=True, slots=True)

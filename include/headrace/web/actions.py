@@ -46,7 +46,7 @@ def offered(record: StreamRecord) -> list[dict[str, str]]:
 def plan_text(catalog: Catalog, record: StreamRecord) -> str:
     """How the stream's query is computed, or why that cannot be told."""
     from headrace.compute import explain
-    from headrace.streams import plan_of
+    from headrace.streams.define import plan_of
 
     try:
         return "\n".join(explain(plan_of(record.definition, catalog).query))

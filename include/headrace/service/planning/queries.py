@@ -15,7 +15,7 @@ from headrace.service.planning.dispatch import Surroundings, plan
 from headrace.service.results import Result, rows_result
 from headrace.service.stages import ReadCatalog, RunQuery, Stage
 from headrace.sql import to_sql
-from headrace.streams import catalog_scope
+from headrace.streams.define import catalog_scope
 
 
 @plan.register

@@ -8,7 +8,7 @@ from headrace.model.streams import StreamRecord
 from headrace.model.tables import Name
 from headrace.service.planning.dispatch import Surroundings, database_of, plan
 from headrace.service.stages import Announce, ContinueStream, FillHistory, HoldStream, MakeTarget, RecordStream, RemoveStream, Stage
-from headrace.streams import define
+from headrace.streams.define import define
 
 
 @plan.register
