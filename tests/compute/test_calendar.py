@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
@@ -71,6 +72,82 @@ def test_windows_follow_the_calendar_of_the_statement(
         plan(f"select cast(_wstart as bigint), count(*) from d1 interval({interval})", where=scope(timezone=zone)), rows
     )
     assert dict(map(tuple, found.collect())) == wanted
+
+
+def first_instant(wall: datetime, zone: ZoneInfo) -> datetime:
+    """When a clock first shows a time, or as much later as it leaves out."""
+    return wall.replace(tzinfo=zone, fold=0).astimezone(UTC)
+
+
+def covering(at: datetime, zone: ZoneInfo, length: timedelta, step: timedelta, offset: timedelta) -> set[tuple[int, int]]:
+    """Start and end of every window that an instant lies in, in milliseconds, by trying all points of the grid around it."""
+    here, epoch = at.astimezone(zone).replace(tzinfo=None), datetime(1970, 1, 1)
+    nearest = (here - epoch - offset) // step
+    reach = int((length + timedelta(hours=4)) / step) + 1
+    points = [epoch + offset + number * step for number in range(nearest - reach, nearest + reach)]
+    ends = {first_instant(point, zone): first_instant(point + length, zone) for point in points}
+    return {(int(start.timestamp() * 1000), int(end.timestamp() * 1000)) for start, end in ends.items() if start <= at < end}
+
+
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+
+
+@pytest.mark.parametrize(
+    ("interval", "length", "step", "offset"),
+    [
+        ("(1d, 2h)", DAY, DAY, 2 * HOUR),
+        ("(1d, 150m)", DAY, DAY, 2.5 * HOUR),
+        ("(1w, 75h)", 7 * DAY, 7 * DAY, 75 * HOUR),
+        ("(1d) sliding(12h)", DAY, HOUR * 12, timedelta()),
+        ("(1d) sliding(1h)", DAY, HOUR, timedelta()),
+        ("(1d) sliding(20m)", DAY, HOUR / 3, timedelta()),
+        ("(2d, 30m) sliding(1d)", 2 * DAY, DAY, HOUR / 2),
+        ("(3h) sliding(1h)", 3 * HOUR, HOUR, timedelta()),
+    ],
+)
+@pytest.mark.parametrize(
+    ("zone", "changes"),
+    [
+        ("Europe/Berlin", [datetime(2024, 3, 31, 1, tzinfo=UTC), datetime(2024, 10, 27, 1, tzinfo=UTC)]),
+        ("Africa/Cairo", [datetime(2024, 4, 25, 22, tzinfo=UTC), datetime(2024, 10, 31, 21, tzinfo=UTC)]),
+    ],
+)
+def test_on_days_when_the_clock_changes_every_row_is_in_the_windows_that_cover_it(
+    small: SparkSession, interval: str, length: timedelta, step: timedelta, offset: timedelta, zone: str, changes: list[datetime]
+) -> None:
+    every = [change + timedelta(minutes=15 * place) for change in changes for place in range(-14, 14)]
+    fixed = interval.startswith("(3h")
+    wanted: dict[tuple[int, int], int] = {}
+    for at in every:
+        for window in covering(at, ZoneInfo("UTC" if fixed else zone), length, step, offset):
+            wanted[window] = wanted.get(window, 0) + 1
+    rows = frame(small, METERS, [{"tbname": "d1", "ts": int(at.timestamp() * 1000)} for at in every])
+    sql = f"select cast(_wstart as bigint), cast(_wend as bigint), count(*) from d1 interval{interval}"
+    found = evaluate(plan(sql, where=scope(timezone=zone)), rows).collect()
+    assert {(start, end): count for start, end, count in found} == wanted
+    assert len(found) == len(wanted)
+
+
+@pytest.mark.parametrize("interval", ["(1d, 150m)", "(1d) sliding(1h)", "(1d) sliding(20m)", "(1d)"])
+def test_windows_are_filled_without_gap_where_the_clock_changes(small: SparkSession, interval: str) -> None:
+    zone, days = "Europe/Berlin", [datetime(2024, 3, 29, 12, tzinfo=UTC), datetime(2024, 4, 2, 12, tzinfo=UTC)]
+    hours = [days[0] + HOUR * number / 3 for number in range(12 * 24)]
+    starts = "select cast(_wstart as bigint), cast(_wend as bigint)"
+
+    def windows(instants: list[datetime], fill: str) -> list[tuple[int, int]]:
+        rows = frame(small, METERS, [{"tbname": "d1", "ts": int(at.timestamp() * 1000), "a": 1} for at in instants])
+        sql = f"{starts}, sum(a) from d1 interval{interval} {fill}"
+        return sorted(tuple(row)[:2] for row in evaluate(plan(sql, where=scope(timezone=zone)), rows).collect())
+
+    assert windows(days, "fill(null)") == windows([*days, *hours], "")
+
+
+def test_months_moved_by_days_follow_each_other_without_overlap(small: SparkSession) -> None:
+    every = [FIRST + timedelta(days=number) for number in range(365)]
+    rows = frame(small, METERS, [{"tbname": "d1", "ts": int(at.timestamp() * 1000)} for at in every])
+    found = answer("select _wstart, _wend, last(ts) from d1 interval(2n, 31d)", rows)
+    assert all(end == start for (_, end, _), (start, _, _) in pairwise(found))
+    assert all(start <= last < end for start, end, last in found)
 
 
 def test_sliding_windows_of_a_month_start_every_ten_days(small: SparkSession) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from headrace.compute import calendar, intervals
 from headrace.compute.numbering import SO_FAR, over
 from headrace.compute.plan import WEND, WSTART, FillPlan, IntervalWindow, Output, Plan
-from headrace.compute.running import run
+from headrace.compute.running import refusal, run
 from headrace.compute.terms import ticks
 from headrace.compute.types import spark_type
 from headrace.errors import LimitError
@@ -38,9 +38,12 @@ def filled(plan: Plan, fill: FillPlan, window: IntervalWindow, found: DataFrame)
     values = [output for output in (*plan.outputs, *plan.hidden) if output.fills]
     beside = found.selectExpr("*", *neighbours(fill, keys, values))
     counts = step_counts(window, plan.precision, first, last)
-    stepped = beside.selectExpr("*", f"explode(sequence(-{counts[0]}, {counts[1]})) AS {STEP}")
-    moved = shifted(window, WSTART, STEP, plan.precision)
+    stepped = beside.selectExpr("*", f"explode({step_numbers(*counts)}) AS {STEP}")
+    point = intervals.moved(window, intervals.wall(window, WSTART, plan.precision), STEP, plan.precision)
+    moved = calendar.to_utc(point, window.zone or "UTC", plan.precision)
     placed = stepped.selectExpr("*", f"if({STEP} = 0L, {WSTART}, {moved}) AS _at")
+    if intervals.broken(window, plan.precision):
+        placed = placed.where(f"{STEP} = 0L OR {intervals.wall(window, '_at', plan.precision)} = {point}")
     names = {output.column: value(fill, output, number) for number, output in enumerate(values)}
     chosen = placed.selectExpr(*keys, f"_at AS {WSTART}", *(f"{sql} AS {name}" for name, sql in names.items()))
     ended = chosen.selectExpr("*", f"{intervals.end(window, WSTART, plan.precision)} AS {WEND}")
@@ -87,6 +90,12 @@ def beside(output: Output) -> str:
     return f"_n_{output.column}"
 
 
+def step_numbers(before: str, after: str) -> str:
+    """The slides from a window to those that are made from it, itself among them; too many end the query."""
+    message = f"concat('FILL would make ', {before} + {after}, ' windows from one')"
+    return f"if({before} + {after} > {MOST_WINDOWS}L, {refusal(message)}, sequence(-{before}, {after}))"
+
+
 def step_counts(window: IntervalWindow, precision: Precision, first: str | None, last: str | None) -> tuple[str, str]:
     """How many windows are missing before and after a window that is there."""
     before = "0L"
@@ -98,21 +107,11 @@ def step_counts(window: IntervalWindow, precision: Precision, first: str | None,
 
 def steps(window: IntervalWindow, start: str, end: str, precision: Precision) -> str:
     """How many slides lie between two window starts."""
-    here, there = (calendar.local(instant, window.zone or "UTC", precision) for instant in (start, end))
+    here, there = (intervals.wall(window, instant, precision) for instant in (start, end))
     if window.sliding.is_calendar:
         count = f"({calendar.months(there, precision)} - {calendar.months(here, precision)})"
         return f"({count} div {window.sliding.months}L)"
     return f"(({there} - {here}) div {ticks(window.sliding.ticks(precision))})"
-
-
-def shifted(window: IntervalWindow, start: str, count: str, precision: Precision) -> str:
-    """The window start so many slides on."""
-    zone = window.zone or "UTC"
-    here = calendar.local(start, zone, precision)
-    if window.sliding.is_calendar:
-        months = f"CAST({count} * {window.sliding.months}L AS INT)"
-        return calendar.to_utc(calendar.plus_months(here, months, precision), zone, precision)
-    return calendar.to_utc(f"({here} + {count} * {ticks(window.sliding.ticks(precision))})", zone, precision)
 
 
 def value(fill: FillPlan, output: Output, number: int) -> str:

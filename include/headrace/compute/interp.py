@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.compute.numbering import over
 from headrace.compute.plan import TS, Argument, Bound, InterpPlan, Plan
-from headrace.compute.running import run
+from headrace.compute.running import refusal, run
 from headrace.compute.terms import ticks
 from headrace.compute.types import spark_type
 from headrace.errors import LimitError
@@ -50,8 +50,10 @@ def places(interp: InterpPlan) -> str:
     first = f"if(_first, 0L, greatest(CAST(ceil(({TS} - _from) / {float(interp.every)!r}D) AS BIGINT), 0L))"
     end = f"if({NEXT} IS NULL, _to, least(_to, {NEXT} - 1L))"
     last = f"CAST(floor(({end} - _from) / {float(interp.every)!r}D) AS BIGINT)"
+    message = f"concat('INTERP would make ', {last} - {first}, ' points between two rows')"
     sequence = f"transform(sequence({first}, {last}), i -> _from + i * {step})"
-    return f"if({last} >= {first}, {sequence}, array())"
+    many = f"if({last} - {first} > {MOST_POINTS}L, {refusal(message)}, {sequence})"
+    return f"if({last} >= {first}, {many}, array())"
 
 
 def kept(mode: FillMode) -> str:

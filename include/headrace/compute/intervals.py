@@ -1,4 +1,9 @@
-"""INTERVAL in Spark SQL: the windows an instant lies in, as arithmetic on ticks."""
+"""INTERVAL in Spark SQL: the windows an instant lies in, as arithmetic on ticks.
+
+In a zone, windows start when its wall clock shows the points of a grid. Where a clock is put forward it leaves out points: those
+windows start as much later as is left out, and of two that would start at one instant the later on the grid is meant. Where it is
+put back it shows points twice: the first time counts.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +14,27 @@ from headrace.compute.plan import IntervalWindow
 from headrace.compute.terms import ticks
 from headrace.model.time import Duration, Precision
 
+DAY: Final = Duration(1, "d")
+MOST_SHIFTED: Final = Duration(3, "h")
+"""No zone puts its clock on or back by more (but for a change of the date line, which is at midnight)."""
+
 
 def start(window: IntervalWindow, sql: str, precision: Precision) -> str:
     """The latest window start at or before an instant."""
-    zone = window.zone or "UTC"
-    here = calendar.local(sql, zone, precision)
+    if window.zone is None:
+        return floor(window, sql, precision)
+    if not broken(window, precision):
+        return calendar.to_utc(wall(window, sql, precision), window.zone, precision)
+    return f"array_max(filter({around(window, sql, 1, precision)}, s -> s <= {sql}))"
+
+
+def floor(window: IntervalWindow, here: str, precision: Precision) -> str:
+    """The latest point of the grid that a wall clock has shown."""
     if window.sliding.is_calendar:
-        return calendar.to_utc(month_floor(window, here, precision), zone, precision)
+        return month_floor(window, here, precision)
     step, offset = window.sliding.ticks(precision), shift(window.offset, precision)
     moved = f"({here} - {ticks(offset)})" if offset else here
-    return calendar.to_utc(f"({here} - pmod({moved}, {ticks(step)}))", zone, precision)
+    return f"({here} - pmod({moved}, {ticks(step)}))"
 
 
 def month_floor(window: IntervalWindow, here: str, precision: Precision) -> str:
@@ -41,16 +57,35 @@ def shift(offset: Duration, precision: Precision) -> int:
     return 0 if offset.is_calendar else offset.ticks(precision)
 
 
+def wall(window: IntervalWindow, start_: str, precision: Precision) -> str:
+    """The point of the grid at which the window begins that starts at an instant."""
+    if window.zone is None:
+        return start_
+    return floor(window, calendar.local(start_, window.zone, precision), precision)
+
+
+def moved(window: IntervalWindow, point: str, count: str, precision: Precision) -> str:
+    """The point of the grid so many slides on."""
+    if not window.sliding.is_calendar:
+        return f"({point} + {count} * {ticks(window.sliding.ticks(precision))})"
+    offset, months = shift(window.offset, precision), f"CAST({count} * {window.sliding.months}L AS INT)"
+    if not offset:
+        return calendar.plus_months(point, months, precision)
+    return f"({calendar.plus_months(f'({point} - {ticks(offset)})', months, precision)} + {ticks(offset)})"
+
+
 def end(window: IntervalWindow, start_: str, precision: Precision) -> str:
     """The last instant of the window that starts at `start_`, inclusive."""
-    zone = window.zone or "UTC"
-    here = calendar.local(start_, zone, precision)
-    if not window.length.is_calendar:
-        length = window.length.ticks(precision)
-        if window.zone is None:
-            return f"({start_} + {ticks(length - 1)})"
-        return f"({calendar.to_utc(f'({here} + {ticks(length)})', zone, precision)} - 1L)"
-    return f"({calendar.to_utc(calendar.plus_months(here, window.length.months, precision), zone, precision)} - 1L)"
+    if window.zone is None and not window.length.is_calendar:
+        return f"({start_} + {ticks(window.length.ticks(precision) - 1)})"
+    point = wall(window, start_, precision)
+    if window.sliding.is_calendar:
+        last = moved(window, point, "1L", precision)
+    elif window.length.is_calendar:
+        last = calendar.plus_months(point, window.length.months, precision)
+    else:
+        last = f"({point} + {ticks(window.length.ticks(precision))})"
+    return f"({calendar.to_utc(last, window.zone or 'UTC', precision)} - 1L)"
 
 
 FEW: Final = 8
@@ -64,10 +99,32 @@ def even(window: IntervalWindow) -> bool:
     return window.length.nanoseconds % window.sliding.nanoseconds == 0
 
 
+def broken(window: IntervalWindow, precision: Precision) -> bool:
+    """Whether windows may start in an hour that a clock leaves out or repeats: where the grid is not of whole days."""
+    if window.zone is None:
+        return False
+    parts = [part for part in (window.sliding, window.offset) if not part.is_calendar]
+    return any(part.ticks(precision) % DAY.ticks(precision) for part in parts)
+
+
 def starts(window: IntervalWindow, sql: str, precision: Precision) -> str:
     """All window starts that an instant lies in, as an array, latest first."""
-    candidates = slides(window, start(window, sql, precision), precision)
-    return candidates if even(window) else f"filter({candidates}, s -> {end(window, 's', precision)} >= {sql})"
+    if even(window):
+        return slides(window, start(window, sql, precision), precision)
+    if window.zone is None:
+        candidates = slides(window, start(window, sql, precision), precision)
+        return f"filter({candidates}, s -> {end(window, 's', precision)} >= {sql})"
+    candidates = around(window, sql, window.most_slides(precision), precision)
+    return f"array_distinct(filter({candidates}, s -> s <= {sql} AND {end(window, 's', precision)} >= {sql}))"
+
+
+def around(window: IntervalWindow, sql: str, count: int, precision: Precision) -> str:
+    """In a zone, the window starts from the latest back as many slides, and as many beside as the clock may shift, as an array."""
+    spare = 0
+    if broken(window, precision):
+        spare = 1 if window.sliding.is_calendar else -(-MOST_SHIFTED.ticks(precision) // window.sliding.ticks(precision))
+    place = moved(window, wall(window, sql, precision), "-i", precision)
+    return f"transform(sequence({-spare}L, {count - 1 + spare}L), i -> {calendar.to_utc(place, window.zone or 'UTC', precision)})"
 
 
 def slides(window: IntervalWindow, latest: str, precision: Precision) -> str:

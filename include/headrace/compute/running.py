@@ -19,3 +19,8 @@ def stored(sql: str, type_: DataType, precision: Precision) -> str:
     if type_.kind is Kind.TIMESTAMP:
         return from_ticks(sql, precision)
     return f"CAST({sql} AS {spark_type(type_)})"
+
+
+def refusal(message: str) -> str:
+    """An expression that ends the query where it is evaluated; `message` is SQL of what is too much."""
+    return f"raise_error({message})"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.compute import AnyPlan, Scan, evaluate
-from headrace.errors import DataError, OperationalError
+from headrace.errors import DataError, LimitError, OperationalError
 from headrace.model.tables import TBNAME, TableKind
 from headrace.runtime.context import Context
 from headrace.service.results import Result
@@ -32,6 +32,7 @@ def run_query(plan: AnyPlan, context: Context) -> Result:
 
     Raises:
         DataError: a value that the expressions cannot take.
+        LimitError: FILL or INTERP would make more rows than anyone can mean.
         OperationalError: Spark failed.
     """
     from pyspark.errors import PySparkException
@@ -41,6 +42,9 @@ def run_query(plan: AnyPlan, context: Context) -> Result:
     except PySparkException as error:
         condition = error.getCondition() or type(error).__name__
         first = str(error).strip().splitlines()[0]
+        if condition == "USER_RAISED_EXCEPTION":
+            message = (error.getMessageParameters() or {}).get("errorMessage", first)
+            raise LimitError(message, hint="narrow the range of timestamps in WHERE or RANGE, or make steps longer") from error
         if condition.startswith(("CAST_", "ARITHMETIC", "DIVIDE", "NUMERIC", "INVALID_")):
             raise DataError(first, hint="a value does not fit the expression; cast it, or leave it out with WHERE") from error
         raise OperationalError(f"Spark could not answer: {first}", hint="see the cause below, or the driver's log") from error

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
-from headrace.compute import Key, Plan, merge, prepare, segments
+from headrace.compute import Key, Plan, intervals, merge, prepare, segments
 from headrace.compute.plan import END, TS, WEND, WSTART, Aggregate, EventWindow, IntervalWindow, Partial, StateWindow
 from headrace.compute.running import run, stored
 from headrace.compute.types import BIGINT
@@ -62,6 +62,8 @@ def stream_plan(plan: Plan) -> Plan:
 def once(plan: Plan) -> str:
     """A condition that holds for a row in just one of the windows it lies in: the latest."""
     window = plan.window
+    if isinstance(window, IntervalWindow) and window.slides and window.zone is not None:
+        return f"{WSTART} = {intervals.start(window, TS, plan.precision)}"
     if isinstance(window, IntervalWindow) and window.slides:
         return f"{TS} - {WSTART} < {window.sliding.ticks(plan.precision)}L"
     return "true"
