@@ -6,6 +6,8 @@ The names that PEP 249 asks for (`ProgrammingError`, `OperationalError`, …) ar
 
 from __future__ import annotations
 
+from typing import Final
+
 from headrace.model.spans import Span
 
 
@@ -36,18 +38,22 @@ class Error(Exception):
         return "\n".join(parts)
 
 
+WIDEST: Final = 120
+"""So much of a line is shown."""
+
+
 def underline(sql: str, span: Span) -> str:
     """The line of the text in which a span starts, with the span marked below it."""
     line, column = span.position(sql)
     begin = sql.rfind("\n", 0, span.start) + 1
     end = sql.find("\n", begin)
     shown = sql[begin : end if end >= 0 else len(sql)]
-    window = slice(max(0, column - 61), column + 60)
-    lead = "…" if window.start else ""
-    length = max(1, min(span.end, begin + len(shown)) - span.start)
-    place = len(lead) + column - 1 - window.start
-    marks = " " * place + "^" * min(length, max(1, 121 - place))
-    return f"line {line}, column {column}:\n  {lead}{shown[window]}\n  {marks}"
+    first = max(0, column - 61)
+    last = first + WIDEST
+    part = ("…" if first else "") + shown[first:last] + ("…" if last < len(shown) else "")
+    place = column - 1 - first + (1 if first else 0)
+    length = min(span.end - span.start, len(part) - place)
+    return f"line {line}, column {column}:\n  {part}\n  {' ' * place}{'^' * max(1, length)}"
 
 
 class DatabaseError(Error):

@@ -79,17 +79,17 @@ class Player:
     def sql(self, text: str) -> str:
         """What the last statement with rows shows, or the error; streams are settled before each question."""
         shown = ""
-        for written, statement in parse_script(text):
-            if isinstance(statement, Select | Show):
-                self.connection.settle()
-            try:
+        try:
+            for written, statement in parse_script(text):
+                if isinstance(statement, Select | Show):
+                    self.connection.settle()
                 result = self.connection.session.execute(written)
-            except headrace.Error as error:
-                return error_text(error)
-            if result.table is not None:
-                with console.out.capture() as captured:
-                    console.show_rows(result, console.Format.TABLE)
-                shown = captured.get()
+                if result.table is not None:
+                    with console.out.capture() as captured:
+                        console.show_rows(result, console.Format.TABLE)
+                    shown = captured.get()
+        except headrace.Error as error:
+            return error_text(error)
         return shown
 
     def python(self, text: str) -> str:

@@ -102,8 +102,10 @@ def functions_page() -> str:
     return page(
         "Functions",
         "the tables in `include/headrace/compute/`",
-        "Names are not case-sensitive. A number out of a function's domain, a division by zero and a cast that fails give NULL.",
+        "Names are not case-sensitive. A number out of a function's domain, a division by zero and a cast that fails give NULL. "
+        "x, y, z, … are the arguments in order; but for the first, those of aggregates are constants.",
         "## Aggregates",
+        AGGREGATION,
         "*Picks a row*: plain columns beside it come from the row that it picks. *Memory*: what a stream or a query keeps of a "
         "window, a few numbers (fixed) or all its values (rows).",
         table(
@@ -113,10 +115,11 @@ def functions_page() -> str:
         NEIGHBOURS,
         table(("function", "takes", "gives"), map(series_row, SERIES.values())),
         INTERP,
+        "The functions below give a value of a row. With an argument that is NULL it is NULL, where nothing else is said.",
         *(
             part
             for title, rules in scalars.items()
-            for part in (f"## {title}", table(("function", "gives"), map(scalar_row, rules)))
+            for part in (f"## {title}", table(("function", "gives", "example"), map(scalar_row, rules)))
         ),
         "## Other forms",
         table(("form", "gives"), FORMS),
@@ -126,7 +129,10 @@ def functions_page() -> str:
 
 
 FORMS: Final = (
-    ("`CAST(x AS type)`", "fractions are cut off, text is cut to its length, what does not fit is NULL"),
+    (
+        "`CAST(x AS type)`",
+        "fractions are cut off, text is cut to its length or counts as the number it begins with (or 0), what does not fit is NULL",
+    ),
     ("`CASE WHEN c THEN x … [ELSE y] END`, `CASE v WHEN w THEN x … END`", "the first branch whose condition holds"),
     ("`NOW`, `NOW()`, `TODAY`, `TODAY()`", "the present, and midnight before it"),
     ("`TIMESTAMP '2024-05-01'`", "a timestamp"),
@@ -145,6 +151,11 @@ PSEUDO_COLUMNS: Final = (
 )
 
 
+AGGREGATION: Final = (
+    "They leave NULL out. Where no value is left they give NULL, where nothing else is said. Rows of one instant come in the order "
+    "of their subtables' names, then of the key column. By example: [windows](../windows/README.md), [the rest of "
+    "SELECT](../guides/select.md)."
+)
 NEIGHBOURS: Final = (
     "A value for each row, made from the rows before or after it; only in queries without a window, not in streams. With "
     "`PARTITION BY` each group is for itself."
@@ -152,7 +163,7 @@ NEIGHBOURS: Final = (
 INTERP: Final = (
     "`interp(x[, 1])` gives values at points between rows: the clauses `RANGE(start[, end])` and `EVERY(step)` say where they are, "
     "`FILL(mode)` how they are made. With the option 1 rows without a value do not count. Beside it `_irowts` is the point, and "
-    "`_isfilled` whether there was no row."
+    "`_isfilled` whether there was no row. [All modes by example](../windows/interp.md)."
 )
 
 
@@ -175,8 +186,12 @@ def series_row(function: SeriesFunction) -> tuple[str, ...]:
     return f"`{function.name}({signature(function.least, function.most)})`", kinds(function), function.summary
 
 
-def scalar_row(function: ScalarFunction) -> tuple[str, str]:
-    return f"`{function.name}({signature(function.least, function.most)})`", function.summary
+def scalar_row(function: ScalarFunction) -> tuple[str, str, str]:
+    from headrace.compute.examples import EXAMPLES
+
+    call, value = EXAMPLES.get(function.name, ("", ""))
+    shown = f"`{call}` is `{value}`" if call else ""
+    return f"`{function.name}({signature(function.least, function.most)})`", function.summary, shown
 
 
 def signature(least: int, most: int | None) -> str:

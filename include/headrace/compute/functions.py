@@ -202,7 +202,7 @@ def moments(final: str) -> Callable[[Given], Rule]:
 
 
 POPULATION: Final = "{q} / nullif({n}, 0L)"
-SAMPLE: Final = "{q} / nullif({n} - 1L, 0L)"
+SAMPLE: Final = "{q} / nullif(greatest({n} - 1L, 0L), 0L)"
 
 
 def distinct_estimate(given: Given) -> Rule:
@@ -261,24 +261,38 @@ GREATEST: Final = "if({x} IS NULL, NULL, struct({x}, -{t}, {o}))"
 DEVIATION: Final = moments(f"sqrt({POPULATION})")
 
 TABLE: Final = (
-    AggregateFunction("count", ANY, count, "rows, or values that are not NULL"),
+    AggregateFunction(
+        "count", ANY, count, "rows with `count(*)`, values that are not NULL with `count(x)`; 0 where there are none"
+    ),
     AggregateFunction("sum", NUMERIC, total, "sum; NULL where it leaves the range of BIGINT"),
     AggregateFunction("avg", NUMERIC, average, "arithmetic mean"),
-    AggregateFunction("min", ORDERED, extreme("min"), "least value", "min", LEAST),
-    AggregateFunction("max", ORDERED, extreme("max"), "greatest value", "max", GREATEST),
-    AggregateFunction("spread", MEASURED, spread, "greatest minus least value"),
+    AggregateFunction("min", ORDERED, extreme("min"), "least value; of equal ones the earliest row is picked", "min", LEAST),
+    AggregateFunction("max", ORDERED, extreme("max"), "greatest value; of equal ones the earliest row is picked", "max", GREATEST),
+    AggregateFunction("spread", MEASURED, spread, "greatest minus least value, 0 of one"),
     AggregateFunction("first", ANY, at_extreme("min", PRESENT), "earliest value that is not NULL", "min", PRESENT),
     AggregateFunction("last", ANY, at_extreme("max", PRESENT), "latest value that is not NULL", "max", PRESENT),
-    AggregateFunction("last_row", ANY, at_extreme("max", "{o}"), "value of the latest row, NULL or not", "max", "{o}"),
-    AggregateFunction("stddev", NUMERIC, DEVIATION, "standard deviation of the population"),
-    AggregateFunction("stddev_pop", NUMERIC, DEVIATION, "standard deviation of the population"),
-    AggregateFunction("stddev_samp", NUMERIC, moments(f"sqrt({SAMPLE})"), "standard deviation of a sample"),
-    AggregateFunction("variance", NUMERIC, moments(POPULATION), "variance of the population"),
-    AggregateFunction("var_pop", NUMERIC, moments(POPULATION), "variance of the population"),
-    AggregateFunction("var_samp", NUMERIC, moments(SAMPLE), "variance of a sample"),
-    AggregateFunction("hyperloglog", ANY, distinct_estimate, "estimate of the number of distinct values"),
-    AggregateFunction("apercentile", NUMERIC, quantile_estimate, "estimate of a percentile", least=2, most=3),
+    AggregateFunction("last_row", ANY, at_extreme("max", "{o}"), "value of the latest row, which may be NULL", "max", "{o}"),
+    AggregateFunction("stddev", NUMERIC, DEVIATION, "standard deviation of the population, 0 of one value"),
+    AggregateFunction("stddev_pop", NUMERIC, DEVIATION, "standard deviation of the population, 0 of one value"),
+    AggregateFunction("stddev_samp", NUMERIC, moments(f"sqrt({SAMPLE})"), "standard deviation of a sample, NULL of one value"),
+    AggregateFunction("variance", NUMERIC, moments(POPULATION), "variance of the population, 0 of one value"),
+    AggregateFunction("var_pop", NUMERIC, moments(POPULATION), "variance of the population, 0 of one value"),
+    AggregateFunction("var_samp", NUMERIC, moments(SAMPLE), "variance of a sample, NULL of one value"),
+    AggregateFunction("hyperloglog", ANY, distinct_estimate, "estimate of the number of distinct values; 0 where there are none"),
     AggregateFunction(
-        "elapsed", frozenset({Kind.TIMESTAMP}), elapsed, "time from the first to the last row", most=2, streams=False
+        "apercentile",
+        NUMERIC,
+        quantile_estimate,
+        "estimate of the y-th percentile; z, the algorithm, changes nothing",
+        least=2,
+        most=3,
+    ),
+    AggregateFunction(
+        "elapsed",
+        frozenset({Kind.TIMESTAMP}),
+        elapsed,
+        "time from the first to the last row in units of y (a tick); an `INTERVAL` window that rows surround counts whole",
+        most=2,
+        streams=False,
     ),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from headrace.compute.aggregates import AGGREGATES
 from headrace.compute.binding import Binder
 from headrace.compute.conversions import converted_to
 from headrace.compute.environment import Environment
@@ -12,9 +13,10 @@ from headrace.compute.limits import fixed
 from headrace.compute.plan import Argument, Bound, InterpPlan, Key
 from headrace.compute.ranges import constant_instant
 from headrace.compute.resolvers import constants
+from headrace.compute.series import SERIES
 from headrace.compute.terms import Term
 from headrace.compute.types import BIGINT, BOOL, TIMESTAMP
-from headrace.errors import LimitError, ProgrammingError, TypeMismatchError
+from headrace.errors import Error, LimitError, ProgrammingError, TypeMismatchError
 from headrace.model.expressions import Call, ColumnRef, Expression, walk
 from headrace.model.queries import Fill, FillMode, Interpolation, Item, Query
 
@@ -62,6 +64,10 @@ class PointResolver:
         return self.environment.subtable or any(tbname is not None and key.sql == tbname.sql for key in self.keys)
 
     def aggregate(self, call: Call) -> Term | None:
+        if call.function in AGGREGATES or call.function in SERIES:
+            raise ProgrammingError(
+                f"{call.function} does not go with interp", hint="take it over a sub-query that interpolates", span=call.span
+            )
         if call.function != INTERP:
             return None
         if not 1 <= len(call.arguments) <= 2:
@@ -93,7 +99,11 @@ def interp_plan(query: Query, resolver: PointResolver) -> InterpPlan:
 def range_end(node: Expression | None, rows: Binder) -> Bound | None:
     if node is None:
         return None
-    found = constant_instant(node, rows)
+    try:
+        found = constant_instant(node, rows)
+    except Error as error:
+        error.span = error.span or node.span
+        raise
     if found is None:
         raise TypeMismatchError("RANGE takes constant timestamps", span=node.span)
     return found

@@ -95,13 +95,14 @@ def latest_rate(given: Given) -> Rule:
 
 
 def line(given: Given) -> Rule:
-    """Slope and intercept of the line that fits best, x counted from a start in steps."""
+    """Slope and intercept of the line that fits best, x counted from a start in steps; there is none through one point."""
     start, step = given.number(0), given.number(1)
     x = f"({float(start)!r}D + a.n * {float(step)!r}D)"
     zero = "named_struct('n', 0L, 'x', 0D, 'y', 0D, 'xy', 0D, 'xx', 0D)"
     add = f"named_struct('n', a.n + 1L, 'x', a.x + {x}, 'y', a.y + e.v, 'xy', a.xy + {x} * e.v, 'xx', a.xx + {x} * {x})"
     slope = "((a.n * a.xy - a.x * a.y) / nullif(a.n * a.xx - a.x * a.x, 0D))"
-    shown = f"format_string('{{{{slop:%.6f, intercept:%.6f}}}}', {slope}, (a.y - {slope} * a.x) / a.n)"
+    written = f"format_string('{{{{slop:%.6f, intercept:%.6f}}}}', {slope}, (a.y - {slope} * a.x) / a.n)"
+    shown = f"if({slope} IS NULL, NULL, {written})"
     return Rule(VARCHAR, (POINTS,), sorted_list(f"aggregate(s, {zero}, (a, e) -> {add}, a -> {shown})"))
 
 
@@ -179,10 +180,31 @@ def only_queries(
 
 
 LIST_TABLE: Final = (
-    only_queries("histogram", NUMERIC, histogram, "how many values lie in each bin", 4, 4),
-    only_queries("irate", NUMERIC, latest_rate, "rate of change at the end, a second"),
-    only_queries("leastsquares", NUMERIC, line, "line that fits the values best", 3, 3),
-    only_queries("mode", ORDERED, mode, "value that occurs most often"),
-    only_queries("percentile", NUMERIC, percentile, "exact percentile", 2, 11),
-    only_queries("twa", NUMERIC, time_weighted, "mean weighted by time"),
+    only_queries(
+        "histogram",
+        NUMERIC,
+        histogram,
+        "a row for each bin: how many values lie above its lower and not above its upper end, as JSON",
+        4,
+        4,
+    ),
+    only_queries("irate", NUMERIC, latest_rate, "change from the last value but one to the last, a second; NULL of one value"),
+    only_queries(
+        "leastsquares",
+        NUMERIC,
+        line,
+        "slope and intercept of the line that fits best, as text; the values stand at y, y + z, y + 2z, …",
+        3,
+        3,
+    ),
+    only_queries("mode", ORDERED, mode, "value that occurs most often, the least of them where several do"),
+    only_queries(
+        "percentile",
+        NUMERIC,
+        percentile,
+        "exact y-th percentile, on the line between two values; of several percentages one text",
+        2,
+        11,
+    ),
+    only_queries("twa", NUMERIC, time_weighted, "mean of the line through the values over time; of one value that value"),
 )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from headrace.compute.aggregates import AGGREGATES
 from headrace.compute.binding import Binder
-from headrace.compute.environment import Environment
+from headrace.compute.environment import Environment, SourceColumn
 from headrace.compute.functions import AggregateFunction, Given, PartialRule, chosen
 from headrace.compute.plan import (
     KEYS,
@@ -32,6 +32,7 @@ from headrace.model.time import Duration
 from headrace.model.types import DataType
 
 WINDOW_NAMES = (WSTART, WEND, "_wduration")
+POINT_NAMES = ("_irowts", "_isfilled")
 
 
 def needs_window(reference: ColumnRef) -> ProgrammingError:
@@ -73,6 +74,10 @@ class RowResolver:
     def column(self, reference: ColumnRef) -> Term:
         if reference.name in WINDOW_NAMES and not self.environment.has(reference):
             raise needs_window(reference)
+        if reference.name in POINT_NAMES and not self.environment.has(reference):
+            raise ProgrammingError(
+                f"{reference.name} needs an interpolation", hint="select interp(…) of a column beside it", span=reference.span
+            )
         return self.environment.column(reference).term
 
     def aggregate(self, call: Call) -> Term | None:
@@ -156,12 +161,16 @@ class GroupResolver:
         if column.tag and self.dependent:
             return self.implied(reference, column.term)
         if self.selection is None:
-            raise ProgrammingError(
-                f"column {reference.name} is neither grouped nor aggregated",
-                hint=f"add it to GROUP BY or PARTITION BY, or take first({reference.name}) or last({reference.name})",
-                span=reference.span,
-            )
+            raise self.ungrouped(reference, column)
         return self.companion(self.selection, column.term)
+
+    def ungrouped(self, reference: ColumnRef, column: SourceColumn) -> ProgrammingError:
+        """A column that has no one value in a group, and what may be meant instead."""
+        name, clauses = reference.name, "GROUP BY or PARTITION BY" if self.window is None else "PARTITION BY"
+        hint = f"add it to {clauses}, or take first({name}) or last({name})"
+        if self.window is not None and column is self.environment.time:
+            hint = f"the window's start is {WSTART}; first({name}) is that of its first row"
+        return ProgrammingError(f"column {name} is neither grouped nor aggregated", hint=hint, span=reference.span)
 
     def implied(self, reference: ColumnRef, term: Term) -> Term:
         """A tag of the group's subtable: one more key, which splits nothing."""

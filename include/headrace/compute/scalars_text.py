@@ -115,22 +115,38 @@ def binary_safe(given: Arguments) -> Term:
 
 TEXT_TABLE: Final = (
     ScalarFunction("ascii", 1, 1, binary_safe, "code of the first character, 0 of empty text"),
-    ScalarFunction("char", 1, None, characters, "characters of codes"),
+    ScalarFunction("char", 1, None, characters, "the characters that have these codes"),
     ScalarFunction("char_length", 1, 1, measured("char_length({x})"), "number of characters"),
     ScalarFunction("concat", 2, None, joined("concat"), "texts one after another; NULL where one is NULL"),
     ScalarFunction("concat_ws", 3, None, joined_with, "texts joined by the first, NULL ones left out; NULL where all are"),
-    ScalarFunction("find_in_set", 2, 3, in_list, "place of text in a list"),
-    ScalarFunction("length", 1, 1, length, "number of bytes"),
+    ScalarFunction(
+        "find_in_set", 2, 3, in_list, "place of x in the list y, 0 where it is not in it; z (a comma) separates the list"
+    ),
+    ScalarFunction("length", 1, 1, length, "number of bytes, in UTF-8"),
     ScalarFunction("lower", 1, 1, textual("lower({x})"), "lower case"),
     ScalarFunction("ltrim", 1, 1, textual("ltrim({x})"), "without leading spaces"),
-    ScalarFunction("position", 2, 2, measured("locate({x}, {y})"), "place of one text in another, 0 where it is not in it"),
-    ScalarFunction("repeat", 2, 2, repeated, "text repeated"),
-    ScalarFunction("replace", 3, 3, textual("replace({x}, {y}, {z})"), "every occurrence replaced"),
+    ScalarFunction("position", 2, 2, measured("locate({x}, {y})"), "place of x in y, 0 where it is not in it"),
+    ScalarFunction("repeat", 2, 2, repeated, "x so many times"),
+    ScalarFunction("replace", 3, 3, textual("replace({x}, {y}, {z})"), "x with z for every y"),
     ScalarFunction("rtrim", 1, 1, textual("rtrim({x})"), "without trailing spaces"),
-    ScalarFunction("substr", 2, 3, part, "part of text"),
-    ScalarFunction("substring", 2, 3, part, "part of text"),
-    ScalarFunction("substring_index", 3, 3, between_marks, "text before so many marks"),
+    ScalarFunction(
+        "substr",
+        2,
+        3,
+        part,
+        "z characters from place y on; without z all; a negative place counts from the end, at 0 there is nothing",
+    ),
+    ScalarFunction(
+        "substring",
+        2,
+        3,
+        part,
+        "z characters from place y on; without z all; a negative place counts from the end, at 0 there is nothing",
+    ),
+    ScalarFunction(
+        "substring_index", 3, 3, between_marks, "what is before the zth y; with a negative z what is after it, counted from the end"
+    ),
     ScalarFunction("to_json", 1, 1, json, "text as JSON"),
-    ScalarFunction("trim", 1, 3, trimmed, "without spaces, or other characters, at the ends"),
+    ScalarFunction("trim", 1, 3, trimmed, "without spaces, or the characters given, at both ends or one"),
     ScalarFunction("upper", 1, 1, textual("upper({x})"), "upper case"),
 )

@@ -128,14 +128,14 @@ def zone_name(given: Arguments) -> Term:
 
 TIME_TABLE: Final = (
     ScalarFunction("dayofweek", 1, 1, of_date("dayofweek({d})"), "day of the week, Sunday is 1"),
-    ScalarFunction("timediff", 2, 3, difference, "distance of two timestamps in whole units"),
-    ScalarFunction("timetruncate", 2, 3, truncated, "start of the unit"),
-    ScalarFunction("timezone", 0, 0, zone_name, "the time zone"),
-    ScalarFunction("to_char", 2, 2, formatted, "timestamp as text by a format"),
-    ScalarFunction("to_iso8601", 1, 2, iso, "timestamp as ISO 8601 text"),
-    ScalarFunction("to_timestamp", 2, 2, scanned, "text as timestamp by a format"),
-    ScalarFunction("to_unixtimestamp", 1, 2, epoch, "ISO 8601 text as epoch ticks"),
-    ScalarFunction("week", 1, 2, week, "week of the year, by mode"),
+    ScalarFunction("timediff", 2, 3, difference, "from y to x in whole units z (of one tick by default), fractions cut off"),
+    ScalarFunction("timetruncate", 2, 3, truncated, "start of the unit y; days and longer in the time zone, unless z is 0"),
+    ScalarFunction("timezone", 0, 0, zone_name, "name of the time zone"),
+    ScalarFunction("to_char", 2, 2, formatted, "timestamp as text by the format y"),
+    ScalarFunction("to_iso8601", 1, 2, iso, "timestamp as ISO 8601 text, in the zone y (`Z`, `+02:00`)"),
+    ScalarFunction("to_timestamp", 2, 2, scanned, "text as timestamp by the format y; NULL where it does not fit"),
+    ScalarFunction("to_unixtimestamp", 1, 2, epoch, "ISO 8601 text as ticks since 1970; with y = 1 as timestamp"),
+    ScalarFunction("week", 1, 2, week, "week of the year; y from 0 to 7 says when weeks and the first one begin, as in MySQL"),
     ScalarFunction("weekday", 1, 1, of_date("weekday({d})"), "day of the week, Monday is 0"),
     ScalarFunction("weekofyear", 1, 1, of_date("weekofyear({d})"), "ISO week of the year"),
 )

@@ -44,6 +44,7 @@ from headrace.compute.types import BIGINT, BOOL, TIMESTAMP
 from headrace.errors import LimitError, NotSupportedError, ProgrammingError, TypeMismatchError
 from headrace.model.expressions import Call, ColumnRef, Expression, Literal, Star, walk
 from headrace.model.queries import Count, Event, Fill, FillMode, Interval, Item, Ordering, Query, Session, State, Union
+from headrace.model.spans import Span
 from headrace.model.tables import TBNAME
 from headrace.model.types import INTEGERS, STRINGS, Kind
 
@@ -112,10 +113,11 @@ class SelectBinder:
         )
         rows = Binder(RowResolver(names, "inside another aggregate"), surroundings)
         items = tuple(self.expanded(names))
-        keys, expressions = self.keys(rows, items)
-        window = self.window(rows, names)
+        keys, expressions = self.keys(Binder(RowResolver(names, "in PARTITION BY or GROUP BY"), surroundings), items)
+        window = self.window(Binder(RowResolver(names, "in a window's clause"), surroundings), names)
         if uses_interp(items):
             return self.interpolated(sourced, where, rows, items, keys, expressions)
+        self.check_interpolation()
         if self.is_aggregated(items):
             return self.grouped(sourced, where, rows, items, window, keys, expressions)
         return self.plain(sourced, where, rows, items, keys)
@@ -133,6 +135,16 @@ class SelectBinder:
             raise ProgrammingError(f"{names} needs a source with a timestamp column", span=self.query.span)
         series = tuple(resolver.uses.values())
         return replace(self.base(sourced, where), keys=tuple(keys), outputs=outputs, hidden=hidden, sorts=sorts, series=series)
+
+    def check_interpolation(self) -> None:
+        """Refuse the clauses of INTERP where nothing is interpolated, and FILL where nothing can be missing."""
+        given, fill = self.query.interpolation, self.query.fill
+        if given is not None:
+            raise ProgrammingError(
+                "RANGE and EVERY go only with interp", hint="select interp(…) of a column, or bound the timestamp in WHERE"
+            )
+        if fill is not None and self.query.window is None:
+            raise ProgrammingError("FILL goes only with INTERVAL and interp", hint="remove FILL", span=fill.span)
 
     def interpolated(
         self,
@@ -238,7 +250,7 @@ class SelectBinder:
         for item in self.query.items:
             match item.expression:
                 case Star(table=table):
-                    yield from (starred(column) for column in names.starred(table))
+                    yield from (starred(column, item.expression.span) for column in names.starred(table))
                 case Call(function=function, arguments=(Star(table=table),)) if function in EXPANDED:
                     for column in names.starred(table):
                         inner = ColumnRef(column.name, column.qualifier)
@@ -409,8 +421,8 @@ def has_column(rows: Binder, reference: ColumnRef) -> bool:
     return any(column.name == reference.name for column in rows.resolver.environment.columns)
 
 
-def starred(column: SourceColumn) -> Item:
-    return Item(ColumnRef(column.name, column.qualifier), column.name, column.name)
+def starred(column: SourceColumn, span: Span | None) -> Item:
+    return Item(ColumnRef(column.name, column.qualifier, span), column.name, column.name)
 
 
 def selection(nodes: list[Expression]) -> Call | None:

@@ -102,7 +102,7 @@ class TDengineExpressions(ExpressionParser):
         written = self.text[token.start : token.end]
         found = DURATION.fullmatch(written.strip("'\"") if token.kind is TokenKind.STRING else written)
         if found is None:
-            return self._fail("a duration", hint=UNITS_HINT if written[:1].isdigit() else "")
+            return self._fail("a duration", hint=UNITS_HINT if written[:1].isdigit() or written[:1] in "+-" else "")
         self._advance()
         return Duration(int(found[1]), found[2].lower())
 
