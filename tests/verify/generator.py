@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
@@ -51,6 +51,8 @@ WHOLE: Final = ("ti", "i", "bi", "ui", "ub")
 NUMBERS: Final = (*WHOLE, "f", "d")
 ORDERED: Final = (*NUMBERS, "e", "s", "n", "at")
 ANY: Final = ORDERED
+SCATTER: Final = ("stddev", "stddev_pop", "stddev_samp", "variance", "var_pop", "var_samp")
+STATES: Final = ("i", "e", "s", "ti", "case when d > 0 then 1 else 2 end", "cast(d / 100 as int)")
 WORDS: Final = ("on", "off", "", "Idle", "a_b", "50%", "x", "  pad ", "12abc", "élan")
 PLACES: Final = (
     ("UTC", "2023-11-14 22:00:00"),
@@ -141,7 +143,6 @@ class Generator:
 
     dice: random.Random
     world: World
-    ordered_by_key: bool = field(default=False)
 
     def query(self) -> str:
         kinds: tuple[Callable[[], str], ...] = (
@@ -156,6 +157,7 @@ class Generator:
             self.series,
             self.nested,
             self.keyed,
+            self.interpolated,
         )
         return self.dice.choice(kinds)()
 
@@ -263,6 +265,8 @@ class Generator:
                 "replace(s, 'o', '0')",
                 "repeat(s, 2)",
                 "cast(i as varchar(3))",
+                "cast(s as varchar(3))",
+                "cast(n as nchar(2))",
                 "case when i > 2 then s else n end",
                 "site",
             )
@@ -270,7 +274,7 @@ class Generator:
 
     def value(self) -> str:
         """Something of a row."""
-        made = (
+        made = [
             self.number(),
             self.number(),
             self.text(),
@@ -288,9 +292,9 @@ class Generator:
             "cast(e as int)",
             "cast(i as bool)",
             "position('n', s)",
-        )
+        ]
         if self.world.database.precision is not Precision.NANOSECOND:
-            made = (*made, "to_iso8601(ts)")
+            made.append("to_iso8601(ts)")
         return self.pick(made)
 
     def aggregate(self, *, unique: bool, nested: bool = False) -> str:
@@ -310,7 +314,7 @@ class Generator:
             f"last_row({anything})",
             f"last({self.text()})",
             f"spread({self.pick((*NUMBERS, 'ts'))})",
-            f"{self.pick(('stddev', 'stddev_pop', 'stddev_samp', 'variance', 'var_pop', 'var_samp'))}({self.pick(('i', 'd', 'f', 'ti'))})",
+            f"{self.pick(SCATTER)}({self.pick(('i', 'd', 'f', 'ti'))})",
             f"percentile({self.pick(('i', 'd'))}, {self.pick(('0', '10', '33.3', '50', '99', '100'))})",
             f"mode({self.pick(('i', 's', 'e', 'ti'))})",
             "elapsed(ts)",
@@ -345,7 +349,7 @@ class Generator:
                 f"abs({one})",
                 f"{one} > {other}",
                 f"greatest({one}, {other})",
-                f"concat(last(s), '/', first(n))",
+                "concat(last(s), '/', first(n))",
             )
         )
 
@@ -397,7 +401,7 @@ class Generator:
             "interval(2d) sliding(1d)",
             "interval(1n)",
             "interval(1n, 5d)",
-            "interval(1n, 30d)",
+            "interval(1n, 27d)",
             "interval(1d, 150m)",
             "interval(1d) sliding(30m)",
             "interval(1n) sliding(1w)",
@@ -416,7 +420,7 @@ class Generator:
                 self.interval(),
                 self.interval(),
                 f"session(ts, {self.dice.choice((1, 2, 3, 8)) * max(unit // 2, 1)}s)",
-                f"state_window({self.pick(('i', 'e', 's', 'ti', 'case when d > 0 then 1 else 2 end', 'cast(d / 100 as int)'))}){least}",
+                f"state_window({self.pick(STATES)}){least}",
                 f"event_window start with {self.pick(('i = 1', 'e', 'd > 0 and i < 4'))} "
                 f"end with {self.pick(('i = 4', 'not e', 'd < 0', 'i = 1'))}{least}",
                 f"count_window({count})",
@@ -432,7 +436,9 @@ class Generator:
     def windowed(self) -> str:
         source, partition, unique, shown = self.groups()
         items = ["_wstart", *self.some(("_wend", "_wduration"), 0, 2), *shown, *self.aggregates(unique=unique)]
-        order = self.pick(("", "", " order by _wstart", " order by _wstart desc", " order by 1, 2 desc", " order by count(*), _wstart"))
+        order = self.pick(
+            ("", "", " order by _wstart", " order by _wstart desc", " order by 1, 2 desc", " order by count(*), _wstart")
+        )
         return (
             f"select {', '.join(items)} from {source}{self.where()}{partition} {self.window()}{self.having()}{order}"
             f"{self.pick(('', '', '', ' limit 5', ' limit 3 offset 2', ' slimit 2' if partition else ''))}"
@@ -442,7 +448,7 @@ class Generator:
         source, partition, unique, shown = self.groups()
         window = self.interval()
         mode = self.pick(("null", "null_f", "prev", "next", "linear", "value", "value_f"))
-        items = [self.aggregate(unique=unique) for _ in range(self.dice.randint(3, 8))]
+        items = [self.aggregate(unique=unique, nested=mode == "linear") for _ in range(self.dice.randint(3, 8))]
         if mode.startswith("value"):
             items = [self.aggregate_number() for _ in items]
         constants = "".join(f", {self.pick(('0', '-1', '7'))}" for _ in items) if mode.startswith("value") else ""
@@ -467,7 +473,8 @@ class Generator:
         order = self.pick(("", " order by ts, tbname", " order by i desc, ts", " order by d nulls last, ts desc", " order by 1"))
         distinct = "distinct " if order in ("", " order by 1") and self.chance(0.3) else ""
         source = self.pick(("mixed", "mixed", *TAGS))
-        return f"select {distinct}{', '.join(items)} from {source}{self.where()}{order}{self.pick(('', '', ' limit 10', ' limit 7 offset 3'))}"
+        limit = self.pick(("", "", " limit 10", " limit 7 offset 3"))
+        return f"select {distinct}{', '.join(items)} from {source}{self.where()}{order}{limit}"
 
     def series(self) -> str:
         number = self.pick(("i", "d", "f", "ti", "bi"))
@@ -487,7 +494,9 @@ class Generator:
                 f"unique({self.pick(('i', 's', 'e'))})",
             )
         )
-        source, partition = self.dice.choice((("m1", ""), ("m3", ""), ("mixed", " partition by tbname"), ("mixed", " partition by site")))
+        source, partition = self.dice.choice(
+            (("m1", ""), ("m3", ""), ("mixed", " partition by tbname"), ("mixed", " partition by site"))
+        )
         items = [*self.some(("ts", "s", "tbname", "i"), 0, 2), call]
         limit = self.pick(("", "", " limit 6"))
         return f"select {', '.join(items)} from {source}{self.where(0.3)}{partition}{limit}"
@@ -499,7 +508,7 @@ class Generator:
         return self.pick(
             (
                 f"select _wstart, count(*), sum(i), avg(d), last(s) from ({inner}) {window}",
-                f"select max(x), min(y), count(*) from (select _wstart, sum(i) x, avg(d) y from mixed partition by tbname {window})",
+                f"select max(x), min(y), count(*) from (select sum(i) x, avg(d) y from mixed partition by tbname {window})",
                 f"select ts, i, s from m1{self.where()} union all select ts, ti, n from m2{self.where()}",
                 f"select i, s from m1{self.where()} union select ti, n from {other} order by 1, 2 desc limit 8",
                 f"select x.ts, x.i, y.d, x.i + y.i from m1 x join {other} y on x.ts = y.ts and x.i > 1",
@@ -508,6 +517,22 @@ class Generator:
                 f"select x.ts, x.s from m1 x left anti join {other} y on x.ts = y.ts",
                 f"select distinct i, e from mixed{self.where()} order by 1, 2 limit 6",
             )
+        )
+
+    def interpolated(self) -> str:
+        source, partition = self.dice.choice((("m1", ""), ("m2", ""), ("mixed", " partition by tbname")))
+        mode = self.pick(("none", "null", "prev", "next", "linear", "value"))
+        option = self.pick(("", "", ", 1"))
+        calls = [f"interp({column}{option})" for column in self.dice.sample(("i", "d", "f", "bi", "s"), self.dice.randint(1, 3))]
+        if mode == "value":
+            calls = [call for call in calls if "(s" not in call] or [f"interp(i{option})"]
+        constants = "".join(", 3" for _ in calls) if mode == "value" else ""
+        low, high = sorted((self.dice.random() * 1.2 - 0.1, self.dice.random() * 1.2 - 0.1))
+        span = self.pick((f" range({self.at(low)}, {self.at(high)})", f" range({self.at(low)}, {self.at(high)})", ""))
+        items = [*self.some(("_irowts", "_isfilled", *(("tbname",) if partition else ())), 1, 3), *calls]
+        return (
+            f"select {', '.join(items)} from {source}{self.where(0.3)}{partition}{span} "
+            f"every({self.unit() * self.dice.randint(1, 5)}s) fill({mode}{constants})"
         )
 
     def keyed(self) -> str:
@@ -522,7 +547,21 @@ class Generator:
             )
         )
         items = self.some(
-            ("count(*)", "sum(i)", "first(d)", "last(i)", "last_row(d)", "min(d)", "max(i)", "avg(d)", "first(k)", "last(k)", "spread(d)"), 3, 9
+            (
+                "count(*)",
+                "sum(i)",
+                "first(d)",
+                "last(i)",
+                "last_row(d)",
+                "min(d)",
+                "max(i)",
+                "avg(d)",
+                "first(k)",
+                "last(k)",
+                "spread(d)",
+            ),
+            3,
+            9,
         )
         return f"select _wstart, _wend, {', '.join(items)} from keyed {window}"
 

@@ -79,9 +79,7 @@ def lookup(
 def small(*rows: Sequence[Any]) -> Lookup:
     """`small` with rows given as subtable, seconds, a, b, s as far as given; and `plain` without rows."""
     names = ("a", "b", "s")
-    values = [
-        {TBNAME: tbname, "ts": round(at * SECOND)} | dict(zip(names, given, strict=False)) for tbname, at, *given in rows
-    ]
+    values = [{TBNAME: tbname, "ts": round(at * SECOND)} | dict(zip(names, given, strict=False)) for tbname, at, *given in rows]
     database = Database("db")
     empty = stored_rows(PLAIN, database, [])
     return lookup({"small": (SMALL, stored_rows(SMALL, database, values)), "plain": (PLAIN, empty)})

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from headrace.cli import docs, system
+from headrace.cli import docs, system, verify
 from headrace.cli.console import Format, bar, err, out, show_error, show_rows
 from headrace.errors import Error
 
@@ -149,6 +149,7 @@ def settle(home: Home = None) -> None:
 
 system.register(app)
 docs.register(app)
+verify.register(app)
 
 
 def main() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
@@ -35,8 +35,23 @@ class Mismatch:
     columns: tuple[int, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """What two results may differ in: expected rows, by place, that may be missing, and rows that may be found besides."""
+
+    missing: Callable[[int], bool] = lambda _: False
+    besides: Callable[[Row], bool] = lambda _: False
+
+
+STRICT: Final = Leave()
+
+
 def first_difference(
-    expected: Sequence[Row], found: Sequence[Row], likenesses: Sequence[Likeness], ordered: Sequence[int] = ()
+    expected: Sequence[Row],
+    found: Sequence[Row],
+    likenesses: Sequence[Likeness],
+    ordered: Sequence[int] = (),
+    leave: Leave = STRICT,
 ) -> Mismatch | None:
     """The first difference of two results; None where they are equal.
 
@@ -50,12 +65,14 @@ def first_difference(
     wanted: dict[Row, list[int]] = defaultdict(list)
     for place, row in enumerate(expected):
         wanted[key_of(row, exact)].append(place)
-    missing = sorted(
+    alone = sorted(
         place for key, places in wanted.items() for place in unmatched(places, expected, buckets.get(key, []), likenesses)
     )
-    if missing or any(buckets.values()):
-        return described(missing, expected, [row for rows in buckets.values() for row in rows], likenesses)
-    return misplaced(expected, found, likenesses, ordered)
+    besides = [row for rows in buckets.values() for row in rows]
+    missing, extra = [place for place in alone if not leave.missing(place)], [row for row in besides if not leave.besides(row)]
+    if missing or extra:
+        return described(missing or alone, expected, extra or besides, likenesses)
+    return None if alone or besides else misplaced(expected, found, likenesses, ordered)
 
 
 def is_exact(expected: Sequence[Row], found: Sequence[Row], place: int) -> bool:

@@ -183,8 +183,7 @@ def match(_: Compiler, given: list[Value]) -> str:
     return f"regexp_matches({text(given[0])}, {text(given[1])})"
 
 
-def tested(build: Callable[[Compiler, list[Value]], str], *, negated: bool = False) -> Callable[[Compiler, list[Value]], Value]:
-    lead = "NOT " if negated else ""
+def predicate(build: Callable[[Compiler, list[Value]], str], lead: str = "") -> Callable[[Compiler, list[Value]], Value]:
     return lambda compiler, given: Value(f"({lead}{build(compiler, given)})", BOOL)
 
 
@@ -203,12 +202,12 @@ OPERATORS: Final[dict[str, Callable[[Compiler, list[Value]], Value]]] = {
     "not": lambda _, given: Value(f"(NOT {truth(given[0])})", BOOL),
     "is null": lambda _, given: Value(f"({given[0].sql} IS NULL)", BOOL),
     "is not null": lambda _, given: Value(f"({given[0].sql} IS NOT NULL)", BOOL),
-    "in": tested(among),
-    "not in": tested(among, negated=True),
-    "between": tested(between),
-    "not between": tested(between, negated=True),
-    "like": tested(like),
-    "not like": tested(like, negated=True),
-    "match": tested(match),
-    "nmatch": tested(match, negated=True),
+    "in": predicate(among),
+    "not in": predicate(among, "NOT "),
+    "between": predicate(between),
+    "not between": predicate(between, "NOT "),
+    "like": predicate(like),
+    "not like": predicate(like, "NOT "),
+    "match": predicate(match),
+    "nmatch": predicate(match, "NOT "),
 }

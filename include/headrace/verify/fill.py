@@ -134,7 +134,8 @@ def grid_sql(fill: Fill, grid: Grid, span: Range, windows: str, keys: Sequence[s
     high = f"greatest(_last, {ends['last']})" if ends["last"] else "_last"
     placed = f"SELECT {lead}{low} AS _low, {high} AS _high FROM ({groups})"
     spread = f"SELECT {lead}unnest({grid.between('_low', '_high')}) AS _wall FROM ({placed})"
-    return f"SELECT {lead}{grid.clock.instant('_wall')} AS {START}, {grid.end('_wall')} AS {END} FROM ({spread}) WHERE {grid.exists('_wall')}"
+    borders = f"{grid.clock.instant('_wall')} AS {START}, {grid.end('_wall')} AS {END}"
+    return f"SELECT {lead}{borders} FROM ({spread}) WHERE {grid.exists('_wall')}"
 
 
 def value(mode: FillMode, each: Filled, keys: Sequence[str]) -> str:

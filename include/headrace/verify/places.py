@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from headrace.errors import ProgrammingError
 from headrace.model.expressions import Call, ColumnRef, DurationLiteral, Expression, Literal, Scalar, Star, walk
-from headrace.model.queries import Interval, Item, Query, State
+from headrace.model.queries import Interval, Item, Query, Session, State
 from headrace.model.tables import TBNAME
 from headrace.model.time import Duration
 from headrace.verify import aggregates, series
@@ -100,6 +100,7 @@ class Groups:
     rows: Compiler
     keys: list[Key]
     selection: Call | None
+    stream: bool = False
     columns: dict[str, str] = field(default_factory=dict)
     beside: dict[str, str] = field(default_factory=dict)
     touched: bool = False
@@ -145,10 +146,14 @@ class Groups:
         return Value(self.column(aggregates.chosen(self.use(self.selection), column.value).sql), column.type)
 
     def of_window(self, name: str) -> Value | None:
-        """`_wstart`, `_wend`, `_wduration`; the end of an INTERVAL is the instant after its last."""
-        if self.query.window is None:
+        """`_wstart`, `_wend`, `_wduration`; an INTERVAL ends an instant after its last, a stream's SESSION a gap after it."""
+        window = self.query.window
+        if window is None:
             return None
-        end = f"({END} + 1)" if isinstance(self.query.window, Interval) else END
+        after = 1 if isinstance(window, Interval) else 0
+        if isinstance(window, Session) and self.stream:
+            after = window.gap.ticks(self.rows.precision)
+        end = f"({END} + {after})"
         shown = {"_wstart": START, "_wend": end, "_wduration": f"({end} - {START})"}
         return Value(shown[name], BIGINT if name == "_wduration" else TIMESTAMP) if name in shown else None
 

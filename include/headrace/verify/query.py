@@ -56,11 +56,12 @@ class Answer:
 
 @dataclass(slots=True)
 class Recomputation:
-    """Answers queries over stored tables in one DuckDB connection."""
+    """Answers queries over stored tables in one DuckDB connection. `stream`: as a stream does."""
 
     connection: duckdb.DuckDBPyConnection
     lookup: Lookup
     timezone: str
+    stream: bool = False
     steps: int = 0
     loaded: dict[str, str] = field(default_factory=dict)
 
@@ -204,7 +205,9 @@ class Select:
 
     def grouped(self, items: Sequence[Item], keys: list[Key]) -> Answer:
         """A query with a window, GROUP BY or aggregates."""
-        groups = Groups(self.query, self.frame, self.rows, keys, places.selection([item.expression for item in items]))
+        groups = Groups(
+            self.query, self.frame, self.rows, keys, places.selection([item.expression for item in items]), self.work.stream
+        )
         compiler = Compiler(groups.leaf, self.rows.precision, self.rows.timezone)
         outputs = [self.output(groups, compiler, item.expression, f"o{number}") for number, item in enumerate(items)]
         hidden = self.hidden(items, lambda node, column: self.output(groups, compiler, node, column))
@@ -259,6 +262,10 @@ class Select:
             raise ProgrammingError("FILL goes only with INTERVAL")
         grid = windows.Grid.of(window, self.rows)
         keys = [key.column for key in groups.keys]
+        if fill.mode not in (FillMode.PREV, FillMode.NEXT, FillMode.NULL, FillMode.NULL_F) and any(
+            places.likeness(item.expression) is Likeness.WITHIN for item in self.query.items
+        ):
+            raise unknown(f"FILL({fill.mode}) of an estimate")
         span = time_range(self.query.where, self.frame, self.rows)
         return filled(fill, grid, span, finished, keys, with_constants(fill, compiler, outputs), self.work.step)
 

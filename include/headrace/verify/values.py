@@ -21,7 +21,6 @@ TIMESTAMP: Final = DataType(Kind.TIMESTAMP)
 VARCHAR: Final = DataType(Kind.VARCHAR)
 TEXTS: Final = (Kind.VARCHAR, Kind.NCHAR, Kind.JSON, Kind.GEOMETRY)
 NUMBER_AT_START: Final = r"^\s*([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)"
-UNKNOWN_CUT: Final = "verify does not know how text that is not ASCII is cut in bytes"
 
 _NAMES: Final = {
     Kind.BOOL: "BOOLEAN",
@@ -191,14 +190,15 @@ def as_integer(value: Value, type_: DataType) -> str:
 
 
 def shortened(value: Value, type_: DataType) -> str:
-    """Text cut to its length: VARCHAR in bytes, NCHAR in characters."""
+    """Text cut to its length: NCHAR in characters, VARCHAR in bytes, of which only whole characters stay."""
     if type_.length is None:
         return text(value)
     if type_.kind is Kind.NCHAR:
         return f"left({text(value)}, {type_.length})"
     sql = text(value)
-    cut = f"CASE WHEN strlen({sql}) = length({sql}) THEN left({sql}, {type_.length}) ELSE error('{UNKNOWN_CUT}') END"
-    return f"CASE WHEN strlen({sql}) <= {type_.length} THEN {sql} ELSE {cut} END"
+    prefixes = f"list_transform(range(0, {type_.length} + 1), lambda i: left({sql}, i))"
+    longest = f"list_max(list_filter({prefixes}, lambda p: strlen(p) <= {type_.length}))"
+    return f"CASE WHEN strlen({sql}) <= {type_.length} THEN {sql} ELSE {longest} END"
 
 
 def floored(sql: str, divisor: int | str) -> str:

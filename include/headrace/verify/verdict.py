@@ -13,7 +13,7 @@ import pyarrow as pa
 from headrace.errors import DataError
 from headrace.model.queries import Query, Union
 from headrace.model.time import Precision
-from headrace.verify.compare import Mismatch, Row, first_difference
+from headrace.verify.compare import STRICT, Leave, Mismatch, Row, first_difference
 from headrace.verify.frames import Lookup
 from headrace.verify.query import Answer, Recomputation
 from headrace.verify.values import TIMESTAMP, unknown
@@ -59,11 +59,26 @@ class Verdict:
         return self.difference is None
 
 
-def verify(query: Query | Union, result: pa.Table, lookup: Lookup, timezone: str = "UTC") -> Verdict:
+@dataclass(frozen=True, slots=True)
+class Maintained:
+    """How far a result is that of a stream.
+
+    Windows whose last instant is before `frontier` (None: all) must be in it; others may, and may be of an earlier state.
+    `partial`: the stream has not seen all rows, and windows that it never touched are not in it.
+    """
+
+    frontier: int | None = None
+    partial: bool = False
+
+
+def verify(
+    query: Query | Union, result: pa.Table, lookup: Lookup, timezone: str = "UTC", *, maintained: Maintained | None = None
+) -> Verdict:
     """Recompute a query over the rows that `lookup` finds, and compare a result with it.
 
     `result` has the columns of the select list, instants as timestamps, or as ticks in a nanosecond database. `timezone` is that of
-    the session.
+    the session. `maintained` tells that the result is a stream's: its query's first column is the window's start, or the row's
+    timestamp.
 
     Raises:
         NotSupportedError: the query has something that verify does not know.
@@ -71,27 +86,38 @@ def verify(query: Query | Union, result: pa.Table, lookup: Lookup, timezone: str
     """
     with duckdb.connect() as connection:
         began = time.perf_counter()
-        answer, expected = recomputed(connection, query, lookup, timezone)
+        answer, expected = recomputed(connection, query, lookup, timezone, stream=maintained is not None)
         seconds = time.perf_counter() - began
         if len(answer.outputs) != result.num_columns:
             raise DataError(f"the query has {len(answer.outputs)} columns, the result {result.num_columns}")
         found = rows_of(result, answer.precision)
-        mismatch = first_difference(expected, found, [output.likeness for output in answer.outputs], answer.sorted)
+        likenesses = [output.likeness for output in answer.outputs]
+        leave = STRICT if maintained is None else left_open(connection, answer, maintained)
+        mismatch = first_difference(expected, found, likenesses, answer.sorted, leave)
         difference = None if mismatch is None else explained(connection, answer, mismatch)
         return Verdict(len(found), seconds, answer.precision, difference)
 
 
 def recomputed(
-    connection: duckdb.DuckDBPyConnection, query: Query | Union, lookup: Lookup, timezone: str
+    connection: duckdb.DuckDBPyConnection, query: Query | Union, lookup: Lookup, timezone: str, *, stream: bool = False
 ) -> tuple[Answer, list[Row]]:
     """What DuckDB gets: the answer's relations, and its rows in order, instants as ticks."""
     connection.execute("SET preserve_insertion_order = true")
     try:
-        answer = Recomputation(connection, lookup, timezone).answer(query)
+        answer = Recomputation(connection, lookup, timezone, stream).answer(query)
         columns = ", ".join(output.column for output in answer.outputs)
         return answer, connection.execute(f"SELECT {columns} FROM {answer.relation} ORDER BY _n").fetchall()
     except duckdb.Error as error:
         raise unknown(f"how to ask DuckDB for this: {str(error).splitlines()[0]}") from error
+
+
+def left_open(connection: duckdb.DuckDBPyConnection, answer: Answer, maintained: Maintained) -> Leave:
+    """What a stream's target may lack, and have besides, of the windows that are still open."""
+    if maintained.frontier is None or "_we" not in table_columns(connection, answer.relation):
+        return Leave(missing=lambda _: maintained.partial)
+    rows = connection.execute(f"SELECT _ws, _we >= {maintained.frontier} FROM {answer.relation} ORDER BY _n").fetchall()
+    starts = {start for start, is_open in rows if is_open}
+    return Leave(lambda place: maintained.partial or rows[place][1], lambda row: row[0] in starts)
 
 
 def rows_of(result: pa.Table, precision: Precision) -> list[Row]:

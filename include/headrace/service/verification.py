@@ -1,0 +1,153 @@
+"""`headrace verify`: a query's answer, or a stream's target, beside what another engine makes of the stored rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from headrace.errors import NotSupportedError, ProgrammingError
+from headrace.model.expressions import Cast
+from headrace.model.queries import Item, Query
+from headrace.model.statements import CreateStream, Select
+from headrace.model.streams import StreamRecord, TriggerMode
+from headrace.model.tables import TBNAME, Database, Name, Table, TableKind
+from headrace.runtime.context import Context
+from headrace.service.jobs import name_of
+from headrace.service.planning.dispatch import database_of
+from headrace.service.planning.queries import asks_system
+from headrace.sql import parse
+from headrace.streams.define import StreamPlan, find, plan_of
+from headrace.streams.layout import partition_item, with_start
+from headrace.verify import Lookup, Maintained, Stored, Verdict, verify
+
+if TYPE_CHECKING:
+    from headrace.service.session import Session
+
+MOST_TRIES: Final = 3
+"""How often it is compared again where rows were written in between."""
+
+
+def verify_query(session: Session, text: str) -> Verdict:
+    """Answer a query, and compare.
+
+    Raises:
+        NotSupportedError: the query has something that verify does not know.
+    """
+    statement = parse(text, session.dialect)
+    if not isinstance(statement, Select) or asks_system(statement.query):
+        raise NotSupportedError("verify takes a SELECT over tables", hint="or --stream database.stream")
+    context, query = session.context, statement.query
+    timezone = context.catalog.databases.get(session.database).timezone if session.database else context.settings.timezone
+
+    def compared(seen: dict[str, int]) -> Verdict:
+        result = session.execute(text).table
+        return verify(query, result if result is not None else pa.table({}), stored_tables(session, seen), timezone)
+
+    return undisturbed(session, compared)
+
+
+def undisturbed(session: Session, compared: Callable[[dict[str, int]], Verdict]) -> Verdict:
+    """A comparison during which nothing was written; of the last try also a disturbed one."""
+    for _ in range(MOST_TRIES - 1):
+        seen: dict[str, int] = {}
+        verdict = compared(seen)
+        if verdict.equal or all(version_of(session, name) == version for name, version in seen.items()):
+            return verdict
+    return compared({})
+
+
+def version_of(session: Session, name: str) -> int:
+    found = name_of(name)
+    return session.context.tables.version(find(session.context.catalog, database_of(found, session), found.name).table)
+
+
+def stored_tables(session: Session, seen: dict[str, int]) -> Lookup:
+    """Tables by the names in a query; notes in `seen` the versions that they had before they were read."""
+    context = session.context
+
+    def lookup(name: Name) -> Stored:
+        found = find(context.catalog, database_of(name, session), name.name)
+        seen.setdefault(str(name), context.tables.version(found.table))
+        return stored(context, found.table, found.database, found.subtable)
+
+    return lookup
+
+
+def stored(context: Context, table: Table, database: Database, subtable: str | None, version: int | None = None) -> Stored:
+    """A table as it is, or as of a version."""
+    names = None if subtable is None or table.kind is TableKind.PLAIN else [subtable]
+
+    def rows() -> pa.Table:
+        return context.tables.scan(table, database, version=version, tbnames=names)
+
+    return Stored(table, database, subtable, rows, lambda: tags_of(context, table))
+
+
+def tags_of(context: Context, table: Table) -> pa.Table:
+    return context.tables.read_tags(table) if table.kind is TableKind.SUPER else pa.table({TBNAME: pa.array([], pa.string())})
+
+
+def verify_stream(session: Session, stream: str) -> Verdict:
+    """Compare a stream's target with what its query makes of the rows that the stream has handled.
+
+    Of a stream with WINDOW_CLOSE the closed windows count; of one that began without the history, those that it has.
+
+    Raises:
+        NotSupportedError: the stream has left out rows, or its query has something that verify does not know.
+    """
+    context, name = session.context, name_of(stream)
+    database = database_of(name, session)
+    verdict = None
+    for _ in range(MOST_TRIES):
+        record = context.catalog.streams.get(database, name.name)
+        verdict = stream_verdict(session, record)
+        if (
+            verdict.equal
+            or context.catalog.streams.get(database, name.name).progress.source_version == record.progress.source_version
+        ):
+            return verdict
+    assert verdict is not None
+    return verdict
+
+
+def stream_verdict(session: Session, record: StreamRecord) -> Verdict:
+    definition, progress = record.definition, record.progress
+    statement = parse(definition.sql, definition.dialect)
+    assert isinstance(statement, CreateStream)
+    if progress.source_version is None:
+        raise ProgrammingError(f"the stream {definition.name} has handled nothing yet", hint="wait for its history, or settle")
+    if progress.counters.rows_expired and statement.options.ignore_expired:
+        raise NotSupportedError(
+            f"the stream has left out {progress.counters.rows_expired} expired rows, so its windows are not those of its rows",
+            hint=f"headrace backfill {definition.database}.{definition.name}, or create it with IGNORE EXPIRED 0",
+        )
+    plan = plan_of(definition, session.context.catalog)
+    query, tags = with_tags(with_start(statement.query), statement)
+    found = target_rows(session.context, plan, tags)
+    closes = statement.options.trigger is TriggerMode.WINDOW_CLOSE and query.window is not None
+    frontier = (progress.frontier if progress.frontier is not None else -(2**62)) if closes else None
+    maintained = Maintained(frontier, partial=not statement.options.fill_history)
+    source = stored(session.context, plan.source, plan.source_database, plan.source_subtable, progress.source_version)
+    return verify(query, found, lambda _: source, plan.query.timezone, maintained=maintained)
+
+
+def with_tags(query: Query, statement: CreateStream) -> tuple[Query, list[str]]:
+    """The query with the items of PARTITION BY that fill the target's tags, and those tags."""
+    items, names = [], []
+    for tag in statement.tags or ():
+        node = partition_item(statement.query, tag.name)
+        if node is not None:
+            items.append(Item(node if tag.column is None else Cast(node, tag.column.type), f"__{tag.name}"))
+            names.append(tag.name)
+    return replace(query, items=(*query.items, *items)), names
+
+
+def target_rows(context: Context, plan: StreamPlan, tags: list[str]) -> pa.Table:
+    """The target's rows: the columns that the query fills, in its order, then some tags."""
+    rows = context.tables.scan(plan.target, plan.target_database)
+    if tags:
+        rows = rows.join(context.tables.read_tags(plan.target).select([TBNAME, *tags]), TBNAME)
+    return pa.table([rows.column(name) for name in (*plan.columns, *tags)], [f"c{n}" for n in range(len(plan.columns) + len(tags))])
