@@ -10,23 +10,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from rich.console import Console
 from rich.measure import Measurement
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskProgressColumn,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 from rich.table import Table
 from rich.text import Text
 
 from headrace.errors import Error
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 out: Final = Console(soft_wrap=False)
 err: Final = Console(stderr=True)
@@ -80,7 +74,7 @@ def as_table(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
     table = Table(header_style="bold", box=None, pad_edge=False)
     for place, name in enumerate(names):
         numeric = any(isinstance(row[place], int | float) and not isinstance(row[place], bool) for row in rows)
-        table.add_column(name, justify="right" if numeric else "left", overflow="fold")
+        table.add_column(Text(name), justify="right" if numeric else "left", overflow="fold")
     for row in rows:
         table.add_row(*(Text(cell(value), STATE_STYLES.get(value, "") if isinstance(value, str) else "") for value in row))
     return table
@@ -101,7 +95,7 @@ def as_records(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
         if number:
             table.add_row()
         for name, value in zip(names, row, strict=True):
-            table.add_row(name, Text(cell(value), STATE_STYLES.get(value, "") if isinstance(value, str) else ""))
+            table.add_row(Text(name), Text(cell(value), STATE_STYLES.get(value, "") if isinstance(value, str) else ""))
     return table if rows else as_table(("no rows",), [])
 
 
@@ -135,13 +129,15 @@ class Task:
 @contextmanager
 def bar(description: str) -> Iterator[Task]:
     """A progress bar with percent, time taken and time left; a spinner until the total is known."""
+    from rich import progress as shown
+
     columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TaskProgressColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
+        shown.TextColumn("{task.description}"),
+        shown.BarColumn(),
+        shown.TaskProgressColumn(),
+        shown.MofNCompleteColumn(),
+        shown.TimeElapsedColumn(),
+        shown.TimeRemainingColumn(),
     )
-    with Progress(*columns, console=err, transient=not err.is_terminal) as progress:
+    with shown.Progress(*columns, console=err, transient=not err.is_terminal) as progress:
         yield Task(progress, description)

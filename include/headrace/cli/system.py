@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
 from headrace.cli.console import STATE_STYLES, err, out
 
 if TYPE_CHECKING:
+    from rich.status import Status
+
     from headrace.runtime.supervision import Snapshot
     from headrace.runtime.system import Component, SystemStatus
     from headrace.settings import Settings

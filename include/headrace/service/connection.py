@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any
 
 from headrace.errors import InterfaceError
 from headrace.model.clock import Clock, SystemClock
@@ -15,6 +13,9 @@ from headrace.runtime.context import open_context
 from headrace.service.results import Result
 from headrace.service.session import Session
 from headrace.settings import Settings, load
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 apilevel = "2.0"
 threadsafety = 1
@@ -106,15 +107,14 @@ class Cursor:
     @property
     def description(self) -> Description | None:
         """Name and type of each column, None for a statement without rows."""
-        table = self._result.table
-        if table is None:
+        if self._result.rows is None:
             return None
-        return [(field.name, str(field.type), None, None, None, None, None) for field in table.schema]
+        return [(name, kind, None, None, None, None, None) for name, kind in self._result.columns.items()]
 
     @property
     def rowcount(self) -> int:
         """Rows of the result, or rows written or deleted."""
-        return self._result.affected if self._result.table is None else self._result.table.num_rows
+        return self._result.affected if self._result.rows is None else self._result.count
 
     def execute(self, sql: str, parameters: Sequence[Any] | None = None) -> Cursor:
         """Execute one statement; parameters are not offered, values stand in the statement."""

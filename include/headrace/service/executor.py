@@ -1,4 +1,7 @@
-"""Applying stages: the only place where a statement changes anything."""
+"""Applying stages: the only place where a statement changes anything.
+
+Queries and streams bring the whole engine along; it is imported by the stages that need it.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,7 @@ from headrace.errors import ExistsError
 from headrace.model.streams import DesiredState, StreamProgress, StreamState
 from headrace.model.tables import TBNAME
 from headrace.service import stages
-from headrace.service.frames import run_query
 from headrace.service.results import Result
-from headrace.streams.define import plan_of
-from headrace.streams.lifecycle import begin, forget, prepare_target, skip
 
 if TYPE_CHECKING:
     from headrace.service.session import Session
@@ -34,6 +34,8 @@ def _(stage: stages.MakeDatabase, session: Session) -> Result:
 
 @apply.register(stages.RemoveDatabase)
 def _(stage: stages.RemoveDatabase, session: Session) -> Result:
+    from headrace.streams.lifecycle import forget
+
     session.context.catalog.databases.drop(stage.name)
     for record in stage.streams:
         forget(session.context, record.definition.id)
@@ -115,6 +117,8 @@ def _(stage: stages.DeleteRows, session: Session) -> Result:
 
 @apply.register(stages.RunQuery)
 def _(stage: stages.RunQuery, session: Session) -> Result:
+    from headrace.service.frames import run_query
+
     return run_query(stage.plan, session.context)
 
 
@@ -125,6 +129,8 @@ def _(stage: stages.ReadCatalog, session: Session) -> Result:  # noqa: ARG001
 
 @apply.register(stages.MakeTarget)
 def _(stage: stages.MakeTarget, session: Session) -> Result:
+    from headrace.streams.lifecycle import prepare_target
+
     prepare_target(session.context, stage.plan)
     return DONE
 
@@ -134,6 +140,8 @@ def _(stage: stages.RecordStream, session: Session) -> Result:
     context, plan = session.context, stage.plan
     definition = plan.definition(created=context.clock.now(), snode=context.settings.snode, dialect=session.dialect)
     if context.catalog.streams.create(definition, if_not_exists=stage.if_not_exists) and not plan.options.fill_history:
+        from headrace.streams.lifecycle import begin
+
         begin(session.context, plan)
     return DONE
 
@@ -163,6 +171,8 @@ def _(stage: stages.Announce, session: Session) -> Result:
 
 @apply.register(stages.RemoveStream)
 def _(stage: stages.RemoveStream, session: Session) -> Result:
+    from headrace.streams.lifecycle import forget
+
     stream = stage.record.definition.id
     session.context.catalog.streams.set_desired(stream, DesiredState.DROPPED)
     session.context.catalog.streams.drop(stream)
@@ -181,6 +191,9 @@ def _(stage: stages.ContinueStream, session: Session) -> Result:
     """A stopped stream goes on where it stood: with its history where that is not filled yet."""
     context, record = session.context, stage.record
     if stage.ignore_untreated:
+        from headrace.streams.define import plan_of
+        from headrace.streams.lifecycle import skip
+
         skip(session.context, plan_of(record.definition, context.catalog), record.progress)
     if record.state is StreamState.STOPPED:
         filled = record.progress.source_version is not None or record.progress.boundary is None

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-import pyarrow as pa
-
 from headrace import errors
 from headrace.model.streams import Heartbeat
 from headrace.runtime.context import Context
@@ -39,6 +37,7 @@ def ask(snode: Heartbeat, text: str, dialect: str, database: str | None) -> Resu
         Error: as the snode raised it; `OperationalError` where it does not answer.
     """
     import httpx
+    import pyarrow as pa
 
     body = {"sql": text, "dialect": dialect, "database": database}
     headers = {"Authorization": f"Bearer {snode.token}", "Accept": ARROW}

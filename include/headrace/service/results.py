@@ -8,11 +8,19 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import cached_property
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
-import pyarrow as pa
+if TYPE_CHECKING:
+    import pyarrow as pa
 
-INSTANT: Final = pa.timestamp("ms", "UTC")
+Type = Literal["string", "bool", "int32", "int64", "timestamp[ms, tz=UTC]"]
+"""A type of Arrow by its name, so that PyArrow need not be imported for a table that is only shown."""
+
+STRING: Final[Type] = "string"
+BOOL: Final[Type] = "bool"
+INT: Final[Type] = "int32"
+BIGINT: Final[Type] = "int64"
+INSTANT: Final[Type] = "timestamp[ms, tz=UTC]"
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -20,10 +28,11 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 class Rows:
     """A small table of Python values; instants (`INSTANT`) are epoch milliseconds.
 
-    It becomes Arrow only when asked: PyArrow imports pandas, which takes a second, at the first list that it is given.
+    It becomes Arrow only when asked: PyArrow and NumPy take 0.3 s to import, and pandas, which PyArrow imports at the first list
+    that it is given, a second.
     """
 
-    columns: dict[str, pa.DataType]
+    columns: dict[str, Type]
     values: Sequence[tuple[Any, ...]]
 
     def where(self, name: str, value: Any) -> Rows:
@@ -50,7 +59,10 @@ class Rows:
 
     def arrow(self) -> pa.Table:
         """The rows as Arrow."""
-        arrays = [pa.array([row[place] for row in self.values], kind) for place, kind in enumerate(self.columns.values())]
+        import pyarrow as pa
+
+        kinds = [pa.timestamp("ms", "UTC") if name == INSTANT else pa.type_for_alias(name) for name in self.columns.values()]
+        arrays = [pa.array([row[place] for row in self.values], kind) for place, kind in enumerate(kinds)]
         return pa.table(dict(zip(self.columns, arrays, strict=True)))
 
 
@@ -72,10 +84,24 @@ class Result:
         return self.rows.arrow() if isinstance(self.rows, Rows) else self.rows
 
     @property
-    def names(self) -> list[str]:
+    def columns(self) -> dict[str, str]:
+        """Names of the columns, and of their types in Arrow."""
         if self.rows is None:
-            return []
-        return list(self.rows.columns) if isinstance(self.rows, Rows) else list(self.rows.column_names)
+            return {}
+        if isinstance(self.rows, Rows):
+            return dict(self.rows.columns)
+        return {field.name: str(field.type) for field in self.rows.schema}
+
+    @property
+    def names(self) -> list[str]:
+        return list(self.columns)
+
+    @property
+    def count(self) -> int:
+        """How many rows; 0 for a statement without."""
+        if self.rows is None:
+            return 0
+        return len(self.rows.values) if isinstance(self.rows, Rows) else int(self.rows.num_rows)
 
     def tuples(self) -> Iterator[tuple[Any, ...]]:
         """Rows as Python values: timestamps as aware datetimes, whole decimals (unsigned BIGINT) as integers."""
@@ -89,13 +115,15 @@ class Result:
 
 def python_values(column: pa.ChunkedArray) -> list[Any]:
     """A column as Python values."""
+    import pyarrow as pa
+
     values = column.to_pylist()
     if pa.types.is_decimal(column.type) and column.type.scale == 0:
         return [None if value is None else int(value) for value in values]
     return [value.item() if hasattr(value, "item") and not isinstance(value, Decimal) else value for value in values]
 
 
-def rows_result(names: Sequence[str], rows: Sequence[Sequence[Any]], types: Sequence[pa.DataType] | None = None) -> Result:
+def rows_result(names: Sequence[str], rows: Sequence[Sequence[Any]], types: Sequence[Type] | None = None) -> Result:
     """A small table, as SHOW and DESCRIBE give it; strings unless `types` says otherwise."""
-    kinds = types or [pa.string()] * len(names)
+    kinds = types or [STRING] * len(names)
     return Result(Rows(dict(zip(names, kinds, strict=True)), [tuple(row) for row in rows]))

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
+if TYPE_CHECKING:
+    import pyarrow as pa
 
-from headrace.compute import AnyPlan
-from headrace.model.streams import StreamRecord
-from headrace.model.tables import Database, Subtable, Table
-from headrace.service.results import Result
-from headrace.streams.define import StreamPlan
+    from headrace.compute import AnyPlan
+    from headrace.model.streams import StreamRecord
+    from headrace.model.tables import Database, Subtable, Table
+    from headrace.service.results import Result
+    from headrace.streams.define import StreamPlan
 
 
 @dataclass(frozen=True, slots=True)

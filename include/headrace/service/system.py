@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-import pyarrow as pa
-
 from headrace.model.streams import StreamRecord
 from headrace.model.tables import TBNAME, Table
 from headrace.runtime.context import Context
-from headrace.service.results import INSTANT, Rows
+from headrace.service.results import BIGINT, INSTANT, INT, STRING, Rows, Type
 
 SCHEMA: Final = "information_schema"
 Row = tuple[Any, ...]
@@ -18,7 +16,7 @@ Row = tuple[Any, ...]
 
 def databases(context: Context) -> Rows:
     rows = [(each.name, each.precision.value, each.timezone) for each in context.catalog.databases.all()]
-    return build(rows, name=pa.string(), precision=pa.string(), timezone=pa.string())
+    return build(rows, name=STRING, precision=STRING, timezone=STRING)
 
 
 def all_tables(context: Context) -> Iterator[Table]:
@@ -28,7 +26,7 @@ def all_tables(context: Context) -> Iterator[Table]:
 
 def stables(context: Context) -> Rows:
     rows = [(each.name, each.database, len(each.columns), len(each.tags)) for each in all_tables(context) if each.tags]
-    return build(rows, stable_name=pa.string(), db_name=pa.string(), columns=pa.int32(), tags=pa.int32())
+    return build(rows, stable_name=STRING, db_name=STRING, columns=INT, tags=INT)
 
 
 def tables(context: Context) -> Rows:
@@ -39,12 +37,12 @@ def tables(context: Context) -> Rows:
             rows.append((subtable.name, table.database, len(table.columns), stable, subtable.uid, kind))
     return build(
         rows,
-        table_name=pa.string(),
-        db_name=pa.string(),
-        columns=pa.int32(),
-        stable_name=pa.string(),
-        uid=pa.int64(),
-        type=pa.string(),
+        table_name=STRING,
+        db_name=STRING,
+        columns=INT,
+        stable_name=STRING,
+        uid=BIGINT,
+        type=STRING,
     )
 
 
@@ -52,12 +50,12 @@ def tags(context: Context) -> Rows:
     rows = [row for table in all_tables(context) if table.tags for row in tag_rows(context, table)]
     return build(
         rows,
-        table_name=pa.string(),
-        db_name=pa.string(),
-        stable_name=pa.string(),
-        tag_name=pa.string(),
-        tag_type=pa.string(),
-        tag_value=pa.string(),
+        table_name=STRING,
+        db_name=STRING,
+        stable_name=STRING,
+        tag_name=STRING,
+        tag_type=STRING,
+        tag_value=STRING,
     )
 
 
@@ -76,32 +74,32 @@ def columns(context: Context) -> Rows:
         for table in all_tables(context)
         for place, column in enumerate(table.columns)
     ]
-    return build(rows, table_name=pa.string(), db_name=pa.string(), position=pa.int32(), col_name=pa.string(), col_type=pa.string())
+    return build(rows, table_name=STRING, db_name=STRING, position=INT, col_name=STRING, col_type=STRING)
 
 
 def streams(context: Context) -> Rows:
     rows = [stream_row(record) for record in context.catalog.streams.all()]
     return build(
         rows,
-        stream_name=pa.string(),
-        db_name=pa.string(),
+        stream_name=STRING,
+        db_name=STRING,
         create_time=INSTANT,
-        stream_id=pa.string(),
-        sql=pa.string(),
-        status=pa.string(),
-        source_db=pa.string(),
-        source_table=pa.string(),
-        target_db=pa.string(),
-        target_table=pa.string(),
-        snode=pa.string(),
-        message=pa.string(),
-        lag_ms=pa.int64(),
-        rows_in=pa.int64(),
-        rows_used=pa.int64(),
-        rows_filtered=pa.int64(),
-        rows_expired=pa.int64(),
-        rows_pending=pa.int64(),
-        rows_out=pa.int64(),
+        stream_id=STRING,
+        sql=STRING,
+        status=STRING,
+        source_db=STRING,
+        source_table=STRING,
+        target_db=STRING,
+        target_table=STRING,
+        snode=STRING,
+        message=STRING,
+        lag_ms=BIGINT,
+        rows_in=BIGINT,
+        rows_used=BIGINT,
+        rows_filtered=BIGINT,
+        rows_expired=BIGINT,
+        rows_pending=BIGINT,
+        rows_out=BIGINT,
         updated=INSTANT,
     )
 
@@ -138,7 +136,7 @@ def message_of(record: StreamRecord) -> str | None:
     return None if reason is None else f"[{reason.code}] {reason.message} ({reason.hint})"
 
 
-def build(rows: list[Row], /, **types: pa.DataType) -> Rows:
+def build(rows: list[Row], /, **types: Type) -> Rows:
     """Rows with a column for each type."""
     return Rows(types, rows)
 

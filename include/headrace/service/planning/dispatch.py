@@ -2,14 +2,39 @@
 
 from __future__ import annotations
 
-from functools import singledispatch
-from typing import Protocol
+from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from headrace.errors import NotSupportedError, ProgrammingError
+from headrace.errors import ProgrammingError
+from headrace.model import statements
 from headrace.model.statements import Statement
 from headrace.model.tables import Database, Name, Table
-from headrace.runtime.context import Context
-from headrace.service.stages import Stage
+
+if TYPE_CHECKING:
+    from headrace.runtime.context import Context
+    from headrace.service.stages import Stage
+
+PLANNERS: Final[dict[type[Statement], tuple[str, str]]] = {
+    statements.CreateDatabase: ("tables", "create_database"),
+    statements.DropDatabase: ("tables", "drop_database"),
+    statements.UseDatabase: ("tables", "use_database"),
+    statements.CreateTable: ("tables", "create_table"),
+    statements.DropTable: ("tables", "drop_table"),
+    statements.CreateSubtables: ("rows", "create_subtables"),
+    statements.SetTags: ("rows", "set_tags"),
+    statements.Insert: ("rows", "insert"),
+    statements.Delete: ("rows", "delete"),
+    statements.Select: ("queries", "select"),
+    statements.Explain: ("queries", "explain"),
+    statements.Describe: ("shows", "describe"),
+    statements.Show: ("shows", "show"),
+    statements.CreateStream: ("streams", "create_stream"),
+    statements.DropStream: ("streams", "drop_stream"),
+    statements.PauseStream: ("streams", "pause_stream"),
+    statements.ResumeStream: ("streams", "resume_stream"),
+}
+"""Module and planner of each kind of statement; imported when first asked for, because most bring Arrow and Delta along."""
 
 
 class Surroundings(Protocol):
@@ -22,14 +47,20 @@ class Surroundings(Protocol):
     def database(self) -> str | None: ...
 
 
-@singledispatch
-def plan(statement: Statement, around: Surroundings) -> list[Stage]:  # noqa: ARG001
+def plan(statement: Statement, around: Surroundings) -> list[Stage]:
     """The stages of a statement; everything that can be refused is refused here.
 
     Raises:
         Error: a named one, with the place in the text where there is one.
     """
-    raise NotSupportedError(f"{type(statement).__name__} is not supported")
+    return planner(type(statement))(statement, around)
+
+
+def planner(kind: type[Statement]) -> Callable[[Any, Surroundings], list[Stage]]:
+    """The planner of a kind of statement."""
+    module, name = PLANNERS[kind]
+    found: Callable[[Any, Surroundings], list[Stage]] = getattr(import_module(f"{__package__}.{module}"), name)
+    return found
 
 
 def database_of(name: Name, around: Surroundings) -> str:

@@ -4,32 +4,32 @@ from __future__ import annotations
 
 from functools import partial
 
-from headrace.compute import bind
 from headrace.errors import NotFoundError
 from headrace.model.queries import Join, Query, QuerySource, Source, TableSource, Union
 from headrace.model.statements import Explain, Select
 from headrace.model.tables import Name
 from headrace.service import system
-from headrace.service.explain import describe
 from headrace.service.planning.dispatch import Surroundings, plan
 from headrace.service.results import Result, rows_result
 from headrace.service.stages import ReadCatalog, RunQuery, Stage
 from headrace.sql import to_sql
-from headrace.streams.define import catalog_scope
 
 
-@plan.register
 def select(statement: Select, around: Surroundings) -> list[Stage]:
     if asks_system(statement.query):
         return [ReadCatalog(f"query of {system.SCHEMA}", partial(query_system, statement, around))]
+    from headrace.compute import bind
+    from headrace.streams.define import catalog_scope
+
     context, database = around.context, around.database
     timezone = context.catalog.databases.get(database).timezone if database else context.settings.timezone
     scope = catalog_scope(context.catalog, database, timezone=timezone, now=context.clock.now())
     return [RunQuery(bind(statement.query, scope))]
 
 
-@plan.register
 def explain(statement: Explain, around: Surroundings) -> list[Stage]:
+    from headrace.service.explain import describe
+
     lines = [line for stage in plan(statement.statement, around) for line in describe(stage)]
     return [ReadCatalog("EXPLAIN", lambda: rows_result(("plan",), [(line,) for line in lines]))]
 

@@ -13,14 +13,13 @@ from headrace.errors import ExistsError, NotFoundError, ProgrammingError
 from headrace.model.spans import Span
 from headrace.model.statements import CreateSubtables, Delete, Insert, InsertBlock, RowValue, SetTags, SubtableSpec
 from headrace.model.tables import TBNAME, Column, Database, Name, Subtable, Table, TableKind
-from headrace.service.planning.dispatch import Surroundings, database_of, find_table, plan
+from headrace.service.planning.dispatch import Surroundings, database_of, find_table
 from headrace.service.planning.tables import check_name
 from headrace.service.predicates import ALWAYS, Times, chosen, split
 from headrace.service.stages import DeleteRows, MakeSubtables, Stage, WriteRows, WriteTags
 from headrace.storage.values import rows_to_arrow, tags_to_arrow
 
 
-@plan.register
 def create_subtables(statement: CreateSubtables, around: Surroundings) -> list[Stage]:
     """All of the statement's subtables are checked before the first is made."""
     by_table: dict[Name, list[SubtableSpec]] = defaultdict(list)
@@ -98,7 +97,6 @@ class Batch:
     tbnames: list[str]
 
 
-@plan.register
 def insert(statement: Insert, around: Surroundings) -> list[Stage]:
     """One commit for each table and set of columns, after every value has been checked."""
     known = find_subtables([block.table for block in statement.blocks], around)
@@ -185,7 +183,6 @@ def write_rows(batch: Batch, around: Surroundings) -> list[Stage]:
     return [WriteRows(batch.table, batch.database, rows, tuple(name for name in batch.columns if name != TBNAME))]
 
 
-@plan.register
 def delete(statement: Delete, around: Surroundings) -> list[Stage]:
     catalog, context = around.context.catalog, around.context
     subtable = find_subtables([statement.table], around).get(key_of(statement.table, around))
@@ -207,7 +204,6 @@ def tags_of(table: Table, around: Surroundings) -> pa.Table:
     return around.context.tables.read_tags(table)
 
 
-@plan.register
 def set_tags(statement: SetTags, around: Surroundings) -> list[Stage]:
     catalog = around.context.catalog
     database_name, name = key_of(statement.table, around)

@@ -7,19 +7,16 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-import pyarrow as pa
-
 from headrace.errors import NotSupportedError, ProgrammingError
 from headrace.model.statements import CreateTable, Describe, Show
 from headrace.model.tables import Name, Table
 from headrace.service import system
-from headrace.service.planning.dispatch import Surroundings, database_of, find_table, plan
-from headrace.service.results import Result, rows_result
+from headrace.service.planning.dispatch import Surroundings, database_of, find_table
+from headrace.service.results import BIGINT, BOOL, STRING, Result, rows_result
 from headrace.service.stages import ReadCatalog, Stage
 from headrace.sql import to_sql
 
 
-@plan.register
 def show(statement: Show, around: Surroundings) -> list[Stage]:
     reader = READERS.get(statement.what)
     if reader is None:
@@ -29,7 +26,6 @@ def show(statement: Show, around: Surroundings) -> list[Stage]:
     return [ReadCatalog(f"SHOW {statement.what.upper()}", partial(reader, statement, around))]
 
 
-@plan.register
 def describe(statement: Describe, around: Surroundings) -> list[Stage]:
     return [ReadCatalog(f"DESCRIBE {statement.table}", partial(describe_table, statement.table, around))]
 
@@ -96,7 +92,7 @@ def show_snodes(_: Show, around: Surroundings) -> Result:
         (name, lease.epoch if lease else None, lease.holder if lease else None, bool(lease and lease.expires > now))
         for name, lease in leases
     ]
-    return rows_result(("snode", "epoch", "holder", "alive"), rows, (pa.string(), pa.int64(), pa.string(), pa.bool_()))
+    return rows_result(("snode", "epoch", "holder", "alive"), rows, (STRING, BIGINT, STRING, BOOL))
 
 
 def show_create_table(statement: Show, around: Surroundings) -> Result:

@@ -6,12 +6,11 @@ from headrace.errors import ExistsError, NotFoundError
 from headrace.model.statements import CreateStream, DropStream, PauseStream, ResumeStream
 from headrace.model.streams import StreamRecord
 from headrace.model.tables import Name
-from headrace.service.planning.dispatch import Surroundings, database_of, plan
+from headrace.service.planning.dispatch import Surroundings, database_of
 from headrace.service.stages import Announce, ContinueStream, FillHistory, HoldStream, MakeTarget, RecordStream, RemoveStream, Stage
 from headrace.streams.define import define
 
 
-@plan.register
 def create_stream(statement: CreateStream, around: Surroundings) -> list[Stage]:
     context, database = around.context, database_of(statement.name, around)
     if find_stream(statement.name, around, missing_ok=True) is not None:
@@ -31,19 +30,16 @@ def create_stream(statement: CreateStream, around: Surroundings) -> list[Stage]:
     return [*stages, Announce(database, statement.name.name)]
 
 
-@plan.register
 def drop_stream(statement: DropStream, around: Surroundings) -> list[Stage]:
     record = find_stream(statement.name, around, statement.if_exists)
     return [] if record is None else [RemoveStream(record), announcement(record)]
 
 
-@plan.register
 def pause_stream(statement: PauseStream, around: Surroundings) -> list[Stage]:
     record = find_stream(statement.name, around, statement.if_exists)
     return [] if record is None else [HoldStream(record)]
 
 
-@plan.register
 def resume_stream(statement: ResumeStream, around: Surroundings) -> list[Stage]:
     record = find_stream(statement.name, around, statement.if_exists)
     return [] if record is None else [ContinueStream(record, statement.ignore_untreated), announcement(record, resumed=True)]

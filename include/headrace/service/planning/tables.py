@@ -10,7 +10,7 @@ from headrace.errors import ExistsError, LimitError, NotFoundError, ProgrammingE
 from headrace.model.statements import CreateDatabase, CreateTable, DropDatabase, DropTable, UseDatabase
 from headrace.model.tables import TBNAME, Column, Database, Name, Subtable, Table, TableKind
 from headrace.model.types import Kind
-from headrace.service.planning.dispatch import Surroundings, database_of, find_table, plan
+from headrace.service.planning.dispatch import Surroundings, database_of, find_table
 from headrace.service.stages import EnterDatabase, MakeDatabase, MakeTable, RemoveDatabase, RemoveSubtables, RemoveTable, Stage
 
 KEY_KINDS: Final = (Kind.INT, Kind.UINT, Kind.BIGINT, Kind.UBIGINT, Kind.VARCHAR)
@@ -19,7 +19,6 @@ MAX_TAGS: Final = 128
 MAX_NAME: Final = 192
 
 
-@plan.register
 def create_database(statement: CreateDatabase, around: Surroundings) -> list[Stage]:
     check_name(statement.name)
     options = dict(statement.options)
@@ -29,7 +28,6 @@ def create_database(statement: CreateDatabase, around: Surroundings) -> list[Sta
     return [MakeDatabase(database, statement.if_not_exists)]
 
 
-@plan.register
 def drop_database(statement: DropDatabase, around: Surroundings) -> list[Stage]:
     catalog, name = around.context.catalog, statement.name.name
     try:
@@ -42,12 +40,10 @@ def drop_database(statement: DropDatabase, around: Surroundings) -> list[Stage]:
     return [RemoveDatabase(name, tables, streams)]
 
 
-@plan.register
 def use_database(statement: UseDatabase, around: Surroundings) -> list[Stage]:
     return [EnterDatabase(around.context.catalog.databases.get(statement.name.name).name)]
 
 
-@plan.register
 def create_table(statement: CreateTable, around: Surroundings) -> list[Stage]:
     check_name(statement.name)
     check_columns(statement)
@@ -124,7 +120,6 @@ def check_key(column: Column, place: int) -> None:
         raise TypeMismatchError(f"{column.type} cannot be a key column", hint=f"allowed are {allowed}", span=column.span)
 
 
-@plan.register
 def drop_table(statement: DropTable, around: Surroundings) -> list[Stage]:
     stages: list[Stage] = []
     for name in statement.names:
