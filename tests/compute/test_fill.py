@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.errors import SparkRuntimeException
 
 from headrace.errors import LimitError
 from tests.compute.house import METERS, T0, answer, frame, meters, scope
@@ -87,6 +88,38 @@ def test_windows_of_months_and_of_local_days_are_filled_by_the_calendar(small: S
     days = answer("select _wstart, _wduration, sum(a) from d1 interval(1d) fill(prev)", spring, where=where)
     assert [row[1] // hour for row in days] == [24, 24, 23, 24, 24]
     assert [row[2] for row in days] == [1, 1, 1, 1, 2]
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "select _wstart, sum(a) from d1 interval(1s) fill(prev)",
+        "select _wstart, sum(a) from d1 where ts >= 0 interval(1s) fill(null)",
+        "select interp(a) from d1 every(1s) fill(prev)",
+        "select interp(a) from d1 range(0, now) every(1s) fill(prev)",
+    ],
+)
+def test_a_gap_of_more_windows_or_points_than_memory_holds_ends_the_query_alone(small: SparkSession, sql: str) -> None:
+    years = frame(small, METERS, meters(("d1", -T0, 1), ("d1", 0, 2)))
+    with pytest.raises(SparkRuntimeException, match=r"would make 1[0-9]{9} (windows|points)") as refused:
+        answer(sql, years)
+    assert refused.value.getCondition() == "USER_RAISED_EXCEPTION"
+    assert answer("select count(*) from d1", years) == [(2,)]
+
+
+@pytest.mark.parametrize("mode", ["null", "prev", "next", "linear", "value, 7"])
+def test_one_window_alone_stays_as_it_is_and_a_null_in_it_is_filled_by_a_constant_only(small: SparkSession, mode: str) -> None:
+    one = frame(small, METERS, meters(("d1", 0, 4), ("d2", 0, None)))
+    found = answer(f"select tbname, _wstart, sum(a) from meters partition by tbname interval(1s) fill({mode})", one)
+    assert found == [("d1", 0, 4), ("d2", 0, 7 if mode.startswith("value") else None)]
+
+
+@pytest.mark.parametrize("mode", ["none", "prev", "next", "near", "linear", "null", "value, 7"])
+def test_interp_without_rows_gives_nothing_and_of_one_row_what_the_mode_can(small: SparkSession, mode: str) -> None:
+    sql = f"select _irowts, interp(a) from meters range({T0 - 1000}, {T0 + 1000}) every(1s) fill({mode})"
+    assert answer(sql, frame(small, METERS, [])) == []
+    made = {"none": [0], "prev": [0, 1000], "next": [-1000, 0], "linear": [0]}.get(mode, [-1000, 0, 1000])
+    assert [row[0] for row in answer(sql, frame(small, METERS, meters(("d1", 0, 4))))] == made
 
 
 def test_a_range_of_too_many_windows_is_refused(rows: DataFrame) -> None:

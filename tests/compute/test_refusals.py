@@ -23,6 +23,8 @@ def test_a_query_outside_the_limits_is_refused_with_the_reason(sql: str, message
         ("select count(*) from meters interval(10s) sliding(11s)", "interval(10s) sliding(11s)"),
         ("select avg(a) + sum(s) from meters", "sum(s)"),
         ("select a from meters where b > 1 and ts > 'x'", "ts > 'x'"),
+        ("select interp(a) from meters range('x') fill(prev)", "'x'"),
+        ("select *, count(*) from meters interval(1m)", "*"),
     ],
 )
 def test_the_span_of_an_error_is_the_innermost_part_that_is_wrong(sql: str, marked: str) -> None:
@@ -30,6 +32,32 @@ def test_the_span_of_an_error_is_the_innermost_part_that_is_wrong(sql: str, mark
         plan(sql)
     assert refused.value.span is not None
     assert sql[refused.value.span.start : refused.value.span.end] == marked
+
+
+@pytest.mark.parametrize(
+    ("sql", "hint"),
+    [
+        ("select a, count(*) from meters", "add it to GROUP BY or PARTITION BY, or take first(a) or last(a)"),
+        ("select a, count(*) from meters interval(1m)", "add it to PARTITION BY, or take first(a) or last(a)"),
+        ("select ts, count(*) from meters interval(1m)", "the window's start is _wstart; first(ts) is that of its first row"),
+        ("select count(*) from meters session(ts, -1s)", "a duration is a whole number and a unit, such as 10s"),
+    ],
+)
+def test_a_hint_says_what_fits_where_the_fault_is(sql: str, hint: str) -> None:
+    with pytest.raises(Error) as refused:
+        plan(sql)
+    assert refused.value.hint.startswith(hint)
+
+
+def test_a_long_line_is_shown_around_the_fault_and_marked_no_farther_than_shown() -> None:
+    names = ", ".join(f"a{number:02}" for number in range(40))
+    for sql in (f"select {names} from meters", f"select a from meters where b in ({names.replace('a', '1')}) and nosuch"):
+        with pytest.raises(Error) as refused:
+            plan(sql)
+        refused.value.sql = sql
+        _, shown, marks = str(refused.value).splitlines()[1:4]
+        assert len(marks) <= len(shown) <= 124
+        assert shown[marks.index("^") : len(marks)] in ("a00", "nosuch")
 
 
 def test_an_unknown_name_is_answered_with_the_nearest() -> None:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import ast
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from headrace.compute import evaluate
+from headrace.compute.examples import EXAMPLES
+from headrace.compute.scalars import MATH_TABLE
+from headrace.compute.scalars_text import TEXT_TABLE
+from headrace.compute.scalars_time import TIME_TABLE
 from tests.compute.house import METERS, T0, answer, frame, meters, offset, pairs, plan, scope
 
 if TYPE_CHECKING:
@@ -32,6 +37,27 @@ def values(small: SparkSession) -> list[Any]:
 def test_an_expression_has_the_value_that_the_language_gives_it(values: list[Any], number: int) -> None:
     wanted = ast.literal_eval(CASES[number][1])
     assert values[number] == (pytest.approx(wanted) if isinstance(wanted, float) else wanted)
+
+
+def written(value: Any) -> str:
+    """A value as the function reference writes it."""
+    match value:
+        case None:
+            return "NULL"
+        case float():
+            return f"{value:.6g}"
+        case datetime():
+            return f"'{value:%Y-%m-%d %H:%M:%S}'"
+        case _:
+            return repr(value)
+
+
+def test_every_function_has_an_example_that_holds(small: SparkSession) -> None:
+    names = {function.name for function in (*MATH_TABLE, *TEXT_TABLE, *TIME_TABLE)}
+    assert names - set(EXAMPLES) == {"rand"}
+    assert set(EXAMPLES) <= names
+    (found,) = evaluate(plan(f"select {', '.join(call for call, _ in EXAMPLES.values())}"), frame(small, METERS, [])).collect()
+    assert dict(zip(EXAMPLES, map(written, found), strict=True)) == {name: value for name, (_, value) in EXAMPLES.items()}
 
 
 def test_calendar_functions_follow_the_zone_of_the_statement(small: SparkSession) -> None:

@@ -154,6 +154,50 @@ def test_rows_of_several_subtables_share_a_window_without_partition(small: Spark
     assert found == [(0, 3, 1, 3), (20_000, 1, 4, 4)]
 
 
+@pytest.mark.parametrize("window", WINDOWS)
+def test_one_row_is_in_every_window_that_it_opens_and_a_row_of_nulls_has_no_state_and_is_no_event(
+    small: SparkSession, window: str
+) -> None:
+    for value in (1, None):
+        rows = [Row("t1", T0, value)]
+        found = answer(f"{SELECTED} {window}", frame(small, METERS, oracle.as_rows(rows)))
+        assert windows_of(found) == sorted(oracle.windows(rows, WINDOWS[window]))
+
+
+@pytest.mark.parametrize(
+    ("window", "expected"),
+    [
+        ("interval(1s)", [(0, 3, 1, 3), (7_000, 2, 4, 5)]),
+        ("session(ts, 1s)", [(0, 3, 1, 3), (7_000, 2, 4, 5)]),
+        ("state_window(e)", [(0, 1, 1, 1), (0, 1, 2, 2), (0, 2, 3, 4), (7_000, 1, 5, 5)]),
+        ("event_window start with a = 2 end with a = 4", [(0, 3, 2, 4)]),
+        ("count_window(2)", [(0, 2, 1, 2), (0, 2, 3, 4), (7_000, 1, 5, 5)]),
+        ("count_window(2, 1)", [(0, 2, 1, 2), (0, 2, 2, 3), (0, 2, 3, 4), (7_000, 2, 4, 5), (7_000, 1, 5, 5)]),
+    ],
+)
+def test_rows_of_one_instant_come_in_the_order_of_their_subtables(
+    small: SparkSession, window: str, expected: list[tuple[int, ...]]
+) -> None:
+    places = [("d1", 0, 1, True), ("d2", 0, 2, False), ("d3", 0, 3, True), ("d1", 7_000, 4, True), ("d2", 7_000, 5, False)]
+    rows = [{"tbname": name, "ts": T0 + at, "a": a, "e": e} for name, at, a, e in random.Random(1).sample(places, len(places))]
+    found = answer(f"select _wstart, count(*), first(a), last(a) from meters {window}", frame(small, METERS, rows))
+    assert found == expected
+
+
+@pytest.mark.parametrize("window", ["session(ts, 1s)", "state_window(a)", "count_window(2)", "interval(1000y)", "interval(1d)"])
+def test_years_between_rows_cost_nothing(small: SparkSession, window: str) -> None:
+    rows = frame(small, METERS, meters(("d1", -T0, 1), ("d1", 0, 1)))
+    total = {"interval(1000y)": 1, "state_window(a)": 1, "count_window(2)": 1}.get(window, 2)
+    assert len(answer(f"select _wstart, count(*) from d1 {window}", rows)) == total
+
+
+@pytest.mark.parametrize("window", WINDOWS)
+def test_ten_thousand_subtables_have_windows_of_their_own(small: SparkSession, window: str) -> None:
+    rows = [Row(f"t{number}", T0 + number % 7 * 1_000 + at, at % 4) for number in range(10_000) for at in (0, 3_001)]
+    found = answer(f"{SELECTED} {window}", frame(small, METERS, oracle.as_rows(rows)))
+    assert windows_of(found) == sorted(oracle.windows(rows, WINDOWS[window]))
+
+
 def test_no_rows_give_no_windows(small: SparkSession) -> None:
     rows = frame(small, METERS, [])
     for window in WINDOWS:

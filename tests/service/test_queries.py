@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import headrace
+from headrace.errors import LimitError
 
 START = 1_700_000_000_000
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
@@ -130,3 +131,28 @@ def test_the_zone_of_the_database_counts_everywhere(connection: headrace.Connect
     assert fetch(connection, "select _wstart, total from tokyo.by_day") == [(first, 3), (second, 4)]
     assert fetch(connection, "select a from tokyo.x where ts < '2024-05-01 12:00:00'") == [(1,)]
     assert fetch(connection, "select timezone() from tokyo.x limit 1") == [("Asia/Tokyo",)]
+
+
+def test_a_stream_of_sliding_days_counts_each_row_once_and_equals_the_query_where_the_clock_is_put_back(
+    connection: headrace.Connection,
+) -> None:
+    connection.execute("create database berlin timezone 'Europe/Berlin'")
+    connection.execute("use berlin")
+    connection.execute("create table hours (ts timestamp, v int)")
+    query = "select _wstart, _wend, count(*) n from hours interval(1d) sliding(1h)"
+    connection.execute(f"create stream s trigger at_once into out1 as {query}")
+    change = 1_729_990_800_000
+    connection.execute("insert into hours values " + " ".join(f"({change + 900_000 * place}, {place})" for place in range(-8, 8)))
+    connection.settle()
+    assert fetch(connection, "select rows_in, rows_used from information_schema.ins_streams") == [(16, 16)]
+    assert fetch(connection, "select _wstart, _wend, n from out1 order by 1") == fetch(connection, f"{query} order by 1")
+
+
+@pytest.mark.parametrize(
+    "query", ["select _wstart, sum(a) from dev1 interval(1s) fill(prev)", "select interp(a) from dev1 every(1s) fill(prev)"]
+)
+def test_rows_years_apart_are_filled_within_limits_only(readings: headrace.Connection, query: str) -> None:
+    readings.execute(f"insert into dev1 values (0, 1, 0) ({START}, 2, 0)")
+    with pytest.raises(LimitError, match="would make 1699999999"):
+        fetch(readings, query)
+    assert len(fetch(readings, query.replace("1s", "7d"))) > 1
