@@ -207,6 +207,15 @@ def test_functions_of_neighbours_give_a_value_for_each_row_that_has_one(
     assert answer(f"select ts, {call} from d1", rows) == [(n * 1_000, value) for n, value in expected]
 
 
+def test_sums_and_differences_are_null_only_where_they_leave_the_range_of_bigint(small: SparkSession) -> None:
+    most = 2**63 - 1
+    rows = frame(small, METERS, meters(*(("d1", n * 1_000, 0, value) for n, value in enumerate([most, 2, -5, -most]))))
+    assert answer("select ts, csum(b) from d1", rows) == [(0, most), (1_000, None), (2_000, most - 3), (3_000, -3)]
+    assert answer("select ts, diff(b) from d1", rows) == [(1_000, 2 - most), (2_000, -7), (3_000, 5 - most)]
+    far = frame(small, METERS, meters(("d1", 0, 0, -most), ("d1", 1_000, 0, most)))
+    assert answer("select diff(b) from d1", far) == [(None,)]
+
+
 def test_functions_of_neighbours_stay_within_a_partition_and_inside_expressions(rows: DataFrame) -> None:
     assert answer("select tbname, diff(b) * 10 + b from meters partition by tbname", rows) == [("d1", 12.0), ("d1", 13.0)]
     assert answer("select tbname, ts, top(b, 1) from meters partition by tbname", rows) == [("d1", 6_000, 3), ("d2", 2_000, 4)]

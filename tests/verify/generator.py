@@ -477,7 +477,7 @@ class Generator:
         return f"select {distinct}{', '.join(items)} from {source}{self.where()}{order}{limit}"
 
     def series(self) -> str:
-        number = self.pick(("i", "d", "f", "ti", "bi"))
+        number = self.pick(("i", "d", "f", "ti", "bi", "ub"))
         call = self.pick(
             (
                 f"diff({number})",

@@ -63,6 +63,16 @@ def as_type(type_: DataType) -> str:
     return f"CAST({{x}} AS {type_.kind.value})"
 
 
+def unbounded(type_: DataType) -> str:
+    """The argument as what can be summed and subtracted without leaving a range."""
+    return "CAST({x} AS DECIMAL(20, 0))" if summed(type_) == BIGINT else as_type(DOUBLE)
+
+
+def fitting(sql: str, type_: DataType) -> str:
+    """A sum or difference as BIGINT, NULL where it does not fit, or as it is."""
+    return f"try_cast({sql} AS BIGINT)" if type_ == BIGINT else sql
+
+
 def whole(given: Given, place: int, least: int, most: int) -> int:
     """A constant whole number within limits."""
     value = given.number(place)
@@ -75,7 +85,8 @@ def difference(given: Given) -> SeriesRule:
     """From the last value before; option 1 leaves out negative ones, 2 rows without a value, 3 both."""
     option = whole(given, 0, 0, 3) if given.constants else 0
     type_ = summed(given.type)
-    value = f"{as_type(type_)} - last({as_type(type_)}, true) OVER ({{over}} {BEFORE})"
+    x = unbounded(given.type)
+    value = fitting(f"{x} - last({x}, true) OVER ({{over}} {BEFORE})", type_)
     keep = "{first} > 1" + (" AND coalesce({value} >= 0, true)" if option & 1 else "")
     return SeriesRule(type_, value, "row_number() OVER ({over})", PRESENT if option & 2 else None, keep)
 
@@ -90,8 +101,9 @@ def derivative(given: Given) -> SeriesRule:
 
 
 def running_sum(given: Given) -> SeriesRule:
+    """Where it leaves the range of BIGINT it is NULL, and a value again where it comes back."""
     type_ = summed(given.type)
-    return SeriesRule(type_, f"try_sum({as_type(type_)}) OVER ({{over}} {SO_FAR})", before=PRESENT)
+    return SeriesRule(type_, fitting(f"sum({unbounded(given.type)}) OVER ({{over}} {SO_FAR})", type_), before=PRESENT)
 
 
 def moving_average(given: Given) -> SeriesRule:

@@ -39,14 +39,20 @@ def verify_query(session: Session, text: str) -> Verdict:
     statement = parse(text, session.dialect)
     if not isinstance(statement, Select) or asks_system(statement.query):
         raise NotSupportedError("verify takes a SELECT over tables", hint="or --stream database.stream")
+    session.stages(text)  # what cannot be asked at all is said here, with its place in the text
     context, query = session.context, statement.query
     timezone = context.catalog.databases.get(session.database).timezone if session.database else context.settings.timezone
 
     def compared(seen: dict[str, int]) -> Verdict:
-        result = session.execute(text).table
-        return verify(query, result if result is not None else pa.table({}), stored_tables(session, seen), timezone)
+        return verify(query, lambda: answered(session, text), stored_tables(session, seen), timezone)
 
     return undisturbed(session, compared)
+
+
+def answered(session: Session, text: str) -> pa.Table:
+    found = session.execute(text).table
+    assert found is not None
+    return found
 
 
 def undisturbed(session: Session, compared: Callable[[dict[str, int]], Verdict]) -> Verdict:
@@ -131,7 +137,7 @@ def stream_verdict(session: Session, record: StreamRecord) -> Verdict:
     frontier = (progress.frontier if progress.frontier is not None else -(2**62)) if closes else None
     maintained = Maintained(frontier, partial=not statement.options.fill_history)
     source = stored(session.context, plan.source, plan.source_database, plan.source_subtable, progress.source_version)
-    return verify(query, found, lambda _: source, plan.query.timezone, maintained=maintained)
+    return verify(query, lambda: found, lambda _: source, plan.query.timezone, maintained=maintained)
 
 
 def with_tags(query: Query, statement: CreateStream) -> tuple[Query, list[str]]:

@@ -202,7 +202,7 @@ def elapsed(use: Use) -> Value:
 def distinct_range(use: Use) -> Value:
     """What an estimate of the number of distinct values may be: 5 % beside it."""
     exact = f"count(DISTINCT {use.x.sql})"
-    return Value(f"[round({exact} * 0.95), round({exact} * 1.05)]", DOUBLE)
+    return Value(f"[round({exact} * 0.95::DOUBLE), round({exact} * 1.05::DOUBLE)]", DOUBLE)
 
 
 def quantile_range(use: Use) -> Value:

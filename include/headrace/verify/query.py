@@ -188,6 +188,8 @@ class Select:
 
     def answer(self) -> Answer:
         items = places.expanded(self.query.items, self.frame)
+        for item in items:
+            places.likeness(item.expression)
         keys = places.keys_of(self.query, items, self.frame, self.rows)
         if uses_interp(items):
             return interpolated(self, items, keys)

@@ -80,7 +80,7 @@ def diff(use: Use) -> Series:
     """From the last value before; the first row has none. Option 1: no negative ones, 2: no rows without a value, 3: both."""
     option = int(use.number(0, 0))
     x, type_ = summed(use)
-    value = f"CAST({x} - last_value({x} IGNORE NULLS) {use.before} AS {duck_type(type_)})"
+    value = f"TRY_CAST({x} - last_value({x} IGNORE NULLS) {use.before} AS {duck_type(type_)})"
     keep = f"{PLACE} > 1" + (f" AND ({VALUE} >= 0 OR {VALUE} IS NULL)" if option & 1 else "")
     return Series(value, type_, use.present if option & 2 else None, f"row_number() {use.over()}", keep)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -72,13 +72,18 @@ class Maintained:
 
 
 def verify(
-    query: Query | Union, result: pa.Table, lookup: Lookup, timezone: str = "UTC", *, maintained: Maintained | None = None
+    query: Query | Union,
+    result: Callable[[], pa.Table],
+    lookup: Lookup,
+    timezone: str = "UTC",
+    *,
+    maintained: Maintained | None = None,
 ) -> Verdict:
     """Recompute a query over the rows that `lookup` finds, and compare a result with it.
 
-    `result` has the columns of the select list, instants as timestamps, or as ticks in a nanosecond database. `timezone` is that of
-    the session. `maintained` tells that the result is a stream's: its query's first column is the window's start, or the row's
-    timestamp.
+    `result`, which is asked for once the query is known to be one that can be recomputed, has the columns of the select list,
+    instants as timestamps, or as ticks in a nanosecond database. `timezone` is that of the session. `maintained` tells that the
+    result is a stream's: its query's first column is the window's start, or the row's timestamp.
 
     Raises:
         NotSupportedError: the query has something that verify does not know.
@@ -88,9 +93,10 @@ def verify(
         began = time.perf_counter()
         answer, expected = recomputed(connection, query, lookup, timezone, stream=maintained is not None)
         seconds = time.perf_counter() - began
-        if len(answer.outputs) != result.num_columns:
-            raise DataError(f"the query has {len(answer.outputs)} columns, the result {result.num_columns}")
-        found = rows_of(result, answer.precision)
+        given = result()
+        if len(answer.outputs) != given.num_columns:
+            raise DataError(f"the query has {len(answer.outputs)} columns, the result {given.num_columns}")
+        found = rows_of(given, answer.precision)
         likenesses = [output.likeness for output in answer.outputs]
         leave = STRICT if maintained is None else left_open(connection, answer, maintained)
         mismatch = first_difference(expected, found, likenesses, answer.sorted, leave)
