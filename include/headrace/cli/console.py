@@ -22,8 +22,8 @@ from headrace.errors import Error
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-out: Final = Console(soft_wrap=False)
-err: Final = Console(stderr=True)
+out: Final = Console(emoji=False)
+err: Final = Console(stderr=True, emoji=False)
 UNBOUNDED: Final = 1_000_000
 STATE_STYLES: Final = {"RUNNING": "green", "FILLING": "cyan", "CREATED": "cyan", "PAUSED": "yellow", "STOPPED": "bold red"}
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.text import Text
 
 from headrace.cli import docs, system, verify
 from headrace.cli.console import Format, bar, err, out, show_error, show_rows
@@ -55,7 +54,7 @@ def sql(
             if result.rows is not None:
                 show_rows(result, form)
             elif form is Format.TABLE:
-                err.print(Text("OK" if result.affected < 0 else f"OK, {result.affected} rows", "dim"))
+                err.print("OK" if result.affected < 0 else f"OK, {result.affected} rows", style="dim")
 
 
 @app.command()

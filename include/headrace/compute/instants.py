@@ -12,9 +12,7 @@ def zone(name: str) -> tzinfo:
     """A time zone by IANA name or offset; `DataError` where there is none of that name."""
     found = instants.zone(name)
     if found is None:
-        raise DataError(
-            f"there is no time zone {name!r}", hint="use an IANA name such as Europe/Berlin, or an offset such as +08:00"
-        )
+        raise DataError(f"there is no time zone {name!r}", hint=instants.ZONE_HINT)
     return found
 
 

@@ -18,6 +18,7 @@ _INSTANT: Final = re.compile(
 _OFFSET: Final = re.compile(r"(?:UTC|GMT)?([+-])(\d{1,2})(?::?(\d{2}))?", re.IGNORECASE)
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND: Final = 1_000_000_000
+ZONE_HINT: Final = "use an IANA name such as Europe/Berlin, or an offset such as +08:00"
 
 
 @functools.cache

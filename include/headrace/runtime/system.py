@@ -11,20 +11,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from filelock import FileLock, Timeout
 from psutil import Process
 
 from headrace.catalog import Catalog
 from headrace.errors import ConfigurationError, OperationalError
 from headrace.model.streams import DesiredState, StreamState
-from headrace.runtime.airflow import PATIENT, AirflowClient
 from headrace.runtime.dag_ids import BACKFILL_POOL, stream_dag_id
 from headrace.runtime.environment import airflow_environment
 from headrace.runtime.login import USER, AirflowHome, ensure_login, find_login, read_json, write_private
 from headrace.runtime.processes import Service, end, family, free_port, is_driver, is_free, lives, marked, owner_of, wait_for
 from headrace.settings import Settings
+
+if TYPE_CHECKING:
+    from headrace.runtime.airflow import AirflowClient
 
 # Name of the component, and of its entry in Airflow's account of its health.
 COMPONENTS: Final = {
@@ -174,6 +175,8 @@ def status(settings: Settings) -> SystemStatus:
 @contextmanager
 def _alone(settings: Settings) -> Iterator[None]:
     """Keeps two commands from starting and stopping at once."""
+    from filelock import FileLock, Timeout
+
     lock = FileLock(AirflowHome.of(settings).run / "system.lock", timeout=0)
     try:
         lock.acquire()
@@ -260,6 +263,8 @@ def _catch_up(settings: Settings, client: AirflowClient) -> None:
 
 
 def _client(settings: Settings) -> AirflowClient:
+    from headrace.runtime.airflow import PATIENT, AirflowClient  # an HTTP client takes long to import, and status may need none
+
     own = settings.model_copy(update={"airflow_url": ""})
     client = AirflowClient.find(own, PATIENT)
     if client is None:

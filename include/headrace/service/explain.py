@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from functools import singledispatch
+from typing import TYPE_CHECKING
 
-from headrace.compute import explain as explain_plan
 from headrace.service import stages
+
+if TYPE_CHECKING:
+    from headrace.compute import AnyPlan
 
 
 @singledispatch
 def describe(stage: stages.Stage) -> list[str]:
     """Lines that say what a stage will do."""
     raise NotImplementedError(type(stage).__name__)
+
+
+def explain_plan(plan: AnyPlan) -> list[str]:
+    """A query's plan, a step a line."""
+    from headrace.compute import explain
+
+    return indented(explain(plan))
 
 
 def indented(lines: list[str]) -> list[str]:
@@ -74,7 +84,7 @@ def _(stage: stages.DeleteRows) -> list[str]:
 
 @describe.register
 def _(stage: stages.RunQuery) -> list[str]:
-    return ["query on Spark", *indented(explain_plan(stage.plan))]
+    return ["query on Spark", *explain_plan(stage.plan)]
 
 
 @describe.register
@@ -102,7 +112,7 @@ def _(stage: stages.RecordStream) -> list[str]:
         f"updates {'count as new rows' if options.ignore_update else 'repair their windows'}",
     ]
     head = f"maintain stream {plan.database}.{plan.name} on changes of {plan.source.database}.{plan.source.name}"
-    return [head, *indented(facts), *indented(explain_plan(plan.query))]
+    return [head, *indented(facts), *explain_plan(plan.query)]
 
 
 @describe.register

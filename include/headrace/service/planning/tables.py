@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
-from headrace.compute.instants import zone
-from headrace.errors import ExistsError, LimitError, NotFoundError, ProgrammingError, TypeMismatchError
+from headrace.errors import DataError, ExistsError, LimitError, NotFoundError, ProgrammingError, TypeMismatchError
+from headrace.model.instants import ZONE_HINT, zone
 from headrace.model.statements import CreateDatabase, CreateTable, DropDatabase, DropTable, UseDatabase
 from headrace.model.tables import TBNAME, Column, Database, Name, Subtable, Table, TableKind
 from headrace.model.types import Kind
@@ -23,7 +23,8 @@ def create_database(statement: CreateDatabase, around: Surroundings) -> list[Sta
     check_name(statement.name)
     options = dict(statement.options)
     timezone = options.pop("timezone", around.context.settings.timezone)
-    zone(timezone)
+    if zone(timezone) is None:
+        raise DataError(f"there is no time zone {timezone!r}", hint=ZONE_HINT)
     database = Database(statement.name.name, statement.precision, timezone=timezone, options=tuple(options.items()))
     return [MakeDatabase(database, statement.if_not_exists)]
 

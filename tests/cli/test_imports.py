@@ -1,0 +1,63 @@
+"""What a command imports: it starts as fast as that allows."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import headrace
+
+ARROW = {"numpy", "pyarrow", "deltalake", "pandas"}
+ENGINES = {"pyspark", "duckdb"}
+REST = {"alembic", "httpx", "filelock", "rich.progress"}
+COMMAND = """
+import json, sys
+from headrace.cli.main import app
+try:
+    app(sys.argv[1:])
+finally:
+    print(json.dumps(sorted(sys.modules)), file=sys.stderr)
+"""
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home with a database that has a table."""
+    folder = tmp_path_factory.mktemp("imports") / "home"
+    with headrace.connect(folder) as connection:
+        connection.execute("create database d")
+        connection.execute("create table d.t (ts timestamp, a int)")
+    return folder
+
+
+def imported(home: Path, *arguments: str) -> set[str]:
+    """Modules that a process has imported at the end of a command."""
+    done = subprocess.run(
+        [sys.executable, "-c", COMMAND, *arguments],
+        env=os.environ | {"HEADRACE_HOME": str(home)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return set(json.loads(done.stderr.splitlines()[-1]))
+
+
+@pytest.mark.parametrize("statement", ["SHOW STREAMS", "SHOW d.TABLES", "DESCRIBE d.t", "EXPLAIN USE d"])
+def test_what_the_catalog_answers_needs_neither_arrow_nor_an_engine(home: Path, statement: str) -> None:
+    assert not imported(home, "sql", statement) & (ARROW | ENGINES | REST)
+
+
+def test_an_insert_needs_no_engine(home: Path) -> None:
+    modules = imported(home, "sql", "INSERT INTO d.t VALUES (now, 1)")
+    assert "deltalake" in modules
+    assert not modules & (ENGINES | {"headrace.compute", "headrace.streams.define", "alembic", "httpx"})
+
+
+def test_help_opens_no_catalog(home: Path) -> None:
+    assert not imported(home, "--help") & (ARROW | ENGINES | REST | {"sqlalchemy", "sqlglot", "headrace.service"})
