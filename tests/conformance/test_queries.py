@@ -1,0 +1,83 @@
+"""Windows, FILL, functions and expressions over random readings give what a running TDengine answered.
+
+`queries.jsonl` has a query and its recorded rows on each line, `setup.sql` the tables; instants are epoch milliseconds.
+`differences.toml` names the answers that differ on purpose; one that no longer differs has to go from there.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import math
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import headrace
+from headrace.sql import parse_script
+
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
+
+HERE = Path(__file__).parent
+CASES = [json.loads(line) for line in (HERE / "queries.jsonl").read_text().splitlines()]
+DIFFERENCES = {each["id"]: each["why"] for each in tomllib.loads((HERE / "differences.toml").read_text())["difference"]}
+TOLERANCE = 1e-5
+
+
+@pytest.fixture(scope="module")
+def connection(tmp_path_factory: pytest.TempPathFactory) -> Iterator[headrace.Connection]:
+    home = tmp_path_factory.mktemp("conformance")
+    with headrace.connect(home, clock=headrace.ManualClock(1_700_000_000_000)) as opened:
+        for statement, _ in parse_script((HERE / "setup.sql").read_text()):
+            opened.execute(statement)
+        yield opened
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case["id"] for case in CASES])
+def test_a_query_gives_what_was_recorded(connection: headrace.Connection, case: dict[str, Any]) -> None:
+    got = [[comparable(value) for value in row] for row in connection.execute(case["query"]).fetchall()]
+    wanted = [[comparable(value) for value in row] for row in case["rows"]]
+    if not case.get("ordered", True):
+        got, wanted = sorted(got, key=repr), sorted(wanted, key=repr)
+    equal = alike(got, wanted, case.get("tolerance", TOLERANCE))
+    if case["id"] in DIFFERENCES:
+        assert not equal, f"{case['id']} no longer differs: take it out of differences.toml"
+    else:
+        assert equal, f"{case['query']}\ngave   {got}\nwanted {wanted}"
+
+
+def test_few_answers_differ() -> None:
+    assert set(DIFFERENCES) <= {case["id"] for case in CASES}
+    assert len(DIFFERENCES) <= len(CASES) * 0.03
+
+
+def alike(got: list[list[Any]], wanted: list[list[Any]], tolerance: float) -> bool:
+    """Whether two results are the same but for rounding."""
+    if len(got) != len(wanted):
+        return False
+    return all(
+        len(ours) == len(theirs) and all(same(*pair, tolerance) for pair in zip(ours, theirs, strict=True))
+        for ours, theirs in zip(got, wanted, strict=True)
+    )
+
+
+def same(ours: Any, theirs: Any, tolerance: float) -> bool:
+    if isinstance(ours, float | int) and isinstance(theirs, float | int):
+        return math.isclose(ours, theirs, rel_tol=tolerance, abs_tol=1e-6) or (math.isnan(ours) and math.isnan(theirs))
+    return bool(ours == theirs)
+
+
+def comparable(value: Any) -> Any:
+    """Instants as epoch milliseconds, decimals as numbers, binary as text."""
+    match value:
+        case dt.datetime():
+            return round(value.timestamp() * 1000)
+        case bytes():
+            return value.decode()
+        case None | str() | int() | float():
+            return value
+        case _:
+            return float(value)
