@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format setup bench lock docs clean
+.PHONY: help demo test campaign check format setup bench lock docs clean
 
 help: ## List the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
@@ -16,6 +16,9 @@ demo: setup ## Bring the system up on real readings, look at streams come alive 
 
 test: setup ## Run all tests
 	bin/run-tests $(ARGS)
+
+campaign: setup ## Ask random queries of both engines (QUERIES=2000 SEED=1)
+	HEADRACE_VERIFY_QUERIES=$(or $(QUERIES),2000) HEADRACE_VERIFY_SEED=$(or $(SEED),1) bin/run-tests tests/verify/test_campaign.py
 
 check: setup ## Formatting, lint, types, layers
 	$(BIN)/ruff format --check .

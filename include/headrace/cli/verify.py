@@ -53,6 +53,8 @@ def show(verdict: Verdict, what: str) -> None:
     difference = verdict.difference
     out.print(f"{verdict.rows} {what}, different: {summary(difference)}", highlight=False)
     out.print(as_table(("column", "expected", "found"), compared(difference, verdict.precision)))
+    if verdict.remark:
+        out.print(f"\n{verdict.remark}", highlight=False, soft_wrap=True)
     if difference.total:
         shown = len(difference.source.rows)
         out.print(f"\nof {difference.total} rows of the source" + (f", the first {shown}:" if shown < difference.total else ":"))

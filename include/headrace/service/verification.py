@@ -12,7 +12,7 @@ from headrace.errors import NotSupportedError, ProgrammingError
 from headrace.model.expressions import Cast
 from headrace.model.queries import Item, Query
 from headrace.model.statements import CreateStream, Select
-from headrace.model.streams import StreamRecord, TriggerMode
+from headrace.model.streams import StreamOptions, StreamRecord, TriggerMode
 from headrace.model.tables import TBNAME, Database, Name, Table, TableKind
 from headrace.runtime.context import Context
 from headrace.service.jobs import name_of
@@ -102,7 +102,7 @@ def verify_stream(session: Session, stream: str) -> Verdict:
     Of a stream with WINDOW_CLOSE the closed windows count; of one that began without the history, those that it has.
 
     Raises:
-        NotSupportedError: the stream has left out rows, or its query has something that verify does not know.
+        NotSupportedError: its query has something that verify does not know.
     """
     context, name = session.context, name_of(stream)
     database = database_of(name, session)
@@ -125,11 +125,6 @@ def stream_verdict(session: Session, record: StreamRecord) -> Verdict:
     assert isinstance(statement, CreateStream)
     if progress.source_version is None:
         raise ProgrammingError(f"the stream {definition.name} has handled nothing yet", hint="wait for its history, or settle")
-    if progress.counters.rows_expired and statement.options.ignore_expired:
-        raise NotSupportedError(
-            f"the stream has left out {progress.counters.rows_expired} expired rows, so its windows are not those of its rows",
-            hint=f"headrace backfill {definition.database}.{definition.name}, or create it with IGNORE EXPIRED 0",
-        )
     plan = plan_of(definition, session.context.catalog)
     query, tags = with_tags(with_start(statement.query), statement)
     found = target_rows(session.context, plan, tags)
@@ -137,7 +132,18 @@ def stream_verdict(session: Session, record: StreamRecord) -> Verdict:
     frontier = (progress.frontier if progress.frontier is not None else -(2**62)) if closes else None
     maintained = Maintained(frontier, partial=not statement.options.fill_history)
     source = stored(session.context, plan.source, plan.source_database, plan.source_subtable, progress.source_version)
-    return verify(query, lambda: found, lambda _: source, plan.query.timezone, maintained=maintained)
+    verdict = verify(query, lambda: found, lambda _: source, plan.query.timezone, maintained=maintained)
+    return verdict if verdict.equal else replace(verdict, remark=remark(record, statement.options))
+
+
+def remark(record: StreamRecord, options: StreamOptions) -> str:
+    """In what a stream may differ from its query by its options."""
+    found = []
+    if options.ignore_expired and record.progress.counters.rows_expired:
+        found.append(f"the stream has left out {record.progress.counters.rows_expired} expired rows, which count here")
+    if options.ignore_update:
+        found.append("with IGNORE UPDATE 1 it counts a row again that is written again")
+    return "; ".join(found)
 
 
 def with_tags(query: Query, statement: CreateStream) -> tuple[Query, list[str]]:

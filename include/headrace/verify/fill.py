@@ -11,7 +11,7 @@ from headrace.model.types import DataType
 from headrace.verify.aggregates import END, START
 from headrace.verify.expressions import Compiler
 from headrace.verify.frames import ROW_TIME, Frame
-from headrace.verify.values import unknown
+from headrace.verify.values import instant, unknown
 from headrace.verify.windows import Grid
 
 FORCED = (FillMode.NULL_F, FillMode.VALUE_F)
@@ -122,7 +122,8 @@ def grid_sql(fill: Fill, grid: Grid, span: Range, windows: str, keys: Sequence[s
     wall = grid.clock.wall(START)
     first, last = f"min({wall})", f"max({wall})"
     ends = {
-        place: None if ticks is None else grid.latest(str(ticks)) for place, ticks in (("first", span.first), ("last", span.last))
+        place: None if ticks is None else grid.latest(instant(ticks).sql)
+        for place, ticks in (("first", span.first), ("last", span.last))
     }
     shown = ", ".join(keys)
     group = f" GROUP BY {shown}" if keys else " HAVING count(*) > 0"

@@ -13,7 +13,7 @@ from headrace.verify import places
 from headrace.verify.aggregates import TS
 from headrace.verify.expressions import Compiler
 from headrace.verify.fill import Filled, ticks_of
-from headrace.verify.values import BIGINT, BOOL, TIMESTAMP, Value, duck_type, unknown
+from headrace.verify.values import BIGINT, BOOL, TIMESTAMP, Value, duck_type, instant, unknown
 
 if TYPE_CHECKING:
     from headrace.verify.places import Key
@@ -119,7 +119,8 @@ def ends(select: Select, given: Interpolation) -> tuple[str | None, str | None, 
     if given.start is not None and given.end is None:
         last = first
     every = given.every.ticks(select.rows.precision) if given.every is not None else 1
-    return (None if first is None else str(first)), (None if last is None else str(last)), every
+    low, high = (None if end is None else instant(end).sql for end in (first, last))
+    return low, high, every
 
 
 def kept(mode: FillMode) -> str:

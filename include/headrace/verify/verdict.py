@@ -47,12 +47,16 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether a result is what DuckDB gets: of how many rows, in how many seconds of DuckDB, and the first difference if not."""
+    """Whether a result is what DuckDB gets: of how many rows, in how many seconds of DuckDB, and the first difference if not.
+
+    `remark` says what a difference may come from where it need not be a fault.
+    """
 
     rows: int
     seconds: float
     precision: Precision
     difference: Difference | None = None
+    remark: str = ""
 
     @property
     def equal(self) -> bool:

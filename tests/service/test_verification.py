@@ -1,0 +1,95 @@
+"""Verify through a connection and the command line: answers of Spark, and targets of streams, beside DuckDB's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import headrace
+from headrace.cli.main import app
+from headrace.errors import NotFoundError, NotSupportedError, ProgrammingError
+
+START = 1_700_000_000_000
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
+
+
+@pytest.fixture
+def filled(readings: headrace.Connection) -> headrace.Connection:
+    readings.execute(
+        f"insert into dev1 values ({START}, 1, 1.5) ({START + 9_000}, 2, null) ({START + 70_000}, 5, 2.5)"
+        f" dev2 values ({START}, 4, 1.5) ({START + 61_000}, 3, 0.5)"
+    )
+    return readings
+
+
+def test_an_answer_is_equal_to_that_of_the_other_engine(filled: headrace.Connection) -> None:
+    verdict = filled.session.verify(
+        "select place, _wstart, count(*), sum(a), last(b), twa(a) from readings partition by tbname interval(1m) fill(prev)"
+    )
+    assert verdict.equal
+    assert verdict.rows == 4
+    assert filled.session.verify("select ts, a * b, place from dev1 where b is not null order by ts desc").equal
+
+
+def test_what_cannot_be_asked_or_is_not_known_is_refused(filled: headrace.Connection) -> None:
+    with pytest.raises(NotFoundError, match="there is no column aa"):
+        filled.session.verify("select aa from readings")
+    with pytest.raises(NotSupportedError, match="verify does not know the function rand"):
+        filled.session.verify("select rand() from readings")
+    with pytest.raises(NotSupportedError, match="verify takes a SELECT over tables"):
+        filled.session.verify("select * from information_schema.ins_tables")
+
+
+def test_a_target_is_what_the_query_makes_of_the_source(filled: headrace.Connection) -> None:
+    filled.execute(
+        "create stream by_place trigger at_once fill_history 1 ignore update 0 ignore expired 0 into places tags (place varchar(20)) "
+        "as select _wstart, _wend, count(*) n, sum(a) total from readings partition by place session(ts, 10s)"
+    )
+    filled.execute(
+        "create stream closed ignore expired 0 fill_history 1 into minutes as select _wstart, avg(b) mean from readings interval(1m)"
+    )
+    filled.settle()
+    filled.execute(f"insert into dev1 values ({START + 5_000}, 7, 1) ({START + 200_000}, 7, 1)")
+    filled.execute(f"delete from dev2 where ts = {START}")
+    filled.settle()
+    for stream in ("by_place", "d.closed"):
+        verdict = filled.session.verify_stream(stream)
+        assert verdict.rows
+        assert verdict.equal, verdict.difference
+
+
+def test_a_window_that_somebody_changed_is_found_and_shown_with_its_rows(filled: headrace.Connection, tmp_path: Path) -> None:
+    filled.execute(
+        "create stream s trigger at_once fill_history 1 into out tags (place varchar(20)) as "
+        "select _wstart start, count(*) n from readings partition by place interval(1m)"
+    )
+    filled.settle()
+    ((name, start),) = filled.execute("select tbname, start from out where place = 'north' order by start limit 1").fetchall()
+    filled.execute(f"insert into {name} (start, n) values ('{start.isoformat()}', 9)")
+    difference = filled.session.verify_stream("s").difference
+    assert difference is not None
+    assert difference.columns == ("n",)
+    assert difference.total == 2
+    filled.close()
+    shown = CliRunner().invoke(app, ["verify", "--stream", "d.s", "--home", str(tmp_path / "home")])
+    assert shown.exit_code == 1
+    assert "4 rows, different: n" in shown.output
+    assert "of 2 rows of the source:" in shown.output
+    told = CliRunner().invoke(app, ["verify", "-d", "d", "select count(*) from dev1", "--home", str(tmp_path / "home")])
+    assert told.exit_code == 0
+    assert told.output.startswith("1 rows, equal (DuckDB ")
+    assert isinstance(CliRunner().invoke(app, ["verify"]).exception, ProgrammingError)
+
+
+def test_a_stream_that_has_left_rows_out_differs_with_a_remark(filled: headrace.Connection) -> None:
+    filled.execute("create stream s ignore update 0 into out as select _wstart, count(*) n from readings interval(1m)")
+    filled.execute(f"insert into dev1 values ({START + 500_000}, 1, 1) ({START + 600_000}, 1, 1)")
+    filled.settle()
+    assert filled.session.verify_stream("s").equal
+    filled.execute(f"insert into dev1 values ({START + 501_000}, 1, 1)")
+    filled.settle()
+    verdict = filled.session.verify_stream("s")
+    assert not verdict.equal
+    assert verdict.remark == "the stream has left out 1 expired rows, which count here"
