@@ -34,12 +34,12 @@ class Settings(BaseSettings):
         1_000_000, ge=1, description="Rows of the source that one micro-batch takes at most, unless one commit has more."
     )
     driver_rows: int = Field(
-        200_000, ge=0, description="Rows of changes, state or result up to which they pass through the driver as Arrow."
+        500_000, ge=0, description="Rows of changes, state or result up to which they pass through the driver as Arrow."
     )
     poll_ms: int = Field(50, ge=1, description="Milliseconds between looks for new source versions.")
     heartbeat_ms: int = Field(1_000, ge=100, description="Milliseconds between heartbeats of an snode.")
     lease_ms: int = Field(10_000, ge=1_000, description="Milliseconds after which a lease that was not renewed may be taken over.")
-    chunk_rows: int = Field(5_000_000, ge=1, description="Rows that one backfill chunk aims at.")
+    chunk_rows: int = Field(20_000_000, ge=1, description="Rows that one backfill chunk aims at.")
     small_write_rows: int = Field(100_000, ge=0, description="Rows up to which a write commits through delta-rs instead of Spark.")
     http_port: int = Field(0, ge=0, le=65535, description="Loopback port of the snode's HTTP endpoint; 0 takes a free one.")
     airflow_port: int = Field(8080, ge=1, le=65535, description="Port of the Airflow UI started by `headrace up`.")

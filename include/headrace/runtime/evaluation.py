@@ -72,11 +72,11 @@ class Evaluation:
         query = self._plan.query
         rows = self._rows(start, self._last_instant(end))
         if query.window is None:
-            return project(query, rows).where(self._owned(start, end))
+            return project(query, rows) if self._exact(start, end) else project(query, rows).where(self._owned(start, end))
         found = segments(query, prepare(query, rows))
         if not isinstance(query.window, IntervalWindow):
             found = merge(query, found)
-        if self._grid is not None:
+        if self._grid is not None and not self._exact(start, end):
             found = found.where(self._owned(start, end))
         if frontier is not None:
             found = found.where(f"{WEND} < {frontier}L")
@@ -108,12 +108,21 @@ class Evaluation:
         window = self._plan.query.window
         return window.most_slides(self._plan.query.precision) if isinstance(window, IntervalWindow) else 1
 
+    def _exact(self, start: int, end: int) -> bool:
+        """Whether rows of `[start, end)` are those of the windows that start there, and no others."""
+        grid = self._grid
+        return grid is not None and grid.length == grid.step and grid.floor(start) == start and grid.floor(end) == end
+
     def _owned(self, start: int, end: int) -> str:
+        """Of a row for itself Spark would evaluate this condition, and not of a window: it is left out where it holds always."""
         return f"{self._place} >= {start}L AND {self._place} < {end}L"
 
     def _last_instant(self, end: int) -> int | None:
         """The last instant that a window which starts before `end` may hold."""
-        return None if self._grid is None else end + self._grid.length - 2
+        if self._grid is None:
+            return None
+        last_start = self._grid.floor(end - 1)
+        return last_start + self._grid.length - 1
 
     def _rows(self, first: int | None, last: int | None) -> DataFrame:
         """Rows of the source with instants from `first` to `last`, both inclusive, tags joined."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
@@ -52,7 +53,7 @@ def last_of_each_key(rows: pa.Table, key: Sequence[str]) -> pa.Table:
     """Rows of which no two have the same key: of those that do, the last stays."""
     if rows.num_rows < 2:
         return rows
-    numbered = rows.select(list(key)).append_column(_ORDER, pa.array(range(rows.num_rows), pa.int64()))
+    numbered = rows.select(list(key)).append_column(_ORDER, pa.array(np.arange(rows.num_rows)))
     last = numbered.group_by(list(key), use_threads=False).aggregate([(_ORDER, "max")])[f"{_ORDER}_max"]
     return rows if len(last) == rows.num_rows else rows.take(last.take(pc.sort_indices(last)))
 
