@@ -44,11 +44,13 @@ def test_what_cannot_be_asked_or_is_not_known_is_refused(filled: headrace.Connec
 
 def test_a_target_is_what_the_query_makes_of_the_source(filled: headrace.Connection) -> None:
     filled.execute(
-        "create stream by_place trigger at_once fill_history 1 ignore update 0 ignore expired 0 into places tags (place varchar(20)) "
-        "as select _wstart, _wend, count(*) n, sum(a) total from readings partition by place session(ts, 10s)"
+        "create stream by_place trigger at_once fill_history 1 ignore update 0 ignore expired 0 "
+        "into places tags (place varchar(20)) as "
+        "select _wstart, _wend, count(*) n, sum(a) total from readings partition by place session(ts, 10s)"
     )
     filled.execute(
-        "create stream closed ignore expired 0 fill_history 1 into minutes as select _wstart, avg(b) mean from readings interval(1m)"
+        "create stream closed ignore expired 0 fill_history 1 into minutes "
+        "as select _wstart, avg(b) mean from readings interval(1m)"
     )
     filled.settle()
     filled.execute(f"insert into dev1 values ({START + 5_000}, 7, 1) ({START + 200_000}, 7, 1)")

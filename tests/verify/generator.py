@@ -52,6 +52,14 @@ NUMBERS: Final = (*WHOLE, "f", "d")
 ORDERED: Final = (*NUMBERS, "e", "s", "n", "at")
 ANY: Final = ORDERED
 SCATTER: Final = ("stddev", "stddev_pop", "stddev_samp", "variance", "var_pop", "var_samp")
+ORDERS: Final = (
+    "_wstart",
+    "_wstart desc",
+    "1, 2 desc",
+    "count(*), _wstart",
+    "sum(i) desc nulls first",
+    "_wend, last(s) nulls last",
+)
 STATES: Final = ("i", "e", "s", "ti", "case when d > 0 then 1 else 2 end", "cast(d / 100 as int)")
 WORDS: Final = ("on", "off", "", "Idle", "a_b", "50%", "x", "  pad ", "12abc", "élan")
 PLACES: Final = (
@@ -63,6 +71,8 @@ PLACES: Final = (
     ("+08:00", "2024-12-31 20:00:00"),
 )
 PRECISIONS: Final = (Precision.MILLISECOND, Precision.MILLISECOND, Precision.MICROSECOND, Precision.NANOSECOND)
+SIZES: Final = (300, 300, 24, 300, 300, 300, 300, 8)
+"""Rows of a world."""
 STEPS: Final = (1, 1, 2, 5, 30, 300, 7_200, 40_000)
 """Seconds between rows of a subtable, the least and the greatest of a batch's."""
 
@@ -78,20 +88,25 @@ class World:
     rows: dict[str, pa.Table]
 
     @property
+    def is_small(self) -> bool:
+        return len(self.rows["mixed"]) < max(SIZES) // 2
+
+    @property
     def lookup(self) -> Lookup:
         return lookup({"mixed": (MIXED, self.rows["mixed"]), "keyed": (KEYED, self.rows["keyed"])}, TAGS, self.database)
 
 
-def world(seed: int, rows: int = 300) -> World:
-    """Random tables."""
+def world(seed: int) -> World:
+    """Random tables; every fourth one is small."""
     dice = random.Random(seed)
+    rows = SIZES[seed % len(SIZES)]
     timezone, start = dice.choice(PLACES)
     database = Database("db", dice.choice(PRECISIONS), timezone)
     second = database.precision.ticks_per_second
     first = instant(start, "UTC", database.precision)
     assert first is not None
     pace = dice.choice(STEPS) * second
-    mixed = [row for name in TAGS for row in subtable(dice, name, first, pace, rows // len(TAGS) if name != "m4" else 10)]
+    mixed = [row for name in TAGS for row in subtable(dice, name, first, pace, rows // len(TAGS) if name != "m4" else rows // 30)]
     last = max(row["ts"] for row in mixed)
     keyed = {(row["ts"], row["k"]): row for row in (keyed_row(dice, first, pace) for _ in range(rows // 4))}
     stored = {
@@ -118,7 +133,7 @@ def values(dice: random.Random, at: int, pace: int) -> dict[str, Any]:
         "ui": lambda: dice.choice((0, 1, 2, 3_000_000_000)),
         "ub": lambda: dice.choice((0, 1, 5, 2**63 + 5)),
         "f": lambda: dice.randrange(-40, 40) / 8,
-        "d": lambda: dice.randrange(-4000, 4000) / 8,
+        "d": lambda: dice.choice((dice.randrange(-4000, 4000) / 8, dice.randrange(-4000, 4000) / 8, 0.0, 1e15, 0.1)),
         "e": lambda: dice.random() < 0.6,
         "s": lambda: dice.choice(WORDS),
         "n": lambda: dice.choice(WORDS),
@@ -436,9 +451,7 @@ class Generator:
     def windowed(self) -> str:
         source, partition, unique, shown = self.groups()
         items = ["_wstart", *self.some(("_wend", "_wduration"), 0, 2), *shown, *self.aggregates(unique=unique)]
-        order = self.pick(
-            ("", "", " order by _wstart", " order by _wstart desc", " order by 1, 2 desc", " order by count(*), _wstart")
-        )
+        order = self.pick(("", "", *(f" order by {by}" for by in ORDERS)))
         return (
             f"select {', '.join(items)} from {source}{self.where()}{partition} {self.window()}{self.having()}{order}"
             f"{self.pick(('', '', '', ' limit 5', ' limit 3 offset 2', ' slimit 2' if partition else ''))}"
@@ -516,6 +529,14 @@ class Generator:
                 f"select count(*), sum(x.i), max(y.d) from m3 x full join {other} y on x.ts = y.ts",
                 f"select x.ts, x.s from m1 x left anti join {other} y on x.ts = y.ts",
                 f"select distinct i, e from mixed{self.where()} order by 1, 2 limit 6",
+                f"select _wstart, sum(n), max(x) from (select _wstart, count(*) n, max(d) x from mixed partition by tbname "
+                f"{self.interval()}) {window}",
+                f"select _wstart w, count(*) n from m1 {window} union all select _wstart, sum(ti) from {other} {window} "
+                "order by 2, 1",
+                f"select a.w, a.n, b.n from (select _wstart w, count(*) n from m1 {window}) a "
+                f"join (select _wstart w, sum(i) n from {other} {window}) b on a.w = b.w",
+                f"select distinct last(e), count(*) from mixed partition by tbname {window}",
+                f"select tbname, s from (select tbname, last(s) s from mixed partition by tbname {window}) where s like '%o%'",
             )
         )
 
