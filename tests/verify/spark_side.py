@@ -10,8 +10,8 @@ from headrace.compute import Relation, Scan, Scope, bind, evaluate
 from headrace.errors import NotFoundError
 from headrace.model.queries import Query, Union
 from headrace.model.tables import TBNAME, Name
-from tests.verify.generator import KEYED, MIXED, TAGS, World
 from tests.verify.house import stored_tags
+from tests.verify.worlds import KEYED, MIXED, TAGS, World
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.verify import verify
-from tests.verify.generator import queries, world
+from tests.verify.generator import queries
 from tests.verify.house import query_of
 from tests.verify.spark_side import Side
+from tests.verify.worlds import world
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

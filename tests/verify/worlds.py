@@ -1,0 +1,138 @@
+"""Random tables, the same for the same seed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+from headrace.model.instants import instant
+from headrace.model.tables import TBNAME, Database, Table, TableKind
+from headrace.model.time import Precision
+from headrace.model.types import Kind
+from headrace.verify import Lookup
+from tests.verify.house import column, lookup, stored_rows
+
+MIXED: Final = Table(
+    "db",
+    "mixed",
+    (
+        column("ts", Kind.TIMESTAMP),
+        column("ti", Kind.TINYINT),
+        column("i", Kind.INT),
+        column("bi", Kind.BIGINT),
+        column("ui", Kind.UINT),
+        column("ub", Kind.UBIGINT),
+        column("f", Kind.FLOAT),
+        column("d", Kind.DOUBLE),
+        column("e", Kind.BOOL),
+        column("s", Kind.VARCHAR, 20),
+        column("n", Kind.NCHAR, 20),
+        column("at", Kind.TIMESTAMP),
+    ),
+    (column("site", Kind.VARCHAR, 10), column("room", Kind.INT)),
+)
+KEYED: Final = Table(
+    "db",
+    "keyed",
+    (column("ts", Kind.TIMESTAMP), column("k", Kind.INT, is_key=True), column("i", Kind.INT), column("d", Kind.DOUBLE)),
+    kind=TableKind.PLAIN,
+)
+TAGS: Final[dict[str, dict[str, Any]]] = {
+    "m1": {"site": "north", "room": 1},
+    "m2": {"site": "north", "room": 2},
+    "m3": {"site": "south", "room": 1},
+    "m4": {"site": None, "room": None},
+}
+WORDS: Final = ("on", "off", "", "Idle", "a_b", "50%", "x", "  pad ", "12abc", "élan")
+PLACES: Final = (
+    ("UTC", "2023-11-14 22:00:00"),
+    ("UTC", "1969-12-31 23:50:00"),
+    ("Europe/Berlin", "2024-03-30 20:00:00"),
+    ("America/New_York", "2024-11-02 12:00:00"),
+    ("Asia/Kolkata", "2024-02-28 18:00:00"),
+    ("+08:00", "2024-12-31 20:00:00"),
+)
+PRECISIONS: Final = (Precision.MILLISECOND, Precision.MILLISECOND, Precision.MICROSECOND, Precision.NANOSECOND)
+SIZES: Final = (300, 300, 24, 300, 300, 300, 300, 8)
+"""Rows of a world."""
+STEPS: Final = (1, 1, 2, 5, 30, 300, 7_200, 40_000)
+"""Seconds between rows of a subtable, the least and the greatest of a batch's."""
+
+
+@dataclass(frozen=True)
+class World:
+    """The tables of one batch of queries: their rows, the zone, and the instants between which rows lie (ticks)."""
+
+    database: Database
+    timezone: str
+    first: int
+    last: int
+    rows: dict[str, pa.Table]
+
+    @property
+    def is_small(self) -> bool:
+        return len(self.rows["mixed"]) < max(SIZES) // 2
+
+    @property
+    def lookup(self) -> Lookup:
+        return lookup({"mixed": (MIXED, self.rows["mixed"]), "keyed": (KEYED, self.rows["keyed"])}, TAGS, self.database)
+
+
+def world(seed: int) -> World:
+    """Random tables; every fourth one is small."""
+    dice = random.Random(seed)
+    rows = SIZES[seed % len(SIZES)]
+    timezone, start = dice.choice(PLACES)
+    database = Database("db", dice.choice(PRECISIONS), timezone)
+    second = database.precision.ticks_per_second
+    first = instant(start, "UTC", database.precision)
+    assert first is not None
+    pace = dice.choice(STEPS) * second
+    mixed = [row for name in TAGS for row in subtable(dice, name, first, pace, rows // len(TAGS) if name != "m4" else rows // 30)]
+    last = max(row["ts"] for row in mixed)
+    keyed = {(row["ts"], row["k"]): row for row in (keyed_row(dice, first, pace) for _ in range(rows // 4))}
+    stored = {
+        "mixed": stored_rows(MIXED, database, dice.sample(mixed, len(mixed))),
+        "keyed": stored_rows(KEYED, database, keyed.values()),
+    }
+    return World(database, timezone, first, last, stored)
+
+
+def subtable(dice: random.Random, name: str, at: int, pace: int, rows: int) -> list[dict[str, Any]]:
+    """Rows of a subtable: at a steady pace, which makes instants equal among subtables, with gaps and uneven steps."""
+    found = []
+    for _ in range(rows):
+        at += dice.choice((pace, pace, pace, pace, 2 * pace, 10 * pace, dice.randrange(1, pace + 1)))
+        found.append({TBNAME: name, "ts": at} | values(dice, at, pace))
+    return found
+
+
+def values(dice: random.Random, at: int, pace: int) -> dict[str, Any]:
+    made: dict[str, Callable[[], Any]] = {
+        "ti": lambda: dice.randrange(-3, 4),
+        "i": lambda: dice.randrange(0, 6),
+        "bi": lambda: dice.choice((dice.randrange(-1000, 1000), dice.randrange(-1000, 1000), 2**61 + dice.randrange(9))),
+        "ui": lambda: dice.choice((0, 1, 2, 3_000_000_000)),
+        "ub": lambda: dice.choice((0, 1, 5, 2**63 + 5)),
+        "f": lambda: dice.randrange(-40, 40) / 8,
+        "d": lambda: dice.choice((dice.randrange(-4000, 4000) / 8, dice.randrange(-4000, 4000) / 8, 0.0, 1e15, 0.1)),
+        "e": lambda: dice.random() < 0.6,
+        "s": lambda: dice.choice(WORDS),
+        "n": lambda: dice.choice(WORDS),
+        "at": lambda: at + dice.randrange(-5, 5) * pace,
+    }
+    return {name: None if dice.random() < 0.2 else make() for name, make in made.items()}
+
+
+def keyed_row(dice: random.Random, first: int, pace: int) -> dict[str, Any]:
+    at = first + dice.randrange(40) * pace
+    return {
+        "ts": at,
+        "k": dice.randrange(4),
+        "i": dice.choice((None, 0, 1, 2, 3)),
+        "d": dice.choice((None, dice.randrange(-80, 80) / 8)),
+    }
