@@ -26,7 +26,7 @@ from headrace.compute.scalars import SCALARS
 from headrace.compute.surroundings import Surroundings
 from headrace.compute.terms import Constant, Term, literal, ticks
 from headrace.compute.types import BIGINT, BOOL, TIMESTAMP
-from headrace.errors import Error, NotFoundError, ProgrammingError, TypeMismatchError
+from headrace.errors import Error, NotFoundError, NotSupportedError, ProgrammingError, TypeMismatchError
 from headrace.model.expressions import Call, Case, Cast, ColumnRef, DurationLiteral, Expression, Literal, Star
 from headrace.model.instants import instant
 from headrace.model.types import DataType, Kind
@@ -96,6 +96,11 @@ class Binder:
 
     def call(self, node: Call) -> Term:
         name, arguments = node.function, node.arguments
+        if node.distinct:
+            raise NotSupportedError(
+                f"{name}(DISTINCT …) is not offered",
+                hint=f"take {name} over a sub-query, FROM (SELECT DISTINCT …), or hyperloglog for an estimate of the number",
+            )
         if name in PRESENT and not arguments:
             return self.present(name)
         if (term := self.resolver.aggregate(node)) is not None:

@@ -259,11 +259,12 @@ class SelectBinder:
                     yield item
 
     def keys(self, rows: Binder, items: tuple[Item, ...]) -> tuple[list[Key], dict[Expression, Key]]:
-        """PARTITION BY and GROUP BY; a name there may be an alias of the select list."""
+        """PARTITION BY and GROUP BY; a name there may be an alias of the select list, a whole number is a position in it."""
         aliases = {item.alias: item.expression for item in items if item.alias is not None}
         keys: list[Key] = []
         expressions: dict[Expression, Key] = {}
-        for item in (*self.query.partition_by, *self.query.group_by):
+        for written in (*self.query.partition_by, *self.query.group_by):
+            item = positioned(written, items)
             node = item.expression
             if isinstance(node, ColumnRef) and node.table is None and node.name in aliases and not has_column(rows, node):
                 node = aliases[node.name]
@@ -347,6 +348,18 @@ class SelectBinder:
         if hidden and self.query.distinct:
             raise ProgrammingError("ORDER BY of SELECT DISTINCT takes only columns of the select list")
         return tuple(sorts), tuple(hidden)
+
+
+def positioned(item: Item, items: tuple[Item, ...]) -> Item:
+    """An item of PARTITION BY or GROUP BY, or that of the select list whose position it is."""
+    match item.expression:
+        case Literal(value=int(position), span=span) if not isinstance(position, bool):
+            if not 1 <= position <= len(items):
+                raise LimitError(f"position {position}: the select list has {len(items)} columns", span=span)
+            found = items[position - 1]
+            return replace(found, alias=item.alias or found.alias)
+        case _:
+            return item
 
 
 def subtable_conditions(sourced: Sourced) -> list[str]:

@@ -68,6 +68,9 @@ def keys_of(query: Query, items: Sequence[Item], frame: Frame, rows: Compiler) -
     found: list[Key] = []
     for item in (*query.partition_by, *query.group_by):
         node = item.expression
+        if isinstance(node, Literal) and isinstance(node.value, int) and not isinstance(node.value, bool):
+            item = items[node.value - 1]
+            node = item.expression
         if isinstance(node, ColumnRef) and node.table is None and frame.find(node) is None:
             node = aliases.get(node.name, node)
         if all(key.node != node for key in found):
