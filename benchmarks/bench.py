@@ -39,7 +39,7 @@ class Sizes:
 
     rows: int = 20_000_000
     subtables: int = 1000
-    window_rows: int = 5_000_000
+    window_rows: int = 20_000_000
     batch_rows: int = 1000
     warm_up: int = 3
     batches: int = 12

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 START_MS: Final = 1_700_000_000_000
 STEP_MS: Final = 1000
 ROWS_A_FILE: Final = 1_250_000
+BREAK_SECONDS: Final = 20
 COLUMNS: Final = "ts TIMESTAMP, current FLOAT, voltage INT, phase FLOAT"
 
 
@@ -39,30 +40,38 @@ def make_meters(bench: Bench, name: str, subtables: int) -> Table:
     return table
 
 
-def filled_meters(bench: Bench, rows: int, subtables: int) -> Table:
-    """A supertable of so many rows; one that an earlier run has left is used again."""
-    name = f"meters_{rows}_{subtables}"
+def filled_meters(bench: Bench, rows: int, subtables: int, *, breaks: bool = False) -> Table:
+    """A supertable of so many rows; one that an earlier run has left is used again. For `breaks` see `generated`."""
+    name = f"meters_{rows}_{subtables}{'_breaks' if breaks else ''}"
     if bench.has_table(name) and bench.context.tables.rows(bench.table(name)) == rows:
         bench.log(f"{name}: as an earlier run left it")
         return bench.table(name)
     bench.log(f"{name}: generating")
     table = make_meters(bench, name, subtables)
-    generated(bench.spark, name, rows, subtables).write.format("delta").mode("append").save(bench.location(name))
+    generated(bench.spark, name, rows, subtables, breaks=breaks).write.format("delta").mode("append").save(bench.location(name))
     return table
 
 
-def generated(spark: SparkSession, name: str, rows: int, subtables: int) -> DataFrame:
-    """Rows in the order of time, all subtables by turns, so that a file holds a stretch of time of all of them."""
+def generated(spark: SparkSession, name: str, rows: int, subtables: int, *, breaks: bool = False) -> DataFrame:
+    """Rows in the order of time, all subtables by turns, so that a file holds a stretch of time of all of them.
+
+    With `breaks` a subtable rests for 20 seconds after every 50 rows, and its voltage stays within one of three steps of ten volts
+    for 37 rows: what sessions, states and events need.
+    """
     from pyspark.sql import functions as F
 
-    row, seconds = F.col("id"), F.floor(F.col("id") / subtables)
+    row, count = F.col("id"), F.floor(F.col("id") / subtables)
+    meter = F.pmod(row, F.lit(subtables))
+    seconds = count + F.lit(BREAK_SECONDS) * F.floor((count + meter) / 50) if breaks else count
+    step = F.pmod(F.xxhash64(meter, F.floor((count + meter) / 37)), F.lit(3)) * 10
+    volts = step + F.pmod(F.xxhash64(row, F.lit(2)), F.lit(10)) if breaks else F.pmod(F.xxhash64(row, F.lit(2)), F.lit(30))
     micros = F.lit(START_MS * 1000) + seconds * F.lit(STEP_MS * 1000) + F.pmod(F.xxhash64(row), F.lit(STEP_MS)) * 1000
     return spark.range(rows, numPartitions=max(1, -(-rows // ROWS_A_FILE))).select(
         F.timestamp_micros(micros).alias("ts"),
         (F.pmod(F.xxhash64(row, F.lit(1)), F.lit(10_000)) / 1000).cast("float").alias("current"),
-        (F.pmod(F.xxhash64(row, F.lit(2)), F.lit(30)) + 210).cast("int").alias("voltage"),
+        (volts + 210).cast("int").alias("voltage"),
         (F.pmod(F.xxhash64(row, F.lit(3)), F.lit(1000)) / 1000).cast("float").alias("phase"),
-        F.format_string(f"{name}_%05d", F.pmod(row, F.lit(subtables))).alias(TBNAME),
+        F.format_string(f"{name}_%05d", meter).alias(TBNAME),
     )
 
 

@@ -31,6 +31,18 @@ class Windows:
     keys: tuple[str, ...]
 
 
+BY_TIME: Final = "PARTITION BY tbname ORDER BY ts"
+OURS: Final = "SELECT tbname, _wstart AS ts, COUNT(*) AS cnt, AVG(voltage) AS av FROM {{source}} PARTITION BY tbname {window}"
+
+
+def duckdb_runs(breaks: str) -> str:
+    """Windows of neighbouring rows of each subtable that end where a condition on a row and the one before it holds."""
+    return f"""WITH marked AS (
+         SELECT tbname, ts, voltage, coalesce({breaks}, false)::INT AS new FROM {{source}} WINDOW w AS ({BY_TIME})),
+       numbered AS (SELECT *, sum(new) OVER ({BY_TIME} ROWS UNBOUNDED PRECEDING) AS number FROM marked)
+       SELECT tbname, min(ts) AS ts, count(*) AS cnt, avg(voltage) AS av FROM numbered GROUP BY tbname, number"""
+
+
 # To measure another window, add it here.
 QUERIES: Final[dict[str, Windows]] = {
     "INTERVAL(1m) by subtable": Windows(
@@ -57,6 +69,36 @@ QUERIES: Final[dict[str, Windows]] = {
         "SELECT time_bucket(INTERVAL 10 SECOND, ts) AS ts, COUNT(*) AS cnt, AVG(voltage) AS av FROM {source} GROUP BY 1",
         ("ts",),
     ),
+    "SESSION(ts, 10s) by subtable": Windows(
+        OURS.format(window="SESSION(ts, 10s)"),
+        lambda rows: batch.runs(rows, "ts > lag(ts) OVER + INTERVAL 10 SECONDS"),
+        duckdb_runs("ts > lag(ts) OVER w + INTERVAL 10 SECOND"),
+        ("tbname", "ts"),
+    ),
+    "STATE_WINDOW(ten volts) by subtable": Windows(
+        OURS.format(window="STATE_WINDOW(CAST(voltage / 10 AS INT))"),
+        lambda rows: batch.runs(rows, "CAST(voltage / 10 AS INT) <> CAST(lag(voltage) OVER / 10 AS INT)"),
+        duckdb_runs("voltage // 10 <> lag(voltage) OVER w // 10"),
+        ("tbname", "ts"),
+    ),
+    "EVENT_WINDOW by subtable": Windows(
+        OURS.format(window="EVENT_WINDOW START WITH voltage >= 235 END WITH voltage < 212"),
+        lambda rows: batch.events(rows, "voltage >= 235", "voltage < 212"),
+        f"""WITH cut AS (
+             SELECT tbname, ts, voltage, coalesce(sum((voltage < 212)::INT) OVER ({BY_TIME} ROWS BETWEEN UNBOUNDED PRECEDING
+               AND 1 PRECEDING), 0) AS number FROM {{source}}),
+           open AS (SELECT *, max((voltage >= 235)::INT) OVER (PARTITION BY tbname, number ORDER BY ts) AS opened FROM cut)
+           SELECT tbname, min(ts) AS ts, count(*) AS cnt, avg(voltage) AS av FROM open WHERE opened = 1
+           GROUP BY tbname, number HAVING max((voltage < 212)::INT) = 1""",
+        ("tbname", "ts"),
+    ),
+    "COUNT_WINDOW(100) by subtable": Windows(
+        OURS.format(window="COUNT_WINDOW(100)"),
+        lambda rows: batch.counted(rows, 100),
+        f"""WITH numbered AS (SELECT tbname, ts, voltage, (row_number() OVER ({BY_TIME}) - 1) // 100 AS number FROM {{source}})
+           SELECT tbname, min(ts) AS ts, count(*) AS cnt, avg(voltage) AS av FROM numbered GROUP BY tbname, number""",
+        ("tbname", "ts"),
+    ),
 }
 
 
@@ -82,7 +124,7 @@ class Query:
         sql = self.windows.duckdb.format(source=f"read_parquet({self.files})")
         with duckdb.connect() as connection:
             connection.execute("SET TimeZone = 'UTC'")
-            self.results["duckdb"] = connection.execute(sql).to_arrow_table()
+            self.results["duckdb"] = connection.sql(sql).to_arrow_table()
 
     def check(self) -> None:
         check_same(self.results["ours"], self.results["theirs"], self.windows.keys)
@@ -92,7 +134,7 @@ class Query:
 def run(bench: Bench) -> Iterator[Line]:
     """A line for each query."""
     rows = bench.sizes.window_rows
-    table = filled_meters(bench, rows, bench.sizes.subtables)
+    table = filled_meters(bench, rows, bench.sizes.subtables, breaks=True)
     for what, windows in QUERIES.items():
         query = Query(bench, windows, table.name)
         sides = {"headrace": timed(query.ours), "hand-written": timed(query.theirs), "DuckDB": timed(query.duckdb)}
