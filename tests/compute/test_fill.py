@@ -7,8 +7,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.errors import SparkRuntimeException
 
+from headrace.compute import evaluate
 from headrace.errors import LimitError
-from tests.compute.house import METERS, T0, answer, frame, meters, scope
+from headrace.model.instants import instant
+from headrace.model.tables import TBNAME
+from headrace.model.time import Precision
+from tests.compute.house import METERS, T0, answer, frame, meters, plan, scope
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -23,6 +27,7 @@ def rows(small: SparkSession) -> DataFrame:
     return frame(small, METERS, found).cache()
 
 
+STARTS = ("2023-11", "2024-02", "2024-05", "2024-08", "2024-11")
 RANGE = f"ts >= {T0} and ts < {T0 + 8_000}"
 
 
@@ -65,6 +70,8 @@ def test_only_the_forced_modes_make_windows_where_there_are_no_rows_at_all(rows:
     assert answer(f"{empty} fill(null)", rows) == []
     assert answer(f"{empty} fill(null_f)", rows) == [(0, None, None), (4_000, None, None)]
     assert answer(f"{empty} fill(value_f, 1, 2)", rows) == [(0, 1, 2), (4_000, 1, 2)]
+    nothing = f"select _wstart, sum(a) from d1 where ts > {T0 + 5_000} and ts < {T0} interval(4s) fill(null_f)"
+    assert answer(nothing, rows) == []
 
 
 def test_values_match_the_columns_that_depend_on_rows(rows: DataFrame) -> None:
@@ -177,6 +184,18 @@ def test_interp_of_partitions_names_each_and_ends_with_the_data_by_default(rows:
         ("d2", "y", 3_000, 8.0),
         ("d2", "y", 5_000, 8.0),
     ]
+
+
+def test_months_of_a_zone_are_filled_in_a_database_of_nanoseconds(small: SparkSession) -> None:
+    """The calendar's expressions stand side by side: inside one another they took megabytes, and all of the driver's memory."""
+    place = scope(timezone="America/New_York", precision=Precision.NANOSECOND)
+    found = [{TBNAME: "d1", "ts": at * 10**9, "a": number} for number, at in enumerate((1_704_200_000, 1_725_300_000))]
+    rows = frame(small, METERS, found, precision=Precision.NANOSECOND)
+    sql = "select _wstart, sum(a) from d1 where ts >= '2023-11-15' and ts < '2025-01-01' interval(3n, 1n) fill(prev)"
+    starts = [instant(f"{day}-01", "America/New_York", Precision.NANOSECOND) for day in STARTS]
+    assert [tuple(row) for row in evaluate(plan(sql, where=place), rows).collect()] == list(
+        zip(starts, [0, 0, 0, 1, 1], strict=True)
+    )
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,10 @@ MOST_WINDOWS: Final = 10_000_000
 
 STEP: Final = "_step"
 NEXT: Final = "_next"
+HERE: Final = "_here"
+THERE: Final = "_there"
+LOW: Final = "_low"
+HIGH: Final = "_high"
 FORCED: Final = (FillMode.NULL_F, FillMode.VALUE_F)
 
 
@@ -33,13 +37,12 @@ def filled(plan: Plan, fill: FillPlan, window: IntervalWindow, found: DataFrame)
     """
     keys = [key.column for key in plan.keys]
     first, last = ends(plan, window)
-    if fill.mode in FORCED and not keys and first is not None and last is not None:
+    if fill.mode in FORCED and not keys and bounded(plan) and first is not None:
         found = with_one_row(plan, found, first)
     values = [output for output in (*plan.outputs, *plan.hidden) if output.fills]
     beside = found.selectExpr("*", *neighbours(fill, keys, values))
-    counts = step_counts(window, plan.precision, first, last)
-    stepped = beside.selectExpr("*", f"explode({step_numbers(*counts)}) AS {STEP}")
-    point = intervals.moved(window, intervals.wall(window, WSTART, plan.precision), STEP, plan.precision)
+    stepped = with_steps(window, plan.precision, beside, first, last)
+    point = intervals.moved(window, HERE, STEP, plan.precision)
     moved = calendar.to_utc(point, window.zone or "UTC", plan.precision)
     placed = stepped.selectExpr("*", f"if({STEP} = 0L, {WSTART}, {moved}) AS _at")
     if intervals.broken(window, plan.precision):
@@ -49,6 +52,12 @@ def filled(plan: Plan, fill: FillPlan, window: IntervalWindow, found: DataFrame)
     ended = chosen.selectExpr("*", f"{intervals.end(window, WSTART, plan.precision)} AS {WEND}")
     columns = [f"{output.column if output.fills else output.sql} AS {output.column}" for output in (*plan.outputs, *plan.hidden)]
     return ended.selectExpr(*keys, WSTART, WEND, *(run(plan, column) for column in columns))
+
+
+def bounded(plan: Plan) -> bool:
+    """Whether WHERE has a range with two ends and something between them."""
+    first, last = plan.range
+    return first is not None and last is not None and first <= last
 
 
 def ends(plan: Plan, window: IntervalWindow) -> tuple[str | None, str | None]:
@@ -90,24 +99,35 @@ def beside(output: Output) -> str:
     return f"_n_{output.column}"
 
 
+def with_steps(window: IntervalWindow, precision: Precision, beside: DataFrame, first: str | None, last: str | None) -> DataFrame:
+    """The windows, each repeated for those that are made from it, with the slides to them (0: itself), and its wall as `_here`.
+
+    What is made of what stands in columns of its own: inside one another, the expressions of a calendar would be megabytes.
+    """
+    bounds = {LOW: first, HIGH: last}
+    placed = beside.selectExpr("*", *(f"{start} AS {name}" for name, start in bounds.items() if start is not None))
+    instants = {HERE: WSTART, THERE: NEXT} | {f"{name}_wall": name for name, start in bounds.items() if start is not None}
+    walls = placed.selectExpr("*", *(f"{intervals.wall(window, at, precision)} AS {name}" for name, at in instants.items()))
+    before, after = step_counts(window, precision, first is not None, last is not None)
+    counted = walls.selectExpr("*", f"{before} AS _before", f"{after} AS _after")
+    return counted.selectExpr("*", f"explode({step_numbers('_before', '_after')}) AS {STEP}")
+
+
 def step_numbers(before: str, after: str) -> str:
     """The slides from a window to those that are made from it, itself among them; too many end the query."""
     message = f"concat('FILL would make ', {before} + {after}, ' windows from one')"
     return f"if({before} + {after} > {MOST_WINDOWS}L, {refusal(message)}, sequence(-{before}, {after}))"
 
 
-def step_counts(window: IntervalWindow, precision: Precision, first: str | None, last: str | None) -> tuple[str, str]:
-    """How many windows are missing before and after a window that is there."""
-    before = "0L"
-    if first is not None:
-        before = f"if(_first, greatest({steps(window, first, WSTART, precision)}, 0L), 0L)"
-    tail = "0L" if last is None else f"greatest({steps(window, WSTART, last, precision)}, 0L)"
-    return before, f"if({NEXT} IS NULL, {tail}, {steps(window, WSTART, NEXT, precision)} - 1L)"
+def step_counts(window: IntervalWindow, precision: Precision, low: bool, high: bool) -> tuple[str, str]:
+    """How many windows are missing before and after a window that is there; `low` and `high`: whether WHERE's range has the end."""
+    before = f"if(_first, greatest({steps(window, f'{LOW}_wall', HERE, precision)}, 0L), 0L)" if low else "0L"
+    tail = f"greatest({steps(window, HERE, f'{HIGH}_wall', precision)}, 0L)" if high else "0L"
+    return before, f"if({NEXT} IS NULL, {tail}, {steps(window, HERE, THERE, precision)} - 1L)"
 
 
-def steps(window: IntervalWindow, start: str, end: str, precision: Precision) -> str:
-    """How many slides lie between two window starts."""
-    here, there = (intervals.wall(window, instant, precision) for instant in (start, end))
+def steps(window: IntervalWindow, here: str, there: str, precision: Precision) -> str:
+    """How many slides lie between two window starts, given as what the wall clock shows."""
     if window.sliding.is_calendar:
         count = f"({calendar.months(there, precision)} - {calendar.months(here, precision)})"
         return f"({count} div {window.sliding.months}L)"
