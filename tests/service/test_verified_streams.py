@@ -1,0 +1,56 @@
+"""Streams over random writes: whatever came, their targets are what their queries make of the stored rows."""
+
+from __future__ import annotations
+
+import random
+from typing import Final
+
+import pytest
+
+import headrace
+
+START: Final = 1_700_000_000_000
+EXACT: Final = "ignore expired 0 ignore update 0 fill_history 1"
+STREAMS: Final = {
+    "minutes": f"trigger at_once {EXACT} into t1 as select _wstart, _wend, count(*) n, sum(a) total, avg(b) mean, last(a) latest "
+    "from readings interval(10s)",
+    "slides": f"{EXACT} into t2 tags (place varchar(20)) as select _wstart, max(b) most, spread(a) wide, stddev(b) s "
+    "from readings where a is not null partition by place interval(10s) sliding(4s)",
+    "sessions": f"trigger at_once {EXACT} into t3 tags (name varchar(64)) as select _wstart, _wend, count(*) n, first(b) one "
+    "from readings partition by tbname name session(ts, 3s)",
+    "states": f"trigger at_once {EXACT} into t4 tags (name varchar(64)) as select _wstart, _wend, count(*) n, last_row(b) last "
+    "from readings partition by tbname name state_window(a) true_for(1s)",
+    "events": f"{EXACT} into t5 tags (name varchar(64)) as select _wstart, _wend, count(*) n, sum(b) total "
+    "from readings partition by tbname name event_window start with a = 1 end with b > 2",
+    "rows": f"trigger at_once {EXACT} into t6 tags (name varchar(64)) as select ts, a * 2 twice, upper(place) where_ "
+    "from readings where a > 0 partition by tbname name",
+}
+FRACTIONS: Final = ("null", "0.5", "1.25", "3")
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
+
+
+def written(dice: random.Random) -> list[str]:
+    """Some statements: rows, which may be there already, and deletes."""
+    rows = [
+        f"({START + dice.randrange(120) * 500}, {dice.choice(('null', '0', '1', '2'))}, {dice.choice(FRACTIONS)})"
+        for _ in range(30)
+    ]
+    first = START + dice.randrange(100) * 500
+    return [
+        f"insert into dev1 values {' '.join(rows[:15])} dev2 values {' '.join(rows[15:])}",
+        f"delete from {dice.choice(('dev1', 'dev2', 'readings'))} where ts between {first} and {first + dice.randrange(4_000)}",
+    ]
+
+
+def test_every_kind_of_stream_keeps_up_with_inserts_updates_and_deletes(readings: headrace.Connection) -> None:
+    dice = random.Random(7)
+    readings.execute(written(dice)[0])
+    for name, rest in STREAMS.items():
+        readings.execute(f"create stream {name} {rest}")
+    for _ in range(3):
+        for statement in written(dice):
+            readings.execute(statement)
+        readings.settle()
+        verdicts = {name: readings.session.verify_stream(name) for name in STREAMS}
+        assert {name: verdict.difference for name, verdict in verdicts.items() if not verdict.equal} == {}
+        assert all(verdict.rows for verdict in verdicts.values())
