@@ -42,6 +42,9 @@ class Settings(BaseSettings):
     chunk_rows: int = Field(20_000_000, ge=1, description="Rows that one backfill chunk aims at.")
     small_write_rows: int = Field(100_000, ge=0, description="Rows up to which a write commits through delta-rs instead of Spark.")
     http_port: int = Field(0, ge=0, le=65535, description="Loopback port of the snode's HTTP endpoint; 0 takes a free one.")
+    http_token: SecretStr = Field(
+        SecretStr(""), description="Bearer token of the snode's HTTP endpoint; empty: each driver makes one of its own."
+    )
     airflow_port: int = Field(8080, ge=1, le=65535, description="Port of the Airflow UI started by `headrace up`.")
     airflow_url: str = Field("", description="URL of an Airflow that runs elsewhere; empty means the one of the home folder.")
     airflow_user: str = Field("", description="Login at the Airflow of `airflow_url`; it must be allowed to trigger DAGs.")

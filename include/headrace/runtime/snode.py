@@ -76,7 +76,7 @@ class Snode:
         self._fills = fill_histories
         self._wake = threading.Event()
         self._asked = threading.Event()
-        self._token = secrets.token_urlsafe(32)
+        self._token = context.settings.http_token.get_secret_value() or secrets.token_urlsafe(32)
         self._batches = Histogram()
         self._started = context.clock.now()
         self._process = psutil.Process()

@@ -10,7 +10,7 @@ from typing import Final, NoReturn
 from headrace.errors import NotSupportedError, SyntaxError_
 from headrace.model.expressions import Scalar
 from headrace.model.spans import Span
-from headrace.model.statements import Insert, InsertBlock, Now, RowValue, SubtableSpec, TagValue
+from headrace.model.statements import Explain, Insert, InsertBlock, Now, RowValue, SubtableSpec, TagValue
 from headrace.model.tables import Name
 from headrace.model.time import NANOSECONDS
 from headrace.sql.faults import unexpected
@@ -18,7 +18,7 @@ from headrace.sql.lexis import BLANKS
 from headrace.sql.scanner import Scanner
 from headrace.sql.tdengine.words import LEXIS
 
-INSERT: Final = re.compile(rf"{BLANKS}INSERT\b", re.IGNORECASE | re.DOTALL)
+INSERT: Final = re.compile(rf"{BLANKS}(EXPLAIN\b{BLANKS})?INSERT\b", re.IGNORECASE | re.DOTALL)
 NOW_TEXT: Final = r"(?:now|today)\b(?:\s*\(\s*\))?(?:\s*[+-]\s*[0-9]{1,20}[busamhdw]\b)*"
 NOW: Final = re.compile(NOW_TEXT)
 NUMBER: Final = r"[+-]?(?:0x[0-9a-f]{1,32}|0b[01]{1,128}|(?:[0-9]{1,40}\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?)"
@@ -36,13 +36,13 @@ WANTED: Final = "a value (number, string, TRUE, FALSE, NULL or now)"
 
 
 def is_insert(text: str) -> bool:
-    """Whether a text begins an INSERT."""
+    """Whether a text begins an INSERT, or explains one."""
     return INSERT.match(text) is not None
 
 
-def insert(text: str) -> Insert:
-    """The INSERT that a text holds; a `SyntaxError_` shows where it does not."""
-    return InsertScanner(text, LEXIS).statement()
+def insert(text: str) -> Insert | Explain:
+    """The INSERT that a text holds, or explains; a `SyntaxError_` shows where it does not."""
+    return InsertScanner(text, LEXIS).whole()
 
 
 def _odd_value(written: str) -> RowValue:
@@ -78,8 +78,12 @@ CONVERT: Final[tuple[Callable[[str], RowValue], ...]] = (str, int, float, str, s
 class InsertScanner(Scanner):
     """`INSERT INTO table [USING supertable [(tags)] TAGS (values)] [(columns)] VALUES (…) [,] (…) [table …]`."""
 
-    def statement(self) -> Insert:
+    def whole(self) -> Insert | Explain:
         """The one statement of the text."""
+        return Explain(self.statement()) if self._accept("EXPLAIN") else self.statement()
+
+    def statement(self) -> Insert:
+        """An INSERT, from its first word to the end of the text."""
         self._expect("INSERT", "INTO")
         blocks = [self._block()]
         while not self._at_end() and self._word() != ";":

@@ -96,7 +96,7 @@ class Parser(TDengineStreams):
     def _parse_explain(self) -> Explain:
         if self._token.word in ("ANALYZE", "VERBOSE"):
             self._unsupported(f"EXPLAIN {self._token.word}", "write EXPLAIN alone")
-        if self._token.word in ("EXPLAIN", "INSERT"):
+        if self._token.word == "EXPLAIN":
             self._fail(*(word for word in self.STATEMENTS if word != "EXPLAIN"))
         return Explain(self._parse_statement())
 
