@@ -119,7 +119,7 @@ def values(dice: random.Random, at: int, pace: int) -> dict[str, Any]:
         "ui": lambda: dice.choice((0, 1, 2, 3_000_000_000)),
         "ub": lambda: dice.choice((0, 1, 5, 2**63 + 5)),
         "f": lambda: dice.randrange(-40, 40) / 8,
-        "d": lambda: dice.choice((dice.randrange(-4000, 4000) / 8, dice.randrange(-4000, 4000) / 8, 0.0, 1e15, 0.1)),
+        "d": lambda: dice.choice((dice.randrange(-4000, 4000) / 8, dice.randrange(-4000, 4000) / 8, 0.0, 1e6, 0.1)),
         "e": lambda: dice.random() < 0.6,
         "s": lambda: dice.choice(WORDS),
         "n": lambda: dice.choice(WORDS),
