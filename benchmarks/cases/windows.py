@@ -14,7 +14,7 @@ from benchmarks.bench import Bench
 from benchmarks.compare import check_same
 from benchmarks.data import filled_meters
 from benchmarks.handwritten import batch
-from benchmarks.measure import interleave, timed
+from benchmarks.measure import Memory, interleave, timed
 from benchmarks.results import Line, Wanted
 
 if TYPE_CHECKING:
@@ -136,8 +136,12 @@ def run(bench: Bench) -> Iterator[Line]:
     rows = bench.sizes.window_rows
     table = filled_meters(bench, rows, bench.sizes.subtables, breaks=True)
     for what, windows in QUERIES.items():
-        query = Query(bench, windows, table.name)
-        sides = {"headrace": timed(query.ours), "hand-written": timed(query.theirs), "DuckDB": timed(query.duckdb)}
+        query, memory = Query(bench, windows, table.name), Memory(bench.spark)
+        sides = {
+            "headrace": memory.watch("headrace", timed(query.ours)),
+            "hand-written": memory.watch("hand-written", timed(query.theirs)),
+            "DuckDB": timed(query.duckdb),
+        }
         found = interleave(sides, bench.sizes.rounds, bench.log)
         query.check()
         yield Line(
@@ -146,4 +150,5 @@ def run(bench: Bench) -> Iterator[Line]:
             found["hand-written"],
             Wanted(ratio=1.0),
             others={"DuckDB": found["DuckDB"]},
+            peaks=memory.peaks,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -84,8 +85,9 @@ class StreamPlan:
 
 
 def catalog_scope(catalog: Catalog, database: str | None, *, timezone: str = "UTC", now: int = 0) -> Scope:
-    """The scope in which names without a database mean those of `database`."""
+    """The scope, of one statement, in which names without a database mean those of `database`."""
 
+    @functools.cache
     def lookup(name: Name) -> Relation:
         owner = name.database or database
         if owner is None:
