@@ -161,7 +161,9 @@ def of_answer(answer: Answer, alias: str | None) -> Frame:
     columns = tuple(Column(output.name, alias, output.column, output.type) for output in answer.outputs)
     time = next((column for column in columns if column.type == TIMESTAMP), None)
     tbname = next((column for column in columns if column.name == TBNAME), None)
-    return Frame(answer.relation, columns, answer.precision, time, tbname)
+    # Its own keys and windows are no columns of it.
+    relation = f"(SELECT {', '.join(column.sql for column in columns)} FROM {answer.relation})"
+    return Frame(relation, columns, answer.precision, time, tbname)
 
 
 def direction(column: str, ordering: Ordering) -> str:
