@@ -51,6 +51,14 @@ def test_a_start_that_the_clock_leaves_out_is_as_much_later() -> None:
     assert found == [(BERLIN + 5 * HOUR // 2, 1), (BERLIN + 53 * HOUR // 2, 2)]
 
 
+def test_windows_are_filled_on_the_grid_of_the_wall_clock() -> None:
+    night = BERLIN / 1000 + 86_400 + 2 * 3_600
+    rows = small(("d1", night + 1_800, 1), ("d1", night + 3 * 86_400, 2))
+    found = answer("select _wstart, _wend, sum(a) from d1 interval(1d, 150m) fill(prev)", rows, "Europe/Berlin")
+    starts = [BERLIN + hours * HOUR // 2 for hours in (53, 99, 147, 195, 243)]
+    assert found == list(zip(starts[:-1], starts[1:], (1, 1, 1, 2), strict=True))
+
+
 def test_rows_of_one_instant_are_ordered_by_their_subtable() -> None:
     rows = small(("d2", 1, 20), ("d1", 1, 10), ("d1", 2, None), ("d2", 3, 30))
     assert answer("select first(a), last(a), count(*) from small count_window(2)", rows) == [(10, 20, 2), (30, 30, 2)]

@@ -119,10 +119,10 @@ def filled(
 
 def grid_sql(fill: Fill, grid: Grid, span: Range, windows: str, keys: Sequence[str]) -> str:
     """Keys, `_ws` and `_we` of every window that there is to be."""
-    wall = grid.clock.wall(START)
+    wall = grid.latest(START)
     first, last = f"min({wall})", f"max({wall})"
     ends = {
-        place: None if ticks is None else grid.latest(instant(ticks).sql)
+        place: None if ticks is None else grid.covering(instant(ticks).sql)
         for place, ticks in (("first", span.first), ("last", span.last))
     }
     shown = ", ".join(keys)

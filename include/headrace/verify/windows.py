@@ -82,6 +82,13 @@ class Grid:
         months = floor_to(self.clock.months(f"({wall} - {self.shift})"), self.sliding.months)
         return f"({self.clock.month_start(months)} + {self.shift})"
 
+    def covering(self, ticks: str) -> str:
+        """The wall clock at the latest start that is not after an instant, also where the clock leaves that start out."""
+        latest = self.latest(ticks)
+        if self.clock.offset is not None or self.sliding.is_calendar:
+            return latest
+        return f"CASE WHEN {self.clock.instant(latest)} > {ticks} THEN {latest} - {self.step} ELSE {latest} END"
+
     @property
     def shift(self) -> int:
         """What the starts of a grid of months are moved by, in ticks."""
