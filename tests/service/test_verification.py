@@ -77,11 +77,11 @@ def test_a_window_that_somebody_changed_is_found_and_shown_with_its_rows(filled:
     filled.close()
     shown = CliRunner().invoke(app, ["verify", "--stream", "d.s", "--home", str(tmp_path / "home")])
     assert shown.exit_code == 1
-    assert "4 rows, different: n" in shown.output
+    assert "4 windows, different: n" in shown.output
     assert "of 2 rows of the source:" in shown.output
     told = CliRunner().invoke(app, ["verify", "-d", "d", "select count(*) from dev1", "--home", str(tmp_path / "home")])
     assert told.exit_code == 0
-    assert told.output.startswith("1 rows, equal (DuckDB ")
+    assert told.output.startswith("1 row, equal (DuckDB ")
     assert isinstance(CliRunner().invoke(app, ["verify"]).exception, ProgrammingError)
 
 

@@ -41,12 +41,13 @@ def verify(
     with connect(home, database=database) as connection:
         session = connection.session
         verdict = session.verify(query) if query is not None else session.verify_stream(stream or "")
-    show(verdict, "rows")
+    show(verdict)
     raise typer.Exit(0 if verdict.equal else 1)
 
 
-def show(verdict: Verdict, what: str) -> None:
+def show(verdict: Verdict) -> None:
     """A verdict in a line, or its first difference with the rows of the source."""
+    what = ("window" if verdict.windows else "row") + ("" if verdict.rows == 1 else "s")
     if verdict.difference is None:
         out.print(f"{verdict.rows} {what}, equal (DuckDB {verdict.seconds:.1f} s)", highlight=False)
         return
@@ -57,15 +58,18 @@ def show(verdict: Verdict, what: str) -> None:
         out.print(f"\n{verdict.remark}", highlight=False, soft_wrap=True)
     if difference.total:
         shown = len(difference.source.rows)
-        out.print(f"\nof {difference.total} rows of the source" + (f", the first {shown}:" if shown < difference.total else ":"))
+        out.print(
+            f"\nof {difference.total} row{'' if difference.total == 1 else 's'} of the source"
+            + (f", the first {shown}:" if shown < difference.total else ":")
+        )
         out.print(as_table(difference.source.names, source_rows(difference.source, verdict.precision)))
 
 
 def summary(difference: Difference) -> str:
     if difference.found is None:
-        return "a row is missing"
+        return "one is missing"
     if difference.expected is None:
-        return "a row is too much"
+        return "one is too much"
     return ", ".join(difference.columns)
 
 

@@ -49,12 +49,13 @@ class Difference:
 class Verdict:
     """Whether a result is what DuckDB gets: of how many rows, in how many seconds of DuckDB, and the first difference if not.
 
-    `remark` says what a difference may come from where it need not be a fault.
+    `windows` tells that each row is a window's. `remark` says what a difference may come from where it need not be a fault.
     """
 
     rows: int
     seconds: float
     precision: Precision
+    windows: bool = False
     difference: Difference | None = None
     remark: str = ""
 
@@ -105,7 +106,8 @@ def verify(
         leave = STRICT if maintained is None else left_open(connection, answer, maintained)
         mismatch = first_difference(expected, found, likenesses, answer.sorted, leave)
         difference = None if mismatch is None else explained(connection, answer, mismatch)
-        return Verdict(len(found), seconds, answer.precision, difference)
+        windows = isinstance(query, Query) and query.window is not None
+        return Verdict(len(found), seconds, answer.precision, windows, difference)
 
 
 def recomputed(
