@@ -72,10 +72,24 @@ class PointResolver:
             return None
         if not 1 <= len(call.arguments) <= 2:
             raise TypeMismatchError(f"interp takes 1 to 2 arguments, not {len(call.arguments)}")
-        self.skips.add(constants(self.rows, call) == (1,))
+        self.skips.add(self.skipped(call))
+        if len(self.skips) > 1:
+            raise ProgrammingError(
+                "interp with and without the option 1 in one query", hint="give it to all of them or to none", span=call.span
+            )
         term = self.rows.bind(call.arguments[0])
         argument = self.arguments.setdefault(term.sql, Argument(f"a{len(self.arguments)}", term.sql, term.type or BIGINT))
         return Term(f"i{argument.column[1:]}", argument.type)
+
+    def skipped(self, call: Call) -> bool:
+        """Whether rows without a value are passed over."""
+        match constants(self.rows, call):
+            case () | (0,):
+                return False
+            case (1,):
+                return True
+            case _:
+                raise LimitError("the option of interp is 0 or 1", span=call.span)
 
 
 def interp_plan(query: Query, resolver: PointResolver) -> InterpPlan:

@@ -27,6 +27,8 @@ def interval(window: Interval, precision: Precision, zone: str) -> IntervalWindo
     check_offset(length, offset, span)
     if window.sliding is not None:
         check_sliding(length, sliding, precision, span)
+    for what, part in (("INTERVAL", length), ("the INTERVAL offset", offset), ("SLIDING", sliding)):
+        check_ticks(what, part, precision, span)
     calendar = any(part.unit in "dwny" for part in (length, sliding, offset))
     return IntervalWindow(length, sliding, offset, zone if calendar and not is_utc(zone) else None)
 
@@ -101,7 +103,15 @@ def fixed(duration: Duration, what: str, precision: Precision, span: Span | None
         raise LimitError(f"{what} may not be in months or years, as {duration} is", hint="use b u a s m h d or w", span=span)
     if duration.count < 0:
         raise LimitError(f"{what} {duration} is negative", span=span)
+    check_ticks(what, duration, precision, span)
     return duration.ticks(precision)
+
+
+def check_ticks(what: str, duration: Duration, precision: Precision, span: Span | None) -> None:
+    """Refuse fractions of the database's tick, which would be cut off."""
+    if not duration.is_calendar and duration.nanoseconds % precision.nanoseconds:
+        unit = UNIT_NAMES[tick_unit(precision)]
+        raise LimitError(f"{what} {duration} is no whole number of {unit}s, the ticks of the database", span=span)
 
 
 def size(duration: Duration) -> int:

@@ -184,11 +184,17 @@ LIST_TABLE: Final = (
         "histogram",
         NUMERIC,
         histogram,
-        "a row for each bin: how many values lie above its lower and not above its upper end, as JSON",
+        "a row of JSON for each bin: how many values lie above its lower and not above its upper end (with u = 1: which share); "
+        "y is `'user_input'` with z such as `[1, 3, 5]`, `'linear_bin'` or `'log_bin'`",
         4,
         4,
     ),
-    only_queries("irate", NUMERIC, latest_rate, "change from the last value but one to the last, a second; NULL of one value"),
+    only_queries(
+        "irate",
+        NUMERIC,
+        latest_rate,
+        "change from the last value but one to the last, a second; a counter that fell has begun from 0; NULL of one value",
+    ),
     only_queries(
         "leastsquares",
         NUMERIC,

@@ -404,7 +404,7 @@ def fill_values(fill: Fill, binder: Binder, outputs: tuple[Output, ...]) -> tupl
         names = ", ".join(made.name for made in wanted)
         raise ProgrammingError(
             f"FILL has {len(fill.values)} values for {len(wanted)} columns",
-            hint=f"give one value for each of {names}",
+            hint=f"give one value for each of {names}" if names else "no column of the select list depends on rows",
             span=fill.span,
         )
     shown = [
