@@ -12,7 +12,7 @@ from headrace.errors import LimitError
 from headrace.model.instants import instant
 from headrace.model.tables import TBNAME
 from headrace.model.time import Precision
-from tests.compute.house import METERS, T0, answer, frame, meters, plan, scope
+from tests.compute.house import METERS, T0, WIDE, answer, frame, meters, plan, scope
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -184,6 +184,14 @@ def test_interp_of_partitions_names_each_and_ends_with_the_data_by_default(rows:
         ("d2", "y", 3_000, 8.0),
         ("d2", "y", 5_000, 8.0),
     ]
+
+
+def test_lines_between_unsigned_numbers_are_cut_to_whole_ones(small: SparkSession) -> None:
+    rows = frame(small, WIDE, [{"ts": T0, "u64": 1, "u8": 1}, {"ts": T0 + 3_000, "u64": 2, "u8": 2}])
+    found = answer("select _wstart, max(u64), max(u8) from wide interval(1s) fill(linear)", rows)
+    assert found == [(0, 1, 1), (1_000, 1, 1), (2_000, 1, 1), (3_000, 2, 2)]
+    points = answer(f"select interp(u64), interp(u8) from wide range({T0}, {T0 + 2_000}) every(1s) fill(linear)", rows)
+    assert points == [(1, 1)] * 3
 
 
 def test_months_of_a_zone_are_filled_in_a_database_of_nanoseconds(small: SparkSession) -> None:

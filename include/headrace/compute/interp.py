@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from headrace.compute.fill import cut
 from headrace.compute.numbering import over
 from headrace.compute.plan import TS, Argument, Bound, InterpPlan, Plan
 from headrace.compute.running import refusal, run
 from headrace.compute.terms import ticks
-from headrace.compute.types import spark_type
 from headrace.errors import LimitError
 from headrace.model.queries import FillMode
 
@@ -73,7 +73,7 @@ def kept(mode: FillMode) -> str:
 
 def value(interp: InterpPlan, argument: Argument, number: int) -> str:
     """The value of an argument at a point."""
-    own, other, type_ = argument.column, f"_n_{argument.column}", spark_type(argument.type)
+    own, other = argument.column, f"_n_{argument.column}"
     match interp.mode:
         case FillMode.NEXT:
             return f"if({AT} <= {TS}, {own}, {other})"
@@ -81,7 +81,7 @@ def value(interp: InterpPlan, argument: Argument, number: int) -> str:
             return f"if({NEXT} IS NOT NULL AND {AT} > {TS} AND {NEXT} - {AT} < {AT} - {TS}, {other}, {own})"
         case FillMode.LINEAR if argument.type.is_number:
             line = f"({own} + (CAST({other} AS DOUBLE) - {own}) * ({AT} - {TS}) / nullif({NEXT} - {TS}, 0L))"
-            return f"if({AT} = {TS}, {own}, try_cast({line} AS {type_}))"
+            return f"if({AT} = {TS}, {own}, {cut(line, argument.type)})"
         case FillMode.VALUE | FillMode.VALUE_F:
             return f"if({AT} = {TS}, {own}, {interp.values[number]})"
         case FillMode.PREV | FillMode.NONE:
