@@ -177,11 +177,9 @@ def test_a_dag_that_airflow_has_given_up_counts_as_unknown(server: Server, clien
     assert client.dag("never") is None
 
 
-def test_only_streams_are_among_the_dags_whose_run_has_ended(server: Server, client: AirflowClient) -> None:
-    runs = [
-        {"dag_id": "headrace_stream__power__avg_v"},
-        {"dag_id": "headrace_snode__default"},
-        {"dag_id": "headrace_stream__power__avg_v"},
-    ]
+def test_streams_are_unsupervised_whose_supervision_or_whose_run_has_ended(server: Server, client: AirflowClient) -> None:
+    runs = [{"dag_id": "headrace_stream__power__avg_v"}, {"dag_id": "headrace_snode__default"}]
+    tasks = [{"dag_id": "headrace_stream__power__low"}, {"dag_id": "somebody_elses"}]
     server.answers["GET", "/api/v2/dags/~/dagRuns"] = (200, {"dag_runs": runs})
-    assert client.ended() == {"headrace_stream__power__avg_v"}
+    server.answers["GET", "/api/v2/dags/~/dagRuns/~/taskInstances"] = (200, {"task_instances": tasks})
+    assert client.unsupervised() == {"headrace_stream__power__avg_v", "headrace_stream__power__low"}

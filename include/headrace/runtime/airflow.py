@@ -23,7 +23,7 @@ ACTIVE: Final = frozenset({None, "scheduled", "queued", "running", "deferred", "
 ENDED: Final = frozenset({"success", "failed"})
 # The scheduler ends a run about a second after its last task.
 SETTLING_S: Final = 0.5
-SETTLING_LOOKS: Final = 12
+SETTLING_LOOKS: Final = 40
 # A statement waits no longer than this for Airflow; where nobody listens at all it goes on at once.
 BRIEF: Final = httpx.Timeout(5.0, connect=0.5)
 PATIENT: Final = httpx.Timeout(30.0, connect=5.0)
@@ -80,11 +80,16 @@ class AirflowClient:
             return False
         return True
 
-    def ended(self) -> set[str]:
-        """Ids of the DAGs of streams that have a run of their own which has ended; of the newest hundred runs."""
-        params = {"run_type": "scheduled", "state": sorted(ENDED), "order_by": "-run_after", "limit": 100}
-        runs = self._get("/api/v2/dags/~/dagRuns", params)["dag_runs"]
-        return {str(run["dag_id"]) for run in runs if str(run["dag_id"]).startswith(STREAM_PREFIX)}
+    def unsupervised(self) -> set[str]:
+        """Ids of the DAGs of streams whose supervision, or whose own run before it, has ended; of the newest hundred.
+
+        Where Airflow was stopped in between, supervision has ended in a run that has not.
+        """
+        newest = {"limit": 100, "order_by": "-run_after"}
+        runs = self._get("/api/v2/dags/~/dagRuns", {"run_type": "scheduled", "state": sorted(ENDED), **newest})["dag_runs"]
+        over = {"task_display_name_pattern": SUPERVISE, "state": sorted(ENDED | {"skipped"}), **newest}
+        tasks = self._get("/api/v2/dags/~/dagRuns/~/taskInstances", over)["task_instances"]
+        return {str(one["dag_id"]) for one in (*runs, *tasks) if str(one["dag_id"]).startswith(STREAM_PREFIX)}
 
     # What people and tests ask for.
 

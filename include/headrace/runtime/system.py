@@ -252,13 +252,13 @@ def _finish(settings: Settings, console: Console) -> None:
 
 def _catch_up(settings: Settings, client: AirflowClient) -> None:
     """Have streams supervised that were resumed while Airflow was away. Those that are STOPPED wait for a person still."""
-    ended = client.ended()
+    unsupervised = client.unsupervised()
     with Catalog.open(settings.catalog) as catalog:
-        records = catalog.streams.all() if ended else []
+        records = catalog.streams.all() if unsupervised else []
     for record in records:
         database, name = record.definition.database, record.definition.name
         going = record.desired is DesiredState.RUNNING and record.state is not StreamState.STOPPED
-        if going and stream_dag_id(database, name) in ended:
+        if going and stream_dag_id(database, name) in unsupervised:
             client.supervise(database, name)
 
 
