@@ -18,7 +18,11 @@ def test_the_demonstration_survives_a_killed_driver_and_every_stream_equals_its_
     home = tmp_path / "home"
     environment = os.environ | {"HEADRACE_HOME": str(home), "HEADRACE_AIRFLOW_PORT": str(free_port())}
     command = [sys.executable, "-m", "headrace.cli.main", "demo", "--exit"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=1400, check=False)
+    try:
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=1400, check=False)
+    except BaseException:  # an interrupted test, too, leaves nothing running
+        subprocess.run([*command[:3], "down"], env=environment, capture_output=True, timeout=120, check=False)
+        raise
     told = done.stdout + done.stderr
     assert done.returncode == 0, told
     assert "[DRIVER_LOST]" in told
