@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections.abc import Callable
@@ -24,8 +25,6 @@ NOW: Final = re.compile(NOW_TEXT)
 NUMBER: Final = r"[+-]?(?:0x[0-9a-f]{1,32}|0b[01]{1,128}|(?:[0-9]{1,40}\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?)"
 ODD: Final = rf"{LEXIS.string}|{NOW_TEXT}|[a-z]\w*|{NUMBER}"
 VALUE: Final = rf"([+-]?[0-9]{{1,40}})|([+-]?[0-9]{{1,40}}\.[0-9]*)|'([^'\\]*)'|\"([^\"\\]*)\"|({ODD})"
-FAST_VALUE: Final = re.compile(rf"\s*(?:{VALUE})\s*[,)]", re.IGNORECASE | re.DOTALL)
-CAREFUL_VALUE: Final = re.compile(rf"(?:{VALUE})(?![\w.'\"])", re.IGNORECASE | re.DOTALL)
 NEXT_ROW: Final = re.compile(r"\s*(?:,\s*)?\(")
 OFFSET: Final = re.compile(r"([+-])\s*([0-9]+)([busamhdw])", re.IGNORECASE)
 FAR: Final = 10**20
@@ -33,6 +32,18 @@ FAR: Final = 10**20
 
 CONSTANTS: Final[dict[str, bool | None]] = {"null": None, "true": True, "false": False}
 WANTED: Final = "a value (number, string, TRUE, FALSE, NULL or now)"
+
+
+@functools.cache
+def fast_value() -> re.Pattern[str]:
+    """A value and the sign after it. Takes as long to compile as many a statement to run: only where there are values."""
+    return re.compile(rf"\s*(?:{VALUE})\s*[,)]", re.IGNORECASE | re.DOTALL)
+
+
+@functools.cache
+def careful_value() -> re.Pattern[str]:
+    """A value, where a comment may follow."""
+    return re.compile(rf"(?:{VALUE})(?![\w.'\"])", re.IGNORECASE | re.DOTALL)
 
 
 def is_insert(text: str) -> bool:
@@ -166,7 +177,7 @@ class InsertScanner(Scanner):
     def _row(self, start: int) -> tuple[tuple[RowValue, ...], int]:
         """The values of the row whose bracket opens at `start`, and where it ends."""
         values: list[RowValue] = []
-        text, match, place = self.text, FAST_VALUE.match, start + 1
+        text, match, place = self.text, fast_value().match, start + 1
         while True:
             found = match(text, place)
             if found is None:
@@ -181,7 +192,7 @@ class InsertScanner(Scanner):
     def _careful_value(self, place: int) -> tuple[RowValue, int]:
         """A value with comments around it, and the place after the comma or bracket; or the error that names what is wrong."""
         self._move(place)
-        found = CAREFUL_VALUE.match(self.text, self._place)
+        found = careful_value().match(self.text, self._place)
         if found is None:
             self._refuse_value(self._place)
         value = self._value(found)
