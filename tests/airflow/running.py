@@ -24,6 +24,7 @@ T = TypeVar("T")
 
 # Nothing here asserts how long something takes: this is only when a test gives up.
 PATIENCE_S = 400.0
+SETTLED_MS = 5_000
 
 
 @dataclass
@@ -64,6 +65,16 @@ class RunningSystem:
             return next((process for process in drivers if "--snode" in process.cmdline()), None)
 
         return self.until(find, "the snode's driver to start")
+
+    def settled_driver(self) -> psutil.Process:
+        """The driver once supervisors have seen it alive: of one that dies as it starts, only the next is ever seen."""
+        self.until(self._beats_for_a_while, "the snode's driver to live for a while")
+        return self.driver()
+
+    def _beats_for_a_while(self) -> bool:
+        lease, beat = self.catalog.leases.get(self.settings.snode), self.catalog.snodes.get(self.settings.snode)
+        started = next(event for event in self.catalog.events.all("snode") if event.kind == "STARTED")
+        return lease is not None and beat is not None and beat.epoch == lease.epoch and beat.at - started.at > SETTLED_MS
 
     def until(self, look: Callable[[], T | Literal[False] | None], what: str, patience_s: float = PATIENCE_S) -> T:
         """What `look` gives as soon as that is true; a `TimeoutError` says what was waited for, and how things stand."""
