@@ -74,7 +74,7 @@ class RunningSystem:
     def _beats_for_a_while(self) -> bool:
         lease, beat = self.catalog.leases.get(self.settings.snode), self.catalog.snodes.get(self.settings.snode)
         started = next(event for event in self.catalog.events.all("snode") if event.kind == "STARTED")
-        return lease is not None and beat is not None and beat.epoch == lease.epoch and beat.at - started.at > SETTLED_MS
+        return lease is not None and beat is not None and beat.epoch == lease.epoch and beat.at - started.time > SETTLED_MS
 
     def until(self, look: Callable[[], T | Literal[False] | None], what: str, patience_s: float = PATIENCE_S) -> T:
         """What `look` gives as soon as that is true; a `TimeoutError` says what was waited for, and how things stand."""
