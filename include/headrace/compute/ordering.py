@@ -24,7 +24,9 @@ def arranged(plan: Plan, found: DataFrame, natural: Sequence[str], *, ordered: b
         found = each_partition(plan, found, natural)
         return sorted_by(found, (), natural if ordered else ()).select(*outputs)
     needed = ordered or plan.sorts or plan.limit is not None
-    found = sorted_by(found, plan.sorts, natural if needed else ())
+    computed = plan.aggregated or plan.interp is not None or bool(plan.series)
+    alone = computed and ordered and plan.limit is None and not plan.offset
+    found = sorted_by(found, plan.sorts, natural if needed else (), alone=alone)
     return cut(found, plan.limit, plan.offset).select(*outputs)
 
 
@@ -32,10 +34,16 @@ def arranged_union(plan: UnionPlan, found: DataFrame) -> DataFrame:
     return cut(sorted_by(found, plan.sorts, ()), plan.limit, plan.offset)
 
 
-def sorted_by(found: DataFrame, sorts: Sequence[Sort], natural: Sequence[str]) -> DataFrame:
-    """Rows in the order asked for, ties in their natural order."""
+def sorted_by(found: DataFrame, sorts: Sequence[Sort], natural: Sequence[str], *, alone: bool = False) -> DataFrame:
+    """Rows in the order asked for, ties in their natural order.
+
+    With `alone` one task sorts them all. Several would need to know first which values there are, and Spark finds that out by
+    computing the rows once more: twice the time of a query over windows, whose rows are few beside those that they are made of.
+    """
     columns = [direction(sort) for sort in sorts] + [F.col(name).asc_nulls_first() for name in natural]
-    return found.orderBy(*columns) if columns else found
+    if not columns:
+        return found
+    return found.repartition(1).sortWithinPartitions(*columns) if alone else found.orderBy(*columns)
 
 
 def direction(sort: Sort) -> Column:
