@@ -25,11 +25,10 @@ from headrace.compute.scalar_rules import Arguments
 from headrace.compute.scalars import SCALARS
 from headrace.compute.surroundings import Surroundings
 from headrace.compute.terms import Constant, Term, literal, ticks
-from headrace.compute.types import BIGINT, BOOL, TIMESTAMP
 from headrace.errors import Error, NotFoundError, NotSupportedError, ProgrammingError, TypeMismatchError
 from headrace.model.expressions import Call, Case, Cast, ColumnRef, DurationLiteral, Expression, Literal, Star
 from headrace.model.instants import instant
-from headrace.model.types import DataType, Kind
+from headrace.model.types import BIGINT, BOOL, TIMESTAMP, DataType, Kind
 
 PRESENT: Final = ("now", "today")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from headrace.compute.operators import bool_of_text, real, string, whole
 from headrace.compute.surroundings import Surroundings
 from headrace.compute.terms import Term, cast
-from headrace.compute.types import TIMESTAMP, is_text, spark_type
+from headrace.compute.types import is_text, spark_type
 from headrace.errors import TypeMismatchError
-from headrace.model.types import UNSIGNED, DataType, Kind
+from headrace.model.types import TIMESTAMP, UNSIGNED, DataType, Kind
 
 
 def converted_to(term: Term, type_: DataType, surroundings: Surroundings) -> Term:

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from headrace.compute.binding import nearest
 from headrace.compute.plan import Plan, Scan, UnionPlan
 from headrace.compute.terms import Term, quote
-from headrace.compute.types import TIMESTAMP, VARCHAR, to_ticks
+from headrace.compute.types import to_ticks
 from headrace.errors import NotFoundError, ProgrammingError
 from headrace.model.expressions import ColumnRef
 from headrace.model.tables import TBNAME
 from headrace.model.time import Precision
-from headrace.model.types import DataType, Kind
+from headrace.model.types import TIMESTAMP, VARCHAR, DataType, Kind
 
 ROW_TIME = ("_rowts", "_c0")
 

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from headrace.compute.plan import WEND, WSTART
-from headrace.compute.types import BIGINT, DOUBLE, UBIGINT, spark_type
+from headrace.compute.types import spark_type
 from headrace.errors import TypeMismatchError
 from headrace.model.expressions import Scalar
 from headrace.model.time import Duration, Precision
-from headrace.model.types import INTEGER_BITS, NUMBERS, STRINGS, UNSIGNED, DataType, Kind
+from headrace.model.types import BIGINT, DOUBLE, INTEGER_BITS, NUMBERS, STRINGS, UBIGINT, UNSIGNED, DataType, Kind
 
 ANY: Final = frozenset(Kind)
 NUMERIC: Final = frozenset(NUMBERS)

@@ -15,10 +15,10 @@ from headrace.compute.ranges import constant_instant
 from headrace.compute.resolvers import constants
 from headrace.compute.series import SERIES
 from headrace.compute.terms import Term
-from headrace.compute.types import BIGINT, BOOL, TIMESTAMP
 from headrace.errors import Error, LimitError, ProgrammingError, TypeMismatchError
 from headrace.model.expressions import Call, ColumnRef, Expression, walk
 from headrace.model.queries import Fill, FillMode, Interpolation, Item, Query
+from headrace.model.types import BIGINT, BOOL, TIMESTAMP
 
 INTERP = "interp"
 POINT_NAMES = {"_irowts": Term(AT, TIMESTAMP), "_isfilled": Term(FILLED, BOOL)}

@@ -10,9 +10,9 @@ from typing import Any, Final
 from headrace.compute.functions import NUMERIC, ORDERED, AggregateFunction, Given, PartialRule, Rule, percent
 from headrace.compute.plan import WEND, WSTART
 from headrace.compute.terms import text
-from headrace.compute.types import DOUBLE, VARCHAR, spark_type
+from headrace.compute.types import spark_type
 from headrace.errors import LimitError, TypeMismatchError
-from headrace.model.types import Kind
+from headrace.model.types import DOUBLE, VARCHAR, Kind
 
 MOST_BINS: Final = 1000
 

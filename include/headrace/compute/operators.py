@@ -8,11 +8,11 @@ from dataclasses import replace
 from typing import Final
 
 from headrace.compute.terms import NOW, Constant, Term, cast, literal, text, ticks
-from headrace.compute.types import BIGINT, BOOL, DOUBLE, TIMESTAMP, VARCHAR, is_text, spark_type
+from headrace.compute.types import is_text, spark_type
 from headrace.errors import TypeMismatchError
 from headrace.model.instants import instant
 from headrace.model.time import Precision
-from headrace.model.types import DataType, Kind
+from headrace.model.types import BIGINT, BOOL, DOUBLE, TIMESTAMP, VARCHAR, DataType, Kind
 
 COMPARISONS: Final = {"=": "=", "<>": "<>", "!=": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 NUMBER_TEXT: Final = r"^\\s*([+-]?([0-9]+(\\.[0-9]*)?|\\.[0-9]+)([eE][+-]?[0-9]+)?)"

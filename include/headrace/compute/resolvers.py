@@ -25,11 +25,10 @@ from headrace.compute.plan import (
 )
 from headrace.compute.series import SERIES
 from headrace.compute.terms import Term
-from headrace.compute.types import BIGINT, TIMESTAMP
 from headrace.errors import NotSupportedError, ProgrammingError, TypeMismatchError
 from headrace.model.expressions import Call, ColumnRef, DurationLiteral, Expression, Literal, Scalar, Star, walk
 from headrace.model.time import Duration
-from headrace.model.types import DataType
+from headrace.model.types import BIGINT, TIMESTAMP, DataType
 
 WINDOW_NAMES = (WSTART, WEND, "_wduration")
 POINT_NAMES = ("_irowts", "_isfilled")

@@ -10,8 +10,8 @@ from headrace.compute.scalar_rules import Arguments, Build, ScalarFunction, fini
 from headrace.compute.scalars_text import TEXT_TABLE
 from headrace.compute.scalars_time import TIME_TABLE
 from headrace.compute.terms import Term
-from headrace.compute.types import BIGINT, DOUBLE, is_text, spark_type
-from headrace.model.types import FLOATS, Kind
+from headrace.compute.types import is_text, spark_type
+from headrace.model.types import BIGINT, DOUBLE, FLOATS, Kind
 
 
 def mathematical(sql: str) -> Build:

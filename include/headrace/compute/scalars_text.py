@@ -7,9 +7,9 @@ from typing import Final
 from headrace.compute.operators import string, whole
 from headrace.compute.scalar_rules import Arguments, Build, ScalarFunction
 from headrace.compute.terms import Term
-from headrace.compute.types import BIGINT, VARCHAR, is_text
+from headrace.compute.types import is_text
 from headrace.errors import TypeMismatchError
-from headrace.model.types import DataType, Kind
+from headrace.model.types import BIGINT, VARCHAR, DataType, Kind
 
 
 def result_type(given: Arguments) -> DataType:

@@ -11,11 +11,12 @@ from headrace.compute.operators import moment, string, timestamp
 from headrace.compute.patterns import java_pattern
 from headrace.compute.scalar_rules import Arguments, Build, ScalarFunction
 from headrace.compute.terms import Term, text, ticks
-from headrace.compute.types import BIGINT, TIMESTAMP, VARCHAR, is_text
+from headrace.compute.types import is_text
 from headrace.compute.weeks import week_sql
 from headrace.errors import LimitError, TypeMismatchError
 from headrace.model.instants import instant
 from headrace.model.time import Precision
+from headrace.model.types import BIGINT, TIMESTAMP, VARCHAR
 
 DIGITS: Final = {Precision.MILLISECOND: 3, Precision.MICROSECOND: 6, Precision.NANOSECOND: 9}
 ZONE: Final = re.compile(r"[zZ]|[+-]\d{2}(:?\d{2})?")

@@ -40,13 +40,12 @@ from headrace.compute.scope import Scope
 from headrace.compute.sources import Sourced, Sources
 from headrace.compute.surroundings import Surroundings
 from headrace.compute.terms import Term, quote, text
-from headrace.compute.types import BIGINT, BOOL, TIMESTAMP
 from headrace.errors import LimitError, NotSupportedError, ProgrammingError, TypeMismatchError
 from headrace.model.expressions import Call, ColumnRef, Expression, Literal, Star, walk
 from headrace.model.queries import Count, Event, Fill, FillMode, Interval, Item, Ordering, Query, Session, State, Union
 from headrace.model.spans import Span
 from headrace.model.tables import TBNAME
-from headrace.model.types import INTEGERS, STRINGS, Kind
+from headrace.model.types import BIGINT, BOOL, INTEGERS, STRINGS, TIMESTAMP, Kind
 
 EXPANDED = ("last_row", "last", "first")
 TESTS = (*COMPARISONS, "like", "not like", "match", "nmatch", "in", "not in", "between", "not between")

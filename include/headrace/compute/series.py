@@ -12,9 +12,8 @@ from typing import Final
 
 from headrace.compute.functions import ANY, MEASURED, NUMERIC, ORDERED, Given, check_count
 from headrace.compute.numbering import BEFORE, SO_FAR
-from headrace.compute.types import BIGINT, DOUBLE
 from headrace.errors import LimitError, TypeMismatchError
-from headrace.model.types import DataType, Kind
+from headrace.model.types import BIGINT, DOUBLE, DataType, Kind
 
 PRESENT: Final = "{x} IS NOT NULL"
 COMPARED: Final = {"LT": "<", "GT": ">", "LE": "<=", "GE": ">=", "NE": "<>", "EQ": "="}

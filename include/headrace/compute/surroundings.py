@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from headrace.compute import calendar
 from headrace.compute.terms import NOW, Term, text
-from headrace.compute.types import TIMESTAMP
 from headrace.model.time import Precision
+from headrace.model.types import TIMESTAMP
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final
 
-from headrace.compute.types import BIGINT, BOOL, DOUBLE, VARCHAR, spark_type
+from headrace.compute.types import spark_type
 from headrace.errors import DataError
 from headrace.model.expressions import Scalar
-from headrace.model.types import DataType, Kind
+from headrace.model.types import BIGINT, BOOL, DOUBLE, VARCHAR, DataType, Kind
 
 NOW: Final = "\x00now\x00"
 """Stands for the present in ticks inside a term's text until a plan is run; no literal can hold it, since NUL is escaped there."""

@@ -5,16 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from headrace.model.time import Precision
-from headrace.model.types import DataType, Kind
-
-BOOL: Final = DataType(Kind.BOOL)
-INT: Final = DataType(Kind.INT)
-BIGINT: Final = DataType(Kind.BIGINT)
-UBIGINT: Final = DataType(Kind.UBIGINT)
-DOUBLE: Final = DataType(Kind.DOUBLE)
-TIMESTAMP: Final = DataType(Kind.TIMESTAMP)
-VARCHAR: Final = DataType(Kind.VARCHAR)
-TEXTS: Final = (Kind.VARCHAR, Kind.NCHAR, Kind.JSON, Kind.GEOMETRY)
+from headrace.model.types import TEXTS, DataType, Kind
 
 _INTERNAL: Final = {
     Kind.BOOL: "boolean",

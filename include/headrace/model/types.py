@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 
 class Kind(StrEnum):
@@ -34,6 +35,7 @@ INTEGERS = (*SIGNED, *UNSIGNED)
 FLOATS = (Kind.FLOAT, Kind.DOUBLE)
 NUMBERS = (*INTEGERS, *FLOATS, Kind.DECIMAL)
 STRINGS = (Kind.VARCHAR, Kind.NCHAR)
+TEXTS = (*STRINGS, Kind.JSON, Kind.GEOMETRY)
 INTEGER_BITS = {
     Kind.TINYINT: 8,
     Kind.SMALLINT: 16,
@@ -76,3 +78,11 @@ class DataType:
         """Least and greatest value of an integer kind, both inclusive."""
         bits = INTEGER_BITS[self.kind]
         return (0, 2**bits - 1) if self.kind in UNSIGNED else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+
+
+BOOL: Final = DataType(Kind.BOOL)
+BIGINT: Final = DataType(Kind.BIGINT)
+UBIGINT: Final = DataType(Kind.UBIGINT)
+DOUBLE: Final = DataType(Kind.DOUBLE)
+TIMESTAMP: Final = DataType(Kind.TIMESTAMP)
+VARCHAR: Final = DataType(Kind.VARCHAR)

@@ -14,8 +14,8 @@ from weakref import WeakKeyDictionary
 from headrace.compute import Key, Plan, intervals, merge, prepare, segments
 from headrace.compute.plan import END, TS, WEND, WSTART, Aggregate, EventWindow, IntervalWindow, Partial, StateWindow
 from headrace.compute.running import run, stored
-from headrace.compute.types import BIGINT
 from headrace.compute.windows import ATTRIBUTES, key_columns
+from headrace.model.types import BIGINT
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from headrace.compute import Key, project
 from headrace.compute.plan import TS, WSTART
-from headrace.compute.types import BIGINT
+from headrace.model.types import BIGINT
 from headrace.streams.context import Context
 from headrace.streams.counting import count_of
 from headrace.streams.define import StreamPlan

@@ -9,8 +9,8 @@ from typing import Final
 
 from headrace.model.expressions import Scalar
 from headrace.model.time import Duration, Precision
-from headrace.model.types import INTEGER_BITS, UNSIGNED, DataType, Kind
-from headrace.verify.values import BIGINT, DOUBLE, UBIGINT, VARCHAR, Value, duck_type, real, unknown
+from headrace.model.types import BIGINT, DOUBLE, INTEGER_BITS, UBIGINT, UNSIGNED, VARCHAR, DataType, Kind
+from headrace.verify.values import Value, duck_type, real, unknown
 
 TS: Final = "_ts"
 START: Final = "_ws"

@@ -10,10 +10,10 @@ from typing import Final
 from headrace.model import instants
 from headrace.model.expressions import Call, Case, Cast, ColumnRef, DurationLiteral, Expression, Literal
 from headrace.model.time import Precision
-from headrace.model.types import DataType, Kind
+from headrace.model.types import BIGINT, BOOL, DOUBLE, TIMESTAMP, DataType, Kind
 from headrace.verify import values
 from headrace.verify.scalars import SCALARS, Arguments
-from headrace.verify.values import BIGINT, BOOL, DOUBLE, TIMESTAMP, Value, real, text, truth, unknown, whole
+from headrace.verify.values import Value, real, text, truth, unknown, whole
 
 COMPARISONS: Final = ("=", "<>", "!=", "<", "<=", ">", ">=")
 TESTS: Final = (*COMPARISONS, "like", "not like", "match", "nmatch", "in", "not in", "between", "not between")

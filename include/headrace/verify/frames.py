@@ -12,8 +12,8 @@ from headrace.errors import NotFoundError, ProgrammingError
 from headrace.model.expressions import ColumnRef
 from headrace.model.tables import TBNAME, Database, Name, Table
 from headrace.model.time import Precision
-from headrace.model.types import DataType, Kind
-from headrace.verify.values import VARCHAR, Value, duck_type
+from headrace.model.types import VARCHAR, DataType, Kind
+from headrace.verify.values import Value, duck_type
 
 ROW_TIME: Final = ("_rowts", "_c0")
 

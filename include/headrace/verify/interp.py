@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Final
 from headrace.errors import ProgrammingError
 from headrace.model.expressions import Call, ColumnRef, Expression, walk
 from headrace.model.queries import Fill, FillMode, Interpolation, Item
+from headrace.model.types import BIGINT, BOOL, TIMESTAMP
 from headrace.verify import places
 from headrace.verify.aggregates import TS
 from headrace.verify.expressions import Compiler
 from headrace.verify.fill import Filled, ticks_of
-from headrace.verify.values import BIGINT, BOOL, TIMESTAMP, Value, duck_type, instant, unknown
+from headrace.verify.values import Value, duck_type, instant, unknown
 
 if TYPE_CHECKING:
     from headrace.verify.places import Key

@@ -10,11 +10,12 @@ from headrace.model.expressions import Call, ColumnRef, DurationLiteral, Express
 from headrace.model.queries import Interval, Item, Query, Session, State
 from headrace.model.tables import TBNAME
 from headrace.model.time import Duration
+from headrace.model.types import BIGINT, TIMESTAMP
 from headrace.verify import aggregates, series
 from headrace.verify.aggregates import AGGREGATES, END, ESTIMATES, SELECTIONS, START, SURROUNDED, TS, WRITTEN, Likeness
 from headrace.verify.expressions import Compiler
 from headrace.verify.frames import Frame
-from headrace.verify.values import BIGINT, TIMESTAMP, Value, real, unknown
+from headrace.verify.values import Value, real, unknown
 
 EXPANDED = ("first", "last", "last_row")
 

@@ -11,7 +11,7 @@ from headrace.model.expressions import Call, ColumnRef, Expression
 from headrace.model.queries import Fill, FillMode, Interval, Item, Join, Ordering, Query, QuerySource, Source, TableSource, Union
 from headrace.model.tables import TBNAME
 from headrace.model.time import Precision
-from headrace.model.types import DataType
+from headrace.model.types import BIGINT, TIMESTAMP, DataType
 from headrace.verify import places, series, windows, zones
 from headrace.verify.aggregates import ALWAYS_A_ROW, END, START, TS, Likeness
 from headrace.verify.expressions import Compiler
@@ -19,7 +19,7 @@ from headrace.verify.fill import Filled, filled, time_range
 from headrace.verify.frames import Column, Frame, Lookup, joined_frame, table_frame, table_sql, without_timestamps
 from headrace.verify.interp import interpolated, uses_interp
 from headrace.verify.places import Groups, Key
-from headrace.verify.values import BIGINT, TIMESTAMP, Value, common, converted, duck_type, unknown
+from headrace.verify.values import Value, common, converted, duck_type, unknown
 
 if TYPE_CHECKING:
     import duckdb

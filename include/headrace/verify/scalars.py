@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from headrace.model.time import Duration, Precision
-from headrace.model.types import DataType, Kind
+from headrace.model.types import BIGINT, DOUBLE, TIMESTAMP, VARCHAR, DataType, Kind
 from headrace.verify import values
-from headrace.verify.values import BIGINT, DOUBLE, TIMESTAMP, VARCHAR, Value, floored, real, text, unknown, whole
+from headrace.verify.values import Value, floored, real, text, unknown, whole
 from headrace.verify.zones import Clock, floor_to
 
 

@@ -8,8 +8,8 @@ from typing import Final
 
 from headrace.model.expressions import Scalar
 from headrace.model.time import Duration, Precision
-from headrace.model.types import DataType
-from headrace.verify.values import BIGINT, DOUBLE, TIMESTAMP, Value, duck_type, real, unknown
+from headrace.model.types import BIGINT, DOUBLE, TIMESTAMP, DataType
+from headrace.verify.values import Value, duck_type, real, unknown
 
 SIGNS: Final = {"LT": "<", "GT": ">", "LE": "<=", "GE": ">=", "NE": "<>", "EQ": "="}
 VALUE: Final = "_s"

@@ -11,15 +11,8 @@ from typing import Final
 
 from headrace.errors import NotSupportedError
 from headrace.model.expressions import Scalar
-from headrace.model.types import INTEGER_BITS, UNSIGNED, DataType, Kind
+from headrace.model.types import BIGINT, BOOL, DOUBLE, INTEGER_BITS, TEXTS, TIMESTAMP, UBIGINT, UNSIGNED, VARCHAR, DataType, Kind
 
-BOOL: Final = DataType(Kind.BOOL)
-BIGINT: Final = DataType(Kind.BIGINT)
-UBIGINT: Final = DataType(Kind.UBIGINT)
-DOUBLE: Final = DataType(Kind.DOUBLE)
-TIMESTAMP: Final = DataType(Kind.TIMESTAMP)
-VARCHAR: Final = DataType(Kind.VARCHAR)
-TEXTS: Final = (Kind.VARCHAR, Kind.NCHAR, Kind.JSON, Kind.GEOMETRY)
 NUMBER_AT_START: Final = r"^\s*([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)"
 
 _NAMES: Final = {

@@ -13,10 +13,11 @@ import pyarrow as pa
 from headrace.errors import DataError
 from headrace.model.queries import Query, Union
 from headrace.model.time import Precision
+from headrace.model.types import TIMESTAMP
 from headrace.verify.compare import STRICT, Leave, Mismatch, Row, first_difference
 from headrace.verify.frames import Lookup
 from headrace.verify.query import Answer, Recomputation
-from headrace.verify.values import TIMESTAMP, unknown
+from headrace.verify.values import unknown
 
 MOST_ROWS: Final = 20
 
