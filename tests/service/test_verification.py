@@ -33,6 +33,16 @@ def test_an_answer_is_equal_to_that_of_the_other_engine(filled: headrace.Connect
     assert filled.session.verify("select ts, a * b, place from dev1 where b is not null order by ts desc").equal
 
 
+def test_the_zone_is_that_of_the_source_and_not_of_the_current_database(connection: headrace.Connection) -> None:
+    connection.execute("create database tokyo timezone 'Asia/Tokyo'")
+    connection.execute("create table tokyo.x (ts timestamp, a int)")
+    connection.execute(
+        "insert into tokyo.x values ('2024-05-01 00:30:00', 1) ('2024-05-01 23:30:00', 2) ('2024-05-02 00:00:00', 4)"
+    )
+    assert connection.session.verify("select _wstart, sum(a) from tokyo.x where ts < '2024-05-02 00:00:00' interval(1d)").equal
+    assert connection.session.verify("select d, timezone() from (select _wstart d from tokyo.x interval(1d))").equal
+
+
 def test_what_cannot_be_asked_or_is_not_known_is_refused(filled: headrace.Connection) -> None:
     with pytest.raises(NotFoundError, match="there is no column aa"):
         filled.session.verify("select aa from readings")

@@ -76,13 +76,13 @@ def lookup(
     return find
 
 
-def small(*rows: Sequence[Any]) -> Lookup:
+def small(*rows: Sequence[Any], timezone: str = "UTC") -> Lookup:
     """`small` with rows given as subtable, seconds, a, b, s as far as given; and `plain` without rows."""
     names = ("a", "b", "s")
     values = [{TBNAME: tbname, "ts": round(at * SECOND)} | dict(zip(names, given, strict=False)) for tbname, at, *given in rows]
-    database = Database("db")
+    database = Database("db", timezone=timezone)
     empty = stored_rows(PLAIN, database, [])
-    return lookup({"small": (SMALL, stored_rows(SMALL, database, values)), "plain": (PLAIN, empty)})
+    return lookup({"small": (SMALL, stored_rows(SMALL, database, values)), "plain": (PLAIN, empty)}, database=database)
 
 
 def query_of(sql: str) -> Query | Union:
@@ -91,7 +91,7 @@ def query_of(sql: str) -> Query | Union:
     return statement.query
 
 
-def answer(sql: str, found: Lookup, timezone: str = "UTC") -> list[tuple[Any, ...]]:
+def answer(sql: str, found: Lookup) -> list[tuple[Any, ...]]:
     """DuckDB's rows; instants in ticks."""
     with duckdb.connect() as connection:
-        return recomputed(connection, query_of(sql), found, timezone)[1]
+        return recomputed(connection, query_of(sql), found)[1]

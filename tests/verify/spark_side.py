@@ -40,7 +40,7 @@ class Side:
         self.frames = {"mixed": mixed.cache(), "keyed": keyed.cache()}
 
     def answer(self, query: Query | Union) -> pa.Table:
-        plan = bind(query, Scope(self.lookup, self.world.timezone, 0))
+        plan = bind(query, Scope(self.lookup, self.world.database.timezone, 0))
         return evaluate(plan, self.read).toArrow()
 
     def read(self, scan: Scan) -> DataFrame:

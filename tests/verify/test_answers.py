@@ -31,30 +31,29 @@ def test_a_query_has_the_rows_worked_out_by_hand(sql: str, expected: str) -> Non
 
 
 def test_days_are_those_of_the_wall_clock() -> None:
-    rows = small(("d1", BERLIN / 1000, 1), ("d1", BERLIN / 1000 + 86_400, 2), ("d1", BERLIN / 1000 + 47 * 3_600, 3))
-    found = answer("select _wstart, _wend, sum(a) from d1 interval(1d)", rows, "Europe/Berlin")
+    rows = small(*(("d1", BERLIN / 1000 + hours * 3_600, a) for hours, a in ((0, 1), (24, 2), (47, 3))), timezone="Europe/Berlin")
+    found = answer("select _wstart, _wend, sum(a) from d1 interval(1d)", rows)
     assert found == [
         (BERLIN, BERLIN + 24 * HOUR, 1),
         (BERLIN + 24 * HOUR, BERLIN + 47 * HOUR, 2),
         (BERLIN + 47 * HOUR, BERLIN + 71 * HOUR, 3),
     ]
-    slid = answer("select _wstart, count(*) from d1 interval(2d) sliding(1d)", rows, "Europe/Berlin")
+    slid = answer("select _wstart, count(*) from d1 interval(2d) sliding(1d)", rows)
     assert slid == [(BERLIN - 24 * HOUR, 1), (BERLIN, 2), (BERLIN + 24 * HOUR, 2), (BERLIN + 47 * HOUR, 1)]
 
 
 def test_a_start_that_the_clock_leaves_out_is_as_much_later() -> None:
     """02:30 is 03:30 that night: what lies between belongs to the day before."""
     night = BERLIN / 1000 + 86_400 + 2 * 3_600
-    found = answer(
-        "select _wstart, sum(a) from d1 interval(1d, 150m)", small(("d1", night + 60, 1), ("d1", night + 1_800, 2)), "Europe/Berlin"
-    )
+    rows = small(("d1", night + 60, 1), ("d1", night + 1_800, 2), timezone="Europe/Berlin")
+    found = answer("select _wstart, sum(a) from d1 interval(1d, 150m)", rows)
     assert found == [(BERLIN + 5 * HOUR // 2, 1), (BERLIN + 53 * HOUR // 2, 2)]
 
 
 def test_windows_are_filled_on_the_grid_of_the_wall_clock() -> None:
     night = BERLIN / 1000 + 86_400 + 2 * 3_600
-    rows = small(("d1", night + 1_800, 1), ("d1", night + 3 * 86_400, 2))
-    found = answer("select _wstart, _wend, sum(a) from d1 interval(1d, 150m) fill(prev)", rows, "Europe/Berlin")
+    rows = small(("d1", night + 1_800, 1), ("d1", night + 3 * 86_400, 2), timezone="Europe/Berlin")
+    found = answer("select _wstart, _wend, sum(a) from d1 interval(1d, 150m) fill(prev)", rows)
     starts = [BERLIN + hours * HOUR // 2 for hours in (53, 99, 147, 195, 243)]
     assert found == list(zip(starts[:-1], starts[1:], (1, 1, 1, 2), strict=True))
 

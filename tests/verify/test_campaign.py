@@ -38,8 +38,8 @@ def test_both_engines_give_the_same_answers(side: Side, seed: int) -> None:
         query = query_of(sql)
         answer = side.answer(query)
         empty += answer.num_rows == 0
-        verdict = verify(query, lambda answer=answer: answer, made.lookup, made.timezone)  # type: ignore[misc]
+        verdict = verify(query, lambda answer=answer: answer, made.lookup)  # type: ignore[misc]
         if not verdict.equal:
             wrong.append(f"{sql}\n{verdict.difference}")
-    assert not wrong, f"{made.timezone}, {made.database.precision}\n" + "\n\n".join(wrong)
+    assert not wrong, f"{made.database.timezone}, {made.database.precision}\n" + "\n\n".join(wrong)
     assert empty < SHARE_OF_EMPTY * OF_A_WORLD

@@ -65,10 +65,9 @@ STEPS: Final = (1, 1, 2, 5, 30, 300, 7_200, 40_000)
 
 @dataclass(frozen=True)
 class World:
-    """The tables of one batch of queries: their rows, the zone, and the instants between which rows lie (ticks)."""
+    """The tables of one batch of queries: their rows, and the instants between which rows lie (ticks)."""
 
     database: Database
-    timezone: str
     first: int
     last: int
     rows: dict[str, pa.Table]
@@ -99,7 +98,7 @@ def world(seed: int) -> World:
         "mixed": stored_rows(MIXED, database, dice.sample(mixed, len(mixed))),
         "keyed": stored_rows(KEYED, database, keyed.values()),
     }
-    return World(database, timezone, first, last, stored)
+    return World(database, first, last, stored)
 
 
 def subtable(dice: random.Random, name: str, at: int, pace: int, rows: int) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from headrace.model.streams import StreamOptions, StreamRecord, TriggerMode
 from headrace.model.tables import TBNAME, Database, Name, Table, TableKind
 from headrace.runtime.context import Context
 from headrace.service.jobs import name_of
-from headrace.service.planning.dispatch import database_of
+from headrace.service.planning.dispatch import current_timezone, database_of
 from headrace.service.planning.queries import asks_system
 from headrace.sql import parse
 from headrace.streams.define import StreamPlan, find, plan_of
@@ -40,8 +40,7 @@ def verify_query(session: Session, text: str) -> Verdict:
     if not isinstance(statement, Select) or asks_system(statement.query):
         raise NotSupportedError("verify takes a SELECT over tables", hint="or --stream database.stream")
     session.stages(text)  # what cannot be asked at all is said here, with its place in the text
-    context, query = session.context, statement.query
-    timezone = context.catalog.databases.get(session.database).timezone if session.database else context.settings.timezone
+    query, timezone = statement.query, current_timezone(session)
 
     def compared(seen: dict[str, int]) -> Verdict:
         return verify(query, lambda: answered(session, text), stored_tables(session, seen), timezone)
@@ -132,7 +131,7 @@ def stream_verdict(session: Session, record: StreamRecord) -> Verdict:
     frontier = (progress.frontier if progress.frontier is not None else -(2**62)) if closes else None
     maintained = Maintained(frontier, partial=not statement.options.fill_history)
     source = stored(session.context, plan.source, plan.source_database, plan.source_subtable, progress.source_version)
-    verdict = verify(query, lambda: found, lambda _: source, plan.query.timezone, maintained=maintained)
+    verdict = verify(query, lambda: found, lambda _: source, maintained=maintained)
     return verdict if verdict.equal else replace(verdict, remark=remark(record, statement.options))
 
 

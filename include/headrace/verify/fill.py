@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from headrace.model.expressions import Call, ColumnRef, Expression, walk
 from headrace.model.queries import Fill, FillMode
-from headrace.model.types import DataType
+from headrace.model.types import BIGINT, DataType
 from headrace.verify.aggregates import END, START
 from headrace.verify.expressions import Compiler
 from headrace.verify.frames import ROW_TIME, Frame
-from headrace.verify.values import instant, unknown
+from headrace.verify.values import Value, duck_type, instant, unknown
 from headrace.verify.windows import Grid
 
 FORCED = (FillMode.NULL_F, FillMode.VALUE_F)
@@ -20,15 +20,18 @@ MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """A column of the windows: its type, its SQL over keys, `_ws` and `_we`, and whether it depends on rows and is to be filled."""
+    """A column of the windows: its SQL over keys, `_ws` and `_we`, its type, and whether it depends on rows and is to be filled."""
 
     column: str
-    type: str
-    number: bool
     sql: str
-    fills: bool
-    of: DataType
+    type: DataType
+    fills: bool = False
     constant: str = "NULL"
+
+    @classmethod
+    def of(cls, column: str, value: Value, *, fills: bool = False) -> Filled:
+        """A column of a value; a bare NULL counts as BIGINT."""
+        return cls(column, value.sql, value.type or BIGINT, fills)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,15 +155,16 @@ def value(mode: FillMode, each: Filled, keys: Sequence[str]) -> str:
             return f"first_value({column} IGNORE NULLS) {to_come}"
         case FillMode.VALUE | FillMode.VALUE_F:
             return f"coalesce({column}, {each.constant})"
-        case FillMode.LINEAR if each.number:
+        case FillMode.LINEAR if each.type.is_number:
             point = f"CASE WHEN _there THEN {{'t': {START}, 'v': {column}}} END"
-            before, after = f"last_value({point} IGNORE NULLS) {so_far}", f"first_value({point} IGNORE NULLS) {to_come}"
-            return f"CASE WHEN _there THEN {column} ELSE {line(f'({before})', f'({after})', START, each)} END"
+            before, after = f"(last_value({point} IGNORE NULLS) {so_far})", f"(first_value({point} IGNORE NULLS) {to_come})"
+            return f"CASE WHEN _there THEN {column} ELSE {line(before, after, 'v', START, each.type)} END"
         case _:
             return f"CASE WHEN _there THEN {column} END"
 
 
-def line(before: str, after: str, at: str, each: Filled) -> str:
-    """The value at an instant on the line between two points; whole numbers are cut off."""
-    found = f"{before}.v::DOUBLE + (({after}.v::DOUBLE - {before}.v::DOUBLE) * ({at} - {before}.t)) / ({after}.t - {before}.t)"
-    return f"TRY_CAST({found} AS {each.type})" if each.type in ("FLOAT", "DOUBLE") else f"TRY_CAST(trunc({found}) AS {each.type})"
+def line(before: str, after: str, name: str, at: str, type_: DataType) -> str:
+    """The value at an instant on the line between two points (structs of `t` and the value); of whole numbers cut off."""
+    low, high = f"{before}.{name}::DOUBLE", f"{after}.{name}::DOUBLE"
+    found = f"{low} + (({high} - {low}) * ({at} - {before}.t)) / ({after}.t - {before}.t)"
+    return f"TRY_CAST({f'trunc({found})' if type_.is_integer else found} AS {duck_type(type_)})"

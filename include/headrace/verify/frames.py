@@ -13,6 +13,7 @@ from headrace.model.expressions import ColumnRef
 from headrace.model.tables import TBNAME, Database, Name, Table
 from headrace.model.time import Precision
 from headrace.model.types import VARCHAR, DataType, Kind
+from headrace.verify.aggregates import TS
 from headrace.verify.values import Value, duck_type
 
 ROW_TIME: Final = ("_rowts", "_c0")
@@ -50,11 +51,12 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A relation with its names. `single`: all rows are of one subtable."""
+    """A relation with its names, in the precision and time zone of its database. `single`: all rows are of one subtable."""
 
     relation: str
     columns: tuple[Column, ...]
-    precision: Precision = Precision.MILLISECOND
+    precision: Precision
+    timezone: str
     time: Column | None = None
     tbname: Column | None = None
     key: Column | None = None
@@ -79,8 +81,8 @@ class Frame:
 
     @property
     def order(self) -> tuple[str, ...]:
-        """The columns that order rows: the instant, and what tells rows of one instant apart."""
-        return tuple(column.sql for column in (self.time, self.tbname, self.key) if column is not None)
+        """The columns that order rows: the instant, which stands beside them as `_ts`, and what tells rows of one instant apart."""
+        return (TS, *(column.sql for column in (self.tbname, self.key) if column is not None))
 
 
 def table_frame(stored: Stored, relation: str, alias: str | None) -> Frame:
@@ -95,7 +97,8 @@ def table_frame(stored: Stored, relation: str, alias: str | None) -> Frame:
     tbname = Column(TBNAME, qualifier, f"c{len(every)}", VARCHAR, starred=False, tag=True)
     key = next((column for column in columns if table.key is not None and column.name == table.key.name), None)
     single = stored.subtable is not None or not table.tags
-    return Frame(relation, (*columns, tbname), stored.database.precision, columns[0], tbname, key, single)
+    database = stored.database
+    return Frame(relation, (*columns, tbname), database.precision, database.timezone, columns[0], tbname, key, single)
 
 
 def _is_starred(stored: Stored, name: str) -> bool:
@@ -131,10 +134,16 @@ def without_timestamps(rows: pa.Table) -> pa.Table:
     return rows
 
 
-def joined_frame(left: Frame, right: Frame, relation: str) -> tuple[Frame, list[str]]:
-    """The names of a join of `l` and `r`, and its select list; its time line is the left one's."""
+def inside_join(left: Frame, right: Frame) -> Frame:
+    """The names that ON sees, of relations `l` and `r`; the time line is the left one's."""
     sides = [("l", column) for column in left.columns] + [("r", column) for column in right.columns]
-    columns = tuple(replace(column, sql=f"c{number}") for number, (_, column) in enumerate(sides))
-    time = next((made for made, (side, old) in zip(columns, sides, strict=True) if side == "l" and old is left.time), None)
-    select = [f"{side}.{column.sql} AS c{number}" for number, (side, column) in enumerate(sides)]
-    return Frame(relation, columns, left.precision, time), select
+    columns = tuple(replace(column, sql=f"{side}.{column.sql}") for side, column in sides)
+    time = next((made for made, (_, old) in zip(columns, sides, strict=True) if old is left.time), None)
+    return Frame("", columns, left.precision, left.timezone, time)
+
+
+def of_join(inside: Frame, relation: str) -> Frame:
+    """The names of a join whose relation has the columns that ON sees as `c0`, `c1`, …."""
+    columns = tuple(replace(column, sql=f"c{number}") for number, column in enumerate(inside.columns))
+    time = next((made for made, old in zip(columns, inside.columns, strict=True) if old is inside.time), None)
+    return replace(inside, relation=relation, columns=columns, time=time)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from headrace.errors import ProgrammingError
@@ -13,8 +13,8 @@ from headrace.model.types import BIGINT, BOOL, TIMESTAMP
 from headrace.verify import places
 from headrace.verify.aggregates import TS
 from headrace.verify.expressions import Compiler
-from headrace.verify.fill import Filled, ticks_of
-from headrace.verify.values import Value, duck_type, instant, unknown
+from headrace.verify.fill import Filled, line, ticks_of
+from headrace.verify.values import Value, instant, unknown
 
 if TYPE_CHECKING:
     from headrace.verify.places import Key
@@ -60,12 +60,10 @@ def interpolated(select: Select, items: Sequence[Item], keys: list[Key]) -> Answ
     """The points of RANGE and EVERY for each partition, those that FILL can make."""
     rows = select.rows
     points = Points(rows, keys)
-    compiler = Compiler(points.leaf, rows.precision, rows.timezone)
+    compiler = replace(rows, leaf=points.leaf)
 
     def made(node: Expression, column: str) -> Filled:
-        value = compiler.shown(node)
-        type_ = value.type or BIGINT
-        return Filled(column, duck_type(type_), type_.is_number, value.sql, True, of=type_)
+        return Filled.of(column, compiler.shown(node))
 
     outputs = [made(item.expression, f"o{number}") for number, item in enumerate(items)]
     hidden = select.hidden(items, made)
@@ -95,7 +93,7 @@ def grid(select: Select, points: Points, keys: Sequence[str]) -> str:
     groups = f"SELECT DISTINCT {', '.join(keys)} FROM {known}" if keys else f"SELECT 1 FROM {known} LIMIT 1"
     spread = f"SELECT {lead}unnest(range({low}, {high} + 1, {every})) AS {AT} FROM ({groups})"
     at = step("at", spread)
-    same = " AND ".join([*(f"p.{key} IS NOT DISTINCT FROM r.{key}" for key in keys), "true"])
+    same = " AND ".join(f"p.{key} IS NOT DISTINCT FROM r.{key}" for key in keys) or "true"
     before, after = (nearest(known, same, len(values), sign) for sign in ("<=", ">="))
     beside = step("near", f"SELECT p.*, {before} AS _b, {after} AS _a FROM {at} p")
     columns = [made_value(fill, select, points, number) for number in range(len(values))]
@@ -150,9 +148,7 @@ def made_value(fill: Fill, select: Select, points: Points, number: int) -> str:
         case FillMode.VALUE | FillMode.VALUE_F:
             other = select.rows.cast(select.rows.value(fill.values[number]), type_).sql
         case FillMode.LINEAR if type_.is_number:
-            line = f"{before}::DOUBLE + (({after}::DOUBLE - {before}::DOUBLE) * ({AT} - _b.t)) / (_a.t - _b.t)"
-            cut = f"trunc({line})" if type_.is_integer else line
-            other = f"TRY_CAST({cut} AS {duck_type(type_)})"
+            other = line("_b", "_a", f"a{number}", AT, type_)
         case _:
             other = "NULL"
     return f"CASE WHEN _b.t = {AT} THEN {own} ELSE {other} END AS v{number}"

@@ -178,10 +178,9 @@ class Groups:
         interval = isinstance(self.query.window, Interval)
         if interval and call.function in SURROUNDED:
             before, after = self.points(x, "lag"), self.points(x, "lead")
-        order = tuple(dict.fromkeys((TS, *self.frame.order[1:])))
         unique = self.of_subtable and self.frame.key is None and self.frame.tbname is not None
         return aggregates.Use(
-            call.function, x, constants(self.rows, call), order, self.rows.precision, unique, interval, before, after
+            call.function, x, constants(self.rows, call), self.frame.order, self.rows.precision, unique, interval, before, after
         )
 
     def points(self, x: Value, function: str) -> str:

@@ -11,15 +11,15 @@ from headrace.model.expressions import Call, ColumnRef, Expression
 from headrace.model.queries import Fill, FillMode, Interval, Item, Join, Ordering, Query, QuerySource, Source, TableSource, Union
 from headrace.model.tables import TBNAME
 from headrace.model.time import Precision
-from headrace.model.types import BIGINT, TIMESTAMP, DataType
+from headrace.model.types import TIMESTAMP, DataType
 from headrace.verify import places, series, windows, zones
 from headrace.verify.aggregates import ALWAYS_A_ROW, END, START, TS, Likeness
 from headrace.verify.expressions import Compiler
 from headrace.verify.fill import Filled, filled, time_range
-from headrace.verify.frames import Column, Frame, Lookup, joined_frame, table_frame, table_sql, without_timestamps
+from headrace.verify.frames import Column, Frame, Lookup, inside_join, of_join, table_frame, table_sql, without_timestamps
 from headrace.verify.interp import interpolated, uses_interp
 from headrace.verify.places import Groups, Key
-from headrace.verify.values import Value, common, converted, duck_type, unknown
+from headrace.verify.values import Value, common, converted, unknown
 
 if TYPE_CHECKING:
     import duckdb
@@ -48,6 +48,7 @@ class Answer:
     relation: str
     outputs: tuple[Output, ...]
     precision: Precision
+    timezone: str
     sorted: tuple[int, ...] = ()
     members: str | None = None
     same: tuple[str, ...] = ()
@@ -81,12 +82,12 @@ class Recomputation:
         if isinstance(query, Union):
             return self.union(query)
         frame = self.frame(query.source)
-        return Select(self, query, frame, Compiler(places.row_leaf(frame), frame.precision, self.timezone)).answer()
+        return Select(self, query, frame, compiler_of(frame)).answer()
 
     def frame(self, source: Source | None) -> Frame:
         match source:
             case None:
-                return Frame("(SELECT 1 AS nothing)", ())
+                return Frame("(SELECT 1 AS nothing)", (), Precision.MILLISECOND, self.timezone)
             case TableSource():
                 return self.table(source)
             case QuerySource(query=query, alias=alias):
@@ -109,20 +110,15 @@ class Recomputation:
         if join.kind not in LABELS:
             raise unknown(f"{join.kind.upper()} JOIN")
         left, right = self.frame(join.left), self.frame(join.right)
-        frame, columns = joined_frame(left, right, "")
-        sides = {column.sql: select.partition(" AS ")[0] for column, select in zip(frame.columns, columns, strict=True)}
-        names = replace(frame, columns=tuple(replace(column, sql=sides[column.sql]) for column in frame.columns))
-        on = "true"
-        if join.condition is not None:
-            on = Compiler(places.row_leaf(names), frame.precision, self.timezone).condition(join.condition)
+        inside = inside_join(left, right)
+        on = "true" if join.condition is None else compiler_of(inside).condition(join.condition)
+        joined = f"{join.kind} JOIN {right.relation} r ON {on}"
         if join.kind in ("left semi", "left anti"):
             word = "" if join.kind.endswith("semi") else "NOT "
-            frame = replace(frame, columns=frame.columns[: len(left.columns)])
-            shown = ", ".join(columns[: len(left.columns)])
-            sql = f"SELECT {shown} FROM {left.relation} l WHERE {word}EXISTS (SELECT 1 FROM {right.relation} r WHERE {on})"
-        else:
-            sql = f"SELECT {', '.join(columns)} FROM {left.relation} l {join.kind} JOIN {right.relation} r ON {on}"
-        return replace(frame, relation=self.step("join", sql))
+            joined = f"WHERE {word}EXISTS (SELECT 1 FROM {right.relation} r WHERE {on})"
+            inside = replace(inside, columns=inside.columns[: len(left.columns)])
+        columns = ", ".join(f"{column.sql} AS c{number}" for number, column in enumerate(inside.columns))
+        return of_join(inside, self.step("join", f"SELECT {columns} FROM {left.relation} l {joined}"))
 
     def union(self, query: Union) -> Answer:
         """Both sides by position, brought to common types."""
@@ -151,7 +147,7 @@ class Recomputation:
             raise unknown("LIMIT of a UNION without ORDER BY")
         order = [direction(f"o{place}", each) for place, each in zip(sorts, query.order_by, strict=True)]
         relation = numbered(self, found, order, query.limit, query.offset, "*")
-        return Answer(relation, outputs, left.precision, tuple(place for place in sorts if place is not None))
+        return Answer(relation, outputs, left.precision, left.timezone, tuple(place for place in sorts if place is not None))
 
 
 def of_answer(answer: Answer, alias: str | None) -> Frame:
@@ -163,7 +159,12 @@ def of_answer(answer: Answer, alias: str | None) -> Frame:
     tbname = next((column for column in columns if column.name == TBNAME), None)
     # Its own keys and windows are no columns of it.
     relation = f"(SELECT {', '.join(column.sql for column in columns)} FROM {answer.relation})"
-    return Frame(relation, columns, answer.precision, time, tbname)
+    return Frame(relation, columns, answer.precision, answer.timezone, time, tbname)
+
+
+def compiler_of(frame: Frame) -> Compiler:
+    """Compiles expressions over the rows of a frame."""
+    return Compiler(places.row_leaf(frame), frame.precision, frame.timezone)
 
 
 def direction(column: str, ordering: Ordering) -> str:
@@ -212,7 +213,7 @@ class Select:
         groups = Groups(
             self.query, self.frame, self.rows, keys, places.selection([item.expression for item in items]), self.work.stream
         )
-        compiler = Compiler(groups.leaf, self.rows.precision, self.rows.timezone)
+        compiler = replace(self.rows, leaf=groups.leaf)
         outputs = [self.output(groups, compiler, item.expression, f"o{number}") for number, item in enumerate(items)]
         hidden = self.hidden(items, lambda node, column: self.output(groups, compiler, node, column))
         conditions = [] if self.query.having is None else [compiler.condition(self.query.having)]
@@ -231,8 +232,7 @@ class Select:
     def output(self, groups: Groups, compiler: Compiler, node: Expression, column: str) -> Filled:
         groups.touched = False
         value = compiler.shown(node)
-        type_ = value.type or BIGINT
-        return Filled(column, duck_type(type_), type_.is_number, value.sql, groups.touched, of=type_)
+        return Filled.of(column, value, fills=groups.touched)
 
     def members(self, rows: str, keys: Sequence[str]) -> str:
         """The rows in their windows, each as often as it is in one."""
@@ -240,8 +240,7 @@ class Select:
             return rows
         if self.frame.time is None:
             raise ProgrammingError("a window needs a source with a timestamp column")
-        order = tuple(dict.fromkeys((TS, *self.frame.order[1:])))
-        return self.work.step("members", windows.placed(self.query.window, windows.Rows(rows, keys, order, self.rows)))
+        return self.work.step("members", windows.placed(self.query.window, windows.Rows(rows, keys, self.frame.order, self.rows)))
 
     def finished(self, groups: Groups, members: str, keys: Sequence[str], conditions: list[str], outputs: Sequence[Filled]) -> str:
         """Keys, the window's ends and the outputs of each group."""
@@ -284,17 +283,12 @@ class Select:
             relation = self.kept(keys)
 
         def made(node: Expression, column: str) -> Filled:
-            value = compiler.shown(node)
-            type_ = value.type or BIGINT
-            return Filled(column, duck_type(type_), type_.is_number, value.sql, False, of=type_)
+            return Filled.of(column, compiler.shown(node))
 
         outputs = [made(item.expression, f"o{number}") for number, item in enumerate(items)]
         hidden = self.hidden(items, made)
-        columns = [key.column for key in keys] + ([TS] if self.frame.time is not None else [])
-        columns += [
-            column.sql for column in (self.frame.tbname, self.frame.key) if column is not None and self.frame.time is not None
-        ]
-        natural = [key.column for key in keys] + ([order] if order else []) + columns[len(keys) :]
+        by_time = self.frame.order if self.frame.time is not None else ()
+        natural = [*(key.column for key in keys), *([order] if order else []), *by_time]
         extra = [f"{sql} AS n{number}" for number, sql in enumerate(natural)]
         selected = ", ".join([*(f"{each.sql} AS {each.column}" for each in [*outputs, *hidden]), *extra])
         found = self.work.step("selected", f"SELECT {selected} FROM {relation}")
@@ -308,9 +302,8 @@ class Select:
         if call.function not in series.SERIES:
             raise unknown(f"the function {call.function}")
         x = self.rows.value(call.arguments[0])
-        order = tuple(dict.fromkeys((TS, *self.frame.order[1:])))
         columns = tuple(key.column for key in keys)
-        use = series.Use(call.function, x, places.constants(self.rows, call), columns, order, self.rows.precision)
+        use = series.Use(call.function, x, places.constants(self.rows, call), columns, self.frame.order, self.rows.precision)
         found = series.SERIES[call.function](use)
         relation = self.kept(keys)
         if found.only:
@@ -324,7 +317,7 @@ class Select:
         def leaf(node: Expression) -> Value | None:
             return Value(series.VALUE, found.type) if node == call else self.rows.leaf(node)
 
-        return Compiler(leaf, self.rows.precision, self.rows.timezone), relation, found.order
+        return replace(self.rows, leaf=leaf), relation, found.order
 
     def hidden(self, items: Sequence[Item], make: Callable[[Expression, str], Filled]) -> list[Filled]:
         """Columns for what ORDER BY names and the select list does not have."""
@@ -347,7 +340,7 @@ class Select:
         query, work = self.query, self.work
         count = len(natural) - (1 if query.window is not None else 0) if keys is None else keys
         made = tuple(
-            Output(each.column, item.name, each.of, places.likeness(item.expression))
+            Output(each.column, item.name, each.type, places.likeness(item.expression))
             for each, item in zip(outputs, items, strict=True)
         )
         sorts, by = self.order(items, hidden)
@@ -363,7 +356,9 @@ class Select:
             relation = self.of_each(found, natural, count)
         else:
             relation = numbered(work, found, order, query.limit, query.offset, "*")
-        return Answer(relation, made, self.frame.precision, tuple(place for place in sorts if place is not None))
+        return Answer(
+            relation, made, self.frame.precision, self.frame.timezone, tuple(place for place in sorts if place is not None)
+        )
 
     def order(self, items: Sequence[Item], hidden: Sequence[Filled]) -> tuple[list[int | None], list[str]]:
         sorts = [places.sorted_place(ordering.expression, items) for ordering in self.query.order_by]
@@ -397,6 +392,6 @@ def with_constants(fill: Fill, compiler: Compiler, outputs: Sequence[Filled]) ->
     found: list[Filled] = []
     for each in outputs:
         node = next(given) if each.fills and each.column.startswith("o") else None
-        constant = "NULL" if node is None else compiler.cast(compiler.value(node), each.of).sql
+        constant = "NULL" if node is None else compiler.cast(compiler.value(node), each.type).sql
         found.append(replace(each, constant=constant))
     return found

@@ -88,8 +88,8 @@ def verify(
     """Recompute a query over the rows that `lookup` finds, and compare a result with it.
 
     `result`, which is asked for once the query is known to be one that can be recomputed, has the columns of the select list,
-    instants as timestamps, or as ticks in a nanosecond database. `timezone` is that of the session. `maintained` tells that the
-    result is a stream's: its query's first column is the window's start, or the row's timestamp.
+    instants as timestamps, or as ticks in a nanosecond database. `timezone` is that of a query without FROM. `maintained` tells
+    that the result is a stream's: its query's first column is the window's start, or the row's timestamp.
 
     Raises:
         NotSupportedError: the query has something that verify does not know.
@@ -112,7 +112,7 @@ def verify(
 
 
 def recomputed(
-    connection: duckdb.DuckDBPyConnection, query: Query | Union, lookup: Lookup, timezone: str, *, stream: bool = False
+    connection: duckdb.DuckDBPyConnection, query: Query | Union, lookup: Lookup, timezone: str = "UTC", *, stream: bool = False
 ) -> tuple[Answer, list[Row]]:
     """What DuckDB gets: the answer's relations, and its rows in order, instants as ticks."""
     connection.execute("SET preserve_insertion_order = true")

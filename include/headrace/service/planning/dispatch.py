@@ -73,6 +73,12 @@ def database_of(name: Name, around: Surroundings) -> str:
     return database
 
 
+def current_timezone(around: Surroundings) -> str:
+    """The time zone of what is not of any table: that of the current database, else of the settings."""
+    context, database = around.context, around.database
+    return context.catalog.databases.get(database).timezone if database else context.settings.timezone
+
+
 def find_table(name: Name, around: Surroundings) -> tuple[Table, Database]:
     """The supertable or plain table of a name."""
     catalog = around.context.catalog

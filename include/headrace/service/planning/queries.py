@@ -9,7 +9,7 @@ from headrace.model.queries import Join, Query, QuerySource, Source, TableSource
 from headrace.model.statements import Explain, Select
 from headrace.model.tables import Name
 from headrace.service import system
-from headrace.service.planning.dispatch import Surroundings, plan
+from headrace.service.planning.dispatch import Surroundings, current_timezone, plan
 from headrace.service.results import Result, rows_result
 from headrace.service.stages import ReadCatalog, RunQuery, Stage
 from headrace.sql import to_sql
@@ -22,8 +22,7 @@ def select(statement: Select, around: Surroundings) -> list[Stage]:
     from headrace.streams.define import catalog_scope
 
     context, database = around.context, around.database
-    timezone = context.catalog.databases.get(database).timezone if database else context.settings.timezone
-    scope = catalog_scope(context.catalog, database, timezone=timezone, now=context.clock.now())
+    scope = catalog_scope(context.catalog, database, timezone=current_timezone(around), now=context.clock.now())
     return [RunQuery(bind(statement.query, scope))]
 
 
