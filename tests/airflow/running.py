@@ -66,9 +66,10 @@ class RunningSystem:
 
         return self.until(find, "the snode's driver to start")
 
-    def settled_driver(self) -> psutil.Process:
-        """The driver once supervisors have seen it alive: of one that dies as it starts, only the next is ever seen."""
+    def supervised_driver(self, name: str, database: str = "power") -> psutil.Process:
+        """The driver once it has lived for a while, and a triggerer watches a stream of its."""
         self.until(self._beats_for_a_while, "the snode's driver to live for a while")
+        self.until(lambda: self.tasks(name, database)["supervise"][0]["triggerer_job"], "a triggerer to take up supervision")
         return self.driver()
 
     def _beats_for_a_while(self) -> bool:

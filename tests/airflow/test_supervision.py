@@ -105,6 +105,14 @@ def test_a_driver_whose_process_on_this_machine_is_gone_is_missed_at_once(catalo
     assert f"process {process.pid} is gone" in finding.reason.message
 
 
+def test_a_driver_that_died_before_supervision_began_is_missed_at_once(catalog: Catalog, clock: ManualClock) -> None:
+    stream = add_stream(catalog)
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    live(catalog, f"{socket.gethostname()}:{process.pid}:abc")
+    assert judged(supervisor(catalog, stream), catalog, clock) is Verdict.STOPPED
+
+
 def test_a_driver_that_keeps_its_lease_but_gives_no_sign_of_life_is_missed() -> None:
     lease = Lease("default", ELSEWHERE, 3, NOW + 60_000)
     beat = Heartbeat("default", 3, NOW - 11_000)

@@ -122,7 +122,7 @@ def test_a_stream_resumed_while_airflow_was_away_is_supervised_when_it_is_back(u
 
 
 def test_a_driver_killed_is_told_as_the_reason_and_the_stream_recovers(up: RunningSystem) -> None:
-    dead = up.settled_driver()
+    dead = up.supervised_driver("avg_v")
     dead.kill()
     stopped = up.await_state("avg_v", StreamState.STOPPED)
     assert stopped.reason is not None

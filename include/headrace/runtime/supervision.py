@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 REPORTED: Final = "REPORTED"
 DRIVER_LOST: Final = "DRIVER_LOST"
-# A driver that starts needs this long at most; before it has been seen alive, its absence is no failure.
+# A driver that starts needs this long at most; before it has been seen alive, its absence or silence is no failure.
 START_MS: Final = 120_000
 # A stream that stays STOPPED for a passing reason is reported again after this long.
 REMIND_MS: Final = 600_000
@@ -104,11 +104,14 @@ class Supervisor:
     def _lost(self, record: StreamRecord, state: Snapshot) -> StopReason | None:
         """The reason to give when the stream's driver does not live."""
         snode = record.definition.snode
-        what = trouble(state.leases.get(snode), state.beats.get(snode), state.now, self._stale_ms)
+        lease = state.leases.get(snode)
+        what = trouble(lease, state.beats.get(snode), state.now, self._stale_ms)
         if what is None:
             self._seen_alive = True
             return None
-        if not self._seen_alive and state.now - (self._began or state.now) < START_MS:
+        # A driver that ended well has given its lease back: one that holds it still and is gone has died, whoever saw it live.
+        died = lease is not None and holder_is_gone(lease.holder)
+        if not died and not self._seen_alive and state.now - (self._began or state.now) < START_MS:
             return None
         hint = "it goes on by itself when the driver is back; the driver's own log says why it ended"
         return StopReason(DRIVER_LOST, f"the driver of snode {snode} {what}", hint, state.now, transient=True)
