@@ -5,12 +5,13 @@ from __future__ import annotations
 import gc
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 
 from headrace.cli import docs, system, verify
 from headrace.cli.console import Format, bar, err, out, show_error, show_rows
+from headrace.cli.options import DatabaseName, Home, open_connection
 from headrace.errors import Error
 
 GARBAGE_THRESHOLD: Final = 100_000
@@ -23,18 +24,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
-Home = Annotated[
-    Path | None, typer.Option("--home", help="Folder of catalog, tables and state; else HEADRACE_HOME, else ./.headrace.")
-]
-DatabaseName = Annotated[str | None, typer.Option("--database", "-d", help="Current database, as after USE.")]
 Output = Annotated[Format, typer.Option("--format", "-f", help="How rows are shown.")]
-
-
-def open_connection(home: Path | None, database: str | None = None) -> Any:
-    """A connection to the home that the command names."""
-    from headrace.service.connection import connect
-
-    return connect(home, database=database)
 
 
 @app.command()

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from headrace.cli.console import STATE_STYLES, err, out
+from headrace.cli.options import Home
 
 if TYPE_CHECKING:
     from rich.status import Status
@@ -19,10 +20,6 @@ if TYPE_CHECKING:
     from headrace.runtime.supervision import Snapshot
     from headrace.runtime.system import Component, SystemStatus
     from headrace.settings import Settings
-
-Home = Annotated[
-    Path | None, typer.Option("--home", help="Folder of catalog, tables and state; else HEADRACE_HOME, else ./.headrace.")
-]
 
 
 def register(app: typer.Typer) -> None:

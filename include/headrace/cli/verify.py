@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from headrace.cli.console import as_table, cell, out
+from headrace.cli.options import DatabaseName, Home, open_connection
 from headrace.errors import ProgrammingError
 
 if TYPE_CHECKING:
@@ -28,17 +28,13 @@ def register(app: typer.Typer) -> None:
 def verify(
     query: Annotated[str | None, typer.Argument(help="A SELECT.")] = None,
     stream: Annotated[str | None, typer.Option("--stream", help="database.stream: compare its target instead.")] = None,
-    home: Annotated[
-        Path | None, typer.Option("--home", help="Folder of catalog, tables and state; else HEADRACE_HOME, else ./.headrace.")
-    ] = None,
-    database: Annotated[str | None, typer.Option("--database", "-d", help="Current database, as after USE.")] = None,
+    home: Home = None,
+    database: DatabaseName = None,
 ) -> None:
     """Recompute a query, or what a stream has written, with DuckDB, and show the first difference; code 1 where there is one."""
-    from headrace.service.connection import connect
-
     if (query is None) == (stream is None):
         raise ProgrammingError("there is nothing to verify, or too much", hint="give a SELECT, or --stream database.stream")
-    with connect(home, database=database) as connection:
+    with open_connection(home, database) as connection:
         session = connection.session
         verdict = session.verify(query) if query is not None else session.verify_stream(stream or "")
     show(verdict)

@@ -1,0 +1,23 @@
+"""What several commands share: options, and the connection that they name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from headrace.service.connection import Connection
+
+Home = Annotated[
+    Path | None, typer.Option("--home", help="Folder of catalog, tables and state; else HEADRACE_HOME, else ./.headrace.")
+]
+DatabaseName = Annotated[str | None, typer.Option("--database", "-d", help="Current database, as after USE.")]
+
+
+def open_connection(home: Path | None, database: str | None = None) -> Connection:
+    """A connection to the home that the command names."""
+    from headrace.service.connection import connect
+
+    return connect(home, database=database)
