@@ -22,10 +22,7 @@ class Settings(BaseSettings):
     )
     catalog_url: str = Field("", description="SQLAlchemy URL of the catalog database; empty means SQLite in the home folder.")
     warehouse: str = Field("", description="URI under which the Delta tables live; empty means the home folder.")
-    timezone: str = Field(
-        "UTC",
-        description="Time zone of databases created without TIMEZONE.",
-    )
+    timezone: str = Field("UTC", description="Time zone of databases created without TIMEZONE.")
     snode: str = Field("default", description="Name of the snode that runs streams created here.")
     spark_master: str = Field("local[*]", description="Spark master of drivers started here.")
     driver_memory: str = Field("3g", description="Heap of a Spark driver.")

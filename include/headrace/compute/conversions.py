@@ -33,6 +33,13 @@ def converted_to(term: Term, type_: DataType, surroundings: Surroundings) -> Ter
     raise TypeMismatchError(f"{term.type} cannot be cast to {type_}")
 
 
+def of_double(real_: str, type_: DataType) -> str:
+    """A DOUBLE as a number's type; of a whole number fractions are cut off, which the cast to BIGINT UNSIGNED would round."""
+    if type_.kind is Kind.UBIGINT:
+        return f"try_cast({real_} - {real_} % 1D AS {spark_type(type_)})"
+    return f"try_cast({real_} AS {spark_type(type_)})"
+
+
 def shortened(sql: str, type_: DataType) -> str:
     """Text cut to the length of its type (NCHAR in characters, VARCHAR in bytes)."""
     if type_.length is None:

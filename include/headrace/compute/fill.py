@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from headrace.compute import calendar, intervals
+from headrace.compute.conversions import of_double
 from headrace.compute.numbering import SO_FAR, over
 from headrace.compute.plan import WEND, WSTART, FillPlan, IntervalWindow, Output, Plan
 from headrace.compute.running import refusal, run
@@ -13,7 +14,6 @@ from headrace.compute.types import spark_type
 from headrace.errors import LimitError
 from headrace.model.queries import FillMode
 from headrace.model.time import Precision
-from headrace.model.types import DataType, Kind
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -135,13 +135,6 @@ def steps(window: IntervalWindow, here: str, there: str, precision: Precision) -
     return f"(({there} - {here}) div {ticks(window.sliding.ticks(precision))})"
 
 
-def cut(line: str, type_: DataType) -> str:
-    """A DOUBLE as a number's type; of a whole number fractions are cut off, which the cast to BIGINT UNSIGNED would round."""
-    if type_.kind is Kind.UBIGINT:
-        return f"try_cast({line} - {line} % 1D AS {spark_type(type_)})"
-    return f"try_cast({line} AS {spark_type(type_)})"
-
-
 def value(fill: FillPlan, output: Output, number: int) -> str:
     """An output at a window: of one that is there its own (or the neighbour's where it is NULL), else what the mode says."""
     own, other = output.column, beside(output)
@@ -154,6 +147,6 @@ def value(fill: FillPlan, output: Output, number: int) -> str:
             return f"if({STEP} = 0L, coalesce({own}, {fill.values[number]}), {fill.values[number]})"
         case FillMode.LINEAR if output.type.is_number:
             line = f"({own} + (CAST({other} AS DOUBLE) - {own}) * (_at - {WSTART}) / nullif({NEXT} - {WSTART}, 0L))"
-            return f"CASE WHEN {STEP} = 0L THEN {own} WHEN {STEP} > 0L THEN {cut(line, output.type)} END"
+            return f"CASE WHEN {STEP} = 0L THEN {own} WHEN {STEP} > 0L THEN {of_double(line, output.type)} END"
         case _:
             return f"if({STEP} = 0L, {own}, NULL)"

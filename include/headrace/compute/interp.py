@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from headrace.compute.fill import cut
+from headrace.compute.conversions import of_double
 from headrace.compute.numbering import over
 from headrace.compute.plan import TS, Argument, Bound, InterpPlan, Plan
 from headrace.compute.running import refusal, run
@@ -81,7 +81,7 @@ def value(interp: InterpPlan, argument: Argument, number: int) -> str:
             return f"if({NEXT} IS NOT NULL AND {AT} > {TS} AND {NEXT} - {AT} < {AT} - {TS}, {other}, {own})"
         case FillMode.LINEAR if argument.type.is_number:
             line = f"({own} + (CAST({other} AS DOUBLE) - {own}) * ({AT} - {TS}) / nullif({NEXT} - {TS}, 0L))"
-            return f"if({AT} = {TS}, {own}, {cut(line, argument.type)})"
+            return f"if({AT} = {TS}, {own}, {of_double(line, argument.type)})"
         case FillMode.VALUE | FillMode.VALUE_F:
             return f"if({AT} = {TS}, {own}, {interp.values[number]})"
         case FillMode.PREV | FillMode.NONE:

@@ -18,6 +18,9 @@ DAY: Final = Duration(1, "d")
 MOST_SHIFTED: Final = Duration(3, "h")
 """No zone puts its clock on or back by more (but for a change of the date line, which is at midnight)."""
 
+FEW: Final = 8
+"""Up to so many windows are written out, which Spark compiles; more are made by a lambda, which it does not."""
+
 
 def start(window: IntervalWindow, sql: str, precision: Precision) -> str:
     """The latest window start at or before an instant."""
@@ -86,10 +89,6 @@ def end(window: IntervalWindow, start_: str, precision: Precision) -> str:
     else:
         last = f"({point} + {ticks(window.length.ticks(precision))})"
     return f"({calendar.to_utc(last, window.zone or 'UTC', precision)} - 1L)"
-
-
-FEW: Final = 8
-"""Up to so many windows are written out, which Spark compiles; more are made by a lambda, which it does not."""
 
 
 def even(window: IntervalWindow) -> bool:

@@ -18,16 +18,20 @@ def arranged(plan: Plan, found: DataFrame, natural: Sequence[str], *, ordered: b
     outputs = [output.column for output in plan.outputs]
     if plan.distinct:
         distinct = found.select(*outputs).distinct()
-        return cut(sorted_by(distinct, plan.sorts, outputs if ordered else ()), plan.limit, plan.offset)
+        return cut(sorted_by(distinct, plan.sorts, outputs if ordered else (), alone=alone(plan)), plan.limit, plan.offset)
     found = series(plan, found)
     if plan.partitioned and not plan.sorts and plan.limit is not None:
         found = each_partition(plan, found, natural)
-        return sorted_by(found, (), natural if ordered else ()).select(*outputs)
+        return sorted_by(found, (), natural if ordered else (), alone=True).select(*outputs)
     needed = ordered or plan.sorts or plan.limit is not None
-    computed = plan.aggregated or plan.interp is not None or bool(plan.series)
-    alone = computed and ordered and plan.limit is None and not plan.offset
-    found = sorted_by(found, plan.sorts, natural if needed else (), alone=alone)
+    found = sorted_by(found, plan.sorts, natural if needed else (), alone=alone(plan))
     return cut(found, plan.limit, plan.offset).select(*outputs)
+
+
+def alone(plan: Plan) -> bool:
+    """Whether one task sorts the rows: those that are made of many others, and are all wanted."""
+    made = plan.aggregated or plan.distinct or plan.interp is not None or bool(plan.series)
+    return made and plan.limit is None and not plan.offset
 
 
 def arranged_union(plan: UnionPlan, found: DataFrame) -> DataFrame:

@@ -244,7 +244,7 @@ def jvm_answers(spark: SparkSession) -> bool:
     """Whether the driver's JVM lives and its Spark context has not been stopped."""
     try:
         return not spark.sparkContext._jsc.sc().isStopped()
-    except Exception:
+    except Exception:  # a JVM that has died, or is dying, answers with any error of py4j's or of the socket's
         return False
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import singledispatch
 from typing import TYPE_CHECKING, Final
 
-from headrace.errors import ExistsError
+from headrace.errors import ExistsError, InternalError
 from headrace.model.streams import DesiredState, StreamProgress, StreamState
 from headrace.model.tables import TBNAME
 from headrace.service import stages
@@ -21,9 +21,9 @@ DONE: Final = Result()
 
 
 @singledispatch
-def apply(stage: stages.Stage, session: Session) -> Result:
+def apply(stage: stages.Stage, session: Session) -> Result:  # noqa: ARG001
     """Carry a stage out; its result is the statement's where it is the last."""
-    raise NotImplementedError(type(stage).__name__)
+    raise InternalError(f"there is no way to apply a {type(stage).__name__}")
 
 
 @apply.register(stages.MakeDatabase)

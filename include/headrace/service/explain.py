@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import singledispatch
 from typing import TYPE_CHECKING
 
+from headrace.errors import InternalError
 from headrace.service import stages
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 @singledispatch
 def describe(stage: stages.Stage) -> list[str]:
     """Lines that say what a stage will do."""
-    raise NotImplementedError(type(stage).__name__)
+    raise InternalError(f"there is no way to describe a {type(stage).__name__}")
 
 
 def explain_plan(plan: AnyPlan) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
@@ -20,7 +21,7 @@ HEIGHT = 200
 """How high the tree of an expression may be: operators in a row make it high, and later rooms walk it recursively."""
 
 
-class ExpressionParser(Cursor):
+class ExpressionParser(Cursor, ABC):
     """Expressions of a dialect: operators, literals, columns, functions, CASE and CAST."""
 
     BINARY: ClassVar[Mapping[str, Operator]]
@@ -224,9 +225,9 @@ class ExpressionParser(Cursor):
         self._expect(")")
         return Cast(operand, type_, self._span(start))
 
+    @abstractmethod
     def _parse_type(self) -> DataType:
         """A column type of the dialect."""
-        raise NotImplementedError
 
     def _possible(self) -> list[str]:
         words = ("AND", "OR", "NOT", "IS", "IN", "BETWEEN", *self.PREDICATES) if "an operator" in self._tried else ()
