@@ -50,13 +50,13 @@ def imported(home: Path, *arguments: str) -> set[str]:
 
 @pytest.mark.parametrize("statement", ["SHOW STREAMS", "SHOW d.TABLES", "DESCRIBE d.t", "EXPLAIN USE d"])
 def test_what_the_catalog_answers_needs_neither_arrow_nor_an_engine(home: Path, statement: str) -> None:
-    assert not imported(home, "sql", statement) & (ARROW | ENGINES | REST)
+    assert not imported(home, "sql", statement) & (ARROW | ENGINES | REST | {"sqlglot"})
 
 
 def test_an_insert_needs_no_engine(home: Path) -> None:
     modules = imported(home, "sql", "INSERT INTO d.t VALUES (now, 1)")
     assert "deltalake" in modules
-    assert not modules & (ENGINES | {"headrace.compute", "headrace.streams.define", "alembic", "httpx"})
+    assert not modules & (ENGINES | {"sqlglot", "headrace.compute", "headrace.streams.define", "alembic", "httpx"})
 
 
 def test_help_opens_no_catalog(home: Path) -> None:

@@ -13,12 +13,12 @@ from headrace.model.spans import Span
 from headrace.model.statements import Statement
 
 if TYPE_CHECKING:
-    from headrace.sql.dialect import StatementDialect
+    from headrace.sql.dialect import Dialect
 
 __all__ = ["expression_sql", "parse", "parse_script", "to_sql"]
 
 DIALECTS: Final = {"tdengine": ("headrace.sql.tdengine", "TDengine")}
-"""Module and class of each dialect; imported when first asked for, because importing sqlglot takes 0.4 s."""
+"""Module and class of each dialect; imported when first asked for."""
 
 
 def parse(text: str, dialect: str = "tdengine") -> Statement:
@@ -28,7 +28,7 @@ def parse(text: str, dialect: str = "tdengine") -> Statement:
     text and a span in it; an unknown dialect is a `ProgrammingError`.
     """
     speaker = _dialect(dialect.lower())
-    if speaker.LEXIS.is_blank(text):
+    if speaker.lexis.is_blank(text):
         raise SyntaxError_(
             "there is no statement", hint="write one, such as SHOW DATABASES", span=Span(len(text), len(text)), sql=text
         )
@@ -40,7 +40,7 @@ def parse(text: str, dialect: str = "tdengine") -> Statement:
 
 def parse_script(text: str, dialect: str = "tdengine") -> list[tuple[str, Statement]]:
     """The statements of a script with `;` between them, each with its own text, in which its spans are offsets."""
-    return [(statement, parse(statement, dialect)) for statement in _dialect(dialect.lower()).LEXIS.statements(text)]
+    return [(statement, parse(statement, dialect)) for statement in _dialect(dialect.lower()).lexis.statements(text)]
 
 
 def to_sql(statement: Statement, dialect: str = "tdengine") -> str:
@@ -54,10 +54,10 @@ def expression_sql(expression: Expression, dialect: str = "tdengine") -> str:
 
 
 @functools.cache
-def _dialect(name: str) -> StatementDialect:
+def _dialect(name: str) -> Dialect:
     if name not in DIALECTS:
         close = difflib.get_close_matches(name, DIALECTS, n=1) or sorted(DIALECTS)
         raise ProgrammingError(f"unknown dialect {name!r}", hint=f"use {' or '.join(close)}")
     module, class_ = DIALECTS[name]
-    found: StatementDialect = getattr(import_module(module), class_)()
+    found: Dialect = getattr(import_module(module), class_)()
     return found

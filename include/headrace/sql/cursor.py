@@ -2,66 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from enum import Enum, auto
+from collections.abc import Callable, Mapping
 from typing import ClassVar, NoReturn, TypeVar
-
-from sqlglot.tokenizer_core import Token as RawToken
-from sqlglot.tokenizer_core import TokenType
 
 from headrace.errors import LimitError, NotSupportedError, SyntaxError_
 from headrace.model.spans import Span
 from headrace.model.tables import Name
 from headrace.sql.faults import likely, name_hint, rewrite, unexpected
 from headrace.sql.lexis import DIGITS, Lexis
+from headrace.sql.tokens import Kind, Token, tokens_of
 
 T = TypeVar("T")
 
 DEPTH = 48
 """How deep brackets may nest: deeper, Python's own stack would run out in the rooms that walk the tree."""
-
-
-class Kind(Enum):
-    WORD = auto()
-    QUOTED = auto()
-    STRING = auto()
-    NUMBER = auto()
-    SYMBOL = auto()
-    END = auto()
-
-
-KINDS = {
-    TokenType.VAR: Kind.WORD,
-    TokenType.IDENTIFIER: Kind.QUOTED,
-    TokenType.STRING: Kind.STRING,
-    TokenType.NUMBER: Kind.NUMBER,
-    TokenType.HEX_STRING: Kind.NUMBER,
-}
-
-
-@dataclass(slots=True)
-class Token:
-    """A token: `word` is upper case for words, the sign itself for symbols, empty for all else."""
-
-    kind: Kind
-    word: str
-    start: int
-    end: int
-
-
-def tokens_of(raw: Sequence[RawToken], text: str) -> list[Token]:
-    """Our tokens from sqlglot's, closed by one that stands for the end of the text."""
-    found: list[Token] = []
-    for token in raw:
-        kind, start, end = KINDS.get(token.token_type, Kind.SYMBOL), token.start, token.end + 1
-        if kind is Kind.NUMBER and found and found[-1].word == "." and found[-1].end == start:
-            start = found.pop().start  # .5 comes as two
-        elif kind is Kind.QUOTED and text[start] != "`":
-            kind = Kind.SYMBOL  # sqlglot makes names of numbers such as 0xZ
-        found.append(Token(kind, text[start:end].upper() if kind in (Kind.WORD, Kind.SYMBOL) else "", start, end))
-    last = found[-1].end if found else len(text)
-    return [*found, Token(Kind.END, "", last, last)]
 
 
 class Cursor:
@@ -72,9 +26,9 @@ class Cursor:
     MISPLACED: ClassVar[Mapping[str, str]] = {}
     """Hints for words that stand in the wrong place."""
 
-    def __init__(self, text: str, raw: Sequence[RawToken]) -> None:
+    def __init__(self, text: str) -> None:
         self.text = text
-        self._tokens = tokens_of(raw, text)
+        self._tokens = tokens_of(text, self.LEXIS)
         self._index = 0
         self._token = self._tokens[0]
         self._tried: list[str] = []

@@ -12,9 +12,10 @@ from headrace.errors import LimitError
 from headrace.model.expressions import Call, Case, Cast, ColumnRef, Expression, Literal, Star, children
 from headrace.model.spans import Span
 from headrace.model.types import DataType
-from headrace.sql.cursor import Cursor, Kind, Token
+from headrace.sql.cursor import Cursor
 from headrace.sql.lexis import DIGITS
 from headrace.sql.operators import NOT, OR, PREDICATE, SIGN, Operator
+from headrace.sql.tokens import Kind, Token
 
 NUMBER = re.compile(r"0x[0-9a-f]+|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?")
 HEIGHT = 200

@@ -14,6 +14,8 @@ BLANKS = rf"(?:\s+|{COMMENT})*+"
 DIGITS = 40
 """Digits of a number at most: more than any type holds, and far fewer than Python refuses to convert."""
 QUOTED_NAME = r"`[^`]*(?:``[^`]*)*`"
+NUMBER = r"(?:0[xX][0-9a-fA-F]+|(?:[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(?:[eE][+-]?[0-9]+)?)(?!\w)"
+"""What goes on with a letter, such as 10s or 1.5s, is a word."""
 WORD = r"[A-Za-z_][A-Za-z0-9_]*"
 
 
@@ -37,6 +39,11 @@ class Lexis:
         self._simple_name = re.compile(r"[a-z_][a-z0-9_]*")
         self._blank = re.compile(rf"(?:\s+|{COMMENT}|;)*+", re.S)
         self.sign = re.compile(rf"{quoted}|[+-]?\w+(?:\.\w+)*|.", re.S)
+        self.token = re.compile(
+            rf"(?P<blank>\s+|{COMMENT})|(?P<string>{self.string})|(?P<quoted>{QUOTED_NAME})|(?P<open>['\"`]|/\*)"
+            rf"|(?P<number>{NUMBER})|(?P<word>(?:[0-9]++\.)?\w+)|(?P<symbol>->|[<>!=]=|<>|.)",
+            re.S,
+        )
         self._unquoted = re.compile(rf"({quoted})|[^'\"`]+", re.S)
         self._piece = re.compile(rf"(?P<blank>\s+|{COMMENT})|(?P<stop>;)|{quoted}|(?P<open>['\"`]|/\*)|[^\s;'\"`/-]+|.", re.S)
 

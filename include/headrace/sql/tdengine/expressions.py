@@ -11,12 +11,12 @@ from headrace.model.expressions import Call, Cast, DurationLiteral, Expression, 
 from headrace.model.spans import Span
 from headrace.model.time import UNIT_NAMES, Duration
 from headrace.model.types import SIGNED, UNSIGNED, DataType, Kind
-from headrace.sql.cursor import Kind as TokenKind
-from headrace.sql.cursor import Token
 from headrace.sql.expressions import ExpressionParser
 from headrace.sql.faults import likely
 from headrace.sql.operators import PREDICATE
 from headrace.sql.tdengine.words import BARE_FUNCTIONS, BINARY, CALLABLE, LEXIS, NEGATED, PREDICATES
+from headrace.sql.tokens import Kind as TokenKind
+from headrace.sql.tokens import Token
 
 DURATION: Final = re.compile(r"([0-9]{1,20})([busamhdwny])", re.IGNORECASE)
 BITS: Final = re.compile(r"0B[01]{1,128}")

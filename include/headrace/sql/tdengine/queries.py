@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import ClassVar, Final
 
 from headrace.model.queries import Item, Join, Ordering, Query, QuerySource, Source, TableSource, Union
-from headrace.sql.cursor import Kind
 from headrace.sql.tdengine.windows import TDengineWindows
+from headrace.sql.tokens import Kind
 
 CLAUSES: Final = (
     "SELECT",

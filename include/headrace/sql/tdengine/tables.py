@@ -18,8 +18,8 @@ from headrace.model.statements import (
 from headrace.model.tables import Column, Name
 from headrace.model.time import Precision
 from headrace.model.types import NUMBERS, DataType, Kind
-from headrace.sql.cursor import Kind as TokenKind
 from headrace.sql.tdengine.queries import TDengineQueries
+from headrace.sql.tokens import Kind as TokenKind
 
 STRING, NUMBER, DURATION = "a string", "a whole number", "a duration"
 DATABASE_OPTIONS: Final = {
