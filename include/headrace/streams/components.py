@@ -130,7 +130,7 @@ def of_partitions(plan: Plan, segments: Segments, floor: int | None) -> Componen
 def out_of_order(segments: Segments) -> Bools:
     """New rows that are not later than what their partition had before their write."""
     known = segments.are(Kind.HELD, Kind.INPUT)
-    before = earlier_maximum(segments.group, segments.version, np.where(known, segments.end, NEVER))
+    before = np.maximum(earlier_maximum(segments.group, segments.version, np.where(known, segments.end, NEVER)), segments.reached)
     return np.asarray(segments.are(Kind.INPUT) & (segments.start <= before))
 
 

@@ -14,13 +14,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.compute.plan import WEND, WSTART
+from headrace.compute.plan import WEND, WSTART, EventWindow
 from headrace.compute.windows import key_columns
 from headrace.streams import frames
 from headrace.streams.counting import Count, count_of
 from headrace.streams.define import StreamPlan
 from headrace.streams.identity import identities
-from headrace.streams.incoming import NEVER, REPAIRS, WRITTEN, Bools, Incoming, Int64s, Kind, array, frontiers
+from headrace.streams.incoming import NEVER, REPAIRS, WRITTEN, Bools, Incoming, Int64s, Kind, array, frontiers, reached_before
 from headrace.streams.state import State
 
 NO_WRITE: Final = np.iinfo(np.int64).max
@@ -31,8 +31,8 @@ class Segments:
     """Segments of a batch's rows, of held windows and of stored rows, with what is known of each.
 
     `rows` has the columns that `frames.segment_columns` names, and `_row`, the place in the batch (-1 for others). `group` tells
-    partitions apart, `again` holds for rows that must not count before their window is evaluated again (`first` and `last`: the
-    versions in which a stored row was what it is).
+    partitions apart. `reached` is how far the row's subtable had come before its write, of windows that do not hold all their rows
+    (EVENT); `first` and `last` are the versions in which a stored row was what it is.
     """
 
     rows: pa.Table
@@ -42,6 +42,7 @@ class Segments:
     kind: npt.NDArray[np.int8]
     version: Int64s
     expired: Bools
+    reached: Int64s
     first: Int64s
     last: Int64s
 
@@ -60,7 +61,10 @@ def of_batch(plan: StreamPlan, batch: Incoming, state: State, found: pa.Table, h
     place = array(rows[frames.ROW]).astype(np.int64)
     kind = np.append(batch.kind, np.int8(Kind.HELD))[place]
     end = array(rows[WEND]).astype(np.int64)
-    frontier = np.append(late_before(plan, batch, state, passing_rows(batch, place)), NEVER)[place]
+    passing = passing_rows(batch, place)
+    frontier = np.append(late_before(plan, batch, state, passing), NEVER)[place]
+    ordered = isinstance(plan.query.window, EventWindow)
+    reached = reached_before(batch, state, passing) if ordered else np.full(len(batch.ts), NEVER)
     none = np.full(len(place), NEVER)
     return Segments(
         rows=rows,
@@ -70,6 +74,7 @@ def of_batch(plan: StreamPlan, batch: Incoming, state: State, found: pa.Table, h
         kind=kind,
         version=np.append(batch.version, NEVER)[place],
         expired=np.asarray(end < frontier),
+        reached=np.append(reached, NEVER)[place],
         first=none,
         last=none,
     )
@@ -120,6 +125,7 @@ def with_stored(plan: StreamPlan, segments: Segments, found: pa.Table, first: In
         kind=np.append(segments.kind, np.full(len(place), Kind.STORED, np.int8)),
         version=np.append(segments.version, np.full(len(place), NEVER)),
         expired=np.append(segments.expired, np.zeros(len(place), np.bool_)),
+        reached=np.append(segments.reached, np.full(len(place), NEVER)),
         first=np.append(segments.first, first[place]),
         last=np.append(segments.last, last[place]),
     )
