@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import shutil
-import time
 from pathlib import Path
 
 from headrace.cli.console import err, out
-from headrace.cli.demo.story import Story, heading, say
+from headrace.cli.demo.story import Story, elapsed, heading, say
 from headrace.cli.system import down, up
 from headrace.runtime.airflow import AirflowClient
 from headrace.service.connection import connect
@@ -24,13 +23,12 @@ def perform(home: Path | None, *, end: bool) -> bool:
     """Tell the story; whether every comparison was equal. With `end` the system is stopped, whatever happens."""
     settings = load() if home is None else load(home=home)
     mine = not settings.home_path.exists()
-    began = time.monotonic()
     try:
         heading("Airflow and the snode")
         up(settings.home_path)
         with connect(settings=settings) as connection:
             equal = Story(connection).tell()
-        farewell(settings, equal, time.monotonic() - began, stays=not end)
+        farewell(settings, equal, elapsed(), stays=not end)
         return equal
     finally:
         if end:

@@ -30,6 +30,8 @@ LIVE_SECONDS: Final = 240
 RECOVERY_SECONDS: Final = 300
 # The live days arrive in so many writes.
 LIVE_WRITES: Final = 12
+# This is imported as the demonstration begins.
+BEGAN: Final = time.monotonic()
 
 
 class Story:
@@ -221,7 +223,13 @@ def say(text: str) -> None:
 
 
 def heading(text: str) -> None:
-    say(f"\n[bold]{text}[/]")
+    """A line that begins a part, with the seconds since the demonstration began: where its time goes."""
+    say(f"\n[bold]{text}[/] [dim]({elapsed():.0f} s)[/]" if elapsed() >= 1 else f"\n[bold]{text}[/]")
+
+
+def elapsed() -> float:
+    """Seconds since the demonstration began."""
+    return time.monotonic() - BEGAN
 
 
 def value_list(row: tuple[object, ...]) -> str:
