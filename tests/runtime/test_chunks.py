@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headrace.errors import LimitError
@@ -26,6 +26,7 @@ grids = st.builds(
 
 
 @given(extents_strategy, grids, st.integers(1, 10**8))
+@example([Extent(0, 0, 131_072), Extent(0, 6_400_005, 1_823), Extent(114_605_961_822, 114_611_204_700, 1)], Grid(), 1)
 def test_pieces_cover_every_window_that_can_hold_a_row_once(extents: list[Extent], grid: Grid, rows: int) -> None:
     pieces = by_rows(extents, grid, rows)
     filled = [extent for extent in extents if extent.rows]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from itertools import pairwise
 from typing import Final
 
@@ -12,6 +14,7 @@ from headrace.errors import LimitError
 
 # Airflow maps at most 1024 task instances by default ([core] max_map_length); a run's chunks must stay below.
 MAX_CHUNKS: Final = 1000
+NOTHING: Final = Decimal(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,30 +53,32 @@ class Piece:
 
 
 class Profile:
-    """How many rows lie before an instant, taking the rows of an extent as spread evenly over it."""
+    """How many rows lie before an instant, taking the rows of an extent as spread evenly over it.
+
+    Decimals, because a binary fraction too much that a dense extent leaves behind would be rows over the years that follow it.
+    """
 
     def __init__(self, extents: Iterable[Extent]) -> None:
-        change: dict[int, float] = {}
+        change: dict[int, Decimal] = defaultdict(Decimal)
         for extent in extents:
-            density = extent.rows / (extent.last - extent.first + 1)
-            change[extent.first] = change.get(extent.first, 0.0) + density
-            change[extent.last + 1] = change.get(extent.last + 1, 0.0) - density
+            density = Decimal(extent.rows) / (extent.last - extent.first + 1)
+            change[extent.first] += density
+            change[extent.last + 1] -= density
         self._times = sorted(change)
-        self._before, self._density = [0.0], [0.0]
+        self._before, self._density = [NOTHING], [NOTHING]
         for time, following in zip(self._times, [*self._times[1:], None], strict=True):
             self._density.append(self._density[-1] + change[time])
             if following is not None:
                 self._before.append(self._before[-1] + self._density[-1] * (following - time))
-        self._before = self._before or [0.0]
 
-    def before(self, ts: int) -> float:
+    def before(self, ts: int) -> Decimal:
         """Rows with an event time less than `ts`, about."""
         place = bisect_right(self._times, ts)
         if place == 0:
-            return 0.0
-        return self._before[place - 1] + max(0.0, self._density[place]) * (ts - self._times[place - 1])
+            return NOTHING
+        return self._before[place - 1] + max(NOTHING, self._density[place]) * (ts - self._times[place - 1])
 
-    def instant(self, rows: float) -> int:
+    def instant(self, rows: Decimal) -> int:
         """The instant before which about so many rows lie."""
         place = min(bisect_right(self._before, rows), len(self._times) - 1)
         density = self._density[place]
