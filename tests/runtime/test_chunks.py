@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -105,6 +107,6 @@ def test_a_profile_inverts_itself(extents: list[Extent], share: float) -> None:
     filled = [extent for extent in extents if extent.rows]
     profile = Profile(filled)
     total = sum(extent.rows for extent in filled)
-    instant = profile.instant(total * share)
+    instant = profile.instant(Decimal(total * share))
     densest = sum(extent.rows / (extent.last - extent.first + 1) for extent in filled)
-    assert profile.before(instant) == pytest.approx(total * share, abs=densest + total * 1e-6)
+    assert float(profile.before(instant)) == pytest.approx(total * share, abs=densest + total * 1e-6)
