@@ -29,6 +29,7 @@ def main(
     rows: Annotated[int, typer.Option(min=1, help="Rows of the table whose history is filled.")] = SIZES.rows,
     subtables: Annotated[int, typer.Option(min=1, help="Its subtables.")] = SIZES.subtables,
     window_rows: Annotated[int, typer.Option(min=1, help="Rows that the batch queries read.")] = SIZES.window_rows,
+    only: Annotated[str, typer.Option(help="Batch queries whose name contains this.")] = SIZES.only,
     batches: Annotated[int, typer.Option(min=1, help="Inserts a round of the latency measurements.")] = SIZES.batches,
     rounds: Annotated[int, typer.Option(min=1, help="Rounds after the first, which is dropped.")] = SIZES.rounds,
     json: Annotated[Path | None, typer.Option(help="Write all samples to this file as well.")] = None,
@@ -39,7 +40,7 @@ def main(
     wrong = [name for name in names or [] if name not in CASES]
     if wrong:
         raise typer.BadParameter(f"{', '.join(wrong)}: not one of {', '.join(CASES)}")
-    sizes = Sizes(rows=rows, subtables=subtables, window_rows=window_rows, batches=batches, rounds=rounds)
+    sizes = Sizes(rows=rows, subtables=subtables, window_rows=window_rows, only=only, batches=batches, rounds=rounds)
     console, machine = Console(), report.Machine.here()
     if not console.is_terminal:
         console.width = WIDTH

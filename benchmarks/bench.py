@@ -29,6 +29,7 @@ class Sizes:
     Attributes:
         rows, subtables: Of the table whose history is filled.
         window_rows: Of the table on which batch windows are measured.
+        only: What the names of the measured ones contain.
         batch_rows: Rows of an insert.
         warm_up, batches: Inserts of each turn that are not counted, and that are, where latency is measured.
         fan_out: Streams on one source where there is more than one.
@@ -40,6 +41,7 @@ class Sizes:
     rows: int = 20_000_000
     subtables: int = 1000
     window_rows: int = 20_000_000
+    only: str = ""
     batch_rows: int = 1000
     warm_up: int = 3
     batches: int = 12

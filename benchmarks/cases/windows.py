@@ -136,6 +136,8 @@ def run(bench: Bench) -> Iterator[Line]:
     rows = bench.sizes.window_rows
     table = filled_meters(bench, rows, bench.sizes.subtables, breaks=True)
     for what, windows in QUERIES.items():
+        if bench.sizes.only not in what:
+            continue
         query, memory = Query(bench, windows, table.name), Memory(bench.spark)
         sides = {
             "headrace": memory.watch("headrace", timed(query.ours)),

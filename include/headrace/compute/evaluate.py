@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from headrace.compute import intervals
 from headrace.compute.fill import filled
 from headrace.compute.interp import AT, interpolated
-from headrace.compute.numbering import number_rows
+from headrace.compute.numbering import HASH, hashed, number_rows
 from headrace.compute.ordering import arranged, arranged_union
 from headrace.compute.plan import (
     KEYS,
@@ -25,9 +26,11 @@ from headrace.compute.plan import (
     PlanSource,
     Scan,
     SessionWindow,
+    StateWindow,
     UnionPlan,
 )
 from headrace.compute.running import run, stored
+from headrace.compute.runs import runs
 from headrace.compute.terms import text
 from headrace.compute.types import spark_type
 from headrace.compute.windows import (
@@ -50,18 +53,25 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     Reader = Callable[[Scan], DataFrame]
+    Spacing = Callable[[Scan], int | None]
 
 
-def evaluate(plan: AnyPlan, rows: DataFrame | Reader, *, ordered: bool = True) -> DataFrame:
+def evaluate(plan: AnyPlan, rows: DataFrame | Reader, *, ordered: bool = True, spacing: Spacing | None = None) -> DataFrame:
     """The result of a query: columns named and ordered as the select list, of stored types.
 
     `rows` is the one table's frame (physical columns, `tbname`, tags joined), or a function that reads each `Scan` of the plan.
     Without ORDER BY rows come by partition and time when `ordered`, else as they fall, which is faster for large results.
+    `spacing` tells of a table about how many ticks lie between two rows of a subtable; None where it is not worth to know. What is
+    cached on the way is given up with the frame.
     """
     read: Reader = rows if callable(rows) else lambda _: rows
-    found = Evaluator(read, ordered).result(plan)
+    evaluator = Evaluator(read, ordered, spacing)
+    found = evaluator.result(plan)
     columns = [f"{stored(output.column, output.type, plan.precision)} AS {output.column}" for output in plan.outputs]
-    return found.selectExpr(*columns).toDF(*(output.name for output in plan.outputs))
+    result = found.selectExpr(*columns).toDF(*(output.name for output in plan.outputs))
+    for frame in evaluator.cached:
+        weakref.finalize(result, frame.unpersist).atexit = False
+    return result
 
 
 def project(plan: Plan, rows: DataFrame) -> DataFrame:
@@ -79,6 +89,8 @@ class Evaluator:
 
     read: Reader
     ordered: bool
+    spacing: Spacing | None = None
+    cached: list[DataFrame] = field(default_factory=list)
 
     def result(self, plan: AnyPlan) -> DataFrame:
         if isinstance(plan, UnionPlan):
@@ -87,13 +99,24 @@ class Evaluator:
         if plan.interp is not None:
             found, natural = interpolated(plan, plan.interp, prepare(plan, rows)), [*key_columns(plan), AT]
         elif plan.aggregated:
-            found = finished(plan, whole(plan, prepare(plan, rows)))
+            found = finished(plan, self.windows(plan, prepare(plan, rows)))
             if plan.fill is not None and isinstance(plan.window, IntervalWindow):
                 found = filled(plan, plan.fill, plan.window, found)
             natural = [*key_columns(plan), *([WSTART] if plan.window is not None else [])]
         else:
             found, natural = projected(plan, rows)
         return arranged(plan, found, natural, ordered=self.ordered)
+
+    def windows(self, plan: Plan, prepared: DataFrame) -> DataFrame:
+        """All prepared rows as one segment for each window, by the fastest way for as many as there are."""
+        source, known = plan.source, self.spacing
+        if isinstance(plan.window, StateWindow) and plan.unique and isinstance(source, Scan) and known is not None:
+            spacing = known(source)
+            made = runs(plan, prepared, spacing) if spacing is not None else None
+            if made is not None:
+                self.cached.append(made[1])
+                return made[0]
+        return whole(plan, prepared)
 
     def source(self, source: PlanSource) -> DataFrame:
         match source:
@@ -142,8 +165,9 @@ def whole(plan: Plan, prepared: DataFrame) -> DataFrame:
         case SessionWindow():
             return merge(plan, segments(plan, prepared))
         case ordered_window:
-            numbered = number_rows(ordered_window, prepared, key_columns(plan), unique=plan.unique)
-            return joined(plan, numbered, updates(plan))
+            placed, keys = hashed(prepared, telling_columns(plan))
+            numbered = number_rows(ordered_window, placed, keys, unique=plan.unique)
+            return with_following(plan, joined(plan, numbered, keys, updates(plan), TS, TS)).drop(HASH)
 
 
 def panes(plan: Plan, window: IntervalWindow, prepared: DataFrame) -> DataFrame:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 NUMBER: Final = "_window"
+HASH: Final = "_hash"
 SO_FAR: Final = "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
 BEFORE: Final = "ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING"
 Ordered = SessionWindow | StateWindow | EventWindow | CountWindow
@@ -54,21 +55,31 @@ def number_segments(window: Ordered, found: DataFrame, keys: list[str]) -> DataF
 
 
 def number_rows(window: Ordered, prepared: DataFrame, keys: list[str], *, unique: bool) -> DataFrame:
-    """Prepared rows with the number of their window, and `_wstart`, `_wend` of a segment of length zero."""
+    """Prepared rows with the number of their window."""
     ties = [] if unique else [column for column in (TBNAME, KEY) if column in prepared.columns]
     order = [TS, *ties]
-    placed = prepared.selectExpr("*", f"{TS} AS {WSTART}", f"{TS} AS {WEND}")
     match window:
         case SessionWindow(gap=gap):
-            return breaks(placed, keys, order, f"{TS} > lag({TS}) {over(keys, order)} + {gap}L")
+            return breaks(prepared, keys, order, f"{TS} > lag({TS}) {over(keys, order)} + {gap}L")
         case StateWindow():
-            return breaks(placed, keys, order, f"{STATE} <> lag({STATE}) {over(keys, order)}")
+            return breaks(prepared, keys, order, f"{STATE} <> lag({STATE}) {over(keys, order)}")
         case EventWindow():
-            return events(placed, keys, order)
+            return events(prepared, keys, order)
         case CountWindow():
             position = f"CAST(row_number() {over(keys, order)} - 1 AS BIGINT)"
-            placed = placed.selectExpr("*", f"{position} AS {FIRST}", f"1L AS {ROWS}")
+            placed = prepared.selectExpr("*", f"{position} AS {FIRST}", f"1L AS {ROWS}")
             return placed.selectExpr("*", f"{windows_of(window)} AS {NUMBER}")
+
+
+def hashed(prepared: DataFrame, keys: list[str]) -> tuple[DataFrame, list[str]]:
+    """Rows with a hash of their keys, and the keys with it before them.
+
+    Spark sorts by the first eight bytes of the first column as long as they differ, and else looks the whole rows up; names of
+    subtables mostly begin alike, their hashes never.
+    """
+    if not keys:
+        return prepared, keys
+    return prepared.selectExpr(f"xxhash64({', '.join(keys)}) AS {HASH}", "*"), [HASH, *keys]
 
 
 def breaks(found: DataFrame, keys: list[str], order: list[str], condition: str) -> DataFrame:

@@ -25,7 +25,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from headrace.compute import intervals
-from headrace.compute.numbering import number_segments
+from headrace.compute.numbering import NUMBER, number_segments
 from headrace.compute.plan import (
     END,
     FIRST,
@@ -151,21 +151,20 @@ def merge(plan: Plan, found: DataFrame) -> DataFrame:
             return found.groupBy(*keys, WSTART, WEND).agg(*merges(plan))
         case window:
             numbered = number_segments(window, found, keys)
-            return joined(plan, numbered, merges(plan))
+            return joined(plan, numbered, keys, merges(plan), WSTART, WEND)
 
 
-def joined(plan: Plan, numbered: DataFrame, aggregates: list[Column]) -> DataFrame:
-    """Numbered rows or segments (`_window`, `_wstart`, `_wend`, attributes) as one segment for each window."""
-    ends = [F.min(WSTART).alias(WSTART), F.max(WEND).alias(WEND)]
+def joined(plan: Plan, numbered: DataFrame, keys: list[str], aggregates: list[Column], first: str, last: str) -> DataFrame:
+    """Numbered rows or segments (`_window`, attributes, from instant `first` to `last`) as one segment for each window."""
+    ends = [F.min(first).alias(WSTART), F.max(last).alias(WEND)]
     match plan.window:
         case StateWindow():
             ends.append(F.first(STATE).alias(STATE))
         case EventWindow():
             ends += [F.bool_or(START).alias(START), F.bool_or(END).alias(END)]
         case CountWindow(sliding=sliding):
-            ends += [F.expr(f"_window * {sliding}L").alias(FIRST), F.sum(ROWS).alias(ROWS)]
-    found = numbered.groupBy(*key_columns(plan), "_window").agg(*ends, *aggregates)
-    return found.drop("_window")
+            ends += [F.expr(f"{NUMBER} * {sliding}L").alias(FIRST), F.sum(ROWS).alias(ROWS)]
+    return numbered.groupBy(*keys, NUMBER).agg(*ends, *aggregates).drop(NUMBER)
 
 
 def finish(plan: Plan, found: DataFrame) -> DataFrame:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headrace.compute import AnyPlan, Scan, evaluate
 from headrace.errors import DataError, LimitError, OperationalError
 from headrace.model.tables import TBNAME, TableKind
+from headrace.model.time import Precision
 from headrace.runtime.context import Context
 from headrace.service.results import Result
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+MANY_ROWS: Final = 1_000_000
+"""From so many rows on it is worth to know how far apart they are."""
 
 
 def read(scan: Scan, context: Context) -> DataFrame:
@@ -27,6 +31,17 @@ def read(scan: Scan, context: Context) -> DataFrame:
     return rows.join(F.broadcast(tags), TBNAME)
 
 
+def spacing(scan: Scan, context: Context) -> int | None:
+    """About how many ticks lie between two rows of a subtable, from statistics; None of a table that is small."""
+    table, tables = scan.table, context.tables
+    rows, bounds = tables.rows(table), tables.bounds(table)
+    if rows < MANY_ROWS or bounds is None:
+        return None
+    subtables = tables.read_tags(table).num_rows if table.kind is TableKind.SUPER else 1
+    ticks = (bounds.high - bounds.low) // (1000 if scan.database.precision is Precision.MILLISECOND else 1)
+    return max(1, ticks * subtables // rows)
+
+
 def run_query(plan: AnyPlan, context: Context) -> Result:
     """Evaluate a bound query.
 
@@ -38,7 +53,8 @@ def run_query(plan: AnyPlan, context: Context) -> Result:
     from pyspark.errors import PySparkException
 
     try:
-        return Result(evaluate(plan, lambda scan: read(scan, context)).toArrow())
+        frame = evaluate(plan, lambda scan: read(scan, context), spacing=lambda scan: spacing(scan, context))
+        return Result(frame.toArrow())
     except PySparkException as error:
         condition = error.getCondition() or type(error).__name__
         first = str(error).strip().splitlines()[0]

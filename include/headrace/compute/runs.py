@@ -1,0 +1,58 @@
+"""STATE windows of many rows, without sorting the rows.
+
+A hash aggregation brings the rows of one stretch of time and one state together. Where the pieces of a stretch do not overlap in
+time, each is a run of neighbouring rows, and what is left is to join neighbouring pieces of equal state: a few rows where there
+were many. Only of stretches in which states take turns do the rows themselves have to be looked at.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from headrace.compute.numbering import BEFORE, over
+from headrace.compute.plan import STATE, TS, WEND, WSTART, Plan
+from headrace.compute.windows import bucket, merge, points, telling_columns, updates, with_following
+from headrace.storage.functions import F
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+ROWS_A_STRETCH: Final = 12
+"""About so many rows of a subtable lie in a stretch: enough to be worth it, few enough that states seldom take turns in it."""
+MOST_MIXED: Final = 200_000
+"""Stretches whose rows are looked at; with more of them the rows are sorted at once."""
+STRETCH: Final = "_stretch"
+MIXED: Final = "_mixed"
+
+
+def runs(plan: Plan, prepared: DataFrame, spacing: int) -> tuple[DataFrame, DataFrame] | None:
+    """Each run of equal states as a segment, and the frame that is cached for it; None where states take turns too often.
+
+    Prepared rows must have instants of their own within a partition. `spacing` is about how many ticks lie between two rows of
+    one. Counts the stretches to look at, so Spark works before this returns.
+    """
+    keys = telling_columns(plan)
+    placed = prepared.withColumn(STRETCH, F.expr(bucket(spacing * ROWS_A_STRETCH)))
+    ends = F.min(TS).alias(WSTART), F.max(TS).alias(WEND)
+    pieces = placed.groupBy(*keys, STRETCH, STATE).agg(*ends, *updates(plan))
+    reached = f"max({WEND}) {over(keys, [WSTART, WEND], BEFORE)}"
+    marked = pieces.selectExpr("*", f"coalesce({WSTART} <= {reached}, false) AS {MIXED}").persist()
+    mixed = marked.where(MIXED).select(*keys, STRETCH).distinct()
+    count = mixed.count()
+    if count > MOST_MIXED:
+        marked.unpersist()
+        return None
+    kept = marked.drop(MIXED)
+    if count:
+        rows = points(plan, beside(placed, mixed, [*keys, STRETCH], "left_semi"))
+        kept = beside(kept, mixed, [*keys, STRETCH], "left_anti")
+        kept = with_following(plan, kept).drop(STRETCH).unionByName(rows)
+    else:
+        kept = with_following(plan, kept.drop(STRETCH))
+    return merge(plan, kept), marked
+
+
+def beside(found: DataFrame, mixed: DataFrame, keys: list[str], kind: str) -> DataFrame:
+    """The rows that lie in mixed stretches, or in others; NULL is a key like any other."""
+    few = F.broadcast(mixed.toDF(*(f"_m_{key}" for key in keys)))
+    return found.join(few, F.expr(" AND ".join(f"{key} <=> _m_{key}" for key in keys)), kind)
