@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from headrace.compute import AnyPlan, Plan, Relation, Scan, Scope, bind, evaluate
+from headrace.compute import AnyPlan, Facts, Plan, Relation, Scope, bind, evaluate
 from headrace.errors import NotFoundError
 from headrace.model.queries import Query, Union
 from headrace.model.statements import Select
@@ -133,11 +133,9 @@ def frame(spark: SparkSession, table: Table, rows: Iterable[Mapping[str, Any]], 
     return spark.createDataFrame(arrow(table, rows, **others)).coalesce(1)
 
 
-def answer(
-    sql: str, rows: DataFrame, *, where: Scope | None = None, spacing: Callable[[Scan], int] | None = None
-) -> list[tuple[Any, ...]]:
+def answer(sql: str, rows: DataFrame, *, where: Scope | None = None, facts: Facts | None = None) -> list[tuple[Any, ...]]:
     """The result of a query over one table, instants as milliseconds since `T0`."""
-    return plain(evaluate(plan(sql, where=where), rows, spacing=spacing))
+    return plain(evaluate(plan(sql, where=where), rows, facts=facts))
 
 
 def plain(found: DataFrame) -> list[tuple[Any, ...]]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from headrace.compute import Relation, Scan, Scope, bind, evaluate
+from headrace.compute import Relation, Scan, Scope, Size, bind, evaluate
 from headrace.errors import NotFoundError
 from headrace.model.queries import Query, Union
 from headrace.model.tables import TBNAME, Name
@@ -41,8 +41,12 @@ class Side:
 
     def answer(self, query: Query | Union) -> pa.Table:
         plan = bind(query, Scope(self.lookup, self.world.database.timezone, 0))
-        spacing = max(1, (self.world.last - self.world.first) // 200)
-        return evaluate(plan, self.read, spacing=lambda _: spacing).toArrow()
+        return evaluate(plan, self.read, facts=self).toArrow()
+
+    def size(self, scan: Scan) -> Size:
+        """The sizes of tables that are taken for large ones, since those are evaluated in other ways."""
+        names = list(TAGS) if scan.table is MIXED else [scan.table.name]
+        return Size(max(1, (self.world.last - self.world.first) // 200), pa.table({TBNAME: names}))
 
     def read(self, scan: Scan) -> DataFrame:
         return self.frames[scan.table.name]

@@ -1,10 +1,11 @@
 """Plans and their evaluation: a bound query and DataFrames in, DataFrames out.
 
-`bind` needs no Spark; the other functions build lazy frames and start no job.
+`bind` needs no Spark; the other functions build lazy frames. Only `evaluate` starts jobs, where it has facts about large tables.
 """
 
 from headrace.compute.evaluate import evaluate, project
 from headrace.compute.explain import explain
+from headrace.compute.facts import Facts, Size
 from headrace.compute.plan import AnyPlan, Key, Output, Plan, Scan, UnionPlan
 from headrace.compute.scope import Relation, Scope
 from headrace.compute.select import bind
@@ -12,12 +13,14 @@ from headrace.compute.windows import finish, merge, prepare, segments
 
 __all__ = [
     "AnyPlan",
+    "Facts",
     "Key",
     "Output",
     "Plan",
     "Relation",
     "Scan",
     "Scope",
+    "Size",
     "UnionPlan",
     "bind",
     "evaluate",

@@ -8,9 +8,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from headrace.compute import intervals
+from headrace.compute.facts import Facts, Size
 from headrace.compute.fill import filled
 from headrace.compute.interp import AT, interpolated
-from headrace.compute.numbering import HASH, hashed, number_rows
+from headrace.compute.narrow import narrowed, numbers, subtable_key, widened
+from headrace.compute.numbering import number_rows
 from headrace.compute.ordering import arranged, arranged_union
 from headrace.compute.plan import (
     KEYS,
@@ -53,19 +55,17 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     Reader = Callable[[Scan], DataFrame]
-    Spacing = Callable[[Scan], int | None]
 
 
-def evaluate(plan: AnyPlan, rows: DataFrame | Reader, *, ordered: bool = True, spacing: Spacing | None = None) -> DataFrame:
+def evaluate(plan: AnyPlan, rows: DataFrame | Reader, *, ordered: bool = True, facts: Facts | None = None) -> DataFrame:
     """The result of a query: columns named and ordered as the select list, of stored types.
 
     `rows` is the one table's frame (physical columns, `tbname`, tags joined), or a function that reads each `Scan` of the plan.
     Without ORDER BY rows come by partition and time when `ordered`, else as they fall, which is faster for large results.
-    `spacing` tells of a table about how many ticks lie between two rows of a subtable; None where it is not worth to know. What is
-    cached on the way is given up with the frame.
+    With `facts` about the tables, large ones take faster ways to the same rows; what these cache is given up with the frame.
     """
     read: Reader = rows if callable(rows) else lambda _: rows
-    evaluator = Evaluator(read, ordered, spacing)
+    evaluator = Evaluator(read, ordered, facts)
     found = evaluator.result(plan)
     columns = [f"{stored(output.column, output.type, plan.precision)} AS {output.column}" for output in plan.outputs]
     result = found.selectExpr(*columns).toDF(*(output.name for output in plan.outputs))
@@ -89,7 +89,7 @@ class Evaluator:
 
     read: Reader
     ordered: bool
-    spacing: Spacing | None = None
+    facts: Facts | None = None
     cached: list[DataFrame] = field(default_factory=list)
 
     def result(self, plan: AnyPlan) -> DataFrame:
@@ -99,7 +99,7 @@ class Evaluator:
         if plan.interp is not None:
             found, natural = interpolated(plan, plan.interp, prepare(plan, rows)), [*key_columns(plan), AT]
         elif plan.aggregated:
-            found = finished(plan, self.windows(plan, prepare(plan, rows)))
+            found = finished(plan, self.windows(plan, rows))
             if plan.fill is not None and isinstance(plan.window, IntervalWindow):
                 found = filled(plan, plan.fill, plan.window, found)
             natural = [*key_columns(plan), *([WSTART] if plan.window is not None else [])]
@@ -107,16 +107,25 @@ class Evaluator:
             found, natural = projected(plan, rows)
         return arranged(plan, found, natural, ordered=self.ordered)
 
-    def windows(self, plan: Plan, prepared: DataFrame) -> DataFrame:
-        """All prepared rows as one segment for each window, by the fastest way for as many as there are."""
-        source, known = plan.source, self.spacing
-        if isinstance(plan.window, StateWindow) and plan.unique and isinstance(source, Scan) and known is not None:
-            spacing = known(source)
-            made = runs(plan, prepared, spacing) if spacing is not None else None
-            if made is not None:
-                self.cached.append(made[1])
-                return made[0]
-        return whole(plan, prepared)
+    def windows(self, plan: Plan, rows: DataFrame) -> DataFrame:
+        """The rows of a source as one segment for each window, by the fastest way for as many as there are."""
+        source, key = plan.source, subtable_key(plan)
+        size = self.facts.size(source) if self.facts is not None and isinstance(source, Scan) else None
+        if size is None:
+            return whole(plan, prepare(plan, rows))
+        known = numbers(rows.sparkSession, size.subtables) if key is not None else None
+        if key is None or known is None:
+            return self.many(plan, prepare(plan, rows), size)
+        narrow = narrowed(plan, key)
+        return widened(plan, key, self.many(narrow, prepare(narrow, rows), size), known)
+
+    def many(self, plan: Plan, prepared: DataFrame, size: Size) -> DataFrame:
+        """Many prepared rows as one segment for each window."""
+        made = runs(plan, prepared, size.spacing) if isinstance(plan.window, StateWindow) and plan.unique else None
+        if made is None:
+            return whole(plan, prepared)
+        self.cached.append(made[1])
+        return made[0]
 
     def source(self, source: PlanSource) -> DataFrame:
         match source:
@@ -165,9 +174,9 @@ def whole(plan: Plan, prepared: DataFrame) -> DataFrame:
         case SessionWindow():
             return merge(plan, segments(plan, prepared))
         case ordered_window:
-            placed, keys = hashed(prepared, telling_columns(plan))
-            numbered = number_rows(ordered_window, placed, keys, unique=plan.unique)
-            return with_following(plan, joined(plan, numbered, keys, updates(plan), TS, TS)).drop(HASH)
+            keys = telling_columns(plan)
+            numbered = number_rows(ordered_window, prepared, keys, unique=plan.unique)
+            return with_following(plan, joined(plan, numbered, keys, updates(plan), TS, TS))
 
 
 def panes(plan: Plan, window: IntervalWindow, prepared: DataFrame) -> DataFrame:

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 NUMBER: Final = "_window"
-HASH: Final = "_hash"
 SO_FAR: Final = "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
 BEFORE: Final = "ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING"
 Ordered = SessionWindow | StateWindow | EventWindow | CountWindow
@@ -49,7 +48,7 @@ def number_segments(window: Ordered, found: DataFrame, keys: list[str]) -> DataF
         case StateWindow():
             return breaks(found, keys, order, f"{STATE} <> lag({STATE}) {over(keys, order)}")
         case EventWindow():
-            return events(found, keys, order)
+            return events(found, keys, order, None)
         case CountWindow():
             return counted_segments(window, found, keys, order)
 
@@ -64,22 +63,11 @@ def number_rows(window: Ordered, prepared: DataFrame, keys: list[str], *, unique
         case StateWindow():
             return breaks(prepared, keys, order, f"{STATE} <> lag({STATE}) {over(keys, order)}")
         case EventWindow():
-            return events(prepared, keys, order)
+            return events(prepared, keys, order, TS if unique else None)
         case CountWindow():
             position = f"CAST(row_number() {over(keys, order)} - 1 AS BIGINT)"
             placed = prepared.selectExpr("*", f"{position} AS {FIRST}", f"1L AS {ROWS}")
             return placed.selectExpr("*", f"{windows_of(window)} AS {NUMBER}")
-
-
-def hashed(prepared: DataFrame, keys: list[str]) -> tuple[DataFrame, list[str]]:
-    """Rows with a hash of their keys, and the keys with it before them.
-
-    Spark sorts by the first eight bytes of the first column as long as they differ, and else looks the whole rows up; names of
-    subtables mostly begin alike, their hashes never.
-    """
-    if not keys:
-        return prepared, keys
-    return prepared.selectExpr(f"xxhash64({', '.join(keys)}) AS {HASH}", "*"), [HASH, *keys]
 
 
 def breaks(found: DataFrame, keys: list[str], order: list[str], condition: str) -> DataFrame:
@@ -88,13 +76,16 @@ def breaks(found: DataFrame, keys: list[str], order: list[str], condition: str) 
     return marked.selectExpr("*", f"sum(_break) {over(keys, order, SO_FAR)} AS {NUMBER}").drop("_break")
 
 
-def events(found: DataFrame, keys: list[str], order: list[str]) -> DataFrame:
-    """Event windows: a row belongs to one if there was a START since the last END before it."""
-    ranked = found.selectExpr("*", f"row_number() {over(keys, order)} AS _rank")
+def events(found: DataFrame, keys: list[str], order: list[str], place: str | None) -> DataFrame:
+    """Event windows: a row belongs to one if there was a START since the last END before it.
+
+    `place` is a column that tells rows of a partition apart in their order, where there is one.
+    """
+    ranked = found.selectExpr("*", f"{place or f'row_number() {over(keys, order)}'} AS _rank")
     opened = f"max(if({START}, _rank, NULL)) {over(keys, order, SO_FAR)}"
     closed = f"max(if({END}, _rank, NULL)) {over(keys, order, BEFORE)}"
-    numbered = ranked.selectExpr("*", f"{opened} AS _opened", f"coalesce({closed}, 0) AS {NUMBER}")
-    return numbered.where(f"_opened > {NUMBER}").drop("_opened", "_rank")
+    numbered = ranked.selectExpr("*", f"{opened} AS _opened", f"{closed} AS {NUMBER}")
+    return numbered.where(f"_opened > coalesce({NUMBER}, _opened - 1)").drop("_opened", "_rank")
 
 
 def counted_segments(window: CountWindow, found: DataFrame, keys: list[str], order: list[str]) -> DataFrame:

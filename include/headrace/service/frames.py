@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from headrace.compute import AnyPlan, Scan, evaluate
+import pyarrow as pa
+
+from headrace.compute import AnyPlan, Scan, Size, evaluate
 from headrace.errors import DataError, LimitError, OperationalError
 from headrace.model.tables import TBNAME, TableKind
 from headrace.model.time import Precision
@@ -15,7 +18,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 MANY_ROWS: Final = 1_000_000
-"""From so many rows on it is worth to know how far apart they are."""
+"""From so many rows on it is worth to look for a faster way."""
+MOST_NAMES: Final = 100_000
+"""Subtables that every task is given; with more of them their names stay in the rows."""
 
 
 def read(scan: Scan, context: Context) -> DataFrame:
@@ -31,15 +36,22 @@ def read(scan: Scan, context: Context) -> DataFrame:
     return rows.join(F.broadcast(tags), TBNAME)
 
 
-def spacing(scan: Scan, context: Context) -> int | None:
-    """About how many ticks lie between two rows of a subtable, from statistics; None of a table that is small."""
-    table, tables = scan.table, context.tables
-    rows, bounds = tables.rows(table), tables.bounds(table)
-    if rows < MANY_ROWS or bounds is None:
-        return None
-    subtables = tables.read_tags(table).num_rows if table.kind is TableKind.SUPER else 1
-    ticks = (bounds.high - bounds.low) // (1000 if scan.database.precision is Precision.MILLISECOND else 1)
-    return max(1, ticks * subtables // rows)
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """Facts about tables, from Delta's statistics and their tags."""
+
+    context: Context
+
+    def size(self, scan: Scan) -> Size | None:
+        """The size of a table with many rows."""
+        table, tables = scan.table, self.context.tables
+        rows = tables.rows(table)
+        bounds = tables.bounds(table) if rows >= MANY_ROWS else None
+        if bounds is None:
+            return None
+        names = tables.read_tags(table) if table.kind is TableKind.SUPER else pa.table({TBNAME: [table.name]})
+        ticks = (bounds.high - bounds.low) // (1000 if scan.database.precision is Precision.MILLISECOND else 1)
+        return Size(max(1, ticks * names.num_rows // rows), names) if names.num_rows <= MOST_NAMES else None
 
 
 def run_query(plan: AnyPlan, context: Context) -> Result:
@@ -53,7 +65,7 @@ def run_query(plan: AnyPlan, context: Context) -> Result:
     from pyspark.errors import PySparkException
 
     try:
-        frame = evaluate(plan, lambda scan: read(scan, context), spacing=lambda scan: spacing(scan, context))
+        frame = evaluate(plan, lambda scan: read(scan, context), facts=Statistics(context))
         return Result(frame.toArrow())
     except PySparkException as error:
         condition = error.getCondition() or type(error).__name__

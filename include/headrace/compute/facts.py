@@ -1,0 +1,26 @@
+"""What is known of the tables that plans read, which chooses among ways to the same rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from headrace.compute.plan import Scan
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """Of a large table: about how many ticks lie between two rows of a subtable, and its subtables (`tbname`)."""
+
+    spacing: int
+    subtables: pa.Table
+
+
+class Facts(Protocol):
+    """Facts about tables, as of now."""
+
+    def size(self, scan: Scan) -> Size | None:
+        """The size of a scan's table; None where it is not large, or not known."""
