@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -103,6 +103,7 @@ class Evaluator:
             if plan.fill is not None and isinstance(plan.window, IntervalWindow):
                 found = filled(plan, plan.fill, plan.window, found)
             natural = [*key_columns(plan), *([WSTART] if plan.window is not None else [])]
+            natural = natural if plan.fill is not None else selected(plan, natural)
         else:
             found, natural = projected(plan, rows)
         return arranged(plan, found, natural, ordered=self.ordered)
@@ -162,6 +163,12 @@ class Evaluator:
         found = replace(self, ordered=False).result(side)
         pairs = zip(side.outputs, plan.outputs, strict=True)
         return found.selectExpr(*(f"CAST({own.column} AS {spark_type(of.type)}) AS {of.column}" for own, of in pairs))
+
+
+def selected(plan: Plan, columns: Sequence[str]) -> list[str]:
+    """Columns, each as the select list's column that holds the same: what is sorted need not have it twice."""
+    outputs = {output.sql: output.column for output in reversed(plan.outputs)}
+    return [outputs.get(column, column) for column in columns]
 
 
 def whole(plan: Plan, prepared: DataFrame) -> DataFrame:

@@ -22,6 +22,8 @@ INT: Final[Type] = "int32"
 BIGINT: Final[Type] = "int64"
 INSTANT: Final[Type] = "timestamp[ms, tz=UTC]"
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+ROWS_AT_A_TIME: Final = 10_000
+"""So many rows become Python values at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,16 +106,18 @@ class Result:
         return len(self.rows.values) if isinstance(self.rows, Rows) else int(self.rows.num_rows)
 
     def tuples(self) -> Iterator[tuple[Any, ...]]:
-        """Rows as Python values: timestamps as aware datetimes, whole decimals (unsigned BIGINT) as integers."""
-        if self.rows is None:
-            return iter(())
+        """Rows as Python values: timestamps as aware datetimes, whole decimals (unsigned BIGINT) as integers.
+
+        They are made as they are asked for: whoever takes the rows as Arrow does not wait for them.
+        """
         if isinstance(self.rows, Rows):
-            return self.rows.tuples()
-        columns = [python_values(column) for column in self.rows.columns]
-        return zip(*columns, strict=True) if columns else iter(())
+            yield from self.rows.tuples()
+        elif self.rows is not None:
+            for batch in self.rows.to_batches(max_chunksize=ROWS_AT_A_TIME):
+                yield from zip(*(python_values(column) for column in batch.columns), strict=True)
 
 
-def python_values(column: pa.ChunkedArray) -> list[Any]:
+def python_values(column: pa.Array) -> list[Any]:
     """A column as Python values."""
     import pyarrow as pa
 
