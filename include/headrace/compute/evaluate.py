@@ -13,7 +13,7 @@ from headrace.compute.fill import filled
 from headrace.compute.interp import AT, interpolated
 from headrace.compute.narrow import narrowed, numbers, subtable_key, widened
 from headrace.compute.numbering import number_rows
-from headrace.compute.ordering import arranged, arranged_union
+from headrace.compute.ordering import RANK, SHARE, arranged, arranged_union
 from headrace.compute.plan import (
     KEYS,
     TIES,
@@ -99,14 +99,21 @@ class Evaluator:
         if plan.interp is not None:
             found, natural = interpolated(plan, plan.interp, prepare(plan, rows)), [*key_columns(plan), AT]
         elif plan.aggregated:
-            found = finished(plan, self.windows(plan, rows))
-            if plan.fill is not None and isinstance(plan.window, IntervalWindow):
-                found = filled(plan, plan.fill, plan.window, found)
-            natural = [*key_columns(plan), *([WSTART] if plan.window is not None else [])]
-            natural = natural if plan.fill is not None else selected(plan, natural)
+            found, natural = self.aggregated(plan, rows)
         else:
             found, natural = projected(plan, rows)
         return arranged(plan, found, natural, ordered=self.ordered)
+
+    def aggregated(self, plan: Plan, rows: DataFrame) -> tuple[DataFrame, list[str]]:
+        """Finished windows or groups, and their natural order."""
+        made = self.windows(plan, rows)
+        natural = [*key_columns(plan), *([WSTART] if plan.window is not None else [])]
+        if plan.fill is not None and isinstance(plan.window, IntervalWindow):
+            return filled(plan, plan.fill, plan.window, finished(plan, made)), natural
+        key = subtable_key(plan)
+        if key is None or RANK not in made.columns:
+            return finished(plan, made), selected(plan, natural)
+        return finished(plan, made, [RANK, SHARE]), selected(plan, [RANK if name == key.column else name for name in natural])
 
     def windows(self, plan: Plan, rows: DataFrame) -> DataFrame:
         """The rows of a source as one segment for each window, by the fastest way for as many as there are."""

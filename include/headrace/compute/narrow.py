@@ -8,6 +8,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+import pyarrow as pa
+
+from headrace.compute.ordering import RANK, SHARE
 from headrace.compute.plan import Key, Plan
 from headrace.compute.terms import quote
 from headrace.compute.windows import with_following
@@ -16,7 +19,6 @@ from headrace.model.types import BIGINT
 from headrace.storage.functions import F
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 NAME: Final = "_name"
@@ -36,12 +38,14 @@ def narrowed(plan: Plan, key: Key) -> Plan:
 
 
 def numbers(spark: SparkSession, names: pa.Table) -> DataFrame | None:
-    """The subtables of a table (`tbname`) with their numbers; None where two have the same."""
-    found = spark.createDataFrame(names.select([TBNAME])).selectExpr(f"{quote(TBNAME)} AS {NAME}", f"{HASH} AS {NUMBER}")
-    return found if found.select(NUMBER).distinct().count() == names.num_rows else None
+    """The subtables of a table (`tbname`) with numbers, and the place of each name in order; None where two have one number."""
+    ordered = names.select([TBNAME]).sort_by(TBNAME).append_column(RANK, pa.array(range(names.num_rows), pa.int64()))
+    share = f"CAST({RANK} * {spark.sparkContext.defaultParallelism}L div {max(1, names.num_rows)}L AS INT) AS {SHARE}"
+    made = spark.createDataFrame(ordered).selectExpr(f"{quote(TBNAME)} AS {NAME}", f"{HASH} AS {NUMBER}", RANK, share)
+    return made if len(set(made.select(NUMBER).collect())) == names.num_rows else None
 
 
 def widened(plan: Plan, key: Key, found: DataFrame, known: DataFrame) -> DataFrame:
-    """Windows of the narrowed plan with the names and what follows from them."""
+    """Windows of the narrowed plan with the names, what follows from them, and the names' places."""
     named = found.join(F.broadcast(known), F.col(key.column) == F.col(NUMBER)).drop(key.column, NUMBER)
     return with_following(plan, named.withColumnRenamed(NAME, key.column))

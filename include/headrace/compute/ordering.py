@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headrace.compute.numbering import over
 from headrace.compute.plan import Plan, Sort, UnionPlan
 from headrace.storage.functions import F
+
+RANK: Final = "_rank"
+SHARE: Final = "_share"
+"""The place of a subtable's name among all, from 0 on, and the task that sorts the rows of such subtables."""
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -43,11 +47,16 @@ def sorted_by(found: DataFrame, sorts: Sequence[Sort], natural: Sequence[str], *
 
     With `alone` one task sorts them all. Several would need to know first which values there are, and Spark finds that out by
     computing the rows once more: twice the time of a query over windows, whose rows are few beside those that they are made of.
+    Where the rows come by the rank of their subtable, it is known beforehand which share of them each task takes.
     """
     columns = [direction(sort) for sort in sorts] + [F.col(name).asc_nulls_first() for name in natural]
     if not columns:
         return found
-    return found.repartition(1).sortWithinPartitions(*columns) if alone else found.orderBy(*columns)
+    if not alone:
+        return found.orderBy(*columns)
+    shared = not sorts and natural[0] == RANK
+    parted = found.repartitionById(found.sparkSession.sparkContext.defaultParallelism, SHARE) if shared else found.repartition(1)
+    return parted.sortWithinPartitions(*columns)
 
 
 def direction(sort: Sort) -> Column:

@@ -22,6 +22,7 @@ What a carried segment must hold, and what that means for rows that come out of 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from headrace.compute import intervals
@@ -175,8 +176,8 @@ def finish(plan: Plan, found: DataFrame) -> DataFrame:
     return presented(plan, finished(plan, found))
 
 
-def finished(plan: Plan, found: DataFrame) -> DataFrame:
-    """Finished windows with instants as ticks, and the hidden columns of ORDER BY."""
+def finished(plan: Plan, found: DataFrame, also: Sequence[str] = ()) -> DataFrame:
+    """Finished windows with instants as ticks, the hidden columns of ORDER BY, and other columns that are kept."""
     conditions = [plan.having] if plan.having else []
     match plan.window:
         case EventWindow(true_for=least):
@@ -184,7 +185,7 @@ def finished(plan: Plan, found: DataFrame) -> DataFrame:
         case StateWindow(true_for=int(least)):
             conditions.append(f"{WEND} - {WSTART} >= {least}L")
     kept = found.where(run(plan, " AND ".join(conditions))) if conditions else found
-    columns = [*key_columns(plan), *([WSTART, WEND] if plan.window is not None else [])]
+    columns = [*key_columns(plan), *also, *([WSTART, WEND] if plan.window is not None else [])]
     columns += [f"{output.sql} AS {output.column}" for output in (*plan.outputs, *plan.hidden)]
     return kept.selectExpr(*(run(plan, column) for column in columns))
 
