@@ -9,7 +9,9 @@ from typer.testing import CliRunner
 
 import headrace
 from headrace.cli.main import app
+from headrace.compute import Size
 from headrace.errors import NotFoundError, NotSupportedError, ProgrammingError
+from headrace.service import frames
 
 START = 1_700_000_000_000
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
@@ -41,6 +43,27 @@ def test_the_zone_is_that_of_the_source_and_not_of_the_current_database(connecti
     )
     assert connection.session.verify("select _wstart, sum(a) from tokyo.x where ts < '2024-05-02 00:00:00' interval(1d)").equal
     assert connection.session.verify("select d, timezone() from (select _wstart d from tokyo.x interval(1d))").equal
+
+
+@pytest.mark.parametrize(("precision", "spacing"), [("ms", 2_970), ("ns", 2_970_000_000)])
+def test_large_tables_are_answered_alike(
+    connection: headrace.Connection, monkeypatch: pytest.MonkeyPatch, precision: str, spacing: int
+) -> None:
+    sizes, size = list[Size | None](), frames.Statistics.size
+    monkeypatch.setattr(frames, "MANY_ROWS", 10)
+    monkeypatch.setattr(frames.Statistics, "size", lambda self, scan: sizes.append(size(self, scan)) or sizes[-1])
+    connection.execute(f"create database large precision '{precision}'")
+    connection.execute("create stable large.r (ts timestamp, a int) tags (place varchar(9))")
+    for name in ("north", "south"):
+        rows = " ".join(f"('2024-05-01 00:{second // 60:02}:{second % 60:02}', {second // 7 % 3})" for second in range(0, 300, 3))
+        connection.execute(f"insert into large.r_{name} using large.r tags ('{name}') values {rows}")
+    for window in ("interval(20s)", "interval(20s) sliding(10s)", "session(ts, 2s)", "state_window(a)", "count_window(7)"):
+        verdict = connection.session.verify(
+            f"select tbname, place, _wstart, count(*), sum(a) from large.r partition by tbname {window}"
+        )
+        assert verdict.equal, window
+        assert verdict.rows > 20, window
+    assert {known.spacing for known in sizes if known is not None} == {spacing}
 
 
 def test_what_cannot_be_asked_or_is_not_known_is_refused(filled: headrace.Connection) -> None:

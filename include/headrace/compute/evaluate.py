@@ -23,6 +23,7 @@ from headrace.compute.plan import (
     AnyPlan,
     IntervalWindow,
     JoinSource,
+    Key,
     Nothing,
     Plan,
     PlanSource,
@@ -106,26 +107,29 @@ class Evaluator:
 
     def aggregated(self, plan: Plan, rows: DataFrame) -> tuple[DataFrame, list[str]]:
         """Finished windows or groups, and their natural order."""
-        made = self.windows(plan, rows)
+        made, ranked = self.windows(plan, rows)
         natural = [*key_columns(plan), *([WSTART] if plan.window is not None else [])]
         if plan.fill is not None and isinstance(plan.window, IntervalWindow):
             return filled(plan, plan.fill, plan.window, finished(plan, made)), natural
-        key = subtable_key(plan)
-        if key is None or RANK not in made.columns:
+        if ranked is None:
             return finished(plan, made), selected(plan, natural)
-        return finished(plan, made, [RANK, SHARE]), selected(plan, [RANK if name == key.column else name for name in natural])
+        ranks = [RANK if name == ranked.column else name for name in natural]
+        return finished(plan, made, [RANK, SHARE]), selected(plan, ranks)
 
-    def windows(self, plan: Plan, rows: DataFrame) -> DataFrame:
-        """The rows of a source as one segment for each window, by the fastest way for as many as there are."""
+    def windows(self, plan: Plan, rows: DataFrame) -> tuple[DataFrame, Key | None]:
+        """The rows of a source as one segment for each window, by the fastest way for as many as there are.
+
+        And the key whose places in order stand beside it, where there is one.
+        """
         source, key = plan.source, subtable_key(plan)
         size = self.facts.size(source) if self.facts is not None and isinstance(source, Scan) else None
         if size is None:
-            return whole(plan, prepare(plan, rows))
+            return whole(plan, prepare(plan, rows)), None
         known = numbers(rows.sparkSession, size.subtables) if key is not None else None
         if key is None or known is None:
-            return self.many(plan, prepare(plan, rows), size)
+            return self.many(plan, prepare(plan, rows), size), None
         narrow = narrowed(plan, key)
-        return widened(plan, key, self.many(narrow, prepare(narrow, rows), size), known)
+        return widened(plan, key, self.many(narrow, prepare(narrow, rows), size), known), key
 
     def many(self, plan: Plan, prepared: DataFrame, size: Size) -> DataFrame:
         """Many prepared rows as one segment for each window."""

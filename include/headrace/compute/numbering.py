@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 NUMBER: Final = "_window"
 SO_FAR: Final = "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
 BEFORE: Final = "ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING"
-Ordered = SessionWindow | StateWindow | EventWindow | CountWindow
+ByRow = StateWindow | EventWindow | CountWindow
+Ordered = SessionWindow | ByRow
 
 
 def over(keys: Sequence[str], order: Sequence[str], frame: str = "") -> str:
@@ -53,13 +54,11 @@ def number_segments(window: Ordered, found: DataFrame, keys: list[str]) -> DataF
             return counted_segments(window, found, keys, order)
 
 
-def number_rows(window: Ordered, prepared: DataFrame, keys: list[str], *, unique: bool) -> DataFrame:
+def number_rows(window: ByRow, prepared: DataFrame, keys: list[str], *, unique: bool) -> DataFrame:
     """Prepared rows with the number of their window."""
     ties = [] if unique else [column for column in (TBNAME, KEY) if column in prepared.columns]
     order = [TS, *ties]
     match window:
-        case SessionWindow(gap=gap):
-            return breaks(prepared, keys, order, f"{TS} > lag({TS}) {over(keys, order)} + {gap}L")
         case StateWindow():
             return breaks(prepared, keys, order, f"{STATE} <> lag({STATE}) {over(keys, order)}")
         case EventWindow():

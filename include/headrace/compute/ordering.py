@@ -9,12 +9,12 @@ from headrace.compute.numbering import over
 from headrace.compute.plan import Plan, Sort, UnionPlan
 from headrace.storage.functions import F
 
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
 RANK: Final = "_rank"
 SHARE: Final = "_share"
 """The place of a subtable's name among all, from 0 on, and the task that sorts the rows of such subtables."""
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 
 def arranged(plan: Plan, found: DataFrame, natural: Sequence[str], *, ordered: bool) -> DataFrame:

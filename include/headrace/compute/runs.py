@@ -7,6 +7,7 @@ were many. Only of stretches in which states take turns do the rows themselves h
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final
 
 from headrace.compute.numbering import BEFORE, over
@@ -38,18 +39,17 @@ def runs(plan: Plan, prepared: DataFrame, spacing: int) -> tuple[DataFrame, Data
     reached = f"max({WEND}) {over(keys, [WSTART, WEND], BEFORE)}"
     marked = pieces.selectExpr("*", f"coalesce({WSTART} <= {reached}, false) AS {MIXED}").persist()
     mixed = marked.where(MIXED).select(*keys, STRETCH).distinct()
-    count = mixed.count()
-    if count > MOST_MIXED:
-        marked.unpersist()
-        return None
-    kept = marked.drop(MIXED)
+    with ExitStack() as undo:
+        undo.callback(marked.unpersist)
+        count = mixed.count()
+        if count > MOST_MIXED:
+            return None
+        undo.pop_all()
+    clear = marked if count == 0 else beside(marked, mixed, [*keys, STRETCH], "left_anti")
+    found = with_following(plan, clear.drop(STRETCH, MIXED))
     if count:
-        rows = points(plan, beside(placed, mixed, [*keys, STRETCH], "left_semi"))
-        kept = beside(kept, mixed, [*keys, STRETCH], "left_anti")
-        kept = with_following(plan, kept).drop(STRETCH).unionByName(rows)
-    else:
-        kept = with_following(plan, kept.drop(STRETCH))
-    return merge(plan, kept), marked
+        found = found.unionByName(points(plan, beside(placed, mixed, [*keys, STRETCH], "left_semi")))
+    return merge(plan, found), marked
 
 
 def beside(found: DataFrame, mixed: DataFrame, keys: list[str], kind: str) -> DataFrame:

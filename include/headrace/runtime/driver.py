@@ -84,7 +84,7 @@ class Driver:
         except Error as error:
             logger.warning("a round failed and is tried again: %s", error)
             self._stopping.wait(PAUSE_AFTER_FAILURE_S)
-        except Exception:
+        except Exception:  # one fault nobody foresaw must not end the streams of a whole snode: it is logged and tried again
             logger.exception("a round failed in a way nobody foresaw, and is tried again")
             self._stopping.wait(PAUSE_AFTER_FAILURE_S)
 

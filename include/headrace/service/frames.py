@@ -10,9 +10,9 @@ import pyarrow as pa
 from headrace.compute import AnyPlan, Scan, Size, evaluate
 from headrace.errors import DataError, LimitError, OperationalError
 from headrace.model.tables import TBNAME, TableKind
-from headrace.model.time import Precision
 from headrace.runtime.context import Context
 from headrace.service.results import Result
+from headrace.storage.extents import extents
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -45,13 +45,13 @@ class Statistics:
     def size(self, scan: Scan) -> Size | None:
         """The size of a table with many rows."""
         table, tables = scan.table, self.context.tables
-        rows = tables.rows(table)
-        bounds = tables.bounds(table) if rows >= MANY_ROWS else None
-        if bounds is None:
+        if tables.rows(table) < MANY_ROWS:
             return None
         names = tables.read_tags(table) if table.kind is TableKind.SUPER else pa.table({TBNAME: [table.name]})
-        ticks = (bounds.high - bounds.low) // (1000 if scan.database.precision is Precision.MILLISECOND else 1)
-        return Size(max(1, ticks * names.num_rows // rows), names) if names.num_rows <= MOST_NAMES else None
+        if names.num_rows > MOST_NAMES:
+            return None
+        firsts, lasts, rows = zip(*extents(tables, table, scan.database, tables.version(table)), strict=True)
+        return Size(max(1, (max(lasts) - min(firsts)) * names.num_rows // sum(rows)), names)
 
 
 def run_query(plan: AnyPlan, context: Context) -> Result:

@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.compute.plan import EventWindow
 from headrace.model.streams import StreamCounters
 from headrace.model.tables import TBNAME
 from headrace.streams.define import StreamPlan
@@ -45,7 +44,7 @@ def count_of(plan: StreamPlan, batch: Incoming, state: State, used: Bools, expir
     if not kept.any():
         return Count(batch.last, counters, state.seen, state.newest)
     seen = state.seen
-    if plan.options.ignore_expired or isinstance(plan.query.window, EventWindow):
+    if plan.options.ignore_expired or plan.leaves_rows_out:
         seen = merged(seen, largest(batch.rows[TBNAME].filter(pa.array(kept)), pa.array(batch.ts[kept])))
     return Count(batch.last, counters, seen, later(int(batch.ts[kept].max()), state.newest))
 

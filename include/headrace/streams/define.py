@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from headrace.catalog import Catalog
 from headrace.compute import Key, Plan, Relation, Scope, bind
+from headrace.compute.plan import EventWindow
 from headrace.compute.types import spark_type
 from headrace.errors import Error, InternalError, InvalidStreamError, LimitError, NotFoundError, TypeMismatchError
 from headrace.model.expressions import Cast, ColumnRef, Expression, Star
@@ -66,6 +67,11 @@ class StreamPlan:
     columns: tuple[str, ...]
     groups: GroupRule
     watermark: int
+
+    @property
+    def leaves_rows_out(self) -> bool:
+        """Whether rows may lie in no window: then only how far a subtable has come tells whether one comes in order."""
+        return isinstance(self.query.window, EventWindow)
 
     def definition(self, *, created: int, snode: str = "default", dialect: str = "tdengine") -> StreamDefinition:
         """What the catalog records of the stream."""

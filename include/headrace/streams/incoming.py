@@ -183,7 +183,7 @@ def frontiers(batch: Incoming, state: State, watermark: int, passing: Bools) -> 
     That is the frontier before its write where its subtable had gone on by then, and `NEVER` for all others. Only rows that WHERE
     keeps (`passing`) move time on. Deleted rows never come too late.
     """
-    kept, place = narrowed(batch, passing)
+    kept, place = kept_of(batch, passing)
     newest = newest_before(kept, state.newest)
     behind = (kept.kind != Kind.DELETED) & (newest != NEVER) & (kept.ts < seen_before(kept, state))
     found = np.full(len(passing), NEVER)
@@ -193,13 +193,13 @@ def frontiers(batch: Incoming, state: State, watermark: int, passing: Bools) -> 
 
 def reached_before(batch: Incoming, state: State, passing: Bools) -> Int64s:
     """For each row the largest instant of its subtable before its write, of rows that WHERE keeps; `NEVER` where there is none."""
-    kept, place = narrowed(batch, passing)
+    kept, place = kept_of(batch, passing)
     found = np.full(len(passing), NEVER)
     found[place] = seen_before(kept, state)
     return found
 
 
-def narrowed(batch: Incoming, passing: Bools) -> tuple[Incoming, Int64s]:
+def kept_of(batch: Incoming, passing: Bools) -> tuple[Incoming, Int64s]:
     """Some rows of a batch, and their places in it."""
     place = np.flatnonzero(passing)
     rows = batch.rows.take(pa.array(place))

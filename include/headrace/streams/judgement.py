@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.compute.plan import WEND, WSTART, EventWindow
+from headrace.compute.plan import WEND, WSTART
 from headrace.compute.windows import key_columns
 from headrace.streams import frames
 from headrace.streams.counting import Count, count_of
@@ -63,8 +63,7 @@ def of_batch(plan: StreamPlan, batch: Incoming, state: State, found: pa.Table, h
     end = array(rows[WEND]).astype(np.int64)
     passing = passing_rows(batch, place)
     frontier = np.append(late_before(plan, batch, state, passing), NEVER)[place]
-    ordered = isinstance(plan.query.window, EventWindow)
-    reached = reached_before(batch, state, passing) if ordered else np.full(len(batch.ts), NEVER)
+    reached = reached_before(batch, state, passing) if plan.leaves_rows_out else np.full(len(batch.ts), NEVER)
     none = np.full(len(place), NEVER)
     return Segments(
         rows=rows,

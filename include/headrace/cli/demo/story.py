@@ -224,7 +224,7 @@ def say(text: str) -> None:
 
 def heading(text: str) -> None:
     """A line that begins a part, with the seconds since the demonstration began: where its time goes."""
-    say(f"\n[bold]{text}[/] [dim]({elapsed():.0f} s)[/]" if elapsed() >= 1 else f"\n[bold]{text}[/]")
+    say(f"\n[bold]{text}[/] [dim]({elapsed():.0f} s)[/]")
 
 
 def elapsed() -> float:
