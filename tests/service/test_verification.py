@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 import headrace
 from headrace.cli.main import app
-from headrace.compute import Size
+from headrace.compute import Scan, Size
 from headrace.errors import NotFoundError, NotSupportedError, ProgrammingError
 from headrace.service import frames
 
@@ -51,7 +51,12 @@ def test_large_tables_are_answered_alike(
 ) -> None:
     sizes, size = list[Size | None](), frames.Statistics.size
     monkeypatch.setattr(frames, "MANY_ROWS", 10)
-    monkeypatch.setattr(frames.Statistics, "size", lambda self, scan: sizes.append(size(self, scan)) or sizes[-1])
+
+    def recorded(self: frames.Statistics, scan: Scan) -> Size | None:
+        sizes.append(size(self, scan))
+        return sizes[-1]
+
+    monkeypatch.setattr(frames.Statistics, "size", recorded)
     connection.execute(f"create database large precision '{precision}'")
     connection.execute("create stable large.r (ts timestamp, a int) tags (place varchar(9))")
     for name in ("north", "south"):
