@@ -6,6 +6,7 @@ from pathlib import Path
 
 from headrace.catalog import Catalog
 from headrace.model.clock import Clock
+from headrace.model.positions import Position, source_id
 from headrace.model.streams import StopReason, StreamCounters, StreamDefinition, StreamProgress, StreamState
 from headrace.model.tables import Column, Database, Table
 from headrace.model.types import DataType, Kind
@@ -17,7 +18,11 @@ SQL = (
     "CREATE STREAM power.{name} {options} INTO power.{name}_out AS SELECT _wstart, avg(v) FROM power.meters "
     "PARTITION BY tbname INTERVAL(1m)"
 )
-LIVE = StreamProgress(7, 3, 1_700_000_000_000, 1_700_000_000_500, 40, StreamCounters(100, 90, 5, 3, 2, 20))
+SOURCE = source_id("power", "meters")
+PENDING_SINCE = 1_790_000_000_000 - 40
+LIVE = StreamProgress(
+    Position(5, {SOURCE: 7}), {SOURCE: 3}, 1_700_000_000_000, 1_700_000_000_500, PENDING_SINCE, StreamCounters(100, 90, 5, 3, 2, 20)
+)
 
 
 def table() -> Table:

@@ -11,13 +11,14 @@ import pytest
 from headrace.catalog import Catalog
 from headrace.errors import DataError, TransientError
 from headrace.model.clock import ManualClock
+from headrace.model.positions import Position
 from headrace.model.streams import Chunk, ChunkState, DesiredState, StreamProgress, StreamState
 from headrace.model.time import Duration, Precision
 from headrace.runtime import backfill, history
 from headrace.runtime.backfill import Range, ticks
 from headrace.runtime.context import Context
 from headrace.settings import Settings
-from tests.airflow.samples import add_stream, without_spark, write_rows
+from tests.airflow.samples import SOURCE, add_stream, without_spark, write_rows
 
 
 @pytest.fixture
@@ -31,7 +32,7 @@ def new_stream(catalog: Catalog, **options: Any) -> str:
 
 def failed_stream(catalog: Catalog, context: Context, *numbers: int) -> str:
     """A stream of two chunks, of which those given have failed."""
-    stream = add_stream(catalog, state=StreamState.FILLING, progress=StreamProgress(boundary=1))
+    stream = add_stream(catalog, state=StreamState.FILLING, progress=StreamProgress(boundary={SOURCE: 1}))
     catalog.ledger.plan(stream, "history", [Chunk(stream, "history", number, 0, 1, 1) for number in range(2)])
     for number in numbers:
         backfill.failed(context, stream, "no memory", number)
@@ -120,8 +121,9 @@ def test_activation_refuses_while_chunks_are_missing(context: Context, catalog: 
 def test_a_range_is_cut_by_the_length_asked_for(context: Context, catalog: Catalog) -> None:
     stream = new_stream(catalog)
     write_rows(context, 600)
-    version = history.begin(context, stream).progress.boundary
-    catalog.streams.set_progress(stream, StreamProgress(source_version=version, boundary=version))
+    boundary = history.begin(context, stream).progress.boundary
+    assert boundary is not None
+    catalog.streams.set_progress(stream, StreamProgress(Position(0, boundary), boundary))
     catalog.streams.set_state(stream, StreamState.RUNNING)
     wanted = Range.of_form({"from": "1970-01-01T00:02:00Z", "to": "1970-01-01T00:08:00Z", "chunk_minutes": 2})
     chunks = backfill.plan_range(context, stream, "manual__1", wanted)

@@ -12,6 +12,7 @@ import pytest
 
 from headrace.catalog import Catalog
 from headrace.model.clock import ManualClock
+from headrace.model.positions import Position
 from headrace.model.streams import DesiredState, Heartbeat, Lease, StopReason, StreamProgress, StreamState
 from headrace.runtime import supervision
 from headrace.runtime.supervision import REMIND_MS, START_MS, Supervisor, Verdict, snapshot, trouble
@@ -195,8 +196,8 @@ def test_clearing_does_not_resume_what_the_user_has_paused_or_what_passes_by_its
 @pytest.mark.parametrize(
     ("progress", "state"),
     [
-        (StreamProgress(source_version=4, boundary=2), StreamState.RUNNING),
-        (StreamProgress(boundary=2), StreamState.FILLING),
+        (StreamProgress(Position(0, {"d.t": 4}), {"d.t": 2}), StreamState.RUNNING),
+        (StreamProgress(boundary={"d.t": 2}), StreamState.FILLING),
         (StreamProgress(), StreamState.CREATED),
     ],
 )

@@ -13,12 +13,13 @@ from fastapi.testclient import TestClient
 from headrace.catalog import Catalog
 from headrace.errors import Error, OperationalError
 from headrace.model.clock import ManualClock
+from headrace.model.positions import Position
 from headrace.model.streams import Chunk, DesiredState, StopReason, StreamProgress, StreamState
 from headrace.runtime.dag_ids import stream_dag_id
 from headrace.settings import Settings
 from headrace.web.app import create_app
 from tests.airflow.conftest import NOW
-from tests.airflow.samples import LIVE, add_stream
+from tests.airflow.samples import LIVE, SOURCE, add_stream
 
 ACTION = {"X-Headrace-Action": "pause"}
 FAILED = StopReason("TYPE", "column v is gone", "mend the cause, then RESUME STREAM", NOW - 5_000)
@@ -131,7 +132,7 @@ def test_the_list_tells_state_reason_lag_and_counters(page: TestClient, catalog:
 
 def test_the_health_numbers_count_every_stream_once(page: TestClient, catalog: Catalog) -> None:
     add_stream(catalog, "one")
-    add_stream(catalog, "two", StreamState.STOPPED, FAILED, StreamProgress(lag_ms=900))
+    add_stream(catalog, "two", StreamState.STOPPED, FAILED, StreamProgress(Position(1, {}), pending_since=NOW - 900))
     health = page.get("/api/streams").json()["health"]
     assert sum(health["states"].values()) == 2
     assert health["worst_lag"] == {"ms": 900, "stream": "power.two"}
@@ -155,7 +156,7 @@ def test_rates_come_from_looking_twice(
 
 
 def test_a_filling_stream_shows_how_far_it_is_and_how_long_it_takes(page: TestClient, catalog: Catalog, clock: ManualClock) -> None:
-    stream = add_stream(catalog, state=StreamState.FILLING, progress=StreamProgress(boundary=1))
+    stream = add_stream(catalog, state=StreamState.FILLING, progress=StreamProgress(boundary={SOURCE: 1}))
     catalog.ledger.plan(stream, "history", [Chunk(stream, "history", n, n * 60_000, (n + 1) * 60_000, 500) for n in range(4)])
     catalog.ledger.claim(stream, "history", 0)
     clock.advance(3_000)
@@ -188,7 +189,7 @@ def test_a_plan_that_cannot_be_made_says_why(page: TestClient, catalog: Catalog)
 
 
 def test_where_there_are_very_many_chunks_those_that_are_not_done_are_shown(page: TestClient, catalog: Catalog) -> None:
-    stream = add_stream(catalog, state=StreamState.FILLING, progress=StreamProgress(boundary=1))
+    stream = add_stream(catalog, state=StreamState.FILLING, progress=StreamProgress(boundary={SOURCE: 1}))
     catalog.ledger.plan(stream, "history", [Chunk(stream, "history", n, n, n + 1, 1) for n in range(300)])
     for number in range(250):
         catalog.ledger.claim(stream, "history", number)

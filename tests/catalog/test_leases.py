@@ -141,7 +141,7 @@ class LeaseMachine(RuleBasedStateMachine):
     @rule(lease=leases)
     def write(self, lease: Lease) -> None:
         """A lease of the newest epoch may write even when it has expired: nobody else can have written since."""
-        progress = StreamProgress(source_version=self.clock.now(), boundary=lease.epoch)
+        progress = StreamProgress(updated=self.clock.now(), pending_since=lease.epoch)
         if lease.epoch == self.expected.epoch:
             self.catalog.streams.set_progress(self.stream.id, progress, lease.epoch)
             self.catalog.snodes.beat(lease)

@@ -80,7 +80,7 @@ def claim_names(url: str, kind: str) -> list[str]:
 def write_all_the_time(url: str, stream_id: str, done: Any) -> None:
     with Catalog.open(url) as catalog:
         for number in range(ROUNDS // 2):
-            catalog.streams.set_progress(stream_id, StreamProgress(source_version=number))
+            catalog.streams.set_progress(stream_id, StreamProgress(updated=number))
             catalog.subtables.add("power", "meters", [f"d{number}_{index}" for index in range(100)])
             catalog.events.record("stream", stream_id, "WROTE", str(number))
     done.set()

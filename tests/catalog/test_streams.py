@@ -5,12 +5,13 @@ import pytest
 from headrace.catalog import Catalog
 from headrace.errors import ExistsError, FencedError, NotFoundError
 from headrace.model.clock import ManualClock
+from headrace.model.positions import Position
 from headrace.model.streams import DesiredState, StopReason, StreamCounters, StreamProgress, StreamRecord, StreamState
 from headrace.model.tables import Database
 from tests.catalog.samples import definition, supertable, with_stream
 
 REASON = StopReason("NOT_FOUND", "column v is gone", "ALTER TABLE … ADD COLUMN v", since=7, transient=True)
-PROGRESS = StreamProgress(3, 2, 2**62, 1_000_000, 40, StreamCounters(9, 5, 1, 2, 1, 4, 1, 3))
+PROGRESS = StreamProgress(Position(3, {"d.t": 7}), {"d.t": 2}, 2**62, 1_000_000, 40, StreamCounters(9, 5, 1, 2, 1, 4, 1, 3))
 
 
 @pytest.fixture

@@ -69,6 +69,6 @@ def test_every_command_and_option_is_described() -> None:
 
 
 def test_every_metric_is_described() -> None:
-    page = render(Reading("default", 1, [], Histogram(), 0, 0.0))
+    page = render(Reading("default", 1, [], Histogram(), 0, 0.0, 0))
     there = set(re.findall(r"^# TYPE (\w+)", page, re.MULTILINE))
     assert set(re.findall(r"^\| `(headrace_\w+)` \|", (REFERENCE / "http.md").read_text(), re.MULTILINE)) == there

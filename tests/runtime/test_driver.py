@@ -119,7 +119,7 @@ def test_a_stream_whose_creator_died_gets_its_boundary_in_the_end(meters: Meters
     clock.advance(ORPHANED_MS + 1)
     driver.reconcile()
     record = meters.context.catalog.streams.by_id(stream)
-    assert (record.state, record.progress.boundary) == (StreamState.FILLING, meters.context.tables.version(METERS))
+    assert (record.state, record.boundary_version) == (StreamState.FILLING, meters.context.tables.version(METERS))
 
 
 def test_a_stream_that_cannot_be_understood_is_stopped_and_the_others_run(meters: Meters, driver: Driver) -> None:
@@ -140,4 +140,4 @@ def test_a_driver_that_does_not_fill_waits_for_who_does(meters: Meters, driver: 
     history.plan_chunks(meters.context, stream)
     driver.reconcile()
     record = meters.context.catalog.streams.by_id(stream)
-    assert (record.state, record.progress.source_version) == (StreamState.FILLING, None)
+    assert (record.state, record.source_version) == (StreamState.FILLING, None)

@@ -17,7 +17,7 @@ from headrace.model.time import Duration, Precision
 from headrace.runtime import history
 from headrace.runtime.context import Context
 from headrace.settings import Settings, load
-from headrace.streams.feed import Feeds
+from headrace.streams.poller import SourcePollers
 from tests.runtime.meters import METERS, START, Meters, readings
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ Prepare = Callable[[Meters], None]
 
 def settle(context: Context) -> None:
     """Have the live streams handle all that was written."""
-    feeds = Feeds(context)
+    feeds = SourcePollers(context)
     feeds.reconcile(context.catalog.streams.all())
     while feeds.poll():
         feeds.reconcile(context.catalog.streams.all())
@@ -256,7 +256,7 @@ def test_the_boundary_is_fixed_once(meters: Meters) -> None:
     stream = meters.create_stream()
     boundary = meters.context.tables.version(METERS)
     meters.write(readings(50, seed=1))
-    assert history.begin(meters.context, stream).progress.boundary == boundary
+    assert history.begin(meters.context, stream).boundary_version == boundary
 
 
 def test_a_stream_whose_history_was_filled_handles_rows_written_and_deleted_in_one_batch(meters: Meters) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from headrace.model.positions import Position, source_id
 from headrace.model.streams import StreamProgress
 from headrace.runtime.context import Context, open_context
 from headrace.runtime.maintenance import maintain
@@ -44,7 +45,7 @@ def test_nothing_is_removed_that_a_stream_has_still_to_read(meters: Meters) -> N
     assert "stream s" in done["db.meters"].kept
     written = 6
     assert meters.context.tables.version(METERS) > written
-    meters.context.catalog.streams.set_progress(stream, StreamProgress(source_version=written))
+    meters.context.catalog.streams.set_progress(stream, StreamProgress(Position(1, {source_id("db", "meters"): written})))
     done = {each.table: each for each in maintain(meters.context, retention_hours=0)}
     assert done["db.meters"].removed >= 6
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from headrace.model.positions import Position
 from headrace.model.streams import DesiredState, StreamCounters, StreamDefinition, StreamProgress, StreamRecord, StreamState
 from headrace.runtime.metrics import Histogram, Reading, escaped, render
 
 
 def reading() -> Reading:
     definition = StreamDefinition("id", "db", 'odd "name"', "create stream", "tdengine", "db", "src", "db", "dst", 0)
-    progress = StreamProgress(source_version=5, lag_ms=1_500, counters=StreamCounters(rows_in=10, rows_used=7, rows_out=3))
+    counters = StreamCounters(rows_in=10, rows_used=7, rows_out=3)
+    progress = StreamProgress(Position(2, {"db.src": 5}), pending_since=8_500, counters=counters)
     record = StreamRecord(definition, DesiredState.RUNNING, StreamState.RUNNING, progress)
     histogram = Histogram()
     for seconds in (0.05, 0.25, 400.0):
         histogram.observe(seconds)
-    return Reading("default", 4, [record], histogram, 1024, 0.25)
+    return Reading("default", 4, [record], histogram, 1024, 0.25, now=10_000)
 
 
 def test_every_sample_has_its_labels_and_value() -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from headrace.model.positions import Position
 from headrace.model.streams import DesiredState, StopReason, StreamDefinition, StreamProgress, StreamRecord, StreamState
 from headrace.runtime.reconcile import LONGEST_RETRY_MS, Role, retry_pause, role
 
 NOW = 1_000_000
 PASSING = StopReason("OPERATIONAL", "the disk was full", "wait", NOW, transient=True)
 LASTING = StopReason("DATA", "a value does not fit", "mend it", NOW)
-NEW, BOUND, LIVE = StreamProgress(), StreamProgress(boundary=3), StreamProgress(boundary=3, source_version=3)
+AT = {"d.t": 3}
+NEW, BOUND, LIVE = StreamProgress(), StreamProgress(boundary=AT), StreamProgress(Position(0, AT), AT)
 
 
 def stream(

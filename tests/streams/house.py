@@ -24,8 +24,9 @@ from headrace.sql import parse
 from headrace.storage import Tables
 from headrace.streams.context import Context
 from headrace.streams.define import StreamPlan, catalog_scope, define, plan_of
-from headrace.streams.feed import Feeds
 from headrace.streams.lifecycle import begin, prepare_target
+from headrace.streams.poller import RunnerFactory, SourcePollers
+from headrace.streams.runner import Runner
 from headrace.streams.sources import with_tags
 
 START = 1_700_000_000_000
@@ -47,7 +48,8 @@ Row = tuple[str, int, int | None, str | None]
 class House:
     context: Context
     database: Database
-    feeds: Feeds | None = None
+    pollers: SourcePollers | None = None
+    runner: RunnerFactory = Runner
 
     @property
     def catalog(self) -> Catalog:
@@ -98,15 +100,15 @@ class House:
 
     def settle(self) -> None:
         """Have the streams handle all that was written."""
-        if self.feeds is None:
-            self.feeds = Feeds(self.context)
-        self.feeds.reconcile(self.catalog.streams.all())
-        while self.feeds.poll():
-            self.feeds.reconcile(self.catalog.streams.all())
+        if self.pollers is None:
+            self.pollers = SourcePollers(self.context, runner=self.runner)
+        self.pollers.reconcile(self.catalog.streams.all())
+        while self.pollers.poll():
+            self.pollers.reconcile(self.catalog.streams.all())
 
     def restart(self, epoch: int | None = None) -> None:
         """As if the driver had died: nothing in memory stays."""
-        self.feeds = None
+        self.pollers = None
         if epoch is not None:
             self.context = replace(self.context, epoch=epoch)
 
@@ -150,6 +152,6 @@ def house(
         try:
             yield built
         finally:
-            if built.feeds is not None:
-                built.feeds.close()
+            if built.pollers is not None:
+                built.pollers.close()
             tables.close()

@@ -9,7 +9,7 @@ import pytest
 from headrace.errors import FencedError
 from headrace.model.faults import FaultError, armed, calling
 from headrace.model.streams import StreamState
-from headrace.streams.feed import Feeds
+from headrace.streams.poller import SourcePollers
 from tests.streams.house import House, Row
 from tests.streams.oracle import Options, Oracle
 
@@ -61,7 +61,7 @@ def test_a_driver_that_was_taken_over_cannot_commit(built: House) -> None:
         built.insert(write)
         oracle.insert(write)
         built.settle()
-    newer = Feeds(replace(built.context, epoch=2))
+    newer = SourcePollers(replace(built.context, epoch=2))
     newer.reconcile(built.catalog.streams.all())
     while newer.poll():
         pass
@@ -83,7 +83,7 @@ def test_a_driver_that_is_taken_over_in_the_middle_of_a_batch_doubles_nothing(bu
     for write in WRITES:
         built.insert(write)
         oracle.insert(write)
-    newer = Feeds(replace(built.context, epoch=2))
+    newer = SourcePollers(replace(built.context, epoch=2))
 
     def take_over() -> None:
         newer.reconcile(built.catalog.streams.all())

@@ -7,6 +7,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.model.positions import Position
 from headrace.streams.incoming import NEVER, Incoming, Kind, earlier_maximum, newest_before, suspects
 from headrace.streams.state import SEEN, State
 
@@ -32,23 +33,23 @@ def test_the_earlier_maximum_is_that_of_smaller_versions_of_the_same_group(rows:
 
 
 def test_a_row_of_a_lagging_subtable_in_order_is_no_suspect() -> None:
-    state = State(0, seen=pa.table({"tbname": ["a", "b"], "_seen": [100, 10]}, schema=SEEN), newest=100)
+    state = State(Position(0, {}), seen=pa.table({"tbname": ["a", "b"], "_seen": [100, 10]}, schema=SEEN), newest=100)
     assert suspects(batch([("b", 1, 11)]), state, 0).tolist() == [False]
     assert suspects(batch([("b", 1, 9)]), state, 0).tolist() == [True]
 
 
 def test_the_watermark_gives_rows_time() -> None:
-    state = State(0, seen=pa.table({"tbname": ["a"], "_seen": [100]}, schema=SEEN), newest=100)
+    state = State(Position(0, {}), seen=pa.table({"tbname": ["a"], "_seen": [100]}, schema=SEEN), newest=100)
     assert suspects(batch([("a", 1, 90)]), state, 10).tolist() == [False]
     assert suspects(batch([("a", 1, 89)]), state, 10).tolist() == [True]
 
 
 def test_rows_of_one_write_are_never_late_against_each_other() -> None:
-    assert suspects(batch([("a", 1, 100), ("a", 1, 1)]), State(0), 0).tolist() == [False, False]
-    assert suspects(batch([("a", 1, 100), ("a", 2, 1)]), State(0), 0).tolist() == [False, True]
+    assert suspects(batch([("a", 1, 100), ("a", 1, 1)]), State(Position(0, {})), 0).tolist() == [False, False]
+    assert suspects(batch([("a", 1, 100), ("a", 2, 1)]), State(Position(0, {})), 0).tolist() == [False, True]
 
 
 def test_deleted_rows_move_no_time_on() -> None:
     rows = batch([("a", 1, 100)], Kind.DELETED)
     assert newest_before(batch([("a", 2, 1)]), None).tolist() == [NEVER]
-    assert suspects(rows, State(0, newest=500), 0).tolist() == [False]
+    assert suspects(rows, State(Position(0, {}), newest=500), 0).tolist() == [False]

@@ -9,16 +9,20 @@ import pyarrow as pa
 import pytest
 
 from headrace.model.faults import FaultError, armed
+from headrace.model.positions import Position
 from headrace.model.streams import StreamCounters
 from headrace.streams.state import SEEN, State, StateError, StateStore
 
+AT = Position(7, {"db.readings": 40})
 STATE = State(
-    version=7,
+    position=AT,
     windows=pa.table({"p0": ["a", None], "_wstart": [0, 10], "_wend": [9, 19], "x0": [1, 2], "_emitted": [True, False]}),
     seen=pa.table({"tbname": ["d1"], "_seen": [17]}, schema=SEEN),
     newest=17,
     floor=3,
     counters=StreamCounters(rows_in=5, rows_used=3, rows_filtered=1, rows_expired=1),
+    wake_at=1_700_000_000_000,
+    handled_at=1_600_000_000_000,
 )
 
 
@@ -37,13 +41,13 @@ def test_a_state_is_read_as_it_was_written(store: StateStore) -> None:
 
 
 def test_a_state_before_the_first_window_is_read_as_it_was_written(store: StateStore) -> None:
-    store.write(State(version=0), 0)
-    assert store.read(0) == State(version=0)
+    store.write(State(Position(0, {})), 0)
+    assert store.read(0) == State(Position(0, {}))
 
 
-def test_a_version_without_state_has_none(store: StateStore) -> None:
+def test_a_micro_batch_without_checkpoint_has_none(store: StateStore) -> None:
     assert store.read(7) is None
-    assert store.versions() == []
+    assert store.batches() == []
 
 
 @pytest.mark.parametrize("keep", [0, 4, 20, -1])
@@ -69,7 +73,7 @@ def test_a_file_cut_short_by_a_crash_is_not_taken_for_a_state(store: StateStore)
     with armed("streams.state.rename:1:raise"), pytest.raises(FaultError):
         store.write(STATE, 6)
     assert store.read(7) is None
-    assert store.versions() == []
+    assert store.batches() == []
 
 
 def test_the_state_of_the_newer_epoch_counts(store: StateStore, tmp_path: Path) -> None:
@@ -82,16 +86,16 @@ def test_the_state_of_the_newer_epoch_counts(store: StateStore, tmp_path: Path) 
 
 
 def test_old_states_go_and_the_committed_one_stays_however_often_a_batch_is_tried(store: StateStore) -> None:
-    for version in range(1, 8):
-        store.write(replace(STATE, version=version), version - 1)
-    for version in range(8, 20):
-        store.write(replace(STATE, version=version), 7)
-    assert 7 in store.versions()
-    assert 1 not in store.versions()
+    for batch in range(1, 8):
+        store.write(replace(STATE, position=Position(batch, AT.offsets)), batch - 1)
+    for batch in range(8, 20):
+        store.write(replace(STATE, position=Position(batch, AT.offsets)), 7)
+    assert 7 in store.batches()
+    assert 1 not in store.batches()
 
 
 def test_clearing_removes_everything_and_may_be_repeated(store: StateStore) -> None:
     store.write(STATE, 6)
     store.clear()
     store.clear()
-    assert store.versions() == []
+    assert store.batches() == []

@@ -11,6 +11,7 @@ from headrace.catalog.rows.streams import STREAMS, from_row, progress_to_row, re
 from headrace.catalog.rules import exists, hold_databases, missing, require_database, require_table
 from headrace.catalog.store import Store, insert
 from headrace.errors import ExistsError, FencedError, NotFoundError
+from headrace.model.positions import Offsets
 from headrace.model.streams import DesiredState, StopReason, StreamDefinition, StreamProgress, StreamRecord, StreamState
 
 
@@ -81,6 +82,10 @@ class Streams:
     def set_progress(self, id: str, progress: StreamProgress, epoch: int | None = None) -> None:
         """Records how far the stream has come, in place of what was known."""
         self._update(id, progress_to_row(progress), epoch)
+
+    def skip(self, id: str, offsets: Offsets) -> None:
+        """Ask that commits up to these offsets be left out; whoever runs the stream does so before its next micro-batch."""
+        self._update(id, {"skip_to": dict(offsets)}, None)
 
     def drop(self, id: str) -> None:
         """Removes the record and its ledger; nothing happens where there is none."""

@@ -149,10 +149,11 @@ def streams_table(state: Snapshot) -> Table:
     table = Table("stream", "state", "lag", "rows in", "rows out", "why", header_style="bold", box=None, pad_edge=False)
     for record in sorted(state.streams.values(), key=lambda each: (each.definition.database, each.definition.name)):
         progress = record.progress
+        lag_ms = progress.lag_ms(state.now)
         table.add_row(
             f"{record.definition.database}.{record.definition.name}",
             Text(record.state.value, STATE_STYLES.get(record.state.value, "")),
-            "–" if progress.lag_ms is None else f"{progress.lag_ms} ms",
+            "–" if lag_ms is None else f"{lag_ms} ms",
             f"{progress.counters.rows_in:,}",
             f"{progress.counters.rows_out:,}",
             Text(str(record.reason) if record.reason else "", overflow="fold"),

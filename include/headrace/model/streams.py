@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
+from headrace.model.positions import Offsets, Position, SourceId, source_id
 from headrace.model.time import Duration
 
 
@@ -85,6 +86,11 @@ class StreamDefinition:
     created: int
     snode: str = "default"
 
+    @property
+    def source(self) -> SourceId:
+        """Id of the source table."""
+        return source_id(self.source_database, self.source_table)
+
 
 @dataclass(frozen=True, slots=True)
 class StreamCounters:
@@ -115,28 +121,52 @@ class StreamCounters:
 
 @dataclass(frozen=True, slots=True)
 class StreamProgress:
-    """How far a stream has come: the source version it has handled, its frontier (ticks), and when it last moved (epoch ms).
+    """How far a stream has come.
 
-    `boundary` is the source version that ends the history: rows up to it come from the backfill, later ones live.
+    Attributes:
+        position: The last micro-batch; None before the stream is live.
+        boundary: The offsets that end the history: rows up to them come from the backfill, later ones live.
+        frontier: The watermark in ticks.
+        updated: When the stream last moved, in epoch milliseconds.
+        pending_since: When the oldest commit that was not handled at that time was made, in epoch milliseconds.
+        counters: Rows by what became of them.
     """
 
-    source_version: int | None = None
-    boundary: int | None = None
+    position: Position | None = None
+    boundary: Offsets | None = None
     frontier: int | None = None
     updated: int | None = None
-    lag_ms: int | None = None
+    pending_since: int | None = None
     counters: StreamCounters = field(default_factory=StreamCounters)
+
+    def lag_ms(self, now: int) -> int | None:
+        """Return the age of the oldest commit that is not handled, 0 if all are; None before the stream is live."""
+        if self.position is None:
+            return None
+        return 0 if self.pending_since is None else max(0, now - self.pending_since)
 
 
 @dataclass(frozen=True, slots=True)
 class StreamRecord:
-    """Everything the catalog holds of one stream."""
+    """Everything the catalog holds of one stream. `skip_to` are offsets up to which the user wants commits left out."""
 
     definition: StreamDefinition
     desired: DesiredState
     state: StreamState
     progress: StreamProgress
     reason: StopReason | None = None
+    skip_to: Offsets | None = None
+
+    @property
+    def source_version(self) -> int | None:
+        """The last version of the stream's source that it has handled; None before it is live."""
+        position = self.progress.position
+        return None if position is None else position.offsets.get(self.definition.source)
+
+    @property
+    def boundary_version(self) -> int | None:
+        """The version of the stream's source that ends its history; None if it has none."""
+        return None if self.progress.boundary is None else self.progress.boundary.get(self.definition.source)
 
 
 class ChunkState(StrEnum):

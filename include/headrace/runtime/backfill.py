@@ -50,7 +50,7 @@ def zone_of(context: Context, stream_id: str) -> str:
 def plan_history(context: Context, stream_id: str) -> list[Chunk]:
     """The chunks of a stream's history that are not done; none for a stream without history, or one that is live already."""
     record = go_on(context, stream_id)
-    if record.progress.source_version is not None or not history.has_history(context, record):
+    if record.progress.position is not None or not history.has_history(context, record):
         return []
     if record.progress.boundary is None:
         history.begin(context, stream_id)
@@ -76,7 +76,7 @@ def plan_range(context: Context, stream_id: str, run: str, wanted: Range) -> lis
 def activate(context: Context, stream_id: str) -> None:
     """Hand the stream to its snode where its history is filled; nothing to do for a stream that has none, or is live."""
     record = go_on(context, stream_id)
-    if record.progress.source_version is None and history.has_history(context, record):
+    if record.progress.position is None and history.has_history(context, record):
         history.activate(context, stream_id)
 
 

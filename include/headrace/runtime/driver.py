@@ -1,4 +1,4 @@
-"""The streams of an snode: what the catalog asks for becomes what the feeds run, round after round, in one thread."""
+"""The streams of an snode: what the catalog asks for becomes what the pollers run, round after round, in one thread."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from headrace.runtime.metrics import Histogram
 from headrace.runtime.reasons import stop_stream
 from headrace.runtime.reconcile import LONGEST_RETRY_MS, Role, is_live, retry_pause, role
 from headrace.runtime.supervision import resumed_state
-from headrace.streams.feed import Feeds
 from headrace.streams.lifecycle import forget
+from headrace.streams.poller import JobActivity, SourcePollers
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ class Driver:
         self._fills = fills
         self._ended = ended
         self._stopping = threading.Event()
-        self._feeds = Feeds(context, batches.observe)
+        self._pollers = SourcePollers(context, batches.observe)
         self._histories = Histories(context)
         self._attempts: dict[str, int] = {}
         self._retry_at: dict[str, int] = {}
@@ -49,8 +49,12 @@ class Driver:
 
     @property
     def loop_age_s(self) -> float:
-        """Seconds since the feeds were last polled: a batch under way, or a driver that hangs."""
+        """Seconds since the sources were last polled. A micro-batch that hangs does not show here, but in `activity`."""
         return time.monotonic() - self._turned
+
+    def activity(self) -> dict[str, JobActivity]:
+        """Return what is being done for each stream that runs. May be called from any thread."""
+        return self._pollers.activity()
 
     def start(self) -> None:
         self._thread.start()
@@ -67,7 +71,7 @@ class Driver:
         try:
             while not self._stopping.is_set():
                 self._round()
-            self._feeds.close()
+            self._pollers.close()
         except BaseException as error:
             self.failure = error
             logger.exception("the driver of snode %s ended", self._name)
@@ -75,7 +79,7 @@ class Driver:
             self._ended()
 
     def _round(self) -> None:
-        """Look at the catalog once, then poll the feeds until the next look is due."""
+        """Look at the catalog once, then poll the sources until the next look is due."""
         try:
             self.reconcile()
             self._poll_until(time.monotonic() + self._context.settings.heartbeat_ms / 1000)
@@ -90,7 +94,7 @@ class Driver:
 
     def _poll_until(self, deadline: float) -> None:
         while not self._stopping.is_set() and time.monotonic() < deadline:
-            busy = self._feeds.poll(LONGEST_WAIT_S)
+            busy = self._pollers.poll(LONGEST_WAIT_S)
             self._turned = time.monotonic()
             if not busy:
                 self._stopping.wait(self._context.settings.poll_ms / 1000)
@@ -99,9 +103,9 @@ class Driver:
         """Bring what runs in line with what the catalog asks for."""
         self.records = self._context.catalog.streams.all(self._name)
         placed = [(record, self._placed(record)) for record in self.records]
-        self._feeds.reconcile([record for record, role_ in placed if role_ is Role.FEED])
+        self._pollers.reconcile([record for record, role_ in placed if role_ is Role.FEED])
         for record, role_ in placed:
-            if role_ is Role.FORGET:
+            if role_ is Role.FORGET and record.definition.id not in self._pollers.streams:
                 self._guarded(record, lambda record=record: self._forget(record))  # type: ignore[misc]
 
     def _placed(self, record: StreamRecord) -> Role:

@@ -20,6 +20,7 @@ from typing import Final
 
 from headrace.errors import Error, FencedError, OperationalError
 from headrace.model.faults import reach
+from headrace.model.positions import latest
 from headrace.model.streams import Chunk, ChunkState, StreamRecord
 from headrace.model.time import Precision
 from headrace.runtime.chunks import Grid
@@ -95,20 +96,19 @@ class Filler:
     def _version(self) -> int:
         """The source version at which to evaluate."""
         if self._history:
-            boundary = self._record.progress.boundary
+            boundary = self._record.boundary_version
             if boundary is None:
                 raise OperationalError(f"the stream {self._plan.name} has no boundary", hint="plan its history first")
             return boundary
         return self._live_version()[1]
 
     def _live_version(self) -> tuple[int | None, int]:
-        """The live stream's transaction in the target, and the version it has reached, which may be later."""
-        recorded = self._context.tables.transaction(self._plan.target, stream_app(self._plan.id))
-        reached = self._context.catalog.streams.by_id(self._plan.id).progress.source_version
-        known = [version for version in (recorded, reached) if version is not None]
-        if not known:
+        """Return the live stream's last micro-batch in the target, and the source version it has reached by now."""
+        committed = self._context.tables.committed_position(self._plan.target, self._plan.id, [self._plan.source_id])
+        position = latest(committed, self._context.catalog.streams.by_id(self._plan.id).progress.position)
+        if position is None:
             raise OperationalError(f"the stream {self._plan.name} is not live", hint="wait until it is RUNNING")
-        return recorded, max(known)
+        return None if committed is None else committed.batch, position.offsets[self._plan.source_id]
 
     def _write(self, chunk: Chunk, version: int) -> None:
         """Write the chunk's windows as of a source version."""

@@ -58,7 +58,8 @@ def begin(context: Context, stream_id: str) -> StreamRecord:
     record = context.catalog.streams.by_id(stream_id)
     if record.progress.boundary is None and not is_live(record):
         source = context.catalog.tables.get(record.definition.source_database, record.definition.source_table)
-        progress = StreamProgress(boundary=context.tables.version(source), updated=context.clock.now())
+        boundary = {record.definition.source: context.tables.version(source)}
+        progress = StreamProgress(boundary=boundary, updated=context.clock.now())
         context.catalog.streams.set_progress(stream_id, progress)
         context.catalog.streams.set_state(stream_id, StreamState.FILLING)
     return context.catalog.streams.by_id(stream_id)
@@ -116,11 +117,10 @@ def check_run(record: StreamRecord, plan: StreamPlan, run: str, start: int | Non
 
 def version_to_read(record: StreamRecord, run: str) -> int:
     """The source version at which a run is planned."""
-    boundary = record.progress.boundary
-    if run == HISTORY and boundary is not None:
-        return boundary
-    if record.progress.source_version is not None:
-        return record.progress.source_version
+    if run == HISTORY and record.boundary_version is not None:
+        return record.boundary_version
+    if record.source_version is not None:
+        return record.source_version
     raise InvalidStreamError(f"the stream {record.definition.name} has no boundary yet", hint="its CREATE STREAM did not end")
 
 
@@ -203,7 +203,7 @@ def activate(context: Context, stream_id: str) -> None:
     context.catalog.streams.set_state(stream_id, StreamState.RUNNING)
     rows = sum(chunk.rows for chunk in chunks)
     context.catalog.events.record(
-        "stream", stream_id, "ACTIVATED", f"history of about {rows} rows up to source version {record.progress.boundary}"
+        "stream", stream_id, "ACTIVATED", f"history of about {rows} rows up to source version {record.boundary_version}"
     )
 
 

@@ -57,7 +57,7 @@ def waiting_stream(context: Context, table: Table) -> StreamRecord | None:
         source = (record.definition.source_database, record.definition.source_table)
         if source != (table.database, table.name) or record.desired is DesiredState.DROPPED:
             continue
-        reached = record.progress.source_version
+        reached = record.source_version
         if reached is None or (reached < newest and context.tables.change_rows(table, reached + 1, newest)):
             return record
     return None

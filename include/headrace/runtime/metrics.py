@@ -5,11 +5,14 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
 
 from headrace.model.streams import StreamRecord, StreamState
+
+if TYPE_CHECKING:
+    from headrace.streams.poller import JobActivity
 
 # Seconds. A batch of a thousand rows takes about 0.3 s; one that catches up may take minutes.
 BUCKETS: Final = (0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0)
@@ -53,6 +56,8 @@ class Reading:
     batches: Histogram
     memory_bytes: int
     loop_age_s: float
+    now: int
+    activity: Mapping[str, JobActivity] = field(default_factory=dict)
 
 
 def render(reading: Reading) -> str:
@@ -81,8 +86,9 @@ def stream_families(reading: Reading) -> list[str]:
         ]
 
     counters = [record.progress.counters for record in reading.records]
-    lag = [None if record.progress.lag_ms is None else record.progress.lag_ms / 1000 for record in reading.records]
-    versions = [record.progress.source_version for record in reading.records]
+    lags = [lag_ms(reading, record) for record in reading.records]
+    lag = [None if age is None else age / 1000 for age in lags]
+    versions = [record.source_version for record in reading.records]
     return [
         family("stream_lag_seconds", "gauge", "Age of the oldest write not yet handled.", per_stream(lag)),
         family("stream_source_version", "gauge", "Source version handled.", per_stream(versions)),
@@ -92,6 +98,12 @@ def stream_families(reading: Reading) -> list[str]:
         family("stream_rows_expired_total", "counter", "Rows that came too late.", per_stream(c.rows_expired for c in counters)),
         family("stream_rows_out_total", "counter", "Rows written to the target.", per_stream(c.rows_out for c in counters)),
     ]
+
+
+def lag_ms(reading: Reading, record: StreamRecord) -> int | None:
+    """Return a stream's lag now: as its poller sees the source, else as of its last micro-batch."""
+    activity = reading.activity.get(record.definition.id)
+    return record.progress.lag_ms(reading.now) if activity is None else activity.lag_ms(reading.now)
 
 
 def labels_of(snode: str, record: StreamRecord) -> Labels:

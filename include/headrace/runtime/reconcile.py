@@ -64,7 +64,7 @@ def history_role(record: StreamRecord, filled: bool, fills: bool, now: int) -> R
 
 def is_live(record: StreamRecord) -> bool:
     """Whether the stream has a position in its source; one whose history is being filled has only a boundary."""
-    return record.progress.source_version is not None
+    return record.progress.position is not None
 
 
 def retry_pause(attempt: int) -> int:

@@ -8,7 +8,7 @@ import secrets
 import signal
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from enum import IntEnum
@@ -23,6 +23,7 @@ from headrace.runtime.driver import Driver
 from headrace.runtime.http import Endpoint, Health, RunSql, create_app
 from headrace.runtime.lease import LeaseKeeper, acquire, holder_name
 from headrace.runtime.metrics import Histogram, Reading, render
+from headrace.streams.poller import JobActivity
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -175,13 +176,14 @@ class Snode:
 
     def _detail(self, driver: Driver) -> dict[str, Any]:
         """What a heartbeat tells beside the time: JSON."""
-        lags = [record.progress.lag_ms for record in driver.records if record.progress.lag_ms is not None]
+        now, activity = self._context.clock.now(), driver.activity()
         return {
             "pid": self._process.pid,
             "started": self._started,
             "fills_histories": self._fills,
             "streams": dict(Counter(record.state.value for record in driver.records)),
-            "lag_ms": max(lags, default=0),
+            "lag_ms": max((job.lag_ms(now) for job in activity.values()), default=0),
+            "jobs": busy_jobs(activity, now),
             "loop_age_ms": round(driver.loop_age_s * 1000),
             "memory_bytes": self._memory(),
         }
@@ -214,7 +216,9 @@ class Snode:
         return Health(healthy, details)
 
     def _metrics(self, driver: Driver, keeper: LeaseKeeper) -> str:
-        return render(Reading(self._name, keeper.epoch, driver.records, self._batches, self._memory(), driver.loop_age_s))
+        now, activity = self._context.clock.now(), driver.activity()
+        reading = Reading(self._name, keeper.epoch, driver.records, self._batches, self._memory(), driver.loop_age_s, now, activity)
+        return render(reading)
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
@@ -233,6 +237,15 @@ class Snode:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+
+def busy_jobs(activity: Mapping[str, JobActivity], now: int) -> dict[str, dict[str, int]]:
+    """Describe the jobs that have something to do, by id, for a heartbeat."""
+    return {
+        stream_id: {"in_flight_ms": job.in_flight_ms, "lag_ms": job.lag_ms(now), "failures": job.failures}
+        for stream_id, job in activity.items()
+        if job.in_flight_ms or job.pending_since is not None or job.failures
+    }
 
 
 def under_spark_submit() -> bool:

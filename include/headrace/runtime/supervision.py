@@ -204,7 +204,7 @@ def wants_to_go_on(record: StreamRecord, reported: str | None) -> bool:
 
 def resumed_state(record: StreamRecord) -> StreamState:
     """The state from which a stopped stream goes on: where its history was left, or live."""
-    if record.progress.source_version is not None:
+    if record.progress.position is not None:
         return StreamState.RUNNING
     if record.progress.boundary is None:
         return StreamState.CREATED

@@ -12,7 +12,7 @@ from headrace.errors import FencedError, OperationalError
 from headrace.model.streams import DesiredState, Lease, StreamRecord, StreamState
 from headrace.runtime.context import Context
 from headrace.runtime.history import fill_history
-from headrace.streams.feed import Feeds
+from headrace.streams.poller import SourcePollers
 
 # How long `settle` waits for a living snode that does not get ahead.
 STALLED_SECONDS: Final = 120
@@ -26,7 +26,7 @@ class Embedded:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._lease: Lease | None = None
-        self._feeds: Feeds | None = None
+        self._pollers: SourcePollers | None = None
         self._holder = f"connection {os.getpid()}-{threading.get_ident()}-{id(self)}"
 
     def settle(self) -> None:
@@ -40,9 +40,9 @@ class Embedded:
 
     def close(self) -> None:
         """Let the streams go, and the lease."""
-        if self._feeds is not None:
-            self._feeds.close()
-            self._feeds = None
+        if self._pollers is not None:
+            self._pollers.close()
+            self._pollers = None
         if self._lease is not None:
             self._context.catalog.leases.release(self._lease)
             self._lease = None
@@ -59,20 +59,20 @@ class Embedded:
                 return True
             except FencedError:
                 self._lease = None
-                if self._feeds is not None:
-                    self._feeds.close()
-                    self._feeds = None
+                if self._pollers is not None:
+                    self._pollers.close()
+                    self._pollers = None
         self._lease = leases.acquire(self._context.settings.snode, self._holder, ttl)
         return self._lease is not None
 
     def _run(self) -> None:
         assert self._lease is not None
-        if self._feeds is None:
-            self._feeds = Feeds(replace(self._context, epoch=self._lease.epoch))
+        if self._pollers is None:
+            self._pollers = SourcePollers(replace(self._context, epoch=self._lease.epoch))
         for _ in range(MAX_ROUNDS):
             self._fill_histories()
-            self._feeds.reconcile(self._records())
-            if not self._feeds.poll():
+            self._pollers.reconcile(self._records())
+            if not self._pollers.poll():
                 return
             self._lease = self._context.catalog.leases.renew(self._lease, self._context.settings.lease_ms)
         raise OperationalError("the streams do not settle", hint="do two streams write to each other's source?")
@@ -99,11 +99,11 @@ class Embedded:
     def _behind(self, wanted: dict[str, int]) -> dict[str, int | None]:
         """Running streams that are not yet where they should be, with where they are."""
         return {
-            record.definition.id: record.progress.source_version
+            record.definition.id: record.source_version
             for record in self._records()
             if record.desired is DesiredState.RUNNING
             and record.state is not StreamState.STOPPED
-            and (record.progress.source_version or 0) < wanted.get(record.definition.id, 0)
+            and (record.source_version or 0) < wanted.get(record.definition.id, 0)
         }
 
     def _source_version(self, record: StreamRecord) -> int:

@@ -150,7 +150,8 @@ def _(stage: stages.RecordStream, session: Session) -> Result:
 def _(stage: stages.FillHistory, session: Session) -> Result:
     """Fix the boundary: rows up to this version are history, later ones are live."""
     context, plan = session.context, stage.plan
-    progress = StreamProgress(boundary=context.tables.version(plan.source), updated=context.clock.now())
+    boundary = {plan.source_id: context.tables.version(plan.source)}
+    progress = StreamProgress(boundary=boundary, updated=context.clock.now())
     context.catalog.streams.set_progress(plan.id, progress)
     context.catalog.streams.set_state(plan.id, StreamState.FILLING)
     return DONE
@@ -194,9 +195,9 @@ def _(stage: stages.ContinueStream, session: Session) -> Result:
         from headrace.streams.define import plan_of
         from headrace.streams.lifecycle import skip
 
-        skip(session.context, plan_of(record.definition, context.catalog), record.progress)
+        skip(context, plan_of(record.definition, context.catalog))
     if record.state is StreamState.STOPPED:
-        filled = record.progress.source_version is not None or record.progress.boundary is None
+        filled = record.progress.position is not None or record.progress.boundary is None
         context.catalog.streams.set_state(record.definition.id, StreamState.RUNNING if filled else StreamState.FILLING)
     context.catalog.streams.set_desired(record.definition.id, DesiredState.RUNNING)
     return DONE

@@ -9,6 +9,7 @@ from headrace.model.streams import StreamRecord
 from headrace.model.tables import TBNAME, Table
 from headrace.runtime.context import Context
 from headrace.service.results import BIGINT, INSTANT, INT, STRING, Rows, Type
+from headrace.streams.lag import lag_ms
 
 SCHEMA: Final = "information_schema"
 Row = tuple[Any, ...]
@@ -78,7 +79,7 @@ def columns(context: Context) -> Rows:
 
 
 def streams(context: Context) -> Rows:
-    rows = [stream_row(record) for record in context.catalog.streams.all()]
+    rows = [stream_row(context, record) for record in context.catalog.streams.all()]
     return build(
         rows,
         stream_name=STRING,
@@ -104,7 +105,7 @@ def streams(context: Context) -> Rows:
     )
 
 
-def stream_row(record: StreamRecord) -> Row:
+def stream_row(context: Context, record: StreamRecord) -> Row:
     definition, progress, counters = record.definition, record.progress, record.progress.counters
     return (
         definition.name,
@@ -119,7 +120,7 @@ def stream_row(record: StreamRecord) -> Row:
         definition.target_table,
         definition.snode,
         message_of(record),
-        progress.lag_ms,
+        lag_ms(context, record),
         counters.rows_in,
         counters.rows_used,
         counters.rows_filtered,

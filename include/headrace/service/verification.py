@@ -109,10 +109,7 @@ def verify_stream(session: Session, stream: str) -> Verdict:
     for _ in range(MOST_TRIES):
         record = context.catalog.streams.get(database, name.name)
         verdict = stream_verdict(session, record)
-        if (
-            verdict.equal
-            or context.catalog.streams.get(database, name.name).progress.source_version == record.progress.source_version
-        ):
+        if verdict.equal or context.catalog.streams.get(database, name.name).source_version == record.source_version:
             return verdict
     assert verdict is not None
     return verdict
@@ -122,7 +119,7 @@ def stream_verdict(session: Session, record: StreamRecord) -> Verdict:
     definition, progress = record.definition, record.progress
     statement = parse(definition.sql, definition.dialect)
     assert isinstance(statement, CreateStream)
-    if progress.source_version is None:
+    if record.source_version is None:
         raise ProgrammingError(f"the stream {definition.name} has handled nothing yet", hint="wait for its history, or settle")
     plan = plan_of(definition, session.context.catalog)
     query, tags = with_tags(with_start(statement.query), statement)
@@ -130,7 +127,7 @@ def stream_verdict(session: Session, record: StreamRecord) -> Verdict:
     closes = statement.options.trigger is TriggerMode.WINDOW_CLOSE and query.window is not None
     frontier = (progress.frontier if progress.frontier is not None else -(2**62)) if closes else None
     maintained = Maintained(frontier, partial=not statement.options.fill_history)
-    source = stored(session.context, plan.source, plan.source_database, plan.source_subtable, progress.source_version)
+    source = stored(session.context, plan.source, plan.source_database, plan.source_subtable, record.source_version)
     verdict = verify(query, lambda: found, lambda _: source, maintained=maintained)
     return verdict if verdict.equal else replace(verdict, remark=remark(record, statement.options))
 

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
 from deltalake import CommitProperties, Transaction
 
 from headrace.errors import FencedError
+from headrace.model.positions import Offsets, Position, SourceId
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 
 def stream_app(stream_id: str) -> str:
-    """App transaction that holds the source version up to which a target has a stream's results."""
+    """App transaction that holds the number of the last micro-batch whose results a table has."""
     return f"headrace.stream.{stream_id}"
+
+
+def offset_app(stream_id: str, source: SourceId) -> str:
+    """App transaction that holds a job's offset in one source after that micro-batch."""
+    return f"headrace.offset.{stream_id}.{source}"
 
 
 def epoch_app(stream_id: str) -> str:
@@ -50,12 +57,13 @@ class Commit:
     expected: Expectation | None = None
     stream_id: str | None = None
     epoch: int = 0
+    offsets: Offsets = field(default_factory=dict)
 
     @classmethod
-    def of_stream(cls, stream_id: str, version: int, expected: int | None, epoch: int) -> Commit:
-        """A stream's results up to source version `version`, where the target has them up to `expected` (None: has none)."""
+    def of_stream(cls, stream_id: str, batch: int, expected: int | None, epoch: int, offsets: Offsets | None = None) -> Commit:
+        """The results of a stream's micro-batch, where the table has those of micro-batch `expected` (None: of none)."""
         app = stream_app(stream_id)
-        return cls(app, version, Expectation(app, expected), stream_id, epoch)
+        return cls(app, batch, Expectation(app, expected), stream_id, epoch, offsets or {})
 
     @classmethod
     def of_chunk(cls, stream_id: str, run: str, number: int, epoch: int = 0) -> Commit:
@@ -119,6 +127,16 @@ def check_epoch(delta: DeltaTable, stream_id: str | None, epoch: int) -> None:
         )
 
 
+def committed_position(delta: DeltaTable, stream_id: str, sources: Iterable[SourceId]) -> Position | None:
+    """Return the position that a table has recorded of a job; None if it has no results of it.
+
+    It is kept in app transactions, which outlive the log entry of the commit that set them.
+    """
+    batch = delta.transaction_version(stream_app(stream_id))
+    offsets = {source: delta.transaction_version(offset_app(stream_id, source)) for source in sources}
+    return None if batch is None else Position(batch, {source: at for source, at in offsets.items() if at is not None})
+
+
 def properties(commit: Commit | None) -> CommitProperties:
     """Commit properties under which delta-rs commits on exactly the version it has read, or not at all."""
     transactions = []
@@ -126,4 +144,5 @@ def properties(commit: Commit | None) -> CommitProperties:
         transactions.append(Transaction(commit.app, commit.version))
         if commit.stream_id is not None and commit.epoch > 0:
             transactions.append(Transaction(epoch_app(commit.stream_id), commit.epoch))
+        transactions.extend(Transaction(offset_app(str(commit.stream_id), source), at) for source, at in commit.offsets.items())
     return CommitProperties(max_commit_retries=0, app_transactions=transactions or None)

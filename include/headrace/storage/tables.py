@@ -10,9 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
+from headrace.model.positions import Position, SourceId
 from headrace.model.tables import Database, Table
 from headrace.storage import changes, creation, frames, reads
-from headrace.storage.commits import Commit, Written
+from headrace.storage.commits import Commit, Written, committed_position
 from headrace.storage.framewrites import FrameWriter
 from headrace.storage.handles import Handles, root_of, rows_uri
 from headrace.storage.loading import Loaded, Loader, LoadOptions
@@ -147,6 +148,11 @@ class Tables:
         with self._handles.reader(table).latest() as delta:
             version: int | None = delta.transaction_version(app)
             return version
+
+    def committed_position(self, table: Table, stream_id: str, sources: Collection[SourceId]) -> Position | None:
+        """Return the position that a table has recorded of a job that writes to it; None if it has no results of it."""
+        with self._handles.reader(table).latest() as delta:
+            return committed_position(delta, stream_id, sources)
 
     def bounds(self, table: Table) -> Bounds | None:
         """Least and greatest timestamp as stored, from statistics: never narrower than the rows; None of an empty table."""

@@ -20,7 +20,6 @@ from headrace.streams.state import SEEN, State
 class Count:
     """Rows of a batch by what became of them, and after it the largest instant of each subtable, and of all."""
 
-    version: int
     counters: StreamCounters
     seen: pa.Table
     newest: int | None
@@ -33,7 +32,7 @@ def counted(plan: StreamPlan, batch: Incoming, state: State, windows: pa.Table) 
     used = int(pc.sum(windows[USED]).as_py() or 0)
     written = len(batch.ts)
     counters = StreamCounters(rows_in=written, rows_used=used, rows_filtered=written - used, batches=1)
-    return Count(batch.last, counters, state.seen, later(pc.max(windows[LATEST]).as_py(), state.newest))
+    return Count(counters, state.seen, later(pc.max(windows[LATEST]).as_py(), state.newest))
 
 
 def count_of(plan: StreamPlan, batch: Incoming, state: State, used: Bools, expired: Bools) -> Count:
@@ -42,11 +41,11 @@ def count_of(plan: StreamPlan, batch: Incoming, state: State, used: Bools, expir
     counters = StreamCounters(rows_in=written, rows_used=taken, rows_filtered=written - taken - lost, rows_expired=lost, batches=1)
     kept = used | expired
     if not kept.any():
-        return Count(batch.last, counters, state.seen, state.newest)
+        return Count(counters, state.seen, state.newest)
     seen = state.seen
     if plan.options.ignore_expired or plan.leaves_rows_out:
         seen = merged(seen, largest(batch.rows[TBNAME].filter(pa.array(kept)), pa.array(batch.ts[kept])))
-    return Count(batch.last, counters, seen, later(int(batch.ts[kept].max()), state.newest))
+    return Count(counters, seen, later(int(batch.ts[kept].max()), state.newest))
 
 
 def later(one: int | None, other: int | None) -> int | None:

@@ -14,6 +14,7 @@ from headrace.compute.plan import EventWindow
 from headrace.compute.types import spark_type
 from headrace.errors import Error, InternalError, InvalidStreamError, LimitError, NotFoundError, TypeMismatchError
 from headrace.model.expressions import Cast, ColumnRef, Expression, Star
+from headrace.model.positions import SourceId, source_id
 from headrace.model.queries import Item, Query
 from headrace.model.statements import CreateStream
 from headrace.model.streams import StreamDefinition, StreamOptions
@@ -67,6 +68,11 @@ class StreamPlan:
     columns: tuple[str, ...]
     groups: GroupRule
     watermark: int
+
+    @property
+    def source_id(self) -> SourceId:
+        """Id of the source table."""
+        return source_id(self.source_database.name, self.source.name)
 
     @property
     def leaves_rows_out(self) -> bool:

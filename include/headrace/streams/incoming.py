@@ -50,11 +50,15 @@ EVERY_KIND: Final = {"delete": Kind.DELETED, "update_preimage": Kind.BEFORE, "up
 
 @dataclass(frozen=True)
 class Changes:
-    """Changes of a source, both versions inclusive: physical columns, tags, `_change_type`, `_commit_version`."""
+    """Changes of a source, both versions inclusive: physical columns, tags, `_change_type`, `_commit_version`.
+
+    `now` is the instant of the connection's clock at which they are handled, in epoch ms.
+    """
 
     first: int
     last: int
     rows: pa.Table
+    now: int = 0
 
 
 @dataclass(frozen=True)

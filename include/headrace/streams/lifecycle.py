@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from headrace.compute.plan import IntervalWindow, SessionWindow
+from headrace.model.positions import Offsets, Position
 from headrace.model.streams import StreamProgress
 from headrace.model.time import Precision
 from headrace.streams.context import Context
 from headrace.streams.define import StreamPlan
 from headrace.streams.restore import rebuild
 from headrace.streams.runner import state_store
-from headrace.streams.state import State, StateError
-from headrace.streams.target import Target
+from headrace.streams.state import State
 
 
 def prepare_target(context: Context, plan: StreamPlan) -> bool:
@@ -27,9 +27,14 @@ def begin(context: Context, plan: StreamPlan) -> StreamProgress:
     Windows of INTERVAL and SESSION that may have rows from before are read from the source when the stream first touches them, so
     that they are whole: a stream's windows are what the query gives. For the others a stream begins with its first row.
     """
-    version = context.tables.version(plan.source)
+    position = Position(0, source_offsets(context, plan))
     whole = isinstance(plan.query.window, IntervalWindow | SessionWindow)
-    return record(context, plan, State(version, floor=newest_stored(context, plan) if whole else None), version, None)
+    return record(context, plan, State(position, floor=newest_stored(context, plan) if whole else None), None)
+
+
+def source_offsets(context: Context, plan: StreamPlan) -> Offsets:
+    """Return the present offsets of a stream's sources."""
+    return {plan.source_id: context.tables.version(plan.source)}
 
 
 def newest_stored(context: Context, plan: StreamPlan) -> int | None:
@@ -40,40 +45,31 @@ def newest_stored(context: Context, plan: StreamPlan) -> int | None:
     return bounds.high // 1000 if plan.query.precision is Precision.MILLISECOND else bounds.high
 
 
-def activate(context: Context, plan: StreamPlan, boundary: int) -> StreamProgress:
-    """Go live after a history whose rows up to source version `boundary` are in the target. Records the progress.
+def activate(context: Context, plan: StreamPlan, boundary: Offsets) -> StreamProgress:
+    """Go live after a history whose rows up to the offsets `boundary` are in the target. Records the progress.
 
     A driver that finds no state at the boundary does the same by itself, so that activation can do without Spark.
     """
-    return record(context, plan, rebuild(context, plan, boundary), boundary, boundary)
+    return record(context, plan, rebuild(context, plan, Position(0, boundary)), boundary)
 
 
-def skip(context: Context, plan: StreamPlan, progress: StreamProgress) -> StreamProgress:
-    """Jump to the source's present version without handling what lies between (`RESUME STREAM … IGNORE UNTREATED`).
+def skip(context: Context, plan: StreamPlan) -> None:
+    """Leave out the commits that the stream has not handled by now (`RESUME STREAM … IGNORE UNTREATED`).
 
-    What was skipped is not looked for again, unless a window is evaluated anew for another reason.
+    Whoever runs the stream goes there between two micro-batches, so that no state in memory overrules it. What was left out is not
+    read again, unless a window is recalculated for another reason.
     """
-    store = state_store(context, plan.id)
-    position = max(Target(context, plan).version() or 0, progress.source_version or 0, progress.boundary or 0)
-    try:
-        state = store.read(position)
-    except StateError:
-        state = None
-    if state is None:
-        state = rebuild(context, plan, position, after_history=False, counters=progress.counters)
-    version = context.tables.version(plan.source)
-    return record(context, plan, State(**{**vars(state), "version": version}), position, progress.boundary)
+    context.catalog.streams.skip(plan.id, source_offsets(context, plan))
 
 
-def record(context: Context, plan: StreamPlan, state: State, base: int, boundary: int | None) -> StreamProgress:
-    """Store a state, and the progress that goes with it."""
-    state_store(context, plan.id).write(state, base)
+def record(context: Context, plan: StreamPlan, state: State, boundary: Offsets | None) -> StreamProgress:
+    """Store the first state of a stream, and the progress that goes with it."""
+    state_store(context, plan.id).write(state, state.position.batch)
     progress = StreamProgress(
-        source_version=state.version,
+        position=state.position,
         boundary=boundary,
         frontier=state.frontier(plan.watermark),
         updated=context.clock.now(),
-        lag_ms=0,
         counters=state.counters,
     )
     context.catalog.streams.set_progress(plan.id, progress, context.epoch or None)

@@ -10,6 +10,7 @@ import pyarrow as pa
 from headrace.compute import Key, project
 from headrace.compute.plan import TS, WSTART
 from headrace.model.types import BIGINT
+from headrace.streams.batches import BatchResult, idle
 from headrace.streams.context import Context
 from headrace.streams.counting import count_of
 from headrace.streams.define import StreamPlan
@@ -17,7 +18,6 @@ from headrace.streams.frames import ROW, small_session
 from headrace.streams.identity import identities
 from headrace.streams.incoming import WRITTEN, Changes, Incoming, array, incoming
 from headrace.streams.state import State
-from headrace.streams.step import Outcome, idle
 
 
 class ProjectionStep:
@@ -31,11 +31,11 @@ class ProjectionStep:
         self.context = context
         self.plan = plan
 
-    def run(self, state: State, changes: Changes) -> Outcome:
+    def run(self, state: State, changes: Changes) -> BatchResult:
         """Handle one batch; nothing is written."""
         batch = incoming(self.plan, changes, ignore_update=False)
         if batch.rows.num_rows == 0:
-            return idle(state, changes.last)
+            return idle(state)
         found = self.projected(batch)
         passing = np.zeros(len(batch.ts), np.bool_)
         passing[array(found[ROW])] = True
@@ -44,8 +44,8 @@ class ProjectionStep:
         results = last_of_each(found, self.result_key(), batch)
         there = pa.array(np.isin(batch.kind[array(results[ROW])], WRITTEN))
         counters = state.counters.plus(replace(count.counters, rows_out=results.num_rows))
-        moved = replace(state, version=batch.last, seen=count.seen, newest=count.newest, counters=counters)
-        return Outcome(results.filter(there), results.filter(pa.array(~np.asarray(there))), moved)
+        moved = replace(state, seen=count.seen, newest=count.newest, counters=counters)
+        return BatchResult(results.filter(there), results.filter(pa.array(~np.asarray(there))), moved)
 
     def projected(self, batch: Incoming) -> pa.Table:
         """Results of all rows that pass WHERE, with the numbers of their rows; `_wstart` is the instant."""

@@ -13,6 +13,7 @@ from headrace.compute.plan import TS, WEND, WSTART, IntervalWindow
 from headrace.compute.terms import quote
 from headrace.compute.types import from_ticks
 from headrace.compute.windows import key_columns
+from headrace.model.positions import Position
 from headrace.model.streams import StreamCounters
 from headrace.model.tables import TBNAME
 from headrace.model.time import Duration
@@ -31,18 +32,19 @@ DAY: Final = Duration(1, "d")
 
 
 def rebuild(
-    context: Context, plan: StreamPlan, version: int, *, after_history: bool = True, counters: StreamCounters | None = None
+    context: Context, plan: StreamPlan, position: Position, *, after_history: bool = True, counters: StreamCounters | None = None
 ) -> State:
-    """The state as of a source version, from the stored rows: as if they all had come in order.
+    """Compute the state at a position from the stored rows, as if they all had come in order.
 
     Windows that are still open are held. `after_history` tells that the target has their values, as a history writes them; all
-    closed ones count as emitted. One scan of timestamps, and the rows of open windows.
+    closed ones count as emitted. One scan of timestamps, and the rows of open windows. The state asks to be woken at once: only the
+    processor can tell which instants its windows wait for.
     """
-    rows = source_rows(context, plan, version)
+    rows = source_rows(context, plan, position.offsets[plan.source_id])
     seen = seen_of(plan, rows)
     newest = pc.max(seen["_seen"]).as_py()
-    state = State(version, seen=seen, newest=newest, counters=replace(counters or StreamCounters(), rows_pending=0))
-    state = replace(state, counters=handled(state.counters))
+    total = handled(replace(counters or StreamCounters(), rows_pending=0))
+    state = State(position, seen=seen, newest=newest, counters=total, wake_at=context.clock.now())
     frontier = state.frontier(plan.watermark)
     if frontier is None or plan.query.window is None:
         return state

@@ -1,163 +1,271 @@
-"""One stream at work: where it stands, its next batch, and what is durable of it.
+"""One stream at work: its position, its next micro-batch, and what is durable of it.
 
-The order of a batch is state file, target, catalog. Whatever dies in between, the stream stands at the larger of what the
-target has recorded and what the catalog says, and the state of exactly that version exists.
+The order of a micro-batch is checkpoint, sink, catalog. If the driver dies in between, the stream restarts at the later of what the
+sink has committed and what the catalog says, and the checkpoint of that very micro-batch exists.
 """
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
 from dataclasses import replace
+from enum import Enum, auto
 from typing import Protocol
 
-from headrace.errors import HistoryGoneError
+from headrace.errors import HistoryGoneError, InternalError, TransientError
 from headrace.model.faults import reach
-from headrace.model.streams import StreamProgress, StreamRecord
+from headrace.model.positions import Position, latest
+from headrace.model.streams import DesiredState, StreamProgress, StreamRecord
+from headrace.streams.batches import BatchResult, Processor
 from headrace.streams.context import Context
 from headrace.streams.define import StreamPlan, plan_of
 from headrace.streams.incoming import Changes
 from headrace.streams.projection import ProjectionStep
 from headrace.streams.restore import rebuild
+from headrace.streams.sinks import DeltaSink, Sink
 from headrace.streams.state import State, StateError, StateStore
-from headrace.streams.step import Outcome, WindowStep
-from headrace.streams.target import Target
+from headrace.streams.step import WindowStep
+
+logger = logging.getLogger(__name__)
 
 
 class Reader(Protocol):
     """Where a stream gets its changes from."""
 
     def after(self, version: int, tags: tuple[str, ...], last: int | None = None) -> Changes | None:
-        """The next batch after a version, with these tags; None when there is none. With `last`, none later than that."""
+        """Return the next batch after a version, with these tags; None if there is none. With `last`, none later than that."""
+
+    def nothing(self, version: int, tags: tuple[str, ...]) -> Changes:
+        """Return a batch without rows, which leaves the offset at a version."""
 
     def pending(self, version: int) -> tuple[int, int | None]:
-        """Changes after a version, and when the oldest of them was committed (epoch ms); None when there is none."""
+        """Return changes after a version, and when the oldest of them was committed (epoch ms); None if there is none."""
 
 
-class Step(Protocol):
-    def run(self, state: State, changes: Changes) -> Outcome:
-        """Handle one batch; nothing is written."""
+class Advance(Enum):
+    """What came of asking a stream for its next micro-batch."""
+
+    HANDLED = auto()
+    IDLE = auto()
+    """There was nothing to do."""
+    UNWANTED = auto()
+    """The user no longer wants it to run."""
 
 
-def step_of(context: Context, plan: StreamPlan) -> Step:
-    """The step for a plan's kind of query."""
+def processor_of(context: Context, plan: StreamPlan) -> Processor:
+    """Return the processor for a plan's kind of query."""
     return ProjectionStep(context, plan) if plan.query.window is None else WindowStep(context, plan)
 
 
 def state_store(context: Context, stream_id: str) -> StateStore:
-    """The files of a stream's state."""
+    """Return the checkpoints of a stream."""
     return StateStore(context.state_uri, stream_id, context.epoch)
 
 
 class Runner:
-    """A stream's step, state, target and position."""
+    """A stream's processor, checkpoints, sink and position."""
 
-    def __init__(self, context: Context, record: StreamRecord, reader: Reader) -> None:
+    def __init__(
+        self,
+        context: Context,
+        record: StreamRecord,
+        reader: Reader,
+        *,
+        processor: Callable[[Context, StreamPlan], Processor] = processor_of,
+        sink: Callable[[Context, StreamPlan], Sink] = DeltaSink,
+    ) -> None:
         self.context = context
         self.plan = plan_of(record.definition, context.catalog)
         self.reader = reader
         self.progress = record.progress
         self.store = state_store(context, self.plan.id)
-        self.target = Target(context, self.plan)
-        self.step = step_of(context, self.plan)
+        self.sink = sink(context, self.plan)
+        self.processor = processor(context, self.plan)
         self.committed: int | None = None
         self._state: State | None = None
 
     @property
-    def position(self) -> int:
+    def position(self) -> Position:
+        """The last micro-batch that is handled."""
+        return self.state.position
+
+    @property
+    def offset(self) -> int:
         """The last source version that is handled."""
-        return self.state.version
+        return self.position.offsets[self.plan.source_id]
+
+    @property
+    def wake_at(self) -> int | None:
+        """When the next micro-batch is due even if nothing changes, in epoch ms of the connection's clock."""
+        return self.state.wake_at
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The tags that the query reads."""
+        return self.plan.query.scans[0].tags
 
     @property
     def state(self) -> State:
-        """The state at the stream's position; read, or worked out again, when first asked for."""
+        """The state at the stream's position; read, or computed again, on first use."""
         if self._state is None:
             self._state = self.restored()
-            if self.progress.source_version != self._state.version:
+            if self.progress.position != self._state.position:
                 self.record()
         return self._state
+
+    def is_due(self) -> bool:
+        """Return True if the stream has asked to be woken by now."""
+        return self.wake_at is not None and self.wake_at <= self.context.clock.now()
 
     def reset(self) -> None:
         """Forget what is in memory: after a failure only what is durable counts."""
         self._state = None
-        self.target = Target(self.context, self.plan)
         self.progress = self.context.catalog.streams.by_id(self.plan.id).progress
 
+    def close(self) -> None:
+        """End what works in the background."""
+        self.sink.close()
+
     def restored(self) -> State:
-        self.target.fence()
-        self.committed = self.target.version()
-        position = max(self.committed or 0, self.progress.source_version or 0, self.progress.boundary or 0)
+        """Fence off older drivers, and return the state at the last position that is durable."""
+        self.sink.fence()
+        committed = self.sink.position()
+        self.committed = None if committed is None else committed.batch
+        position = restart_position(self.plan, committed, self.progress)
         try:
-            state = self.store.read(position)
-            damage = "there is no state" if self.store.versions() else None
+            state = self.store.read(position.batch)
+            damage = "there is no checkpoint" if self.store.batches() else None
         except StateError as error:
             state, damage = None, error.message
+        if state is not None and state.position != position:
+            state, damage = None, "the checkpoint has other offsets"
         return state if state is not None else self.recovered(position, damage)
 
-    def recovered(self, position: int, damage: str | None) -> State:
-        """The state at a position of which there is none: from an older one and the changes since, else from the stored rows."""
+    def recovered(self, position: Position, damage: str | None) -> State:
+        """Compute the state of a position without checkpoint: from an older one and the changes since, else from stored rows."""
         state = self.replayed(position)
-        how = "worked out again from the changes since an older one"
+        how = "computed again from the changes since an older one"
         if state is None:
             state = rebuild(self.context, self.plan, position, after_history=damage is None, counters=self.progress.counters)
             how = "rebuilt from the stored rows"
         if damage is not None:
-            message = f"state of source version {position}: {damage}; it was {how}"
+            message = f"state of micro-batch {position.batch}: {damage}; it was {how}"
             self.context.catalog.events.record("stream", self.plan.id, "STATE_RESTORED", message)
-        self.store.write(state, position)
+        self.store.write(state, position.batch)
         return state
 
-    def replayed(self, position: int) -> State | None:
-        """The state at a position from an older one and the changes since; None where either is gone."""
-        for version in reversed(self.store.versions()):
-            if version >= position:
+    def replayed(self, position: Position) -> State | None:
+        """Compute the state of a position from an older one and the changes since; None if either is gone."""
+        for batch in reversed(self.store.batches()):
+            if batch >= position.batch:
                 continue
             try:
-                state = self.store.read(version)
-                while state is not None and state.version < position:
-                    changes = self.reader.after(state.version, self.plan.query.scans[0].tags, position)
-                    state = None if changes is None else self.step.run(state, changes).state
+                state = self.store.read(batch)
+                if state is not None:
+                    return self.replayed_from(state, position)
             except (StateError, HistoryGoneError):
                 continue
-            if state is not None:
-                return state
         return None
 
-    def advance(self) -> bool:
-        """Handle the next batch; False when there is none."""
+    def replayed_from(self, state: State, position: Position) -> State:
+        """Add the changes up to a position to an older state.
+
+        Meanwhile the clock stands still, so that nothing falls due whose results would be lost: that is done once the stream runs.
+        """
+        source = self.plan.source_id
+        last = position.offsets[source]
+        offset = state.position.offsets[source]
+        while offset < last:
+            changes = self.reader.after(offset, self.tags, last)
+            if changes is None:
+                raise InternalError(f"{self.plan.name} was at version {last} of its source, which has no such version")
+            result = self.processor.run(state, replace(changes, now=state.handled_at))
+            state = replace(result.state, wake_at=result.wake_at)
+            offset = changes.last
+        return replace(state, position=position)
+
+    def advance(self) -> Advance:
+        """Handle the next micro-batch, if there is one and the user still wants it."""
         state = self.state
-        changes = self.reader.after(state.version, self.plan.query.scans[0].tags)
+        changes = self.reader.after(self.offset, self.tags)
         if changes is None:
-            return False
-        outcome = self.step.run(state, changes)
+            if not self.is_due():
+                return Advance.IDLE
+            changes = self.reader.nothing(self.offset, self.tags)
+        asked = self._asked()
+        if asked is not None and asked.desired is not DesiredState.RUNNING:
+            return Advance.UNWANTED
+        if asked is not None and asked.skip_to is not None and state.position.is_behind(asked.skip_to):
+            self.move(replace(state, position=state.position.next(asked.skip_to)))
+        else:
+            self.handle(changes)
+        return Advance.HANDLED
+
+    def _asked(self) -> StreamRecord | None:
+        """What the user asks for, looked up after the changes were read: what was committed after a PAUSE is never handled.
+
+        None while the catalog cannot be reached.
+        """
+        try:
+            return self.context.catalog.streams.by_id(self.plan.id)
+        except TransientError as error:
+            logger.warning("stream %s: continuing without the catalog: %s", self.plan.name, error.message)
+            return None
+
+    def handle(self, changes: Changes) -> None:
+        """Compute one micro-batch and make it durable."""
+        state, now = self.state, self.context.clock.now()
+        result = self.processor.run(state, replace(changes, now=now))
+        offsets = {self.plan.source_id: changes.last}
+        moved = replace(result.state, position=state.position.next(offsets), wake_at=result.wake_at, handled_at=now)
         reach("streams.evaluated")
-        self.store.write(outcome.state, state.version)
+        self.store.write(moved, self._durable())
         reach("streams.state.written")
-        self.commit(outcome)
+        self.commit(result, moved.position)
         reach("streams.target.committed")
-        self._state = outcome.state
+        self._state = moved
         self.record()
         reach("streams.progress.recorded")
-        return True
 
-    def commit(self, outcome: Outcome) -> None:
-        """Write a batch's results; a batch without any touches the target not at all."""
-        upserts = self.target.rows(outcome.upserts) if outcome.upserts.num_rows else None
-        deletes = self.target.keys(outcome.withdrawn) if outcome.withdrawn.num_rows else None
-        if not any(part is not None and part.num_rows for part in (upserts, deletes)):
-            return
-        self.target.commit(upserts, deletes, outcome.state.version, self.committed)
-        self.committed = outcome.state.version
+    def move(self, state: State) -> None:
+        """Go to another position without results."""
+        self.store.write(state, self._durable())
+        self._state = state
+        self.record()
+
+    def commit(self, result: BatchResult, position: Position) -> None:
+        """Commit the results of a micro-batch."""
+        if self.sink.commit(result, position, self.committed):
+            self.committed = position.batch
+
+    def _durable(self) -> int:
+        """The micro-batch from which the stream would restart now."""
+        recorded = self.progress.position
+        return max(self.committed or 0, 0 if recorded is None else recorded.batch)
 
     def record(self) -> None:
-        """Tell the catalog how far the stream has come."""
+        """Record the stream's progress in the catalog. If that cannot be reached, the next micro-batch records it too."""
         state, now = self.state, self.context.clock.now()
-        pending, oldest = self.reader.pending(state.version)
-        counters = replace(state.counters, rows_in=state.counters.rows_in + pending, rows_pending=pending)
-        self.progress = StreamProgress(
-            source_version=state.version,
+        pending, pending_since = self.reader.pending(self.offset)
+        progress = StreamProgress(
+            position=state.position,
             boundary=self.progress.boundary,
             frontier=state.frontier(self.plan.watermark),
             updated=now,
-            lag_ms=0 if oldest is None else max(0, now - oldest),
-            counters=counters,
+            pending_since=pending_since,
+            counters=replace(state.counters, rows_in=state.counters.rows_in + pending, rows_pending=pending),
         )
-        self.context.catalog.streams.set_progress(self.plan.id, self.progress, self.context.epoch or None)
+        try:
+            self.context.catalog.streams.set_progress(self.plan.id, progress, self.context.epoch or None)
+        except TransientError as error:
+            logger.warning("stream %s: progress is not recorded: %s", self.plan.name, error.message)
+        else:
+            self.progress = progress
+
+
+def restart_position(plan: StreamPlan, committed: Position | None, progress: StreamProgress) -> Position:
+    """Return the last position that is durable: the later of the sink's and the catalog's, else the end of the history."""
+    position = latest(committed, progress.position)
+    if position is None:
+        return Position(0, progress.boundary or {plan.source_id: 0})
+    return position

@@ -1,4 +1,4 @@
-"""What a stream carries from one batch to the next, immutable and named by the source version it belongs to."""
+"""What a stream carries from one micro-batch to the next, in checkpoints that are immutable and named by its number."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from pyarrow import fs
 
 from headrace.errors import OperationalError, TerminalError
 from headrace.model.faults import reach
+from headrace.model.positions import Position
 from headrace.model.streams import StreamCounters
 
 MAGIC: Final = b"HRSTATE1"
 KEPT: Final = 3
-"""States of so many versions stay: what comes after an older one can be worked out again from the source's changes."""
+"""Checkpoints to keep: a newer state can be computed again from an older one and the source's changes since."""
 
 SEEN: Final = pa.schema([("tbname", pa.string()), ("_seen", pa.int64())])
 
@@ -30,23 +31,28 @@ class StateError(TerminalError):
 
 @dataclass(frozen=True)
 class State:
-    """The state of a stream after the source version `version`.
+    """The state of a stream after a micro-batch.
 
     Attributes:
+        position: The micro-batch.
         windows: Held windows: group columns `p*`, `_wstart`, `_wend` (ticks, inclusive), the plan's partial aggregates, and
             `_emitted`: whether the target has a row of it. None before the first window.
         seen: `tbname`, `_seen`: the largest event time of each subtable, of rows that the query's WHERE keeps.
         newest: The largest of them all; None before the first row. The frontier is `newest - watermark`.
         floor: Windows that start at or before it and are not held may have stored rows; later ones that are not held have none.
         counters: Totals since the stream began, without pending rows.
+        wake_at: When the job wants its next micro-batch even if nothing has changed, in epoch ms of the connection's clock.
+        handled_at: When the micro-batch was handled, by the same clock.
     """
 
-    version: int
+    position: Position
     windows: pa.Table | None = None
     seen: pa.Table = field(default_factory=SEEN.empty_table)
     newest: int | None = None
     floor: int | None = None
     counters: StreamCounters = field(default_factory=StreamCounters)
+    wake_at: int | None = None
+    handled_at: int = 0
 
     def frontier(self, watermark: int) -> int | None:
         """Windows whose last instant lies before it are closed."""
@@ -58,7 +64,9 @@ def encode(state: State) -> bytes:
     windows = b"" if state.windows is None else ipc(state.windows)
     header = json.dumps(
         {
-            "version": state.version,
+            "position": state.position.to_json(),
+            "wake_at": state.wake_at,
+            "handled_at": state.handled_at,
             "newest": state.newest,
             "floor": state.floor,
             "counters": asdict(state.counters),
@@ -82,12 +90,14 @@ def decode(data: bytes) -> State:
     header = json.loads(data[start:begin])
     middle = begin + header["windows"]
     return State(
-        version=header["version"],
+        position=Position.from_json(header["position"]),
         windows=table(data[begin:middle]) if header["windows"] else None,
         seen=table(data[middle:-4]),
         newest=header["newest"],
         floor=header["floor"],
         counters=StreamCounters(**header["counters"]),
+        wake_at=header["wake_at"],
+        handled_at=header["handled_at"],
     )
 
 
@@ -105,7 +115,7 @@ def table(data: bytes) -> pa.Table:
 
 
 class StateStore:
-    """The state files of one stream: `<version>-<epoch>.state`, written whole or not at all.
+    """The checkpoints of one stream: `<micro-batch>-<epoch>.state`, written whole or not at all.
 
     Drivers of different epochs never write the same file, so that one which has been fenced spoils nothing.
     """
@@ -115,42 +125,46 @@ class StateStore:
         self.folder = f"{root}/{stream_id}"
         self.epoch = epoch
 
-    def write(self, state: State, base: int) -> None:
-        """Store a state that was made from the committed one of version `base`, and drop those that are no longer needed.
+    def write(self, state: State, durable: int) -> None:
+        """Store a checkpoint, and drop old ones.
+
+        Args:
+            durable: The last micro-batch from which the stream would restart by now; its checkpoint and a few before it stay.
 
         Raises:
             OperationalError: the storage refused.
         """
+        batch = state.position.batch
         try:
             self.filesystem.create_dir(self.folder, recursive=True)
-            temporary = f"{self.folder}/.{state.version}-{self.epoch}.part"
+            temporary = f"{self.folder}/.{batch}-{self.epoch}.part"
             with self.filesystem.open_output_stream(temporary) as file:
                 file.write(encode(state))
             reach("streams.state.rename")
-            self.filesystem.move(temporary, self._path(state.version, self.epoch))
-            self._drop_old(base)
+            self.filesystem.move(temporary, self._path(batch, self.epoch))
+            self._drop_old(durable)
         except OSError as error:
-            raise OperationalError(f"the state of a stream cannot be written: {error}", hint="see to the storage") from error
+            raise OperationalError(f"the state of a stream cannot be written: {error}", hint="check the storage") from error
 
-    def read(self, version: int) -> State | None:
-        """The state of a version, of the newest epoch that wrote it; None where there is none.
+    def read(self, batch: int) -> State | None:
+        """The state after a micro-batch, by the newest epoch that wrote it; None if there is none.
 
         Raises:
             StateError: there is one, but it is damaged.
             OperationalError: the storage refused.
         """
-        path = self._files().get(version)
+        path = self._files().get(batch)
         if path is None:
             return None
         try:
             with self.filesystem.open_input_stream(path) as file:
                 data = file.read()
         except OSError as error:
-            raise OperationalError(f"the state of a stream cannot be read: {error}", hint="see to the storage") from error
+            raise OperationalError(f"the state of a stream cannot be read: {error}", hint="check the storage") from error
         return decode(data)
 
-    def versions(self) -> list[int]:
-        """Versions that have a state, oldest first."""
+    def batches(self) -> list[int]:
+        """Micro-batches that have a checkpoint, oldest first."""
         return sorted(self._files())
 
     def clear(self) -> None:
@@ -159,26 +173,32 @@ class StateStore:
             if self.filesystem.get_file_info(self.folder).type == fs.FileType.Directory:
                 self.filesystem.delete_dir(self.folder)
         except OSError as error:
-            raise OperationalError(f"the state of a stream cannot be removed: {error}", hint="see to the storage") from error
+            raise OperationalError(f"the state of a stream cannot be removed: {error}", hint="check the storage") from error
 
-    def _path(self, version: int, epoch: int) -> str:
-        return f"{self.folder}/{version:020d}-{epoch:010d}.state"
+    def _path(self, batch: int, epoch: int) -> str:
+        return f"{self.folder}/{batch:020d}-{epoch:010d}.state"
 
     def _names(self) -> list[str]:
         try:
             found = self.filesystem.get_file_info(fs.FileSelector(self.folder, allow_not_found=True))
         except OSError as error:
-            raise OperationalError(f"the state of a stream cannot be listed: {error}", hint="see to the storage") from error
+            raise OperationalError(f"the state of a stream cannot be listed: {error}", hint="check the storage") from error
         return sorted(info.base_name for info in found if info.base_name.endswith(".state"))
 
     def _files(self) -> dict[int, str]:
-        """For each version the file of the newest epoch."""
-        return {int(name.split("-")[0]): f"{self.folder}/{name}" for name in self._names()}
+        """For each micro-batch the file of the newest epoch."""
+        return {batch_of(name): f"{self.folder}/{name}" for name in self._names()}
 
-    def _drop_old(self, base: int) -> None:
-        """Drop what is older than the last states up to `base`, the version that is surely committed."""
-        committed = sorted({int(name.split("-")[0]) for name in self._names() if int(name.split("-")[0]) <= base})
+    def _drop_old(self, durable: int) -> None:
+        """Drop all but the last checkpoints up to a micro-batch that is surely committed, and what comes after it."""
+        names = self._names()
+        committed = sorted({batch_of(name) for name in names if batch_of(name) <= durable})
         old = set(committed[:-KEPT])
-        for name in self._names() if old else []:
-            if int(name.split("-")[0]) in old:
+        for name in names:
+            if batch_of(name) in old:
                 self.filesystem.delete_file(f"{self.folder}/{name}")
+
+
+def batch_of(name: str) -> int:
+    """The micro-batch in the name of a checkpoint."""
+    return int(name.split("-")[0])

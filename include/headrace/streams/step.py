@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from headrace.compute.plan import FIRST, WSTART, CountWindow, IntervalWindow, SessionWindow
 from headrace.compute.windows import key_columns
 from headrace.streams import frames
+from headrace.streams.batches import BatchResult, idle
 from headrace.streams.components import Components, components, counted_before
 from headrace.streams.context import Context
 from headrace.streams.counting import Count, counted
@@ -26,15 +27,6 @@ from headrace.streams.state import State
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What a batch comes to: windows (`p*` and outputs) to write, windows (`p*`, `_wstart`) to withdraw, and the state after it."""
-
-    upserts: pa.Table
-    withdrawn: pa.Table
-    state: State
 
 
 @dataclass(frozen=True)
@@ -59,11 +51,11 @@ class WindowStep:
         self.context = context
         self.plan = plan
 
-    def run(self, state: State, changes: Changes) -> Outcome:
+    def run(self, state: State, changes: Changes) -> BatchResult:
         """Handle one batch; nothing is written."""
         batch = incoming(self.plan, changes, ignore_update=self.plan.options.ignore_update)
         if batch.rows.num_rows == 0:
-            return idle(state, changes.last)
+            return idle(state)
         chosen, rest = candidates(self.plan, state, batch)
         found = self.fresh(batch, state, chosen) if self.simple(batch, state) else None
         return self.conclude(state, found or self.judged(batch, state, chosen, changes), rest)
@@ -168,19 +160,13 @@ class WindowStep:
     def frame(self, rows: pa.Table) -> DataFrame:
         return frames.small_session(self.context.spark()).createDataFrame(rows)
 
-    def conclude(self, state: State, found: Evaluated, rest: pa.Table | None) -> Outcome:
+    def conclude(self, state: State, found: Evaluated, rest: pa.Table | None) -> BatchResult:
         count = found.count
-        moved = replace(state, version=count.version, seen=count.seen, newest=count.newest)
+        moved = replace(state, seen=count.seen, newest=count.newest)
         before, frontier = state.frontier(self.plan.watermark), moved.frontier(self.plan.watermark)
         trigger = self.plan.options.trigger
         emission = emit(self.plan.query, trigger, found.windows, found.held, found.doubtful, before, frontier)
         out = emission.upserts.num_rows + emission.withdrawn.num_rows
         counters = state.counters.plus(replace(count.counters, rows_out=out, windows_repaired=found.repaired))
         parts = [rest, found.aside, emission.windows]
-        return Outcome(emission.upserts, emission.withdrawn, kept_windows(self.plan, replace(moved, counters=counters), parts))
-
-
-def idle(state: State, version: int) -> Outcome:
-    """What a batch without rows for the stream comes to."""
-    nothing = pa.table({})
-    return Outcome(nothing, nothing, replace(state, version=version))
+        return BatchResult(emission.upserts, emission.withdrawn, kept_windows(self.plan, replace(moved, counters=counters), parts))

@@ -1,4 +1,4 @@
-"""The table that takes a stream's results: subtables and tags on first use, rows as its columns want them, fenced commits."""
+"""A stream's results as rows of its target table, with the subtables and tags of new groups."""
 
 from __future__ import annotations
 
@@ -14,13 +14,11 @@ from headrace.compute.plan import WSTART
 from headrace.errors import ExistsError
 from headrace.model.tables import TBNAME
 from headrace.model.types import Kind
-from headrace.storage import Bounds, Commit
-from headrace.storage.commits import stream_app
 from headrace.storage.types import arrow_type
 from headrace.streams.context import Context
 from headrace.streams.define import StreamPlan
 from headrace.streams.groups import GroupKind
-from headrace.streams.identity import identities, without
+from headrace.streams.identity import identities
 from headrace.streams.incoming import from_ticks
 
 MOST_GROUPS: Final = 1_000_000
@@ -28,7 +26,7 @@ MOST_GROUPS: Final = 1_000_000
 
 
 class Target:
-    """One stream's door to its target table; groups that have been seen are remembered."""
+    """Turns windows into rows of one stream's target table. Caches the subtable of each group."""
 
     def __init__(self, context: Context, plan: StreamPlan) -> None:
         self.context = context
@@ -143,49 +141,6 @@ class Target:
             ids = [Decimal(identity[group]) for group in made]
             columns[rule.id_tag] = pa.array(ids, pa.decimal128(20, 0))
         return pa.table(columns)
-
-    def commit(self, upserts: pa.Table | None, deletes: pa.Table | None, version: int, expected: int | None) -> bool:
-        """Write rows and withdraw keys (`tbname`, timestamp[, key]) as the stream's results up to a source version.
-
-        `expected` is the version up to which the target has them. Returns False when the target already has these.
-
-        Raises:
-            FencedError: another driver has taken the stream over.
-        """
-        plan = self.plan
-        commit = Commit.of_stream(plan.id, version, expected, self.context.epoch)
-        if plan.target.key is not None:
-            deletes = self.superseded(upserts, deletes)
-        return self.context.tables.replace(plan.target, plan.target_database, upserts, deletes, commit) is not None
-
-    def superseded(self, upserts: pa.Table | None, deletes: pa.Table | None) -> pa.Table | None:
-        """Keys to withdraw from a target with a composite key: all at the instants that are written or withdrawn anew."""
-        target = self.plan.target
-        place = [TBNAME, target.timestamp.name]
-        touched = [part.select(place) for part in (upserts, deletes) if part is not None and part.num_rows]
-        if not touched:
-            return None
-        touching = pa.concat_tables(touched)
-        times = touching[target.timestamp.name].cast(pa.int64())
-        stored = self.context.tables.scan(
-            target,
-            self.plan.target_database,
-            columns=list(target.primary_key),
-            tbnames=pc.unique(touching[TBNAME]).to_pylist(),
-            bounds=Bounds(pc.min(times).as_py(), pc.max(times).as_py()),
-        )
-        mine, theirs = identities([stored, touching], place)
-        found = stored.filter(pa.array(np.isin(mine, theirs)))
-        return found if upserts is None else without(found, upserts, list(target.primary_key))
-
-    def fence(self) -> None:
-        """Make commits of drivers with an older epoch fail from now on."""
-        if self.context.epoch > 0:
-            self.context.tables.fence(self.plan.target, self.plan.id, self.context.epoch)
-
-    def version(self) -> int | None:
-        """The source version up to which the target has the stream's results; None when it has none."""
-        return self.context.tables.transaction(self.plan.target, stream_app(self.plan.id))
 
 
 def instants(values: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:

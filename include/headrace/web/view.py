@@ -27,14 +27,14 @@ def overview(state: Snapshot, runs: Mapping[str, RunSummary], rates: Rates, stal
     """All streams, the snodes that run them, and four numbers about their health."""
     records = list(state.streams.values())
     streams = [stream_row(record, runs.get(record.definition.id), rates, state.now) for record in records]
-    return {"as_of": state.now, "health": health(records, rates), "snodes": snodes(state, stale_ms), "streams": streams}
+    return {"as_of": state.now, "health": health(records, rates, state.now), "snodes": snodes(state, stale_ms), "streams": streams}
 
 
-def health(records: Iterable[StreamRecord], rates: Rates) -> Json:
+def health(records: Iterable[StreamRecord], rates: Rates, now: int) -> Json:
     """Streams by state, the worst lag, rows a second, and rows that came too late."""
     records = list(records)
     states = {state.value: sum(record.state is state for record in records) for state in StreamState}
-    lags = [(record.progress.lag_ms, qualified(record)) for record in records if record.progress.lag_ms is not None]
+    lags = [(lag_ms, qualified(record)) for record in records if (lag_ms := record.progress.lag_ms(now)) is not None]
     worst = max(lags, default=None)
     known = [rate for record in records if (rate := rates.of(record.definition.id)) is not None]
     return {
@@ -88,7 +88,7 @@ def stream_row(record: StreamRecord, run: RunSummary | None, rates: Rates, now: 
         "state": record.state.value,
         "desired": record.desired.value,
         "reason": None if record.reason is None else asdict(record.reason),
-        "lag_ms": progress.lag_ms,
+        "lag_ms": progress.lag_ms(now),
         "updated": progress.updated,
         "counters": asdict(progress.counters),
         "rate": None if rate is None else asdict(rate),
@@ -125,8 +125,8 @@ def detail(catalog: Catalog, record: StreamRecord, now: int) -> Json:
         "as_of": now,
         "sql": definition.sql,
         "dialect": definition.dialect,
-        "source_version": progress.source_version,
-        "boundary": progress.boundary,
+        "source_version": record.source_version,
+        "boundary": record.boundary_version,
         "frontier": millis(progress.frontier, precision),
         "runs": [run_view(catalog.ledger.summary(definition.id, run), now) for run in runs],
         "chunks": [chunk_view(chunk, precision) for chunk in shown(chunks)],

@@ -20,6 +20,7 @@ from sqlalchemy import (
 )
 
 from headrace.catalog.rows.metadata import METADATA, NAME
+from headrace.model.positions import Offsets, Position
 from headrace.model.streams import (
     DesiredState,
     StopReason,
@@ -46,11 +47,12 @@ class StreamColumns(TypedColumns):
     desired: Named[str]
     state: Named[str]
     reason: Named[dict[str, Any] | None] = Column(JSON(none_as_null=True), nullable=True)
-    source_version: Named[int | None] = Column(BigInteger, nullable=True)
-    boundary: Named[int | None] = Column(BigInteger, nullable=True)
+    position: Named[dict[str, Any] | None] = Column(JSON(none_as_null=True), nullable=True)
+    boundary: Named[dict[str, int] | None] = Column(JSON(none_as_null=True), nullable=True)
+    skip_to: Named[dict[str, int] | None] = Column(JSON(none_as_null=True), nullable=True)
     frontier: Named[int | None] = Column(BigInteger, nullable=True)
     updated: Named[int | None] = Column(BigInteger, nullable=True)
-    lag_ms: Named[int | None] = Column(BigInteger, nullable=True)
+    pending_since: Named[int | None] = Column(BigInteger, nullable=True)
     counters: Named[dict[str, int]] = Column(JSON)
 
 
@@ -63,7 +65,7 @@ STREAMS = Table(
 )
 
 DEFINITION_FIELDS = tuple(field.name for field in dataclasses.fields(StreamDefinition))
-POSITION_FIELDS = tuple(field.name for field in dataclasses.fields(StreamProgress) if field.name != "counters")
+PLAIN_PROGRESS = ("frontier", "updated", "pending_since")
 
 
 def to_row(record: StreamRecord) -> dict[str, Any]:
@@ -73,6 +75,7 @@ def to_row(record: StreamRecord) -> dict[str, Any]:
         "desired": record.desired.value,
         "reason": reason_to_json(record.reason),
         "state": record.state.value,
+        "skip_to": offsets_to_json(record.skip_to),
         **progress_to_row(record.progress),
     }
 
@@ -84,15 +87,29 @@ def from_row(row: RowMapping) -> StreamRecord:
         state=StreamState(row["state"]),
         progress=progress_from_row(row),
         reason=None if row["reason"] is None else StopReason(**row["reason"]),
+        skip_to=row["skip_to"],
     )
 
 
 def progress_to_row(progress: StreamProgress) -> dict[str, Any]:
-    return {name: getattr(progress, name) for name in POSITION_FIELDS} | {"counters": dataclasses.asdict(progress.counters)}
+    return {
+        "position": None if progress.position is None else progress.position.to_json(),
+        "boundary": offsets_to_json(progress.boundary),
+        "counters": dataclasses.asdict(progress.counters),
+    } | {name: getattr(progress, name) for name in PLAIN_PROGRESS}
 
 
 def progress_from_row(row: RowMapping) -> StreamProgress:
-    return StreamProgress(counters=StreamCounters(**row["counters"]), **{name: row[name] for name in POSITION_FIELDS})
+    return StreamProgress(
+        position=None if row["position"] is None else Position.from_json(row["position"]),
+        boundary=row["boundary"],
+        counters=StreamCounters(**row["counters"]),
+        **{name: row[name] for name in PLAIN_PROGRESS},
+    )
+
+
+def offsets_to_json(offsets: Offsets | None) -> dict[str, int] | None:
+    return None if offsets is None else dict(offsets)
 
 
 def reason_to_json(reason: StopReason | None) -> dict[str, Any] | None:

@@ -149,7 +149,7 @@ class Story:
         """Whether every stream has handled the newest version of its source."""
         for record in self.records():
             source = self.catalog.tables.get(record.definition.source_database, record.definition.source_table)
-            if (record.progress.source_version or 0) < self.session.context.tables.version(source):
+            if (record.source_version or 0) < self.session.context.tables.version(source):
                 return False
         return True
 

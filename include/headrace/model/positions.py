@@ -1,0 +1,49 @@
+"""Positions: how far a job has come, as a micro-batch number and an offset for each of its sources."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+SourceId = str
+"""Names a source table, as `source_id` makes it."""
+
+Offsets = Mapping[SourceId, int]
+"""For each source the last Delta version that has been read."""
+
+
+def source_id(database: str, table: str) -> SourceId:
+    """Return the id of a source table: `database.table`, with dots inside names escaped."""
+    return ".".join(name.replace("\\", "\\\\").replace(".", "\\.") for name in (database, table))
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """The last micro-batch of a job: its number, counted from 0, and the offsets after it.
+
+    The number orders positions: several micro-batches may have the same offsets, since a clock starts some of them.
+    """
+
+    batch: int
+    offsets: Offsets
+
+    def next(self, offsets: Offsets | None = None) -> Position:
+        """Return the position after one more micro-batch, with these offsets replaced."""
+        return Position(self.batch + 1, {**self.offsets, **(offsets or {})})
+
+    def is_behind(self, offsets: Offsets) -> bool:
+        """Return True if a source has not been read up to one of these offsets."""
+        return any(self.offsets.get(source, -1) < offset for source, offset in offsets.items())
+
+    def to_json(self) -> dict[str, Any]:
+        return {"batch": self.batch, "offsets": dict(self.offsets)}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Position:
+        return cls(value["batch"], dict(value["offsets"]))
+
+
+def latest(*positions: Position | None) -> Position | None:
+    """Return the position with the largest micro-batch number, the first of equal ones; None if there is none."""
+    return max((position for position in positions if position is not None), key=lambda one: one.batch, default=None)

@@ -1,0 +1,24 @@
+"""How old the commits are that a stream has yet to handle."""
+
+from __future__ import annotations
+
+from headrace.errors import Error
+from headrace.model.streams import StreamRecord
+from headrace.streams.context import Context
+
+
+def lag_ms(context: Context, record: StreamRecord) -> int | None:
+    """Return the age of the oldest commit that a stream has not handled, 0 if all are; None before the stream is live.
+
+    The source itself is asked, so that the answer is true if a micro-batch hangs or no driver runs. If it cannot be read, the
+    answer is what was recorded after the last micro-batch.
+    """
+    offset, now = record.source_version, context.clock.now()
+    if offset is None:
+        return None
+    try:
+        table = context.catalog.tables.get(record.definition.source_database, record.definition.source_table)
+        since = context.tables.committed_at(table, offset + 1) if offset < context.tables.version(table) else None
+    except Error:
+        return record.progress.lag_ms(now)
+    return 0 if since is None else max(0, now - since)

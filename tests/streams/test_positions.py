@@ -1,0 +1,153 @@
+"""Micro-batches by number and by the clock: several at one source version, wake-ups, and restarts between any two steps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headrace.model.clock import ManualClock
+from headrace.model.faults import FaultError, armed
+from headrace.model.positions import Position, latest, source_id
+from headrace.streams.runner import state_store
+from headrace.streams.state import State
+from tests.streams.house import House
+from tests.streams.ticking import SQL, ticking
+
+Ticks = list[tuple[int, int]]
+
+
+def ticks(built: House, name: str = "s") -> Ticks:
+    """Instants after the start, and counts."""
+    table = built.catalog.tables.get("db", f"out_{name}")
+    return [row[:2] for row in built.plain(built.tables.scan(table, built.database).drop_columns("tbname"))]
+
+
+@pytest.fixture
+def clock(empty: House) -> ManualClock:
+    assert isinstance(empty.context.clock, ManualClock)
+    empty.runner = ticking()
+    return empty.context.clock
+
+
+def test_source_ids_of_odd_names_differ() -> None:
+    assert source_id("a", "b") == "a.b"
+    assert len({source_id("a.b", "c"), source_id("a", "b.c"), source_id("a\\", ".b.c"), source_id("a\\.b", "c")}) == 4
+
+
+def test_the_latest_position_is_that_of_the_largest_number() -> None:
+    older, newer = Position(3, {"a": 9}), Position(4, {"a": 9})
+    assert latest(newer, None, older) is newer
+    assert latest(None) is None
+
+
+def test_a_job_is_woken_at_its_instant_without_changes(empty: House, clock: ManualClock) -> None:
+    plan = empty.create(SQL.format(name="s"))
+    empty.insert([("d0", 0, 1, None)])
+    empty.settle()
+    assert ticks(empty) == []
+    first = empty.record(plan).progress.position
+    clock.advance(9_999)
+    empty.settle()
+    assert empty.record(plan).progress.position == first
+    clock.advance(1)
+    empty.settle()
+    second = empty.record(plan).progress.position
+    assert first is not None
+    assert second == Position(first.batch + 1, first.offsets)
+    assert ticks(empty) == [(10_000, 1)]
+
+
+def test_everything_that_is_due_runs_in_order(empty: House, clock: ManualClock) -> None:
+    empty.create(SQL.format(name="s"))
+    empty.insert([("d0", 0, 1, None)])
+    empty.settle()
+    clock.advance(35_000)
+    empty.settle()
+    empty.insert([("d0", 1, 1, None)])
+    clock.advance(5_000)
+    empty.settle()
+    assert ticks(empty) == [(10_000, 1), (20_000, 1), (30_000, 1), (40_000, 2)]
+
+
+def test_wake_ups_that_were_missed_while_nothing_ran_are_made_up_for(empty: House, clock: ManualClock) -> None:
+    empty.create(SQL.format(name="s"))
+    empty.insert([("d0", 0, 1, None)])
+    empty.settle()
+    empty.restart()
+    clock.advance(25_000)
+    empty.settle()
+    assert ticks(empty) == [(10_000, 1), (20_000, 1)]
+
+
+POINTS = [
+    "streams.evaluated",
+    "streams.state.rename",
+    "streams.state.written",
+    "storage.commit",
+    "storage.committed",
+    "streams.target.committed",
+    "streams.progress.recorded",
+]
+
+
+@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("passage", [1, 2])
+def test_a_driver_that_dies_between_micro_batches_of_one_source_version_is_followed_by_one_that_goes_on(
+    empty: House, clock: ManualClock, point: str, passage: int
+) -> None:
+    plan = empty.create(SQL.format(name="s"))
+    empty.insert([("d0", 0, 1, None)])
+    empty.settle()
+    clock.advance(20_000)
+    with armed(f"{point}:{passage}:raise"), pytest.raises(FaultError):
+        empty.settle()
+    empty.restart()
+    empty.settle()
+    assert ticks(empty) == [(10_000, 1), (20_000, 1)]
+    position = empty.record(plan).progress.position
+    assert position == Position(3, {plan.source_id: empty.tables.version(plan.source)})
+    assert empty.tables.committed_position(plan.target, plan.id, [plan.source_id]) == position
+
+
+def test_a_driver_restarts_where_the_target_says_though_the_catalog_is_behind(empty: House, clock: ManualClock) -> None:
+    plan = empty.create(SQL.format(name="s"))
+    empty.insert([("d0", 0, 1, None)])
+    empty.settle()
+    behind = empty.record(plan).progress
+    clock.advance(10_000)
+    empty.settle()
+    newest = empty.record(plan).progress.position
+    empty.catalog.streams.set_progress(plan.id, behind)
+    empty.restart()
+    version = empty.tables.version(plan.target)
+    empty.settle()
+    assert empty.record(plan).progress.position == newest
+    assert empty.tables.version(plan.target) == version
+
+
+@pytest.mark.parametrize("damage", ["missing", "damaged", "of other offsets"])
+def test_a_checkpoint_that_only_the_target_knows_of_is_made_again(empty: House, clock: ManualClock, damage: str) -> None:
+    plan = empty.create(SQL.format(name="s"))
+    empty.insert([("d0", 0, 1, None)])
+    empty.settle()
+    behind = empty.record(plan).progress
+    clock.advance(10_000)
+    empty.insert([("d0", 1, 1, None), ("d0", 2, 1, None)])
+    empty.settle()
+    empty.catalog.streams.set_progress(plan.id, behind)
+    store = state_store(empty.context, plan.id)
+    (newest,) = Path(store.folder).glob(f"{store.batches()[-1]:020d}-*.state")
+    match damage:
+        case "missing":
+            newest.unlink()
+        case "damaged":
+            newest.write_bytes(newest.read_bytes()[:-3])
+        case _:
+            store.write(State(Position(store.batches()[-1], {plan.source_id: 0})), 0)
+    empty.restart()
+    clock.advance(10_000)
+    empty.settle()
+    assert ticks(empty) == [(10_000, 3), (20_000, 3)]
+    (event,) = (event for event in empty.catalog.events.all("stream", plan.id) if event.kind == "STATE_RESTORED")
+    assert "changes since" in event.message

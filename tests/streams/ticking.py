@@ -1,0 +1,62 @@
+"""A job that works by the clock: it counts rows, and every ten seconds writes how many there are by then. It needs no Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from headrace.compute.plan import WSTART
+from headrace.model.streams import StreamRecord
+from headrace.streams.batches import BatchResult
+from headrace.streams.context import Context
+from headrace.streams.define import StreamPlan
+from headrace.streams.incoming import Changes
+from headrace.streams.poller import RunnerFactory
+from headrace.streams.runner import Reader, Runner
+from headrace.streams.sinks import DeltaSink, Sink
+from headrace.streams.state import State
+
+EVERY_MS = 10_000
+SQL = "create stream {name} trigger at_once into out_{name} as select _wstart, count(*) n from readings interval(10s)"
+
+
+@dataclass
+class Ticker:
+    """Writes the number of rows at each whole ten seconds after the first row, one tick per micro-batch."""
+
+    context: Context
+    plan: StreamPlan
+    before: Callable[[Changes], None] = lambda _: None
+
+    def run(self, state: State, changes: Changes) -> BatchResult:
+        self.before(changes)
+        count = 0 if state.windows is None else state.windows["count"][0].as_py()
+        ticks = []
+        wake_at = state.wake_at
+        if wake_at is not None and wake_at <= changes.now:
+            ticks.append(wake_at)
+            wake_at += EVERY_MS
+        count += changes.rows.num_rows
+        if wake_at is None:
+            wake_at = (changes.now // EVERY_MS + 1) * EVERY_MS
+        upserts = pa.table(
+            {
+                WSTART: ticks,
+                "o0": pa.array([tick * 1000 for tick in ticks], pa.timestamp("us", tz="UTC")),
+                "o1": pa.array([count] * len(ticks), pa.int64()),
+            }
+        )
+        return BatchResult(upserts, upserts.slice(0, 0), replace(state, windows=pa.table({"count": [count]})), wake_at)
+
+
+def ticking(
+    before: Callable[[Changes], None] = lambda _: None, sink: Callable[[Context, StreamPlan], Sink] = DeltaSink
+) -> RunnerFactory:
+    """What makes runners of tickers; `before` is called at the start of every micro-batch."""
+
+    def runner(context: Context, record: StreamRecord, reader: Reader) -> Runner:
+        return Runner(context, record, reader, processor=lambda context, plan: Ticker(context, plan, before), sink=sink)
+
+    return runner
