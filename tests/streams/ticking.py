@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from headrace.compute.plan import WSTART
-from headrace.model.streams import StreamRecord
+from headrace.model.streams import StreamCounters, StreamRecord
 from headrace.streams.batches import BatchResult
 from headrace.streams.context import Context
 from headrace.streams.define import StreamPlan
@@ -38,7 +38,9 @@ class Ticker:
         if wake_at is not None and wake_at <= changes.now:
             ticks.append(wake_at)
             wake_at += EVERY_MS
-        count += changes.rows.num_rows
+        rows = changes.rows.num_rows
+        count += rows
+        counters = state.counters.plus(StreamCounters(rows_in=rows, rows_used=rows, batches=1))
         if wake_at is None:
             wake_at = (changes.now // EVERY_MS + 1) * EVERY_MS
         upserts = pa.table(
@@ -48,7 +50,9 @@ class Ticker:
                 "o1": pa.array([count] * len(ticks), pa.int64()),
             }
         )
-        return BatchResult(upserts, upserts.slice(0, 0), replace(state, windows=pa.table({"count": [count]})), wake_at)
+        return BatchResult(
+            upserts, upserts.slice(0, 0), replace(state, windows=pa.table({"count": [count]}), counters=counters), wake_at
+        )
 
 
 def ticking(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,9 +15,10 @@ from headrace.model.tables import Database, Table
 from headrace.storage import changes, creation, frames, reads
 from headrace.storage.commits import Commit, Written, committed_position
 from headrace.storage.framewrites import FrameWriter
-from headrace.storage.handles import Handles, root_of, rows_uri
+from headrace.storage.handles import Handles, root_of, rows_uri, segment
 from headrace.storage.loading import Loaded, Loader, LoadOptions
 from headrace.storage.maintenance import Maintenance
+from headrace.storage.outbox import Outbox
 from headrace.storage.pruning import Bounds
 from headrace.storage.tags import Tags
 from headrace.storage.types import rows_schema
@@ -25,6 +26,8 @@ from headrace.storage.writes import Lock, Ranges, Writer
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+OUTBOXES: Final = ".outbox"
 
 
 class Tables:
@@ -256,6 +259,10 @@ class Tables:
         Older versions and changes are gone then.
         """
         return self._maintenance.vacuum(table, retention_hours)
+
+    def outbox(self, job_id: str) -> Outbox:
+        """Return a job's outbox; it may not exist yet."""
+        return Outbox(f"{self.uri}/{OUTBOXES}/{segment(job_id)}", job_id, self._writer, self._handles.options)
 
     def close(self) -> None:
         """End what goes on in the background."""

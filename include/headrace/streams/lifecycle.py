@@ -77,5 +77,6 @@ def record(context: Context, plan: StreamPlan, state: State, boundary: Offsets |
 
 
 def forget(context: Context, stream_id: str) -> None:
-    """Remove a dropped stream's state; the target keeps its rows."""
+    """Remove a dropped stream's state and undelivered messages; the target keeps its rows."""
     state_store(context, stream_id).clear()
+    context.tables.outbox(stream_id).drop()

@@ -203,16 +203,12 @@ class SourcePoller:
             self.remove(subscription.record.definition.id)
 
     def _start(self, subscription: Subscription, newest: int | None, round_: Round) -> None:
-        runner = subscription.runner
         if subscription.in_flight is None and newest is not None:
             if subscription.retry.is_waiting():
                 round_.wait_until(subscription.retry.retry_at)
             elif subscription.has_work(newest):
-                if runner is not None and not runner.sink.has_room():
-                    round_.wait_until(time.monotonic() + FULL_SINK_PAUSE_S)
-                else:
-                    subscription.started_at = time.monotonic()
-                    subscription.in_flight = self._pool.submit(self._advance, subscription)
+                subscription.started_at = time.monotonic()
+                subscription.in_flight = self._pool.submit(self._advance, subscription)
         if subscription.in_flight is not None:
             round_.in_flight.append(subscription.in_flight)
 
@@ -236,10 +232,15 @@ class SourcePoller:
             self._drop(subscription)
         elif error is not None:
             self._failed(subscription, explained(error))
-        else:
-            subscription.retry.succeeded()
-            if future is not None and future.result() is Advance.UNWANTED:
-                self._drop(subscription)
+        elif future is not None:
+            self._advanced(subscription, future.result())
+
+    def _advanced(self, subscription: Subscription, advance: Advance) -> None:
+        subscription.retry.succeeded()
+        if advance is Advance.UNWANTED:
+            self._drop(subscription)
+        elif advance is Advance.FULL:
+            subscription.retry.retry_at = time.monotonic() + FULL_SINK_PAUSE_S
 
     def _failed(self, subscription: Subscription, error: Error) -> None:
         if not subscription.retry.failed(error):

@@ -50,6 +50,8 @@ class Advance(Enum):
     """There was nothing to do."""
     UNWANTED = auto()
     """The user no longer wants it to run."""
+    FULL = auto()
+    """Its sink has no room for more results yet."""
 
 
 def processor_of(context: Context, plan: StreamPlan) -> Processor:
@@ -192,6 +194,8 @@ class Runner:
             if not self.is_due():
                 return Advance.IDLE
             changes = self.reader.nothing(self.offset, self.tags)
+        if not self.sink.has_room():
+            return Advance.FULL
         asked = self._asked()
         if asked is not None and asked.desired is not DesiredState.RUNNING:
             return Advance.UNWANTED

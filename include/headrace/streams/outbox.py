@@ -1,0 +1,160 @@
+"""The sink for what lies outside Delta: results become messages, durable first, then delivered at least once and in order."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
+from typing import Final
+
+from headrace.errors import FencedError
+from headrace.model.faults import FaultError, reach
+from headrace.model.positions import Position, SourceId
+from headrace.storage import Commit
+from headrace.storage.outbox import Message, MessageFile, Outbox
+from headrace.streams.batches import BatchResult
+from headrace.streams.context import Context
+
+logger = logging.getLogger(__name__)
+
+MAX_BACKLOG: Final = 100_000
+"""Messages that may wait for delivery; a job with more waits before its next micro-batch."""
+MAX_MESSAGES_PER_SEND: Final = 1_000
+MAX_UNRECORDED: Final = 1_000
+"""Delivery is recorded after so many messages, and when there are no more."""
+FIRST_PAUSE_S: Final = 0.1
+MAX_PAUSE_S: Final = 5.0
+
+Encode = Callable[[BatchResult], Iterable[bytes]]
+Send = Callable[[Sequence[Message]], None]
+"""Delivers messages: returns once the receiver has them, raises anything if it may not. It must not wait forever."""
+
+
+class OutboxSink:
+    """Commits the messages of a micro-batch to an outbox, from which a thread delivers them.
+
+    Messages are kept on storage, never in memory. Whatever dies, they are delivered in the order of their numbers; after a failure
+    some are delivered again, with the same ids. A receiver that remembers the last id of a job drops these.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        job_id: str,
+        sources: Sequence[SourceId],
+        encode: Encode,
+        send: Send,
+        *,
+        max_backlog: int = MAX_BACKLOG,
+    ) -> None:
+        self._job_id = job_id
+        self._sources = sources
+        self._epoch = context.epoch
+        self._encode = encode
+        self._max_backlog = max_backlog
+        self._outbox = context.tables.outbox(job_id)
+        self._deliverer = Deliverer(self._outbox, context.epoch, send)
+
+    @property
+    def deliverer(self) -> Deliverer:
+        """What delivers the messages."""
+        return self._deliverer
+
+    def fence(self) -> None:
+        """See `Sink`. Delivery begins here: this driver owns the job."""
+        self._outbox.open()
+        self._outbox.fence(self._epoch)
+        self._deliverer.start()
+
+    def position(self) -> Position | None:
+        """See `Sink`."""
+        return self._outbox.position(self._sources)
+
+    def has_room(self) -> bool:
+        """See `Sink`: a job waits while its receiver does not keep up."""
+        return self._outbox.backlog() < self._max_backlog
+
+    def commit(self, result: BatchResult, position: Position, expected: int | None) -> bool:
+        """See `Sink`."""
+        payloads = list(self._encode(result))
+        if not payloads:
+            return False
+        commit = Commit.of_stream(self._job_id, position.batch, expected, self._epoch, position.offsets)
+        self._outbox.append(payloads, commit)
+        self._deliverer.wake()
+        return True
+
+    def close(self) -> None:
+        """See `Sink`. What is not delivered stays in the outbox."""
+        self._deliverer.stop()
+
+
+class Deliverer:
+    """Delivers the messages of an outbox in a thread of its own, until it is stopped or another driver owns the job."""
+
+    def __init__(self, outbox: Outbox, epoch: int, send: Send) -> None:
+        self._outbox = outbox
+        self._epoch = epoch
+        self._send = send
+        self._wake = threading.Event()
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._failures = 0
+        self.error: str | None = None
+
+    def start(self) -> None:
+        """Begin, once however often it is called."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name=f"outbox {self._outbox.job_id}", daemon=True)
+            self._thread.start()
+
+    def wake(self) -> None:
+        """Have it look for new messages."""
+        self._wake.set()
+
+    def stop(self) -> None:
+        """End after the send in progress; does not wait for it."""
+        self._stopping.set()
+        self._wake.set()
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            self._wake.clear()
+            try:
+                if not self._deliver():
+                    self._wake.wait()
+                self._failures, self.error = 0, None
+            except FencedError as error:
+                logger.info("delivery for %s ended: %s", self._outbox.job_id, error.message)
+                return
+            except FaultError:
+                raise
+            except Exception as error:  # whatever a receiver does must not end delivery
+                self._failures += 1
+                self.error = f"{type(error).__name__}: {error}"
+                logger.warning("delivery for %s failed, retrying: %s", self._outbox.job_id, self.error)
+                self._stopping.wait(min(MAX_PAUSE_S, FIRST_PAUSE_S * 2 ** min(self._failures - 1, 16)))
+
+    def _deliver(self) -> bool:
+        """Deliver what is pending, one micro-batch after another; False if nothing was."""
+        pending = self._outbox.pending()
+        unrecorded = 0
+        for batch, files in groupby(pending, key=lambda file: file.batch):
+            for file in files:
+                if not self._deliver_file(file):
+                    return True
+                unrecorded += file.rows
+            if unrecorded >= MAX_UNRECORDED or batch == pending[-1].batch:
+                reach("outbox.sent")
+                self._outbox.remove(batch, self._epoch)
+                unrecorded = 0
+        return bool(pending)
+
+    def _deliver_file(self, file: MessageFile) -> bool:
+        """Send the messages of a file; False if it was stopped before the end."""
+        for messages in self._outbox.read(file, MAX_MESSAGES_PER_SEND):
+            if self._stopping.is_set():
+                return False
+            self._send(messages)
+        return True

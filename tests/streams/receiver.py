@@ -1,0 +1,120 @@
+"""A receiver of messages: a small TCP server in a process of its own that may be told to fail or to stall, and killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import socketserver
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from headrace.storage.outbox import Message
+
+TIMEOUT_S = 1.0
+
+
+class Receiver:
+    """The receiver's process, and the files in which it keeps what it was sent: `kept`, and `doubles` which it has dropped."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.process: subprocess.Popen[str] | None = None
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+
+    def start(self) -> None:
+        """Start, or start again on the same port with what was kept."""
+        command = [sys.executable, "-m", "tests.streams.receiver", str(self.folder), str(self.port)]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline() == "listening\n"
+
+    def die(self) -> None:
+        """Kill the process, if there is one."""
+        if self.process is not None:
+            os.kill(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+            self.process = None
+
+    def behave(self, mode: str) -> None:
+        """`ok`, `refuse` before keeping, `drop` the connection after keeping, or `stall`."""
+        (self.folder / "mode").write_text(mode)
+
+    def payloads(self) -> list[dict[str, Any]]:
+        """What was kept, in the order of arrival."""
+        return [json.loads(line["payload"]) for line in lines(self.folder / "kept")]
+
+    def doubles(self) -> int:
+        """How many messages came again and were dropped."""
+        return len(lines(self.folder / "doubles"))
+
+
+def sender(port: int) -> Callable[[Sequence[Message]], None]:
+    """Send messages to the receiver at a port."""
+
+    def send(messages: Sequence[Message]) -> None:
+        with socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S) as connection, connection.makefile("rw") as file:
+            for message in messages:
+                print(json.dumps({"id": message.id, "payload": message.payload.decode()}), file=file)
+            print("end", file=file, flush=True)
+            if file.readline() != "ok\n":
+                raise ConnectionError("not acknowledged")
+
+    return send
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def key(id: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in id.split("/")[1:])
+
+
+class Handler(socketserver.StreamRequestHandler):
+    folder: Path
+
+    def handle(self) -> None:
+        received = []
+        for line in self.rfile:
+            if line == b"end\n":
+                break
+            received.append(json.loads(line))
+        if self.mode() == "refuse":
+            return
+        while self.mode() == "stall":
+            time.sleep(0.02)
+        self.keep(received)
+        if self.mode() != "drop":
+            self.wfile.write(b"ok\n")
+
+    def mode(self) -> str:
+        path = self.folder / "mode"
+        return path.read_text() if path.exists() else "ok"
+
+    def keep(self, received: list[dict[str, Any]]) -> None:
+        """Keep what is newer than the last message, and drop the others."""
+        last = max((key(line["id"]) for line in lines(self.folder / "kept")), default=(-1,))
+        for message in received:
+            name = "kept" if key(message["id"]) > last else "doubles"
+            with (self.folder / name).open("a") as file:
+                print(json.dumps(message), file=file)
+
+
+class Server(socketserver.TCPServer):
+    allow_reuse_address = True
+
+
+if __name__ == "__main__":
+    Handler.folder = Path(sys.argv[1])
+    with Server(("127.0.0.1", int(sys.argv[2])), Handler) as server:
+        sys.stdout.write("listening\n")
+        sys.stdout.flush()
+        server.serve_forever()

@@ -1,0 +1,70 @@
+"""A driver in a process of its own, which a failpoint may kill: runs a home's streams with outboxes until all is sent.
+
+Arguments: home, the receiver's port, milliseconds after `START` that it is, epoch.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headrace.catalog import Catalog
+from headrace.compute.plan import WSTART
+from headrace.model.clock import ManualClock
+from headrace.settings import load
+from headrace.storage import Tables
+from headrace.streams.batches import BatchResult
+from headrace.streams.context import Context
+from headrace.streams.define import StreamPlan
+from headrace.streams.outbox import MAX_BACKLOG, OutboxSink
+from headrace.streams.poller import RunnerFactory, SourcePollers
+from tests.streams.receiver import sender
+from tests.streams.ticking import ticking
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+START = 1_700_000_000_000
+
+
+def encode(result: BatchResult) -> Iterator[bytes]:
+    """A message for each tick."""
+    for row in result.upserts.to_pylist():
+        yield json.dumps({"tick": row[WSTART] - START, "n": row["o1"]}).encode()
+
+
+def sending(port: int, max_backlog: int = MAX_BACKLOG) -> RunnerFactory:
+    """What makes runners of tickers that send their ticks to a receiver."""
+
+    def sink(context: Context, plan: StreamPlan) -> OutboxSink:
+        return OutboxSink(context, plan.id, [plan.source_id], encode, sender(port), max_backlog=max_backlog)
+
+    return ticking(sink=sink)
+
+
+def main(home: Path, port: int, now: int, epoch: int) -> None:
+    settings = load(home=home)
+    clock = ManualClock(START + now)
+    with Catalog.open(settings.catalog, clock=clock.now) as catalog:
+        tables = Tables(settings.tables_uri, catalog.lock, settings.small_write_rows)
+        context = replace(Context(catalog, lambda: tables, no_spark, clock, settings), epoch=epoch)
+        pollers = SourcePollers(context, runner=sending(port))
+        pollers.reconcile(catalog.streams.all())
+        while pollers.poll():
+            pass
+        while any(tables.outbox(record.definition.id).backlog() for record in catalog.streams.all()):
+            time.sleep(0.01)
+        pollers.close()
+
+
+def no_spark() -> SparkSession:
+    raise AssertionError("nothing here needs Spark")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))
