@@ -200,6 +200,7 @@ def spots() -> list[Spot]:
     from pyspark.sql import SparkSession
     from pyspark.sql.classic.dataframe import DataFrame
 
+    from headrace.storage import Tables
     from headrace.streams.reader import ChangeReader
     from headrace.streams.runner import Runner
     from headrace.streams.state import StateStore
@@ -213,7 +214,7 @@ def spots() -> list[Spot]:
         Spot("step: each result out of Spark", DataFrame, "toArrow"),
         Spot("write state", StateStore, "write"),
         Spot("rows of the target", Target, "rows"),
-        Spot("commit", Target, "commit"),
+        Spot("commit", Tables, "replace"),
         Spot("record progress (after the result)", Runner, "record"),
     ]
 

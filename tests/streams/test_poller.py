@@ -143,6 +143,22 @@ def test_a_source_that_fails_for_a_moment_stops_nothing(ticked: House) -> None:
     assert ticked.record(broken).state is StreamState.RUNNING
 
 
+def test_a_source_that_hangs_holds_up_no_other(ticked: House, clock: ManualClock) -> None:
+    sound, hanging = create_both(ticked)
+    ticked.settle()
+    with ticked.tables._handles.reader(OTHERS)._mutex:  # as if the storage did not answer
+        ticked.insert([("d0", 0, 1, None)])
+        while not handled(ticked, sound):
+            pollers(ticked).poll(0.05)
+        clock.advance(10_000)
+        while not count(ticked, sound):
+            pollers(ticked).poll(0.05)
+        assert count(ticked, sound) == [1]
+        assert pollers(ticked).activity().keys() == {sound.id, hanging.id}
+    ticked.settle()
+    assert ticked.record(hanging).state is StreamState.RUNNING
+
+
 def test_a_stream_whose_source_left_the_catalog_keeps_no_other_from_running(ticked: House) -> None:
     sound, broken = create_both(ticked)
     records = ticked.catalog.streams.all()

@@ -24,6 +24,9 @@ FIRST_PAUSE_S: Final = 0.1
 MAX_PAUSE_S: Final = 5.0
 FULL_SINK_PAUSE_S: Final = 0.05
 THREADS: Final = 4
+LOOK_THREADS: Final = 32
+MAX_LOOK_S: Final = 0.5
+"""A source that takes longer to tell its version is looked at in the background, so that it does not hold up the others."""
 
 RunnerFactory = Callable[[Context, StreamRecord, Reader], Runner]
 Observe = Callable[[float], None]
@@ -94,16 +97,18 @@ class JobActivity:
 
 @dataclass(slots=True)
 class Round:
-    """What there is to wait for: micro-batches in flight, and the next attempt at anything else, on the monotonic clock."""
+    """What there is to wait for: micro-batches in flight, the next attempt at anything else (monotonic clock), slow looks."""
 
     in_flight: list[Future[Advance]] = field(default_factory=list)
     next_attempt: float | None = None
+    looking: list[Future[int]] = field(default_factory=list)
 
     def wait_until(self, instant: float) -> None:
         self.next_attempt = instant if self.next_attempt is None else min(self.next_attempt, instant)
 
     def add(self, other: Round) -> None:
         self.in_flight.extend(other.in_flight)
+        self.looking.extend(other.looking)
         if other.next_attempt is not None:
             self.wait_until(other.next_attempt)
 
@@ -124,6 +129,8 @@ class SourcePoller:
         self._observe = observe
         self._runner = runner
         self._retry = Retry()
+        self._looking: Future[int] | None = None
+        self._committed_at: dict[int, int | None] = {}
         self._subscriptions: dict[str, Subscription] = {}
 
     @property
@@ -144,14 +151,23 @@ class SourcePoller:
         if subscription.in_flight is None:
             self._drop(subscription)
 
+    def look(self, pool: ThreadPoolExecutor) -> Future[int] | None:
+        """Begin to look for the source's newest version; None if a look is in progress, or it is not the time."""
+        if self._looking is not None or not self._subscriptions or self._retry.is_waiting():
+            return None
+        self._looking = pool.submit(self._look)
+        return self._looking
+
     def start(self) -> Round:
         """Begin the next micro-batch of every idle stream that has one; nothing is waited for."""
         round_ = Round()
-        newest = self._newest() if self._subscriptions else None
+        newest = self._newest()
         for subscription in self._subscriptions.values():
             self._start(subscription, newest, round_)
-        if newest is None and self._subscriptions:
+        if self._retry.is_waiting() and self._subscriptions:
             round_.wait_until(self._retry.retry_at)
+        if self._looking is not None:
+            round_.looking.append(self._looking)
         return round_
 
     def collect(self) -> None:
@@ -179,19 +195,28 @@ class SourcePoller:
         for subscription in list(self._subscriptions.values()):
             self._drop(subscription)
 
-    def _newest(self) -> int | None:
-        """The source's newest version; None if it cannot be read, and while that is not to be tried."""
-        if self._retry.is_waiting():
-            return None
-        try:
-            newest = self.reader.newest()
-        except FaultError:
-            raise
-        except Exception as error:
-            self._source_failed(explained(error))
-            return None
-        self._retry.succeeded()
+    def _look(self) -> int:
+        """Read the source's newest version, and when the first commits were made that streams have yet to handle."""
+        newest = self.reader.newest()
+        offsets = {offset for one in list(self._subscriptions.values()) if (offset := recorded_offset(one)) is not None}
+        unhandled = {offset + 1 for offset in offsets if offset < newest}
+        known = self._committed_at
+        self._committed_at = {at: known[at] if at in known else self.reader.committed_at(at) for at in unhandled}
         return newest
+
+    def _newest(self) -> int | None:
+        """The source's newest version if a look has ended; None otherwise, and if it cannot be read."""
+        if self._looking is None or not self._looking.done():
+            return None
+        looked, self._looking = self._looking, None
+        error = looked.exception()
+        if error is None:
+            self._retry.succeeded()
+            return looked.result()
+        if isinstance(error, FaultError) or not isinstance(error, Exception):
+            raise error
+        self._source_failed(explained(error))
+        return None
 
     def _source_failed(self, error: Error) -> None:
         """Stop the streams of a source that cannot be read, unless it is worth another attempt."""
@@ -253,15 +278,16 @@ class SourcePoller:
             subscription.runner.close()
 
     def _pending_since(self, subscription: Subscription) -> int | None:
-        """When the oldest commit not yet handled was made, as the source says now."""
-        runner = subscription.runner
-        progress = subscription.record.progress if runner is None else runner.progress
-        if progress.position is None:
-            return None
-        try:
-            return self.reader.pending_since(progress.position.offsets[subscription.record.definition.source])
-        except Error:
-            return progress.pending_since
+        """When the oldest commit not yet handled was made, as of the last look. Reads nothing: a source may hang."""
+        offset = recorded_offset(subscription)
+        return None if offset is None else self._committed_at.get(offset + 1)
+
+
+def recorded_offset(subscription: Subscription) -> int | None:
+    """The last source version that a stream has handled and recorded; None before it is live."""
+    runner, record = subscription.runner, subscription.record
+    position = (record.progress if runner is None else runner.progress).position
+    return None if position is None else position.offsets[record.definition.source]
 
 
 class SourcePollers:
@@ -272,6 +298,7 @@ class SourcePollers:
         self._observe = observe
         self._runner = runner
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="poller")
+        self._looks = ThreadPoolExecutor(LOOK_THREADS, thread_name_prefix="look")
         self._pollers: dict[SourceId, SourcePoller] = {}
 
     @property
@@ -307,7 +334,8 @@ class SourcePollers:
         """Begin every micro-batch that can begin, and return when the first one in flight ends.
 
         Args:
-            timeout_s: Return after so long at the latest, so that idle streams get what has come for them meanwhile.
+            timeout_s: Return after so long at the latest, so that idle streams get what has come for them meanwhile, and without
+                waiting for a source that does not answer.
 
         Returns:
             True if there was something to do, so that `while pollers.poll(): pass` settles.
@@ -315,6 +343,7 @@ class SourcePollers:
         Raises:
             FencedError: this driver's lease has passed to another. Nothing is raised for a stream's or a source's sake.
         """
+        wait([look for poller in self._pollers.values() if (look := poller.look(self._looks)) is not None], MAX_LOOK_S)
         round_ = Round()
         for poller in self._pollers.values():
             round_.add(poller.start())
@@ -325,6 +354,9 @@ class SourcePollers:
         elif round_.next_attempt is not None:
             pause = max(0.0, round_.next_attempt - time.monotonic())
             time.sleep(pause if timeout_s is None else min(pause, timeout_s))
+        elif round_.looking and timeout_s is None:
+            wait(round_.looking, return_when=FIRST_COMPLETED)
+            return True
         return bool(round_.in_flight) or round_.next_attempt is not None
 
     def close(self) -> None:
@@ -333,6 +365,7 @@ class SourcePollers:
             poller.close()
         self._pollers.clear()
         self._pool.shutdown()
+        self._looks.shutdown(wait=False)
 
     def _settle_pause(self, record: StreamRecord) -> None:
         if record.desired is DesiredState.PAUSED and record.state in (StreamState.CREATED, StreamState.RUNNING):

@@ -59,9 +59,9 @@ class ChangeReader:
             return 0, None
         return self._sizes.total(version + 1, newest), self.context.tables.committed_at(self.source, version + 1)
 
-    def pending_since(self, version: int) -> int | None:
-        """Return when the oldest change after a version was committed, in epoch ms; None if there is none."""
-        return self.context.tables.committed_at(self.source, version + 1) if version < self.newest() else None
+    def committed_at(self, version: int) -> int | None:
+        """Return when a version was committed, in epoch ms; None if nothing tells."""
+        return self.context.tables.committed_at(self.source, version)
 
     def _with_tags(self, changes: Changes, tags: tuple[str, ...]) -> Changes:
         return replace(changes, rows=with_tags(self.context.tables, self.source, changes.rows, tags)) if tags else changes
