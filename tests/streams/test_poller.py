@@ -262,6 +262,23 @@ def test_skipping_while_nothing_runs_waits_for_the_next_driver(ticked: House, cl
     assert ticked.record(plan).progress.position == Position(3, {plan.source_id: newest})
 
 
+def test_skipping_gets_a_stream_over_changes_that_are_gone(ticked: House) -> None:
+    plan = ticked.create(SQL.format(name="s"))
+    ticked.settle()
+    ticked.insert([("d0", 0, 1, None)])
+    (data,) = log_of(ticked, READINGS).parent.glob("*.parquet")
+    data.unlink()
+    ticked.settle()
+    reason = ticked.record(plan).reason
+    assert reason is not None
+    assert reason.code == "HISTORY_GONE"
+    skip(ticked.context, plan)
+    ticked.catalog.streams.set_state(plan.id, StreamState.RUNNING)
+    ticked.settle()
+    assert ticked.record(plan).state is StreamState.RUNNING
+    assert ticked.record(plan).source_version == ticked.tables.version(READINGS)
+
+
 def test_a_micro_batch_that_hangs_and_its_lag_are_seen(ticked: House, gate: Gate, clock: ManualClock) -> None:
     plan = ticked.create(SQL.format(name="s"))
     ticked.settle()

@@ -185,7 +185,7 @@ def fill_chunk(context: Context, stream_id: str, run: str, number: int, progress
 
 
 def activate(context: Context, stream_id: str) -> None:
-    """Hand a stream whose history is filled to its snode: the feed goes on from boundary + 1. Needs no Spark; idempotent.
+    """Hand a stream whose history is filled to its snode: it goes on from boundary + 1. Needs no Spark; idempotent.
 
     Raises:
         OperationalError: chunks of the history are not DONE; the message names them.
@@ -214,7 +214,7 @@ def is_filled(context: Context, stream_id: str) -> bool:
 
 
 def go_live(context: Context, stream_id: str) -> None:
-    """Rebuild the state of an activated stream as of its boundary, and record its position there; then the feeds take it in."""
+    """Rebuild the state of an activated stream as of its boundary, and record its position there; then a poller takes it in."""
     record = context.catalog.streams.by_id(stream_id)
     if is_live(record) or record.progress.boundary is None:
         return

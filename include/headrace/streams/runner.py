@@ -12,7 +12,7 @@ from dataclasses import replace
 from enum import Enum, auto
 from typing import Protocol
 
-from headrace.errors import HistoryGoneError, InternalError, TransientError
+from headrace.errors import Error, HistoryGoneError, InternalError, TransientError
 from headrace.model.faults import reach
 from headrace.model.positions import Position, latest
 from headrace.model.streams import DesiredState, StreamProgress, StreamRecord
@@ -189,21 +189,39 @@ class Runner:
     def advance(self) -> Advance:
         """Handle the next micro-batch, if there is one and the user still wants it."""
         state = self.state
-        changes = self.reader.after(self.offset, self.tags)
+        try:
+            changes = self._next_changes()
+        except Error:
+            if self._skip(self._asked(), state):
+                return Advance.HANDLED
+            raise
         if changes is None:
-            if not self.is_due():
-                return Advance.IDLE
-            changes = self.reader.nothing(self.offset, self.tags)
+            return Advance.IDLE
         if not self.sink.has_room():
             return Advance.FULL
         asked = self._asked()
         if asked is not None and asked.desired is not DesiredState.RUNNING:
             return Advance.UNWANTED
-        if asked is not None and asked.skip_to is not None and state.position.is_behind(asked.skip_to):
-            self.move(replace(state, position=state.position.next(asked.skip_to)))
-        else:
+        if not self._skip(asked, state):
             self.handle(changes)
         return Advance.HANDLED
+
+    def _next_changes(self) -> Changes | None:
+        """The changes of the next micro-batch, none if the clock alone is its reason; None if there is none."""
+        changes = self.reader.after(self.offset, self.tags)
+        if changes is None and self.is_due():
+            return self.reader.nothing(self.offset, self.tags)
+        return changes
+
+    def _skip(self, asked: StreamRecord | None, state: State) -> bool:
+        """Go to the offsets that the user wants to skip to; False if there are none, or it is past them."""
+        if asked is None or asked.skip_to is None or not state.position.is_behind(asked.skip_to):
+            return False
+        moved = replace(state, position=state.position.next(asked.skip_to))
+        self.store.write(moved, self._durable())
+        self._state = moved
+        self.record()
+        return True
 
     def _asked(self) -> StreamRecord | None:
         """What the user asks for, looked up after the changes were read: what was committed after a PAUSE is never handled.
@@ -230,12 +248,6 @@ class Runner:
         self._state = moved
         self.record()
         reach("streams.progress.recorded")
-
-    def move(self, state: State) -> None:
-        """Go to another position without results."""
-        self.store.write(state, self._durable())
-        self._state = state
-        self.record()
 
     def commit(self, result: BatchResult, position: Position) -> None:
         """Commit the results of a micro-batch."""
