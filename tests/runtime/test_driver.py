@@ -15,7 +15,9 @@ from headrace.runtime.context import Context, open_context
 from headrace.runtime.driver import Driver
 from headrace.runtime.metrics import Histogram
 from headrace.runtime.reconcile import ORPHANED_MS
+from headrace.runtime.snode import busy_jobs
 from headrace.settings import Settings
+from headrace.streams.poller import JobActivity
 from tests.runtime.meters import METERS, Meters, readings
 
 
@@ -133,6 +135,15 @@ def test_a_stream_that_cannot_be_understood_is_stopped_and_the_others_run(meters
     assert record.reason is not None
     assert (record.reason.code, record.reason.transient) == ("SYNTAX", False)
     assert state_of(meters, good) is StreamState.RUNNING
+
+
+def test_a_heartbeat_names_the_streams_that_have_something_to_do(meters: Meters, driver: Driver) -> None:
+    stream = meters.create_stream("TRIGGER AT_ONCE")
+    driver.reconcile()
+    assert driver.activity() == {stream: JobActivity(0, 0, None)}
+    assert busy_jobs(driver.activity(), 5_000) == {}
+    busy = {stream: JobActivity(700, 1, 4_000), "idle": JobActivity(0, 0, None)}
+    assert busy_jobs(busy, 5_000) == {stream: {"in_flight_ms": 700, "lag_ms": 1_000, "failures": 1}}
 
 
 def test_a_driver_that_does_not_fill_waits_for_who_does(meters: Meters, driver: Driver) -> None:

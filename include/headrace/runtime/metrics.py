@@ -68,7 +68,7 @@ def render(reading: Reading) -> str:
         family("streams", "gauge", "Streams by state.", [("", snode | {"state": s.value}, states[s]) for s in StreamState]),
         family("lease_epoch", "gauge", "Epoch of the lease held.", [("", snode, reading.epoch)]),
         family("memory_bytes", "gauge", "Resident memory of the driver.", [("", snode, reading.memory_bytes)]),
-        family("loop_age_seconds", "gauge", "Since the feeds were last polled.", [("", snode, reading.loop_age_s)]),
+        family("loop_age_seconds", "gauge", "Since the sources were last polled.", [("", snode, reading.loop_age_s)]),
         family("batch_seconds", "histogram", "What batches took.", reading.batches.samples(snode)),
         *stream_families(reading),
     ]
