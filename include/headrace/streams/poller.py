@@ -47,6 +47,10 @@ class Retry:
         self.retry_at = time.monotonic() + min(MAX_PAUSE_S, FIRST_PAUSE_S * 2 ** (self.failures - 1))
         return True
 
+    def pause(self) -> None:
+        """Wait as long as between attempts at most."""
+        self.retry_at = time.monotonic() + MAX_PAUSE_S
+
     def succeeded(self) -> None:
         self.failures, self.retry_at = 0, 0.0
 
@@ -68,7 +72,7 @@ class Subscription:
     def has_work(self, newest: int) -> bool:
         """Return True if its next micro-batch can begin: it has to restart, lags behind its source, or wants to be woken."""
         runner = self.runner
-        return runner is None or self.retry.failures > 0 or runner.offset < newest or runner.is_due()
+        return runner is None or self.retry.failures > 0 or runner.offset < newest or runner.is_due() or runner.is_record_due()
 
     @property
     def in_flight_ms(self) -> int:
@@ -222,10 +226,9 @@ class SourcePoller:
         """Stop the streams of a source that cannot be read, unless it is worth another attempt."""
         if self._retry.failed(error):
             return
-        self._retry.succeeded()
         for subscription in list(self._subscriptions.values()):
-            stop(self.context, subscription.record, error)
-            self.remove(subscription.record.definition.id)
+            self._stop(subscription, error)
+        self._retry.pause()
 
     def _start(self, subscription: Subscription, newest: int | None, round_: Round) -> None:
         if subscription.in_flight is None and newest is not None:
@@ -269,8 +272,16 @@ class SourcePoller:
 
     def _failed(self, subscription: Subscription, error: Error) -> None:
         if not subscription.retry.failed(error):
-            self._drop(subscription)
+            self._stop(subscription, error)
+
+    def _stop(self, subscription: Subscription, error: Error) -> None:
+        """Mark a stream STOPPED and let it leave; while the catalog cannot be told, what failed is tried again now and then."""
+        try:
             stop(self.context, subscription.record, error)
+        except TransientError:
+            subscription.retry.pause()
+        else:
+            self.remove(subscription.record.definition.id)
 
     def _drop(self, subscription: Subscription) -> None:
         self._subscriptions.pop(subscription.record.definition.id, None)

@@ -7,10 +7,11 @@ sink has committed and what the catalog says, and the checkpoint of that very mi
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from enum import Enum, auto
-from typing import Protocol
+from typing import Final, Protocol
 
 from headrace.errors import Error, HistoryGoneError, InternalError, TransientError
 from headrace.model.faults import reach
@@ -27,6 +28,9 @@ from headrace.streams.state import State, StateError, StateStore
 from headrace.streams.step import WindowStep
 
 logger = logging.getLogger(__name__)
+
+RECORD_PAUSE_S: Final = 1.0
+"""Between attempts to record progress while the catalog cannot be reached."""
 
 
 class Reader(Protocol):
@@ -85,6 +89,7 @@ class Runner:
         self.processor = processor(context, self.plan)
         self.committed: int | None = None
         self._state: State | None = None
+        self._record_at: float | None = None
 
     @property
     def position(self) -> Position:
@@ -118,6 +123,10 @@ class Runner:
     def is_due(self) -> bool:
         """Return True if the stream has asked to be woken by now."""
         return self.wake_at is not None and self.wake_at <= self.context.clock.now()
+
+    def is_record_due(self) -> bool:
+        """Return True if it is time to record progress that could not be recorded before."""
+        return self._record_at is not None and self._record_at <= time.monotonic()
 
     def reset(self) -> None:
         """Forget what is in memory: after a failure only what is durable counts."""
@@ -196,6 +205,8 @@ class Runner:
                 return Advance.HANDLED
             raise
         if changes is None:
+            if self.is_record_due():
+                self.record()
             return Advance.IDLE
         if not self.sink.has_room():
             return Advance.FULL
@@ -260,7 +271,7 @@ class Runner:
         return max(self.committed or 0, 0 if recorded is None else recorded.batch)
 
     def record(self) -> None:
-        """Record the stream's progress in the catalog. If that cannot be reached, the next micro-batch records it too."""
+        """Record the stream's progress in the catalog, or later if that cannot be reached: a restart does not need it."""
         state, now = self.state, self.context.clock.now()
         pending, pending_since = self.reader.pending(self.offset)
         progress = StreamProgress(
@@ -274,9 +285,10 @@ class Runner:
         try:
             self.context.catalog.streams.set_progress(self.plan.id, progress, self.context.epoch or None)
         except TransientError as error:
-            logger.warning("stream %s: progress is not recorded: %s", self.plan.name, error.message)
+            logger.warning("stream %s: progress is not recorded yet: %s", self.plan.name, error.message)
+            self._record_at = time.monotonic() + RECORD_PAUSE_S
         else:
-            self.progress = progress
+            self.progress, self._record_at = progress, None
 
 
 def restart_position(plan: StreamPlan, committed: Position | None, progress: StreamProgress) -> Position:
