@@ -60,6 +60,7 @@ def main(home: Path, port: int, now: int, epoch: int) -> None:
         while any(tables.outbox(record.definition.id).backlog() for record in catalog.streams.all()):
             time.sleep(0.01)
         pollers.close()
+        tables.close()
 
 
 def no_spark() -> SparkSession:

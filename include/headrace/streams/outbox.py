@@ -85,9 +85,9 @@ class OutboxSink:
         self._deliverer.wake()
         return True
 
-    def close(self) -> None:
+    def close(self, grace_s: float) -> None:
         """See `Sink`. What is not delivered stays in the outbox."""
-        self._deliverer.stop()
+        self._deliverer.stop(grace_s)
 
 
 class Deliverer:
@@ -113,10 +113,12 @@ class Deliverer:
         """Have it look for new messages."""
         self._wake.set()
 
-    def stop(self) -> None:
-        """End after the send in progress; does not wait for it."""
+    def stop(self, grace_s: float) -> None:
+        """End after the send in progress, waiting for it no longer than the grace."""
         self._stopping.set()
         self._wake.set()
+        if self._thread is not None and grace_s > 0:
+            self._thread.join(grace_s)
 
     def _run(self) -> None:
         while not self._stopping.is_set():

@@ -23,6 +23,7 @@ MAX_ATTEMPTS: Final = 5
 FIRST_PAUSE_S: Final = 0.1
 MAX_PAUSE_S: Final = 5.0
 FULL_SINK_PAUSE_S: Final = 0.05
+CLOSE_GRACE_S: Final = 5.0
 THREADS: Final = 4
 LOOK_THREADS: Final = 32
 MAX_LOOK_S: Final = 0.5
@@ -197,7 +198,7 @@ class SourcePoller:
         """Wait for micro-batches in flight and let all streams go."""
         wait([one.in_flight for one in self._subscriptions.values() if one.in_flight is not None])
         for subscription in list(self._subscriptions.values()):
-            self._drop(subscription)
+            self._drop(subscription, CLOSE_GRACE_S)
 
     def _look(self) -> int:
         """Read the source's newest version, and when the first commits were made that streams have yet to handle."""
@@ -283,10 +284,10 @@ class SourcePoller:
         else:
             self.remove(subscription.record.definition.id)
 
-    def _drop(self, subscription: Subscription) -> None:
+    def _drop(self, subscription: Subscription, grace_s: float = 0.0) -> None:
         self._subscriptions.pop(subscription.record.definition.id, None)
         if subscription.runner is not None:
-            subscription.runner.close()
+            subscription.runner.close(grace_s)
 
     def _pending_since(self, subscription: Subscription) -> int | None:
         """When the oldest commit not yet handled was made, as of the last look. Reads nothing: a source may hang."""

@@ -133,9 +133,9 @@ class Runner:
         self._state = None
         self.progress = self.context.catalog.streams.by_id(self.plan.id).progress
 
-    def close(self) -> None:
-        """End what works in the background."""
-        self.sink.close()
+    def close(self, grace_s: float) -> None:
+        """End what works in the background, waiting for it no longer than the grace."""
+        self.sink.close(grace_s)
 
     def restored(self) -> State:
         """Fence off older drivers, and return the state at the last position that is durable."""

@@ -49,8 +49,8 @@ class Sink(Protocol):
             FencedError: another driver has taken the job over.
         """
 
-    def close(self) -> None:
-        """End what works in the background."""
+    def close(self, grace_s: float) -> None:
+        """End what works in the background, waiting for it no longer than the grace."""
 
 
 class DeltaSink:
@@ -75,7 +75,7 @@ class DeltaSink:
         """See `Sink`: a table takes whatever comes."""
         return True
 
-    def close(self) -> None:
+    def close(self, grace_s: float) -> None:
         """See `Sink`: nothing works in the background."""
 
     def commit(self, result: BatchResult, position: Position, expected: int | None) -> bool:
