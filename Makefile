@@ -6,10 +6,10 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test campaign check format setup bench lock docs clean
+.PHONY: help demo test campaign campaign-streams check format setup bench lock docs clean
 
 help: ## List the targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
 
 demo: setup ## Bring the system up on real readings, look at streams come alive (EXIT=1 ends it afterwards)
 	$(BIN)/headrace demo $(if $(EXIT),--exit)
@@ -19,6 +19,9 @@ test: setup ## Run all tests
 
 campaign: setup ## Ask random queries of both engines (QUERIES=2000 SEED=1)
 	HEADRACE_VERIFY_QUERIES=$(or $(QUERIES),2000) HEADRACE_VERIFY_SEED=$(or $(SEED),1) bin/run-tests tests/verify/test_campaign.py
+
+campaign-streams: setup ## Try streams with random writes, late, changed and deleted rows (EXAMPLES=200)
+	HEADRACE_STREAM_EXAMPLES=$(or $(EXAMPLES),200) bin/run-tests tests/streams/test_windows.py tests/streams/test_cuts.py tests/streams/test_maintained.py
 
 check: setup ## Formatting, lint, types, layers
 	$(BIN)/ruff format --check .

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import itertools
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,17 +40,21 @@ READINGS = Table(
     (Column("g", DataType(Kind.INT)),),
 )
 SUBTABLES = {"d0": 1, "d1": 1, "d2": 2}
+LANE = Column("lane", DataType(Kind.INT))
+NUMBERS = itertools.count(1)
 
 Row = tuple[str, int, int | None, str | None]
 """Subtable, ms after `START`, `a`, `b`."""
 
 
-@dataclass
+@dataclass(repr=False)
 class House:
     context: Context
     database: Database
     pollers: SourcePollers | None = None
     runner: RunnerFactory = Runner
+    table: Table = READINGS
+    subtables: Mapping[str, tuple[int, ...]] = field(default_factory=lambda: {name: (g,) for name, g in SUBTABLES.items()})
 
     @property
     def catalog(self) -> Catalog:
@@ -61,31 +66,48 @@ class House:
 
     def furnish(self) -> None:
         self.catalog.databases.create(self.database)
-        self.catalog.tables.create(READINGS)
-        self.tables.create(READINGS, self.database)
-        self.catalog.subtables.add("db", "readings", list(SUBTABLES))
-        tags = {"tbname": list(SUBTABLES), "g": pa.array(list(SUBTABLES.values()), pa.int32())}
-        self.tables.upsert_tags(READINGS, pa.table(tags))
+        self.catalog.tables.create(self.table)
+        self.tables.create(self.table, self.database)
+        self.catalog.subtables.add(self.database.name, self.table.name, list(self.subtables))
+        values = zip(*self.subtables.values(), strict=True)
+        tags = {tag.name: pa.array(value, pa.int32()) for tag, value in zip(self.table.tags, values, strict=True)}
+        self.tables.upsert_tags(self.table, pa.table({"tbname": list(self.subtables)} | tags))
+
+    @contextmanager
+    def renewed(self, subtables: Mapping[str, tuple[int, ...]]) -> Iterator[House]:
+        """The same house with a database of its own, whose subtables have the tags `g` and `lane`; its streams end with it."""
+        database = replace(self.database, name=f"db{next(NUMBERS)}")
+        table = replace(READINGS, database=database.name, tags=(*READINGS.tags, LANE))
+        renewed = House(self.context, database, table=table, subtables=subtables)
+        renewed.furnish()
+        try:
+            yield renewed
+        finally:
+            if renewed.pollers is not None:
+                renewed.pollers.close()
+            for record in renewed.catalog.streams.all():
+                if record.definition.database == database.name:
+                    renewed.catalog.streams.drop(record.definition.id)
 
     def insert(self, rows: Sequence[Row]) -> None:
         """One write."""
         unit = {Precision.MILLISECOND: 1000, Precision.MICROSECOND: 1000, Precision.NANOSECOND: 1_000_000}[self.database.precision]
-        schema = self.tables.schema(READINGS, self.database)
+        schema = self.tables.schema(self.table, self.database)
         ts = pa.array([(START + row[1]) * unit for row in rows], pa.int64())
         columns = [ts, pa.array([row[2] for row in rows], pa.int32()), [row[3] for row in rows], [row[0] for row in rows]]
-        arrays = [pa.array(column).cast(field.type) for column, field in zip(columns, schema, strict=True)]
-        self.tables.write(READINGS, self.database, pa.Table.from_arrays(arrays, schema=schema))
+        arrays = [pa.array(column).cast(stored.type) for column, stored in zip(columns, schema, strict=True)]
+        self.tables.write(self.table, self.database, pa.Table.from_arrays(arrays, schema=schema))
 
     def delete(self, subtable: str, first: int, last: int) -> None:
         """Delete rows from `first` to `last` ms after `START`, both inclusive; one write."""
         scale = self.database.precision.ticks_per_second // 1000
         ranges = [((START + first) * scale, (START + last) * scale + scale - 1)]
-        self.tables.delete(READINGS, self.database, tbnames=[subtable], ranges=ranges)
+        self.tables.delete(self.table, self.database, tbnames=[subtable], ranges=ranges)
 
     def define(self, sql: str) -> StreamPlan:
         statement = parse(sql)
         assert isinstance(statement, CreateStream)
-        return define(statement, self.catalog, "db", now=self.context.clock.now())
+        return define(statement, self.catalog, self.database.name, now=self.context.clock.now())
 
     def create(self, sql: str) -> StreamPlan:
         """A stream from now on."""
@@ -98,13 +120,16 @@ class House:
     def record(self, plan: StreamPlan) -> StreamRecord:
         return self.catalog.streams.by_id(plan.id)
 
-    def settle(self) -> None:
-        """Have the streams handle all that was written."""
+    def settle(self, only: Collection[str] | None = None) -> None:
+        """Have the streams, or those with these ids, handle all that was written."""
         if self.pollers is None:
             self.pollers = SourcePollers(self.context, runner=self.runner)
-        self.pollers.reconcile(self.catalog.streams.all())
+        self.pollers.reconcile(self.records(only))
         while self.pollers.poll():
-            self.pollers.reconcile(self.catalog.streams.all())
+            self.pollers.reconcile(self.records(only))
+
+    def records(self, only: Collection[str] | None) -> list[StreamRecord]:
+        return [one for one in self.catalog.streams.all() if only is None or one.definition.id in only]
 
     def restart(self, epoch: int | None = None) -> None:
         """As if the driver had died: nothing in memory stays."""
@@ -122,15 +147,17 @@ class House:
         """Rows of a query over `readings`, ordered."""
         statement = parse(sql)
         assert isinstance(statement, Select)
-        plan = bind(statement.query, catalog_scope(self.catalog, "db"))
-        rows = with_tags(self.tables, READINGS, self.tables.scan(READINGS, self.database), ["g"])
+        plan = bind(statement.query, catalog_scope(self.catalog, self.database.name))
+        rows = with_tags(
+            self.tables, self.table, self.tables.scan(self.table, self.database), [tag.name for tag in self.table.tags]
+        )
         return self.plain(evaluate(plan, self.context.spark().createDataFrame(rows)).toArrow())
 
     def plain(self, rows: pa.Table) -> list[tuple[Any, ...]]:
-        for place, field in enumerate(rows.schema):
-            if pa.types.is_timestamp(field.type):
-                since = pa.array([None if ms is None else ms - START for ms in millis(rows[field.name])], pa.int64())
-                rows = rows.set_column(place, field.name, since)
+        for place, column in enumerate(rows.schema):
+            if pa.types.is_timestamp(column.type):
+                since = pa.array([None if ms is None else ms - START for ms in millis(rows[column.name])], pa.int64())
+                rows = rows.set_column(place, column.name, since)
         return sorted((tuple(row.values()) for row in rows.to_pylist()), key=repr)
 
 

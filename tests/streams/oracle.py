@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,8 +45,8 @@ class Options:
     def passes(self, row: Kept) -> bool:
         return self.where is None or (row[0] is not None and row[0] >= self.where)
 
-    def group(self, subtable: str, row: Kept) -> Group:
-        parts = {"tbname": subtable, "g": SUBTABLES[subtable], "b": row[1]}
+    def group(self, subtable: str, g: int, row: Kept) -> Group:
+        parts = {"tbname": subtable, "g": g, "b": row[1]}
         return tuple(parts[name] for name in self.partition.split(", ") if name)
 
     def windows(self, ts: int) -> Iterator[int]:
@@ -63,6 +63,7 @@ class Oracle:
     """One stream, write by write. `windows` has the rows that count in each window, `emitted` the target's rows."""
 
     options: Options
+    g: Mapping[str, int] = field(default_factory=lambda: SUBTABLES)
     stored: dict[tuple[str, int], Kept] = field(default_factory=dict)
     windows: dict[Window, list[Kept]] = field(default_factory=lambda: defaultdict(list))
     emitted: dict[Window, tuple[Any, ...]] = field(default_factory=dict)
@@ -87,7 +88,7 @@ class Oracle:
             self.count(row, ts, late, frontier)
             for image in filter(self.options.passes, images):
                 for start in self.options.windows(ts):
-                    window = (self.options.group(subtable, image), start)
+                    window = (self.options.group(subtable, self.g[subtable], image), start)
                     if late and frontier is not None and start + self.options.length - 1 < frontier:
                         continue
                     if spoiled:
@@ -116,7 +117,7 @@ class Oracle:
             if name == subtable and first <= ts <= last:
                 del self.stored[name, ts]
                 if self.options.passes(row):
-                    dirty |= {(self.options.group(name, row), start) for start in self.options.windows(ts)}
+                    dirty |= {(self.options.group(name, self.g[name], row), start) for start in self.options.windows(ts)}
         self.conclude(set(), dirty)
 
     def conclude(self, touched: set[Window], dirty: set[Window]) -> None:
@@ -137,7 +138,9 @@ class Oracle:
         return [
             row
             for (subtable, ts), row in self.stored.items()
-            if self.options.passes(row) and self.options.group(subtable, row) == group and start <= ts < start + self.options.length
+            if self.options.passes(row)
+            and self.options.group(subtable, self.g[subtable], row) == group
+            and start <= ts < start + self.options.length
         ]
 
     def frontier(self) -> int | None:

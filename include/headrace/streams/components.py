@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+import pyarrow as pa
 
 from headrace.compute import Plan
-from headrace.compute.plan import FIRST, EventWindow, IntervalWindow, SessionWindow, StateWindow
+from headrace.compute.plan import END as WINDOW_END
+from headrace.compute.plan import FIRST, ROWS, CountWindow, EventWindow, IntervalWindow, SessionWindow, StateWindow
 from headrace.streams.incoming import NEVER, REPAIRS, Bools, Int64s, Kind, array, earlier_maximum
 from headrace.streams.judgement import Segments, first_touch, last_repair, latest
 
@@ -134,38 +136,48 @@ def out_of_order(segments: Segments) -> Bools:
     return np.asarray(segments.are(Kind.INPUT) & (segments.start <= before))
 
 
-def held_of(segments: Segments, group: int) -> tuple[Int64s, Int64s, Int64s]:
-    """The places, starts and ends of a partition's held windows, in the order of time."""
+def held_of(segments: Segments, group: int) -> Int64s:
+    """The rows of a partition's windows in state, in the order of time."""
     held = np.flatnonzero(segments.are(Kind.HELD) & (segments.group == group))
-    held = held[np.argsort(segments.start[held], kind="stable")]
-    return held, segments.start[held], segments.end[held]
+    return held[np.argsort(segments.start[held], kind="stable")]
 
 
 def anchor(plan: Plan, segments: Segments, group: int, earliest: int, floor: int | None) -> int:
-    """The instant from which a partition has to be evaluated again when its row at `earliest` is upset."""
-    _, start, end = held_of(segments, group)
+    """Return the instant from which to recalculate a partition whose rows before `earliest` are unchanged.
+
+    No window may be open just before that instant: what lies before it is left alone.
+    """
     if floor is not None and earliest <= floor:
         return BEGINNING
+    held = held_of(segments, group)
+    if isinstance(plan.window, StateWindow):
+        # The run before may join the run after, so it is recalculated as well.
+        before = segments.start[held][segments.start[held] < earliest]
+        return int(before[-1]) if len(before) else earliest if floor is None else BEGINNING
+    changed = segments.start[held][may_hold(plan, segments, held, earliest)]
+    return min(int(changed[0]), earliest) if len(changed) else earliest
+
+
+def may_hold(plan: Plan, segments: Segments, held: Int64s, instant: int) -> Bools:
+    """Tell which windows in state end at `instant` or later, or take further rows that come before it or at it."""
+    reaches = segments.end[held] >= instant
+    rows = segments.rows.take(pa.array(held))
     match plan.window:
-        case StateWindow():
-            # The run before may join the run after, so it is evaluated as well.
-            before = start[start < earliest]
-            return int(before[-1]) if len(before) else earliest if floor is None else BEGINNING
         case EventWindow():
-            around = start[(start <= earliest) & (earliest <= end)]
-            return int(around[0]) if len(around) else earliest
-        case _:
-            after = start[end >= earliest]
-            return min(int(after[0]), earliest) if len(after) else earliest
+            open_ = ~array(rows[WINDOW_END]).astype(np.bool_)
+            return np.asarray((segments.start[held] <= instant) & (reaches | open_))
+        case CountWindow(count=size):
+            return np.asarray(reaches | (array(rows[ROWS]).astype(np.int64) < size))
+    return np.asarray(reaches)
 
 
 def counted_before(segments: Segments, found: Components) -> Int64s:
-    """For each partition how many of its rows come before what is evaluated of it: what COUNT windows are numbered from."""
-    first_row = array(segments.rows[FIRST].fill_null(0)).astype(np.int64)
+    """Return for each partition the number of rows before what is recalculated of it, from which COUNT windows are numbered."""
+    first_row, rows = (array(segments.rows[name].fill_null(0)).astype(np.int64) for name in (FIRST, ROWS))
     offsets = np.zeros(len(found.again), np.int64)
-    for group in np.flatnonzero(found.dirty):
-        held, _, end = held_of(segments, int(group))
-        after = held[end >= found.first[group]]
-        if len(after) and found.first[group] != BEGINNING:
-            offsets[group] = first_row[after[0]]
+    for group in np.flatnonzero(found.dirty & (found.first != BEGINNING)):
+        held = held_of(segments, int(group))
+        after = held[segments.start[held] >= found.first[group]]
+        # Without a window after it, all rows that windows have come before it.
+        offsets[group] = first_row[after[0]] if len(after) else (first_row + rows)[held].max(initial=0)
     return offsets

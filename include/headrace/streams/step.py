@@ -158,7 +158,8 @@ class WindowStep:
         return windows.set_column(windows.schema.get_field_index(FIRST), FIRST, moved)
 
     def frame(self, rows: pa.Table) -> DataFrame:
-        return frames.small_session(self.context.spark()).createDataFrame(rows)
+        # PySpark fails on timestamp columns without chunks, which an empty selection has.
+        return frames.small_session(self.context.spark()).createDataFrame(rows if rows.num_rows else rows.schema.empty_table())
 
     def conclude(self, state: State, found: Evaluated, rest: pa.Table | None) -> BatchResult:
         count = found.count

@@ -1,0 +1,114 @@
+"""Random writes to `readings`, in lanes: independent histories side by side, so that one batch tries many of them at once."""
+
+from __future__ import annotations
+
+import functools
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar, cast
+
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+
+from tests.streams.house import House, Row
+
+EXAMPLES: Final = int(os.environ.get("HEADRACE_STREAM_EXAMPLES", "0"))
+"""Examples of each property in a campaign; 0 for the few of an ordinary run."""
+SHRINK_S: Final = 120
+"""How long a failure is made smaller."""
+MAX_LANES: Final = 8
+DEVICES: Final = ("d0", "d1", "d2")
+
+Test = TypeVar("Test", bound=Callable[..., None])
+Action = tuple[str, Any]
+"""`("insert", rows)`, or `("delete", (subtable, first, length))`."""
+
+INSTANTS = st.integers(0, 60).map(lambda half: half * 500)
+ROWS = st.tuples(st.sampled_from(DEVICES), INSTANTS, st.none() | st.integers(0, 9), st.none() | st.sampled_from("xy"))
+INSERTS = st.lists(ROWS, min_size=1, max_size=8).map(lambda rows: ("insert", rows))
+DELETES = st.tuples(st.sampled_from(DEVICES), INSTANTS, st.integers(0, 8000)).map(lambda cut: ("delete", cut))
+LANES = st.lists(st.one_of(INSERTS, INSERTS, INSERTS, DELETES), min_size=1, max_size=10)
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """What is written. Step by step each lane does its next action; after steps marked in `polls` the streams catch up."""
+
+    lanes: Sequence[Sequence[Action]]
+    polls: Sequence[bool] = ()
+
+    @property
+    def subtables(self) -> dict[str, tuple[int, int]]:
+        """Subtables with their tags `g` and `lane`."""
+        return {
+            in_lane(device, lane): (2 * lane + (2 if device == "d2" else 1), lane)
+            for lane in range(len(self.lanes))
+            for device in DEVICES
+        }
+
+    def steps(self) -> Iterator[tuple[list[Action], bool]]:
+        """For each step its writes, and whether the streams catch up after it. The inserts of all lanes are one write."""
+        for number in range(max(len(lane) for lane in self.lanes)):
+            actions = [(lane, *actions[number]) for lane, actions in enumerate(self.lanes) if number < len(actions)]
+            rows = [(in_lane(row[0], lane), *row[1:]) for lane, verb, what in actions if verb == "insert" for row in what]
+            cuts = [(in_lane(what[0], lane), *what[1:]) for lane, verb, what in actions if verb == "delete"]
+            writes: list[Action] = [("insert", rows)] if rows else []
+            yield [*writes, *(("delete", cut) for cut in cuts)], number < len(self.polls) and self.polls[number]
+
+
+SCENARIOS = st.builds(Scenario, st.lists(LANES, min_size=1, max_size=MAX_LANES), st.lists(st.booleans(), min_size=10, max_size=10))
+
+
+def in_lane(device: str, lane: int) -> str:
+    """The subtable of a device in a lane."""
+    return device if lane == 0 else f"{device}_{lane}"
+
+
+def apply(built: House, action: Action) -> None:
+    """Do one write."""
+    verb, what = action
+    if verb == "insert":
+        built.insert(what)
+    else:
+        subtable, first, length = what
+        built.delete(subtable, first, first + length)
+
+
+def unique(rows: Sequence[Row]) -> dict[tuple[str, int], tuple[int | None, str | None]]:
+    """The rows that one write leaves: of several with one key the last."""
+    return {(row[0], row[1]): (row[2], row[3]) for row in rows}
+
+
+def campaign(examples: int) -> settings:
+    """Settings of a property that is tried so many times, and as often as asked for in a campaign."""
+    return settings(
+        max_examples=EXAMPLES or examples,
+        deadline=None,
+        derandomize=False,
+        report_multiple_bugs=False,
+        print_blob=True,
+        phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink),
+        suppress_health_check=list(HealthCheck),
+    )
+
+
+def shrinking_is_bounded(test: Test) -> Test:
+    """End the search for a smaller failure after `SHRINK_S`: from then on everything that has not failed before passes."""
+    failures: set[str] = set()
+    since: list[float] = []
+
+    @functools.wraps(test)
+    def bounded(*args: Any, **kwargs: Any) -> None:
+        drawn = repr([value for name, value in sorted(kwargs.items()) if name not in ("built", "spark")])
+        if since and time.monotonic() - since[0] > SHRINK_S and drawn not in failures:
+            return
+        try:
+            test(*args, **kwargs)
+        except Exception:
+            failures.add(drawn)
+            since.append(time.monotonic())
+            raise
+
+    return cast(Test, bounded)
