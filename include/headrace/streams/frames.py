@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 from headrace.compute import Key, Plan, intervals, merge, prepare, segments
 from headrace.compute.plan import END, TS, WEND, WSTART, Aggregate, EventWindow, IntervalWindow, Partial, StateWindow
 from headrace.compute.running import run, stored
-from headrace.compute.windows import ATTRIBUTES, key_columns
+from headrace.compute.windows import ATTRIBUTES, joined, key_columns, merges
 from headrace.model.types import BIGINT
 
 if TYPE_CHECKING:
@@ -114,5 +114,16 @@ def placed(plan: Plan, rows: DataFrame) -> DataFrame:
 
 def valued(plan: Plan, found: DataFrame) -> DataFrame:
     """Segments merged to windows: what tells all of their rows, bookkeeping, `_whole`, and the select list in stored types."""
+    return finalized(plan, merge(stream_plan(plan), found))
+
+
+def enlarged(plan: Plan, numbered: DataFrame) -> DataFrame:
+    """Merge segments of which each has the number of its window (`numbering.NUMBER`), as `valued` does."""
+    extended = stream_plan(plan)
+    return finalized(plan, joined(extended, numbered, key_columns(plan), merges(extended), WSTART, WEND))
+
+
+def finalized(plan: Plan, windows: DataFrame) -> DataFrame:
+    """Windows with `_whole` and the select list."""
     outputs = (f"{stored(f'({run(plan, output.sql)})', output.type, plan.precision)} AS {output.column}" for output in plan.outputs)
-    return merge(stream_plan(plan), found).selectExpr(*segment_columns(plan), f"{whole(plan)} AS {WHOLE}", *outputs)
+    return windows.selectExpr(*segment_columns(plan), f"{whole(plan)} AS {WHOLE}", *outputs)

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.compute.plan import CountWindow, EventWindow, StateWindow
 from headrace.model.tables import TBNAME
 from headrace.model.time import Precision
 from headrace.streams.define import StreamPlan
@@ -41,11 +42,16 @@ class Kind(IntEnum):
     """It is a row of theirs as they are evaluated again."""
     HELD = 5
     """A window as the state holds it."""
+    REPLACED = 6
+    """It was one of their rows until an update that is ignored: it still counts."""
+    AGAIN = 7
+    """It replaces a row by such an update: it counts once more in windows whose borders stay."""
 
 
 WRITTEN: Final = (Kind.INPUT, Kind.UPDATED)
 REPAIRS: Final = (Kind.DELETED, Kind.BEFORE, Kind.UPDATED)
 EVERY_KIND: Final = {"delete": Kind.DELETED, "update_preimage": Kind.BEFORE, "update_postimage": Kind.UPDATED}
+IGNORING: Final = {"delete": Kind.DELETED, "update_preimage": Kind.REPLACED}
 
 
 @dataclass(frozen=True)
@@ -89,17 +95,19 @@ class Incoming:
 
 
 def incoming(plan: StreamPlan, changes: Changes, *, ignore_update: bool) -> Incoming:
-    """A batch of changes with what each does: an update is one more row where updates are ignored."""
+    """A batch of changes with what each does: an update is one more row where updates are ignored.
+
+    Windows that depend on the order of rows need the row before it too, to see whether it moves their borders.
+    """
     rows = changes.rows
     if plan.source_subtable is not None:
         rows = rows.filter(pc.equal(rows[TBNAME], plan.source_subtable))
-    if ignore_update:
+    if ignore_update and not isinstance(plan.query.window, StateWindow | EventWindow | CountWindow):
         rows = rows.filter(pc.not_equal(rows[CHANGE], "update_preimage"))
     rows = rows.sort_by(VERSION)
     change = rows[CHANGE]
     kind = np.full(rows.num_rows, Kind.INPUT, np.int8)
-    kinds = {"delete": Kind.DELETED} if ignore_update else EVERY_KIND
-    for name, one in kinds.items():
+    for name, one in (IGNORING if ignore_update else EVERY_KIND).items():
         kind[array(pc.equal(change, name)).astype(np.bool_)] = one
     timestamp = rows[plan.source.timestamp.name]
     return Incoming(

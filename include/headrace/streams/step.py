@@ -20,9 +20,10 @@ from headrace.streams.define import StreamPlan
 from headrace.streams.emission import emit
 from headrace.streams.held import candidates, kept_windows, state_columns
 from headrace.streams.identity import matches
-from headrace.streams.incoming import Changes, Incoming, Kind, incoming, suspects
-from headrace.streams.judgement import Segments, accepted, of_batch, rows_count, to_merge, with_stored
+from headrace.streams.incoming import Changes, Incoming, Int64s, Kind, incoming, suspects
+from headrace.streams.judgement import Segments, accepted, of_batch, rows_count, to_merge, with_held, with_stored
 from headrace.streams.repair import Ranges, covered, stored_rows, stretches
+from headrace.streams.rewritten import additions, counted_again, with_again
 from headrace.streams.state import State
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ class WindowStep:
     def judged(self, batch: Incoming, state: State, chosen: pa.Table | None, changes: Changes) -> Evaluated:
         """First the rows alone, then, with what has to be read again, the windows."""
         found = self.placed(batch.rows)
-        segments = of_batch(self.plan, batch, state, found, chosen)
+        segments = with_again(self.plan.query, of_batch(self.plan, batch, state, found, chosen))
         count = rows_count(self.plan, batch, state, segments)
         none = self.held_like(found)
         if len(segments.start) == 0:
@@ -103,13 +104,32 @@ class WindowStep:
         held = segments.kind == Kind.HELD
         states = self.states(segments, chosen, none)
         doubtful = judged.dirty[judged.of] & judged.unknown[judged.of] & ~aside
-        return Evaluated(
+        evaluated = Evaluated(
             windows=windows,
             held=states.filter(pa.array((~aside)[held])),
             aside=states.filter(pa.array(aside[held])),
             doubtful=segments.rows.filter(pa.array(doubtful)),
             repaired=int(judged.dirty.sum()),
             count=count,
+        )
+        again = counted_again(segments, judged)
+        return self.enlarged(evaluated, segments, again) if len(again) else evaluated
+
+    def enlarged(self, found: Evaluated, segments: Segments, again: Int64s) -> Evaluated:
+        """The windows with rows that were written again counted once more."""
+        columns = list(frames.segment_columns(self.plan.query))
+        aside = with_held(self.plan, segments.rows.slice(0, 0), found.aside).select(columns)
+        every = pa.concat_tables([found.windows.select(columns), aside], promote_options="permissive")
+        parts, touched = additions(self.plan.query, segments, again, every)
+        if not touched.any():
+            return found
+        new, moved = touched[: found.windows.num_rows], touched[found.windows.num_rows :]
+        larger = frames.enlarged(self.plan.query, self.frame(parts).coalesce(1)).toArrow()
+        return replace(
+            found,
+            windows=pa.concat_tables([found.windows.filter(pa.array(~new)), larger], promote_options="permissive"),
+            held=pa.concat_tables([found.held, found.aside.filter(pa.array(moved))], promote_options="permissive"),
+            aside=found.aside.filter(pa.array(~moved)),
         )
 
     def states(self, segments: Segments, chosen: pa.Table | None, none: pa.Table) -> pa.Table:
