@@ -3,7 +3,7 @@
 `bind` needs no Spark; the other functions build lazy frames. Only `evaluate` starts jobs, where it has facts about large tables.
 """
 
-from headrace.compute.evaluate import evaluate, project
+from headrace.compute.evaluate import evaluate, project, whole
 from headrace.compute.explain import explain
 from headrace.compute.facts import Facts, Size
 from headrace.compute.plan import AnyPlan, Key, Output, Plan, Scan, UnionPlan
@@ -30,4 +30,5 @@ __all__ = [
     "prepare",
     "project",
     "segments",
+    "whole",
 ]

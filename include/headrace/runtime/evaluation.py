@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from headrace.compute import finish, merge, prepare, segments
+from headrace.compute import finish, prepare, whole
 from headrace.compute.evaluate import project
 from headrace.compute.plan import TS, WEND, WSTART, IntervalWindow
 from headrace.compute.terms import quote
@@ -73,9 +73,7 @@ class Evaluation:
         rows = self._rows(start, self._last_instant(end))
         if query.window is None:
             return project(query, rows) if self._exact(start, end) else project(query, rows).where(self._owned(start, end))
-        found = segments(query, prepare(query, rows))
-        if not isinstance(query.window, IntervalWindow):
-            found = merge(query, found)
+        found = whole(query, prepare(query, rows))
         if self._grid is not None and not self._exact(start, end):
             found = found.where(self._owned(start, end))
         if frontier is not None:

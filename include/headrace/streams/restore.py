@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.compute import Plan, merge, prepare, segments
+from headrace.compute import Plan, prepare, whole
 from headrace.compute.plan import TS, WEND, WSTART, IntervalWindow
 from headrace.compute.terms import quote
 from headrace.compute.types import from_ticks
@@ -76,13 +76,12 @@ def seen_of(plan: StreamPlan, rows: DataFrame) -> pa.Table:
 
 def open_windows(plan: StreamPlan, rows: DataFrame, frontier: int, standing: int) -> pa.Table:
     """The windows that a frontier leaves open, and the last ones of every partition, as the state holds them."""
-    extended = frames.stream_plan(plan.query)
     if isinstance(plan.query.window, IntervalWindow):
         low = from_ticks(f"{frontier - reach(plan.query, plan.query.window)}L", plan.query.precision)
         recent = rows.where(f"{quote(plan.source.timestamp.name)} >= {low}")
-        found = segments(extended, prepare(extended, recent)).where(f"{WEND} >= {frontier}L")
+        found = whole(plan.query, prepare(plan.query, recent)).where(f"{WEND} >= {frontier}L")
     else:
-        every = merge(extended, segments(extended, prepare(extended, rows)))
+        every = whole(plan.query, prepare(plan.query, rows))
         keys = ", ".join(key_columns(plan.query))
         last = f"max({WSTART}) OVER ({f'PARTITION BY {keys}' if keys else ''})"
         found = every.selectExpr("*", f"{last} AS _last").where(f"{WEND} >= {frontier}L OR {WEND} >= _last").drop("_last")
