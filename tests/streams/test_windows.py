@@ -112,6 +112,8 @@ def streams_of(clause: str, windows: Windows, watermark: int = 100_000) -> list[
     return [Stream(Shape(clause, windows), at_once, watermark) for at_once in (True, False)]
 
 
+LATE = ("insert", [("d0", 1500, 1, "y")])
+RUNS = streams_of("state_window(b)", state(2), 2000)
 SLIDING = streams_of("count_window(4, 2)", count(4, 2))
 ALONE = streams_of("session(ts, 2s)", session(2000), 0)
 OPEN = streams_of("event_window start with a > 5 end with a < 3", event(EVENTS[0][1], EVENTS[0][3]), 0)
@@ -133,8 +135,12 @@ def test_a_session_stream_equals_its_query(home: House, scenario: Scenario, trie
     check(home, scenario, tried)
 
 
+# A batch closes windows that it leaves alone, while later ones of their partition are recalculated.
 @campaign(4)
 @given(scenario=SCENARIOS, tried=streams("state"))
+@example(
+    Scenario([[("insert", [("d0", 0, 1, "x"), ("d0", 1000, 1, "y"), ("d0", 2000, 1, "x")]), *inserts(6000), LATE]], [True]), RUNS
+)
 @shrinking_is_bounded
 def test_a_state_stream_equals_its_query(home: House, scenario: Scenario, tried: list[Stream]) -> None:
     check(home, scenario, tried)

@@ -76,8 +76,11 @@ def counted_again(segments: Segments, found: Components) -> Int64s:
     return np.flatnonzero(segments.are(Kind.AGAIN) & kept)
 
 
-def additions(plan: Plan, segments: Segments, rows: Int64s, windows: pa.Table) -> tuple[pa.Table, Bools]:
-    """Segments of the windows that these rows lie in and of the rows, with the number of each one's window; and which windows."""
+def additions(plan: Plan, segments: Segments, rows: Int64s, windows: pa.Table, also: Bools) -> tuple[pa.Table, Bools]:
+    """Segments of the windows that these rows lie in, of some others (`also`), and of the rows; and which windows they are.
+
+    Each segment has the number of its window.
+    """
     added = segments.rows.take(pa.array(rows))
     own, of = identities([windows, added], key_columns(plan))
     start, end = array(windows[WSTART]).astype(np.int64), array(windows[WEND]).astype(np.int64)
@@ -86,7 +89,7 @@ def additions(plan: Plan, segments: Segments, rows: Int64s, windows: pa.Table) -
     count = np.maximum(last - first, 0)
     place = order[np.repeat(first, count) + np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)]
     number = numbers(plan, windows)
-    touched = np.zeros(windows.num_rows, np.bool_)
+    touched = also.copy()
     touched[place] = True
     columns = list(segment_columns(plan))
     once_more = added.take(pa.array(np.repeat(np.arange(len(rows)), count))).select(columns)

@@ -11,16 +11,17 @@ import pyarrow.compute as pc
 
 from headrace.compute.plan import FIRST, WSTART, CountWindow, IntervalWindow, SessionWindow
 from headrace.compute.windows import key_columns
+from headrace.model.streams import TriggerMode
 from headrace.streams import frames
 from headrace.streams.batches import BatchResult, idle
 from headrace.streams.components import Components, components, counted_before
 from headrace.streams.context import Context
 from headrace.streams.counting import Count, counted
 from headrace.streams.define import StreamPlan
-from headrace.streams.emission import emit
+from headrace.streams.emission import CURRENT, emit, flags, is_closed
 from headrace.streams.held import candidates, kept_windows, state_columns
 from headrace.streams.identity import matches
-from headrace.streams.incoming import Changes, Incoming, Int64s, Kind, incoming, suspects
+from headrace.streams.incoming import Bools, Changes, Incoming, Int64s, Kind, array, incoming, suspects
 from headrace.streams.judgement import Segments, accepted, of_batch, rows_count, to_merge, with_held, with_stored
 from headrace.streams.repair import Ranges, covered, stored_rows, stretches
 from headrace.streams.rewritten import additions, counted_again, with_again
@@ -112,15 +113,18 @@ class WindowStep:
             repaired=int(judged.dirty.sum()),
             count=count,
         )
-        again = counted_again(segments, judged)
-        return self.enlarged(evaluated, segments, again) if len(again) else evaluated
+        return self.completed_windows(evaluated, segments, counted_again(segments, judged))
 
-    def enlarged(self, found: Evaluated, segments: Segments, again: Int64s) -> Evaluated:
-        """The windows with rows that were written again counted once more."""
+    def completed_windows(self, found: Evaluated, segments: Segments, again: Int64s) -> Evaluated:
+        """Count rows that were written again once more, and take in windows left alone that this batch closes."""
+        closes = self.closed_now(found)
+        if len(again) == 0 and not closes.any():
+            return found
         columns = list(frames.segment_columns(self.plan.query))
         aside = with_held(self.plan, segments.rows.slice(0, 0), found.aside).select(columns)
         every = pa.concat_tables([found.windows.select(columns), aside], promote_options="permissive")
-        parts, touched = additions(self.plan.query, segments, again, every)
+        also = np.concatenate((np.zeros(found.windows.num_rows, np.bool_), closes))
+        parts, touched = additions(self.plan.query, segments, again, every, also)
         if not touched.any():
             return found
         new, moved = touched[: found.windows.num_rows], touched[found.windows.num_rows :]
@@ -131,6 +135,13 @@ class WindowStep:
             held=pa.concat_tables([found.held, found.aside.filter(pa.array(moved))], promote_options="permissive"),
             aside=found.aside.filter(pa.array(~moved)),
         )
+
+    def closed_now(self, found: Evaluated) -> Bools:
+        """Which windows left alone are closed after the batch while the target has not their value."""
+        if self.plan.options.trigger is TriggerMode.AT_ONCE or found.count.newest is None:
+            return np.zeros(found.aside.num_rows, np.bool_)
+        closed = flags(is_closed(found.aside, found.count.newest - self.plan.watermark))
+        return np.asarray(closed & (array(found.aside[frames.EMITTED]) != CURRENT))
 
     def states(self, segments: Segments, chosen: pa.Table | None, none: pa.Table) -> pa.Table:
         """The held windows among segments, which keep their order."""
