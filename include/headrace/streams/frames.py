@@ -69,8 +69,8 @@ def once(plan: Plan) -> str:
     return "true"
 
 
-def whole(plan: Plan) -> str:
-    """The condition that a window is one that the query shows."""
+def result_window_condition(plan: Plan) -> str:
+    """Return the condition that a window is one that the query shows."""
     match plan.window:
         case EventWindow(true_for=least):
             return f"{END} AND {WEND} - {WSTART} >= {least}L" if least else END
@@ -126,4 +126,4 @@ def enlarged(plan: Plan, numbered: DataFrame) -> DataFrame:
 def finalized(plan: Plan, windows: DataFrame) -> DataFrame:
     """Windows with `_whole` and the select list."""
     outputs = (f"{stored(f'({run(plan, output.sql)})', output.type, plan.precision)} AS {output.column}" for output in plan.outputs)
-    return windows.selectExpr(*segment_columns(plan), f"{whole(plan)} AS {WHOLE}", *outputs)
+    return windows.selectExpr(*segment_columns(plan), f"{result_window_condition(plan)} AS {WHOLE}", *outputs)
