@@ -1,33 +1,36 @@
-"""Window clauses, FILL, and the clauses of INTERP."""
+"""Window clauses and FILL."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from headrace.model.expressions import ColumnRef, Expression
-from headrace.model.queries import Count, Event, Fill, FillMode, Interpolation, Interval, Session, State, Window
+from headrace.model.queries import Count, Event, Fill, FillMode, Interval, Session, State, Window
 from headrace.model.time import Duration
-from headrace.sql.tdengine.expressions import TDengineExpressions
+from headrace.sql.forms import FormParser
 
 WITH_VALUES = (FillMode.VALUE, FillMode.VALUE_F)
 
 
-class TDengineWindows(TDengineExpressions):
-    """`INTERVAL`, `SESSION`, `STATE_WINDOW`, `EVENT_WINDOW`, `COUNT_WINDOW`; `FILL`; `RANGE … EVERY`."""
+class WindowParser(FormParser):
+    """Window clauses by the word that begins them, with their arguments, and `FILL`."""
 
-    WINDOWS: ClassVar[Mapping[str, Callable[[Any, int], Window]]] = {
-        "INTERVAL": lambda self, start: self._parse_interval(start),
-        "SESSION": lambda self, start: self._parse_session(start),
-        "STATE_WINDOW": lambda self, start: self._parse_state(start),
-        "EVENT_WINDOW": lambda self, start: self._parse_event(start),
-        "COUNT_WINDOW": lambda self, start: self._parse_count(start),
-    }
+    WINDOWS: ClassVar[Mapping[str, Callable[[Any, int], Window]]] = {}
+    """What parses the rest of a window clause, given where it begins."""
+
+    UNSUPPORTED_WINDOWS: ClassVar[tuple[str, ...]] = ()
+    """Words of windows that the language has and this system does not."""
+
+    @abstractmethod
+    def _parse_duration(self) -> Duration:
+        """Parse a duration of the dialect."""
 
     def _parse_window(self) -> Window | None:
         start = self._index
-        if self._token.word == "ANOMALY_WINDOW":
-            self._unsupported("ANOMALY_WINDOW", f"use one of {', '.join(self.WINDOWS)}")
+        if self._token.word in self.UNSUPPORTED_WINDOWS:
+            self._unsupported(self._token.word, f"use one of {', '.join(self.WINDOWS)}")
         word = self._accept_one(*self.WINDOWS)
         return self.WINDOWS[word](self, start) if word else None
 
@@ -86,14 +89,3 @@ class TDengineWindows(TDengineExpressions):
             values = self._list(self._parse_expression)
         self._expect(")")
         return Fill(mode, values, self._span(start))
-
-    def _parse_interpolation(self) -> Interpolation | None:
-        """`[RANGE(start[, end])] [EVERY(step)]`."""
-        start = self._index
-        ends = self._wrapped(lambda: self._list(self._parse_expression)) if self._accept("RANGE") else ()
-        if len(ends) > 2:
-            self._unsupported("RANGE of more than a start and an end", "write RANGE(start, end)", self._span(start))
-        every = self._wrapped(self._parse_duration) if self._accept("EVERY") else None
-        if not ends and every is None:
-            return None
-        return Interpolation(ends[0] if ends else None, ends[1] if len(ends) > 1 else None, every)
