@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import ConfigurationError, ExistsError, LimitError
-from headrace.model.tables import TBNAME, Column, Table
+from headrace.model.tables import TBNAME, Column, Table, TableKind
 from headrace.model.types import DataType, Kind
 from headrace.storage import Tables
 from tests.storage.samples import METERS, PLAIN, POWER, TS, CountedLock, open_tables, read, rows
@@ -138,3 +138,21 @@ def test_dropping_a_table_twice_is_no_error_and_spares_the_others(meters: Tables
 
     assert meters.exists(PLAIN)
     assert not meters.exists(METERS)
+
+
+def test_the_series_key_is_that_of_the_kind_of_table(tables: Tables) -> None:
+    tree = Table("power", "tree", METERS.columns, kind=TableKind.TREE)
+    assert (tree.primary_key, METERS.primary_key) == (("device", "ts"), (TBNAME, "ts"))
+    tables.create(tree, POWER)
+
+    def write(*values: tuple[str, int, int]) -> None:
+        written = rows([{"ts": ts, "a": a, "b": 0.5, TBNAME: device} for device, ts, a in values])
+        tables.write(tree, POWER, written.rename_columns([name.replace(TBNAME, "device") for name in written.column_names]))
+
+    write(("x", 1, 1), ("y", 1, 2))
+    write(("x", 1, 10), ("x", 2, 3))
+    assert tables.delete(tree, POWER, tbnames=["y"]) == 1
+
+    stored = tables.scan(tree, POWER, tbnames=["x"], columns=["device", "a"])
+    assert sorted(map(tuple, (row.values() for row in stored.to_pylist()))) == [("x", 3), ("x", 10)]
+    assert tables.scan(tree, POWER, tbnames=["y"]).num_rows == 0

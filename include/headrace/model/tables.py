@@ -10,6 +10,7 @@ from headrace.model.time import Precision
 from headrace.model.types import DataType
 
 TBNAME = "tbname"
+DEVICE = "device"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +45,24 @@ class Database:
 
 
 class TableKind(StrEnum):
+    """What a table holds: subtables with tags, one series, or a tree of devices."""
+
     SUPER = "super"
     PLAIN = "plain"
+    TREE = "tree"
+
+    @property
+    def series_key(self) -> str:
+        """Name of the column that tells the series of such a table apart."""
+        return DEVICE if self is TableKind.TREE else TBNAME
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One Delta table: a supertable, or a plain table, which has no tags and one subtable of its own name.
+    """One Delta table: a supertable; a plain table, which has no tags and one subtable of its own name; or a tree of devices.
 
-    The first column is the timestamp; a second column with `is_key` completes the primary key (subtable, ts, key).
+    The first column is the timestamp; a second column with `is_key` completes the primary key (series key, ts, key). The series
+    key is stored after the columns and is not one of them.
     """
 
     database: str
@@ -66,6 +76,16 @@ class Table:
         return self.columns[0]
 
     @property
+    def series_key(self) -> str:
+        """Name of the column that tells the series of this table apart."""
+        return self.kind.series_key
+
+    @property
+    def has_series(self) -> bool:
+        """Whether rows may be of more than one series."""
+        return self.kind is not TableKind.PLAIN
+
+    @property
     def key(self) -> Column | None:
         """The composite key column, where one is declared."""
         return self.columns[1] if len(self.columns) > 1 and self.columns[1].is_key else None
@@ -73,7 +93,7 @@ class Table:
     @property
     def primary_key(self) -> tuple[str, ...]:
         """Physical columns that identify a row."""
-        return (TBNAME, self.timestamp.name, *((self.key.name,) if self.key else ()))
+        return (self.series_key, self.timestamp.name, *((self.key.name,) if self.key else ()))
 
     def column(self, name: str) -> Column | None:
         """The column or tag of that name, or None."""

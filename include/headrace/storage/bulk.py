@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from headrace.errors import ConflictError, Error, OperationalError
-from headrace.model.tables import TBNAME, Table
+from headrace.model.tables import Table
 from headrace.storage.commits import Written
 from headrace.storage.files import StagedFile, read_statistics
 from headrace.storage.handles import first_line, spark_path
@@ -135,7 +135,7 @@ def merge_statement(uri: str, source: str, table: Table, schema: pa.Schema, boun
     keys = " AND ".join(f"t.{ticked(name)} = s.{ticked(name)}" for name in table.primary_key)
     low, high = (literal(schema.field(time).type, value) for value in (bounds.low, bounds.high))
     values = [name for name in schema.names if name not in table.primary_key and name in given]
-    updates = ", ".join(f"t.{ticked(name)} = s.{ticked(name)}" for name in values or [TBNAME])
+    updates = ", ".join(f"t.{ticked(name)} = s.{ticked(name)}" for name in values or [table.series_key])
     columns = ", ".join(ticked(name) for name in schema.names)
     return (
         f"MERGE INTO delta.{ticked(spark_path(uri))} t USING {source} s "

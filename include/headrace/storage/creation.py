@@ -14,7 +14,7 @@ import pyarrow.fs as pafs
 from deltalake import DeltaTable
 
 from headrace.errors import ExistsError, LimitError
-from headrace.model.tables import TBNAME, Database, Table, TableKind
+from headrace.model.tables import Database, Table, TableKind
 from headrace.storage.handles import file_system, is_local, rows_uri, table_uri, tags_uri, translated
 from headrace.storage.types import rows_schema, tags_schema
 
@@ -27,7 +27,7 @@ def create(root: str, table: Table, database: Database, options: Mapping[str, st
     check_storable(table, database)
     with translated(f"table {table.database}.{table.name}"):
         if table.kind is TableKind.SUPER:
-            _ensure(tags_uri(root, table), tags_schema(table, database), (TBNAME,), options, change_feed=False)
+            _ensure(tags_uri(root, table), tags_schema(table, database), (table.series_key,), options, change_feed=False)
         _ensure(rows_uri(root, table), rows_schema(table, database), table.primary_key, options, change_feed=True)
 
 

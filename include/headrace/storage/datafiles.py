@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from headrace.model.tables import TBNAME
 from headrace.storage.handles import file_system
 
 if TYPE_CHECKING:
@@ -25,12 +24,12 @@ def read_files(
     columns: list[str] | None,
     where: pc.Expression | None,
     further: pc.Expression | None = None,
-    names: Collection[str] | None = None,
+    series: tuple[str, Collection[str]] | None = None,
 ) -> pa.Table:
     """Rows of some data files of a table.
 
     `where` is pushed down into the files, and may compare text only by `text_field`; `further` filters what comes out of them. Row
-    groups that cannot hold a row of the subtables `names` (None: all) are not read; others may come along.
+    groups that cannot hold a row of `series`, a series key and names (None: all), are not read; others may come along.
     """
     import pyarrow.dataset as ds  # brings pandas along, which takes as long as all other imports together
 
@@ -38,10 +37,10 @@ def read_files(
         return pa.schema([schema.field(name) for name in columns] if columns is not None else schema).empty_table()
     system, root = file_system(uri)
     places = [path if "://" in path else f"{root}/{unquote(path)}" for path in paths]
-    if names is None:
+    if series is None:
         dataset: Any = ds.dataset(places, schema=schema, format="parquet", filesystem=system)
     else:
-        dataset = _of_subtables(places, schema, system, names)
+        dataset = _of_series(places, schema, system, *series)
     if further is None:
         return dataset.to_table(columns=columns, filter=where)
     reader = dataset.scanner(filter=where).to_reader()
@@ -57,21 +56,23 @@ def text_field(name: str) -> pc.Expression:
     return pc.field(name).cast(pa.string())
 
 
-def _of_subtables(places: list[str], schema: pa.Schema, system: pafs.FileSystem, names: Collection[str]) -> ds.FileSystemDataset:
+def _of_series(
+    places: list[str], schema: pa.Schema, system: pafs.FileSystem, key: str, names: Collection[str]
+) -> ds.FileSystemDataset:
     """The files without the row groups in which none of the subtables can be: what `text_field` keeps Arrow from telling."""
     import pyarrow.dataset as ds
 
     format_ = ds.ParquetFileFormat()
     fragments = []
     for place in places:
-        groups = _row_groups(pq.read_metadata(place, filesystem=system), names)
+        groups = _row_groups(pq.read_metadata(place, filesystem=system), key, names)
         if groups:
             fragments.append(format_.make_fragment(place, filesystem=system, row_groups=groups))
     return ds.FileSystemDataset(fragments, schema, format_, filesystem=system)
 
 
-def _row_groups(metadata: pq.FileMetaData, names: Collection[str]) -> list[int]:
-    column = metadata.schema.to_arrow_schema().get_field_index(TBNAME)
+def _row_groups(metadata: pq.FileMetaData, key: str, names: Collection[str]) -> list[int]:
+    column = metadata.schema.to_arrow_schema().get_field_index(key)
     return [group for group in range(metadata.num_row_groups) if _may_hold(metadata.row_group(group).column(column), names)]
 
 

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from deltalake.transaction import AddAction
 
 from headrace.model.instants import EPOCH
-from headrace.model.tables import TBNAME, Table
+from headrace.model.tables import Table
 from headrace.storage.datafiles import read_files
 from headrace.storage.handles import file_system
 from headrace.storage.pruning import Bounds, bounds_of
@@ -85,7 +85,7 @@ def stage_rows(rows: pa.Table, table: Table, uri: str) -> StagedFile:
     """Writes rows as a data file that no commit names yet, in the order of subtable and time."""
     rows = rows.sort_by([(name, "ascending") for name in table.primary_key])
     action = write_file(uri, rows, table, data_change=True)
-    names = (rows[TBNAME][0].as_py(), rows[TBNAME][-1].as_py())
+    names = (rows[table.series_key][0].as_py(), rows[table.series_key][-1].as_py())
     times = bounds_of(rows, table.timestamp.name)
     return StagedFile(action.path, action.size, action.modification_time, action.stats, rows.num_rows, times, names)
 
@@ -104,7 +104,7 @@ def _staged(uri: str, path: str, size: int, table: Table, schema: pa.Schema) -> 
     keys = read_files(uri, [path], schema, list(table.primary_key), None)
     if not keys.num_rows:
         return StagedFile(path, size, now(), "{}", 0, Bounds(0, 0), ("", ""))
-    names = pc.min_max(keys[TBNAME])
+    names = pc.min_max(keys[table.series_key])
     told = json.dumps(statistics(keys, table))
     times = bounds_of(keys, table.timestamp.name)
     return StagedFile(path, size, now(), told, keys.num_rows, times, (names["min"].as_py(), names["max"].as_py()))

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from headrace.errors import DataError, InternalError
-from headrace.model.tables import TBNAME, Table
+from headrace.model.tables import Table
 from headrace.storage.datafiles import read_files
 from headrace.storage.handles import Handle
 from headrace.storage.pruning import Bounds, bounds_of, candidates, key_filter
@@ -74,14 +74,13 @@ def stored_keys(handle: Handle, delta: DeltaTable, table: Table, schema: pa.Sche
     if keys.num_rows == 0:
         return nothing
     wanted = bounds_of(keys, table.timestamp.name)
-    names = pc.unique(keys[TBNAME]).to_pylist()
+    names = pc.unique(keys[table.series_key]).to_pylist()
     files = candidates(handle.files(delta), table, schema, wanted, names)
     if files.num_rows == 0:
         return nothing
     primary = list(table.primary_key)
-    stored = read_files(
-        handle.uri, files["path"].to_pylist(), schema, primary, key_filter(table, schema, wanted, names), names=names
-    )
+    pushed, series = key_filter(table, schema, wanted, names), (table.series_key, names)
+    stored = read_files(handle.uri, files["path"].to_pylist(), schema, primary, pushed, series=series)
     return shared(keys, stored, primary) if stored.num_rows else nothing
 
 
@@ -118,6 +117,6 @@ def within(schema: pa.Schema, name: str, bounds: Bounds, prefix: str = "") -> st
     return " AND ".join(f"{column} {sign} {instant_literal(schema, name, end)}" for sign, end in ends) or "true"
 
 
-def among(names: Sequence[str], prefix: str = "") -> str:
-    """The condition that a row belongs to one of some subtables."""
-    return f"{prefix}{quoted(TBNAME)} IN ({', '.join(text_literal(name) for name in names)})"
+def among(names: Sequence[str], column: str, prefix: str = "") -> str:
+    """The condition that a row belongs to one of some series, by its series key."""
+    return f"{prefix}{quoted(column)} IN ({', '.join(text_literal(name) for name in names)})"

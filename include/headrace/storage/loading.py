@@ -13,7 +13,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from headrace.errors import DataError, ProgrammingError
-from headrace.model.tables import TBNAME, Database, Table
+from headrace.model.tables import Database, Table
 from headrace.storage import bulk, merging, staging
 from headrace.storage.columns import EXAMPLES
 from headrace.storage.commits import Written
@@ -114,7 +114,8 @@ class Loader:
             done = self._gathered(made, sweep, progress)
             _refuse_misfits(done)
             if announce is not None and done:
-                announce(last_of_each_key(pa.concat_tables([each.subtables for each in done], promote_options="default"), [TBNAME]))
+                named = pa.concat_tables([each.subtables for each in done], promote_options="default")
+                announce(last_of_each_key(named, [self._table.series_key]))
             given = _given(done)
             in_memory = [each.rows for each in done if isinstance(each, Converted)]
             if in_memory:

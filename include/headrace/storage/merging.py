@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.table import TableMerger
 
-from headrace.model.tables import TBNAME, Table
+from headrace.model.tables import Table
 from headrace.storage.commits import Commit, Written, properties
 from headrace.storage.keys import among, quoted, within
 from headrace.storage.pruning import Bounds, bounds_of
@@ -36,7 +36,7 @@ class Scope:
 
 def scope_of(known: pa.Table, table: Table) -> Scope:
     """The scope of some keys, of which there is at least one."""
-    names: list[str] = pc.unique(known[TBNAME]).to_pylist()
+    names: list[str] = pc.unique(known[table.series_key]).to_pylist()
     return Scope(bounds_of(known, table.timestamp.name), tuple(names) if len(names) <= MOST_NAMES else None)
 
 
@@ -53,7 +53,7 @@ def upsert(
     changing = [name for name in _values(table, schema) if given is None or name in given]
     merger = _merger(delta, table, schema, rows, scope, commit)
     # A table of keys alone still has its rows written anew: a write of a known key is an update, whatever it changes.
-    updates = {quoted(name): _source(name) for name in changing or [TBNAME]}
+    updates = {quoted(name): _source(name) for name in changing or [table.series_key]}
     return _executed(merger.when_matched_update(updates).when_not_matched_insert(_all(schema)), delta)
 
 
@@ -102,7 +102,7 @@ def _merger(delta: DeltaTable, table: Table, schema: pa.Schema, rows: Rows, scop
     conditions = [f"t.{quoted(name)} = {_source(name)}" for name in table.primary_key]
     conditions.append(within(schema, table.timestamp.name, scope.times, "t."))
     if scope.names is not None:
-        conditions.append(among(scope.names, "t."))
+        conditions.append(among(scope.names, table.series_key, "t."))
     return delta.merge(rows, " AND ".join(conditions), source_alias="s", target_alias="t", commit_properties=properties(commit))
 
 

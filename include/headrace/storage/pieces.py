@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from headrace.errors import NotFoundError, ProgrammingError
-from headrace.model.tables import TBNAME, Column, Database, Table, TableKind
+from headrace.model.tables import Column, Database, Table, TableKind
 from headrace.model.types import DataType, Kind
 from headrace.storage.columns import Misfits, Values, stored_column
 from headrace.storage.files import StagedFile, stage_rows
@@ -17,7 +17,7 @@ from headrace.storage.scalars import Moment
 from headrace.storage.sources import Piece, read
 from headrace.storage.types import rows_schema, tags_schema
 
-NAME_COLUMN = Column(TBNAME, DataType(Kind.VARCHAR, 192))
+SERIES_TYPE = DataType(Kind.VARCHAR, 192)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ def matched(names: Iterable[str], target: Target, owner: str) -> dict[str, str]:
         ProgrammingError: two names mean the same column, or the key is incomplete.
     """
     table = target.table
-    known = [column.name for column in (*table.columns, *table.tags)] + ([TBNAME] if target.fixed_name is None else [])
+    known = [column.name for column in (*table.columns, *table.tags)] + ([table.series_key] if target.fixed_name is None else [])
     found: dict[str, str] = {}
     for name in names:
         wanted = name.strip()
@@ -89,9 +89,9 @@ def matched(names: Iterable[str], target: Target, owner: str) -> dict[str, str]:
 
 def _check_complete(found: dict[str, str], target: Target, owner: str) -> None:
     for name in target.table.primary_key:
-        if name in found or (name == TBNAME and target.fixed_name is not None):
+        if name in found or (name == target.table.series_key and target.fixed_name is not None):
             continue
-        hint = "say which subtable the rows are for" if name == TBNAME else "the first line must name the columns"
+        hint = "say which subtable the rows are for" if name == target.table.series_key else "the first line must name the columns"
         raise ProgrammingError(f"{owner} has no column {name}, part of the key of every row", hint=hint)
 
 
@@ -108,7 +108,7 @@ def convert(piece: Piece, target: Target) -> Converted:
             is_time = column is table.timestamp
             stored[column.name] = stored_column(values, column, target.moment, misfits, is_key=column.name in key, is_time=is_time)
     if target.fixed_name is not None:
-        stored[TBNAME] = pa.repeat(pa.scalar(target.fixed_name, pa.string()), raw.rows)
+        stored[table.series_key] = pa.repeat(pa.scalar(target.fixed_name, pa.string()), raw.rows)
     rows = _assembled(stored, rows_schema(table, target.database), raw.rows)
     given = frozenset(column.name for column in table.columns if column.name in found)
     subtables = _subtables(stored, target, raw.rows)
@@ -116,7 +116,11 @@ def convert(piece: Piece, target: Target) -> Converted:
 
 
 def _columns(target: Target) -> Sequence[Column]:
-    return (*target.table.columns, *target.table.tags, *((NAME_COLUMN,) if target.fixed_name is None else ()))
+    return (
+        *target.table.columns,
+        *target.table.tags,
+        *((Column(target.table.series_key, SERIES_TYPE),) if target.fixed_name is None else ()),
+    )
 
 
 def _assembled(stored: dict[str, pa.Array], schema: pa.Schema, count: int) -> pa.Table:
@@ -127,8 +131,8 @@ def _assembled(stored: dict[str, pa.Array], schema: pa.Schema, count: int) -> pa
 def _subtables(stored: dict[str, pa.Array], target: Target, count: int) -> pa.Table:
     """The subtables that rows name, each with the last of its tags."""
     schema = tags_schema(target.table, target.database)
-    named = pa.schema([each for each in schema if each.name in stored or each.name == TBNAME])
-    return last_of_each_key(_assembled(stored, named, count), [TBNAME])
+    named = pa.schema([each for each in schema if each.name in stored or each.name == target.table.series_key])
+    return last_of_each_key(_assembled(stored, named, count), [target.table.series_key])
 
 
 def stage(piece: Piece, target: Target, uri: str) -> Staged:

@@ -9,7 +9,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.model.tables import TBNAME, Table
+from headrace.model.tables import Table
 from headrace.storage.datafiles import text_field
 from headrace.storage.types import MICROSECONDS
 
@@ -64,9 +64,9 @@ def candidates(
     if known is not None and wanted is not None:
         least, greatest = known
         keep = pc.and_(pc.less_equal(least, wanted.high), pc.greater_equal(greatest, wanted.low))
-    if tbnames and f"min.{TBNAME}" in files.column_names:
+    if tbnames and f"min.{table.series_key}" in files.column_names:
         # Long names are cut in the statistics; comparing the cut maximum with cut names keeps every file that counts.
-        least, greatest = files[f"min.{TBNAME}"], files[f"max.{TBNAME}"]
+        least, greatest = files[f"min.{table.series_key}"], files[f"max.{table.series_key}"]
         named = pc.and_(pc.less_equal(least, max(tbnames)), pc.greater_equal(greatest, _cut(min(tbnames))))
         keep = named if keep is None else pc.and_kleene(keep, named)
     return files if keep is None else files.filter(pc.fill_null(keep, True))
@@ -85,6 +85,6 @@ def key_filter(table: Table, schema: pa.Schema, wanted: Bounds | None, tbnames: 
         name = table.timestamp.name
         found = (time >= instant(schema, name, wanted.low)) & (time <= instant(schema, name, wanted.high))
     if tbnames is not None:
-        named = text_field(TBNAME).isin(pa.array(tbnames, pa.string()))
+        named = text_field(table.series_key).isin(pa.array(tbnames, pa.string()))
         found = named if found is None else found & named
     return found

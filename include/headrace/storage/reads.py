@@ -27,9 +27,10 @@ def scan(
     names = None if tbnames is None else sorted(tbnames)
     chosen = candidates(files, table, schema, bounds, names)
     paths = [] if names == [] else chosen["path"].to_pylist()
+    series = None if names is None else (table.series_key, names)
     pushed = key_filter(table, schema, bounds, names)
     with translated(handle.name):
-        return read_files(handle.uri, paths, schema, None if columns is None else list(columns), pushed, where, names)
+        return read_files(handle.uri, paths, schema, None if columns is None else list(columns), pushed, where, series)
 
 
 def bounds(handle: Handle, table: Table) -> Bounds | None:

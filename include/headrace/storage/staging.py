@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.transaction import AddAction
 
-from headrace.model.tables import TBNAME, Table
+from headrace.model.tables import Table
 from headrace.storage.commits import Commit, Written, properties
 from headrace.storage.datafiles import read_files
 from headrace.storage.files import StagedFile, stage_rows
@@ -59,7 +59,7 @@ def unique_here(uri: str, files: list[StagedFile], table: Table, schema: pa.Sche
         return files
     rows = pa.concat_tables([read_files(uri, [path], schema, None, None) for path in paths])
     single = last_of_each_key(rows, table.primary_key)
-    single = single.sort_by([(name, "ascending") for name in (table.timestamp.name, TBNAME)])
+    single = single.sort_by([(name, "ascending") for name in (table.timestamp.name, table.series_key)])
     fresh = [stage_rows(part, table, uri) for part in _parts(single)]
     discard(uri, doubtful)
     return [*(file for file in files if file.path not in paths), *fresh]

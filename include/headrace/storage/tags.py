@@ -8,14 +8,14 @@ from typing import Final
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
-from headrace.model.tables import TBNAME, Table
+from headrace.model.tables import Table, TableKind
 from headrace.storage.commits import properties
 from headrace.storage.datafiles import read_files
 from headrace.storage.handles import Handle, Handles
 from headrace.storage.keys import among, conform, last_of_each_key, quoted, shared
 from headrace.storage.writes import Writer
 
-KEY: Final = [TBNAME]
+KEY: Final = [TableKind.SUPER.series_key]
 # Tags come in by the handful. Each file costs every reader and writer a little; so many are made one.
 MOST_FILES: Final = 50
 
@@ -51,7 +51,7 @@ class Tags:
     def drop(self, table: Table, tbnames: Collection[str]) -> None:
         def work(_: Handle, delta: DeltaTable) -> None:
             if tbnames:
-                delta.delete(among(sorted(tbnames)), commit_properties=properties(None))
+                delta.delete(among(sorted(tbnames), table.series_key), commit_properties=properties(None))
 
         self._commit(table, work)
 
@@ -66,13 +66,13 @@ class Tags:
         if kept is None or kept[0] != state:
             schema = pa.schema(delta.schema().to_arrow())
             rows = read_files(handle.uri, handle.files(delta)["path"].to_pylist(), schema, None, None)
-            kept = self._kept[handle.uri] = (state, rows.sort_by(TBNAME))
+            kept = self._kept[handle.uri] = (state, rows.sort_by(KEY[0]))
         return kept[1]
 
 
 def _merge(delta: DeltaTable, rows: pa.Table) -> None:
     values = {quoted(name): f"s.{quoted(name)}" for name in rows.column_names}
     merger = delta.merge(
-        rows, f"t.{quoted(TBNAME)} = s.{quoted(TBNAME)}", source_alias="s", target_alias="t", commit_properties=properties(None)
+        rows, f"t.{quoted(KEY[0])} = s.{quoted(KEY[0])}", source_alias="s", target_alias="t", commit_properties=properties(None)
     )
     merger.when_matched_update(values).when_not_matched_insert(values).execute()

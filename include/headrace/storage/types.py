@@ -12,7 +12,7 @@ from typing import Final
 import pyarrow as pa
 
 from headrace.errors import LimitError
-from headrace.model.tables import TBNAME, Column, Database, Table
+from headrace.model.tables import Column, Database, Table
 from headrace.model.time import Precision
 from headrace.model.types import DataType, Kind
 
@@ -86,9 +86,9 @@ def field(column: Column, precision: Precision) -> pa.Field:
 
 def rows_schema(table: Table, database: Database) -> pa.Schema:
     """Stored columns of a table's rows: the declared ones in order, then `tbname`."""
-    return pa.schema([*(field(column, database.precision) for column in table.columns), pa.field(TBNAME, pa.string())])
+    return pa.schema([*(field(column, database.precision) for column in table.columns), pa.field(table.series_key, pa.string())])
 
 
 def tags_schema(table: Table, database: Database) -> pa.Schema:
     """Stored columns of a table's tags: `tbname`, then a column a tag."""
-    return pa.schema([pa.field(TBNAME, pa.string()), *(field(tag, database.precision) for tag in table.tags)])
+    return pa.schema([pa.field(table.series_key, pa.string()), *(field(tag, database.precision) for tag in table.tags)])

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from headrace.errors import DataError, Error, NotFoundError, ProgrammingError
 from headrace.model.spans import Span
 from headrace.model.statements import RowValue, TagValue
-from headrace.model.tables import TBNAME, Column, Database, Table
+from headrace.model.tables import Column, Database, Table
 from headrace.model.types import FLOATS, INTEGERS, Kind
 from headrace.storage.scalars import Moment, Unfit, stored, stored_unit, tick_range
 from headrace.storage.types import arrow_type, rows_schema, tags_schema
@@ -65,7 +65,7 @@ def rows_to_arrow(
     _check_lengths(around, columns, rows)
     values = dict(zip(columns, zip(*rows, strict=True) if rows else [()] * len(columns), strict=True))
     arrays = {column.name: _column(around, column, values[column.name]) for column in table.columns if column.name in values}
-    arrays[TBNAME] = pa.array(tbnames, pa.string()) if tbnames is not None else _names(around, values[TBNAME])
+    arrays[table.series_key] = pa.array(tbnames, pa.string()) if tbnames is not None else _names(around, values[table.series_key])
     schema = rows_schema(table, database)
     found = [arrays[field.name] if field.name in arrays else pa.nulls(len(rows), field.type) for field in schema]
     return pa.Table.from_arrays(found, schema=schema)
@@ -78,7 +78,7 @@ def tags_to_arrow(table: Table, database: Database, tbname: str, given: Mapping[
         DataError: a value does not fit its tag; with the value's span.
     """
     moment = Moment(now, database.timezone, database.precision)
-    row: dict[str, object] = {TBNAME: tbname}
+    row: dict[str, object] = {table.series_key: tbname}
     for tag in table.tags:
         row[tag.name] = _tag(tbname, tag, given[tag.name], moment) if tag.name in given else None
     schema = tags_schema(table, database)
@@ -97,7 +97,7 @@ def _tag(tbname: str, tag: Column, value: TagValue, moment: Moment) -> object:
 
 
 def _check_columns(table: Table, columns: Sequence[str], tbnames: Sequence[str] | None) -> None:
-    known = {column.name for column in table.columns} | ({TBNAME} if tbnames is None else set())
+    known = {column.name for column in table.columns} | ({table.series_key} if tbnames is None else set())
     for name in columns:
         if name not in known:
             kind = "a tag, not a column" if table.is_tag(name) else "no column"
@@ -108,7 +108,7 @@ def _check_columns(table: Table, columns: Sequence[str], tbnames: Sequence[str] 
         twice = next(name for name in columns if list(columns).count(name) > 1)
         raise ProgrammingError(f"column {twice} is named twice", hint="name each column once")
     for name in table.primary_key:
-        if name not in columns and not (name == TBNAME and tbnames is not None):
+        if name not in columns and not (name == table.series_key and tbnames is not None):
             raise ProgrammingError(f"{name} is missing among the columns", hint=f"{name} is part of the key of every row")
 
 
@@ -127,7 +127,7 @@ def _names(around: _Rows, values: Sequence[RowValue]) -> pa.Array:
     """Names of subtables given as a column."""
     for number, value in enumerate(values):
         if not isinstance(value, str) or not value:
-            raise around.refusal(number, f"{TBNAME} is {_shown(value)}", "give each row the name of its subtable")
+            raise around.refusal(number, f"{around.table.series_key} is {_shown(value)}", "give each row the name of its subtable")
     return pa.array(values, pa.string())
 
 

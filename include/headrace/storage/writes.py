@@ -188,7 +188,7 @@ def delete_predicate(
     """What a delete deletes, as SQL: None is every row, `NOTHING` none."""
     if (tbnames is not None and not tbnames) or (ranges is not None and not ranges):
         return NOTHING
-    conditions = [among(sorted(tbnames))] if tbnames is not None else []
+    conditions = [among(sorted(tbnames), table.series_key)] if tbnames is not None else []
     if ranges is not None:
         schema = rows_schema(table, database)
         spans = [_range(schema, table.timestamp.name, stored_bounds(database, low, high)) for low, high in ranges]
