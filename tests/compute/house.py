@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from headrace.compute import AnyPlan, Facts, Plan, Relation, Scope, bind, evaluate
+from headrace.compute import AnyPlan, Facts, Plan, Relation, Scope, SeriesNames, bind, evaluate, language
 from headrace.errors import NotFoundError
 from headrace.model.queries import Query, Union
 from headrace.model.statements import Select
@@ -85,15 +85,15 @@ ARROW = {
 def scope(*, timezone: str = "UTC", precision: Precision = Precision.MILLISECOND, now: int = T0) -> Scope:
     """All tables in one database."""
 
-    def lookup(name: Name) -> Relation:
+    def resolve(name: Name) -> tuple[Relation, ...]:
         database = Database("db", precision, timezone)
         if name.name in TABLES:
-            return Relation(TABLES[name.name], database)
+            return (Relation(TABLES[name.name], database),)
         if name.name in SUBTABLES:
-            return Relation(TABLES[SUBTABLES[name.name]], database, name.name)
+            return (Relation(TABLES[SUBTABLES[name.name]], database, SeriesNames((name.name,))),)
         raise NotFoundError(f"there is no table {name}", span=name.span)
 
-    return Scope(lookup, timezone, now)
+    return Scope(resolve, language("tdengine"), timezone, now)
 
 
 def query_of(sql: str) -> Query | Union:

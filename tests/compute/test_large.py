@@ -84,7 +84,7 @@ def test_windows_of_numbered_subtables_are_those_of_named_ones(
 
 
 def test_names_stay_where_two_have_one_number(small: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(narrow, "HASH", "CAST(length(tbname) AS BIGINT)")
+    monkeypatch.setattr(narrow, "HASH", "CAST(length({name}) AS BIGINT)")
     rows = frame(small, METERS, rows_of([("d1", at, at // 7) for at in range(20)] + [("d2", at, 1) for at in range(20)]))
     query = "select tbname, sum(b) from meters partition by tbname interval(1d)"
     assert answer(query, rows, facts=Facts(500)) == answer(query, rows) == [("d1", 190), ("d2", 190)]

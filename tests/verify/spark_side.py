@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from headrace.compute import Relation, Scan, Scope, Size, bind, evaluate
+from headrace.compute import Relation, Scan, Scope, SeriesNames, Size, bind, evaluate, language
 from headrace.errors import NotFoundError
 from headrace.model.queries import Query, Union
 from headrace.model.tables import TBNAME, Name
@@ -40,7 +40,7 @@ class Side:
         self.frames = {"mixed": mixed.cache(), "keyed": keyed.cache()}
 
     def answer(self, query: Query | Union) -> pa.Table:
-        plan = bind(query, Scope(self.lookup, self.world.database.timezone, 0))
+        plan = bind(query, Scope(self.resolve, language("tdengine"), self.world.database.timezone, 0))
         return evaluate(plan, self.read, facts=self).toArrow()
 
     def size(self, scan: Scan) -> Size:
@@ -51,10 +51,10 @@ class Side:
     def read(self, scan: Scan) -> DataFrame:
         return self.frames[scan.table.name]
 
-    def lookup(self, name: Name) -> Relation:
+    def resolve(self, name: Name) -> tuple[Relation, ...]:
         if name.name in TAGS:
-            return Relation(MIXED, self.world.database, name.name)
+            return (Relation(MIXED, self.world.database, SeriesNames((name.name,))),)
         found = {table.name: table for table in (MIXED, KEYED)}.get(name.name)
         if found is None:
             raise NotFoundError(f"there is no table {name}", span=name.span)
-        return Relation(found, self.world.database)
+        return (Relation(found, self.world.database),)

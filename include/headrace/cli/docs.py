@@ -14,9 +14,9 @@ from headrace import errors
 from headrace.cli.console import out
 
 if TYPE_CHECKING:
-    from headrace.compute.functions import AggregateFunction
+    from headrace.compute.aggregate_rules import AggregateFunction
     from headrace.compute.scalar_rules import ScalarFunction
-    from headrace.compute.series import SeriesFunction
+    from headrace.compute.series_rules import SeriesFunction
 
 NOTICE: Final = "<!-- Made by `make docs` from {source}: change it there. -->"
 # What follows from an error, by its family.
@@ -92,11 +92,12 @@ TYPE_NOTES: Final = (
 
 def functions_page() -> str:
     """Aggregates and scalar functions, from the tables that the planner reads."""
-    from headrace.compute.aggregates import AGGREGATES
+    from headrace.compute.aggregate_rules import AggregateFunction
     from headrace.compute.scalars import MATH_TABLE
     from headrace.compute.scalars_text import TEXT_TABLE
     from headrace.compute.scalars_time import TIME_TABLE
-    from headrace.compute.series import SERIES
+    from headrace.compute.series_rules import SeriesFunction
+    from headrace.compute.tdengine import TDENGINE
 
     scalars = {"Mathematics": MATH_TABLE, "Text": TEXT_TABLE, "Time": TIME_TABLE}
     return page(
@@ -109,11 +110,12 @@ def functions_page() -> str:
         "*Picks a row*: plain columns beside it come from the row that it picks. *Memory*: what a stream or a query keeps of a "
         "window, a few numbers (fixed) or all its values (rows).",
         table(
-            ("function", "takes", "gives", "in streams", "picks a row", "memory"), map(aggregate_row, by_name(AGGREGATES.values()))
+            ("function", "takes", "gives", "in streams", "picks a row", "memory"),
+            map(aggregate_row, by_name(TDENGINE.of_kind(AggregateFunction))),
         ),
         "## Neighbours in time",
         NEIGHBOURS,
-        table(("function", "takes", "gives"), map(series_row, SERIES.values())),
+        table(("function", "takes", "gives"), map(series_row, TDENGINE.of_kind(SeriesFunction))),
         INTERP,
         "The functions below give a value of a row. With an argument that is NULL it is NULL, where nothing else is said.",
         *(
@@ -207,7 +209,7 @@ def signature(least: int, most: int | None) -> str:
 
 def kinds(function: AggregateFunction | SeriesFunction) -> str:
     """What the first argument may be, in words."""
-    from headrace.compute.functions import ANY, MEASURED, NUMERIC, ORDERED
+    from headrace.compute.aggregate_rules import ANY, MEASURED, NUMERIC, ORDERED
     from headrace.model.types import Kind
 
     words = {

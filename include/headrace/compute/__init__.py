@@ -6,8 +6,9 @@
 from headrace.compute.evaluate import evaluate, project, whole
 from headrace.compute.explain import explain
 from headrace.compute.facts import Facts, Size
+from headrace.compute.language import Language, language
 from headrace.compute.plan import AnyPlan, Key, Output, Plan, Scan, UnionPlan
-from headrace.compute.scope import Relation, Scope
+from headrace.compute.scope import Relation, Scope, SeriesNames, SeriesPattern
 from headrace.compute.select import bind
 from headrace.compute.windows import finish, merge, prepare, segments
 
@@ -15,17 +16,21 @@ __all__ = [
     "AnyPlan",
     "Facts",
     "Key",
+    "Language",
     "Output",
     "Plan",
     "Relation",
     "Scan",
     "Scope",
+    "SeriesNames",
+    "SeriesPattern",
     "Size",
     "UnionPlan",
     "bind",
     "evaluate",
     "explain",
     "finish",
+    "language",
     "merge",
     "prepare",
     "project",

@@ -5,32 +5,16 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Protocol
 
-from headrace.compute.aggregates import AGGREGATES
-from headrace.compute.conversions import converted_to
-from headrace.compute.operators import (
-    BINARY,
-    COMPARISONS,
-    UNARY,
-    common,
-    comparison,
-    converted,
-    moment,
-    same_instant,
-    timestamp,
-    truth,
-)
+from headrace.compute.language import Language
 from headrace.compute.scalar_rules import Arguments
-from headrace.compute.scalars import SCALARS
 from headrace.compute.surroundings import Surroundings
-from headrace.compute.terms import Constant, Term, literal, ticks
+from headrace.compute.terms import Constant, Term, literal, moment, same_instant, ticks
 from headrace.errors import Error, NotFoundError, NotSupportedError, ProgrammingError, TypeMismatchError
 from headrace.model.expressions import Call, Case, Cast, ColumnRef, DurationLiteral, Expression, Literal, Star
 from headrace.model.instants import instant
 from headrace.model.types import BIGINT, BOOL, TIMESTAMP, DataType, Kind
-
-PRESENT: Final = ("now", "today")
 
 
 class Resolver(Protocol):
@@ -52,6 +36,7 @@ class Binder:
 
     resolver: Resolver
     surroundings: Surroundings
+    language: Language
 
     def bind(self, node: Expression) -> Term:
         """The term of an expression; errors carry the span of the innermost part that is wrong."""
@@ -63,7 +48,7 @@ class Binder:
 
     def condition(self, node: Expression) -> str:
         """The text of an expression as a condition."""
-        return truth(self.bind(node))
+        return self.language.operators.truth(self.bind(node))
 
     def part(self, node: Expression) -> Term:
         match node:
@@ -88,25 +73,20 @@ class Binder:
         value = node.value.ticks(self.surroundings.precision)
         return Term(ticks(value), BIGINT, Constant(value))
 
-    def present(self, name: str) -> Term:
-        if name == "now":
-            return moment(0, relative=True)
-        return self.surroundings.today()
-
     def call(self, node: Call) -> Term:
-        name, arguments = node.function, node.arguments
+        name, arguments, operators = node.function, node.arguments, self.language.operators
         if node.distinct:
             raise NotSupportedError(
                 f"{name}(DISTINCT …) is not offered",
                 hint=f"take {name} over a sub-query, FROM (SELECT DISTINCT …), or hyperloglog for an estimate of the number",
             )
-        if name in PRESENT and not arguments:
-            return self.present(name)
+        if name in self.language.present and not arguments:
+            return self.language.present[name](self.surroundings)
         if (term := self.resolver.aggregate(node)) is not None:
             return term
-        if name in UNARY and len(arguments) == 1:
-            return UNARY[name](self.bind(arguments[0]))
-        if name in BINARY and len(arguments) == 2:
+        if name in operators.unary and len(arguments) == 1:
+            return operators.unary[name](self.bind(arguments[0]))
+        if name in operators.binary and len(arguments) == 2:
             return self.binary(name, self.bind(arguments[0]), self.bind(arguments[1]))
         if name in ("in", "not in"):
             return self.among(name, [self.bind(argument) for argument in arguments])
@@ -115,28 +95,33 @@ class Binder:
         return self.function(node)
 
     def binary(self, name: str, left: Term, right: Term) -> Term:
-        if name in COMPARISONS:
+        if name in self.language.operators.comparisons:
             left, right = self.matched(left, right)
-        return BINARY[name](left, right)
+        return self.language.operators.binary[name](left, right)
+
+    def comparison(self, sign: str, left: Term, right: Term) -> str:
+        """Return a comparison as Spark SQL."""
+        return self.binary(sign, left, right).sql
 
     def matched(self, left: Term, right: Term) -> tuple[Term, Term]:
         """Both sides as timestamps where one is."""
         if same_instant(left) or same_instant(right):
             zone, precision = self.surroundings.timezone, self.surroundings.precision
-            return timestamp(left, zone, precision), timestamp(right, zone, precision)
+            instant_of = self.language.operators.instant
+            return instant_of(left, zone, precision), instant_of(right, zone, precision)
         return left, right
 
     def among(self, name: str, terms: Sequence[Term]) -> Term:
         """`IN`: true where one is equal, NULL where none is and one is NULL."""
         subject, *choices = terms
-        tests = [comparison("=", *self.matched(subject, choice)).sql for choice in choices]
+        tests = [self.comparison("=", subject, choice) for choice in choices]
         found = f"({' OR '.join(tests)})"
         return Term(f"(NOT {found})" if name == "not in" else found, BOOL)
 
     def between(self, name: str, terms: Sequence[Term]) -> Term:
         subject, low, high = terms
-        least = comparison(">=", *self.matched(subject, low)).sql
-        most = comparison("<=", *self.matched(subject, high)).sql
+        least = self.comparison(">=", subject, low)
+        most = self.comparison("<=", subject, high)
         found = f"({least} AND {most})"
         return Term(f"(NOT {found})" if name == "not between" else found, BOOL)
 
@@ -145,12 +130,13 @@ class Binder:
         if type_.kind is Kind.TIMESTAMP and isinstance(value, str):
             found = instant(value, self.surroundings.timezone, self.surroundings.precision)
             return moment(found) if found is not None else Term("CAST(NULL AS BIGINT)", TIMESTAMP)
-        return converted_to(operand, type_, self.surroundings)
+        return self.language.operators.cast(operand, type_, self.surroundings)
 
     def case(self, node: Case) -> Term:
         subject = self.bind(node.operand) if node.operand is not None else None
         branches = [(self.branch(subject, when), self.bind(then)) for when, then in node.branches]
         default = self.bind(node.default) if node.default is not None else literal(None)
+        common, converted = self.language.operators.common, self.language.operators.converted
         type_ = common([*(then.type for _, then in branches), default.type])
         if type_ is None:
             return literal(None)
@@ -159,13 +145,13 @@ class Binder:
 
     def branch(self, subject: Term | None, when: Expression) -> str:
         condition = self.bind(when)
-        return truth(condition) if subject is None else comparison("=", *self.matched(subject, condition)).sql
+        return self.language.operators.truth(condition) if subject is None else self.comparison("=", subject, condition)
 
     def function(self, node: Call) -> Term:
-        function = SCALARS.get(node.function)
+        function = self.language.scalar(node.function)
         if function is None:
             raise NotFoundError(
-                f"there is no function {node.function}", hint=nearest(node.function, (*SCALARS, *AGGREGATES)), span=node.span
+                f"there is no function {node.function}", hint=nearest(node.function, self.language.functions), span=node.span
             )
         durations = tuple(argument.value if isinstance(argument, DurationLiteral) else None for argument in node.arguments)
         terms = tuple(

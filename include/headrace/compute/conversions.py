@@ -1,10 +1,10 @@
-"""`CAST`: every conversion of the language as Spark SQL that never raises."""
+"""TDengine's `CAST`: every conversion of the language as Spark SQL that never raises."""
 
 from __future__ import annotations
 
-from headrace.compute.operators import bool_of_text, real, string, whole
+from headrace.compute.operators import bool_of_text, real, whole
 from headrace.compute.surroundings import Surroundings
-from headrace.compute.terms import Term, cast
+from headrace.compute.terms import Term, cast, string
 from headrace.compute.types import is_text, spark_type
 from headrace.errors import TypeMismatchError
 from headrace.model.types import TIMESTAMP, UNSIGNED, DataType, Kind
@@ -31,13 +31,6 @@ def converted_to(term: Term, type_: DataType, surroundings: Surroundings) -> Ter
     if type_.kind is Kind.VARBINARY and (is_text(term.type) or term.type.kind is Kind.VARBINARY):
         return Term(cast(term, type_), type_)
     raise TypeMismatchError(f"{term.type} cannot be cast to {type_}")
-
-
-def of_double(real_: str, type_: DataType) -> str:
-    """A DOUBLE as a number's type; of a whole number fractions are cut off, which the cast to BIGINT UNSIGNED would round."""
-    if type_.kind is Kind.UBIGINT:
-        return f"try_cast({real_} - {real_} % 1D AS {spark_type(type_)})"
-    return f"try_cast({real_} AS {spark_type(type_)})"
 
 
 def shortened(sql: str, type_: DataType) -> str:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from headrace.compute import intervals
 from headrace.compute.facts import Facts, Size
 from headrace.compute.fill import filled
 from headrace.compute.interp import AT, interpolated
-from headrace.compute.narrow import narrowed, numbers, subtable_key, widened
+from headrace.compute.narrow import narrowed, numbers, widened
 from headrace.compute.numbering import number_rows
 from headrace.compute.ordering import RANK, SHARE, arranged, arranged_union
 from headrace.compute.plan import (
     KEYS,
+    SERIES,
     TIES,
     TS,
     WEND,
@@ -28,13 +30,13 @@ from headrace.compute.plan import (
     Plan,
     PlanSource,
     Scan,
+    ScanUnion,
     SessionWindow,
     StateWindow,
     UnionPlan,
 )
 from headrace.compute.running import run, stored
 from headrace.compute.runs import runs
-from headrace.compute.terms import text
 from headrace.compute.types import spark_type
 from headrace.compute.windows import (
     finished,
@@ -49,7 +51,6 @@ from headrace.compute.windows import (
     with_following,
 )
 from headrace.errors import InternalError
-from headrace.model.tables import TBNAME
 from headrace.storage.functions import F
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ if TYPE_CHECKING:
 def evaluate(plan: AnyPlan, rows: DataFrame | Reader, *, ordered: bool = True, facts: Facts | None = None) -> DataFrame:
     """The result of a query: columns named and ordered as the select list, of stored types.
 
-    `rows` is the one table's frame (physical columns, `tbname`, tags joined), or a function that reads each `Scan` of the plan.
+    `rows` is the one table's frame (physical columns, series key, tags joined), or a function that reads each `Scan` of the plan.
     Without ORDER BY rows come by partition and time when `ordered`, else as they fall, which is faster for large results.
     With `facts` about the tables, large ones take faster ways to the same rows; what these cache is given up with the frame.
     """
@@ -76,10 +77,10 @@ def evaluate(plan: AnyPlan, rows: DataFrame | Reader, *, ordered: bool = True, f
 
 
 def project(plan: Plan, rows: DataFrame) -> DataFrame:
-    """Of a query without window and aggregates: `p…`, `_ts`, `tbname` where the source has them, and `o…` in stored types."""
+    """Of a query without window and aggregates: `p…`, `_ts`, `_series_key` where the source has them, and `o…` in stored types."""
     kept = rows.where(run(plan, plan.filter)) if plan.filter else rows
     columns = [f"{key.sql} AS {key.column}" for key in plan.keys]
-    columns += [f"{sql} AS {name}" for name, sql in ((TS, plan.time), (TBNAME, plan.tbname)) if sql]
+    columns += [f"{sql} AS {name}" for name, sql in ((TS, plan.time), (SERIES, plan.series_key)) if sql]
     columns += [f"{stored(output.sql, output.type, plan.precision)} AS {output.column}" for output in plan.outputs]
     return kept.selectExpr(*(run(plan, column) for column in columns))
 
@@ -121,7 +122,7 @@ class Evaluator:
 
         And the key whose places in order stand beside it, where there is one.
         """
-        source, key = plan.source, subtable_key(plan)
+        source, key = plan.source, plan.grouped_series
         size = self.facts.size(source) if self.facts is not None and isinstance(source, Scan) else None
         if size is None:
             return whole(plan, prepare(plan, rows)), None
@@ -141,9 +142,11 @@ class Evaluator:
 
     def source(self, source: PlanSource) -> DataFrame:
         match source:
-            case Scan(subtable=subtable):
-                rows = self.read(source)
-                return rows if subtable is None else rows.where(f"{TBNAME} = {text(subtable)}")
+            case Scan():
+                return self.read(source)
+            case ScanUnion(scans=scans, columns=columns):
+                sides = [self.side_of(scan, pairs) for scan, pairs in zip(scans, columns, strict=True)]
+                return reduce(lambda left, right: left.union(right), sides)
             case Plan() | UnionPlan():
                 return replace(self, ordered=False).result(source)
             case JoinSource():
@@ -158,11 +161,18 @@ class Evaluator:
 
     def join(self, source: JoinSource) -> DataFrame:
         """Both sides with their columns renamed, joined."""
-        left = self.source(source.left).selectExpr(*(f"{sql} AS {name}" for sql, name in source.left_columns))
-        right = self.source(source.right).selectExpr(*(f"{sql} AS {name}" for sql, name in source.right_columns))
+        left = self.side_of(source.left, source.left_columns)
+        right = self.side_of(source.right, source.right_columns)
         if source.condition is None:
             return left.crossJoin(right)
         return left.join(right, F.expr(source.condition), source.kind.replace(" ", "_"))
+
+    def side_of(self, source: PlanSource, columns: tuple[tuple[str, str], ...]) -> DataFrame:
+        """Read one of several sources: of a scan only the series that are meant, columns renamed."""
+        rows = self.source(source)
+        if isinstance(source, Scan) and source.condition is not None:
+            rows = rows.where(source.condition)
+        return rows.selectExpr(*(f"{sql} AS {name}" for sql, name in columns))
 
     def union(self, plan: UnionPlan) -> DataFrame:
         """Both sides' columns by position, brought to the types of the whole."""
@@ -211,7 +221,7 @@ def panes(plan: Plan, window: IntervalWindow, prepared: DataFrame) -> DataFrame:
 def projected(plan: Plan, rows: DataFrame) -> tuple[DataFrame, list[str]]:
     """Rows that pass WHERE with keys, the select list and hidden columns; and their natural order."""
     kept = rows.where(run(plan, plan.filter)) if plan.filter else rows
-    places = {name: sql for name, sql in ((TS, plan.time), (TBNAME, plan.tbname)) if sql}
+    places = {name: sql for name, sql in ((TS, plan.time), (SERIES, plan.series_key)) if sql}
     columns = {key.column: key.sql for key in plan.keys} | places
     outputs = {output.column: output.sql for output in (*plan.outputs, *plan.hidden)}
     natural = list(columns)
@@ -226,7 +236,7 @@ def with_series(plan: Plan, rows: DataFrame, places: dict[str, str]) -> tuple[Da
     """Rows beside the values of functions of neighbours; where keys and time now are; and the natural order."""
     own = {name: f"__{name}" for name in places}
     keys = ", ".join(own[key.column] for key in plan.keys) or "1"
-    order = [own[name] for name in (TS, TBNAME) if name in own] + ([plan.key] if plan.key else [])
+    order = [own[name] for name in (TS, SERIES) if name in own] + ([plan.key] if plan.key else [])
 
     def settled(sql: str) -> str:
         return run(plan, sql.replace(KEYS, keys).replace(TIES, ", ".join(order)))

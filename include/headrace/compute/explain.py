@@ -12,6 +12,7 @@ from headrace.compute.plan import (
     Plan,
     PlanSource,
     Scan,
+    ScanUnion,
     SessionWindow,
     StateWindow,
     UnionPlan,
@@ -45,6 +46,8 @@ def source(of: PlanSource) -> list[str]:
         case Scan():
             only = f", subtable {of.subtable}" if of.subtable else ""
             return [f"scan {of.table.database}.{of.table.name}{only}: {', '.join(of.columns)}"]
+        case ScanUnion(scans=scans):
+            return [f"union of {len(scans)} tables", *indented([line for scan in scans for line in source(scan)])]
         case JoinSource():
             condition = f" on {of.condition}" if of.condition else ""
             return [f"{of.kind} join{condition}", *indented(source(of.left)), *indented(source(of.right))]

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Of a large table: about how many ticks lie between two rows of a subtable, and its subtables (`tbname`)."""
+    """Of a large table: about how many ticks lie between two rows of a subtable, and its series: a table whose first
+    column is the series key.
+    """
 
     spacing: int
     subtables: pa.Table

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from headrace.compute import calendar, intervals
-from headrace.compute.conversions import of_double
 from headrace.compute.numbering import SO_FAR, over
 from headrace.compute.plan import WEND, WSTART, FillPlan, IntervalWindow, Output, Plan
 from headrace.compute.running import refusal, run
 from headrace.compute.terms import ticks
-from headrace.compute.types import spark_type
+from headrace.compute.types import of_double, spark_type
 from headrace.errors import LimitError
 from headrace.model.queries import FillMode
 from headrace.model.time import Precision

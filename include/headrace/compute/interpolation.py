@@ -4,29 +4,31 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from headrace.compute.aggregates import AGGREGATES
 from headrace.compute.binding import Binder
-from headrace.compute.conversions import converted_to
+from headrace.compute.durations import fixed
 from headrace.compute.environment import Environment
 from headrace.compute.interp import AT, FILLED, check_points
-from headrace.compute.limits import fixed
+from headrace.compute.language import Language
 from headrace.compute.plan import Argument, Bound, InterpPlan, Key
 from headrace.compute.ranges import constant_instant
 from headrace.compute.resolvers import constants
-from headrace.compute.series import SERIES
-from headrace.compute.terms import Term
+from headrace.compute.terms import ColumnRole, Term
 from headrace.errors import Error, LimitError, ProgrammingError, TypeMismatchError
 from headrace.model.expressions import Call, ColumnRef, Expression, walk
 from headrace.model.queries import Fill, FillMode, Interpolation, Item, Query
 from headrace.model.types import BIGINT, BOOL, TIMESTAMP
 
-INTERP = "interp"
-POINT_NAMES = {"_irowts": Term(AT, TIMESTAMP), "_isfilled": Term(FILLED, BOOL)}
 
-
-def uses_interp(items: tuple[Item, ...]) -> bool:
+def uses_interp(items: tuple[Item, ...], language: Language) -> bool:
     """Whether a select list interpolates."""
-    return any(isinstance(part, Call) and part.function == INTERP for item in items for part in walk(item.expression))
+    parts = (part for item in items for part in walk(item.expression))
+    return any(isinstance(part, Call) and part.function == language.interpolation for part in parts)
+
+
+def point_terms(language: Language) -> dict[str, Term]:
+    """The pseudo-columns of interpolated points."""
+    names = language.pseudo_columns
+    return {names.point_time: Term(AT, TIMESTAMP), names.point_filled: Term(FILLED, BOOL)}
 
 
 @dataclass(slots=True)
@@ -45,10 +47,11 @@ class PointResolver:
         return None if key is None else Term(key.column, key.type)
 
     def column(self, reference: ColumnRef) -> Term:
-        if reference.name in POINT_NAMES and reference.table is None:
-            return POINT_NAMES[reference.name]
+        points = point_terms(self.environment.language)
+        if reference.name in points and reference.table is None:
+            return points[reference.name]
         column = self.environment.column(reference)
-        if not (column.tag and self.fixed_subtable()):
+        if not (column.tag and self.fixes_series()):
             raise ProgrammingError(
                 f"column {reference.name} has no value at a point between rows",
                 hint="interpolate it, or PARTITION BY it",
@@ -59,16 +62,17 @@ class PointResolver:
         self.expressions[reference] = key
         return Term(key.column, key.type)
 
-    def fixed_subtable(self) -> bool:
-        tbname = self.environment.tbname
-        return self.environment.subtable or any(tbname is not None and key.sql == tbname.sql for key in self.keys)
+    def fixes_series(self) -> bool:
+        """Return whether all rows of a group are of one series."""
+        return self.environment.one_series or any(key.role is ColumnRole.SERIES for key in self.keys)
 
     def aggregate(self, call: Call) -> Term | None:
-        if call.function in AGGREGATES or call.function in SERIES:
+        language = self.environment.language
+        if language.aggregate(call.function) or language.series(call.function):
             raise ProgrammingError(
                 f"{call.function} does not go with interp", hint="take it over a sub-query that interpolates", span=call.span
             )
-        if call.function != INTERP:
+        if call.function != language.interpolation:
             return None
         if not 1 <= len(call.arguments) <= 2:
             raise TypeMismatchError(f"interp takes 1 to 2 arguments, not {len(call.arguments)}")
@@ -134,5 +138,5 @@ def fill_values(fill: Fill, resolver: PointResolver) -> tuple[str, ...]:
             hint="give one value for each",
             span=fill.span,
         )
-    pairs = zip(fill.values, arguments, strict=True)
-    return tuple(converted_to(resolver.rows.bind(node), each.type, resolver.rows.surroundings).sql for node, each in pairs)
+    rows, pairs = resolver.rows, zip(fill.values, arguments, strict=True)
+    return tuple(rows.language.operators.cast(rows.bind(node), each.type, rows.surroundings).sql for node, each in pairs)

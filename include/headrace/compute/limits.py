@@ -1,16 +1,20 @@
-"""The limits of windows, checked when a statement is planned."""
+"""TDengine's window clauses within their limits, checked when a statement is planned."""
 
 from __future__ import annotations
 
 from typing import Final
 
+from headrace.compute.binding import Binder
+from headrace.compute.durations import check_ticks, fixed, tick_unit
+from headrace.compute.environment import Environment
 from headrace.compute.instants import is_utc
-from headrace.compute.plan import CountWindow, IntervalWindow, SessionWindow
-from headrace.errors import LimitError, ProgrammingError
+from headrace.compute.plan import STATE, Argument, CountWindow, EventWindow, IntervalWindow, SessionWindow, StateWindow
+from headrace.errors import LimitError, ProgrammingError, TypeMismatchError
 from headrace.model.expressions import ColumnRef
-from headrace.model.queries import Count, Interval, Session
+from headrace.model.queries import Count, Event, Interval, Session, State
 from headrace.model.spans import Span
 from headrace.model.time import UNIT_NAMES, Duration, Precision
+from headrace.model.types import INTEGERS, STRINGS, Kind
 
 LONGEST: Final = Duration(1000, "y")
 MOST_SLIDES: Final = 100
@@ -19,8 +23,9 @@ MONTH_TO_COMPARE: Final = Duration(28, "d")
 MOST_COUNT: Final = 2**31 - 1
 
 
-def interval(window: Interval, precision: Precision, zone: str) -> IntervalWindow:
+def interval_window(window: Interval, _: Binder, names: Environment) -> IntervalWindow:
     """`INTERVAL` within its limits."""
+    precision, zone = names.precision, names.timezone
     length, span = window.length, window.span
     sliding, offset = window.sliding or length, window.offset or Duration(0, length.unit)
     check_length(length, precision, span)
@@ -68,22 +73,44 @@ def check_sliding(length: Duration, sliding: Duration, precision: Precision, spa
         raise LimitError(f"the sliding value {sliding} is less than 1% of the interval value {length}", span=span)
 
 
-def session(window: Session, time: str | None, precision: Precision) -> SessionWindow:
+def session_window(window: Session, _: Binder, names: Environment) -> SessionWindow:
     """`SESSION` over the primary timestamp, with a fixed gap above 0."""
-    column: ColumnRef = window.timestamp
+    column, time = window.timestamp, names.time and names.time.name
     if column.name != time:
         raise ProgrammingError(
             f"SESSION is possible only on the primary timestamp column, not on {column.name}",
             hint=f"write SESSION({time}, {window.gap})",
             span=column.span or window.span,
         )
-    gap = fixed(window.gap, "the SESSION gap", precision, window.span)
+    gap = fixed(window.gap, "the SESSION gap", names.precision, window.span)
     if gap <= 0:
         raise LimitError(f"the SESSION gap {window.gap} must be greater than 0", span=window.span)
     return SessionWindow(gap)
 
 
-def count(window: Count) -> CountWindow:
+def state_window(window: State, rows: Binder, names: Environment) -> StateWindow:
+    """`STATE_WINDOW` over integers, truth values and text, not tags."""
+    node, span = window.expression, window.expression.span or window.span
+    if isinstance(node, ColumnRef) and names.column(node).tag:
+        raise ProgrammingError(f"STATE_WINDOW is not possible on the tag {node.name}", span=span)
+    term = rows.bind(node)
+    if term.type is None or term.type.kind not in (*INTEGERS, *STRINGS, Kind.BOOL):
+        raise TypeMismatchError(
+            f"STATE_WINDOW takes integers, truth values or text, not {term.type}",
+            hint="cast it, as in STATE_WINDOW(CAST(x AS INT))",
+            span=span,
+        )
+    return StateWindow(Argument(STATE, term.sql, term.type), true_for(window.true_for, names.precision, window.span))
+
+
+def event_window(window: Event, rows: Binder, names: Environment) -> EventWindow:
+    """`EVENT_WINDOW`; conditions that are NULL do not hold."""
+    shortest = true_for(window.true_for, names.precision, window.span)
+    start, end = rows.condition(window.start), rows.condition(window.end)
+    return EventWindow(f"coalesce({start}, false)", f"coalesce({end}, false)", shortest)
+
+
+def count_window(window: Count, _: Binder, __: Environment) -> CountWindow:
     """`COUNT_WINDOW` of 2 rows and more."""
     if not 2 <= window.count <= MOST_COUNT:
         raise LimitError(f"COUNT_WINDOW takes 2 to {MOST_COUNT} rows, not {window.count}", span=window.span)
@@ -98,26 +125,6 @@ def true_for(duration: Duration | None, precision: Precision, span: Span | None)
     return None if duration is None else fixed(duration, "TRUE_FOR", precision, span)
 
 
-def fixed(duration: Duration, what: str, precision: Precision, span: Span | None) -> int:
-    if duration.is_calendar:
-        raise LimitError(f"{what} may not be in months or years, as {duration} is", hint="use b u a s m h d or w", span=span)
-    if duration.count < 0:
-        raise LimitError(f"{what} {duration} is negative", span=span)
-    check_ticks(what, duration, precision, span)
-    return duration.ticks(precision)
-
-
-def check_ticks(what: str, duration: Duration, precision: Precision, span: Span | None) -> None:
-    """Refuse fractions of the database's tick, which would be cut off."""
-    if not duration.is_calendar and duration.nanoseconds % precision.nanoseconds:
-        unit = UNIT_NAMES[tick_unit(precision)]
-        raise LimitError(f"{what} {duration} is no whole number of {unit}s, the ticks of the database", span=span)
-
-
 def size(duration: Duration) -> int:
     """Nanoseconds; of months 28 days each, as lengths are compared."""
     return duration.months * MONTH_TO_COMPARE.nanoseconds if duration.is_calendar else duration.nanoseconds
-
-
-def tick_unit(precision: Precision) -> str:
-    return {"ms": "a", "us": "u", "ns": "b"}[precision.value]

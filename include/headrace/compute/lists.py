@@ -7,7 +7,8 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, Final
 
-from headrace.compute.functions import NUMERIC, ORDERED, AggregateFunction, Given, PartialRule, Rule, percent
+from headrace.compute.aggregate_rules import NUMERIC, ORDERED, AggregateFunction, Given, PartialRule, Rule
+from headrace.compute.functions import percent
 from headrace.compute.plan import WEND, WSTART
 from headrace.compute.terms import text
 from headrace.compute.types import spark_type

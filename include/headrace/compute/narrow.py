@@ -12,9 +12,7 @@ import pyarrow as pa
 
 from headrace.compute.ordering import RANK, SHARE
 from headrace.compute.plan import Key, Plan
-from headrace.compute.terms import quote
 from headrace.compute.windows import with_following
-from headrace.model.tables import TBNAME
 from headrace.model.types import BIGINT
 from headrace.storage.functions import F
 
@@ -23,25 +21,21 @@ if TYPE_CHECKING:
 
 NAME: Final = "_name"
 NUMBER: Final = "_number"
-HASH: Final = f"xxhash64({quote(TBNAME)})"
-
-
-def subtable_key(plan: Plan) -> Key | None:
-    """The key that is the source's subtable."""
-    return next((key for key in plan.keys if key.sql == quote(TBNAME)), None)
+HASH: Final = "xxhash64({name})"
 
 
 def narrowed(plan: Plan, key: Key) -> Plan:
     """The plan with the subtable's number for its name, and without the keys that follow from the name."""
-    number = replace(key, sql=HASH, type=BIGINT)
+    number = replace(key, sql=HASH.format(name=key.sql), type=BIGINT)
     return replace(plan, keys=tuple(number if each is key else each for each in plan.keys if not each.follows))
 
 
 def numbers(spark: SparkSession, names: pa.Table) -> DataFrame | None:
-    """The subtables of a table (`tbname`) with numbers, and the place of each name in order; None where two have one number."""
-    ordered = names.select([TBNAME]).sort_by(TBNAME).append_column(RANK, pa.array(range(names.num_rows), pa.int64()))
+    """The series of a table (its series key first) with numbers, and each name's place in order; None if two share a number."""
+    ordered = names.select([0]).rename_columns([NAME]).sort_by(NAME)
+    ordered = ordered.append_column(RANK, pa.array(range(names.num_rows), pa.int64()))
     share = f"CAST({RANK} * {spark.sparkContext.defaultParallelism}L div {max(1, names.num_rows)}L AS INT) AS {SHARE}"
-    made = spark.createDataFrame(ordered).selectExpr(f"{quote(TBNAME)} AS {NAME}", f"{HASH} AS {NUMBER}", RANK, share)
+    made = spark.createDataFrame(ordered).selectExpr(NAME, f"{HASH.format(name=NAME)} AS {NUMBER}", RANK, share)
     return made if len(set(made.select(NUMBER).collect())) == names.num_rows else None
 
 

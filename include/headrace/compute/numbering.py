@@ -11,6 +11,7 @@ from headrace.compute.plan import (
     FIRST,
     KEY,
     ROWS,
+    SERIES,
     START,
     STATE,
     TS,
@@ -21,7 +22,6 @@ from headrace.compute.plan import (
     SessionWindow,
     StateWindow,
 )
-from headrace.model.tables import TBNAME
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -56,7 +56,7 @@ def number_segments(window: Ordered, found: DataFrame, keys: list[str]) -> DataF
 
 def number_rows(window: ByRow, prepared: DataFrame, keys: list[str], *, unique: bool) -> DataFrame:
     """Prepared rows with the number of their window."""
-    ties = [] if unique else [column for column in (TBNAME, KEY) if column in prepared.columns]
+    ties = [] if unique else [column for column in (SERIES, KEY) if column in prepared.columns]
     order = [TS, *ties]
     match window:
         case StateWindow():

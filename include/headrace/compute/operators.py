@@ -1,13 +1,12 @@
-"""Operators as Spark SQL: what types they take, and results that do not depend on the session's settings."""
+"""TDengine's operators as Spark SQL: what types they take, and results that do not depend on the session's settings."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Final
 
-from headrace.compute.terms import NOW, Constant, Term, cast, literal, text, ticks
+from headrace.compute.terms import Term, cast, double, literal, moment, same_instant, string, text
 from headrace.compute.types import is_text, spark_type
 from headrace.errors import TypeMismatchError
 from headrace.model.instants import instant
@@ -16,10 +15,6 @@ from headrace.model.types import BIGINT, BOOL, DOUBLE, TIMESTAMP, VARCHAR, DataT
 
 COMPARISONS: Final = {"=": "=", "<>": "<>", "!=": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 NUMBER_TEXT: Final = r"^\\s*([+-]?([0-9]+(\\.[0-9]*)?|\\.[0-9]+)([eE][+-]?[0-9]+)?)"
-
-
-def same_instant(term: Term) -> bool:
-    return term.type is not None and term.type.kind is Kind.TIMESTAMP
 
 
 def timestamp(term: Term, zone: str, precision: Precision) -> Term:
@@ -39,26 +34,15 @@ def timestamp(term: Term, zone: str, precision: Precision) -> Term:
     constant = term.constant
     if constant is not None and isinstance(constant.value, float):
         return moment(int(constant.value))
-    return replace(term, sql=cast(term, BIGINT), type=TIMESTAMP)
-
-
-def moment(value: int, relative: bool = False) -> Term:
-    """A constant instant, in ticks or as an offset from the present."""
-    if not relative:
-        return Term(ticks(value), TIMESTAMP, Constant(value))
-    return Term(f"({NOW} + {ticks(value)})" if value else NOW, TIMESTAMP, Constant(value, relative=True))
+    return Term(cast(term, BIGINT), TIMESTAMP, term.constant)
 
 
 def real(term: Term) -> str:
     """A term as DOUBLE; text counts as the number it begins with, or 0."""
-    if term.type is None:
-        return "CAST(NULL AS DOUBLE)"
-    if is_text(term.type):
+    if term.type is not None and is_text(term.type):
         number = f"regexp_extract({term.sql}, '{NUMBER_TEXT}', 1)"
         return f"if({term.sql} IS NULL, NULL, coalesce(try_cast({number} AS DOUBLE), 0D))"
-    if term.constant is not None and isinstance(term.constant.value, int) and not isinstance(term.constant.value, bool):
-        return f"{float(term.constant.value)!r}D" if not term.constant.relative else cast(term, DOUBLE)
-    return cast(term, DOUBLE)
+    return double(term)
 
 
 def whole(term: Term) -> str:
@@ -171,13 +155,6 @@ def match(subject: Term, pattern: Term, *, negated: bool) -> Term:
             raise TypeMismatchError(f"{value!r} is not a regular expression: {error}") from None
     found = f"({string(subject)} RLIKE {pattern.sql})"
     return Term(f"(NOT {found})" if negated else found, BOOL)
-
-
-def string(term: Term) -> str:
-    """A term as text."""
-    if term.type is None:
-        return "CAST(NULL AS STRING)"
-    return term.sql if is_text(term.type) else f"CAST({term.sql} AS STRING)"
 
 
 def member(subject: Term, key: Term) -> Term:

@@ -2,8 +2,8 @@
 
 Columns between the steps, in Spark's frames:
 
-- *prepared* rows: `p0…` (partition and group keys), `_ts` (BIGINT ticks), `tbname`, `_key` (composite key column, where the
-  table has one), `a0…` (arguments of aggregates), and of state and event windows `_state`, `_start`, `_end`
+- *prepared* rows: `p0…` (partition and group keys), `_ts` (BIGINT ticks), `_series_key` (series key), `_key` (composite key column,
+  where the table has one), `a0…` (arguments of aggregates), and of state and event windows `_state`, `_start`, `_end`
 - *segments*: `p0…`, `_wstart`, `_wend` (BIGINT ticks; `_wend` is the last instant that belongs to the window, inclusive), `x0…`
   (partial aggregates), and what the kind of window needs to merge them: `_state`; `_start` and `_end`; `_first` and `_rows`
 - *finished* windows: `p0…`, `_wstart`, `_wend` (ticks), `o0…` (the select list in its order, stored types)
@@ -13,15 +13,21 @@ Columns of the select list are numbered because their names need not be unique; 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
+from headrace.compute.terms import ColumnRole
 from headrace.model.queries import FillMode, Query, Union
 from headrace.model.tables import Database, Table
 from headrace.model.time import Duration, Precision
 from headrace.model.types import DataType
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 TS = "_ts"
+SERIES = "_series_key"
 KEY = "_key"
 WSTART = "_wstart"
 WEND = "_wend"
@@ -47,9 +53,10 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """Reading one table. `columns` are the physical columns, tags and `tbname` that the plan uses, in the table's order.
+    """Reading one table. `columns` are the physical columns, tags and the series key that the plan uses, in the table's order.
 
-    `filter` is a condition over physical columns, as Spark SQL, that every row the plan uses satisfies.
+    `condition` confines the rows to the series that are meant, as Spark SQL. A plan over the scan has it in its `filter`, a join or
+    a union of scans applies it; who reads the scan may ignore it. `subtable` is the one series that the query names, if it does.
     """
 
     table: Table
@@ -57,6 +64,7 @@ class Scan:
     subtable: str | None
     alias: str | None
     columns: tuple[str, ...]
+    condition: str | None = None
 
     @property
     def tags(self) -> tuple[str, ...]:
@@ -77,6 +85,14 @@ class JoinSource:
 
 
 @dataclass(frozen=True, slots=True)
+class ScanUnion:
+    """Series of several tables, read as one. `columns` says for each scan what each column of the union is of it, as Spark SQL."""
+
+    scans: tuple[Scan, ...]
+    columns: tuple[tuple[tuple[str, str], ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Nothing:
     """The source of a SELECT without FROM: one row without columns."""
 
@@ -85,8 +101,8 @@ class Nothing:
 class Key:
     """A partition or group key: `column` is its place in the frames, `name` how the user may call it.
 
-    An `implied` key was not written: it is a tag fixed by the subtable that the other keys name. A key that `follows` is a
-    function of `tbname`, which is a key itself: rows that have been told apart by that need not be told apart by it.
+    An `implied` key was not written: it is a tag fixed by the series that the other keys name. A key that `follows` is a
+    function of the series key, which is a key itself: rows that have been told apart by that need not be told apart by it.
     """
 
     column: str
@@ -95,6 +111,7 @@ class Key:
     type: DataType
     implied: bool = False
     follows: bool = False
+    role: ColumnRole | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +138,10 @@ class Partial:
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """One use of an aggregate function: its text for EXPLAIN, the partials it keeps, and its value made of them."""
+    """One use of an aggregate function: its text for EXPLAIN, the partials it keeps, and its value made of them.
+
+    `many` tells that the value is an array, one result row for each element.
+    """
 
     function: str
     text: str
@@ -129,6 +149,26 @@ class Aggregate:
     final: str
     type: DataType
     bounded: bool = True
+    many: bool = False
+
+    @property
+    def value(self) -> str:
+        """Spark SQL of the value, as part of any expression."""
+        return f"explode({self.final})" if self.many else f"({self.final})"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCall:
+    """An Arrow function over the rows of each group: `column` is its value, `rows` the partial that holds the rows.
+
+    The rows are an array of structs: `time`, then a field for each argument. With `many` the value is an array.
+    """
+
+    column: str
+    rows: str
+    type: DataType
+    apply: Callable[[pa.Table], pa.Array]
+    many: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +183,7 @@ class Output:
     sql: str
     type: DataType
     fills: bool = False
+    role: ColumnRole | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +301,8 @@ class Plan:
     timezone: str
     now: int
     time: str | None
-    tbname: str | None
+    series_key: str | None
+    series_column: str | None
     key: str | None
     filter: str | None
     first: Bound | None
@@ -269,6 +311,7 @@ class Plan:
     window: WindowPlan | None = None
     arguments: tuple[Argument, ...] = ()
     aggregates: tuple[Aggregate, ...] = ()
+    group_calls: tuple[GroupCall, ...] = ()
     outputs: tuple[Output, ...] = ()
     hidden: tuple[Output, ...] = ()
     having: str | None = None
@@ -289,6 +332,11 @@ class Plan:
     def present(self) -> int:
         """`now` in ticks."""
         return self.now * self.precision.ticks_per_second // 1000
+
+    @property
+    def grouped_series(self) -> Key | None:
+        """The key that is the source's series key, so that no group has rows of two series."""
+        return next((key for key in self.keys if key.role is ColumnRole.SERIES), None)
 
     @property
     def partials(self) -> tuple[Partial, ...]:
@@ -342,7 +390,7 @@ class UnionPlan:
 
 
 AnyPlan = Plan | UnionPlan
-PlanSource = Scan | JoinSource | Nothing | Plan | UnionPlan
+PlanSource = Scan | ScanUnion | JoinSource | Nothing | Plan | UnionPlan
 
 
 def scans(source: PlanSource) -> Iterator[Scan]:
@@ -350,6 +398,8 @@ def scans(source: PlanSource) -> Iterator[Scan]:
     match source:
         case Scan():
             yield source
+        case ScanUnion(scans=several):
+            yield from several
         case Plan():
             yield from scans(source.source)
         case UnionPlan() | JoinSource():

@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from headrace.compute.binding import Binder
-from headrace.compute.environment import ROW_TIME, Environment
-from headrace.compute.operators import same_instant, timestamp
+from headrace.compute.environment import Environment
 from headrace.compute.plan import Bound
-from headrace.compute.terms import NOW, quote, ticks
+from headrace.compute.terms import NOW, quote, same_instant, ticks
 from headrace.compute.types import from_ticks
 from headrace.errors import Error
 from headrace.model.expressions import Call, ColumnRef, Expression, walk
@@ -91,7 +90,7 @@ def inclusive(sign: str, end: Bound) -> list[tuple[str, Bound]]:
 def is_time(node: Expression, names: Environment) -> bool:
     if not isinstance(node, ColumnRef) or names.time is None:
         return False
-    return node.name in (names.time.name, *ROW_TIME) and node.table in (None, names.time.qualifier)
+    return node.name in (names.time.name, *names.language.pseudo_columns.row_time) and node.table in (None, names.time.qualifier)
 
 
 def constant_instant(node: Expression, rows: Binder) -> Bound | None:
@@ -101,7 +100,8 @@ def constant_instant(node: Expression, rows: Binder) -> Bound | None:
     term = rows.bind(node)
     if term.constant is None or term.is_null:
         return None
-    moment = term if same_instant(term) else timestamp(term, rows.surroundings.timezone, rows.surroundings.precision)
+    zone, precision = rows.surroundings.timezone, rows.surroundings.precision
+    moment = term if same_instant(term) else rows.language.operators.instant(term, zone, precision)
     value = moment.constant.value if moment.constant else None
     if not isinstance(value, int) or moment.constant is None:
         return None
@@ -112,10 +112,9 @@ def tested(sign: str, bound: Bound, names: Environment) -> str:
     assert names.time is not None
     names.use(names.time)
     value = f"({NOW} + {ticks(bound.ticks)})" if bound.relative else ticks(bound.ticks)
-    stored = quote(names.time.column)
-    if names.time.sql in (names.time.column, stored):
+    if not names.time.converted:
         return f"{names.time.sql} {sign} {value}"
-    return f"{stored} {sign} {from_ticks(value, names.precision)}"
+    return f"{quote(names.time.column)} {sign} {from_ticks(value, names.precision)}"
 
 
 def tightest(ends: list[Bound], sign: int) -> Bound | None:

@@ -5,33 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from headrace.compute.aggregates import AGGREGATES
+from headrace.compute.aggregate_rules import AggregateFunction, Given, PartialRule, chosen
+from headrace.compute.arrow_rules import TIME, ArrowArguments, ArrowFunction
 from headrace.compute.binding import Binder
 from headrace.compute.environment import Environment, SourceColumn
-from headrace.compute.functions import AggregateFunction, Given, PartialRule, chosen
+from headrace.compute.language import Language
 from headrace.compute.plan import (
     KEYS,
     TIES,
     TS,
-    WEND,
-    WSTART,
     Aggregate,
     Argument,
+    GroupCall,
     IntervalWindow,
     Key,
     Partial,
     Series,
     WindowPlan,
 )
-from headrace.compute.series import SERIES
-from headrace.compute.terms import Term
+from headrace.compute.series_rules import SeriesFunction
+from headrace.compute.terms import ColumnRole, Term, text
 from headrace.errors import NotSupportedError, ProgrammingError, TypeMismatchError
 from headrace.model.expressions import Call, ColumnRef, DurationLiteral, Expression, Literal, Scalar, Star, walk
 from headrace.model.time import Duration
 from headrace.model.types import BIGINT, TIMESTAMP, DataType
-
-WINDOW_NAMES = (WSTART, WEND, "_wduration")
-POINT_NAMES = ("_irowts", "_isfilled")
 
 
 def needs_window(reference: ColumnRef) -> ProgrammingError:
@@ -41,9 +38,9 @@ def needs_window(reference: ColumnRef) -> ProgrammingError:
     )
 
 
-def aggregate_calls(node: Expression) -> Iterator[Call]:
+def aggregate_calls(node: Expression, language: Language) -> Iterator[Call]:
     """The aggregates of an expression."""
-    return (part for part in walk(node) if isinstance(part, Call) and part.function in AGGREGATES)
+    return (part for part in walk(node) if isinstance(part, Call) and language.aggregate(part.function))
 
 
 def constants(rows: Binder, call: Call) -> tuple[Scalar | Duration, ...]:
@@ -71,16 +68,18 @@ class RowResolver:
         return None
 
     def column(self, reference: ColumnRef) -> Term:
-        if reference.name in WINDOW_NAMES and not self.environment.has(reference):
+        names = self.environment.language.pseudo_columns
+        if reference.name in names.of_windows and not self.environment.has(reference):
             raise needs_window(reference)
-        if reference.name in POINT_NAMES and not self.environment.has(reference):
+        if reference.name in names.of_points and not self.environment.has(reference):
             raise ProgrammingError(
                 f"{reference.name} needs an interpolation", hint="select interp(…) of a column beside it", span=reference.span
             )
         return self.environment.column(reference).term
 
     def aggregate(self, call: Call) -> Term | None:
-        if call.function in AGGREGATES or call.function in SERIES:
+        language = self.environment.language
+        if language.aggregate(call.function) or language.series(call.function):
             raise ProgrammingError(f"the function {call.function} cannot stand {self.place}", span=call.span)
         return None
 
@@ -94,14 +93,14 @@ class SeriesResolver(RowResolver):
     types: dict[Call, DataType] = field(default_factory=dict)
 
     def aggregate(self, call: Call) -> Term | None:
-        if call.function not in SERIES:
+        function = self.environment.language.series(call.function)
+        if function is None:
             return None
         if call not in self.uses:
-            self.uses[call] = self.used(call)
+            self.uses[call] = self.used(function, call)
         return Term(self.uses[call].column, self.types[call])
 
-    def used(self, call: Call) -> Series:
-        function = SERIES[call.function]
+    def used(self, function: SeriesFunction, call: Call) -> Series:
         if not call.arguments or self.rows is None:
             raise TypeMismatchError(f"{function.name} takes an argument")
         function.check_count(len(call.arguments))
@@ -137,21 +136,23 @@ class GroupResolver:
     arguments: dict[str, Argument] = field(default_factory=dict)
     columns: dict[tuple[str, str], str] = field(default_factory=dict)
     aggregates: dict[Call, Aggregate] = field(default_factory=dict)
+    group_calls: list[GroupCall] = field(default_factory=list)
 
     def whole(self, node: Expression) -> Term | None:
         if (key := self.expressions.get(node)) is not None:
-            return Term(key.column, key.type)
+            return Term(key.column, key.type, role=key.role)
         return None
 
     def column(self, reference: ColumnRef) -> Term:
         if reference.table is None:
             if (term := self.window_terms.get(reference.name)) is not None:
                 return term
-            if reference.name in WINDOW_NAMES and not self.environment.has(reference):
+            window_names = self.environment.language.pseudo_columns.of_windows
+            if reference.name in window_names and not self.environment.has(reference):
                 raise needs_window(reference)
             for key in self.keys:
                 if key.name == reference.name:
-                    return Term(key.column, key.type)
+                    return Term(key.column, key.type, role=key.role)
         return self.beside(reference)
 
     def beside(self, reference: ColumnRef) -> Term:
@@ -168,19 +169,20 @@ class GroupResolver:
         name, clauses = reference.name, "GROUP BY or PARTITION BY" if self.window is None else "PARTITION BY"
         hint = f"add it to {clauses}, or take first({name}) or last({name})"
         if self.window is not None and column is self.environment.time:
-            hint = f"the window's start is {WSTART}; first({name}) is that of its first row"
+            start = self.environment.language.pseudo_columns.window_start
+            hint = f"the window's start is {start}; first({name}) is that of its first row"
         return ProgrammingError(f"column {name} is neither grouped nor aggregated", hint=hint, span=reference.span)
 
     def implied(self, reference: ColumnRef, term: Term) -> Term:
         """A tag of the group's subtable: one more key, which splits nothing."""
         assert term.type is not None
-        key = Key(f"p{len(self.keys)}", reference.name, term.sql, term.type, implied=True)
+        key = Key(f"p{len(self.keys)}", reference.name, term.sql, term.type, implied=True, role=term.role)
         self.keys.append(key)
-        return Term(key.column, key.type)
+        return Term(key.column, key.type, role=key.role)
 
     def aggregate(self, call: Call) -> Term | None:
-        function = AGGREGATES.get(call.function)
-        if function is None and call.function in SERIES:
+        function = self.environment.language.aggregate(call.function)
+        if function is None and self.environment.language.series(call.function):
             raise NotSupportedError(
                 f"{call.function} gives a value for each row, which does not go with groups and windows",
                 hint="put it in a sub-query",
@@ -192,12 +194,14 @@ class GroupResolver:
         if call not in self.aggregates:
             self.aggregates[call] = self.used(function, call)
         aggregate = self.aggregates[call]
-        return Term(aggregate.final if aggregate.final.startswith("explode(") else f"({aggregate.final})", aggregate.type)
+        return Term(aggregate.value, aggregate.type)
 
-    def used(self, function: AggregateFunction, call: Call) -> Aggregate:
+    def used(self, function: AggregateFunction | ArrowFunction, call: Call) -> Aggregate:
         """One use of a function: its arguments checked and its partials made."""
         if not call.arguments:
             raise TypeMismatchError(f"{function.name} takes an argument")
+        if isinstance(function, ArrowFunction):
+            return self.arrow_call(function, call)
         function.check_count(len(call.arguments))
         term = self.argument(call.arguments[0])
         others = constants(self.rows, call)
@@ -210,7 +214,21 @@ class GroupResolver:
         columns = {part.name: partial.column for part, partial in zip(rule.partials, partials, strict=True)}
         final = rule.final.format(**columns)
         shown = f"{function.name}({', '.join(map(str, (term.sql, *others)))})"
-        return Aggregate(function.name, shown, partials, f"explode({final})" if rule.many else final, rule.type, function.bounded)
+        return Aggregate(function.name, shown, partials, final, rule.type, function.bounded, rule.many)
+
+    def arrow_call(self, function: ArrowFunction, call: Call) -> Aggregate:
+        """One use of an Arrow function: a group keeps its rows, and the value is made of them by a step of its own."""
+        columns = [node for node in call.arguments if not isinstance(node, Literal | DurationLiteral)]
+        terms = [self.argument(node) for node in columns]
+        others = tuple(constant(self.rows, call, node) for node in call.arguments[len(columns) :])
+        types = tuple(term.type or BIGINT for term in terms)
+        rule = function.applied(ArrowArguments(function.name, types, others, self.environment.precision))
+        fields = ", ".join(f"{text(name)}, {sql}" for name, sql in row_fields(terms))
+        (rows,) = self.kept((row_list(f"named_struct({fields})"),), {})
+        made = GroupCall(f"g{len(self.group_calls)}", rows.column, rule.type, rule.apply, rule.many)
+        self.group_calls.append(made)
+        shown = f"{function.name}({', '.join(map(str, (*(term.sql for term in terms), *others)))})"
+        return Aggregate(function.name, shown, (rows,), made.column, rule.type, bounded=False, many=rule.many)
 
     def beside_points(self, node: Expression) -> dict[str, str]:
         """The points before and after each row that have a value, as columns of the prepared rows."""
@@ -231,7 +249,7 @@ class GroupResolver:
         return self.column_argument(self.rows.bind(node))
 
     def column_argument(self, term: Term) -> Term:
-        if self.environment.time is not None and term.sql == self.environment.time.sql:
+        if term.role is ColumnRole.TIME:
             return Term(TS, TIMESTAMP)
         argument = self.arguments.setdefault(term.sql, Argument(f"a{len(self.arguments)}", term.sql, term.type or BIGINT))
         return Term(argument.column, argument.type)
@@ -256,7 +274,8 @@ class GroupResolver:
     def companion(self, call: Call, term: Term) -> Term:
         """A plain column at the row that a selection function picks."""
         self.touched = True
-        function = AGGREGATES[call.function]
+        function = self.environment.language.aggregate(call.function)
+        assert isinstance(function, AggregateFunction)
         assert function.pick is not None
         assert function.order is not None
         assert term.type is not None
@@ -266,3 +285,14 @@ class GroupResolver:
             function.name, f"{term.sql} at {function.name}({names['x']})", partials, partials[1].column, term.type
         )
         return Term(partials[1].column, term.type)
+
+
+def row_fields(terms: list[Term]) -> Iterator[tuple[str, str]]:
+    """The fields of a row as Arrow functions see it: its instant, then the arguments."""
+    yield TIME, TS
+    yield from ((f"x{number}", term.sql) for number, term in enumerate(terms))
+
+
+def row_list(row: str) -> PartialRule:
+    """The partial that keeps the rows of a group."""
+    return PartialRule("rows", f"collect_list({row})", "flatten(collect_list({rows}))", f"array({row})")

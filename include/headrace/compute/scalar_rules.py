@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from headrace.compute.operators import real, string
 from headrace.compute.surroundings import Surroundings
-from headrace.compute.terms import Term
+from headrace.compute.terms import Term, double, string
 from headrace.compute.types import is_text
 from headrace.errors import TypeMismatchError
 from headrace.model.time import Duration
@@ -86,7 +85,7 @@ def number(term: Term) -> str:
     """The SQL of an argument that must be a number, as DOUBLE."""
     if term.type is not None and not (term.type.is_number or term.type.kind is Kind.BOOL):
         raise TypeMismatchError(f"a number is needed, not {term.type}")
-    return real(term)
+    return double(term)
 
 
 def finite(sql: str) -> str:

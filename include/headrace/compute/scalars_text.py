@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from headrace.compute.operators import string, whole
+from headrace.compute.operators import whole
 from headrace.compute.scalar_rules import Arguments, Build, ScalarFunction
-from headrace.compute.terms import Term
+from headrace.compute.terms import Term, string
 from headrace.compute.types import is_text
 from headrace.errors import TypeMismatchError
 from headrace.model.types import BIGINT, VARCHAR, DataType, Kind

@@ -7,10 +7,10 @@ from typing import Final
 
 from headrace.compute import calendar
 from headrace.compute.instants import is_utc, zone
-from headrace.compute.operators import moment, string, timestamp
+from headrace.compute.operators import timestamp
 from headrace.compute.patterns import java_pattern
 from headrace.compute.scalar_rules import Arguments, Build, ScalarFunction
-from headrace.compute.terms import Term, text, ticks
+from headrace.compute.terms import Term, moment, string, text, ticks
 from headrace.compute.types import is_text
 from headrace.compute.weeks import week_sql
 from headrace.errors import LimitError, TypeMismatchError

@@ -6,22 +6,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import overload
 
-from headrace.compute import limits
-from headrace.compute.aggregates import AGGREGATES
-from headrace.compute.binding import Binder
-from headrace.compute.conversions import converted_to
+from headrace.compute.binding import Binder, Resolver
 from headrace.compute.environment import Environment, SourceColumn
 from headrace.compute.interpolation import PointResolver, interp_plan, uses_interp
-from headrace.compute.operators import COMPARISONS, common
+from headrace.compute.language import Language
 from headrace.compute.plan import (
     KEY,
+    SERIES,
     STATE,
     TS,
     WEND,
     WSTART,
     AnyPlan,
-    Argument,
-    EventWindow,
     FillPlan,
     IntervalWindow,
     Key,
@@ -39,17 +35,12 @@ from headrace.compute.resolvers import GroupResolver, RowResolver, SeriesResolve
 from headrace.compute.scope import Scope
 from headrace.compute.sources import Sourced, Sources
 from headrace.compute.surroundings import Surroundings
-from headrace.compute.terms import Term, quote, text
-from headrace.errors import LimitError, NotSupportedError, ProgrammingError, TypeMismatchError
+from headrace.compute.terms import ColumnRole, Term
+from headrace.errors import InvalidStreamError, LimitError, NotSupportedError, ProgrammingError
 from headrace.model.expressions import Call, ColumnRef, Expression, Literal, Star, walk
-from headrace.model.queries import Count, Event, Fill, FillMode, Interval, Item, Ordering, Query, Session, State, Union
+from headrace.model.queries import Fill, FillMode, Item, Ordering, Query, State, Union
 from headrace.model.spans import Span
-from headrace.model.tables import TBNAME
-from headrace.model.types import BIGINT, BOOL, INTEGERS, STRINGS, TIMESTAMP, Kind
-
-EXPANDED = ("last_row", "last", "first")
-TESTS = (*COMPARISONS, "like", "not like", "match", "nmatch", "in", "not in", "between", "not between")
-ALWAYS_A_ROW = ("count", "hyperloglog")
+from headrace.model.types import BIGINT, BOOL, TIMESTAMP
 
 
 @overload
@@ -79,20 +70,21 @@ def bind_union(query: Union, scope: Scope) -> UnionPlan:
         )
     if left.precision != right.precision:
         raise NotSupportedError("UNION of databases with different precisions", hint="cast the timestamps to BIGINT")
+    common = scope.language.operators.common
     outputs = tuple(
-        replace(ours, column=f"o{number}", sql=f"o{number}", type=common([ours.type, theirs.type]) or ours.type)
+        replace(ours, column=f"o{number}", sql=f"o{number}", type=common([ours.type, theirs.type]) or ours.type, role=None)
         for number, (ours, theirs) in enumerate(zip(left.outputs, right.outputs, strict=True))
     )
-    sorts = tuple(union_sort(ordering, outputs) for ordering in query.order_by)
+    sorts = tuple(union_sort(ordering, outputs, scope.language) for ordering in query.order_by)
     return UnionPlan(query, left, right, outputs, left.precision, query.all, sorts, query.limit, query.offset)
 
 
-def union_sort(ordering: Ordering, outputs: tuple[Output, ...]) -> Sort:
+def union_sort(ordering: Ordering, outputs: tuple[Output, ...], language: Language) -> Sort:
     items = tuple(Item(ColumnRef(output.name), output.name) for output in outputs)
     column = sorted_output(ordering, items, outputs)
     if column is None:
         raise ProgrammingError("ORDER BY of a UNION takes names and positions of its columns", span=ordering.expression.span)
-    return sort_of(ordering, column)
+    return sort_of(ordering, column, language)
 
 
 @dataclass(slots=True)
@@ -108,23 +100,26 @@ class SelectBinder:
         names = sourced.names
         surroundings = Surroundings(names.precision, names.timezone)
         where = condition(
-            self.query.where, subtable_conditions(sourced), Binder(RowResolver(names, "in WHERE"), surroundings), names
+            self.query.where, series_conditions(sourced), self.binder(RowResolver(names, "in WHERE"), surroundings), names
         )
-        rows = Binder(RowResolver(names, "inside another aggregate"), surroundings)
+        rows = self.binder(RowResolver(names, "inside another aggregate"), surroundings)
         items = tuple(self.expanded(names))
-        keys, expressions = self.keys(Binder(RowResolver(names, "in PARTITION BY or GROUP BY"), surroundings), items)
-        window = self.window(Binder(RowResolver(names, "in a window's clause"), surroundings), names)
-        if uses_interp(items):
+        keys, expressions = self.keys(self.binder(RowResolver(names, "in PARTITION BY or GROUP BY"), surroundings), items)
+        window = self.window(self.binder(RowResolver(names, "in a window's clause"), surroundings), names)
+        if uses_interp(items, self.scope.language):
             return self.interpolated(sourced, where, rows, items, keys, expressions)
         self.check_interpolation()
         if self.is_aggregated(items):
             return self.grouped(sourced, where, rows, items, window, keys, expressions)
         return self.plain(sourced, where, rows, items, keys)
 
+    def binder(self, resolver: Resolver, surroundings: Surroundings) -> Binder:
+        return Binder(resolver, surroundings, self.scope.language)
+
     def plain(self, sourced: Sourced, where: Condition, rows: Binder, items: tuple[Item, ...], keys: list[Key]) -> Plan:
         """A query without window and aggregates."""
         resolver = SeriesResolver(sourced.names, rows=rows)
-        binder = Binder(resolver, rows.surroundings)
+        binder = self.binder(resolver, rows.surroundings)
         outputs = tuple(output(binder, number, item) for number, item in enumerate(items))
         sorts, hidden = self.sorts(binder, items, outputs)
         if self.query.having is not None:
@@ -158,7 +153,7 @@ class SelectBinder:
         if self.query.window is not None or self.query.group_by or sourced.names.time is None:
             raise ProgrammingError("INTERP goes with a table alone, without window or GROUP BY", span=self.query.span)
         resolver = PointResolver(sourced.names, rows, keys, expressions)
-        binder = Binder(resolver, rows.surroundings)
+        binder = self.binder(resolver, rows.surroundings)
         outputs = tuple(output(binder, number, item) for number, item in enumerate(items))
         sorts, hidden = self.sorts(binder, items, outputs)
         interp = interp_plan(self.query, resolver)
@@ -195,14 +190,16 @@ class SelectBinder:
             self.window_terms(window),
             window,
             order=TS if unique else tie_order(names),
-            selection=selection([item.expression for item in items]),
-            dependent=names.subtable or any(names.tbname is not None and key.sql == names.tbname.sql for key in keys),
+            selection=selection([item.expression for item in items], self.scope.language),
+            dependent=names.one_series or groups_by_series(keys),
         )
-        binder = Binder(groups, rows.surroundings)
+        binder = self.binder(groups, rows.surroundings)
         outputs = tuple(output(binder, number, item) for number, item in enumerate(items))
         sorts, hidden = self.sorts(binder, items, outputs)
         having = binder.condition(self.query.having) if self.query.having is not None else None
-        if not keys and window is None and not always_a_row(items):
+        if groups.group_calls and self.stream:
+            raise function_in_stream(groups)
+        if not keys and window is None and not always_a_row(items, self.scope.language):
             having = some_rows(binder, having)
         if not groups.aggregates:
             binder.bind(Call("count", (Star(),)))
@@ -212,10 +209,11 @@ class SelectBinder:
             window=window,
             arguments=tuple(groups.arguments.values()),
             aggregates=tuple(groups.aggregates.values()),
+            group_calls=tuple(groups.group_calls),
             outputs=outputs,
             hidden=hidden,
             having=having,
-            fill=self.fill(binder, window, (*outputs, *hidden)),
+            fill=self.fill(binder, window, outputs, hidden),
             sorts=sorts,
             aggregated=True,
             unique=unique,
@@ -231,7 +229,8 @@ class SelectBinder:
             timezone=names.timezone,
             now=self.scope.now,
             time=names.time.sql if names.time else None,
-            tbname=names.tbname.sql if names.tbname else None,
+            series_key=names.series.sql if names.series else None,
+            series_column=names.series.column if names.series else None,
             key=names.key.sql if names.key else None,
             filter=where.sql,
             first=where.first,
@@ -250,7 +249,7 @@ class SelectBinder:
             match item.expression:
                 case Star(table=table):
                     yield from (starred(column, item.expression.span) for column in names.starred(table))
-                case Call(function=function, arguments=(Star(table=table),)) if function in EXPANDED:
+                case Call(function=function, arguments=(Star(table=table),)) if function in self.scope.language.expanded:
                     for column in names.starred(table):
                         inner = ColumnRef(column.name, column.qualifier)
                         yield Item(Call(function, (inner,)), item.alias, f"{function}({column.name})")
@@ -269,31 +268,20 @@ class SelectBinder:
                 node = aliases[node.name]
             if node not in expressions:
                 term = rows.bind(node)
-                keys.append(Key(f"p{len(keys)}", item.name, term.sql, term.type or BIGINT, follows=follows(node, expressions)))
+                name, following = self.scope.language.column_name(item), follows(node, expressions)
+                keys.append(Key(f"p{len(keys)}", name, term.sql, term.type or BIGINT, follows=following, role=term.role))
                 expressions[node] = keys[-1]
         return keys, expressions
 
     def window(self, rows: Binder, names: Environment) -> WindowPlan | None:
-        window, precision = self.query.window, names.precision
+        window = self.query.window
         if window is None:
             return None
         if names.time is None:
             raise ProgrammingError("a window needs a source with a timestamp column", span=window.span)
         if self.query.group_by:
             raise ProgrammingError("GROUP BY does not go with a window", hint="use PARTITION BY", span=window.span)
-        match window:
-            case Interval():
-                return limits.interval(window, precision, names.timezone)
-            case Session():
-                return limits.session(window, names.time.name, precision)
-            case State():
-                return state_window(window, rows, names)
-            case Event():
-                shortest = limits.true_for(window.true_for, precision, window.span)
-                start, end = rows.condition(window.start), rows.condition(window.end)
-                return EventWindow(f"coalesce({start}, false)", f"coalesce({end}, false)", shortest)
-            case Count():
-                return limits.count(window)
+        return self.scope.language.windows[type(window)](window, rows, names)
 
     def window_terms(self, window: WindowPlan | None) -> dict[str, Term]:
         """The pseudo-columns of a window, over finished segments."""
@@ -304,9 +292,12 @@ class SelectBinder:
             end, length = f"({WEND} + 1L)", f"({WEND} + 1L - {WSTART})"
         elif isinstance(window, SessionWindow) and self.stream:
             end, length = f"({WEND} + {window.gap}L)", f"({WEND} + {window.gap}L - {WSTART})"
-        return {WSTART: Term(WSTART, TIMESTAMP), WEND: Term(end, TIMESTAMP), "_wduration": Term(length, BIGINT)}
+        names = self.scope.language.pseudo_columns.of_windows
+        return dict(zip(names, (Term(WSTART, TIMESTAMP), Term(end, TIMESTAMP), Term(length, BIGINT)), strict=True))
 
-    def fill(self, binder: Binder, window: WindowPlan | None, outputs: tuple[Output, ...]) -> FillPlan | None:
+    def fill(
+        self, binder: Binder, window: WindowPlan | None, outputs: tuple[Output, ...], hidden: tuple[Output, ...]
+    ) -> FillPlan | None:
         """FILL of an INTERVAL, its values matched with the outputs that depend on rows."""
         fill = self.query.fill
         if fill is None or fill.mode is FillMode.NONE:
@@ -315,7 +306,7 @@ class SelectBinder:
             raise ProgrammingError("FILL goes only with INTERVAL", hint="remove FILL", span=fill.span)
         if fill.mode is FillMode.NEAR:
             raise NotSupportedError("FILL(NEAR) goes only with INTERP", hint="use PREV, NEXT or LINEAR", span=fill.span)
-        values = fill_values(fill, binder, outputs) if fill.mode in (FillMode.VALUE, FillMode.VALUE_F) else ()
+        values = fill_values(fill, binder, outputs, hidden) if fill.mode in (FillMode.VALUE, FillMode.VALUE_F) else ()
         return FillPlan(fill.mode, values)
 
     def is_aggregated(self, items: tuple[Item, ...]) -> bool:
@@ -323,13 +314,13 @@ class SelectBinder:
             return True
         nodes = [item.expression for item in items]
         nodes += [ordering.expression for ordering in self.query.order_by]
-        return any(next(aggregate_calls(node), None) is not None for node in nodes)
+        return any(next(aggregate_calls(node, self.scope.language), None) is not None for node in nodes)
 
     def unique(self, names: Environment, keys: list[Key]) -> bool:
         """Whether no two rows of a group can have the same instant."""
-        if names.tbname is None or names.key is not None:
+        if names.series is None or names.key is not None:
             return False
-        return names.subtable or any(key.sql == names.tbname.sql for key in keys)
+        return names.one_series or groups_by_series(keys)
 
     def sorts(
         self, binder: Binder, items: tuple[Item, ...], outputs: tuple[Output, ...]
@@ -343,7 +334,7 @@ class SelectBinder:
                 column = f"h{len(hidden)}"
                 made = output(binder, 0, Item(ordering.expression, column))
                 hidden.append(replace(made, column=column))
-            sorts.append(sort_of(ordering, column))
+            sorts.append(sort_of(ordering, column, self.scope.language))
         if hidden and self.query.distinct:
             raise ProgrammingError("ORDER BY of SELECT DISTINCT takes only columns of the select list")
         return tuple(sorts), tuple(hidden)
@@ -361,28 +352,29 @@ def positioned(item: Item, items: tuple[Item, ...]) -> Item:
             return item
 
 
-def subtable_conditions(sourced: Sourced) -> list[str]:
-    """What confines a scan of a subtable to it."""
+def series_conditions(sourced: Sourced) -> list[str]:
+    """What confines a scan to the series that are meant."""
     match sourced.source:
-        case Scan(subtable=str(subtable)):
-            return [f"{TBNAME} = {text(subtable)}"]
+        case Scan(condition=str(condition)):
+            return [condition]
         case _:
             return []
 
 
-def state_window(window: State, rows: Binder, names: Environment) -> StateWindow:
-    """STATE_WINDOW takes integers, truth values and text, not tags."""
-    node, span = window.expression, window.expression.span or window.span
-    if isinstance(node, ColumnRef) and names.column(node).tag:
-        raise ProgrammingError(f"STATE_WINDOW is not possible on the tag {node.name}", span=span)
-    term = rows.bind(node)
-    if term.type is None or term.type.kind not in (*INTEGERS, *STRINGS, Kind.BOOL):
-        raise TypeMismatchError(
-            f"STATE_WINDOW takes integers, truth values or text, not {term.type}",
-            hint="cast it, as in STATE_WINDOW(CAST(x AS INT))",
-            span=span,
-        )
-    return StateWindow(Argument(STATE, term.sql, term.type), limits.true_for(window.true_for, names.precision, window.span))
+def groups_by_series(keys: list[Key]) -> bool:
+    """Return whether no group has rows of two series."""
+    return any(key.role is ColumnRole.SERIES for key in keys)
+
+
+def function_in_stream(groups: GroupResolver) -> InvalidStreamError:
+    """The error of an Arrow function in a stream's query, with its place."""
+    columns = {made.column for made in groups.group_calls}
+    call = next(call for call, aggregate in groups.aggregates.items() if aggregate.final in columns)
+    return InvalidStreamError(
+        f"{call.function} needs all rows of a window, which a stream does not keep",
+        hint="use it in a query over the source or the target",
+        span=call.span,
+    )
 
 
 def output(binder: Binder, number: int, item: Item) -> Output:
@@ -390,15 +382,16 @@ def output(binder: Binder, number: int, item: Item) -> Output:
         binder.resolver.touched = False
     term = binder.bind(item.expression)
     # A comparison shown as a value is false where an operand is NULL; as a condition it is NULL, so that NOT keeps it out.
-    tested = isinstance(item.expression, Call) and item.expression.function in TESTS
+    tested = isinstance(item.expression, Call) and item.expression.function in binder.language.nulls.shown_false
     sql = f"coalesce({term.sql}, false)" if tested else term.sql
     fills = isinstance(binder.resolver, GroupResolver) and binder.resolver.touched
-    return Output(f"o{number}", item.name, sql, term.type or BOOL, fills)
+    role = None if tested else term.role
+    return Output(f"o{number}", binder.language.column_name(item), sql, term.type or BOOL, fills, role)
 
 
-def fill_values(fill: Fill, binder: Binder, outputs: tuple[Output, ...]) -> tuple[str, ...]:
+def fill_values(fill: Fill, binder: Binder, outputs: tuple[Output, ...], hidden: tuple[Output, ...]) -> tuple[str, ...]:
     """The constants of FILL(VALUE, …), one for each output of the select list that depends on rows."""
-    wanted = [made for made in outputs if made.fills and made.column.startswith("o")]
+    wanted = [made for made in outputs if made.fills]
     if len(fill.values) != len(wanted):
         names = ", ".join(made.name for made in wanted)
         raise ProgrammingError(
@@ -406,10 +399,9 @@ def fill_values(fill: Fill, binder: Binder, outputs: tuple[Output, ...]) -> tupl
             hint=f"give one value for each of {names}" if names else "no column of the select list depends on rows",
             span=fill.span,
         )
-    shown = [
-        converted_to(binder.bind(node), made.type, binder.surroundings).sql for node, made in zip(fill.values, wanted, strict=True)
-    ]
-    return (*shown, *("NULL" for made in outputs if made.fills and made.column.startswith("h")))
+    cast = binder.language.operators.cast
+    shown = [cast(binder.bind(node), made.type, binder.surroundings).sql for node, made in zip(fill.values, wanted, strict=True)]
+    return (*shown, *("NULL" for made in hidden if made.fills))
 
 
 def some_rows(binder: Binder, having: str | None) -> str:
@@ -418,13 +410,13 @@ def some_rows(binder: Binder, having: str | None) -> str:
     return f"{rows} > 0L" + (f" AND {having}" if having else "")
 
 
-def always_a_row(items: tuple[Item, ...]) -> bool:
-    return any(call.function in ALWAYS_A_ROW for item in items for call in aggregate_calls(item.expression))
+def always_a_row(items: tuple[Item, ...], language: Language) -> bool:
+    return any(call.function in language.count_nothing for item in items for call in aggregate_calls(item.expression, language))
 
 
 def tie_order(names: Environment) -> str:
     """What orders rows whose instants may be equal."""
-    parts = [TS] + [column for column, place in ((TBNAME, names.tbname), (KEY, names.key)) if place is not None]
+    parts = [TS] + [column for column, place in ((SERIES, names.series), (KEY, names.key)) if place is not None]
     return f"struct({', '.join(parts)})" if len(parts) > 1 else TS
 
 
@@ -437,15 +429,16 @@ def starred(column: SourceColumn, span: Span | None) -> Item:
     return Item(ColumnRef(column.name, column.qualifier, span), column.name, column.name)
 
 
-def selection(nodes: list[Expression]) -> Call | None:
+def selection(nodes: list[Expression], language: Language) -> Call | None:
     """The one selection function of a select list; None where there is none or more than one."""
-    found = {call for node in nodes for call in aggregate_calls(node) if AGGREGATES[call.function].selects}
+    found = {call for node in nodes for call in aggregate_calls(node, language) if language.is_selection(call.function)}
     return next(iter(found)) if len(found) == 1 else None
 
 
-def sort_of(ordering: Ordering, column: str) -> Sort:
-    """NULL comes first in ascending order, last in descending, unless said otherwise."""
-    nulls_first = not ordering.descending if ordering.nulls_first is None else ordering.nulls_first
+def sort_of(ordering: Ordering, column: str, language: Language) -> Sort:
+    """Sort a column, with NULL where the language puts it unless said otherwise."""
+    lowest = ordering.descending != language.nulls.sorts_lowest
+    nulls_first = lowest if ordering.nulls_first is None else ordering.nulls_first
     return Sort(column, ordering.descending, nulls_first)
 
 
@@ -465,9 +458,9 @@ def sorted_output(ordering: Ordering, items: tuple[Item, ...], outputs: tuple[Ou
 
 
 def follows(node: Expression, keys: Mapping[Expression, Key]) -> bool:
-    """Whether an expression is a function of the subtable, which is among the keys."""
+    """Whether an expression is a function of the series key, which is among the keys."""
     parts = list(walk(node))
     columns = [part for part in parts if isinstance(part, ColumnRef)]
     if node in columns or any(isinstance(part, Call) and part.function == "rand" for part in parts):
         return False
-    return bool(columns) and all(column in keys and keys[column].sql == quote(TBNAME) for column in columns)
+    return bool(columns) and all(column in keys and keys[column].role is ColumnRole.SERIES for column in columns)

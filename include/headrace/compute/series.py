@@ -1,56 +1,18 @@
-"""Functions of a row and its neighbours in time, one value a row, in one table. Each is made of window expressions of Spark.
-
-In the templates `{x}` is the argument, `{t}` the instant, `{keys}` the partition's columns, `{ties}` the columns that order rows,
-`{over}` both, `{first}` and `{value}` what was computed before.
-"""
+"""TDengine's functions of neighbors in one table, as `headrace.compute.series_rules` declares them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Final
 
-from headrace.compute.functions import ANY, MEASURED, NUMERIC, ORDERED, Given, check_count
+from headrace.compute.aggregate_rules import ANY, MEASURED, NUMERIC, ORDERED, Given
 from headrace.compute.numbering import BEFORE, SO_FAR
+from headrace.compute.series_rules import SeriesFunction, SeriesRule
 from headrace.errors import LimitError, TypeMismatchError
 from headrace.model.types import BIGINT, DOUBLE, DataType, Kind
 
 PRESENT: Final = "{x} IS NOT NULL"
 COMPARED: Final = {"LT": "<", "GT": ">", "LE": "<=", "GE": ">=", "NE": "<>", "EQ": "="}
-
-
-@dataclass(frozen=True, slots=True)
-class SeriesRule:
-    """How one use is computed: rows that do not pass `before` are left out, then `first` is a column beside the rows, then
-    `value` beside that, and rows that do not pass `keep` are left out. `order` is how the rows come where it is not by time.
-    """
-
-    type: DataType
-    value: str
-    first: str | None = None
-    before: str | None = None
-    keep: str | None = None
-    order: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SeriesFunction:
-    """A function of neighbours: kinds of its first argument, the rule, and how many arguments it takes in all."""
-
-    name: str
-    accepts: frozenset[Kind]
-    rule: Callable[[Given], SeriesRule]
-    summary: str
-    least: int = 1
-    most: int = 1
-
-    def check_count(self, count: int) -> None:
-        check_count(self.name, self.least, self.most, count)
-
-    def applied(self, given: Given) -> SeriesRule:
-        if given.type.kind not in self.accepts:
-            raise TypeMismatchError(f"{self.name} does not take {given.type}")
-        return self.rule(given)
 
 
 def summed(type_: DataType) -> DataType:
@@ -208,4 +170,3 @@ SERIES_TABLE: Final = (
     SeriesFunction("top", ORDERED, extremes("DESC"), "the y rows (1 to 100) with the greatest values, the greatest last", 2, 2),
     SeriesFunction("unique", ANY, unique, "first row of each value; NULL is one"),
 )
-SERIES: Final[Mapping[str, SeriesFunction]] = {function.name: function for function in SERIES_TABLE}

@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 
 from headrace.compute.binding import Binder
 from headrace.compute.environment import Environment, SourceColumn, of_plan, of_scan
-from headrace.compute.plan import AnyPlan, JoinSource, Nothing, PlanSource, Scan
+from headrace.compute.plan import AnyPlan, JoinSource, Nothing, PlanSource, Scan, ScanUnion
 from headrace.compute.resolvers import RowResolver
-from headrace.compute.scope import Scope
+from headrace.compute.scope import Relation, Scope
 from headrace.compute.surroundings import Surroundings
+from headrace.compute.terms import ColumnRole
+from headrace.compute.unions import scan_union
 from headrace.errors import NotSupportedError
 from headrace.model.queries import Join, Query, QuerySource, Source, TableSource, Union
-from headrace.model.tables import TBNAME
 from headrace.model.time import Precision
 
 KINDS = ("inner", "left", "right", "full", "left semi", "left anti", "right semi", "right anti")
@@ -29,12 +30,15 @@ class Sourced:
     origins: tuple[tuple[int, SourceColumn, str], ...] = ()
 
     def pruned(self) -> PlanSource:
-        """The source with only the columns that were used; the time line and `tbname` of a table are always among them."""
+        """The source with only the columns that were used; the time line and the series key are always among them."""
         match self.source:
             case Scan() as scan:
                 key = (self.names.key.column,) if self.names.key else ()
-                needed = self.names.used | {scan.table.timestamp.name, TBNAME, *key}
+                needed = self.names.used | {scan.table.timestamp.name, scan.table.series_key, *key}
                 return replace(scan, columns=tuple(column for column in scan.columns if column in needed))
+            case ScanUnion(scans=scans, columns=columns):
+                needed = self.names.used | {column.column for column in (self.names.time, self.names.series) if column is not None}
+                return ScanUnion(scans, tuple(tuple(pair for pair in pairs if pair[1] in needed) for pairs in columns))
             case JoinSource() as join:
                 kept = [origin for origin in self.origins if origin[2] in self.names.used]
                 for side, column, _ in kept:
@@ -60,20 +64,22 @@ class Sources:
     def of(self, source: Source | None) -> Sourced:
         match source:
             case None:
-                return Sourced(Nothing(), Environment((), Precision.MILLISECOND, self.scope.timezone, None))
+                return Sourced(Nothing(), Environment(self.scope.language, (), Precision.MILLISECOND, self.scope.timezone, None))
             case TableSource():
                 return self.table(source)
             case QuerySource(query=query, alias=alias):
                 plan = self.bind(query)
-                return Sourced(plan, of_plan(plan, alias))
+                return Sourced(plan, of_plan(plan, alias, self.scope.language))
             case Join():
                 return self.join(source)
 
     def table(self, source: TableSource) -> Sourced:
-        found = self.scope.lookup(source.name)
-        columns = tuple(column.name for column in (*found.table.columns, *found.table.tags))
-        scan = Scan(found.table, found.database, found.subtable, source.alias, (*columns, TBNAME))
-        return Sourced(scan, of_scan(scan))
+        """What a name means: a table, or the series of several tables."""
+        scans = tuple(scan_of(relation, source.alias) for relation in self.scope.resolve(source.name))
+        if len(scans) == 1:
+            return Sourced(scans[0], of_scan(scans[0], self.scope.language))
+        union, names = scan_union(scans, source.alias, self.scope.language)
+        return Sourced(union, names)
 
     def join(self, join: Join) -> Sourced:
         if join.kind not in KINDS:
@@ -89,18 +95,28 @@ class Sources:
             for number, (side, column) in enumerate((side, column) for side in (0, 1) for column in sides[side].names.columns)
         )
         names = joined_names(left, origins)
-        binder = Binder(RowResolver(names, "in ON"), Surroundings(names.precision, names.timezone))
+        binder = Binder(RowResolver(names, "in ON"), Surroundings(names.precision, names.timezone), names.language)
         condition = None if join.condition is None else binder.condition(join.condition)
         kind = join.kind.replace("right ", "left ") if " " in join.kind else join.kind
         return Sourced(JoinSource(sides[0].source, sides[1].source, (), (), condition, kind), names, sides, origins)
 
 
+def scan_of(relation: Relation, alias: str | None) -> Scan:
+    """A scan of all columns of a relation, confined to its series."""
+    table, series = relation.table, relation.series
+    columns = tuple(column.name for column in (*table.columns, *table.tags))
+    condition = None if series is None else series.sql(table.series_key)
+    return Scan(table, relation.database, relation.subtable, alias, (*columns, table.series_key), condition)
+
+
 def joined_names(left: Environment, origins: tuple[tuple[int, SourceColumn, str], ...]) -> Environment:
     """The names of a join; its time line is that of the left side, and so is its time zone."""
-    columns = tuple(replace(column, column=name, sql=name) for _, column, name in origins)
-    place = {id(column): renamed for (_, column, _), renamed in zip(origins, columns, strict=True)}
-    time = place.get(id(left.time)) if left.time is not None else None
-    names = Environment(columns, left.precision, left.timezone, time)
+    columns = tuple(
+        replace(column, column=name, sql=name, converted=False, role=ColumnRole.TIME if column is left.time else None)
+        for _, column, name in origins
+    )
+    time = next((column for column in columns if column.role is ColumnRole.TIME), None)
+    names = Environment(left.language, columns, left.precision, left.timezone, time)
     if time is not None:
         names.used.add(time.column)
     return names

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from decimal import Decimal
+from enum import Enum
 from typing import Final
 
-from headrace.compute.types import spark_type
+from headrace.compute.types import is_text, spark_type
 from headrace.errors import DataError
 from headrace.model.expressions import Scalar
-from headrace.model.types import BIGINT, BOOL, DOUBLE, VARCHAR, DataType, Kind
+from headrace.model.types import BIGINT, BOOL, DOUBLE, TIMESTAMP, VARCHAR, DataType, Kind
 
 NOW: Final = "\x00now\x00"
 """Stands for the present in ticks inside a term's text until a plan is run; no literal can hold it, since NUL is escaped there."""
@@ -26,13 +27,24 @@ class Constant:
     relative: bool = False
 
 
+class ColumnRole(Enum):
+    """What a column is to its source, beside a value."""
+
+    TIME = "time"
+    SERIES = "series"
+
+
 @dataclass(frozen=True, slots=True)
 class Term:
-    """Spark SQL text, its type, and its value where that is known. `type` is None for a bare NULL."""
+    """Spark SQL text, its type, and its value where that is known. `type` is None for a bare NULL.
+
+    `role` says that the term is a column which its source has a use for, as it is.
+    """
 
     sql: str
     type: DataType | None
     constant: Constant | None = None
+    role: ColumnRole | None = None
 
     @property
     def is_null(self) -> bool:
@@ -96,3 +108,30 @@ def cast(term: Term, type_: DataType) -> str:
     if term.type is not None and spark_type(term.type) == spark_type(type_):
         return term.sql
     return f"CAST({term.sql} AS {spark_type(type_)})"
+
+
+def same_instant(term: Term) -> bool:
+    return term.type is not None and term.type.kind is Kind.TIMESTAMP
+
+
+def moment(value: int, relative: bool = False) -> Term:
+    """A constant instant, in ticks or as an offset from the present."""
+    if not relative:
+        return Term(ticks(value), TIMESTAMP, Constant(value))
+    return Term(f"({NOW} + {ticks(value)})" if value else NOW, TIMESTAMP, Constant(value, relative=True))
+
+
+def string(term: Term) -> str:
+    """A term as text."""
+    if term.type is None:
+        return "CAST(NULL AS STRING)"
+    return term.sql if is_text(term.type) else f"CAST({term.sql} AS STRING)"
+
+
+def double(term: Term) -> str:
+    """A term that is no text, as DOUBLE."""
+    if term.type is None:
+        return "CAST(NULL AS DOUBLE)"
+    if term.constant is not None and isinstance(term.constant.value, int) and not isinstance(term.constant.value, bool):
+        return f"{float(term.constant.value)!r}D" if not term.constant.relative else cast(term, DOUBLE)
+    return cast(term, DOUBLE)

@@ -61,3 +61,10 @@ def from_ticks(sql: str, precision: Precision) -> str:
 def is_text(type_: DataType) -> bool:
     """Whether values are strings inside Spark."""
     return type_.kind in TEXTS
+
+
+def of_double(real_: str, type_: DataType) -> str:
+    """A DOUBLE as a number's type; of a whole number fractions are cut off, which the cast to BIGINT UNSIGNED would round."""
+    if type_.kind is Kind.UBIGINT:
+        return f"try_cast({real_} - {real_} % 1D AS {spark_type(type_)})"
+    return f"try_cast({real_} AS {spark_type(type_)})"

@@ -26,12 +26,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from headrace.compute import intervals
+from headrace.compute.group_calls import with_calls
 from headrace.compute.numbering import NUMBER, number_segments
 from headrace.compute.plan import (
     END,
     FIRST,
     KEY,
     ROWS,
+    SERIES,
     START,
     STATE,
     TS,
@@ -45,8 +47,6 @@ from headrace.compute.plan import (
     StateWindow,
 )
 from headrace.compute.running import run, stored
-from headrace.compute.terms import quote
-from headrace.model.tables import TBNAME
 from headrace.storage.functions import F
 
 if TYPE_CHECKING:
@@ -60,10 +60,10 @@ ATTRIBUTES: Final[dict[type, tuple[str, ...]]] = {
 
 
 def prepare(plan: Plan, rows: DataFrame) -> DataFrame:
-    """Rows of the source (physical columns, `tbname`, tags joined) that pass WHERE, as prepared rows."""
+    """Rows of the source (physical columns, series key, tags joined) that pass WHERE, as prepared rows."""
     kept = rows.where(run(plan, plan.filter)) if plan.filter else rows
     columns = {key.column: key.sql for key in plan.keys}
-    columns |= {name: sql for name, sql in ((TS, plan.time), (TBNAME, plan.tbname), (KEY, plan.key)) if sql}
+    columns |= {name: sql for name, sql in ((TS, plan.time), (SERIES, plan.series_key), (KEY, plan.key)) if sql}
     columns |= {argument.column: argument.sql for argument in plan.arguments}
     match plan.window:
         case StateWindow(state=state):
@@ -136,7 +136,7 @@ def points(plan: Plan, prepared: DataFrame) -> DataFrame:
             places |= {FIRST: "CAST(NULL AS BIGINT)", ROWS: "1L"}
     if all(partial.row for partial in plan.partials):
         return projected(plan, prepared, places)
-    marks = [column for column in (STATE, START, END, TBNAME, KEY) if column in prepared.columns]
+    marks = [column for column in (STATE, START, END, SERIES, KEY) if column in prepared.columns]
     found = prepared.groupBy(*key_columns(plan), TS, *marks).agg(*updates(plan))
     kept = [f"{sql} AS {column}" for column, sql in places.items()]
     return found.selectExpr(*key_columns(plan), *kept, *(partial.column for partial in plan.partials))
@@ -184,6 +184,7 @@ def finished(plan: Plan, found: DataFrame, also: Sequence[str] = ()) -> DataFram
             conditions += [END, *([f"{WEND} - {WSTART} >= {least}L"] if least else [])]
         case StateWindow(true_for=int(least)):
             conditions.append(f"{WEND} - {WSTART} >= {least}L")
+    found = with_calls(plan.group_calls, found)
     kept = found.where(run(plan, " AND ".join(conditions))) if conditions else found
     columns = [*key_columns(plan), *also, *([WSTART, WEND] if plan.window is not None else [])]
     columns += [f"{output.sql} AS {output.column}" for output in (*plan.outputs, *plan.hidden)]
@@ -211,8 +212,10 @@ def with_following(plan: Plan, found: DataFrame) -> DataFrame:
     following = [run(plan, f"{key.sql} AS {key.column}") for key in plan.keys if key.follows]
     if not following:
         return found
-    subtable = next(key.column for key in plan.keys if key.sql == quote(TBNAME))
-    return found.withColumn(TBNAME, F.col(subtable)).selectExpr("*", *following).drop(TBNAME)
+    series = plan.grouped_series
+    assert series is not None
+    assert plan.series_column is not None
+    return found.withColumn(plan.series_column, F.col(series.column)).selectExpr("*", *following).drop(plan.series_column)
 
 
 def updates(plan: Plan) -> list[Column]:

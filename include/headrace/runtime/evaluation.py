@@ -12,9 +12,9 @@ import pyarrow as pa
 from headrace.compute import finish, prepare, whole
 from headrace.compute.evaluate import project
 from headrace.compute.plan import TS, WEND, WSTART, IntervalWindow
-from headrace.compute.terms import quote
+from headrace.compute.terms import ColumnRole, quote
 from headrace.model.streams import Chunk
-from headrace.model.tables import TBNAME, TableKind
+from headrace.model.tables import TableKind
 from headrace.model.time import Precision
 from headrace.runtime.chunks import Grid
 from headrace.runtime.context import Context
@@ -54,8 +54,8 @@ class Evaluation:
     def most_windows(self, chunk: Chunk) -> int:
         """How many windows a chunk has at most: one for each row of it, and for each subtable as many as start in its range."""
         query, by_rows = self._plan.query, chunk.rows * self._overlap
-        telling = [key.sql for key in query.keys if not key.follows]
-        if self._grid is None or query.window is None or telling not in ([], [quote(TBNAME)]):
+        telling = [key.role for key in query.keys if not key.follows]
+        if self._grid is None or query.window is None or telling not in ([], [ColumnRole.SERIES]):
             return by_rows
         starts = -((chunk.start - chunk.end) // self._grid.step)
         return min(by_rows, starts * (self._subtables if telling else 1))
@@ -126,10 +126,8 @@ class Evaluation:
         """Rows of the source with instants from `first` to `last`, both inclusive, tags joined."""
         rows = self._context.tables.frame(self._context.spark(), self._plan.source, version=self._version)
         rows = rows.where(self._between(first, last))
-        if self._plan.source_subtable is not None and self._plan.source.kind is TableKind.SUPER:
-            rows = rows.where(F.col(TBNAME) == self._plan.source_subtable)
         scan = self._plan.query.scans[0]
-        return rows.join(F.broadcast(self._tags), TBNAME, "left") if scan.tags else rows
+        return rows.join(F.broadcast(self._tags), scan.table.series_key, "left") if scan.tags else rows
 
     @cached_property
     def _tags(self) -> DataFrame:

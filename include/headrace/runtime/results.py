@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.compute.terms import quote
-from headrace.model.tables import TBNAME
 from headrace.model.types import Kind
 from headrace.runtime.context import Context
 from headrace.storage import Bounds, Commit
@@ -55,7 +54,7 @@ class ArrowResult:
         present = self._context.tables.scan(plan.target, plan.target_database, columns=key, bounds=bounds)
         gone = present.join(self._rows.select(key), key, join_type="left anti") if self._rows.num_rows else present
         if gone.num_rows:
-            self._gone = gone.filter(pc.is_in(gone[TBNAME], own_subtables(self._target, groups())))
+            self._gone = gone.filter(pc.is_in(gone[plan.target.series_key], own_subtables(self._target, groups())))
 
     def write(self, commit: Commit) -> None:
         plan = self._target.plan
@@ -79,8 +78,9 @@ class FrameResult:
         present = stored.where(f"{key[1]} >= {low} AND {key[1]} <= {high}").select(*key)
         gone = present.join(self._rows.select(*key), list(plan.target.primary_key), "left_anti")
         if gone.limit(1).count():
-            own = spark.createDataFrame(pa.table({TBNAME: own_subtables(self._target, groups())}))
-            self._gone = gone.join(own, TBNAME, "left_semi")
+            series = plan.target.series_key
+            own = spark.createDataFrame(pa.table({series: own_subtables(self._target, groups())}))
+            self._gone = gone.join(own, series, "left_semi")
 
     def write(self, commit: Commit) -> None:
         plan, spark = self._target.plan, self._context.spark()
@@ -96,7 +96,7 @@ class FrameResult:
         """Finished windows as rows of the target; groups that can have no subtable are left out."""
         plan = self._target.plan
         schema = self._context.tables.schema(plan.target, plan.target_database)
-        columns = [f"{NAME} AS {TBNAME}"]
+        columns = [f"{NAME} AS {plan.target.series_key}"]
         for place, name in enumerate(plan.columns):
             column = plan.target.column(name)
             kind = None if column is None else column.type.kind

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.errors import ExistsError, InternalError
 from headrace.model.streams import DesiredState, StreamProgress, StreamState
-from headrace.model.tables import TBNAME
 from headrace.service import stages
 from headrace.service.results import Result
 
@@ -78,10 +77,10 @@ def _(stage: stages.RemoveTable, session: Session) -> Result:
 def _(stage: stages.MakeSubtables, session: Session) -> Result:
     """The catalog first: it settles whose a name is. Tags of subtables that exist stay as they are."""
     table, catalog = stage.table, session.context.catalog
-    names = stage.tags.column(TBNAME).to_pylist()
+    names = stage.tags.column(table.series_key).to_pylist()
     known = catalog.subtables.find(table.database, names)
     catalog.subtables.add(table.database, table.name, names)
-    tagged = set(session.context.tables.read_tags(table).column(TBNAME).to_pylist()) if known else set()
+    tagged = set(session.context.tables.read_tags(table).column(table.series_key).to_pylist()) if known else set()
     missing = [place for place, name in enumerate(names) if name not in tagged]
     if missing:
         session.context.tables.upsert_tags(table, stage.tags.take(missing))

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from headrace.compute import AnyPlan, Scan, Size, evaluate
 from headrace.errors import DataError, LimitError, OperationalError
-from headrace.model.tables import TBNAME, TableKind
+from headrace.model.tables import TableKind
 from headrace.runtime.context import Context
 from headrace.service.results import Result
 from headrace.storage.extents import extents
@@ -24,16 +24,14 @@ MOST_NAMES: Final = 100_000
 
 
 def read(scan: Scan, context: Context) -> DataFrame:
-    """Rows of a table as a scan wants them: of one subtable where it names one, tags joined where it needs some."""
+    """Rows of a scan's table, tags joined where it needs some; the plan confines them to the series that are meant."""
     from pyspark.sql import functions as F
 
     rows = context.tables.frame(context.spark(), scan.table)
-    if scan.subtable is not None and scan.table.kind is TableKind.SUPER:
-        rows = rows.where(F.col(TBNAME) == scan.subtable)
     if not scan.tags:
         return rows
     tags = context.spark().createDataFrame(context.tables.read_tags(scan.table))
-    return rows.join(F.broadcast(tags), TBNAME)
+    return rows.join(F.broadcast(tags), scan.table.series_key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +45,7 @@ class Statistics:
         table, tables = scan.table, self.context.tables
         if tables.rows(table) < MANY_ROWS:
             return None
-        names = tables.read_tags(table) if table.kind is TableKind.SUPER else pa.table({TBNAME: [table.name]})
+        names = tables.read_tags(table) if table.kind is TableKind.SUPER else pa.table({table.series_key: [table.name]})
         if names.num_rows > MOST_NAMES:
             return None
         firsts, lasts, rows = zip(*extents(tables, table, scan.database, tables.version(table)), strict=True)

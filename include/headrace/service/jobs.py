@@ -11,7 +11,7 @@ import pyarrow as pa
 from headrace.errors import NotFoundError, ProgrammingError
 from headrace.model.instants import instant
 from headrace.model.spans import Span
-from headrace.model.tables import TBNAME, Database, Name, Table, TableKind
+from headrace.model.tables import Database, Name, Table, TableKind
 from headrace.runtime.context import Context
 from headrace.runtime.history import recompute
 from headrace.service.planning.dispatch import Surroundings, database_of
@@ -54,7 +54,7 @@ def make_subtables(context: Context, table: Table, database: Database, tags: pa.
     """Create those of a file's subtables that are missing; tags for which the file has no column are NULL."""
     if table.kind is not TableKind.SUPER:
         return
-    names = tags.column(TBNAME).to_pylist()
+    names = tags.column(table.series_key).to_pylist()
     known = context.catalog.subtables.find(table.database, names)
     missing = tags.filter(pa.array([name not in known for name in names]))
     for field in tags_schema(table, database):

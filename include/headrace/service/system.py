@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from headrace.model.streams import StreamRecord
-from headrace.model.tables import TBNAME, Table
+from headrace.model.tables import Table
 from headrace.runtime.context import Context
 from headrace.service.results import BIGINT, INSTANT, INT, STRING, Rows, Type
 from headrace.streams.lag import lag_ms
@@ -63,10 +63,11 @@ def tags(context: Context) -> Rows:
 def tag_rows(context: Context, table: Table, subtable: str | None = None) -> Iterator[Row]:
     """A row for each tag of each subtable, or of one."""
     for values in context.tables.read_tags(table).to_pylist():
-        if subtable in (None, values[TBNAME]):
+        name = values[table.series_key]
+        if subtable in (None, name):
             for tag in table.tags:
                 value = values[tag.name]
-                yield values[TBNAME], table.database, table.name, tag.name, str(tag.type), None if value is None else str(value)
+                yield name, table.database, table.name, tag.name, str(tag.type), None if value is None else str(value)
 
 
 def columns(context: Context) -> Rows:

@@ -13,7 +13,7 @@ from headrace.model.expressions import Cast
 from headrace.model.queries import Item, Query
 from headrace.model.statements import CreateStream, Select
 from headrace.model.streams import StreamOptions, StreamRecord, TriggerMode
-from headrace.model.tables import TBNAME, Database, Name, Table, TableKind
+from headrace.model.tables import Database, Name, Table, TableKind
 from headrace.runtime.context import Context
 from headrace.service.jobs import name_of
 from headrace.service.planning.dispatch import current_timezone, database_of
@@ -92,7 +92,9 @@ def stored(context: Context, table: Table, database: Database, subtable: str | N
 
 
 def tags_of(context: Context, table: Table) -> pa.Table:
-    return context.tables.read_tags(table) if table.kind is TableKind.SUPER else pa.table({TBNAME: pa.array([], pa.string())})
+    if table.kind is TableKind.SUPER:
+        return context.tables.read_tags(table)
+    return pa.table({table.series_key: pa.array([], pa.string())})
 
 
 def verify_stream(session: Session, stream: str) -> Verdict:
@@ -157,5 +159,6 @@ def target_rows(context: Context, plan: StreamPlan, tags: list[str]) -> pa.Table
     """The target's rows: the columns that the query fills, in its order, then some tags."""
     rows = context.tables.scan(plan.target, plan.target_database)
     if tags:
-        rows = rows.join(context.tables.read_tags(plan.target).select([TBNAME, *tags]), TBNAME)
+        key = plan.target.series_key
+        rows = rows.join(context.tables.read_tags(plan.target).select([key, *tags]), key)
     return pa.table([rows.column(name) for name in (*plan.columns, *tags)], [f"c{n}" for n in range(len(plan.columns) + len(tags))])

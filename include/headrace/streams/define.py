@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from headrace.catalog import Catalog
-from headrace.compute import Key, Plan, Relation, Scope, bind
+from headrace.compute import Key, Plan, Relation, Scope, SeriesNames, bind, language
 from headrace.compute.plan import EventWindow
 from headrace.compute.types import spark_type
 from headrace.errors import Error, InternalError, InvalidStreamError, LimitError, NotFoundError, TypeMismatchError
@@ -96,7 +96,9 @@ class StreamPlan:
         )
 
 
-def catalog_scope(catalog: Catalog, database: str | None, *, timezone: str = "UTC", now: int = 0) -> Scope:
+def catalog_scope(
+    catalog: Catalog, database: str | None, *, dialect: str = "tdengine", timezone: str = "UTC", now: int = 0
+) -> Scope:
     """The scope, of one statement, in which names without a database mean those of `database`."""
 
     @functools.cache
@@ -110,7 +112,7 @@ def catalog_scope(catalog: Catalog, database: str | None, *, timezone: str = "UT
             error.span = error.span or name.span
             raise
 
-    return Scope(lookup, timezone, now)
+    return Scope(lambda name: (lookup(name),), language(dialect), timezone, now)
 
 
 def find(catalog: Catalog, database: str, name: str) -> Relation:
@@ -119,10 +121,12 @@ def find(catalog: Catalog, database: str, name: str) -> Relation:
     subtable = catalog.subtables.find(database, [name]).get(name)
     if subtable is None or subtable.table == name:
         return Relation(catalog.tables.get(database, name), found)
-    return Relation(catalog.tables.get(database, subtable.table), found, name)
+    return Relation(catalog.tables.get(database, subtable.table), found, SeriesNames((name,)))
 
 
-def define(statement: CreateStream, catalog: Catalog, database: str | None, *, now: int = 0) -> StreamPlan:
+def define(
+    statement: CreateStream, catalog: Catalog, database: str | None, *, dialect: str = "tdengine", now: int = 0
+) -> StreamPlan:
     """Check a statement in the context of a current database.
 
     Creates nothing. Whether a stream of that name exists is the caller's to see.
@@ -132,7 +136,7 @@ def define(statement: CreateStream, catalog: Catalog, database: str | None, *, n
         NotSupportedError: a window or trigger mode that is not offered.
         NotFoundError, ExistsError, LimitError, TypeMismatchError: as their names say; all carry the place in the text.
     """
-    plan = Definer(statement, catalog, catalog_scope(catalog, database, now=now), database).plan()
+    plan = Definer(statement, catalog, catalog_scope(catalog, database, dialect=dialect, now=now), database).plan()
     check_others(plan, statement, catalog)
     return plan
 
@@ -142,7 +146,7 @@ def plan_of(definition: StreamDefinition, catalog: Catalog) -> StreamPlan:
     statement = parse(definition.sql, definition.dialect)
     if not isinstance(statement, CreateStream):
         raise InternalError(f"the stream {definition.name} is recorded with something else than CREATE STREAM", sql=definition.sql)
-    scope = catalog_scope(catalog, definition.database, now=definition.created)
+    scope = catalog_scope(catalog, definition.database, dialect=definition.dialect, now=definition.created)
     try:
         return Definer(statement, catalog, scope, definition.database, recorded=definition).plan()
     except Error as error:
@@ -179,7 +183,7 @@ class Definer:
 
     def plan(self) -> StreamPlan:
         statement = self.statement
-        source = self.scope.lookup(source_name(statement.query).name)
+        source = self.scope.relation(source_name(statement.query).name)
         check_statement(statement, source)
         query = with_start(statement.query)
         bound = self.bound(query)

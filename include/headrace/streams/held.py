@@ -12,7 +12,6 @@ import pyarrow.compute as pc
 
 from headrace.compute import Plan
 from headrace.compute.plan import WEND, WSTART, IntervalWindow, SessionWindow
-from headrace.compute.terms import quote
 from headrace.compute.windows import key_columns
 from headrace.model.streams import TriggerMode
 from headrace.model.tables import TBNAME
@@ -75,7 +74,8 @@ def tails(group: Int64s, start: Int64s, end: Int64s) -> Bools:
 
 def subtable_key(plan: StreamPlan) -> str | None:
     """The group column that is the source's `tbname`, where the query is partitioned by it."""
-    return next((key.column for key in plan.query.keys if key.sql == quote(TBNAME)), None)
+    series = plan.query.grouped_series
+    return None if series is None else series.column
 
 
 def kept_windows(plan: StreamPlan, state: State, parts: Sequence[pa.Table | None]) -> State:

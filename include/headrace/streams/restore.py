@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.compute import Plan, prepare, whole
-from headrace.compute.plan import TS, WEND, WSTART, IntervalWindow
+from headrace.compute.plan import SERIES, TS, WEND, WSTART, IntervalWindow
 from headrace.compute.terms import quote
 from headrace.compute.types import from_ticks
 from headrace.compute.windows import key_columns
@@ -70,7 +70,7 @@ def source_rows(context: Context, plan: StreamPlan, version: int) -> DataFrame:
 
 def seen_of(plan: StreamPlan, rows: DataFrame) -> pa.Table:
     """The largest instant of each subtable, of rows that WHERE keeps."""
-    found = prepare(plan.query, rows).groupBy(TBNAME).agg(F.max(TS).alias("_seen"))
+    found = prepare(plan.query, rows).groupBy(F.col(SERIES).alias(TBNAME)).agg(F.max(TS).alias("_seen"))
     return found.toArrow().select(SEEN.names).cast(SEEN)
 
 

@@ -46,6 +46,9 @@ class Surroundings(Protocol):
     @property
     def database(self) -> str | None: ...
 
+    @property
+    def dialect(self) -> str: ...
+
 
 def plan(statement: Statement, around: Surroundings) -> list[Stage]:
     """The stages of a statement; everything that can be refused is refused here.

@@ -22,7 +22,8 @@ def select(statement: Select, around: Surroundings) -> list[Stage]:
     from headrace.streams.define import catalog_scope
 
     context, database = around.context, around.database
-    scope = catalog_scope(context.catalog, database, timezone=current_timezone(around), now=context.clock.now())
+    timezone, now = current_timezone(around), context.clock.now()
+    scope = catalog_scope(context.catalog, database, dialect=around.dialect, timezone=timezone, now=now)
     return [RunQuery(bind(statement.query, scope))]
 
 

@@ -162,7 +162,8 @@ def add_rows(
 def write_rows(batch: Batch, around: Surroundings) -> list[Stage]:
     """The commit of a batch; of rows that name their subtable in a column, those subtables must exist."""
     context = around.context
-    named = TBNAME in batch.columns
+    key = batch.table.series_key
+    named = key in batch.columns
     rows = rows_to_arrow(
         batch.table,
         batch.database,
@@ -173,14 +174,14 @@ def write_rows(batch: Batch, around: Surroundings) -> list[Stage]:
         spans=batch.spans,
     )
     if named:
-        names = pc.unique(rows.column(TBNAME)).to_pylist()
+        names = pc.unique(rows.column(key)).to_pylist()
         missing = sorted(set(names) - set(context.catalog.subtables.find(batch.table.database, names)))
         if missing:
             raise NotFoundError(
                 f"{batch.table.name} has no subtable {missing[0]}",
                 hint=f"CREATE TABLE {missing[0]} USING {batch.table.name} TAGS (…) first",
             )
-    return [WriteRows(batch.table, batch.database, rows, tuple(name for name in batch.columns if name != TBNAME))]
+    return [WriteRows(batch.table, batch.database, rows, tuple(name for name in batch.columns if name != key))]
 
 
 def delete(statement: Delete, around: Surroundings) -> list[Stage]:
@@ -200,7 +201,7 @@ def delete(statement: Delete, around: Surroundings) -> list[Stage]:
 def tags_of(table: Table, around: Surroundings) -> pa.Table:
     """`tbname` and tags of every subtable; a plain table has its one name."""
     if table.kind is TableKind.PLAIN:
-        return pa.table({TBNAME: [table.name]})
+        return pa.table({table.series_key: [table.name]})
     return around.context.tables.read_tags(table)
 
 
@@ -213,7 +214,7 @@ def set_tags(statement: SetTags, around: Surroundings) -> list[Stage]:
     given = {tag_of(table, tag, spec).name: value for tag, value in statement.values}
     changed = tags_to_arrow(table, database, name, given, now=around.context.clock.now())
     stored = around.context.tables.read_tags(table)
-    row = stored.filter(pc.equal(stored[TBNAME], name))
+    row = stored.filter(pc.equal(stored[table.series_key], name))
     columns = [changed[each] if each in given or row.num_rows == 0 else row[each] for each in changed.column_names]
-    columns[changed.column_names.index(TBNAME)] = changed[TBNAME]
+    columns[changed.column_names.index(table.series_key)] = changed[table.series_key]
     return [WriteTags(table, pa.table(dict(zip(changed.column_names, columns, strict=True)), schema=changed.schema))]

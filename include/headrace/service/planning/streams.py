@@ -22,7 +22,7 @@ def create_stream(statement: CreateStream, around: Surroundings) -> list[Stage]:
             span=statement.name.span,
         )
     settings = context.settings
-    defined = define(statement, context.catalog, around.database, now=context.clock.now())
+    defined = define(statement, context.catalog, around.database, dialect=around.dialect, now=context.clock.now())
     stages: list[Stage] = [MakeTarget(defined), RecordStream(defined, statement.if_not_exists)]
     if statement.options.fill_history:
         rows = context.tables.rows(defined.source)

@@ -1,0 +1,56 @@
+"""What a function over a group's rows is that no Spark expression says: an Arrow function, such as user code.
+
+A group's rows come as an Arrow table in the order of time: `time` (ticks, BIGINT), then `x0`, `x1`, … for the arguments that are
+not constants. The function returns an array of its declared type: one value, or with `many` one result row for each element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from headrace.compute.aggregate_rules import check_count
+from headrace.model.expressions import Scalar
+from headrace.model.time import Duration, Precision
+from headrace.model.types import DataType
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+TIME: Final = "time"
+
+
+@dataclass(frozen=True, slots=True)
+class ArrowArguments:
+    """What an Arrow function is called with: the types of its columns, then the constants and durations after them."""
+
+    function: str
+    types: tuple[DataType, ...]
+    constants: tuple[Scalar | Duration, ...]
+    precision: Precision
+
+
+@dataclass(frozen=True, slots=True)
+class ArrowRule:
+    """What one use does. `apply` is sent to Spark's tasks, so it must be picklable."""
+
+    type: DataType
+    apply: Callable[[pa.Table], pa.Array]
+    many: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ArrowFunction:
+    """A function over a group's rows, of `least` to `most` columns. `rule` checks the arguments."""
+
+    name: str
+    rule: Callable[[ArrowArguments], ArrowRule]
+    summary: str
+    least: int = 1
+    most: int = 1
+
+    def applied(self, arguments: ArrowArguments) -> ArrowRule:
+        """Return the rule for these arguments, or raise `TypeMismatchError`."""
+        check_count(self.name, self.least, self.most, len(arguments.types))
+        return self.rule(arguments)

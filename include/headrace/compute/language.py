@@ -1,0 +1,170 @@
+"""What `bind` has to know of a language: functions, operators, pseudo-columns, windows, rules for NULL, names of results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from headrace.compute.aggregate_rules import AggregateFunction
+from headrace.compute.arrow_rules import ArrowFunction
+from headrace.compute.plan import WindowPlan
+from headrace.compute.scalar_rules import ScalarFunction
+from headrace.compute.series_rules import SeriesFunction
+from headrace.compute.surroundings import Surroundings
+from headrace.compute.terms import Term
+from headrace.errors import ProgrammingError
+from headrace.model.queries import Item
+from headrace.model.time import Precision
+from headrace.model.types import DataType
+
+if TYPE_CHECKING:
+    from headrace.compute.binding import Binder
+    from headrace.compute.environment import Environment
+
+Function = ScalarFunction | AggregateFunction | SeriesFunction | ArrowFunction
+F = TypeVar("F", ScalarFunction, AggregateFunction, SeriesFunction, ArrowFunction)
+
+WindowRule = Callable[[Any, "Binder", "Environment"], WindowPlan]
+"""Checks a window clause over a source, and returns its plan."""
+
+LANGUAGES: Final = {"tdengine": ("headrace.compute.tdengine", "TDENGINE")}
+"""Module and object of each language by the name of its dialect; imported on first use."""
+
+
+@cache
+def language(dialect: str) -> Language:
+    """Return the language of a dialect."""
+    if dialect not in LANGUAGES:
+        raise ProgrammingError(f"unknown dialect {dialect!r}", hint=f"use {' or '.join(sorted(LANGUAGES))}")
+    module, name = LANGUAGES[dialect]
+    loaded: Language = getattr(import_module(module), name)
+    return loaded
+
+
+@dataclass(frozen=True, slots=True)
+class PseudoColumns:
+    """Names of columns that no table declares. A language without one of them leaves it empty."""
+
+    row_time: tuple[str, ...] = ()
+    series: str = ""
+    window_start: str = ""
+    window_end: str = ""
+    window_duration: str = ""
+    point_time: str = ""
+    point_filled: str = ""
+
+    @property
+    def of_windows(self) -> tuple[str, ...]:
+        """Those that need a window."""
+        return self.window_start, self.window_end, self.window_duration
+
+    @property
+    def of_points(self) -> tuple[str, ...]:
+        """Those that need an interpolation."""
+        return self.point_time, self.point_filled
+
+
+@dataclass(frozen=True, slots=True)
+class Operators:
+    """Operators and conversions as Spark SQL, by the names that the model's expressions use.
+
+    Attributes:
+        unary, binary: The term of an operator over its operands.
+        comparisons: Those of `binary` whose sides are both taken as instants if one is.
+        instant: A term as an instant, in a time zone and ticks.
+        truth: A term as a condition.
+        cast: A term as a declared type.
+        common: The type that holds the values of several; None of bare NULLs.
+        converted: A term as a type that `common` has returned.
+    """
+
+    unary: Mapping[str, Callable[[Term], Term]]
+    binary: Mapping[str, Callable[[Term, Term], Term]]
+    comparisons: frozenset[str]
+    instant: Callable[[Term, str, Precision], Term]
+    truth: Callable[[Term], str]
+    cast: Callable[[Term, DataType, Surroundings], Term]
+    common: Callable[[Sequence[DataType | None]], DataType | None]
+    converted: Callable[[Term, DataType], str]
+
+
+@dataclass(frozen=True, slots=True)
+class NullRules:
+    """What NULL means where the SQL standard leaves it open, or the language departs from it.
+
+    Attributes:
+        shown_false: Operators whose NULL is shown as false in a select list; as a condition it stays NULL.
+        sorts_lowest: Whether NULL comes first in ascending order.
+    """
+
+    shown_false: frozenset[str] = frozenset()
+    sorts_lowest: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Language:
+    """One language. Deriving one with more functions, such as user-defined ones, is `with_functions`.
+
+    Attributes:
+        name: The name of its dialect.
+        functions: Every function by its name in lower case; the kind of entry says how it is evaluated.
+        present: Calls without arguments whose value is fixed when a plan runs, such as `now`.
+        windows: The rule of each window clause of the model that the language has.
+        column_name: The name of a result column.
+        expanded: Functions of `*` that are applied to each column by itself.
+        count_nothing: Aggregates that give a row even if there are no rows.
+        interpolation: The function that interpolates; empty if there is none.
+    """
+
+    name: str
+    functions: Mapping[str, Function]
+    operators: Operators
+    pseudo_columns: PseudoColumns
+    present: Mapping[str, Callable[[Surroundings], Term]]
+    windows: Mapping[type, WindowRule]
+    nulls: NullRules
+    column_name: Callable[[Item], str]
+    expanded: frozenset[str] = frozenset()
+    count_nothing: frozenset[str] = frozenset()
+    interpolation: str = ""
+
+    def scalar(self, name: str) -> ScalarFunction | None:
+        """Return the single-row function of a name."""
+        function = self.functions.get(name)
+        return function if isinstance(function, ScalarFunction) else None
+
+    def aggregate(self, name: str) -> AggregateFunction | ArrowFunction | None:
+        """Return the function over a group's rows of a name."""
+        function = self.functions.get(name)
+        return function if isinstance(function, AggregateFunction | ArrowFunction) else None
+
+    def series(self, name: str) -> SeriesFunction | None:
+        """Return the function of a row and its neighbors of a name."""
+        function = self.functions.get(name)
+        return function if isinstance(function, SeriesFunction) else None
+
+    def is_selection(self, name: str) -> bool:
+        """Return whether a function picks one row of a group."""
+        function = self.functions.get(name)
+        return isinstance(function, AggregateFunction) and function.selects
+
+    def of_kind(self, kind: type[F]) -> Iterator[F]:
+        """Yield the functions of one kind, as the table orders them."""
+        return (function for function in self.functions.values() if isinstance(function, kind))
+
+    def with_functions(self, *functions: Function) -> Language:
+        """Return the language with more functions. Raises `ProgrammingError` if it has one of that name."""
+        for function in functions:
+            if function.name in self.functions:
+                raise ProgrammingError(f"function {function.name} already exists", hint="choose another name")
+        return replace(self, functions={**self.functions, **{function.name: function for function in functions}})
+
+
+def function_table(*functions: Function) -> dict[str, Function]:
+    """Return functions by name, each name once."""
+    table = {function.name: function for function in functions}
+    assert len(table) == len(functions)
+    return table

@@ -1,0 +1,69 @@
+"""The TDengine language as `bind` sees it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from headrace.compute import limits, operators
+from headrace.compute.conversions import converted_to
+from headrace.compute.functions import TABLE
+from headrace.compute.language import Language, NullRules, Operators, PseudoColumns, function_table
+from headrace.compute.lists import LIST_TABLE
+from headrace.compute.scalars import MATH_TABLE
+from headrace.compute.scalars_text import TEXT_TABLE
+from headrace.compute.scalars_time import TIME_TABLE
+from headrace.compute.series import SERIES_TABLE
+from headrace.compute.surroundings import Surroundings
+from headrace.compute.terms import Term, moment
+from headrace.model.queries import Count, Event, Interval, Item, Session, State
+from headrace.model.tables import TBNAME
+
+TESTS: Final = frozenset((*operators.COMPARISONS, "like", "not like", "match", "nmatch", "in", "not in", "between", "not between"))
+
+
+def now(_: Surroundings) -> Term:
+    """Return the present instant."""
+    return moment(0, relative=True)
+
+
+def column_name(item: Item) -> str:
+    """Return the alias, the column's name, or the expression as it was written."""
+    return item.name
+
+
+TDENGINE: Final = Language(
+    name="tdengine",
+    functions=function_table(*TABLE, *LIST_TABLE, *MATH_TABLE, *TEXT_TABLE, *TIME_TABLE, *SERIES_TABLE),
+    operators=Operators(
+        unary=operators.UNARY,
+        binary=operators.BINARY,
+        comparisons=frozenset(operators.COMPARISONS),
+        instant=operators.timestamp,
+        truth=operators.truth,
+        cast=converted_to,
+        common=operators.common,
+        converted=operators.converted,
+    ),
+    pseudo_columns=PseudoColumns(
+        row_time=("_rowts", "_c0"),
+        series=TBNAME,
+        window_start="_wstart",
+        window_end="_wend",
+        window_duration="_wduration",
+        point_time="_irowts",
+        point_filled="_isfilled",
+    ),
+    present={"now": now, "today": Surroundings.today},
+    windows={
+        Interval: limits.interval_window,
+        Session: limits.session_window,
+        State: limits.state_window,
+        Event: limits.event_window,
+        Count: limits.count_window,
+    },
+    nulls=NullRules(shown_false=TESTS, sorts_lowest=True),
+    column_name=column_name,
+    expanded=frozenset(("last_row", "last", "first")),
+    count_nothing=frozenset(("count", "hyperloglog")),
+    interpolation="interp",
+)
