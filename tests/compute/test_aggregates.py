@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from headrace.compute import finish, merge, prepare, segments
-from headrace.compute.aggregate_rules import AggregateFunction
+from headrace.compute.functions.aggregates import AggregateFunction
 from headrace.compute.tdengine import TDENGINE
 from headrace.model.tables import TBNAME
 from tests.compute.house import METERS, T0, WIDE, answer, frame, meters, plain, select

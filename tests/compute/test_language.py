@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 import pytest
 
 from headrace.compute import Language, Relation, Scan, Scope, SeriesNames, SeriesPattern, bind, evaluate, language
-from headrace.compute.arrow_rules import ArrowArguments, ArrowFunction, ArrowRule
+from headrace.compute.functions.arrow import ArrowArguments, ArrowFunction, ArrowRule
+from headrace.compute.functions.scalars import ScalarFunction
 from headrace.compute.language import NullRules, PseudoColumns
-from headrace.compute.scalar_rules import ScalarFunction
 from headrace.compute.terms import Term
 from headrace.errors import InvalidStreamError, NotFoundError, NotSupportedError, ProgrammingError, TypeMismatchError
 from headrace.model.tables import Database, Name, Table, TableKind

@@ -13,7 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from headrace.compute import Scan, Size, evaluate, narrow, runs
+from headrace.compute import Scan, Size, evaluate
+from headrace.compute.evaluation import narrow
+from headrace.compute.windows import runs
 from tests.compute.house import METERS, answer, frame, plan
 
 pytestmark = pytest.mark.spark

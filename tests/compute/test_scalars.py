@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from headrace.compute import evaluate
-from headrace.compute.examples import EXAMPLES
-from headrace.compute.scalars import MATH_TABLE
-from headrace.compute.scalars_text import TEXT_TABLE
-from headrace.compute.scalars_time import TIME_TABLE
+from headrace.compute.tdengine.examples import EXAMPLES
+from headrace.compute.tdengine.scalars import MATH_TABLE
+from headrace.compute.tdengine.scalars_text import TEXT_TABLE
+from headrace.compute.tdengine.scalars_time import TIME_TABLE
 from tests.compute.house import METERS, T0, answer, frame, meters, offset, pairs, plan, scope
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def test_text_columns_are_read_as_timestamps_in_the_zone_they_name_or_else_of_th
 def test_members_of_json_tags_are_text_or_missing(small: SparkSession) -> None:
     assert plan("select * from meters").outputs
     row = small.sql("""select '{"a": 1, "b": {"c": "x"}}' j""")
-    from headrace.compute.operators import contains, member
+    from headrace.compute.tdengine.operators import contains, member
     from headrace.compute.terms import Term, literal
     from headrace.model.types import DataType, Kind
 

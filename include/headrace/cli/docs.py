@@ -14,9 +14,9 @@ from headrace import errors
 from headrace.cli.console import out
 
 if TYPE_CHECKING:
-    from headrace.compute.aggregate_rules import AggregateFunction
-    from headrace.compute.scalar_rules import ScalarFunction
-    from headrace.compute.series_rules import SeriesFunction
+    from headrace.compute.functions.aggregates import AggregateFunction
+    from headrace.compute.functions.scalars import ScalarFunction
+    from headrace.compute.functions.series import SeriesFunction
 
 NOTICE: Final = "<!-- Made by `make docs` from {source}: change it there. -->"
 # What follows from an error, by its family.
@@ -92,17 +92,17 @@ TYPE_NOTES: Final = (
 
 def functions_page() -> str:
     """Aggregates and scalar functions, from the tables that the planner reads."""
-    from headrace.compute.aggregate_rules import AggregateFunction
-    from headrace.compute.scalars import MATH_TABLE
-    from headrace.compute.scalars_text import TEXT_TABLE
-    from headrace.compute.scalars_time import TIME_TABLE
-    from headrace.compute.series_rules import SeriesFunction
+    from headrace.compute.functions.aggregates import AggregateFunction
+    from headrace.compute.functions.series import SeriesFunction
     from headrace.compute.tdengine import TDENGINE
+    from headrace.compute.tdengine.scalars import MATH_TABLE
+    from headrace.compute.tdengine.scalars_text import TEXT_TABLE
+    from headrace.compute.tdengine.scalars_time import TIME_TABLE
 
     scalars = {"Mathematics": MATH_TABLE, "Text": TEXT_TABLE, "Time": TIME_TABLE}
     return page(
         "Functions",
-        "the tables in `include/headrace/compute/`",
+        "the tables in `include/headrace/compute/tdengine/`",
         "Names are not case-sensitive. A number out of a function's domain, a division by zero and a cast that fails give NULL. "
         "x, y, z, … are the arguments in order; but for the first, those of aggregates are constants.",
         "## Aggregates",
@@ -189,7 +189,7 @@ def series_row(function: SeriesFunction) -> tuple[str, ...]:
 
 
 def scalar_row(function: ScalarFunction) -> tuple[str, str, str]:
-    from headrace.compute.examples import EXAMPLES
+    from headrace.compute.tdengine.examples import EXAMPLES
 
     call, value = EXAMPLES.get(function.name, ("", ""))
     shown = f"`{call}` is `{value}`" if call else ""
@@ -209,7 +209,7 @@ def signature(least: int, most: int | None) -> str:
 
 def kinds(function: AggregateFunction | SeriesFunction) -> str:
     """What the first argument may be, in words."""
-    from headrace.compute.aggregate_rules import ANY, MEASURED, NUMERIC, ORDERED
+    from headrace.compute.functions.aggregates import ANY, MEASURED, NUMERIC, ORDERED
     from headrace.model.types import Kind
 
     words = {

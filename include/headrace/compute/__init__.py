@@ -3,14 +3,14 @@
 `bind` needs no Spark; the other functions build lazy frames. Only `evaluate` starts jobs, where it has facts about large tables.
 """
 
+from headrace.compute.binding.scope import Relation, Scope, SeriesNames, SeriesPattern
+from headrace.compute.binding.select import bind
 from headrace.compute.evaluate import evaluate, project, whole
 from headrace.compute.explain import explain
 from headrace.compute.facts import Facts, Size
 from headrace.compute.language import Language, language
 from headrace.compute.plan import AnyPlan, Key, Output, Plan, Scan, UnionPlan
-from headrace.compute.scope import Relation, Scope, SeriesNames, SeriesPattern
-from headrace.compute.select import bind
-from headrace.compute.windows import finish, merge, prepare, segments
+from headrace.compute.windows.segments import finish, merge, prepare, segments
 
 __all__ = [
     "AnyPlan",

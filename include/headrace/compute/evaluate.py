@@ -8,13 +8,10 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from headrace.compute import intervals
+from headrace.compute.evaluation.interp import AT, interpolated
+from headrace.compute.evaluation.narrow import narrowed, numbers, widened
+from headrace.compute.evaluation.ordering import RANK, SHARE, arranged, arranged_union
 from headrace.compute.facts import Facts, Size
-from headrace.compute.fill import filled
-from headrace.compute.interp import AT, interpolated
-from headrace.compute.narrow import narrowed, numbers, widened
-from headrace.compute.numbering import number_rows
-from headrace.compute.ordering import RANK, SHARE, arranged, arranged_union
 from headrace.compute.plan import (
     KEYS,
     SERIES,
@@ -36,9 +33,12 @@ from headrace.compute.plan import (
     UnionPlan,
 )
 from headrace.compute.running import run, stored
-from headrace.compute.runs import runs
 from headrace.compute.types import spark_type
-from headrace.compute.windows import (
+from headrace.compute.windows import intervals
+from headrace.compute.windows.fill import filled
+from headrace.compute.windows.numbering import number_rows
+from headrace.compute.windows.runs import runs
+from headrace.compute.windows.segments import (
     finished,
     joined,
     key_columns,

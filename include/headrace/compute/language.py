@@ -8,11 +8,11 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from headrace.compute.aggregate_rules import AggregateFunction
-from headrace.compute.arrow_rules import ArrowFunction
+from headrace.compute.functions.aggregates import AggregateFunction
+from headrace.compute.functions.arrow import ArrowFunction
+from headrace.compute.functions.scalars import ScalarFunction
+from headrace.compute.functions.series import SeriesFunction
 from headrace.compute.plan import WindowPlan
-from headrace.compute.scalar_rules import ScalarFunction
-from headrace.compute.series_rules import SeriesFunction
 from headrace.compute.surroundings import Surroundings
 from headrace.compute.terms import Term
 from headrace.errors import ProgrammingError
@@ -21,8 +21,8 @@ from headrace.model.time import Precision
 from headrace.model.types import DataType
 
 if TYPE_CHECKING:
-    from headrace.compute.binding import Binder
-    from headrace.compute.environment import Environment
+    from headrace.compute.binding.binder import Binder
+    from headrace.compute.binding.environment import Environment
 
 Function = ScalarFunction | AggregateFunction | SeriesFunction | ArrowFunction
 F = TypeVar("F", ScalarFunction, AggregateFunction, SeriesFunction, ArrowFunction)

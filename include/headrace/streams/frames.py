@@ -11,10 +11,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
-from headrace.compute import Key, Plan, intervals, merge, prepare, segments
+from headrace.compute import Key, Plan, merge, prepare, segments
 from headrace.compute.plan import END, TS, WEND, WSTART, Aggregate, EventWindow, IntervalWindow, Partial, StateWindow
 from headrace.compute.running import run, stored
-from headrace.compute.windows import ATTRIBUTES, joined, key_columns, merges
+from headrace.compute.windows import ATTRIBUTES, intervals, key_columns
+from headrace.compute.windows.segments import joined, merges
 from headrace.model.types import BIGINT
 
 if TYPE_CHECKING:

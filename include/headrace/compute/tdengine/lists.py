@@ -7,9 +7,9 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, Final
 
-from headrace.compute.aggregate_rules import NUMERIC, ORDERED, AggregateFunction, Given, PartialRule, Rule
-from headrace.compute.functions import percent
+from headrace.compute.functions.aggregates import NUMERIC, ORDERED, AggregateFunction, Given, PartialRule, Rule
 from headrace.compute.plan import WEND, WSTART
+from headrace.compute.tdengine.aggregates import percent
 from headrace.compute.terms import text
 from headrace.compute.types import spark_type
 from headrace.errors import LimitError, TypeMismatchError

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from headrace.compute.binding import Binder
-from headrace.compute.environment import Environment
+from headrace.compute.binding.binder import Binder
+from headrace.compute.binding.environment import Environment
 from headrace.compute.plan import Bound
 from headrace.compute.terms import NOW, quote, same_instant, ticks
 from headrace.compute.types import from_ticks

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from headrace.compute.binding import Binder
+from headrace.compute.binding.binder import Binder
+from headrace.compute.binding.environment import Environment
 from headrace.compute.durations import check_ticks, fixed, tick_unit
-from headrace.compute.environment import Environment
 from headrace.compute.instants import is_utc
 from headrace.compute.plan import STATE, Argument, CountWindow, EventWindow, IntervalWindow, SessionWindow, StateWindow
 from headrace.errors import LimitError, ProgrammingError, TypeMismatchError

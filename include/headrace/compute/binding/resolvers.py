@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from headrace.compute.aggregate_rules import AggregateFunction, Given, PartialRule, chosen
-from headrace.compute.arrow_rules import TIME, ArrowArguments, ArrowFunction
-from headrace.compute.binding import Binder
-from headrace.compute.environment import Environment, SourceColumn
+from headrace.compute.binding.binder import Binder
+from headrace.compute.binding.environment import Environment, SourceColumn
+from headrace.compute.functions.aggregates import AggregateFunction, Given, PartialRule, chosen
+from headrace.compute.functions.arrow import TIME, ArrowArguments, ArrowFunction
+from headrace.compute.functions.series import SeriesFunction
 from headrace.compute.language import Language
 from headrace.compute.plan import (
     KEYS,
@@ -23,7 +24,6 @@ from headrace.compute.plan import (
     Series,
     WindowPlan,
 )
-from headrace.compute.series_rules import SeriesFunction
 from headrace.compute.terms import ColumnRole, Term, text
 from headrace.errors import NotSupportedError, ProgrammingError, TypeMismatchError
 from headrace.model.expressions import Call, ColumnRef, DurationLiteral, Expression, Literal, Scalar, Star, walk

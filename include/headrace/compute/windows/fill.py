@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from headrace.compute import calendar, intervals
-from headrace.compute.numbering import SO_FAR, over
+from headrace.compute import calendar
 from headrace.compute.plan import WEND, WSTART, FillPlan, IntervalWindow, Output, Plan
 from headrace.compute.running import refusal, run
 from headrace.compute.terms import ticks
 from headrace.compute.types import of_double, spark_type
+from headrace.compute.windows import intervals
+from headrace.compute.windows.numbering import SO_FAR, over
 from headrace.errors import LimitError
 from headrace.model.queries import FillMode
 from headrace.model.time import Precision

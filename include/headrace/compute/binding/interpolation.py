@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from headrace.compute.binding import Binder
+from headrace.compute.binding.binder import Binder
+from headrace.compute.binding.environment import Environment
+from headrace.compute.binding.ranges import constant_instant
+from headrace.compute.binding.resolvers import constants
 from headrace.compute.durations import fixed
-from headrace.compute.environment import Environment
-from headrace.compute.interp import AT, FILLED, check_points
+from headrace.compute.evaluation.interp import AT, FILLED, check_points
 from headrace.compute.language import Language
 from headrace.compute.plan import Argument, Bound, InterpPlan, Key
-from headrace.compute.ranges import constant_instant
-from headrace.compute.resolvers import constants
 from headrace.compute.terms import ColumnRole, Term
 from headrace.errors import Error, LimitError, ProgrammingError, TypeMismatchError
 from headrace.model.expressions import Call, ColumnRef, Expression, walk

@@ -10,9 +10,9 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final
 
-from headrace.compute.numbering import BEFORE, over
 from headrace.compute.plan import STATE, TS, WEND, WSTART, Plan
-from headrace.compute.windows import bucket, merge, points, telling_columns, updates, with_following
+from headrace.compute.windows.numbering import BEFORE, over
+from headrace.compute.windows.segments import bucket, merge, points, telling_columns, updates, with_following
 from headrace.storage.functions import F
 
 if TYPE_CHECKING:

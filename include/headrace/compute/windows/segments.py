@@ -25,9 +25,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from headrace.compute import intervals
-from headrace.compute.group_calls import with_calls
-from headrace.compute.numbering import NUMBER, number_segments
 from headrace.compute.plan import (
     END,
     FIRST,
@@ -47,6 +44,9 @@ from headrace.compute.plan import (
     StateWindow,
 )
 from headrace.compute.running import run, stored
+from headrace.compute.windows import intervals
+from headrace.compute.windows.group_calls import with_calls
+from headrace.compute.windows.numbering import NUMBER, number_segments
 from headrace.storage.functions import F
 
 if TYPE_CHECKING:

@@ -6,9 +6,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import overload
 
-from headrace.compute.binding import Binder, Resolver
-from headrace.compute.environment import Environment, SourceColumn
-from headrace.compute.interpolation import PointResolver, interp_plan, uses_interp
+from headrace.compute.binding.binder import Binder, Resolver
+from headrace.compute.binding.environment import Environment, SourceColumn
+from headrace.compute.binding.interpolation import PointResolver, interp_plan, uses_interp
+from headrace.compute.binding.ranges import Condition, condition
+from headrace.compute.binding.resolvers import GroupResolver, RowResolver, SeriesResolver, aggregate_calls
+from headrace.compute.binding.scope import Scope
+from headrace.compute.binding.sources import Sourced, Sources
 from headrace.compute.language import Language
 from headrace.compute.plan import (
     KEY,
@@ -30,10 +34,6 @@ from headrace.compute.plan import (
     UnionPlan,
     WindowPlan,
 )
-from headrace.compute.ranges import Condition, condition
-from headrace.compute.resolvers import GroupResolver, RowResolver, SeriesResolver, aggregate_calls
-from headrace.compute.scope import Scope
-from headrace.compute.sources import Sourced, Sources
 from headrace.compute.surroundings import Surroundings
 from headrace.compute.terms import ColumnRole, Term
 from headrace.errors import InvalidStreamError, LimitError, NotSupportedError, ProgrammingError

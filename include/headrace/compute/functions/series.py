@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from headrace.compute.aggregate_rules import Given, check_count
+from headrace.compute.functions.aggregates import Given, check_count
 from headrace.errors import TypeMismatchError
 from headrace.model.types import DataType, Kind
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from headrace.compute.environment import Environment, SourceColumn, of_scan
+from headrace.compute.binding.environment import Environment, SourceColumn, of_scan
 from headrace.compute.language import Language
 from headrace.compute.plan import Scan, ScanUnion
 from headrace.compute.terms import ColumnRole

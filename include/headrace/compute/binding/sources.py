@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from headrace.compute.binding import Binder
-from headrace.compute.environment import Environment, SourceColumn, of_plan, of_scan
+from headrace.compute.binding.binder import Binder
+from headrace.compute.binding.environment import Environment, SourceColumn, of_plan, of_scan
+from headrace.compute.binding.resolvers import RowResolver
+from headrace.compute.binding.scope import Relation, Scope
+from headrace.compute.binding.unions import scan_union
 from headrace.compute.plan import AnyPlan, JoinSource, Nothing, PlanSource, Scan, ScanUnion
-from headrace.compute.resolvers import RowResolver
-from headrace.compute.scope import Relation, Scope
 from headrace.compute.surroundings import Surroundings
 from headrace.compute.terms import ColumnRole
-from headrace.compute.unions import scan_union
 from headrace.errors import NotSupportedError
 from headrace.model.queries import Join, Query, QuerySource, Source, TableSource, Union
 from headrace.model.time import Precision

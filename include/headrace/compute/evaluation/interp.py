@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from headrace.compute.numbering import over
 from headrace.compute.plan import TS, Argument, Bound, InterpPlan, Plan
 from headrace.compute.running import refusal, run
 from headrace.compute.terms import ticks
 from headrace.compute.types import of_double
+from headrace.compute.windows.numbering import over
 from headrace.errors import LimitError
 from headrace.model.queries import FillMode
 

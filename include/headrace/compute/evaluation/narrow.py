@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from headrace.compute.ordering import RANK, SHARE
+from headrace.compute.evaluation.ordering import RANK, SHARE
 from headrace.compute.plan import Key, Plan
-from headrace.compute.windows import with_following
+from headrace.compute.windows.segments import with_following
 from headrace.model.types import BIGINT
 from headrace.storage.functions import F
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from headrace.compute.binding import nearest
+from headrace.compute.binding.binder import nearest
 from headrace.compute.language import Language
 from headrace.compute.plan import Output, Plan, Scan, UnionPlan
 from headrace.compute.terms import ColumnRole, Term, quote

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from headrace.compute.operators import arithmetic, common, converted
-from headrace.compute.scalar_rules import Arguments, Build, ScalarFunction, finite, number
-from headrace.compute.scalars_text import TEXT_TABLE
-from headrace.compute.scalars_time import TIME_TABLE
+from headrace.compute.functions.scalars import Arguments, Build, ScalarFunction, finite, number
+from headrace.compute.tdengine.operators import arithmetic, common, converted
+from headrace.compute.tdengine.scalars_text import TEXT_TABLE
+from headrace.compute.tdengine.scalars_time import TIME_TABLE
 from headrace.compute.terms import Term
 from headrace.compute.types import is_text, spark_type
 from headrace.model.types import BIGINT, DOUBLE, FLOATS, Kind

@@ -6,13 +6,13 @@ import re
 from typing import Final
 
 from headrace.compute import calendar
+from headrace.compute.functions.scalars import Arguments, Build, ScalarFunction
 from headrace.compute.instants import is_utc, zone
-from headrace.compute.operators import timestamp
-from headrace.compute.patterns import java_pattern
-from headrace.compute.scalar_rules import Arguments, Build, ScalarFunction
+from headrace.compute.tdengine.operators import timestamp
+from headrace.compute.tdengine.patterns import java_pattern
+from headrace.compute.tdengine.weeks import week_sql
 from headrace.compute.terms import Term, moment, string, text, ticks
 from headrace.compute.types import is_text
-from headrace.compute.weeks import week_sql
 from headrace.errors import LimitError, TypeMismatchError
 from headrace.model.instants import instant
 from headrace.model.time import Precision

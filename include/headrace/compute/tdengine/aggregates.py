@@ -1,4 +1,4 @@
-"""TDengine's aggregate functions in one table, as `headrace.compute.aggregate_rules` declares them."""
+"""TDengine's aggregate functions in one table, as `headrace.compute.functions.aggregates` declares them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Final
 
-from headrace.compute.aggregate_rules import (
+from headrace.compute.functions.aggregates import (
     ANY,
     MEASURED,
     NUMERIC,

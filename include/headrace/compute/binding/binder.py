@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from headrace.compute.functions.scalars import Arguments
 from headrace.compute.language import Language
-from headrace.compute.scalar_rules import Arguments
 from headrace.compute.surroundings import Surroundings
 from headrace.compute.terms import Constant, Term, literal, moment, same_instant, ticks
 from headrace.errors import Error, NotFoundError, NotSupportedError, ProgrammingError, TypeMismatchError

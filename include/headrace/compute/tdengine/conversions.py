@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from headrace.compute.operators import bool_of_text, real, whole
 from headrace.compute.surroundings import Surroundings
+from headrace.compute.tdengine.operators import bool_of_text, real, whole
 from headrace.compute.terms import Term, cast, string
 from headrace.compute.types import is_text, spark_type
 from headrace.errors import TypeMismatchError

@@ -1,13 +1,13 @@
-"""TDengine's functions of neighbors in one table, as `headrace.compute.series_rules` declares them."""
+"""TDengine's functions of neighbors in one table, as `headrace.compute.functions.series` declares them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Final
 
-from headrace.compute.aggregate_rules import ANY, MEASURED, NUMERIC, ORDERED, Given
-from headrace.compute.numbering import BEFORE, SO_FAR
-from headrace.compute.series_rules import SeriesFunction, SeriesRule
+from headrace.compute.functions.aggregates import ANY, MEASURED, NUMERIC, ORDERED, Given
+from headrace.compute.functions.series import SeriesFunction, SeriesRule
+from headrace.compute.windows.numbering import BEFORE, SO_FAR
 from headrace.errors import LimitError, TypeMismatchError
 from headrace.model.types import BIGINT, DOUBLE, DataType, Kind
 

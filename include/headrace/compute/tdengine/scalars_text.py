@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from headrace.compute.operators import whole
-from headrace.compute.scalar_rules import Arguments, Build, ScalarFunction
+from headrace.compute.functions.scalars import Arguments, Build, ScalarFunction
+from headrace.compute.tdengine.operators import whole
 from headrace.compute.terms import Term, string
 from headrace.compute.types import is_text
 from headrace.errors import TypeMismatchError

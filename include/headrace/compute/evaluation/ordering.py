@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from headrace.compute.numbering import over
 from headrace.compute.plan import Plan, Sort, UnionPlan
+from headrace.compute.windows.numbering import over
 from headrace.storage.functions import F
 
 if TYPE_CHECKING:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from headrace.compute import limits, operators
-from headrace.compute.conversions import converted_to
-from headrace.compute.functions import TABLE
 from headrace.compute.language import Language, NullRules, Operators, PseudoColumns, function_table
-from headrace.compute.lists import LIST_TABLE
-from headrace.compute.scalars import MATH_TABLE
-from headrace.compute.scalars_text import TEXT_TABLE
-from headrace.compute.scalars_time import TIME_TABLE
-from headrace.compute.series import SERIES_TABLE
 from headrace.compute.surroundings import Surroundings
+from headrace.compute.tdengine import limits, operators
+from headrace.compute.tdengine.aggregates import TABLE
+from headrace.compute.tdengine.conversions import converted_to
+from headrace.compute.tdengine.lists import LIST_TABLE
+from headrace.compute.tdengine.scalars import MATH_TABLE
+from headrace.compute.tdengine.scalars_text import TEXT_TABLE
+from headrace.compute.tdengine.scalars_time import TIME_TABLE
+from headrace.compute.tdengine.series import SERIES_TABLE
 from headrace.compute.terms import Term, moment
 from headrace.model.queries import Count, Event, Interval, Item, Session, State
 from headrace.model.tables import TBNAME

@@ -1,0 +1,1 @@
+"""A query as written becomes a plan: names resolved, types known, limits checked."""
