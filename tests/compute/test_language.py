@@ -139,6 +139,22 @@ def test_a_subtable_is_read_alone_also_as_a_side_of_a_join(small: SparkSession) 
     assert plain(evaluate(bind(query_of("select a from (select * from d2)"), scope()), rows)) == [(2,)]
 
 
+@pytest.mark.parametrize(
+    ("inner", "is_series"),
+    [
+        ("select ts, tbname as name, a from meters", True),
+        ("select _wstart, tbname as name, max(a) a from meters partition by tbname interval(1s)", True),
+        ("select ts, s as name, a from meters", False),
+        ("select ts, upper(tbname) as name, a from meters", False),
+    ],
+)
+def test_a_series_key_is_known_by_its_role_not_by_its_name(inner: str, is_series: bool) -> None:
+    found = select(f"select name, last(a) from ({inner}) partition by name")
+    assert (found.grouped_series is not None, found.unique) == (is_series, is_series)
+    as_before = select(f"select tbname, last(a) from ({inner.replace('as name', 'as tbname')}) partition by tbname")
+    assert (as_before.grouped_series is not None, as_before.unique) == (is_series, is_series)
+
+
 # Functions over groups
 
 
