@@ -10,12 +10,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from headrace.compute import Language, Relation, Scan, Scope, SeriesNames, SeriesPattern, bind, evaluate, language
+from headrace.compute import Language, Relation, Scan, Scope, SeriesNames, SeriesPattern, bind, evaluate, explain, language
 from headrace.compute.functions.arrow import ArrowArguments, ArrowFunction, ArrowRule
 from headrace.compute.functions.scalars import ScalarFunction
 from headrace.compute.language import NullRules, PseudoColumns
+from headrace.compute.plan import GroupCall
 from headrace.compute.terms import Term
-from headrace.errors import InvalidStreamError, NotFoundError, NotSupportedError, ProgrammingError, TypeMismatchError
+from headrace.compute.windows.group_calls import called
+from headrace.errors import DataError, InvalidStreamError, NotFoundError, NotSupportedError, ProgrammingError, TypeMismatchError
 from headrace.model.tables import Database, Name, Table, TableKind
 from headrace.model.time import Precision
 from headrace.model.types import BIGINT, DOUBLE, VARCHAR, Kind
@@ -119,6 +121,13 @@ def test_a_pattern_reads_series_of_several_tables_as_one(small: SparkSession) ->
         ("root.x.b", 1, 3.0),
         ("root.y", 1, 2.5),
     ]
+    lines = explain(bind(query_of("select v from root where moment >= 0"), where))
+    assert lines[:3] == [
+        "union of 2 tables",
+        "  scan db.plant, series device RLIKE '^(?:root[.]x[.].*)$': time, v, device",
+        "  scan db.yard, subtable root.y: at, v, w, device",
+    ]
+    assert lines[3].endswith(">= timestamp_millis(0L)")
     windows = "select began, count(*) from root where moment >= '2023-11-14 22:13:21' interval(1s) order by began"
     assert answer(windows) == [(1000, 1), (2000, 1)]
 
@@ -239,3 +248,11 @@ def test_an_arrow_function_checks_its_arguments_and_is_refused_in_streams() -> N
     assert refused.value.span is not None
     with pytest.raises(ProgrammingError, match="function sum already exists"):
         TDENGINE.with_functions(replace(TDENGINE.functions["count"], name="sum"))
+
+
+def test_an_arrow_function_that_returns_several_values_has_to_declare_it() -> None:
+    rows = pa.array([[{"time": 1, "x0": 5}, {"time": 2, "x0": 6}], [{"time": 3, "x0": 5}]])
+    call = GroupCall("g0", "x0", BIGINT, distinct_of)
+    assert called(replace(call, many=True), rows, pa.list_(pa.int64())).to_pylist() == [[5, 6], [5]]
+    with pytest.raises(DataError, match="a function over 2 rows returned 2 values, not 1"):
+        called(call, rows, pa.int64())

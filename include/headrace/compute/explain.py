@@ -44,7 +44,7 @@ def indented(lines: list[str]) -> list[str]:
 def source(of: PlanSource) -> list[str]:
     match of:
         case Scan():
-            only = f", subtable {of.subtable}" if of.subtable else ""
+            only = f", subtable {of.subtable}" if of.subtable else f", series {of.condition}" if of.condition else ""
             return [f"scan {of.table.database}.{of.table.name}{only}: {', '.join(of.columns)}"]
         case ScanUnion(scans=scans):
             return [f"union of {len(scans)} tables", *indented([line for scan in scans for line in source(scan)])]

@@ -57,6 +57,8 @@ class Evaluation:
         telling = [key.role for key in query.keys if not key.follows]
         if self._grid is None or query.window is None or telling not in ([], [ColumnRole.SERIES]):
             return by_rows
+        if telling and self._plan.source.kind is TableKind.TREE:
+            return by_rows
         starts = -((chunk.start - chunk.end) // self._grid.step)
         return min(by_rows, starts * (self._subtables if telling else 1))
 

@@ -43,7 +43,8 @@ class Statistics:
     def size(self, scan: Scan) -> Size | None:
         """The size of a table with many rows."""
         table, tables = scan.table, self.context.tables
-        if tables.rows(table) < MANY_ROWS:
+        # The series of a tree are listed nowhere but in its rows.
+        if table.kind is TableKind.TREE or tables.rows(table) < MANY_ROWS:
             return None
         names = tables.read_tags(table) if table.kind is TableKind.SUPER else pa.table({table.series_key: [table.name]})
         if names.num_rows > MOST_NAMES:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from headrace.compute.binding.environment import Environment, SourceColumn, of_scan
 from headrace.compute.language import Language
 from headrace.compute.plan import Scan, ScanUnion
-from headrace.compute.terms import ColumnRole
-from headrace.compute.types import spark_type
+from headrace.compute.terms import ColumnRole, quote
+from headrace.compute.types import spark_type, to_ticks
 from headrace.errors import NotSupportedError
 
 
@@ -58,9 +58,18 @@ def names_of(side: Environment) -> list[Name]:
 def union_column(number: int, name: Name, sides: list[Environment], alias: str | None, language: Language) -> UnionColumn:
     """Return one column; NULL of tables that have none of that name."""
     own = [dict(zip(names_of(side), side.columns, strict=True)).get(name) for side in sides]
+    if name is ColumnRole.TIME:
+        return time_column(f"c{number}", sides, alias)
     present = [column for column in own if column is not None]
     type_ = language.operators.common([column.type for column in present]) or present[0].type
     named = replace(present[0], column=f"c{number}", sql=f"c{number}", type=type_, qualifier=alias, converted=False)
     missing, converted = f"CAST(NULL AS {spark_type(type_)})", language.operators.converted
     texts = tuple(missing if column is None else converted(column.term, type_) for column in own)
     return UnionColumn(named, texts)
+
+
+def time_column(column: str, sides: list[Environment], alias: str | None) -> UnionColumn:
+    """Return the timestamp. It stays as stored, so that conditions on it choose files of each table."""
+    times = [side.time for side in sides if side.time is not None]
+    named = replace(times[0], column=column, sql=to_ticks(column, sides[0].precision), qualifier=alias)
+    return UnionColumn(named, tuple(quote(time.column) for time in times))
