@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.compute import Plan
-from headrace.compute.numbering import NUMBER
 from headrace.compute.plan import FIRST, ROWS, START, WEND, WSTART, CountWindow, EventWindow
 from headrace.compute.windows import ATTRIBUTES, key_columns
+from headrace.compute.windows.numbering import NUMBER
 from headrace.streams.components import Components
 from headrace.streams.frames import segment_columns
 from headrace.streams.identity import identities
