@@ -11,7 +11,7 @@ from typing import Any
 
 from airflow.plugins_manager import AirflowPlugin
 
-from headrace_timetable import OncePerStream
+from headrace_timetable import BackToBack, OncePerStream
 
 
 @functools.cache
@@ -33,7 +33,7 @@ class HeadracePlugin(AirflowPlugin):
     """Found by Airflow in its plugins folder."""
 
     name = "headrace"
-    timetables = [OncePerStream]  # noqa: RUF012
+    timetables = [BackToBack, OncePerStream]  # noqa: RUF012
     fastapi_apps = [{"app": page_on_demand, "url_prefix": "/headrace", "name": "Headrace"}]  # noqa: RUF012
     external_views = [  # noqa: RUF012
         {

@@ -9,11 +9,14 @@ from airflow.sdk import DAG
 from headrace.runtime.dag_ids import SPARK_CONNECTION, snode_dag_id
 from headrace.settings import Settings
 from headrace_operators import SparkJob
+from headrace_timetable import BackToBack
 
 DOC = """
 The resident Spark driver of the snode `{name}`: it computes the snode's streams and answers SQL.
 
-* It starts by itself and is started again when it ends, after a pause that doubles up to a minute.
+* It starts by itself. When it has ended well, the next run starts it again at once; when it failed, the task is tried again
+  after a pause that doubles up to a minute.
+* A run's dates count runs (each is a microsecond after the one before) and say nothing of when it ran: its start does.
 * While it is away, its streams are STOPPED and say so; they go on by themselves when it is back.
 * Marking the task failed kills the driver. Pausing this DAG keeps it from being started again.
 * It holds one worker slot, and no slot of the backfills' pool.
@@ -21,10 +24,10 @@ The resident Spark driver of the snode `{name}`: it computes the snode's streams
 
 
 def snode_dag(name: str, settings: Settings) -> DAG:
-    """Runs for ever: a run that has ended is followed by the next."""
+    """Make the DAG. A run that has ended, well or not, is followed by the next."""
     with DAG(
         snode_dag_id(name),
-        schedule="@continuous",
+        schedule=BackToBack(),
         max_active_runs=1,
         catchup=False,
         is_paused_upon_creation=False,

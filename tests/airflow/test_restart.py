@@ -1,0 +1,136 @@
+"""An snode's driver that has ended is started again: its DAG's runs, made by Airflow's own scheduler."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+import pendulum
+import pytest
+
+from headrace.settings import Settings
+
+pytestmark = pytest.mark.airflow
+
+NOW = pendulum.datetime(2026, 11, 21, 12)
+SNODE = "headrace_snode__default"
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[pendulum.DateTime]:
+    """The timetable's clock: what the only element says."""
+    import headrace_timetable
+
+    shown = [NOW]
+    monkeypatch.setattr(headrace_timetable, "utc_now", lambda: shown[0])
+    return shown
+
+
+def next_run(last: Any | None) -> Any:
+    """What the timetable says of the run after `last`."""
+    from airflow.timetables.base import TimeRestriction
+
+    from headrace_timetable import BackToBack
+
+    interval = None if last is None else last.data_interval
+    restriction = TimeRestriction(earliest=None, latest=None, catchup=False)
+    return BackToBack().next_dagrun_info(last_automated_data_interval=interval, restriction=restriction)
+
+
+def is_due(run: Any, now: pendulum.DateTime) -> bool:
+    return bool(run.run_after <= now and run.logical_date <= now)
+
+
+@pytest.mark.parametrize(
+    "step", [timedelta(0), timedelta(hours=1), timedelta(hours=-1), timedelta(days=-400)], ids=["still", "on", "back", "far back"]
+)
+def test_the_next_run_is_due_at_once_and_is_another_whatever_the_clock_does(
+    clock: list[pendulum.DateTime], step: timedelta
+) -> None:
+    runs = [next_run(None)]
+    for _ in range(5):
+        runs.append(next_run(runs[-1]))
+        assert is_due(runs[-1], clock[0])
+    clock[0] += step
+    after = next_run(runs[-1])
+    assert is_due(after, clock[0])
+    dates = [run.logical_date for run in (*runs, after)]
+    assert len(set(dates)) == len(dates)
+
+
+def test_a_run_planned_before_the_clock_went_back_is_due_all_the_same(clock: list[pendulum.DateTime]) -> None:
+    """Airflow plans the next run when it makes this one, and asks again only when it reads the DAG's file again."""
+    first = next_run(None)
+    clock[0] += timedelta(days=3)
+    planned = next_run(next_run(first))
+    clock[0] -= timedelta(days=2)
+    assert is_due(planned, clock[0])
+
+
+def test_it_survives_airflows_database() -> None:
+    from airflow.serialization.decoders import decode_timetable
+    from airflow.serialization.encoders import encode_timetable
+
+    from headrace_timetable import BackToBack
+
+    assert isinstance(decode_timetable(encode_timetable(BackToBack())), BackToBack)
+
+
+@pytest.fixture
+def scheduler(home: Settings) -> Iterator[Callable[[], list[str]]]:
+    """Airflow's scheduler over the DAGs of a new catalog: each call lets it look once, and gives the ids of all runs."""
+    from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db
+    from airflow.jobs.job import Job
+    from airflow.jobs.scheduler_job_runner import SchedulerJobRunner
+    from airflow.models.dagbundle import DagBundleModel
+    from airflow.models.dagrun import DagRun
+    from airflow.utils.db import initdb
+    from airflow.utils.session import create_session
+    from airflow.utils.sqlalchemy import prohibit_commit
+    from sqlalchemy import delete, select
+
+    initdb()
+    with create_session() as session:
+        session.merge(DagBundleModel(name="dags-folder"))
+    sync_bag_to_db(DagBag(str(home.project / "dags")), "dags-folder", None)
+    runner = SchedulerJobRunner(job=Job())
+
+    def look() -> list[str]:
+        with create_session() as session, prohibit_commit(session) as guard:
+            runner._create_dagruns_for_dags(guard, session)
+        with create_session() as session:
+            return list(session.scalars(select(DagRun.run_id).where(DagRun.dag_id == SNODE)))
+
+    yield look
+    with create_session() as session:
+        session.execute(delete(DagRun).where(DagRun.dag_id == SNODE))
+
+
+def end_runs() -> None:
+    """Every driver ends well."""
+    from airflow.models.dag import DagModel
+    from airflow.models.dagrun import DagRun
+    from airflow.utils.session import create_session
+    from sqlalchemy import update
+
+    with create_session() as session:
+        session.execute(update(DagRun).where(DagRun.dag_id == SNODE).values(state="success"))
+        # As the scheduler does when it ends a run.
+        session.execute(update(DagModel).where(DagModel.dag_id == SNODE).values(exceeds_max_non_backfill=False))
+
+
+def test_airflows_scheduler_makes_a_run_after_each_that_has_ended(scheduler: Callable[[], list[str]]) -> None:
+    for number in range(1, 4):
+        assert len(scheduler()) == number
+        assert len(scheduler()) == number, "one driver at a time"
+        end_runs()
+
+
+def test_a_run_follows_although_the_dags_were_read_again_meanwhile(scheduler: Callable[[], list[str]], home: Settings) -> None:
+    from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db
+
+    assert len(scheduler()) == 1
+    end_runs()
+    sync_bag_to_db(DagBag(str(home.project / "dags")), "dags-folder", None)
+    assert len(scheduler()) == 2
