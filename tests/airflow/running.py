@@ -12,11 +12,14 @@ from typing import Any, Literal, TypeVar
 import psutil
 
 from headrace.catalog import Catalog
+from headrace.model.clock import SystemClock
 from headrace.model.streams import StreamRecord, StreamState
 from headrace.runtime import system
 from headrace.runtime.airflow import PATIENT, AirflowClient
 from headrace.runtime.dag_ids import stream_dag_id
 from headrace.runtime.processes import free_port, is_driver, marked
+from headrace.runtime.readiness import obstacles
+from headrace.runtime.supervision import snapshot
 from headrace.service.connection import Connection, connect
 from headrace.settings import Settings, load
 
@@ -65,6 +68,15 @@ class RunningSystem:
             return next((process for process in drivers if "--snode" in process.cmdline()), None)
 
         return self.until(find, "the snode's driver to start")
+
+    def epoch(self) -> int:
+        """Epoch of the lease that was handed out last; 0 before the first, and while nobody holds one."""
+        lease = self.catalog.leases.get(self.settings.snode)
+        return lease.epoch if lease else 0
+
+    def is_ready(self) -> bool:
+        """Whether the snode lives and has taken up its streams."""
+        return not obstacles(snapshot(self.catalog, SystemClock().now(), self.settings.snode), self.settings)
 
     def supervised_driver(self, name: str, database: str = "power") -> psutil.Process:
         """The driver once it has lived for a while, and a triggerer watches a stream of its."""

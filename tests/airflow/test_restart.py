@@ -94,10 +94,10 @@ def scheduler(home: Settings) -> Iterator[Callable[[], list[str]]]:
     with create_session() as session:
         session.merge(DagBundleModel(name="dags-folder"))
     sync_bag_to_db(DagBag(str(home.project / "dags")), "dags-folder", None)
-    runner = SchedulerJobRunner(job=Job())
+    runner = SchedulerJobRunner(job=Job())  # type: ignore[no-untyped-call]
 
     def look() -> list[str]:
-        with create_session() as session, prohibit_commit(session) as guard:
+        with create_session() as session, prohibit_commit(session) as guard:  # type: ignore[no-untyped-call]
             runner._create_dagruns_for_dags(guard, session)
         with create_session() as session:
             return list(session.scalars(select(DagRun.run_id).where(DagRun.dag_id == SNODE)))

@@ -12,7 +12,7 @@ import pytest
 
 from headrace.model.streams import StreamState
 from headrace.runtime import system
-from headrace.runtime.processes import marked
+from headrace.runtime.processes import lives, marked
 from tests.airflow.running import RunningSystem, running_system
 
 pytestmark = [pytest.mark.airflow, pytest.mark.e2e, pytest.mark.timeout(900)]
@@ -42,6 +42,13 @@ def test_every_component_is_healthy_and_nothing_failed_to_import(up: RunningSyst
     up.until(lambda: system.status(up.settings).healthy, "every component to be healthy")
     assert system.status(up.settings).url == up.started.url
     assert up.client.import_errors() == []
+
+
+def test_the_snode_lives_when_starting_has_ended(up: RunningSystem) -> None:
+    assert up.started.obstacles == ()
+    lease, beat = up.catalog.leases.get(up.settings.snode), up.catalog.snodes.get(up.settings.snode)
+    assert lease is not None
+    assert beat.epoch == lease.epoch
 
 
 def test_starting_what_is_up_starts_nothing(up: RunningSystem) -> None:
@@ -111,12 +118,26 @@ def test_a_triggered_run_computes_a_range_again_beside_the_live_stream(up: Runni
     assert up.stream("avg_v").state is StreamState.RUNNING
 
 
+def test_a_driver_that_ends_well_is_followed_by_another(up: RunningSystem) -> None:
+    ended = up.driver()
+    epoch = up.epoch()
+    ended.terminate()
+    up.until(lambda: up.epoch() > epoch and up.is_ready(), "another driver to take the lease and the streams")
+    assert up.driver().pid != ended.pid
+
+
 def test_a_stream_resumed_while_airflow_was_away_is_supervised_when_it_is_back(up: RunningSystem) -> None:
+    """The driver has ended well before Airflow is stopped, and Airflow is to start another when it is back."""
     up.sql("PAUSE STREAM power.avg_v")
     up.until(lambda: up.tasks("avg_v")["supervise"][0]["state"] == "skipped", "supervision to be skipped")
+    ended, epoch = up.driver(), up.epoch()
+    ended.terminate()
+    up.until(lambda: not lives(ended), "the driver to end")
     system.stop(up.settings)
     up.sql("RESUME STREAM power.avg_v")
-    assert not system.start(up.settings).first
+    again = system.start(up.settings)
+    assert (again.first, again.obstacles) == (False, ())
+    assert up.epoch() > epoch
     up.until(lambda: up.tasks("avg_v")["supervise"][0]["state"] == "deferred", "supervision to go on")
     up.await_state("avg_v", StreamState.RUNNING)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.status import Status
 
     from headrace.runtime.supervision import Snapshot
-    from headrace.runtime.system import Component, SystemStatus
+    from headrace.runtime.system import Component
     from headrace.settings import Settings
 
 
@@ -33,19 +33,24 @@ def up(
     home: Home = None,
     port: Annotated[int | None, typer.Option("--port", min=1, max=65535, help="Port of Airflow's UI; else the setting.")] = None,
 ) -> None:
-    """Start Airflow, which starts the snode and supervises the streams. Harmless when it is up already."""
+    """Start Airflow, which starts the snode and supervises the streams, and wait until they are at work.
+
+    Harmless when it is up already. Exit code 1 when a snode or a stream is not ready: what is in the way is said.
+    """
     from headrace.runtime.system import start
 
     settings = settings_of(home, port)
     with waiting() as console:
         started = start(settings, console)
-    if started.already:
-        out.print(f"Airflow is up already: {started.url}", highlight=False)
-        return
-    out.print(f"Airflow is up: {started.url} ({started.seconds:.0f} s)", highlight=False)
+    told = f"Airflow is up already: {started.url}" if started.already else f"Airflow is up: {started.url} ({started.seconds:.0f} s)"
+    out.print(told, highlight=False)
     if started.first:
         out.print(f"  login {started.user}, password {started.password}", highlight=False)
         out.print(f"  (kept in {settings.home_path / 'airflow' / 'passwords.json'})", style="dim", highlight=False)
+    for obstacle in started.obstacles:
+        err.print(f"Not ready: {obstacle}", style="red", markup=False, highlight=False, soft_wrap=True)
+    if started.obstacles:
+        raise typer.Exit(1)
 
 
 def down(home: Home = None) -> None:
@@ -62,15 +67,16 @@ def down(home: Home = None) -> None:
 
 
 def status(home: Home = None) -> None:
-    """Show Airflow's components, the snodes, and the streams. Exit code 1 when something is not well."""
+    """Show Airflow's components, the snodes, and the streams. Exit code 1 when something is in the way of their work."""
     from headrace.catalog import Catalog
     from headrace.model.clock import SystemClock
     from headrace.runtime import supervision, system
+    from headrace.runtime.readiness import obstacles
 
     settings = settings_of(home)
     found = system.status(settings)
     with Catalog.open(settings.catalog) as catalog:
-        state = supervision.snapshot(catalog, SystemClock().now())
+        state = supervision.snapshot(catalog, SystemClock().now(), settings.snode)
     out.print(f"Airflow: {found.url}" if found.url else "Airflow is not running: start it with `headrace up`", highlight=False)
     if found.running:
         out.print(components_table(found.components))
@@ -78,7 +84,11 @@ def status(home: Home = None) -> None:
         out.print(line)
     if state.streams:
         out.print(streams_table(state))
-    if not is_well(found, state):
+    left = obstacles(state, settings)
+    for obstacle in left:
+        if obstacle.snode is None:
+            out.print(f"Not ready: {obstacle.text}", style="red", markup=False, highlight=False)
+    if left or not found.healthy:
         raise typer.Exit(1)
 
 
@@ -129,19 +139,15 @@ def components_table(components: tuple[Component, ...]) -> Table:
 
 def snode_lines(state: Snapshot, settings: Settings) -> list[Text]:
     """A line for each snode: alive, or what is wrong with it."""
-    from headrace.runtime.supervision import STALE_BEATS, trouble
+    from headrace.runtime.readiness import obstacles, snode_names
 
-    stale = max(STALE_BEATS * settings.heartbeat_ms, settings.lease_ms)
+    problems = {obstacle.snode: obstacle.text for obstacle in obstacles(state, settings) if obstacle.snode}
     lines = []
-    for name in sorted({settings.snode, *state.leases, *state.beats}):
-        lease, beat = state.leases.get(name), state.beats.get(name)
-        wrong = trouble(lease, beat, state.now, stale)
-        said = (
-            f"its driver {wrong}"
-            if wrong
-            else f"alive, process {lease.holder if lease else '?'}, epoch {lease.epoch if lease else '?'}"
-        )
-        lines.append(Text.assemble(f"Snode {name}: ", (said, "red" if wrong else "green")))
+    for name in snode_names(state, settings):
+        lease = state.leases.get(name)
+        alive = f"alive, process {lease.holder}, epoch {lease.epoch}" if lease else ""
+        problem = problems.get(name)
+        lines.append(Text.assemble(f"Snode {name}: ", (problem or alive, "red" if problem else "green")))
     return lines
 
 
@@ -159,10 +165,3 @@ def streams_table(state: Snapshot) -> Table:
             Text(str(record.reason) if record.reason else "", overflow="fold"),
         )
     return table
-
-
-def is_well(found: SystemStatus, state: Snapshot) -> bool:
-    """Whether Airflow is healthy and no stream is STOPPED."""
-    from headrace.model.streams import StreamState
-
-    return found.healthy and all(record.state is not StreamState.STOPPED for record in state.streams.values())

@@ -21,6 +21,7 @@ from headrace.model.streams import DesiredState, Heartbeat, Lease, StopReason, S
 
 if TYPE_CHECKING:
     from headrace.catalog import Catalog
+    from headrace.settings import Settings
 
 REPORTED: Final = "REPORTED"
 DRIVER_LOST: Final = "DRIVER_LOST"
@@ -59,13 +60,21 @@ class Snapshot:
     beats: dict[str, Heartbeat]
 
 
-def snapshot(catalog: Catalog, now: int) -> Snapshot:
-    """All that supervisors need to know, in a handful of queries however many streams there are."""
+def snapshot(catalog: Catalog, now: int, *snodes: str) -> Snapshot:
+    """Read all that supervisors need to know, in a handful of queries however many streams there are.
+
+    `snodes` are looked at although they have no streams and have never been alive.
+    """
     streams = {record.definition.id: record for record in catalog.streams.all()}
-    names = {record.definition.snode for record in streams.values()}
-    leases = {name: lease for name in names if (lease := catalog.leases.get(name)) is not None}
     beats = {beat.snode: beat for beat in catalog.snodes.all()}
+    names = {*snodes, *beats, *(record.definition.snode for record in streams.values())}
+    leases = {name: lease for name in names if (lease := catalog.leases.get(name)) is not None}
     return Snapshot(now, streams, leases, beats)
+
+
+def stale_after_ms(settings: Settings) -> int:
+    """Milliseconds after which a heartbeat is stale; never less than a lease lives."""
+    return max(STALE_BEATS * settings.heartbeat_ms, settings.lease_ms)
 
 
 class Supervisor:

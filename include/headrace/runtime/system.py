@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -22,6 +22,7 @@ from headrace.runtime.dag_ids import BACKFILL_POOL, stream_dag_id
 from headrace.runtime.environment import airflow_environment
 from headrace.runtime.login import USER, AirflowHome, ensure_login, find_login, read_json, write_private
 from headrace.runtime.processes import Service, end, family, free_port, is_driver, is_free, lives, marked, owner_of, wait_for
+from headrace.runtime.readiness import await_ready
 from headrace.settings import Settings
 
 if TYPE_CHECKING:
@@ -36,6 +37,9 @@ COMPONENTS: Final = {
 }
 DRIVER_SECONDS: Final = 15.0
 GRACE_SECONDS: Final = 10.0
+# Airflow's components take half a minute on two cores, a driver as long again. These only end a wait that has become hopeless.
+HEALTH_SECONDS: Final = 300.0
+STREAMS_SECONDS: Final = 600.0
 
 
 class Console(Protocol):
@@ -86,7 +90,10 @@ class SystemStatus:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """`first`: the login was made just now, and should be shown. `already`: there was nothing to start."""
+    """`first`: the login was made just now, and should be shown. `already`: there was nothing to start.
+
+    `obstacles`: what keeps snodes and streams from their work, although Airflow is up.
+    """
 
     url: str
     user: str
@@ -94,6 +101,7 @@ class Started:
     first: bool
     already: bool
     seconds: float
+    obstacles: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +122,13 @@ def services(settings: Settings) -> list[Service]:
     ]
 
 
-def start(settings: Settings, console: Console | None = None, *, wait_s: float = 180.0) -> Started:
-    """Bring Airflow up, or what is missing of it, and wait until all of it is healthy. Doing it twice is harmless.
+def start(
+    settings: Settings, console: Console | None = None, *, wait_s: float = HEALTH_SECONDS, streams_wait_s: float = STREAMS_SECONDS
+) -> Started:
+    """Bring Airflow up, or what is missing of it, and wait until its snodes live and have taken up their streams.
+
+    Doing it twice is harmless. Airflow stays up where snodes or streams are not ready within `streams_wait_s`: it goes on
+    trying, and `obstacles` says what is in the way.
 
     Raises:
         ConfigurationError: the port is taken, and by whom.
@@ -123,13 +136,21 @@ def start(settings: Settings, console: Console | None = None, *, wait_s: float =
     """
     console = console or Silence()
     began = time.monotonic()
+    started = _start_airflow(settings, console, wait_s)
+    with _client(settings) as client:
+        left = await_ready(settings, client, console, streams_wait_s)
+    return replace(started, obstacles=left, seconds=time.monotonic() - began)
+
+
+def _start_airflow(settings: Settings, console: Console, wait_s: float) -> Started:
+    """Start the components that do not run, and wait until all are healthy."""
     home = AirflowHome.of(settings)
     home.run.mkdir(parents=True, exist_ok=True)
     home.folder.chmod(0o700)
     with _alone(settings):
         before = status(settings)
         if before.healthy:
-            return _started(settings, first=False, already=True, began=began)
+            return _started(settings, first=False, already=True)
         first = ensure_login(home)
         ports = _ports(settings, home, before.running)
         environment = airflow_environment(settings, ports)
@@ -143,7 +164,7 @@ def start(settings: Settings, console: Console | None = None, *, wait_s: float =
         except BaseException:
             _undo(settings, launched)
             raise
-    return _started(settings, first=first, already=not launched, began=began)
+    return _started(settings, first=first, already=not launched)
 
 
 def stop(settings: Settings, console: Console | None = None) -> Stopped:
@@ -286,11 +307,11 @@ def _is_fresh(entry: dict[str, Any] | None, started: float) -> bool:
     return beat is None or datetime.fromisoformat(beat).timestamp() >= started
 
 
-def _started(settings: Settings, *, first: bool, already: bool, began: float) -> Started:
+def _started(settings: Settings, *, first: bool, already: bool) -> Started:
     login = find_login(settings.model_copy(update={"airflow_url": ""}))
     if login is None:
         raise OperationalError("the login of Airflow is missing", hint="run `headrace down`, then `headrace up`")
-    return Started(login.url, USER, login.password, first, already, time.monotonic() - began)
+    return Started(login.url, USER, login.password, first, already, 0.0)
 
 
 def _end_all(settings: Settings, console: Console) -> Stopped:

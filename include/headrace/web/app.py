@@ -21,7 +21,7 @@ from headrace.catalog import Catalog
 from headrace.errors import ConfigurationError, Error, NotFoundError, TransientError
 from headrace.model.clock import Clock, SystemClock
 from headrace.model.streams import StreamRecord, StreamState
-from headrace.runtime.supervision import STALE_BEATS, Snapshot, snapshot
+from headrace.runtime.supervision import Snapshot, snapshot, stale_after_ms
 from headrace.settings import Settings, current
 from headrace.web import actions, view
 from headrace.web.access import Access, refuse_foreign
@@ -57,7 +57,7 @@ class Board:
 
     @property
     def stale_ms(self) -> int:
-        return max(STALE_BEATS * self._settings.heartbeat_ms, self._settings.lease_ms)
+        return stale_after_ms(self._settings)
 
     @property
     def catalog(self) -> Catalog:

@@ -1,0 +1,162 @@
+"""What `headrace up` waits for: an snode that lives, and streams that it has taken up."""
+
+from __future__ import annotations
+
+import os
+import socket
+from typing import Any
+
+import pytest
+
+from headrace.catalog import Catalog
+from headrace.model.clock import ManualClock
+from headrace.model.streams import DesiredState, Lease, StopReason, StreamProgress, StreamState
+from headrace.runtime.readiness import Obstacle, await_ready, obstacles
+from headrace.runtime.supervision import snapshot
+from headrace.settings import Settings
+from tests.airflow.conftest import NOW
+from tests.airflow.samples import add_stream
+
+HOLDER = f"{socket.gethostname()}:{os.getpid()}:x"
+LOST = StopReason("DRIVER_LOST", "the driver has died", "it goes on by itself", NOW, transient=True)
+FAILED = StopReason("TYPE", "column v is gone", "mend the cause, then RESUME STREAM", NOW)
+
+
+def drive(catalog: Catalog, settings: Settings, **streams: int) -> Lease:
+    """A driver beats, and tells how many streams it has looked at, by state."""
+    lease = catalog.leases.acquire(settings.snode, HOLDER, settings.lease_ms)
+    assert lease is not None
+    catalog.snodes.beat(lease, detail={"streams": streams})
+    return lease
+
+
+def found(catalog: Catalog, clock: ManualClock, settings: Settings) -> list[Obstacle]:
+    return obstacles(snapshot(catalog, clock.now(), settings.snode), settings)
+
+
+def texts(catalog: Catalog, clock: ManualClock, settings: Settings) -> list[str]:
+    return [obstacle.text for obstacle in found(catalog, clock, settings)]
+
+
+def test_without_a_driver_the_snode_is_waited_for(catalog: Catalog, clock: ManualClock, home: Settings) -> None:
+    assert texts(catalog, clock, home) == ["the driver of snode default is not running"]
+
+
+def test_a_driver_without_streams_is_ready_once_it_beats(catalog: Catalog, clock: ManualClock, home: Settings) -> None:
+    lease = catalog.leases.acquire(home.snode, HOLDER, home.lease_ms)
+    assert texts(catalog, clock, home) == ["the driver of snode default is starting"]
+    assert lease is not None
+    catalog.snodes.beat(lease)
+    assert texts(catalog, clock, home) == []
+
+
+def test_the_heartbeat_of_the_last_driver_counts_for_nothing(catalog: Catalog, clock: ManualClock, home: Settings) -> None:
+    catalog.leases.release(drive(catalog, home))
+    catalog.leases.acquire(home.snode, HOLDER, home.lease_ms)
+    assert texts(catalog, clock, home) == ["the driver of snode default is starting"]
+
+
+def test_a_driver_that_has_not_looked_at_its_streams_is_waited_for(catalog: Catalog, clock: ManualClock, home: Settings) -> None:
+    add_stream(catalog)
+    drive(catalog, home)
+    assert texts(catalog, clock, home) == ["the driver of snode default has not read its streams yet"]
+    drive(catalog, home, RUNNING=1)
+    assert texts(catalog, clock, home) == []
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "text"),
+    [
+        (StreamState.CREATED, None, "stream power.avg_v has not been taken up"),
+        (StreamState.STOPPED, LOST, f"stream power.avg_v is STOPPED: {LOST}"),
+    ],
+)
+def test_a_stream_that_is_not_taken_up_is_waited_for(
+    catalog: Catalog, clock: ManualClock, home: Settings, state: StreamState, reason: StopReason | None, text: str
+) -> None:
+    add_stream(catalog, state=state, reason=reason, progress=StreamProgress())
+    drive(catalog, home, **{state.value: 1})
+    assert found(catalog, clock, home) == [Obstacle(text)]
+
+
+@pytest.mark.parametrize("state", [StreamState.RUNNING, StreamState.FILLING])
+def test_a_stream_under_way_is_no_obstacle(catalog: Catalog, clock: ManualClock, home: Settings, state: StreamState) -> None:
+    add_stream(catalog, state=state)
+    drive(catalog, home, **{state.value: 1})
+    assert found(catalog, clock, home) == []
+
+
+def test_a_stream_that_waits_for_a_person_is_told_but_not_waited_for(catalog: Catalog, clock: ManualClock, home: Settings) -> None:
+    add_stream(catalog, state=StreamState.STOPPED, reason=FAILED)
+    drive(catalog, home, STOPPED=1)
+    assert found(catalog, clock, home) == [Obstacle(f"stream power.avg_v is STOPPED: {FAILED}", passes=False)]
+
+
+def test_a_stream_that_is_paused_is_no_obstacle(catalog: Catalog, clock: ManualClock, home: Settings) -> None:
+    catalog.streams.set_desired(add_stream(catalog, state=StreamState.CREATED), DesiredState.PAUSED)
+    drive(catalog, home, CREATED=1)
+    assert found(catalog, clock, home) == []
+
+
+class Airflow:
+    """Answers about the snode's DAG as the client does; the catalog is changed at the given looks."""
+
+    def __init__(self, **answers: Any) -> None:
+        self.answers = {"dag": {"is_paused": False}, "runs": [{"dag_run_id": "r", "state": "running"}], **answers}
+
+    def dag(self, _: str) -> Any:
+        return self.answers["dag"]
+
+    def runs(self, _: str, limit: int) -> Any:
+        return self.answers["runs"][:limit]
+
+    def tasks(self, _: str, __: str) -> Any:
+        return self.answers.get("tasks", [{"task_id": "driver", "state": "up_for_retry", "try_number": 3}])
+
+
+class Steps:
+    """A console that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.steps: list[str] = []
+
+    def step(self, text: str, done: int = 0, total: int = 0) -> None:  # noqa: ARG002
+        self.steps.append(text)
+
+    def note(self, text: str) -> None:
+        self.steps.append(text)
+
+
+@pytest.mark.parametrize(
+    ("answers", "text"),
+    [
+        ({"dag": None}, "Airflow has not read its DAG yet"),
+        ({"runs": []}, "Airflow has not started its DAG yet"),
+        ({}, "its task in Airflow is up_for_retry, try 3"),
+    ],
+)
+def test_what_is_waited_for_is_told_and_the_wait_is_bounded(
+    catalog: Catalog, home: Settings, answers: dict[str, Any], text: str
+) -> None:
+    assert catalog
+    console = Steps()
+    left = await_ready(home, Airflow(**answers), console, wait_s=0.1)
+    assert console.steps[0] == f"Waiting: the driver of snode default is not running; {text}"
+    assert len(left) == 1
+    assert left[0].startswith(f"after 0 s the driver of snode default is not running; {text}")
+    assert str(home.home_path / "logs" / "airflow" / "dag_id=headrace_snode__default") in left[0]
+
+
+def test_a_dag_that_was_paused_is_not_waited_for(catalog: Catalog, home: Settings) -> None:
+    assert catalog
+    (left,) = await_ready(home, Airflow(dag={"is_paused": True}), Steps(), wait_s=3600)
+    assert "its DAG headrace_snode__default is paused in Airflow" in left
+
+
+def test_a_system_that_is_ready_is_not_waited_for(catalog: Catalog, home: Settings) -> None:
+    from headrace.model.clock import SystemClock
+
+    with Catalog.open(home.catalog, clock=SystemClock().now) as now:
+        drive(now, home)
+        assert await_ready(home, Airflow(), Steps(), wait_s=3600) == ()
+    assert catalog
