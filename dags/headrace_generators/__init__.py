@@ -1,5 +1,5 @@
 """Generators of DAGs: `snode` and `stream` each make one DAG from plain values."""
 
-from headrace_generators.catalogue import generate
+from headrace_generators.definitions import generate
 
 __all__ = ["generate"]

@@ -10,7 +10,7 @@ from airflow.sdk import DAG, Param
 from airflow.sdk.definitions.param import ParamsDict
 
 from headrace.model.streams import StreamDefinition
-from headrace.runtime.dag_ids import SPARK_CONNECTION, stream_dag_id
+from headrace.runtime.dag_ids import SPARK_CONNECTION, stream_dag_id, tag_of
 from headrace.settings import Settings
 from headrace_operators import ActivateStream, FillChunk, PlanHistory, history_failed
 from headrace_supervision import SuperviseStream
@@ -72,7 +72,7 @@ def stream_dag(definition: StreamDefinition, settings: Settings) -> DAG:
         # The run that supervises, and two ranges at a time.
         max_active_runs=3,
         is_paused_upon_creation=False,
-        tags=["headrace", "stream", definition.database],
+        tags=["headrace", "stream", tag_of(definition.database)],
         description=f"Backfills and supervises the stream {definition.database}.{definition.name}",
         doc_md=doc(definition),
         default_args={"owner": "headrace", "retries": 2, "retry_delay": timedelta(seconds=5)},

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.runtime.dag_ids import snode_dag_id, stream_dag_id
+from headrace.runtime.dag_ids import snode_dag_id, snode_of, stream_dag_id, stream_of, tag_of
 
 NAMES = st.text(alphabet=st.sampled_from("ab_.1-é 漢"), min_size=1, max_size=8)
 # What Airflow allows in a key.
@@ -41,3 +41,23 @@ def test_names_of_any_length_give_ids_that_airflow_allows_and_that_differ(letter
 def test_where_one_name_ends_and_the_next_begins_is_told_apart() -> None:
     assert stream_dag_id("a", "b__c") != stream_dag_id("a__b", "c")
     assert stream_dag_id("a_", "b") != stream_dag_id("a", "_b")
+
+
+@given(NAMES, NAMES)
+def test_an_id_tells_its_names(database: str, name: str) -> None:
+    assert stream_of(stream_dag_id(database, name)) == (database, name)
+    assert snode_of(snode_dag_id(name)) == name
+    assert snode_of(stream_dag_id(database, name)) is None
+    assert stream_of(snode_dag_id(name)) is None
+
+
+def test_an_id_that_was_shortened_tells_no_names() -> None:
+    assert stream_of(stream_dag_id("a" * 64, "b" * 191)) is None
+    assert snode_of(snode_dag_id("c" * 250)) is None
+
+
+def test_tags_are_as_long_as_airflow_allows_and_differ() -> None:
+    first, second = tag_of("d" * 150 + "a"), tag_of("d" * 150 + "b")
+    assert len(first) == len(second) == 100
+    assert first != second
+    assert tag_of("d" * 100) == "d" * 100

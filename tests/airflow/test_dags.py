@@ -11,9 +11,12 @@ import pytest
 from sqlalchemy import Engine, event
 
 from headrace.catalog import Catalog
+from headrace.errors import TransientError
 from headrace.model.streams import DesiredState
+from headrace.model.tables import Database
 from headrace.runtime.dag_ids import stream_dag_id
-from headrace.settings import Settings
+from headrace.runtime.processes import free_port
+from headrace.settings import Settings, current, load
 from tests.airflow.samples import add_stream, repository
 
 pytestmark = pytest.mark.airflow
@@ -82,6 +85,116 @@ def test_the_catalog_is_read_once_however_many_streams_there_are(catalog: Catalo
     statements.clear()
     assert len(generated()) == 9
     assert len(statements) == alone
+
+
+def test_a_task_reads_its_own_stream_only(catalog: Catalog, statements: list[str]) -> None:
+    add_stream(catalog)
+    add_stream(catalog, "other")
+    statements.clear()
+    assert set(generated(STREAM)) == {STREAM}
+    (read,) = [statement for statement in statements if "FROM streams" in statement]
+    assert "streams.name = ?" in read
+    statements.clear()
+    assert set(generated(SNODE)) == {SNODE}
+    assert [statement for statement in statements if "FROM streams" in statement] == []
+
+
+def test_a_task_of_a_stream_that_was_dropped_has_no_dag(catalog: Catalog) -> None:
+    catalog.streams.set_desired(add_stream(catalog), DesiredState.DROPPED)
+    assert generated(STREAM) == {}
+    assert generated(stream_dag_id("no", "where")) == {}
+
+
+def test_a_database_with_a_long_name_has_dags_too(catalog: Catalog) -> None:
+    from dataclasses import replace
+
+    from tests.airflow.samples import definition
+
+    add_stream(catalog)
+    catalog.databases.create(Database("d" * 120))
+    catalog.streams.create(replace(definition("long"), database="d" * 120))
+    dag_id = stream_dag_id("d" * 120, "long")
+    dag = generated(dag_id)[dag_id]
+    assert {len(tag) for tag in dag.tags} == {8, 6, 100}
+    assert set(generated()) == {SNODE, STREAM, dag_id}
+    serialized(dag)
+
+
+def test_one_definition_that_airflow_refuses_leaves_the_others(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    from dataclasses import replace
+
+    from airflow.dag_processing.dagbag import DagBag
+
+    from headrace_generators import stream
+    from tests.airflow.samples import definition
+
+    add_stream(catalog)
+    catalog.databases.create(Database("bad"))
+    catalog.streams.create(replace(definition("long"), database="bad"))
+    monkeypatch.setattr(stream, "tag_of", lambda name: name * 101 if name == "bad" else name)
+    bag = DagBag(str(repository() / "dags"))
+    assert bag.import_errors == {}
+    bad = bag.dags.pop(stream_dag_id("bad", "long"))
+    assert set(bag.dags) == {SNODE, STREAM}
+    assert bag.dags[STREAM].tags == {"headrace", "stream", "power"}
+    assert bad.tags == {"headrace", "broken"}
+    assert "tag cannot be longer than 100 characters" in str(bad.doc_md)
+
+
+def test_the_dag_of_a_bad_definition_fails_with_the_reason() -> None:
+    from airflow.sdk.exceptions import AirflowFailException
+
+    from headrace_generators.broken import BrokenDefinition, broken_dag
+
+    dag = broken_dag("x", ValueError("no ```good```"))
+    assert str(dag.doc_md).count("```") == 2
+    task = dag.get_task("broken")
+    assert isinstance(task, BrokenDefinition)
+    with pytest.raises(AirflowFailException, match="ValueError: no"):
+        task.execute({})
+    serialized(dag)
+
+
+@pytest.fixture
+def away(home: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Settings]:
+    """Settings of a catalog at an address where nobody listens."""
+    monkeypatch.setenv("HEADRACE_CATALOG_URL", f"postgresql://nobody@127.0.0.1:{free_port()}/none")
+    current.cache_clear()
+    yield load(home=home.home)
+    current.cache_clear()
+
+
+def test_while_the_catalog_is_away_the_dags_are_those_of_before(away: Settings) -> None:
+    from headrace_generators.definitions import cache_file, write_cache
+    from tests.airflow.samples import definition
+
+    write_cache(away, [definition()])
+    assert set(generated()) == {SNODE, STREAM}
+    assert set(generated(STREAM)) == {STREAM}
+    assert cache_file(away).stat().st_mode & 0o777 == 0o600
+
+
+def test_what_is_read_is_kept_for_when_the_catalog_is_away(catalog: Catalog, home: Settings) -> None:
+    from headrace_generators.definitions import read_cache
+
+    assert read_cache(home) is None
+    add_stream(catalog)
+    generated()
+    assert read_cache(home) == [catalog.streams.get("power", "avg_v").definition]
+    catalog.streams.set_desired("id-avg_v", DesiredState.DROPPED)
+    generated()
+    assert read_cache(home) == []
+
+
+@pytest.mark.parametrize("content", [None, "{", '{"catalog": "another", "definitions": []}', '{"definitions": 5}'])
+def test_without_what_was_read_before_a_catalog_that_is_away_is_an_error(away: Settings, content: str | None) -> None:
+    from headrace_generators.definitions import cache_file
+
+    if content is not None:
+        cache_file(away).parent.mkdir(parents=True, exist_ok=True)
+        cache_file(away).write_text(content)
+    with pytest.raises(TransientError):
+        generated()
 
 
 def test_importing_the_dags_imports_no_spark(catalog: Catalog) -> None:

@@ -14,8 +14,10 @@ SPARK_CONNECTION: Final = "headrace_spark"
 
 # Airflow allows 250 characters.
 LONGEST: Final = 250
+MAX_TAG_LENGTH: Final = 100
 # What may not stand in a DAG's id, and underscores that would blur where one name ends and the next begins.
 ESCAPED: Final = re.compile(r"[^A-Za-z0-9_-]|(?<=_)_|^_|_$")
+ESCAPE: Final = re.compile(r"\.([0-9a-f]+)\.")
 
 
 def snode_dag_id(name: str) -> str:
@@ -28,12 +30,41 @@ def stream_dag_id(database: str, name: str) -> str:
     return _shortened(f"{STREAM_PREFIX}{_escaped(database)}__{_escaped(name)}")
 
 
+def snode_of(dag_id: str) -> str | None:
+    """The snode of a DAG; None where the id is not an snode's, or was shortened."""
+    names = _names(dag_id, SNODE_PREFIX)
+    return names[0] if len(names) == 1 else None
+
+
+def stream_of(dag_id: str) -> tuple[str, str] | None:
+    """Database and name of the stream of a DAG; None where the id is not a stream's, or was shortened."""
+    names = _names(dag_id, STREAM_PREFIX)
+    return (names[0], names[1]) if len(names) == 2 else None
+
+
+def tag_of(name: str) -> str:
+    """A DAG's tag for a name. Different names have different tags."""
+    return _shortened(name, MAX_TAG_LENGTH)
+
+
+def _names(dag_id: str, prefix: str) -> list[str]:
+    """The names that an id was made of; none where it was shortened: what is left of them says no more which they were."""
+    if not dag_id.startswith(prefix) or len(dag_id) >= LONGEST:
+        return []
+    return [_unescaped(part) for part in dag_id.removeprefix(prefix).split("__")]
+
+
+def _unescaped(text: str) -> str:
+    return ESCAPE.sub(lambda match: chr(int(match[1], 16)), text)
+
+
 def _escaped(name: str) -> str:
     return ESCAPED.sub(lambda match: f".{ord(match[0]):x}.", name)
 
 
-def _shortened(dag_id: str) -> str:
-    if len(dag_id) <= LONGEST:
-        return dag_id
-    digest = hashlib.sha256(dag_id.encode()).hexdigest()[:16]
-    return f"{dag_id[: LONGEST - 17]}.{digest}"
+def _shortened(text: str, length: int = LONGEST) -> str:
+    """The text, its end replaced by a digest where it is longer."""
+    if len(text) <= length:
+        return text
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    return f"{text[: length - 17]}.{digest}"

@@ -98,7 +98,8 @@ def _options(settings: Settings, home: AirflowHome, ports: dict[str, int]) -> di
             "parsing_processes": 1,
             "refresh_interval": 30,
             "min_file_process_interval": 30,
-            "stale_dag_threshold": 20,
+            # A DAG that the file no longer gives goes after this long. Less than the interval, and one slow reading takes all away.
+            "stale_dag_threshold": 60,
         },
         "logging": {
             "base_log_folder": settings.home_path / "logs" / "airflow",
