@@ -51,6 +51,8 @@ class FillChunk(SparkJob):
         run, number = self.chunk
         with runtime() as opened:
             backfill.go_on(opened, self.stream_id, number)
+            run = backfill.run_to_fill(opened, self.stream_id, run, number)
+        self.application_args = ["--stream", self.stream_id, "--run", run, "--chunk", str(number)]
         try:
             super().execute(context)
         except AirflowException as error:

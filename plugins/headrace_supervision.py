@@ -119,6 +119,10 @@ class SuperviseStream(BaseSensorOperator):
 
     A passing reason lets the task be tried again, which then waits for the stream's recovery. After any other reason, clearing
     the task resumes the stream; so does RESUME STREAM.
+
+    `on_failure_callback` is called for every stop: for a passing one when the try fails, and again every ten minutes that the
+    stream stays STOPPED; for any other when the task fails. The context's `exception` is an `AirflowFailException` for those
+    that wait for a person.
     """
 
     start_from_trigger = True
@@ -138,14 +142,29 @@ class SuperviseStream(BaseSensorOperator):
         self.defer(trigger=StreamTrigger(self.stream_id), method_name="ended")
 
     def ended(self, context: Any, event: dict[str, Any]) -> None:  # noqa: ARG002
-        """End the task as the event says."""
+        """End the task as the event says.
+
+        Raises:
+            AirflowSkipException: the stream is paused.
+            AirflowFailException: it is STOPPED, and waits for a person.
+            AirflowException: it is STOPPED for a passing reason.
+        """
         match event["verdict"]:
             case Verdict.PAUSED.value:
                 raise AirflowSkipException("the stream is paused; RESUME STREAM has it supervised again")
             case _ if event["transient"]:
+                # For a try that failed Airflow calls these, and those of a failure only when the last one has: in 10,000 tries.
+                self.on_retry_callback = [*callbacks(self.on_retry_callback), *callbacks(self.on_failure_callback)]
                 raise AirflowException(event["text"])
             case _:
                 raise AirflowFailException(event["text"])
+
+
+def callbacks(given: Any) -> list[Any]:
+    """One callback, several or none, as a list."""
+    if given is None:
+        return []
+    return [given] if callable(given) else list(given)
 
 
 def _now() -> int:

@@ -128,7 +128,66 @@ def test_a_range_is_cut_by_the_length_asked_for(context: Context, catalog: Catal
     wanted = Range.of_form({"from": "1970-01-01T00:02:00Z", "to": "1970-01-01T00:08:00Z", "chunk_minutes": 2})
     chunks = backfill.plan_range(context, stream, "manual__1", wanted)
     assert [(chunk.start, chunk.end) for chunk in chunks] == [(120_000, 240_000), (240_000, 360_000), (360_000, 480_000)]
-    assert {chunk.run for chunk in chunks} == {"manual__1"}
+    assert {chunk.run for chunk in chunks} == {"airflow/manual__1"}
+
+
+def live_stream(context: Context, catalog: Catalog) -> str:
+    """A stream that has come as far as its source, of ten minutes."""
+    stream = new_stream(catalog)
+    write_rows(context, 600)
+    version = history.begin(context, stream).progress.boundary
+    catalog.streams.set_progress(stream, StreamProgress(source_version=version, boundary=version))
+    catalog.streams.set_state(stream, StreamState.RUNNING)
+    return stream
+
+
+def finish(catalog: Catalog, chunks: list[Chunk]) -> None:
+    for chunk in chunks:
+        catalog.ledger.claim(chunk.stream_id, chunk.run, chunk.number)
+        catalog.ledger.finish(chunk.stream_id, chunk.run, chunk.number)
+
+
+def test_a_finished_range_that_is_cleared_is_planned_anew(context: Context, catalog: Catalog) -> None:
+    stream = live_stream(context, catalog)
+    by_length = Range(duration=Duration(5, "m"))
+    for run in ("airflow/r", "airflow/r/2", "airflow/r/3"):
+        chunks = backfill.plan_range(context, stream, "r", by_length)
+        assert [(chunk.run, chunk.number) for chunk in chunks] == [(run, 0), (run, 1)]
+        finish(catalog, chunks)
+
+
+def test_a_range_that_is_not_finished_goes_on_where_it_was(context: Context, catalog: Catalog) -> None:
+    stream = live_stream(context, catalog)
+    chunks = backfill.plan_range(context, stream, "r", Range(duration=Duration(5, "m")))
+    finish(catalog, chunks[:1])
+    assert backfill.plan_range(context, stream, "r", Range(duration=Duration(5, "m"))) == chunks[1:]
+
+
+def test_a_finished_chunk_that_is_cleared_is_computed_again(context: Context, catalog: Catalog) -> None:
+    stream = live_stream(context, catalog)
+    chunks = backfill.plan_range(context, stream, "r", Range(duration=Duration(5, "m")))
+    assert backfill.run_to_fill(context, stream, "airflow/r", 1) == "airflow/r"
+    finish(catalog, chunks)
+    for run in ("airflow/r/chunk-1/2", "airflow/r/chunk-1/3"):
+        assert backfill.run_to_fill(context, stream, "airflow/r", 1) == run
+        assert backfill.run_to_fill(context, stream, "airflow/r", 1) == run, "a try that failed goes on with it"
+        (again,) = catalog.ledger.chunks(stream, run)
+        assert (again.number, again.start, again.end) == (1, chunks[1].start, chunks[1].end)
+        finish(catalog, [again])
+
+
+def test_a_chunk_of_the_history_that_is_done_stays_done(context: Context, catalog: Catalog) -> None:
+    stream = new_stream(catalog)
+    write_rows(context, 600)
+    finish(catalog, backfill.plan_history(context, stream))
+    assert backfill.run_to_fill(context, stream, "history", 0) == "history"
+
+
+def test_a_run_may_be_called_history(context: Context, catalog: Catalog) -> None:
+    stream = live_stream(context, catalog)
+    finish(catalog, catalog.ledger.plan(stream, "history", [Chunk(stream, "history", 0, 0, 1, 1)]))
+    chunks = backfill.plan_range(context, stream, "history", Range())
+    assert {chunk.run for chunk in chunks} == {"airflow/history"}
 
 
 def test_a_chunk_that_failed_stops_the_stream_and_says_which_and_why(context: Context, catalog: Catalog) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 import pytest
 
@@ -21,12 +22,16 @@ from headrace.settings import load
 DAG = "/api/v2/dags/headrace_stream__power__avg_v"
 
 
+Answer = tuple[int, Any] | Callable[[dict[str, list[str]]], tuple[int, Any]]
+"""Status and content, or what makes them of the query."""
+
+
 @dataclass
 class Server:
     """Answers by path; what was asked is kept."""
 
     url: str
-    answers: dict[tuple[str, str], tuple[int, Any]] = field(default_factory=dict)
+    answers: dict[tuple[str, str], Answer] = field(default_factory=dict)
     asked: list[tuple[str, str, Any]] = field(default_factory=list)
 
     def said(self, method: str, path: str) -> list[Any]:
@@ -39,9 +44,10 @@ def server() -> Iterator[Server]:
     class Handler(BaseHTTPRequestHandler):
         def answer(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            path = self.path.partition("?")[0]
+            path, _, query = self.path.partition("?")
             known.asked.append((self.command, path, json.loads(body) if body else None))
-            status, content = known.answers.get((self.command, path), (404, {"detail": "unknown"}))
+            answer = known.answers.get((self.command, path), (404, {"detail": "unknown"}))
+            status, content = answer(parse_qs(query)) if callable(answer) else answer
             payload = json.dumps(content).encode()
             self.send_response(status)
             self.send_header("Content-Length", str(len(payload)))
@@ -75,7 +81,7 @@ def with_run(server: Server, state: str, *supervise: str | None, run_type: str =
     run = {"dag_run_id": "r1", "state": state, "run_type": run_type, "conf": conf}
     tasks = [{"task_id": "supervise", "state": each} for each in supervise]
     server.answers["GET", f"{DAG}/dagRuns"] = (200, {"dag_runs": [run]})
-    server.answers["GET", f"{DAG}/dagRuns/r1/taskInstances"] = (200, {"task_instances": tasks})
+    server.answers["GET", f"{DAG}/dagRuns/r1/taskInstances"] = (200, {"task_instances": tasks, "total_entries": len(tasks)})
     server.answers["POST", f"{DAG}/clearTaskInstances"] = (200, {})
     server.answers["POST", f"{DAG}/dagRuns"] = (200, {"dag_run_id": "r2"})
 
@@ -169,6 +175,17 @@ def test_recomputing_a_range_hands_the_form_on(server: Server, client: AirflowCl
     assert client.recompute("power", "avg_v", {"from": "2026-01-01T00:00:00Z"}) == "r2"
     (body,) = server.said("POST", f"{DAG}/dagRuns")
     assert body["conf"] == {"from": "2026-01-01T00:00:00Z"}
+
+
+def test_all_tasks_of_a_run_are_seen_however_many(server: Server, client: AirflowClient) -> None:
+    instances = [{"task_id": "fill_history", "map_index": index} for index in range(250)]
+
+    def page(query: dict[str, list[str]]) -> tuple[int, Any]:
+        first, limit = int(query["offset"][0]), min(100, int(query["limit"][0]))
+        return 200, {"task_instances": instances[first : first + limit], "total_entries": len(instances)}
+
+    server.answers["GET", f"{DAG}/dagRuns/r1/taskInstances"] = page
+    assert client.tasks("headrace_stream__power__avg_v", "r1") == instances
 
 
 def test_a_dag_that_airflow_has_given_up_counts_as_unknown(server: Server, client: AirflowClient) -> None:

@@ -118,6 +118,15 @@ def test_a_triggered_run_computes_a_range_again_beside_the_live_stream(up: Runni
     assert up.stream("avg_v").state is StreamState.RUNNING
 
 
+def test_a_finished_recomputation_that_is_cleared_is_done_once_more(up: RunningSystem) -> None:
+    dag_id, ledger, stream_id = "headrace_stream__power__avg_v", up.catalog.ledger, up.stream("avg_v").definition.id
+    run = next(str(each["dag_run_id"]) for each in up.client.runs(dag_id) if each["run_type"] == "manual")
+    for tasks, repeated in (["fill_history"], f"airflow/{run}/chunk-0/2"), (None, f"airflow/{run}/2"):
+        up.client.clear(dag_id, run, tasks)
+        up.until(lambda: (summary := ledger.summary(stream_id, repeated)).chunks and summary.complete, f"{repeated} to be done")  # noqa: B023
+        up.until(lambda: up.client.runs(dag_id)[0]["state"] == "success", "the run to end")
+
+
 def test_a_driver_that_ends_well_is_followed_by_another(up: RunningSystem) -> None:
     ended = up.driver()
     epoch = up.epoch()
@@ -148,8 +157,8 @@ def test_a_driver_killed_is_told_as_the_reason_and_the_stream_recovers(up: Runni
     stopped = up.await_state("avg_v", StreamState.STOPPED)
     assert stopped.reason is not None
     assert (stopped.reason.code, stopped.reason.transient) == ("DRIVER_LOST", True)
-    supervise = up.until(lambda: failed_try(up), "the task to fail")
-    assert str(stopped.reason).splitlines()[0] in supervise
+    text = str(stopped.reason).splitlines()[0]
+    up.until(lambda: any(text in log for log in logs_of_tries(up)), f"a try of supervise to fail with {text}")
     up.await_state("avg_v", StreamState.RUNNING)
     assert up.driver().pid != dead.pid
 
@@ -171,14 +180,11 @@ def test_stopping_leaves_no_process_behind(up: RunningSystem) -> None:
     assert system.stop(up.settings).ended == 0
 
 
-def failed_try(up: RunningSystem) -> str:
-    """The log of the try of `supervise` that failed last; empty while there is none."""
+def logs_of_tries(up: RunningSystem) -> list[str]:
+    """The logs of all tries of `supervise`, the newest first."""
     (task,) = up.tasks("avg_v")["supervise"]
-    for number in range(int(task["try_number"]), 0, -1):
-        text = up.client.log_text(task["dag_id"], task["dag_run_id"], "supervise", number)
-        if "DRIVER_LOST" in text:
-            return text
-    return ""
+    tries = range(int(task["try_number"]), 0, -1)
+    return [up.client.log_text(task["dag_id"], task["dag_run_id"], "supervise", number) for number in tries]
 
 
 class browser_page:

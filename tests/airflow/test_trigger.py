@@ -141,6 +141,28 @@ def test_a_passing_reason_fails_the_try_but_not_the_task() -> None:
     assert not isinstance(raised.value, AirflowFailException)
 
 
+@pytest.mark.parametrize(("reason", "kind"), [(PASSING, "on_retry_callback"), (FAILED, "on_failure_callback")])
+def test_whoever_is_to_be_told_of_failures_is_told_of_every_stop(reason: StopReason, kind: Any) -> None:
+    """Airflow calls one kind of callbacks when a try has failed, and the other when the task has."""
+    from airflow.sdk.exceptions import AirflowException
+    from airflow.sdk.execution_time.task_runner import _run_task_state_change_callbacks
+    from structlog import get_logger
+
+    from headrace_supervision import SuperviseStream
+
+    told: list[str] = []
+
+    def tell(context: Any) -> None:
+        told.append(str(context["exception"]))
+
+    task = SuperviseStream(task_id="supervise", stream_id="any", on_failure_callback=tell)
+    task.on_retry_callback = [lambda _: told.append("retry")]
+    with pytest.raises(AirflowException) as raised:
+        task.ended({}, {"verdict": "stopped", "text": str(reason), "transient": reason.transient})
+    _run_task_state_change_callbacks(task, kind, {"exception": raised.value}, get_logger())  # type: ignore[typeddict-item]
+    assert told == (["retry", str(reason)] if reason.transient else [str(reason)])
+
+
 def test_any_other_reason_fails_the_task_whatever_tries_are_left() -> None:
     from airflow.sdk.exceptions import AirflowFailException
 

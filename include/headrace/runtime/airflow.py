@@ -24,6 +24,8 @@ ENDED: Final = frozenset({"success", "failed"})
 # The scheduler ends a run about a second after its last task.
 SETTLING_S: Final = 0.5
 SETTLING_LOOKS: Final = 40
+# Airflow gives no more entries than this at once, whatever it is asked for.
+PAGE: Final = 100
 # A statement waits no longer than this for Airflow; where nobody listens at all it goes on at once.
 BRIEF: Final = httpx.Timeout(5.0, connect=0.5)
 PATIENT: Final = httpx.Timeout(30.0, connect=5.0)
@@ -119,8 +121,13 @@ class AirflowClient:
 
     def tasks(self, dag_id: str, run_id: str) -> list[dict[str, Any]]:
         """Task instances of a run, mapped ones each by itself."""
-        found = self._get(f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances", {"limit": 100})
-        return list(found["task_instances"])
+        path = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances"
+        instances: list[dict[str, Any]] = []
+        while True:
+            page = self._get(path, {"limit": PAGE, "offset": len(instances), "order_by": "id"})
+            instances += page["task_instances"]
+            if not page["task_instances"] or len(instances) >= page["total_entries"]:
+                return instances
 
     def log_text(self, dag_id: str, run_id: str, task_id: str, try_number: int, map_index: int = -1) -> str:
         """The log of one try of a task."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,6 +19,10 @@ from headrace.runtime.context import Context
 FAILED: Final = "BACKFILL"
 HOLDER: Final = "airflow"
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+# Airflow allows no slash in a run id, so these runs of the ledger collide with no other, whatever a person calls a DAG run.
+AIRFLOW_RUN: Final = "airflow/{run_id}"
+CHUNK_RUN: Final = "{run}/chunk-{number}"
+REPEATED_RUN: Final = "{run}/{time}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +62,13 @@ def plan_history(context: Context, stream_id: str) -> list[Chunk]:
     return [chunk for chunk in history.plan_chunks(context, stream_id) if chunk.state is not ChunkState.DONE]
 
 
-def plan_range(context: Context, stream_id: str, run: str, wanted: Range) -> list[Chunk]:
-    """The chunks of a run that computes a range again, those not done; they are fixed when the run is planned first."""
+def plan_range(context: Context, stream_id: str, run_id: str, wanted: Range) -> list[Chunk]:
+    """Cut the range of a DAG run into chunks; those not done.
+
+    They are fixed when the run is planned first. Where all are done, somebody has cleared the task to have the range computed once
+    more: it is planned anew.
+    """
+    run = unfinished_run(context, stream_id, AIRFLOW_RUN.format(run_id=run_id))
     record = context.catalog.streams.by_id(stream_id)
     precision = context.catalog.databases.get(record.definition.source_database).precision
     chunks = history.plan_chunks(
@@ -71,6 +81,30 @@ def plan_range(context: Context, stream_id: str, run: str, wanted: Range) -> lis
         duration=wanted.duration,
     )
     return [chunk for chunk in chunks if chunk.state is not ChunkState.DONE]
+
+
+def run_to_fill(context: Context, stream_id: str, run: str, number: int) -> str:
+    """The run of the ledger under which to compute a chunk.
+
+    That is another than `run` where the chunk is done: somebody has cleared its task to have it computed once more. A chunk of
+    the history stays done: the live stream has built on it.
+    """
+    chunk = next((chunk for chunk in context.catalog.ledger.chunks(stream_id, run) if chunk.number == number), None)
+    if run == history.HISTORY or chunk is None or chunk.state is not ChunkState.DONE:
+        return run
+    again = unfinished_run(context, stream_id, CHUNK_RUN.format(run=run, number=number), first=2)
+    context.catalog.ledger.plan(stream_id, again, [chunk])
+    return again
+
+
+def unfinished_run(context: Context, stream_id: str, run: str, first: int = 1) -> str:
+    """The run of the ledger, or the first repetition of it (2, 3, …, from `first` on), that has not been computed to its end."""
+    for time in itertools.count(first):
+        name = run if time == 1 else REPEATED_RUN.format(run=run, time=time)
+        chunks = context.catalog.ledger.chunks(stream_id, name)
+        if not chunks or any(chunk.state is not ChunkState.DONE for chunk in chunks):
+            return name
+    raise AssertionError
 
 
 def activate(context: Context, stream_id: str) -> None:
