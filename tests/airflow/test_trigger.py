@@ -159,7 +159,7 @@ def test_whoever_is_to_be_told_of_failures_is_told_of_every_stop(reason: StopRea
     task.on_retry_callback = [lambda _: told.append("retry")]
     with pytest.raises(AirflowException) as raised:
         task.ended({}, {"verdict": "stopped", "text": str(reason), "transient": reason.transient})
-    _run_task_state_change_callbacks(task, kind, {"exception": raised.value}, get_logger())  # type: ignore[typeddict-item]
+    _run_task_state_change_callbacks(task, kind, {"exception": raised.value}, get_logger())
     assert told == (["retry", str(reason)] if reason.transient else [str(reason)])
 
 

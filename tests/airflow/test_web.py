@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,11 +28,18 @@ FAILED = StopReason("TYPE", "column v is gone", "mend the cause, then RESUME STR
 
 @dataclass
 class Rights:
-    """Rights as a test wants them: `hidden` DAGs cannot be seen, `fixed` ones cannot be changed."""
+    """Rights as a test wants them: `hidden` DAGs cannot be seen, `fixed` ones cannot be changed, `kept` ones not deleted."""
 
     logged_in: bool = True
     hidden: set[str] = field(default_factory=set)
     fixed: set[str] = field(default_factory=set)
+    kept: set[str] = field(default_factory=set)
+
+    url: str = ""
+
+    @property
+    def base_url(self) -> str:
+        return self.url
 
     async def user(self, request: Request) -> Any:  # noqa: ARG002
         if not self.logged_in:
@@ -46,6 +54,9 @@ class Rights:
 
     def editable(self, user: Any, dag_id: str) -> bool:  # noqa: ARG002
         return dag_id not in self.fixed
+
+    def deletable(self, user: Any, dag_id: str) -> bool:  # noqa: ARG002
+        return dag_id not in self.kept
 
 
 @dataclass
@@ -243,6 +254,56 @@ def test_an_action_needs_the_right_to_edit_the_dag(page: TestClient, catalog: Ca
     assert executed.statements == []
 
 
+def test_dropping_needs_the_right_to_delete_the_dag(page: TestClient, catalog: Catalog, rights: Rights, executed: Executed) -> None:
+    stream = add_stream(catalog)
+    rights.kept = {stream_dag_id("power", "avg_v")}
+    assert [action["action"] for action in page.get(f"/api/streams/{stream}").json()["actions"]] == ["pause"]
+    drop = {"json": {"sql": "DROP STREAM power.avg_v"}, "headers": ACTION}
+    answer = page.post(f"/api/streams/{stream}/drop", **drop)
+    assert (answer.status_code, executed.statements) == (403, [])
+    rights.kept = set()
+    assert [action["action"] for action in page.get(f"/api/streams/{stream}").json()["actions"]] == ["pause", "drop"]
+    assert page.post(f"/api/streams/{stream}/drop", **drop).status_code == 200
+
+
+def test_who_has_dropped_a_stream_is_recorded(page: TestClient, catalog: Catalog) -> None:
+    stream = add_stream(catalog)
+    page.post(f"/api/streams/{stream}/drop", json={"sql": "DROP STREAM power.avg_v"}, headers=ACTION)
+    catalog.streams.drop(stream)
+    (event,) = catalog.events.all("stream", stream)
+    assert (event.kind, event.message) == ("ASKED", "DROP STREAM power.avg_v by vera")
+
+
+@pytest.mark.parametrize("name", ["it's", "$(reboot)", "a`b", 'say "so"', "back\\slash", "plain"])
+def test_the_command_to_copy_gives_a_shell_the_very_statement(page: TestClient, catalog: Catalog, name: str) -> None:
+    stream = add_stream(catalog, name)
+    for action in page.get(f"/api/streams/{stream}").json()["actions"]:
+        assert action["command"].startswith("headrace sql ")
+        echoed = action["command"].replace("headrace sql", "printf %s", 1)
+        assert subprocess.run(["sh", "-c", echoed], capture_output=True, text=True, check=True).stdout == action["sql"]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Sec-Fetch-Site": "same-origin", "Origin": "https://public.example"},
+        {"X-Forwarded-Host": "public.example", "Origin": "https://public.example"},
+        {"X-Forwarded-Host": "public.example, inner.example", "Origin": "https://public.example"},
+        {"Origin": "https://airflow.example"},
+        {"Origin": "http://testserver"},
+        {},
+    ],
+)
+def test_an_action_is_taken_behind_a_proxy_that_rewrites_the_host(
+    home: Settings, catalog: Catalog, rights: Rights, executed: Executed, headers: dict[str, str]
+) -> None:
+    stream = add_stream(catalog)
+    rights.url = "https://airflow.example/airflow"
+    with TestClient(create_app(rights, home, execute=executed)) as page:
+        answer = page.post(f"/api/streams/{stream}/pause", json={"sql": "PAUSE STREAM power.avg_v"}, headers=ACTION | headers)
+    assert answer.status_code == 200
+
+
 @pytest.mark.parametrize(
     "headers",
     [
@@ -250,6 +311,10 @@ def test_an_action_needs_the_right_to_edit_the_dag(page: TestClient, catalog: Ca
         {**ACTION, "Sec-Fetch-Site": "cross-site"},
         {**ACTION, "Sec-Fetch-Site": "same-site"},
         {**ACTION, "Origin": "https://evil.example"},
+        {**ACTION, "Origin": "null"},
+        {**ACTION, "Origin": "https://evil.example", "X-Forwarded-Host": "public.example"},
+        {**ACTION, "Origin": "https://evil.example", "Sec-Fetch-Site": "none"},
+        {"Sec-Fetch-Site": "same-origin"},
     ],
 )
 def test_an_action_that_another_site_asks_for_is_refused(
@@ -314,4 +379,5 @@ def test_airflow_decides_what_the_user_may_do(role: str, may_edit: bool) -> None
     access = AirflowAccess()
     assert access.readable(user, {"headrace_stream__power__avg_v"}) == {"headrace_stream__power__avg_v"}
     assert access.editable(user, "headrace_stream__power__avg_v") is may_edit
+    assert access.deletable(user, "headrace_stream__power__avg_v") is may_edit
     assert access.name(user) == "vera"

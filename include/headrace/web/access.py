@@ -31,11 +31,32 @@ class Access(Protocol):
         """Whether the user may change the DAG."""
         ...
 
+    def deletable(self, user: Any, dag_id: str) -> bool:
+        """Whether the user may delete the DAG."""
+        ...
 
-def refuse_foreign(request: Request) -> None:
-    """HTTPException 403 for a change that another site has a logged-in browser ask for."""
-    site = request.headers.get("sec-fetch-site", "same-origin")
-    origin = request.headers.get("origin")
-    foreign = origin is not None and urlsplit(origin).netloc != request.headers.get("host")
-    if ACTION_HEADER not in request.headers or site not in ("same-origin", "none") or foreign:
+    @property
+    def base_url(self) -> str:
+        """URL at which users reach what the page is part of; empty where none is configured."""
+        ...
+
+
+def refuse_foreign(request: Request, base_url: str = "") -> None:
+    """Raise HTTPException 403 for a change that another site has a logged-in browser ask for.
+
+    No other site can send the action header without asking this server first, which does not allow it. Beyond that a browser says
+    whether the request comes from the page's own origin. One that does not (over plain HTTP they don't) names the origin, which
+    must be one at which this server is reached: behind a proxy the Host header may name another.
+    """
+    site = request.headers.get("sec-fetch-site")
+    same_origin = site == "same-origin" or (site in (None, "none") and is_own_origin(request, base_url))
+    if ACTION_HEADER not in request.headers or not same_origin:
         raise HTTPException(403, "changes are taken from the page itself only")
+
+
+def is_own_origin(request: Request, base_url: str) -> bool:
+    """Return True where the request names no origin (a browser names one for every change), or that of this server."""
+    origin = request.headers.get("origin")
+    forwarded = request.headers.get("x-forwarded-host", "").partition(",")[0].strip()
+    own = {request.headers.get("host"), forwarded, urlsplit(base_url).netloc} - {"", None}
+    return origin is None or urlsplit(origin).netloc in own

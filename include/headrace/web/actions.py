@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
@@ -37,10 +38,14 @@ def statement(action: str, record: StreamRecord) -> str | None:
     return to_sql({PAUSE: PauseStream, RESUME: ResumeStream, DROP: DropStream}[action](name), record.definition.dialect)
 
 
-def offered(record: StreamRecord) -> list[dict[str, str]]:
-    """The actions that make sense, with their statements and what they bring about."""
-    statements = {action: statement(action, record) for action in (PAUSE, RESUME, DROP)}
-    return [{"action": action, "sql": sql, "effect": EFFECTS[action]} for action, sql in statements.items() if sql]
+def offered(record: StreamRecord, allowed: Callable[[str], bool]) -> list[dict[str, str]]:
+    """The allowed actions that make sense: statement, the command that runs it from a shell, and what it brings about."""
+    statements = {action: statement(action, record) for action in (PAUSE, RESUME, DROP) if allowed(action)}
+    return [
+        {"action": action, "sql": sql, "command": f"headrace sql {shlex.quote(sql)}", "effect": EFFECTS[action]}
+        for action, sql in statements.items()
+        if sql
+    ]
 
 
 def plan_text(catalog: Catalog, record: StreamRecord) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.auth.managers.models.resource_details import DagDetails
 from airflow.api_fastapi.core_api.security import bearer_scheme, get_user
+from airflow.configuration import conf
 from fastapi import Request
 
 
@@ -24,3 +25,10 @@ class AirflowAccess:
 
     def editable(self, user: Any, dag_id: str) -> bool:
         return bool(get_auth_manager().is_authorized_dag(method="PUT", user=user, details=DagDetails(id=dag_id)))
+
+    def deletable(self, user: Any, dag_id: str) -> bool:
+        return bool(get_auth_manager().is_authorized_dag(method="DELETE", user=user, details=DagDetails(id=dag_id)))
+
+    @property
+    def base_url(self) -> str:
+        return str(conf.get("api", "base_url", fallback="") or "")

@@ -1,7 +1,7 @@
 """The page as an ASGI application: static files, and what they show as JSON. It reads the catalog; Spark is not needed.
 
-Every path below `/api` needs a user; what changes something needs the right to edit the stream's DAG, and must come from the
-page itself.
+Every path below `/api` needs a user; what changes something needs the right to edit the stream's DAG, a DROP that to delete it,
+too, and must come from the page itself.
 """
 
 # No `from __future__ import annotations`: FastAPI must see the types of handlers that are made in a function.
@@ -122,6 +122,9 @@ def api(access: Access, board: Board, execute: Execute) -> APIRouter:
             raise NotFoundError(f"there is no stream with the id {stream_id}")
         return record
 
+    def own(request: Request) -> None:
+        refuse_foreign(request, access.base_url)
+
     Visible = Annotated[StreamRecord, Depends(visible)]
 
     @router.get("/streams")
@@ -133,30 +136,34 @@ def api(access: Access, board: Board, execute: Execute) -> APIRouter:
 
     @router.get("/streams/{stream_id}")
     def stream(record: Visible, user: User) -> view.Json:
-        editable = access.editable(user, view.dag_of(record))
-        return {
-            **view.detail(board.catalog, record, board.now()),
-            "actions": actions.offered(record) if editable else [],
-        }
+        detail = view.detail(board.catalog, record, board.now())
+        return {**detail, "actions": actions.offered(record, lambda action: is_allowed(access, user, record, action))}
 
     @router.get("/streams/{stream_id}/plan")
     def plan(record: Visible) -> view.Json:
         return {"plan": actions.plan_text(board.catalog, record)}
 
-    @router.post("/streams/{stream_id}/{action}", dependencies=[Depends(refuse_foreign)])
+    @router.post("/streams/{stream_id}/{action}", dependencies=[Depends(own)])
     def act(action: str, body: Confirmed, record: Visible, user: User) -> view.Json:
-        if not access.editable(user, view.dag_of(record)):
-            raise HTTPException(403, "you may see this stream, but not change it")
+        if not is_allowed(access, user, record, action):
+            raise HTTPException(403, f"you may see this stream, but not {action} it")
         sql = actions.statement(action, record)
         if sql is None or body.sql != sql:
             raise HTTPException(409, "the stream has changed meanwhile: look again")
+        # First, so that nothing is done that is not on record.
+        board.catalog.events.record("stream", record.definition.id, "ASKED", f"{sql} by {access.name(user)}")
+        log.info("%s asked for by %s", sql, access.name(user))
         execute(sql)
         board.forget()
-        if action != actions.DROP:
-            board.catalog.events.record("stream", record.definition.id, "ASKED", f"{sql} by {access.name(user)}")
         return {"done": sql}
 
     return router
+
+
+def is_allowed(access: Access, user: Any, record: StreamRecord, action: str) -> bool:
+    """Return True where the user may take an action on a stream."""
+    dag_id = view.dag_of(record)
+    return access.editable(user, dag_id) and (action != actions.DROP or access.deletable(user, dag_id))
 
 
 def permitted(state: Snapshot, access: Access, user: Any) -> Snapshot:

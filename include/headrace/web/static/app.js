@@ -170,7 +170,7 @@ function confirm(row, action) {
     element("h2", { id: "confirm-title" }, `${action.action[0].toUpperCase()}${action.action.slice(1)} ${row.database}.${row.name}?`),
     element("p", {}, action.effect),
     element("pre", {}, action.sql),
-    element("p", { class: "quiet" }, "The same from a terminal: ", element("code", {}, `headrace sql '${action.sql}'`)),
+    element("p", { class: "quiet" }, "The same from a terminal: ", element("code", { class: "command" }, action.command)),
     failed,
     element("div", { class: "buttons" }, element("button", { type: "button", on: { click: () => dialog.close() } }, "Cancel"), doIt),
   );

@@ -1,0 +1,108 @@
+"""The page in a browser, reached through a proxy that rewrites the Host header, as most do."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import httpx
+import pytest
+import uvicorn
+
+from headrace.catalog import Catalog
+from headrace.runtime.processes import free_port, wait_for
+from headrace.settings import Settings
+from headrace.web.app import create_app
+from tests.airflow.samples import add_stream
+from tests.airflow.test_web import Executed, Rights
+
+PASSED_ON = ("content-type", "origin", "sec-fetch-site", "x-headrace-action", "accept")
+
+
+@contextmanager
+def served(app: Any) -> Iterator[str]:
+    """The URL of an application that is served by a thread."""
+    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=free_port(), log_level="warning"))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        assert wait_for(lambda: server.started, 60)
+        yield f"http://127.0.0.1:{server.config.port}"
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+@contextmanager
+def proxied(target: str) -> Iterator[str]:
+    """The URL of a proxy that hands requests on under the target's own host, and says nothing of that by which it was reached."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def hand_on(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            headers = {name: value for name, value in self.headers.items() if name.lower() in PASSED_ON}
+            answer = httpx.request(self.command, target + self.path, headers=headers, content=body)
+            with suppress(BrokenPipeError):  # the browser has left
+                self.answer(answer)
+
+        def answer(self, answer: httpx.Response) -> None:
+            self.send_response(answer.status_code)
+            for name in ("content-type", "content-security-policy"):
+                if name in answer.headers:
+                    self.send_header(name, answer.headers[name])
+            self.send_header("Content-Length", str(len(answer.content)))
+            self.end_headers()
+            self.wfile.write(answer.content)
+
+        do_GET = do_POST = hand_on
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    proxy = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=proxy.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{proxy.server_port}"
+    finally:
+        proxy.shutdown()
+        thread.join()
+        proxy.server_close()
+
+
+@contextmanager
+def browser() -> Iterator[Any]:
+    """A page of a headless browser; the test is skipped where there is none."""
+    from playwright.sync_api import sync_playwright
+
+    executable = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if executable is None:
+        pytest.skip("needs a browser: apt-get install chromium")
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=executable, args=["--no-sandbox"])
+        try:
+            page = opened.new_page()
+            page.set_default_timeout(120_000)
+            yield page
+        finally:
+            opened.close()
+
+
+def test_an_action_is_taken_through_a_proxy_and_its_command_can_be_copied(home: Settings, catalog: Catalog) -> None:
+    add_stream(catalog, "it's")
+    executed = Executed()
+    with served(create_app(Rights(), home, execute=executed)) as inner, proxied(inner) as outer, browser() as page:
+        page.goto(f"{outer}/?stream=power.it's")
+        page.get_by_role("button", name="Pause").click()
+        dialog = page.locator("dialog")
+        statement, command = dialog.locator("pre").inner_text(), dialog.locator("code.command").inner_text()
+        dialog.get_by_role("button", name="Pause").click()
+        dialog.wait_for(state="hidden")
+    assert executed.statements == [statement]
+    echoed = command.replace("headrace sql", "printf %s", 1)
+    assert subprocess.run(["sh", "-c", echoed], capture_output=True, text=True, check=True).stdout == statement
