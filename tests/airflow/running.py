@@ -26,7 +26,7 @@ from headrace.settings import Settings, load
 T = TypeVar("T")
 
 # Nothing here asserts how long something takes: this is only when a test gives up.
-PATIENCE_S = 400.0
+PATIENCE_S = 900.0
 SETTLED_MS = 5_000
 
 
@@ -60,6 +60,10 @@ class RunningSystem:
                     found.setdefault(task["task_id"], []).append(task)
         return found
 
+    def task_is(self, name: str, task_id: str, state: str) -> bool:
+        """Whether a task of the stream's scheduled run is in a state; not before there is such a task."""
+        return any(task["state"] == state for task in self.tasks(name).get(task_id, ()))
+
     def driver(self) -> psutil.Process:
         """The Python half of the snode's driver."""
 
@@ -81,13 +85,18 @@ class RunningSystem:
     def supervised_driver(self, name: str, database: str = "power") -> psutil.Process:
         """The driver once it has lived for a while, and a triggerer watches a stream of its."""
         self.until(self._beats_for_a_while, "the snode's driver to live for a while")
-        self.until(lambda: self.tasks(name, database)["supervise"][0]["triggerer_job"], "a triggerer to take up supervision")
+        self.until(
+            lambda: any(task["triggerer_job"] for task in self.tasks(name, database).get("supervise", ())),
+            "a triggerer to take up supervision",
+        )
         return self.driver()
 
     def _beats_for_a_while(self) -> bool:
         lease, beat = self.catalog.leases.get(self.settings.snode), self.catalog.snodes.get(self.settings.snode)
-        started = next(event for event in self.catalog.events.all("snode") if event.kind == "STARTED")
-        return lease is not None and beat is not None and beat.epoch == lease.epoch and beat.at - started.time > SETTLED_MS
+        started = next((event for event in self.catalog.events.all("snode") if event.kind == "STARTED"), None)
+        if lease is None or started is None:
+            return False
+        return beat.epoch == lease.epoch and beat.at - started.time > SETTLED_MS
 
     def until(self, look: Callable[[], T | Literal[False] | None], what: str, patience_s: float = PATIENCE_S) -> T:
         """What `look` gives as soon as that is true; a `TimeoutError` says what was waited for, and how things stand."""

@@ -21,13 +21,14 @@ from headrace.runtime.login import AirflowHome, ensure_login, find_login, read_j
 from headrace.runtime.processes import MARK, Service, end, free_port, is_driver, is_free, lives, marked, owner_of, wait_for
 from headrace.settings import Settings, load
 
-SLEEP = "import time; time.sleep(120)"
+PATIENCE_S = 120
+SLEEP = "import time; time.sleep(600)"
 # Starts a child in a session of its own, as Airflow does with tasks, says its number, and waits.
 PARENT = (
     "import subprocess, sys, time\n"
     f"child = subprocess.Popen([sys.executable, '-c', {SLEEP!r}], start_new_session=True)\n"
     "print(child.pid, flush=True)\n"
-    "time.sleep(120)\n"
+    "time.sleep(600)\n"
 )
 
 
@@ -44,7 +45,7 @@ def started(settings: Settings) -> Iterator[tuple[Service, psutil.Process]]:
 
 def child_of(service: Service) -> int:
     """The child's number, once the parent has said it."""
-    assert wait_for(lambda: bool(service.tail()), 20)
+    assert wait_for(lambda: bool(service.tail()), PATIENCE_S)
     return int(service.tail().split()[0])
 
 
@@ -215,7 +216,7 @@ def test_the_python_half_of_a_driver_is_told_from_other_processes(tmp_path: Path
 
 
 GUARDED = """#!/bin/sh
-"$PYSPARK_DRIVER_PYTHON" -c "import os, time; print(os.getpid(), os.getppid(), flush=True); time.sleep(120)" &
+"$PYSPARK_DRIVER_PYTHON" -c "import os, time; print(os.getpid(), os.getppid(), flush=True); time.sleep(600)" &
 wait
 """
 
@@ -237,4 +238,4 @@ def test_a_driver_under_the_guard_ends_with_its_task_even_if_that_is_killed(sett
     assert lives(shell)
     task.kill()
     task.wait()
-    assert wait_for(lambda: not lives(driver) and not lives(shell), 20)
+    assert wait_for(lambda: not lives(driver) and not lives(shell), PATIENCE_S)

@@ -95,7 +95,7 @@ def test_a_driver_that_was_never_seen_has_time_to_start(catalog: Catalog, clock:
 
 def test_a_driver_whose_process_on_this_machine_is_gone_is_missed_at_once(catalog: Catalog, clock: ManualClock) -> None:
     stream = add_stream(catalog)
-    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     live(catalog, f"{socket.gethostname()}:{process.pid}:abc")
     watch = supervisor(catalog, stream)
     assert judged(watch, catalog, clock) is Verdict.WATCH

@@ -15,7 +15,7 @@ from headrace.runtime import system
 from headrace.runtime.processes import lives, marked
 from tests.airflow.running import RunningSystem, running_system
 
-pytestmark = [pytest.mark.airflow, pytest.mark.e2e, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.airflow, pytest.mark.e2e, pytest.mark.timeout(3600)]
 
 TABLES = (
     "CREATE DATABASE power",
@@ -88,7 +88,7 @@ def test_the_page_shows_the_stream_inside_airflows(up: RunningSystem) -> None:
 def test_the_history_is_filled_and_the_stream_goes_live_under_supervision(up: RunningSystem) -> None:
     record = up.await_state("avg_v", StreamState.RUNNING)
     assert record.progress.boundary is not None
-    up.until(lambda: up.tasks("avg_v")["supervise"][0]["state"] == "deferred", "supervision to begin")
+    up.until(lambda: up.task_is("avg_v", "supervise", "deferred"), "supervision to begin")
     up.until(lambda: len(up.sql("SELECT * FROM power.avg_v_out")) >= 1, "results")
 
 
@@ -100,7 +100,7 @@ def test_pausing_on_the_page_skips_supervision_and_resuming_has_it_go_on(up: Run
             page.locator("dialog").get_by_role("button", name=action).click()
             up.await_state("avg_v", state)
             expected = "skipped" if state is StreamState.PAUSED else "deferred"
-            up.until(lambda: up.tasks("avg_v")["supervise"][0]["state"] == expected, f"supervision to be {expected}")  # noqa: B023
+            up.until(lambda: up.task_is("avg_v", "supervise", expected), f"supervision to be {expected}")  # noqa: B023
 
 
 def test_a_triggered_run_computes_a_range_again_beside_the_live_stream(up: RunningSystem) -> None:
@@ -138,7 +138,7 @@ def test_a_driver_that_ends_well_is_followed_by_another(up: RunningSystem) -> No
 def test_a_stream_resumed_while_airflow_was_away_is_supervised_when_it_is_back(up: RunningSystem) -> None:
     """The driver has ended well before Airflow is stopped, and Airflow is to start another when it is back."""
     up.sql("PAUSE STREAM power.avg_v")
-    up.until(lambda: up.tasks("avg_v")["supervise"][0]["state"] == "skipped", "supervision to be skipped")
+    up.until(lambda: up.task_is("avg_v", "supervise", "skipped"), "supervision to be skipped")
     ended, epoch = up.driver(), up.epoch()
     ended.terminate()
     up.until(lambda: not lives(ended), "the driver to end")
@@ -147,7 +147,7 @@ def test_a_stream_resumed_while_airflow_was_away_is_supervised_when_it_is_back(u
     again = system.start(up.settings)
     assert (again.first, again.obstacles) == (False, ())
     assert up.epoch() > epoch
-    up.until(lambda: up.tasks("avg_v")["supervise"][0]["state"] == "deferred", "supervision to go on")
+    up.until(lambda: up.task_is("avg_v", "supervise", "deferred"), "supervision to go on")
     up.await_state("avg_v", StreamState.RUNNING)
 
 
@@ -164,9 +164,9 @@ def test_a_driver_killed_is_told_as_the_reason_and_the_stream_recovers(up: Runni
 
 
 def test_dropping_the_stream_ends_its_supervision_and_its_dag_goes(up: RunningSystem) -> None:
-    up.until(lambda: up.tasks("avg_v")["supervise"][0]["state"] == "deferred", "supervision to go on")
+    up.until(lambda: up.task_is("avg_v", "supervise", "deferred"), "supervision to go on")
     up.sql("DROP STREAM power.avg_v")
-    up.until(lambda: up.tasks("avg_v")["supervise"][0]["state"] == "success", "supervision to end")
+    up.until(lambda: up.task_is("avg_v", "supervise", "success"), "supervision to end")
     up.until(lambda: up.client.dag("headrace_stream__power__avg_v") is None, "the DAG to go")
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import Any
 
@@ -18,6 +19,8 @@ from tests.airflow.samples import add_stream
 
 pytestmark = pytest.mark.airflow
 
+# Nothing here asserts how long something takes: this is only when a test gives up.
+PATIENCE_S = 120.0
 FAILED = StopReason("TYPE", "column v is gone", "mend the cause, then RESUME STREAM", NOW - 5_000)
 PASSING = StopReason("OPERATIONAL", "storage does not answer", "it is tried again by itself", NOW - 5_000, transient=True)
 
@@ -34,14 +37,36 @@ def lookout(home: Settings) -> Iterator[None]:
     headrace_supervision.lookout.cache_clear()
 
 
-async def event(stream: str, within: float = 20.0) -> Any:
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """When the catalog has been looked at."""
+    seen: list[int] = []
+    look = supervision.snapshot
+
+    def counted(opened: Catalog, now: int) -> supervision.Snapshot:
+        state = look(opened, now)
+        seen.append(now)
+        return state
+
+    monkeypatch.setattr(supervision, "snapshot", counted)
+    return seen
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for a condition; a `TimeoutError` when that has become hopeless."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not condition():
+            await asyncio.sleep(0.05)
+
+
+async def event(stream: str, within: float = PATIENCE_S) -> Any:
     """What the trigger fires."""
     from headrace_supervision import StreamTrigger
 
     return await asyncio.wait_for(anext(StreamTrigger(stream).run()), within)
 
 
-async def fired(stream: str, within: float = 20.0) -> dict[str, Any]:
+async def fired(stream: str, within: float = PATIENCE_S) -> dict[str, Any]:
     """The payload of the event that the trigger fires."""
     return dict((await event(stream, within)).payload)
 
@@ -67,12 +92,12 @@ def test_a_stop_fires_with_the_very_text_of_the_catalog(catalog: Catalog) -> Non
     assert payload == {"verdict": "stopped", "text": str(catalog.streams.by_id(stream).reason), "transient": False}
 
 
-def test_a_stop_fires_while_the_trigger_is_watching(catalog: Catalog) -> None:
+def test_a_stop_fires_while_the_trigger_is_watching(catalog: Catalog, looks: list[int]) -> None:
     stream = add_stream(catalog, state=StreamState.CREATED)
 
     async def story() -> dict[str, Any]:
         firing = asyncio.create_task(fired(stream))
-        await asyncio.sleep(0.2)
+        await until(lambda: len(looks) >= 2)
         assert not firing.done()
         await asyncio.to_thread(catalog.streams.set_state, stream, StreamState.STOPPED, PASSING)
         return await firing
@@ -88,16 +113,18 @@ def test_pausing_and_dropping_fire(catalog: Catalog) -> None:
     assert asyncio.run(event(dropped)).task_instance_state == "success"
 
 
-def test_a_task_cleared_after_a_stop_resumes_the_stream(catalog: Catalog) -> None:
+def test_a_task_cleared_after_a_stop_resumes_the_stream(catalog: Catalog, looks: list[int]) -> None:
     stream = add_stream(catalog, state=StreamState.STOPPED, reason=FAILED)
     asyncio.run(fired(stream))
 
-    async def cleared() -> None:
-        with pytest.raises(TimeoutError):
-            await fired(stream, within=1.5)
+    async def cleared() -> bool:
+        firing = asyncio.create_task(fired(stream))
+        await until(lambda: catalog.streams.by_id(stream).state is StreamState.RUNNING)
+        looks.clear()
+        await until(lambda: len(looks) >= 2)
+        return firing.cancel()
 
-    asyncio.run(cleared())
-    assert catalog.streams.by_id(stream).state is StreamState.RUNNING
+    assert asyncio.run(cleared()), "it watches the stream that was resumed"
 
 
 def test_a_triggerer_that_was_away_when_the_stream_stopped_reports_it_and_resumes_nothing(catalog: Catalog) -> None:
@@ -108,29 +135,28 @@ def test_a_triggerer_that_was_away_when_the_stream_stopped_reports_it_and_resume
     assert catalog.streams.by_id(stream).state is StreamState.STOPPED
 
 
-def test_many_triggers_look_at_the_catalog_together(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
-    streams = [add_stream(catalog, f"s{number}", StreamState.CREATED) for number in range(5)]
-    looks: list[int] = []
-    look = supervision.snapshot
+def test_all_who_look_at_the_catalog_within_a_moment_share_one_look(looks: list[int]) -> None:
+    from headrace_supervision import lookout
 
-    def counted(opened: Catalog, now: int) -> supervision.Snapshot:
-        looks.append(now)
-        return look(opened, now)
+    async def together() -> list[supervision.Snapshot]:
+        watch = lookout()
+        return await asyncio.gather(*(watch.look() for _ in range(50)))
 
-    monkeypatch.setattr(supervision, "snapshot", counted)
+    seen = asyncio.run(together())
+    assert len(looks) == 1
+    assert all(state is seen[0] for state in seen)
 
-    async def watched_together() -> None:
-        watching = [asyncio.create_task(fired(stream)) for stream in streams]
-        await asyncio.sleep(0.5)
-        looks.clear()
-        await asyncio.sleep(2.5)
-        for task in watching:
-            task.cancel()
-        await asyncio.gather(*watching, return_exceptions=True)
 
-    asyncio.run(watched_together())
-    # Each trigger looks every second: 10 looks and more if each had its own.
-    assert 1 <= len(looks) <= 4
+def test_who_needs_to_know_how_things_are_now_gets_a_look_of_their_own(looks: list[int]) -> None:
+    from headrace_supervision import lookout
+
+    async def later() -> None:
+        watch = lookout()
+        await watch.look()
+        await watch.look(time.monotonic())
+
+    asyncio.run(later())
+    assert len(looks) == 2
 
 
 def test_a_passing_reason_fails_the_try_but_not_the_task() -> None:
