@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -236,6 +238,33 @@ def test_supervision_starts_in_the_triggerer_and_holds_no_worker(catalog: Catalo
     assert task.start_from_trigger
     assert task.start_trigger_args.trigger_cls == "headrace_supervision.StreamTrigger"
     assert task.start_trigger_args.trigger_kwargs == {"stream_id": stream}
+
+
+def test_a_policy_gives_the_supervision_of_every_stream_a_callback(catalog: Catalog, home: Settings, tmp_path: Path) -> None:
+    """The file that the guide shows, where Airflow looks for it."""
+    add_stream(catalog)
+    guide = (repository() / "docs" / "guides" / "operate.md").read_text()
+    policy = guide.partition("<!-- not run: read by Airflow -->\n```python\n")[2].partition("```")[0]
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "airflow_local_settings.py").write_text(policy)
+    program = (
+        "from airflow.dag_processing.dagbag import DagBag\n"
+        f"dag = DagBag({str(repository() / 'dags')!r}).dags[{STREAM!r}]\n"
+        "print([callback.__name__ for callback in dag.get_task('supervise').on_failure_callback])\n"
+    )
+    outcome = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program],
+        env={
+            **os.environ,
+            "AIRFLOW_HOME": str(tmp_path),
+            "HEADRACE_HOME": str(home.home_path),
+            "PYTHONPATH": str(repository() / "dags"),
+        },
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert outcome.stdout.strip().splitlines()[-1] == "['alert']"
 
 
 def test_the_documentation_of_a_dag_shows_the_streams_statement(catalog: Catalog) -> None:
