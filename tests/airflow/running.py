@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,11 +21,10 @@ from headrace.runtime.readiness import obstacles
 from headrace.runtime.supervision import snapshot
 from headrace.service.connection import Connection, connect
 from headrace.settings import Settings, load
+from tests.support.waiting import wait_until
 
 T = TypeVar("T")
 
-# Nothing here asserts how long something takes: this is only when a test gives up.
-PATIENCE_S = 900.0
 SETTLED_MS = 5_000
 
 
@@ -98,17 +96,13 @@ class RunningSystem:
             return False
         return beat.epoch == lease.epoch and beat.at - started.time > SETTLED_MS
 
-    def until(self, look: Callable[[], T | Literal[False] | None], what: str, patience_s: float = PATIENCE_S) -> T:
-        """What `look` gives as soon as that is true; a `TimeoutError` says what was waited for, and how things stand."""
-        deadline = time.monotonic() + patience_s
-        while not (found := look()):
-            if time.monotonic() > deadline:
-                states = {record.definition.name: (record.state.value, str(record.reason)) for record in self.catalog.streams.all()}
-                raise TimeoutError(
-                    f"waited {patience_s:.0f} s for {what}; streams: {states}; logs: {self.settings.home_path / 'logs'}"
-                )
-            time.sleep(0.2)
-        return found
+    def until(self, look: Callable[[], T | Literal[False] | None], what: str) -> T:
+        """Return what `look` returns as soon as that is true; a `TimeoutError` says how things stand."""
+        return wait_until(look, what, details=self._details)
+
+    def _details(self) -> str:
+        states = {record.definition.name: (record.state.value, str(record.reason)) for record in self.catalog.streams.all()}
+        return f"streams: {states}; logs: {self.settings.home_path / 'logs'}"
 
 
 @contextmanager

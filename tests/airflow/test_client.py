@@ -16,8 +16,9 @@ import pytest
 from headrace.errors import OperationalError
 from headrace.runtime.airflow import AirflowClient
 from headrace.runtime.login import Login
-from headrace.runtime.processes import free_port, wait_for
+from headrace.runtime.processes import free_port
 from headrace.settings import load
+from tests.support.waiting import wait_until
 
 DAG = "/api/v2/dags/headrace_stream__power__avg_v"
 
@@ -148,7 +149,7 @@ def test_a_run_that_is_just_ending_is_cleared_once_it_has_ended(server: Server, 
     with_run(server, "running", "skipped")
     client_thread = threading.Thread(target=client.supervise, args=("power", "avg_v"))
     client_thread.start()
-    assert wait_for(lambda: bool(server.said("GET", f"{DAG}/dagRuns/r1/taskInstances")), 120, pause_s=0.01)
+    wait_until(lambda: server.said("GET", f"{DAG}/dagRuns/r1/taskInstances"), "the client to look at the tasks")
     assert server.said("POST", f"{DAG}/clearTaskInstances") == []
     server.answers["GET", f"{DAG}/dagRuns"] = ended
     client_thread.join()

@@ -15,11 +15,12 @@ import pytest
 import uvicorn
 
 from headrace.catalog import Catalog
-from headrace.runtime.processes import free_port, wait_for
+from headrace.runtime.processes import free_port
 from headrace.settings import Settings
 from headrace.web.app import create_app
 from tests.airflow.samples import add_stream
 from tests.airflow.test_web import Executed, Rights
+from tests.support.waiting import MAX_WAIT_S, wait_until
 
 PASSED_ON = ("content-type", "origin", "sec-fetch-site", "x-headrace-action", "accept")
 
@@ -31,7 +32,7 @@ def served(app: Any) -> Iterator[str]:
     thread = threading.Thread(target=server.run)
     thread.start()
     try:
-        assert wait_for(lambda: server.started, 60)
+        wait_until(lambda: server.started, "the server to start")
         yield f"http://127.0.0.1:{server.config.port}"
     finally:
         server.should_exit = True
@@ -87,7 +88,7 @@ def browser() -> Iterator[Any]:
         opened = playwright.chromium.launch(executable_path=executable, args=["--no-sandbox"])
         try:
             page = opened.new_page()
-            page.set_default_timeout(120_000)
+            page.set_default_timeout(MAX_WAIT_S * 1000)
             yield page
         finally:
             opened.close()

@@ -18,10 +18,10 @@ from headrace.errors import ConfigurationError, OperationalError
 from headrace.runtime import system
 from headrace.runtime.environment import airflow_environment, settings_environment
 from headrace.runtime.login import AirflowHome, ensure_login, find_login, read_json, write_private
-from headrace.runtime.processes import MARK, Service, end, free_port, is_driver, is_free, lives, marked, owner_of, wait_for
+from headrace.runtime.processes import MARK, Service, end, free_port, is_driver, is_free, lives, marked, owner_of
 from headrace.settings import Settings, load
+from tests.support.waiting import wait_until
 
-PATIENCE_S = 120
 SLEEP = "import time; time.sleep(600)"
 # Starts a child in a session of its own, as Airflow does with tasks, says its number, and waits.
 PARENT = (
@@ -45,7 +45,7 @@ def started(settings: Settings) -> Iterator[tuple[Service, psutil.Process]]:
 
 def child_of(service: Service) -> int:
     """The child's number, once the parent has said it."""
-    assert wait_for(lambda: bool(service.tail()), PATIENCE_S)
+    wait_until(service.tail, "the service to say something")
     return int(service.tail().split()[0])
 
 
@@ -238,4 +238,4 @@ def test_a_driver_under_the_guard_ends_with_its_task_even_if_that_is_killed(sett
     assert lives(shell)
     task.kill()
     task.wait()
-    assert wait_for(lambda: not lives(driver) and not lives(shell), PATIENCE_S)
+    wait_until(lambda: not lives(driver) and not lives(shell), "driver and shell to end")

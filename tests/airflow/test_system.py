@@ -14,6 +14,7 @@ from headrace.model.streams import StreamState
 from headrace.runtime import system
 from headrace.runtime.processes import lives, marked
 from tests.airflow.running import RunningSystem, running_system
+from tests.support.waiting import MAX_WAIT_S
 
 pytestmark = [pytest.mark.airflow, pytest.mark.e2e, pytest.mark.timeout(3600)]
 
@@ -67,7 +68,7 @@ def test_creating_a_stream_makes_its_dag_which_runs_by_itself(up: RunningSystem)
 
 def test_the_page_refuses_whoever_is_not_logged_in(up: RunningSystem) -> None:
     stream = up.stream("avg_v").definition.id
-    with httpx.Client(base_url=f"{up.started.url}/headrace/api", timeout=60) as stranger:
+    with httpx.Client(base_url=f"{up.started.url}/headrace/api", timeout=MAX_WAIT_S) as stranger:
         assert stranger.get("/streams").status_code == 401
         action, body = {"X-Headrace-Action": "drop"}, {"sql": "DROP STREAM power.avg_v"}
         assert stranger.post(f"/streams/{stream}/drop", json=body, headers=action).status_code == 401
@@ -202,10 +203,10 @@ class browser_page:
         self._playwright = sync_playwright().start()
         self._browser = self._playwright.chromium.launch(executable_path=executable, args=["--no-sandbox"])
         login = {"username": self._up.started.user, "password": self._up.started.password}
-        token = httpx.post(f"{self._up.started.url}/auth/token", json=login, timeout=60).json()["access_token"]
+        token = httpx.post(f"{self._up.started.url}/auth/token", json=login, timeout=MAX_WAIT_S).json()["access_token"]
         context = self._browser.new_context(viewport={"width": 1280, "height": 800})
         context.add_cookies([{"name": "_token", "value": token, "url": self._up.started.url}])
-        context.set_default_timeout(60_000)
+        context.set_default_timeout(MAX_WAIT_S * 1000)
         return context.new_page()
 
     def __exit__(self, *_: object) -> None:

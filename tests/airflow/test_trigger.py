@@ -16,11 +16,10 @@ from headrace.runtime import supervision
 from headrace.settings import Settings
 from tests.airflow.conftest import NOW
 from tests.airflow.samples import add_stream
+from tests.support.waiting import MAX_WAIT_S
 
 pytestmark = pytest.mark.airflow
 
-# Nothing here asserts how long something takes: this is only when a test gives up.
-PATIENCE_S = 120.0
 FAILED = StopReason("TYPE", "column v is gone", "mend the cause, then RESUME STREAM", NOW - 5_000)
 PASSING = StopReason("OPERATIONAL", "storage does not answer", "it is tried again by itself", NOW - 5_000, transient=True)
 
@@ -54,19 +53,19 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 async def until(condition: Callable[[], bool]) -> None:
     """Wait for a condition; a `TimeoutError` when that has become hopeless."""
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(MAX_WAIT_S):
         while not condition():
             await asyncio.sleep(0.05)
 
 
-async def event(stream: str, within: float = PATIENCE_S) -> Any:
+async def event(stream: str, within: float = MAX_WAIT_S) -> Any:
     """What the trigger fires."""
     from headrace_supervision import StreamTrigger
 
     return await asyncio.wait_for(anext(StreamTrigger(stream).run()), within)
 
 
-async def fired(stream: str, within: float = PATIENCE_S) -> dict[str, Any]:
+async def fired(stream: str, within: float = MAX_WAIT_S) -> dict[str, Any]:
     """The payload of the event that the trigger fires."""
     return dict((await event(stream, within)).payload)
 
