@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from headrace.catalog import Catalog
-from headrace.model.clock import ManualClock
+from headrace.model.clock import ManualClock, SystemClock
 from headrace.model.streams import DesiredState, Lease, StopReason, StreamProgress, StreamState
 from headrace.runtime.readiness import Obstacle, await_ready, obstacles
 from headrace.runtime.supervision import snapshot
@@ -154,9 +157,27 @@ def test_a_dag_that_was_paused_is_not_waited_for(catalog: Catalog, home: Setting
 
 
 def test_a_system_that_is_ready_is_not_waited_for(catalog: Catalog, home: Settings) -> None:
-    from headrace.model.clock import SystemClock
-
     with Catalog.open(home.catalog, clock=SystemClock().now) as now:
         drive(now, home)
         assert await_ready(home, Airflow(), Steps(), wait_s=3600) == ()
     assert catalog
+
+
+def test_status_tells_what_is_in_the_way(catalog: Catalog, home: Settings) -> None:
+    add_stream(catalog, state=StreamState.STOPPED, reason=FAILED)
+    assert_status(home, "Not ready: the driver of snode default is not running")
+    with Catalog.open(home.catalog, clock=SystemClock().now) as now:
+        lease = drive(now, home.model_copy(update={"lease_ms": 3_600_000}), STOPPED=1)
+    assert_status(
+        home, f"Snode default: alive, process {HOLDER}, epoch {lease.epoch}", f"Not ready: stream power.avg_v is STOPPED: {FAILED}"
+    )
+
+
+def assert_status(home: Settings, *lines: str) -> None:
+    """`headrace status` prints the lines, and ends with 1."""
+    command = [str(Path(sys.executable).parent / "headrace"), "status", "--home", str(home.home_path)]
+    # A heartbeat that a slow machine has not had the time to look at is not stale.
+    environment = os.environ | {"HEADRACE_LEASE_MS": "3600000"}
+    outcome = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert outcome.returncode == 1
+    assert set(lines) <= set(outcome.stdout.splitlines())

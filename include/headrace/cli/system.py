@@ -80,14 +80,13 @@ def status(home: Home = None) -> None:
     out.print(f"Airflow: {found.url}" if found.url else "Airflow is not running: start it with `headrace up`", highlight=False)
     if found.running:
         out.print(components_table(found.components))
-    for line in snode_lines(state, settings):
-        out.print(line)
+    left = obstacles(state, settings)
+    for line in snode_lines(state, settings, without_driver={obstacle.snode for obstacle in left}):
+        out.print(line, style="green", markup=False, highlight=False)
     if state.streams:
         out.print(streams_table(state))
-    left = obstacles(state, settings)
     for obstacle in left:
-        if obstacle.snode is None:
-            out.print(f"Not ready: {obstacle.text}", style="red", markup=False, highlight=False)
+        out.print(f"Not ready: {obstacle.text}", style="red", markup=False, highlight=False, soft_wrap=True)
     if left or not found.healthy:
         raise typer.Exit(1)
 
@@ -137,18 +136,12 @@ def components_table(components: tuple[Component, ...]) -> Table:
     return table
 
 
-def snode_lines(state: Snapshot, settings: Settings) -> list[Text]:
-    """A line for each snode: alive, or what is wrong with it."""
-    from headrace.runtime.readiness import obstacles, snode_names
+def snode_lines(state: Snapshot, settings: Settings, without_driver: set[str | None]) -> list[str]:
+    """A line for each snode whose driver lives."""
+    from headrace.runtime.readiness import snode_names
 
-    problems = {obstacle.snode: obstacle.text for obstacle in obstacles(state, settings) if obstacle.snode}
-    lines = []
-    for name in snode_names(state, settings):
-        lease = state.leases.get(name)
-        alive = f"alive, process {lease.holder}, epoch {lease.epoch}" if lease else ""
-        problem = problems.get(name)
-        lines.append(Text.assemble(f"Snode {name}: ", (problem or alive, "red" if problem else "green")))
-    return lines
+    leases = [state.leases[name] for name in snode_names(state, settings) if name not in without_driver]
+    return [f"Snode {lease.snode}: alive, process {lease.holder}, epoch {lease.epoch}" for lease in leases]
 
 
 def streams_table(state: Snapshot) -> Table:
