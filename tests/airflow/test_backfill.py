@@ -119,12 +119,7 @@ def test_activation_refuses_while_chunks_are_missing(context: Context, catalog: 
 
 
 def test_a_range_is_cut_by_the_length_asked_for(context: Context, catalog: Catalog) -> None:
-    stream = new_stream(catalog)
-    write_rows(context, 600)
-    boundary = history.begin(context, stream).progress.boundary
-    assert boundary is not None
-    catalog.streams.set_progress(stream, StreamProgress(Position(0, boundary), boundary))
-    catalog.streams.set_state(stream, StreamState.RUNNING)
+    stream = live_stream(context, catalog)
     wanted = Range.of_form({"from": "1970-01-01T00:02:00Z", "to": "1970-01-01T00:08:00Z", "chunk_minutes": 2})
     chunks = backfill.plan_range(context, stream, "manual__1", wanted)
     assert [(chunk.start, chunk.end) for chunk in chunks] == [(120_000, 240_000), (240_000, 360_000), (360_000, 480_000)]
@@ -135,8 +130,9 @@ def live_stream(context: Context, catalog: Catalog) -> str:
     """A stream that has come as far as its source, of ten minutes."""
     stream = new_stream(catalog)
     write_rows(context, 600)
-    version = history.begin(context, stream).progress.boundary
-    catalog.streams.set_progress(stream, StreamProgress(source_version=version, boundary=version))
+    boundary = history.begin(context, stream).progress.boundary
+    assert boundary is not None
+    catalog.streams.set_progress(stream, StreamProgress(Position(0, boundary), boundary))
     catalog.streams.set_state(stream, StreamState.RUNNING)
     return stream
 
