@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from headrace.model.clock import ManualClock
+from headrace.model.clock import ManualClock, SystemClock
 from headrace.model.faults import FaultError, armed
 from headrace.model.positions import Position, latest, source_id
+from headrace.streams.poller import SourcePollers
 from headrace.streams.runner import state_store
 from headrace.streams.state import State
 from tests.streams.house import House
 from tests.streams.ticking import SQL, ticking
+from tests.support.waiting import wait_until
 
 Ticks = list[tuple[int, int]]
 
@@ -78,6 +81,17 @@ def test_wake_ups_that_were_missed_while_nothing_ran_are_made_up_for(empty: Hous
     clock.advance(25_000)
     empty.settle()
     assert ticks(empty) == [(10_000, 1), (20_000, 1)]
+
+
+def test_the_clock_of_the_machine_wakes_as_well(empty: House) -> None:
+    empty.runner = ticking(every_ms=100)
+    empty.context = replace(empty.context, clock=SystemClock())
+    plan = empty.create(SQL.format(name="s"))
+    empty.insert([("d0", 0, 1, None)])
+    empty.pollers = pollers = SourcePollers(empty.context, runner=empty.runner)
+    pollers.reconcile(empty.catalog.streams.all())
+    wait_until(lambda: pollers.poll(0.05) and empty.tables.scan(plan.target, empty.database).num_rows >= 3, "three ticks")
+    assert {row[1] for row in ticks(empty)} == {1}
 
 
 POINTS = [

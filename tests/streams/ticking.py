@@ -29,6 +29,7 @@ class Ticker:
     context: Context
     plan: StreamPlan
     before: Callable[[Changes], None] = lambda _: None
+    every_ms: int = EVERY_MS
 
     def run(self, state: State, changes: Changes) -> BatchResult:
         self.before(changes)
@@ -37,12 +38,12 @@ class Ticker:
         wake_at = state.wake_at
         if wake_at is not None and wake_at <= changes.now:
             ticks.append(wake_at)
-            wake_at += EVERY_MS
+            wake_at += self.every_ms
         rows = changes.rows.num_rows
         count += rows
         counters = state.counters.plus(StreamCounters(rows_in=rows, rows_used=rows, batches=1))
         if wake_at is None:
-            wake_at = (changes.now // EVERY_MS + 1) * EVERY_MS
+            wake_at = (changes.now // self.every_ms + 1) * self.every_ms
         upserts = pa.table(
             {
                 WSTART: ticks,
@@ -56,11 +57,13 @@ class Ticker:
 
 
 def ticking(
-    before: Callable[[Changes], None] = lambda _: None, sink: Callable[[Context, StreamPlan], Sink] = DeltaSink
+    before: Callable[[Changes], None] = lambda _: None,
+    sink: Callable[[Context, StreamPlan], Sink] = DeltaSink,
+    every_ms: int = EVERY_MS,
 ) -> RunnerFactory:
     """What makes runners of tickers; `before` is called at the start of every micro-batch."""
 
     def runner(context: Context, record: StreamRecord, reader: Reader) -> Runner:
-        return Runner(context, record, reader, processor=lambda context, plan: Ticker(context, plan, before), sink=sink)
+        return Runner(context, record, reader, processor=lambda context, plan: Ticker(context, plan, before, every_ms), sink=sink)
 
     return runner
