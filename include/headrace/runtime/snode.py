@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 # A batch under way when the snode is asked to stop may take so long; then it is abandoned, which is safe at any point.
 GRACE_S: Final = 8.0
-# A batch that catches up takes seconds. Feeds that were not polled for this long are said to hang.
+# A batch that catches up takes seconds. A driver that has not polled its sources for this long is said to hang.
 HANGING_S: Final = 120.0
 
 
