@@ -115,7 +115,8 @@ def placed(plan: Plan, rows: DataFrame) -> DataFrame:
 
 def valued(plan: Plan, found: DataFrame) -> DataFrame:
     """Segments merged to windows: what tells all of their rows, bookkeeping, `_whole`, and the select list in stored types."""
-    return finalized(plan, merge(stream_plan(plan), found))
+    # The state gives only windows that the batch concerns: what parts two of them may not be among them.
+    return finalized(plan, merge(stream_plan(plan), found, apart=f"({ADDED} = 0)"))
 
 
 def enlarged(plan: Plan, numbered: DataFrame) -> DataFrame:

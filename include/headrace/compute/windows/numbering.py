@@ -39,15 +39,19 @@ def over(keys: Sequence[str], order: Sequence[str], frame: str = "") -> str:
     return f"OVER ({partition}ORDER BY {', '.join(order)} {frame})"
 
 
-def number_segments(window: Ordered, found: DataFrame, keys: list[str]) -> DataFrame:
-    """Segments with the number of their window. Segments of a session may overlap; of other windows they follow each other."""
+def number_segments(window: Ordered, found: DataFrame, keys: list[str], apart: str | None = None) -> DataFrame:
+    """Segments with the number of their window. Segments of a session may overlap; of other windows they follow each other.
+
+    Neighbors that both meet the condition `apart` are not one run of a state, whatever is missing between them.
+    """
     order = [WSTART, WEND]
     match window:
         case SessionWindow(gap=gap):
             reached = f"max({WEND}) {over(keys, order, BEFORE)}"
             return breaks(found, keys, order, f"{WSTART} > {reached} + {gap}L")
         case StateWindow():
-            return breaks(found, keys, order, f"{STATE} <> lag({STATE}) {over(keys, order)}")
+            both = f" OR ({apart} AND lag({apart}) {over(keys, order)})" if apart else ""
+            return breaks(found, keys, order, f"{STATE} <> lag({STATE}) {over(keys, order)}{both}")
         case EventWindow():
             return events(found, keys, order, None)
         case CountWindow():

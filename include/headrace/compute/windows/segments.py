@@ -142,8 +142,11 @@ def points(plan: Plan, prepared: DataFrame) -> DataFrame:
     return found.selectExpr(*key_columns(plan), *kept, *(partial.column for partial in plan.partials))
 
 
-def merge(plan: Plan, found: DataFrame) -> DataFrame:
-    """Segments of one window as one segment. Applying it twice changes nothing more."""
+def merge(plan: Plan, found: DataFrame, apart: str | None = None) -> DataFrame:
+    """Segments of one window as one segment. Applying it twice changes nothing more.
+
+    `apart` tells of a segment that it is a run of a state as far as it goes: two such are never joined.
+    """
     keys = key_columns(plan)
     match plan.window:
         case None:
@@ -151,7 +154,7 @@ def merge(plan: Plan, found: DataFrame) -> DataFrame:
         case IntervalWindow():
             return found.groupBy(*keys, WSTART, WEND).agg(*merges(plan))
         case window:
-            numbered = number_segments(window, found, keys)
+            numbered = number_segments(window, found, keys, apart)
             return joined(plan, numbered, keys, merges(plan), WSTART, WEND)
 
 
