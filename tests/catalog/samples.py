@@ -21,7 +21,7 @@ def plain_table(name: str, database: str = "power") -> Table:
 
 
 def definition(name: str = "avg_current", **changed: object) -> StreamDefinition:
-    """A stream from power.meters to power.averages."""
+    """A stream from power.meters to power.averages; one of another name has a target of its own."""
     given: dict[str, object] = {
         "id": f"id-{name}",
         "database": "power",
@@ -31,7 +31,7 @@ def definition(name: str = "avg_current", **changed: object) -> StreamDefinition
         "source_database": "power",
         "source_table": "meters",
         "target_database": "power",
-        "target_table": "averages",
+        "target_table": "averages" if name == "avg_current" else f"{name}_out",
         "created": 5,
     }
     return StreamDefinition(**{**given, **changed})  # type: ignore[arg-type]

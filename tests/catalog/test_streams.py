@@ -41,7 +41,7 @@ def test_a_stream_that_exists_is_refused_unless_that_is_fine(meters: Catalog) ->
 def test_stream_names_are_unique_per_database(meters: Catalog) -> None:
     meters.databases.create(Database("other"))
     assert meters.streams.create(definition())
-    assert meters.streams.create(definition(database="other", id="another"))
+    assert meters.streams.create(definition(database="other", id="another", target_table="other"))
 
 
 @pytest.mark.parametrize("field", ["database", "source_database", "target_database"])

@@ -13,14 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.model.statements import CreateStream
-from headrace.model.streams import DesiredState
 from headrace.model.tables import Column, Database, Table
 from headrace.model.types import DataType, Kind
-from headrace.runtime import history
 from headrace.runtime.context import Context
 from headrace.sql import parse
+from headrace.streams import lifecycle
 from headrace.streams.define import define
-from headrace.streams.lifecycle import begin, prepare_target
 
 DATABASE = Database("db")
 METERS = Table(
@@ -76,14 +74,8 @@ class Meters:
         statement = parse(sql)
         assert isinstance(statement, CreateStream)
         plan = define(statement, self.context.catalog, "db")
-        prepare_target(self.context, plan)
-        definition = plan.definition(created=self.context.clock.now())
-        self.context.catalog.streams.create(definition, DesiredState.RUNNING)
-        if plan.options.fill_history:
-            history.begin(self.context, definition.id)
-        else:
-            begin(self.context, plan)
-        return definition.id
+        lifecycle.create(self.context, plan, plan.definition(created=self.context.clock.now()))
+        return plan.id
 
     def results(self, database: str = "db") -> list[tuple[Any, ...]]:
         """What the target has: window start, count, sum, greatest, in order."""

@@ -127,7 +127,7 @@ def test_a_stream_whose_creator_died_gets_its_boundary_in_the_end(meters: Meters
 def test_a_stream_that_cannot_be_understood_is_stopped_and_the_others_run(meters: Meters, driver: Driver) -> None:
     good = meters.create_stream("TRIGGER AT_ONCE")
     definition = meters.context.catalog.streams.by_id(good).definition
-    bad = replace(definition, id="bad", name="bad", sql="CREATE STREAM bad INTO")
+    bad = replace(definition, id="bad", name="bad", sql="CREATE STREAM bad INTO", target_table="bad", schema=None)
     meters.context.catalog.streams.create(bad)
     driver.reconcile()
     record = meters.context.catalog.streams.by_id("bad")

@@ -16,6 +16,7 @@ import httpx
 import psutil
 import pytest
 
+import headrace
 from headrace.model.streams import ChunkState, Heartbeat, StreamState
 from headrace.runtime import history
 from headrace.runtime.context import Context, open_context
@@ -213,3 +214,24 @@ def test_a_backfill_job_says_what_is_wrong(start: Callable[..., Job]) -> None:
     job = start("fill_history", "--stream", "nonsense", "--chunk", "3")
     assert job.ended() == 1
     assert "no stream with the id nonsense" in job.text
+
+
+def test_an_snode_follows_a_table_that_gains_columns(context: Context, start: Callable[..., Job]) -> None:
+    meters = Meters.create(context)
+    meters.create_stream("TRIGGER AT_ONCE IGNORE EXPIRED 0 IGNORE UPDATE 0")
+    first = start("snode")
+    meters.write(readings(20))
+    until(lambda: meters.results() == meters.expected(), "rows are not computed", (first,))
+    with headrace.connect(context.settings.home) as connection:
+        connection.execute("use db")
+        for number in range(3):
+            connection.execute(f"alter stable meters add column w{number} double")
+            connection.execute(f"insert into m1 (ts, v, w{number}) values ({START + number}, {number}, 0.5)")
+            meters.stored["m1", START + number] = number
+            meters.write(readings(20, seed=number + 1))
+            until(lambda: meters.results() == meters.expected(), "rows after the change are not computed", (first,))
+        assert connection.execute("select count(w0), count(w2) from meters").fetchall() == [(1, 1)]
+    first.process.kill()
+    second = start("snode")
+    meters.write(readings(20, seed=9))
+    until(lambda: meters.results() == meters.expected(), "the second snode does not go on", (second,))

@@ -23,9 +23,9 @@ from headrace.model.types import DataType, Kind
 from headrace.settings import load
 from headrace.sql import parse
 from headrace.storage import Tables
+from headrace.streams import lifecycle
 from headrace.streams.context import Context
 from headrace.streams.define import StreamPlan, catalog_scope, define, plan_of
-from headrace.streams.lifecycle import begin, prepare_target
 from headrace.streams.poller import RunnerFactory, SourcePollers
 from headrace.streams.runner import Runner
 from headrace.streams.sources import with_tags
@@ -112,9 +112,7 @@ class House:
     def create(self, sql: str) -> StreamPlan:
         """A stream from now on."""
         plan = self.define(sql)
-        prepare_target(self.context, plan)
-        self.catalog.streams.create(plan.definition(created=self.context.clock.now()))
-        begin(self.context, plan)
+        lifecycle.create(self.context, plan, plan.definition(created=self.context.clock.now()))
         return plan_of(self.record(plan).definition, self.catalog)
 
     def record(self, plan: StreamPlan) -> StreamRecord:

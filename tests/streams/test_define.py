@@ -199,7 +199,7 @@ def test_two_streams_cannot_fill_one_table(furnished: House) -> None:
 def test_a_database_has_room_for_61_streams(furnished: House) -> None:
     for number in range(61):
         plan = furnished.define(f"create stream s{number} into out{number} as select count(*) from readings interval(1s)")
-        furnished.catalog.streams.create(plan.definition(created=0))
+        furnished.catalog.streams.create(plan.definition(created=0), target=plan.target)
     with pytest.raises(LimitError, match="61 streams"):
         furnished.define("create stream t into out as select count(*) from readings interval(1s)")
 

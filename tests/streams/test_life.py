@@ -13,7 +13,7 @@ from headrace.model.streams import DesiredState, StreamState
 from headrace.model.tables import Column, Database, Table
 from headrace.model.time import Precision
 from headrace.model.types import DataType, Kind
-from headrace.streams.lifecycle import activate, begin, forget, skip
+from headrace.streams.lifecycle import activate, forget, skip
 from headrace.streams.runner import state_store
 from tests.streams.house import START, House, house
 from tests.streams.oracle import Options, Oracle
@@ -353,12 +353,3 @@ def test_a_dropped_stream_leaves_no_state_and_its_results(built: House) -> None:
     forget(built.context, plan.id)
     assert state_files(built, plan.id) == []
     assert len(built.results(plan)) == 1
-
-
-def test_beginning_again_at_the_same_place_changes_nothing(built: House) -> None:
-    plan = built.create(counts())
-    begin(built.context, plan)
-    assert built.record(plan).source_version == built.tables.version(plan.source)
-    built.insert([("d0", 0, 1, None)])
-    built.settle()
-    assert [row[:3] for row in built.results(plan)] == [(0, 1, 1)]

@@ -302,7 +302,7 @@ def test_a_micro_batch_that_hangs_and_its_lag_are_seen(ticked: House, gate: Gate
 
 def test_a_stream_without_position_has_no_lag(ticked: House) -> None:
     plan = ticked.define(SQL.format(name="s"))
-    ticked.catalog.streams.create(plan.definition(created=0))
+    ticked.catalog.streams.create(plan.definition(created=0), target=plan.target)
     assert lag_ms(ticked.context, ticked.record(plan)) is None
 
 

@@ -12,8 +12,9 @@ from typing import Final
 
 from sqlalchemy import ColumnElement, Connection, and_, or_, select
 
-from headrace.catalog.rows import DATABASES, STREAMS, SUBTABLES, TABLES
-from headrace.errors import ExistsError, IntegrityError, NotFoundError
+from headrace.catalog.rows import DATABASES, STREAMS, SUBTABLES, TABLES, streams
+from headrace.errors import ExistsError, IntegrityError, InvalidStreamError, NotFoundError
+from headrace.model.streams import StreamDefinition
 
 # Names looked through for the nearest one; more would make the error slow where there are millions of subtables.
 NEAR_NAMES: Final = 2_000
@@ -80,9 +81,54 @@ def refuse_crossing_streams(connection: Connection, database: str) -> None:
 
 def refuse_streams_on(connection: Connection, database: str, table: str) -> None:
     """`IntegrityError` when a stream reads or fills a table."""
+    _refuse(connection, f"table {database}.{table}", or_(*_on(database, table)), "reads or fills it")
+
+
+def refuse_streams_using(connection: Connection, database: str, table: str, columns: Iterable[str]) -> None:
+    """`IntegrityError` when a stream reads or fills one of these columns or tags of a table."""
+    names = set(columns)
+    if not names:
+        return
+    for row in connection.execute(select(STREAMS).where(or_(*_on(database, table)))).mappings():
+        definition = streams.from_row(row).definition
+        used = names & used_columns(definition, database, table, names)
+        if used:
+            stream = f"{definition.database}.{definition.name}"
+            raise IntegrityError(
+                f"column {min(used)} of {database}.{table} is needed by stream {stream}", hint=f"DROP STREAM {stream} first"
+            )
+
+
+def used_columns(definition: StreamDefinition, database: str, table: str, names: set[str]) -> set[str]:
+    """Those columns and tags of a table that a stream reads or fills; any of `names` where it does not say."""
+    schema = definition.schema
+    if schema is None:
+        return names
+    used: set[str] = set()
+    if (definition.source_database, definition.source_table) == (database, table):
+        used.update(schema.reads)
+    if (definition.target_database, definition.target_table) == (database, table):
+        used.update(schema.fills)
+    return used
+
+
+def refuse_rival(connection: Connection, definition: StreamDefinition) -> None:
+    """`InvalidStreamError` when another stream fills the target of a new one."""
+    fills = and_(STREAMS.c.target_database == definition.target_database, STREAMS.c.target_table == definition.target_table)
+    rival = connection.scalar(select(STREAMS.c.name).where(fills))
+    if rival is not None:
+        raise target_taken(rival, definition.target_table)
+
+
+def target_taken(rival: str, target: str) -> InvalidStreamError:
+    """The error for a target that another stream fills."""
+    return InvalidStreamError(f"the stream {rival} writes to {target} already", hint="one table takes the results of one stream")
+
+
+def _on(database: str, table: str) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
     reads = and_(STREAMS.c.source_database == database, STREAMS.c.source_table == table)
     fills = and_(STREAMS.c.target_database == database, STREAMS.c.target_table == table)
-    _refuse(connection, f"table {database}.{table}", or_(reads, fills), "reads or fills it")
+    return reads, fills
 
 
 def _refuse(connection: Connection, what: str, condition: ColumnElement[bool], why: str) -> None:

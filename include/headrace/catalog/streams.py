@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import Connection, delete, select, update
 
 from headrace.catalog.rows.leases import LEASES
 from headrace.catalog.rows.streams import STREAMS, from_row, progress_to_row, reason_to_json, to_row
-from headrace.catalog.rules import exists, hold_databases, missing, require_database, require_table
+from headrace.catalog.rules import exists, hold_databases, missing, refuse_rival, require_database, require_table
 from headrace.catalog.store import Store, insert
+from headrace.catalog.tables import add_table, find_table
 from headrace.errors import ExistsError, FencedError, NotFoundError
 from headrace.model.positions import Offsets
 from headrace.model.streams import DesiredState, StopReason, StreamDefinition, StreamProgress, StreamRecord, StreamState
+from headrace.model.tables import Table
+
+NO_PROGRESS: Final = StreamProgress()
 
 
 class Streams:
@@ -26,13 +30,25 @@ class Streams:
         self._store = store
 
     def create(
-        self, definition: StreamDefinition, desired: DesiredState = DesiredState.RUNNING, if_not_exists: bool = False
+        self,
+        definition: StreamDefinition,
+        desired: DesiredState = DesiredState.RUNNING,
+        if_not_exists: bool = False,
+        *,
+        target: Table | None = None,
+        state: StreamState = StreamState.CREATED,
+        progress: StreamProgress = NO_PROGRESS,
     ) -> bool:
         """Whether it was recorded: False where a stream of the name exists and `if_not_exists`, else `ExistsError`.
 
-        `NotFoundError` where a database or the source table is missing; the target table may follow.
+        `target` is recorded in the same transaction; without it the target table exists, or may follow. So is where the stream
+        begins: there is never a stream without its target, or one that does not know where to begin.
+
+        Raises:
+            NotFoundError: A database, the source table or a column that the stream uses is missing.
+            InvalidStreamError: Another stream fills the target.
         """
-        row = to_row(StreamRecord(definition, desired, StreamState.CREATED, StreamProgress()))
+        row = to_row(StreamRecord(definition, desired, state, progress))
         with self._store.write() as connection:
             hold_databases(connection, definition.database, definition.source_database, definition.target_database)
             require_table(connection, definition.source_database, definition.source_table)
@@ -40,6 +56,12 @@ class Streams:
                 if if_not_exists:
                     return False
                 raise exists("stream", f"{definition.database}.{definition.name}")
+            refuse_rival(connection, definition)
+            require_columns(connection, definition)
+            if target is None and definition.schema is not None:
+                require_table(connection, definition.target_database, definition.target_table)
+            if target is not None:
+                add_table(connection, target, self._store.clock())
             statement = insert(connection, STREAMS).values(row).on_conflict_do_nothing()
             if connection.scalar(statement.returning(STREAMS.c.id)) is None:
                 raise ExistsError(f"a stream with the id {definition.id} exists already")
@@ -108,6 +130,16 @@ def _refuse_older(connection: Connection, id: str, epoch: int) -> None:
         raise FencedError(
             f"stream {id} now belongs to epoch {newest}, this driver has {epoch}", hint="another driver has taken over"
         )
+
+
+def require_columns(connection: Connection, definition: StreamDefinition) -> None:
+    """`NotFoundError` unless the source has the columns that a stream reads: one may have been dropped since it was planned."""
+    if definition.schema is None:
+        return
+    source = find_table(connection, definition.source_database, definition.source_table)
+    for name in definition.schema.reads:
+        if source.column(name) is None:
+            raise NotFoundError(f"{source.database}.{source.name} has no column {name} any more", hint="see DESCRIBE")
 
 
 def _id_of(connection: Connection, database: str, name: str) -> str | None:

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from sqlalchemy import delete, insert, select
+from collections.abc import Callable, Collection, Sequence
 
+from sqlalchemy import Connection, delete, insert, select, update
+
+from headrace.catalog.alterations import with_columns
 from headrace.catalog.rows.tables import TABLES, from_row, to_row
-from headrace.catalog.rules import exists, has_table, hold_databases, missing_table, refuse_streams_on, require_database
+from headrace.catalog.rules import (
+    exists,
+    has_table,
+    hold_databases,
+    missing_table,
+    refuse_streams_on,
+    refuse_streams_using,
+    require_database,
+)
 from headrace.catalog.store import Store
 from headrace.catalog.subtables import add_subtables, find_subtables
-from headrace.model.tables import Table, TableKind
+from headrace.model.tables import Column, Table, TableKind
 
 
 class Tables:
@@ -23,19 +34,45 @@ class Tables:
         `ExistsError` also where a subtable has the name; `NotFoundError` where the database is missing.
         A plain table gets its one subtable, of its own name, at once.
         """
-        full_name = f"{table.database}.{table.name}"
         with self._store.write() as connection:
             hold_databases(connection, table.database)
-            if has_table(connection, table.database, table.name):
-                if if_not_exists:
-                    return False
-                raise exists("table", full_name)
-            if taken := find_subtables(connection, table.database, [table.name]):
-                raise exists("table", full_name, hint=f"it is a subtable of {taken[table.name].table}")
-            connection.execute(insert(TABLES).values(to_row(table) | {"created": self._store.clock()}))
-            if table.kind is TableKind.PLAIN:
-                add_subtables(connection, table.database, table.name, [table.name])
+            if if_not_exists and has_table(connection, table.database, table.name):
+                return False
+            add_table(connection, table, self._store.clock())
         return True
+
+    def alter(self, database: str, name: str, change: Callable[[Table], Table], removed: Collection[str] = ()) -> Table:
+        """Change the columns and tags of a table, and return it as it is then.
+
+        Args:
+            change: Makes the new table of the present one, in the transaction; what it raises ends that.
+            removed: Columns and tags that the change takes away.
+
+        Raises:
+            IntegrityError: A stream needs one of `removed`.
+            NotFoundError: The table does not exist.
+        """
+        with self._store.write() as connection:
+            hold_databases(connection, database)
+            present = find_table(connection, database, name)
+            refuse_streams_using(connection, database, name, removed)
+            changed = change(present)
+            if changed != present:
+                values = {key: to_row(changed)[key] for key in ("columns", "tags")}
+                connection.execute(update(TABLES).where(TABLES.c.database == database, TABLES.c.name == name).values(values))
+        return changed
+
+    def check_unused(self, database: str, name: str, columns: Collection[str]) -> None:
+        """`IntegrityError` when a stream reads or fills one of these columns or tags."""
+        with self._store.read() as connection:
+            refuse_streams_using(connection, database, name, columns)
+
+    def add_columns(self, database: str, name: str, columns: Sequence[Column]) -> Table:
+        """Add the columns that a table lacks, behind the others, and return the table as it is then.
+
+        Safe to repeat and to race: `TypeMismatchError` where a column of the name has another type, then none is added.
+        """
+        return self.alter(database, name, lambda table: with_columns(table, columns))
 
     def drop(self, database: str, name: str) -> None:
         """Drops a table with its subtables: `NotFoundError`, or `IntegrityError` while a stream reads or fills it."""
@@ -49,12 +86,7 @@ class Tables:
     def get(self, database: str, name: str) -> Table:
         """The table; `NotFoundError` with the nearest name."""
         with self._store.read() as connection:
-            query = select(TABLES).where(TABLES.c.database == database, TABLES.c.name == name)
-            row = connection.execute(query).mappings().one_or_none()
-            if row is None:
-                require_database(connection, database)
-                raise missing_table(connection, database, name)
-        return from_row(row)
+            return find_table(connection, database, name)
 
     def all(self, database: str) -> list[Table]:
         """Every table of a database, by name; `NotFoundError` where the database is missing."""
@@ -62,3 +94,25 @@ class Tables:
             require_database(connection, database)
             query = select(TABLES).where(TABLES.c.database == database).order_by(TABLES.c.name)
             return [from_row(row) for row in connection.execute(query).mappings()]
+
+
+def find_table(connection: Connection, database: str, name: str) -> Table:
+    """The table; `NotFoundError` with the nearest name."""
+    query = select(TABLES).where(TABLES.c.database == database, TABLES.c.name == name)
+    row = connection.execute(query).mappings().one_or_none()
+    if row is None:
+        require_database(connection, database)
+        raise missing_table(connection, database, name)
+    return from_row(row)
+
+
+def add_table(connection: Connection, table: Table, created: int) -> None:
+    """Record a table in a transaction that holds its database; `ExistsError` where a table or subtable has the name."""
+    full_name = f"{table.database}.{table.name}"
+    if has_table(connection, table.database, table.name):
+        raise exists("table", full_name)
+    if taken := find_subtables(connection, table.database, [table.name]):
+        raise exists("table", full_name, hint=f"it is a subtable of {taken[table.name].table}")
+    connection.execute(insert(TABLES).values(to_row(table) | {"created": created}))
+    if table.kind is TableKind.PLAIN:
+        add_subtables(connection, table.database, table.name, [table.name])

@@ -115,6 +115,52 @@ class DropTable:
 
 
 @dataclass(frozen=True, slots=True)
+class AddColumn:
+    """`ALTER TABLE|STABLE table ADD COLUMN|TAG name type`; `supertable` is `ALTER STABLE`."""
+
+    table: Name
+    column: Column
+    is_tag: bool = False
+    supertable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DropColumn:
+    """`ALTER TABLE|STABLE table DROP COLUMN|TAG name`."""
+
+    table: Name
+    name: str
+    is_tag: bool = False
+    supertable: bool = False
+    span: Span | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ModifyColumn:
+    """`ALTER TABLE|STABLE table MODIFY COLUMN|TAG name type`: the column with its new type."""
+
+    table: Name
+    column: Column
+    is_tag: bool = False
+    supertable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RenameColumn:
+    """`ALTER TABLE|STABLE table RENAME COLUMN|TAG name new_name`."""
+
+    table: Name
+    name: str
+    new_name: str
+    is_tag: bool = False
+    supertable: bool = False
+    span: Span | None = field(default=None, compare=False)
+
+
+AlterTable = AddColumn | DropColumn | ModifyColumn | RenameColumn
+
+
+@dataclass(frozen=True, slots=True)
 class SetTags:
     """`ALTER TABLE subtable SET TAG name = value [, …]`."""
 
@@ -209,6 +255,7 @@ Statement = (
     | Delete
     | DropTable
     | SetTags
+    | AlterTable
     | Describe
     | Show
     | Select

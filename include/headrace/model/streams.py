@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from headrace.model.positions import Offsets, Position, SourceId, source_id
+from headrace.model.tables import Column
 from headrace.model.time import Duration
 
 
@@ -71,8 +72,27 @@ class StopReason:
 
 
 @dataclass(frozen=True, slots=True)
+class StreamSchema:
+    """The columns for which a stream was defined. Columns that its tables gain later do not change the stream.
+
+    Attributes:
+        columns, tags: All columns and tags of the source, as `*` means them.
+        reads: The columns and tags that the query uses.
+        fills: The columns and tags of the target.
+    """
+
+    columns: tuple[Column, ...]
+    tags: tuple[Column, ...]
+    reads: tuple[str, ...]
+    fills: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class StreamDefinition:
-    """A stream as recorded: the statement's text, and the context in which its names were resolved."""
+    """A stream as recorded: the statement's text, and the context in which its names were resolved.
+
+    Without a `schema` the tables are taken as they are, and none of their columns can be dropped.
+    """
 
     id: str
     database: str
@@ -85,6 +105,7 @@ class StreamDefinition:
     target_table: str
     created: int
     snode: str = "default"
+    schema: StreamSchema | None = None
 
     @property
     def source(self) -> SourceId:

@@ -133,7 +133,9 @@ class Evaluation:
 
     @cached_property
     def _tags(self) -> DataFrame:
-        return self._context.spark().createDataFrame(self._context.tables.read_tags(self._plan.source))
+        source = self._plan.source
+        tags = self._context.tables.read_tags(source).select([source.series_key, *self._plan.query.scans[0].tags])
+        return self._context.spark().createDataFrame(tags)
 
     def _between(self, first: int | None, last: int | None) -> str:
         """The condition that a row's instant lies between two, in the form that lets files be skipped."""

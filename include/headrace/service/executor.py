@@ -9,7 +9,7 @@ from functools import singledispatch
 from typing import TYPE_CHECKING, Final
 
 from headrace.errors import ExistsError, InternalError
-from headrace.model.streams import DesiredState, StreamProgress, StreamState
+from headrace.model.streams import DesiredState, StreamState
 from headrace.service import stages
 from headrace.service.results import Result
 
@@ -73,6 +73,38 @@ def _(stage: stages.RemoveTable, session: Session) -> Result:
     return DONE
 
 
+@apply.register(stages.AddColumn)
+def _(stage: stages.AddColumn, session: Session) -> Result:
+    from headrace.service.alterations import add_column
+
+    add_column(stage, session.context)
+    return DONE
+
+
+@apply.register(stages.DropColumn)
+def _(stage: stages.DropColumn, session: Session) -> Result:
+    from headrace.service.alterations import drop_column
+
+    drop_column(stage, session.context)
+    return DONE
+
+
+@apply.register(stages.ModifyColumn)
+def _(stage: stages.ModifyColumn, session: Session) -> Result:
+    from headrace.service.alterations import modify_column
+
+    modify_column(stage, session.context)
+    return DONE
+
+
+@apply.register(stages.RenameTag)
+def _(stage: stages.RenameTag, session: Session) -> Result:
+    from headrace.service.alterations import rename_tag
+
+    rename_tag(stage, session.context)
+    return DONE
+
+
 @apply.register(stages.MakeSubtables)
 def _(stage: stages.MakeSubtables, session: Session) -> Result:
     """The catalog first: it settles whose a name is. Tags of subtables that exist stay as they are."""
@@ -126,33 +158,19 @@ def _(stage: stages.ReadCatalog, session: Session) -> Result:  # noqa: ARG001
     return stage.read()
 
 
-@apply.register(stages.MakeTarget)
-def _(stage: stages.MakeTarget, session: Session) -> Result:
-    from headrace.streams.lifecycle import prepare_target
-
-    prepare_target(session.context, stage.plan)
-    return DONE
-
-
 @apply.register(stages.RecordStream)
 def _(stage: stages.RecordStream, session: Session) -> Result:
+    from headrace.streams.lifecycle import create
+
     context, plan = session.context, stage.plan
     definition = plan.definition(created=context.clock.now(), snode=context.settings.snode, dialect=session.dialect)
-    if context.catalog.streams.create(definition, if_not_exists=stage.if_not_exists) and not plan.options.fill_history:
-        from headrace.streams.lifecycle import begin
-
-        begin(session.context, plan)
+    create(context, plan, definition, if_not_exists=stage.if_not_exists)
     return DONE
 
 
 @apply.register(stages.FillHistory)
-def _(stage: stages.FillHistory, session: Session) -> Result:
-    """Fix the boundary: rows up to this version are history, later ones are live."""
-    context, plan = session.context, stage.plan
-    boundary = {plan.source_id: context.tables.version(plan.source)}
-    progress = StreamProgress(boundary=boundary, updated=context.clock.now())
-    context.catalog.streams.set_progress(plan.id, progress)
-    context.catalog.streams.set_state(plan.id, StreamState.FILLING)
+def _(stage: stages.FillHistory, session: Session) -> Result:  # noqa: ARG001
+    """Nothing more to do here: the record says what is history, and a driver or Airflow fills it."""
     return DONE
 
 

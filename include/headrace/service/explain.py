@@ -10,6 +10,7 @@ from headrace.service import stages
 
 if TYPE_CHECKING:
     from headrace.compute import AnyPlan
+    from headrace.streams.define import StreamPlan
 
 
 @singledispatch
@@ -56,6 +57,31 @@ def _(stage: stages.RemoveTable) -> list[str]:
 
 
 @describe.register
+def _(stage: stages.AddColumn) -> list[str]:
+    what = "tag" if stage.is_tag else "column"
+    return [f"add {what} {stage.column.name} {stage.column.type} to {stage.table.database}.{stage.table.name}, NULL so far"]
+
+
+@describe.register
+def _(stage: stages.DropColumn) -> list[str]:
+    table = f"{stage.table.database}.{stage.table.name}"
+    if stage.is_tag:
+        return [f"drop tag {stage.name} of {table} with its values"]
+    return [f"drop column {stage.name} of {table}; its values stay in the Delta table, hidden"]
+
+
+@describe.register
+def _(stage: stages.ModifyColumn) -> list[str]:
+    what = "tag" if stage.is_tag else "column"
+    return [f"make {what} {stage.column.name} of {stage.table.database}.{stage.table.name} a {stage.column.type}"]
+
+
+@describe.register
+def _(stage: stages.RenameTag) -> list[str]:
+    return [f"rename tag {stage.old} of {stage.table.database}.{stage.table.name} to {stage.new}"]
+
+
+@describe.register
 def _(stage: stages.MakeSubtables) -> list[str]:
     return [f"create {stage.tags.num_rows} subtables of {stage.table.database}.{stage.table.name} where they are missing"]
 
@@ -94,15 +120,6 @@ def _(stage: stages.ReadCatalog) -> list[str]:
 
 
 @describe.register
-def _(stage: stages.MakeTarget) -> list[str]:
-    plan, target = stage.plan, stage.plan.target
-    verb = "write to existing" if plan.target_exists else "create"
-    columns = ", ".join(f"{column.name} {column.type}" for column in target.columns)
-    tags = ", ".join(f"{tag.name} {tag.type}" for tag in target.tags)
-    return [f"{verb} target {target.database}.{target.name} ({columns}) tags ({tags})"]
-
-
-@describe.register
 def _(stage: stages.RecordStream) -> list[str]:
     plan = stage.plan
     options = plan.options
@@ -113,7 +130,16 @@ def _(stage: stages.RecordStream) -> list[str]:
         f"updates {'count as new rows' if options.ignore_update else 'repair their windows'}",
     ]
     head = f"maintain stream {plan.database}.{plan.name} on changes of {plan.source.database}.{plan.source.name}"
-    return [head, *indented(facts), *explain_plan(plan.query)]
+    return [explain_target(plan), head, *indented(facts), *explain_plan(plan.query)]
+
+
+def explain_target(plan: StreamPlan) -> str:
+    """The target's columns and tags, and whether it exists."""
+    target = plan.target
+    verb = "write to existing" if plan.target_exists else "create"
+    columns = ", ".join(f"{column.name} {column.type}" for column in target.columns)
+    tags = ", ".join(f"{tag.name} {tag.type}" for tag in target.tags)
+    return f"{verb} target {target.database}.{target.name} ({columns}) tags ({tags})"
 
 
 @describe.register

@@ -30,7 +30,7 @@ def read(scan: Scan, context: Context) -> DataFrame:
     rows = context.tables.frame(context.spark(), scan.table)
     if not scan.tags:
         return rows
-    tags = context.spark().createDataFrame(context.tables.read_tags(scan.table))
+    tags = context.spark().createDataFrame(context.tables.read_tags(scan.table).select([scan.table.series_key, *scan.tags]))
     return rows.join(F.broadcast(tags), scan.table.series_key)
 
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from headrace.compute import AnyPlan
     from headrace.model.streams import StreamRecord
-    from headrace.model.tables import Database, Subtable, Table
+    from headrace.model.tables import Column, Database, Subtable, Table
     from headrace.service.results import Result
     from headrace.streams.define import StreamPlan
 
@@ -45,6 +45,37 @@ class MakeTable:
 class RemoveTable:
     table: Table
     database: Database
+
+
+@dataclass(frozen=True, slots=True)
+class AddColumn:
+    table: Table
+    database: Database
+    column: Column
+    is_tag: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DropColumn:
+    table: Table
+    name: str
+    is_tag: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ModifyColumn:
+    """Give a column or tag a longer declared type; what is stored stays as it is."""
+
+    table: Table
+    column: Column
+    is_tag: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RenameTag:
+    table: Table
+    old: str
+    new: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,19 +134,19 @@ class ReadCatalog:
 
 
 @dataclass(frozen=True, slots=True)
-class MakeTarget:
-    plan: StreamPlan
-
-
-@dataclass(frozen=True, slots=True)
 class RecordStream:
+    """Create the stream, with its target where that is missing, and with where it begins."""
+
     plan: StreamPlan
     if_not_exists: bool
 
 
 @dataclass(frozen=True, slots=True)
 class FillHistory:
-    """The rows that are there already: an estimate of how many, and in how many chunks."""
+    """The rows that are there already: an estimate of how many, and in how many chunks.
+
+    They are filled by a driver or by Airflow; the stream's record says up to which version.
+    """
 
     plan: StreamPlan
     rows: int
@@ -153,6 +184,10 @@ Stage = (
     | EnterDatabase
     | MakeTable
     | RemoveTable
+    | AddColumn
+    | DropColumn
+    | ModifyColumn
+    | RenameTag
     | MakeSubtables
     | RemoveSubtables
     | WriteTags
@@ -160,7 +195,6 @@ Stage = (
     | DeleteRows
     | RunQuery
     | ReadCatalog
-    | MakeTarget
     | RecordStream
     | FillHistory
     | Announce

@@ -8,7 +8,7 @@ import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
 from headrace.errors import HistoryGoneError, InternalError, StorageError
-from headrace.storage.handles import Handle, first_line
+from headrace.storage.handles import Handle, first_line, stored_schema
 from headrace.storage.log import changed_rows, exists, read_commit
 
 CHANGE_TYPE: Final = "_change_type"
@@ -20,7 +20,7 @@ def changes(handle: Handle, first: int, last: int) -> pa.Table:
     try:
         with handle.latest() as delta:
             _check_range(handle, first, last, delta.version())
-            schema = changes_schema(pa.schema(delta.schema().to_arrow()))
+            schema = changes_schema(stored_schema(delta))
             reader = delta.load_cdf(first, last)
         found = pa.table(reader)
     except (StorageError, DeltaError, pa.ArrowException, OSError) as error:

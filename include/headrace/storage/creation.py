@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 
 from headrace.errors import ExistsError, LimitError
 from headrace.model.tables import Database, Table, TableKind
-from headrace.storage.handles import file_system, is_local, rows_uri, table_uri, tags_uri, translated
+from headrace.storage.handles import file_system, is_local, rows_uri, stored_schema, table_uri, tags_uri, translated
 from headrace.storage.types import rows_schema, tags_schema
 
 # Versions between checkpoints. More make opening a table slower (each commit since is read), fewer make commits slower.
@@ -23,7 +23,7 @@ CHECKPOINT_INTERVAL: Final = 100
 
 
 def create(root: str, table: Table, database: Database, options: Mapping[str, str]) -> None:
-    """Make the Delta tables of a table; empty ones of the same columns, left by a creation that was cut short, are taken over."""
+    """Make the Delta tables of a table. Empty ones are taken over or replaced: a creation that was cut short has left them."""
     check_storable(table, database)
     with translated(f"table {table.database}.{table.name}"):
         if table.kind is TableKind.SUPER:
@@ -45,10 +45,9 @@ def check_storable(table: Table, database: Database) -> None:
 
 
 def _ensure(uri: str, schema: pa.Schema, key: tuple[str, ...], options: Mapping[str, str], *, change_feed: bool) -> None:
-    if DeltaTable.is_deltatable(uri, storage_options=dict(options) or None):
-        return _check_reusable(uri, schema, options)
+    if DeltaTable.is_deltatable(uri, storage_options=dict(options) or None) and _reusable(uri, schema, options):
+        return
     DeltaTable.create(uri, schema, configuration=_configuration(key, change_feed), storage_options=dict(options) or None)
-    return None
 
 
 def _configuration(key: tuple[str, ...], change_feed: bool) -> dict[str, str | None]:
@@ -63,12 +62,20 @@ def _configuration(key: tuple[str, ...], change_feed: bool) -> dict[str, str | N
     return configuration
 
 
-def _check_reusable(uri: str, schema: pa.Schema, options: Mapping[str, str]) -> None:
+def _reusable(uri: str, schema: pa.Schema, options: Mapping[str, str]) -> bool:
+    """Whether an empty table has these columns; one that was never written to and has others is removed.
+
+    `ExistsError` when there are rows, or were.
+    """
     delta = DeltaTable(uri, storage_options=dict(options) or None)
-    if pa.schema(delta.schema().to_arrow()) != schema or delta.file_uris():
+    if not delta.file_uris() and stored_schema(delta) == schema:
+        return True
+    if delta.version() > 0:
         raise ExistsError(
             f"there is a Delta table at {uri} already", hint="is another catalog using this warehouse? else remove the folder"
         )
+    _remove(uri)
+    return False
 
 
 def drop(root: str, table: Table) -> None:
@@ -77,8 +84,18 @@ def drop(root: str, table: Table) -> None:
     with translated(f"table {table.database}.{table.name}"):
         if is_local(uri):
             _drop_local(Path(uri))
+            with suppress(OSError):
+                Path(uri).parent.rmdir()
         else:
-            _drop_remote(uri)
+            _drop_remote(uri, ("rows/_delta_log", "tags/_delta_log", ""))
+
+
+def _remove(uri: str) -> None:
+    """Remove one Delta table."""
+    if is_local(uri):
+        _drop_local(Path(uri))
+    else:
+        _drop_remote(uri, ("_delta_log", ""))
 
 
 def _drop_local(folder: Path) -> None:
@@ -86,14 +103,12 @@ def _drop_local(folder: Path) -> None:
     with suppress(FileNotFoundError):
         folder.rename(doomed)
         shutil.rmtree(doomed, ignore_errors=True)
-    with suppress(OSError):
-        folder.parent.rmdir()
 
 
-def _drop_remote(uri: str) -> None:
+def _drop_remote(uri: str, parts: tuple[str, ...]) -> None:
     """Logs go first: without its log a table exists no more."""
     system, path = file_system(uri)
-    for part in ("rows/_delta_log", "tags/_delta_log", ""):
+    for part in parts:
         place = f"{path}/{part}".rstrip("/")
         if system.get_file_info(place).type is not pafs.FileType.NotFound:
             system.delete_dir(place)

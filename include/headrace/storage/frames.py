@@ -8,15 +8,27 @@ from headrace.storage.changes import CHANGE_TYPE, COMMIT_VERSION
 from headrace.storage.handles import spark_path
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 
-def frame(spark: SparkSession, uri: str, version: int | None) -> DataFrame:
-    """Rows as stored, now or as of a version."""
+def frame(spark: SparkSession, uri: str, schema: pa.Schema, version: int | None) -> DataFrame:
+    """The columns of `schema` as stored, now or as of a version; those that were added after it are NULL."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.pandas.types import from_arrow_type
+
     reader = spark.read.format("delta")
     if version is not None:
         reader = reader.option("versionAsOf", version)
-    return reader.load(spark_path(uri))
+    rows = reader.load(spark_path(uri))
+    stored = set(rows.columns)
+    columns = (
+        F.col(f"`{_escaped(field.name)}`")
+        if field.name in stored
+        else F.lit(None).cast(from_arrow_type(field.type)).alias(field.name)
+        for field in schema
+    )
+    return rows.select(*columns)
 
 
 def changes_frame(spark: SparkSession, uri: str, first: int, last: int) -> DataFrame:

@@ -143,6 +143,11 @@ def check_readable(delta: DeltaTable, name: str) -> None:
         )
 
 
+def stored_schema(delta: DeltaTable) -> pa.Schema:
+    """All columns of a Delta table as Arrow fields, also those that are not declared."""
+    return pa.schema(delta.schema().to_arrow())
+
+
 def file_list(delta: DeltaTable) -> pa.Table:
     """A row a data file: `path`, `size_bytes`, `num_records`, and `min.…`, `max.…` of the columns that have statistics."""
     found = pa.table(delta.get_add_actions(flatten=True))

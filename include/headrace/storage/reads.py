@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from headrace.model.tables import Table
 from headrace.storage.datafiles import read_files
-from headrace.storage.handles import Handle, file_list, translated
+from headrace.storage.handles import Handle, file_list, stored_schema, translated
 from headrace.storage.pruning import Bounds, candidates, file_bounds, key_filter
 
 
@@ -22,15 +22,19 @@ def scan(
     tbnames: Collection[str] | None,
     bounds: Bounds | None,
 ) -> pa.Table:
-    """Rows as stored; `bounds` and `tbnames` choose files and filter rows, `where` filters further."""
+    """Rows as stored; `bounds` and `tbnames` choose files and filter rows, `where` filters further.
+
+    `columns` None: those that the table declares, and `tbname`; others may have been added to the Delta table.
+    """
     files, schema = _files(handle, version)
     names = None if tbnames is None else sorted(tbnames)
     chosen = candidates(files, table, schema, bounds, names)
     paths = [] if names == [] else chosen["path"].to_pylist()
     series = None if names is None else (table.series_key, names)
+    declared = declared_schema(table, schema).names
     pushed = key_filter(table, schema, bounds, names)
     with translated(handle.name):
-        return read_files(handle.uri, paths, schema, None if columns is None else list(columns), pushed, where, series)
+        return read_files(handle.uri, paths, schema, list(declared if columns is None else columns), pushed, where, series)
 
 
 def bounds(handle: Handle, table: Table) -> Bounds | None:
@@ -59,10 +63,15 @@ def _read_bounds(handle: Handle, table: Table, files: pa.Table, schema: pa.Schem
     return Bounds(pc.min(times).as_py(), pc.max(times).as_py()) if len(times) > times.null_count else None
 
 
+def declared_schema(table: Table, stored: pa.Schema) -> pa.Schema:
+    """The fields of the declared columns in their order, then `tbname`, out of all that a Delta table has."""
+    return pa.schema([stored.field(name) for name in (*(column.name for column in table.columns), table.series_key)])
+
+
 def _files(handle: Handle, version: int | None) -> tuple[pa.Table, pa.Schema]:
-    """A version's files (None: the newest) and the schema they are read with."""
-    if version is None:
-        with handle.latest() as delta:
-            return handle.files(delta), pa.schema(delta.schema().to_arrow())
-    delta = handle.at(version)
-    return file_list(delta), pa.schema(delta.schema().to_arrow())
+    """A version's files (None: the newest) and the newest schema, in which columns added since are NULL in these files."""
+    with handle.latest() as delta:
+        schema = stored_schema(delta)
+        if version is None or version == delta.version():
+            return handle.files(delta), schema
+    return file_list(handle.at(version)), schema

@@ -11,17 +11,18 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from headrace.model.positions import Position, SourceId
-from headrace.model.tables import Database, Table
+from headrace.model.tables import Column, Database, Table
 from headrace.storage import changes, creation, frames, reads
 from headrace.storage.commits import Commit, Written, committed_position
+from headrace.storage.evolution import Evolution
 from headrace.storage.framewrites import FrameWriter
-from headrace.storage.handles import Handles, root_of, rows_uri, segment
+from headrace.storage.handles import Handles, root_of, rows_uri, segment, stored_schema
 from headrace.storage.loading import Loaded, Loader, LoadOptions
 from headrace.storage.maintenance import Maintenance
 from headrace.storage.outbox import Outbox
 from headrace.storage.pruning import Bounds
 from headrace.storage.tags import Tags
-from headrace.storage.types import rows_schema
+from headrace.storage.types import field, rows_schema
 from headrace.storage.writes import Lock, Ranges, Writer
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class Tables:
         self._handles = Handles(self.uri, options or {})
         self._writer = Writer(self._handles, lock)
         self._tags = Tags(self._handles, self._writer)
+        self._evolution = Evolution(self._handles, self._writer)
         self._maintenance = Maintenance(self._handles, self._writer)
 
     def create(self, table: Table, database: Database) -> None:
@@ -62,6 +64,38 @@ class Tables:
         """Remove a table with all its files; one that does not exist is no error."""
         self._handles.forget(table)
         creation.drop(self.uri, table)
+
+    def add_columns(self, table: Table, database: Database, columns: Sequence[Column]) -> None:
+        """Add columns to a table's rows; those that it has already are left alone, so racing callers all succeed.
+
+        Readers and writers that do not know the columns go on: they leave them out, or NULL.
+
+        Raises:
+            TypeMismatchError: A column of that name has another type.
+            ExistsError: A column of that name was dropped.
+            TransientError: The table is being loaded.
+        """
+        self._evolution.add(table, database, columns)
+
+    def drop_column(self, table: Table, name: str) -> None:
+        """Mark a column as dropped; the Delta table keeps it, and the name cannot be used again."""
+        self._evolution.retire(table, name)
+
+    def modify_column(self, table: Table, column: Column) -> None:
+        """Record the declared type of a column or tag whose stored type stays the same."""
+        self._evolution.retype(table, column)
+
+    def add_tag(self, table: Table, database: Database, tag: Column) -> None:
+        """Add a tag, NULL for all subtables, also when a column of that name is left from an unfinished change."""
+        self._tags.add(table, field(tag, database.precision))
+
+    def drop_tag(self, table: Table, name: str) -> None:
+        """Remove a tag with its values; one that does not exist is no error."""
+        self._tags.remove(table, name)
+
+    def rename_tag(self, table: Table, old: str, new: str, rename: Callable[[], None]) -> None:
+        """Rename a tag. `rename` is called while both names have its values; the old name goes afterwards."""
+        self._tags.rename(table, old, new, rename)
 
     def exists(self, table: Table) -> bool:
         """Whether the table's Delta table exists."""
@@ -130,7 +164,11 @@ class Tables:
         return self._noted(table, self._writer.delete(table, database, tbnames, ranges, where)).deleted
 
     def upsert_tags(self, table: Table, rows: pa.Table) -> None:
-        """Set the tags of subtables: `tbname` and a column a tag; all tags of each row are replaced."""
+        """Set the tags of subtables: `tbname` and a column a tag. Tags that `rows` lacks stay as they are, NULL in new rows.
+
+        Raises:
+            TransientError: A tag of `rows` was dropped or renamed meanwhile.
+        """
         self._tags.upsert(table, rows)
 
     def drop_tags(self, table: Table, tbnames: Collection[str]) -> None:
@@ -194,15 +232,18 @@ class Tables:
         tbnames: Collection[str] | None = None,
         bounds: Bounds | None = None,
     ) -> pa.Table:
-        """Rows as stored, now or as of a version.
+        """Rows as stored, now or as of a version: `columns`, by default the declared ones and `tbname`.
 
-        `bounds` (as stored, inclusive) and `tbnames` choose files by their statistics, and rows; `filter` chooses rows further.
+        A column that was added after the version is NULL. `bounds` (as stored, inclusive) and `tbnames` choose files by their
+        statistics, and rows; `filter` chooses rows further.
         """
         return reads.scan(self._handles.reader(table), table, columns, filter, version, tbnames, bounds)
 
     def frame(self, spark: SparkSession, table: Table, *, version: int | None = None) -> DataFrame:
-        """Rows as stored, as a DataFrame, now or as of a version; tags are not joined."""
-        return frames.frame(spark, rows_uri(self.uri, table), version)
+        """Rows as stored, as a DataFrame, now or as of a version: the declared columns and `tbname`; tags are not joined."""
+        with self._handles.reader(table).latest() as delta:
+            schema = reads.declared_schema(table, stored_schema(delta))
+        return frames.frame(spark, rows_uri(self.uri, table), schema, version)
 
     def changes_frame(self, spark: SparkSession, table: Table, first: int, last: int) -> DataFrame:
         """What `changes` returns, as a DataFrame; in no order."""

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager
 from typing import Final
 
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
+from headrace.errors import TransientError
+from headrace.model.faults import reach
 from headrace.model.tables import Table, TableKind
 from headrace.storage.commits import properties
 from headrace.storage.datafiles import read_files
-from headrace.storage.handles import Handle, Handles
+from headrace.storage.handles import Handle, Handles, stored_schema
 from headrace.storage.keys import among, conform, last_of_each_key, quoted, shared
-from headrace.storage.writes import Writer
+from headrace.storage.writes import Writer, with_all_columns
 
 KEY: Final = [TableKind.SUPER.series_key]
 # Tags come in by the handful. Each file costs every reader and writer a little; so many are made one.
@@ -36,13 +39,13 @@ class Tags:
     def upsert(self, table: Table, rows: pa.Table) -> None:
         def work(handle: Handle, delta: DeltaTable) -> None:
             stored = self._current(handle, delta)
-            wanted = last_of_each_key(conform(rows, stored.schema, KEY, handle.name), KEY)
+            wanted = last_of_each_key(conform(rows, fields_of(rows, stored.schema, handle.name), KEY, handle.name), KEY)
             if wanted.num_rows == 0:
                 return
             if shared(wanted.select(KEY), stored, KEY).num_rows:
                 _merge(delta, wanted)
             else:
-                write_deltalake(delta, wanted, mode="append", commit_properties=properties(None))
+                write_deltalake(delta, with_all_columns(wanted, delta), mode="append", commit_properties=properties(None))
             if len(delta.file_uris()) > MOST_FILES:
                 delta.optimize.compact()
 
@@ -55,8 +58,44 @@ class Tags:
 
         self._commit(table, work)
 
+    def add(self, table: Table, field: pa.Field) -> None:
+        """Add a tag that is NULL for all subtables, in place of one that an unfinished change has left."""
+        with self._locked(table):
+            self._rewrite(table, lambda tags: _set(tags, field, pa.nulls(tags.num_rows, field.type)))
+
+    def remove(self, table: Table, name: str) -> None:
+        """Remove a tag, where there is one of that name."""
+        with self._locked(table):
+            self._rewrite(table, lambda tags: _without(tags, name))
+
+    def rename(self, table: Table, old: str, new: str, rename: Callable[[], None]) -> None:
+        """Copy a tag, call `rename`, and remove the old one: whoever knows either name finds its values meanwhile.
+
+        The lock is held throughout, so that no value is set under the old name after the copy.
+        """
+        with self._locked(table):
+            self._rewrite(table, lambda tags: _set(tags, tags.schema.field(old).with_name(new), tags[old]))
+            reach("storage.tag.copied")
+            rename()
+            reach("storage.tag.renamed")
+            self._rewrite(table, lambda tags: _without(tags, old))
+
+    def _rewrite(self, table: Table, change: Callable[[pa.Table], pa.Table]) -> None:
+        """Write all tags anew with other columns, in one commit."""
+
+        def work(handle: Handle, delta: DeltaTable) -> None:
+            stored = self._current(handle, delta)
+            changed = change(stored)
+            if changed is not stored:
+                write_deltalake(delta, changed, mode="overwrite", schema_mode="overwrite", commit_properties=properties(None))
+
+        self._writer.attempts(self._handles.tags(table), work)
+
+    def _locked(self, table: Table) -> AbstractContextManager[None]:
+        return self._writer.exclusive(_lock_name(table), needed=True)
+
     def _commit(self, table: Table, work: Callable[[Handle, DeltaTable], None]) -> None:
-        with self._writer.exclusive(f"tags.{table.database}.{table.name}"):
+        with self._writer.exclusive(_lock_name(table)):
             self._writer.attempts(self._handles.tags(table), work)
 
     def _current(self, handle: Handle, delta: DeltaTable) -> pa.Table:
@@ -64,10 +103,30 @@ class Tags:
         state = (delta.metadata().id, delta.version())
         kept = self._kept.get(handle.uri)
         if kept is None or kept[0] != state:
-            schema = pa.schema(delta.schema().to_arrow())
+            schema = stored_schema(delta)
             rows = read_files(handle.uri, handle.files(delta)["path"].to_pylist(), schema, None, None)
             kept = self._kept[handle.uri] = (state, rows.sort_by(KEY[0]))
         return kept[1]
+
+
+def _lock_name(table: Table) -> str:
+    return f"tags.{table.database}.{table.name}"
+
+
+def fields_of(rows: pa.Table, stored: pa.Schema, owner: str) -> pa.Schema:
+    """The stored fields that rows have; `TransientError` for a tag that is gone: the caller read the catalog before."""
+    gone = next((name for name in rows.column_names if name not in stored.names), None)
+    if gone is not None:
+        raise TransientError(f"{owner} changed: there is no {gone} any more", hint="try again")
+    return pa.schema([field for field in stored if field.name in rows.column_names])
+
+
+def _set(tags: pa.Table, field: pa.Field, values: pa.Array | pa.ChunkedArray) -> pa.Table:
+    return _without(tags, field.name).append_column(field, values)
+
+
+def _without(tags: pa.Table, name: str) -> pa.Table:
+    return tags.drop_columns([name]) if name in tags.column_names else tags
 
 
 def _merge(delta: DeltaTable, rows: pa.Table) -> None:

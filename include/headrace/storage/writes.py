@@ -19,7 +19,7 @@ from headrace.model.tables import Database, Table
 from headrace.model.time import Precision
 from headrace.storage import merging
 from headrace.storage.commits import Commit, Standing, Written, check_epoch, epoch_app, fence_of, properties, standing
-from headrace.storage.handles import Handle, Handles
+from headrace.storage.handles import Handle, Handles, stored_schema
 from headrace.storage.keys import among, conform, last_of_each_key, shared, stored_keys, within, without
 from headrace.storage.merging import scope_of
 from headrace.storage.pruning import Bounds
@@ -163,8 +163,19 @@ def append(delta: DeltaTable, rows: pa.Table, commit: Commit | None) -> Written:
     """Adds rows of which no key exists; without rows, records the commit's transactions alone."""
     if rows.num_rows == 0:
         return record(delta, commit)
-    write_deltalake(delta, rows, mode="append", commit_properties=properties(commit))
+    write_deltalake(delta, with_all_columns(rows, delta), mode="append", commit_properties=properties(commit))
     return Written(delta.version(), inserted=rows.num_rows)
+
+
+def with_all_columns(rows: pa.Table, delta: DeltaTable) -> pa.Table:
+    """Rows with the Delta table's columns in its order: NULL where the writer does not know the column.
+
+    They carry no declared types, which may have changed since the writer read the catalog, and delta-rs would refuse.
+    """
+    schema = stored_schema(delta)
+    known = set(rows.column_names)
+    columns = (rows[field.name] if field.name in known else pa.nulls(rows.num_rows, field.type) for field in schema)
+    return pa.table(dict(zip(schema.names, columns, strict=True)))
 
 
 def record(delta: DeltaTable, commit: Commit | None) -> Written:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from headrace.catalog import Catalog
+from headrace.catalog.rules import target_taken
 from headrace.compute import Key, Plan, Relation, Scope, SeriesNames, bind, language
 from headrace.compute.plan import EventWindow
 from headrace.compute.types import spark_type
@@ -17,7 +18,7 @@ from headrace.model.expressions import Cast, ColumnRef, Expression, Star
 from headrace.model.positions import SourceId, source_id
 from headrace.model.queries import Item, Query
 from headrace.model.statements import CreateStream
-from headrace.model.streams import StreamDefinition, StreamOptions
+from headrace.model.streams import StreamDefinition, StreamOptions, StreamSchema
 from headrace.model.tables import TBNAME, Database, Name, Table
 from headrace.model.types import Kind
 from headrace.sql import parse
@@ -79,6 +80,13 @@ class StreamPlan:
         """Whether rows may lie in no window: then only how far a subtable has come tells whether one comes in order."""
         return isinstance(self.query.window, EventWindow)
 
+    @property
+    def schema(self) -> StreamSchema:
+        """The columns of the tables as this plan has them."""
+        used = dict.fromkeys(name for scan in self.query.scans for name in scan.columns if name != scan.table.series_key)
+        filled = (*self.target.columns, *self.target.tags)
+        return StreamSchema(self.source.columns, self.source.tags, tuple(used), tuple(column.name for column in filled))
+
     def definition(self, *, created: int, snode: str = "default", dialect: str = "tdengine") -> StreamDefinition:
         """What the catalog records of the stream."""
         return StreamDefinition(
@@ -93,6 +101,7 @@ class StreamPlan:
             target_table=self.target.name,
             created=created,
             snode=snode,
+            schema=self.schema,
         )
 
 
@@ -147,10 +156,25 @@ def plan_of(definition: StreamDefinition, catalog: Catalog) -> StreamPlan:
     if not isinstance(statement, CreateStream):
         raise InternalError(f"the stream {definition.name} is recorded with something else than CREATE STREAM", sql=definition.sql)
     scope = catalog_scope(catalog, definition.database, dialect=definition.dialect, now=definition.created)
+    scope = recorded_scope(scope, definition)
     try:
         return Definer(statement, catalog, scope, definition.database, recorded=definition).plan()
     except Error as error:
         raise error.located(definition.sql) from None
+
+
+def recorded_scope(scope: Scope, definition: StreamDefinition) -> Scope:
+    """The scope in which a recorded stream's source has the columns that it had when the stream was created."""
+    schema = definition.schema
+    if schema is None:
+        return scope
+
+    def as_recorded(relation: Relation) -> Relation:
+        if (relation.table.database, relation.table.name) != (definition.source_database, definition.source_table):
+            return relation
+        return replace(relation, table=replace(relation.table, columns=schema.columns, tags=schema.tags))
+
+    return replace(scope, resolve=lambda name: tuple(map(as_recorded, scope.resolve(name))))
 
 
 def check_others(plan: StreamPlan, statement: CreateStream, catalog: Catalog) -> None:
@@ -159,11 +183,9 @@ def check_others(plan: StreamPlan, statement: CreateStream, catalog: Catalog) ->
     target = (plan.target_database.name, plan.target.name)
     rival = next((one for one in others if (one.definition.target_database, one.definition.target_table) == target), None)
     if rival is not None:
-        raise InvalidStreamError(
-            f"the stream {rival.definition.name} writes to {plan.target.name} already",
-            hint="one table takes the results of one stream",
-            span=statement.target.span,
-        )
+        error = target_taken(rival.definition.name, plan.target.name)
+        error.span = statement.target.span
+        raise error
     if sum(one.definition.source_database == plan.source_database.name for one in others) >= MOST_STREAMS:
         raise LimitError(
             f"{plan.source_database.name} has {MOST_STREAMS} streams, and no more are possible",
@@ -227,7 +249,15 @@ class Definer:
         if name.name in self.catalog.subtables.find(database, [name.name]):
             raise InvalidStreamError(f"{name} is no supertable, and a stream writes to supertables", span=name.span)
         table = next((table for table in self.catalog.tables.all(database) if table.name == name.name), None)
-        return found, table
+        return found, table and self.as_recorded(table)
+
+    def as_recorded(self, table: Table) -> Table:
+        """A target with the columns and tags for which a recorded stream was defined."""
+        schema = self.recorded.schema if self.recorded else None
+        if schema is None:
+            return table
+        columns = tuple(column for column in table.columns if column.name in schema.fills)
+        return replace(table, columns=columns, tags=tuple(tag for tag in table.tags if tag.name in schema.fills))
 
     def layout(self, database: Database, existing: Table | None, bound: Plan, prepended: bool) -> Layout:
         """The target's layout. Of a recorded stream, a table that the stream has created counts as new."""

@@ -1,10 +1,13 @@
-"""What happens to a stream as a whole: begin, activate after a history, skip, forget."""
+"""What happens to a stream as a whole: create, activate after a history, skip, forget."""
 
 from __future__ import annotations
 
 from headrace.compute.plan import IntervalWindow, SessionWindow
+from headrace.errors import ExistsError, InvalidStreamError, NotFoundError
+from headrace.model.faults import reach
 from headrace.model.positions import Offsets, Position
-from headrace.model.streams import StreamProgress
+from headrace.model.streams import StreamDefinition, StreamProgress, StreamState
+from headrace.model.tables import Table
 from headrace.model.time import Precision
 from headrace.streams.context import Context
 from headrace.streams.define import StreamPlan
@@ -13,23 +16,65 @@ from headrace.streams.runner import state_store
 from headrace.streams.state import State
 
 
-def prepare_target(context: Context, plan: StreamPlan) -> bool:
-    """Create the target where it does not exist; True when it was created."""
-    if plan.target_exists:
-        return False
-    context.tables.create(plan.target, plan.target_database)
-    return context.catalog.tables.create(plan.target, if_not_exists=True)
+def create(context: Context, plan: StreamPlan, definition: StreamDefinition, *, if_not_exists: bool = False) -> bool:
+    """Create a stream and its target; False when a stream of the name exists and `if_not_exists`.
+
+    One transaction of the catalog records the stream, where it begins and its target. What is made before it is invisible without
+    it: an empty Delta table, which the next table of that name replaces, and the files of a state that no stream has. So a crash
+    at any point leaves either the whole stream or none, and the statement can be repeated.
+    """
+    target = plan.target
+    with context.catalog.lock(f"ddl {target.database}.{target.name}"):
+        try:
+            made = None if plan.target_exists else create_target(context, plan)
+            progress = first_progress(context, plan)
+            reach("streams.create.prepared")
+            created = context.catalog.streams.create(
+                definition,
+                if_not_exists=if_not_exists,
+                target=made,
+                state=StreamState.FILLING if plan.options.fill_history else StreamState.CREATED,
+                progress=progress,
+            )
+            reach("streams.create.recorded")
+        except (ExistsError, InvalidStreamError, NotFoundError):  # others may come after the commit
+            forget(context, plan.id)
+            raise
+        if not created:
+            forget(context, plan.id)
+        return created
 
 
-def begin(context: Context, plan: StreamPlan) -> StreamProgress:
-    """Start a recorded stream without history: at the source's present version, with an empty state. Records the progress.
+def create_target(context: Context, plan: StreamPlan) -> Table:
+    """Create the target's files. Those of a table that the catalog knows by now are left alone: recording the stream will fail."""
+    tables = context.catalog.tables.all(plan.target.database)
+    if not any(table.name == plan.target.name for table in tables):
+        context.tables.create(plan.target, plan.target_database)
+    reach("streams.create.target")
+    return plan.target
+
+
+def first_progress(context: Context, plan: StreamPlan) -> StreamProgress:
+    """Where a new stream begins: with the rows up to the source's present version as its history, or after that version.
+
+    The state of a stream without history is written, too.
+    """
+    if plan.options.fill_history:
+        return StreamProgress(boundary=source_offsets(context, plan), updated=context.clock.now())
+    state = first_state(context, plan)
+    state_store(context, plan.id).write(state, state.position.batch)
+    return progress_of(context, plan, state, None)
+
+
+def first_state(context: Context, plan: StreamPlan) -> State:
+    """The state of a stream that begins after the source's present version.
 
     Windows of INTERVAL and SESSION that may have rows from before are read from the source when the stream first touches them, so
     that they are whole: a stream's windows are what the query gives. For the others a stream begins with its first row.
     """
     position = Position(0, source_offsets(context, plan))
     whole = isinstance(plan.query.window, IntervalWindow | SessionWindow)
-    return record(context, plan, State(position, floor=newest_stored(context, plan) if whole else None), None)
+    return State(position, floor=newest_stored(context, plan) if whole else None)
 
 
 def source_offsets(context: Context, plan: StreamPlan) -> Offsets:
@@ -65,15 +110,20 @@ def skip(context: Context, plan: StreamPlan) -> None:
 def record(context: Context, plan: StreamPlan, state: State, boundary: Offsets | None) -> StreamProgress:
     """Store the first state of a stream, and the progress that goes with it."""
     state_store(context, plan.id).write(state, state.position.batch)
-    progress = StreamProgress(
+    progress = progress_of(context, plan, state, boundary)
+    context.catalog.streams.set_progress(plan.id, progress, context.epoch or None)
+    return progress
+
+
+def progress_of(context: Context, plan: StreamPlan, state: State, boundary: Offsets | None) -> StreamProgress:
+    """What the catalog shows of a state."""
+    return StreamProgress(
         position=state.position,
         boundary=boundary,
         frontier=state.frontier(plan.watermark),
         updated=context.clock.now(),
         counters=state.counters,
     )
-    context.catalog.streams.set_progress(plan.id, progress, context.epoch or None)
-    return progress
 
 
 def forget(context: Context, stream_id: str) -> None:

@@ -16,6 +16,7 @@ def with_tags(tables: Tables, source: Table, rows: pa.Table, tags: Collection[st
     if not tags:
         return rows
     known = tables.read_tags(source)
+    rows = rows.drop_columns([name for name in tags if name in rows.column_names])  # an undeclared column may have the name
     place = pc.index_in(rows[TBNAME], known[TBNAME])
     for name in tags:
         rows = rows.append_column(known.schema.field(name), pc.take(known[name], place))

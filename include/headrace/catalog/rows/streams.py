@@ -20,6 +20,7 @@ from sqlalchemy import (
 )
 
 from headrace.catalog.rows.metadata import METADATA, NAME
+from headrace.catalog.rows.tables import column_from_json, column_to_json
 from headrace.model.positions import Offsets, Position
 from headrace.model.streams import (
     DesiredState,
@@ -28,6 +29,7 @@ from headrace.model.streams import (
     StreamDefinition,
     StreamProgress,
     StreamRecord,
+    StreamSchema,
     StreamState,
 )
 
@@ -42,6 +44,7 @@ class StreamColumns(TypedColumns):
     source_table: Named[str]
     target_database: Named[str]
     target_table: Named[str]
+    schema: Named[dict[str, Any] | None] = Column(JSON(none_as_null=True), nullable=True)
     created: Named[int] = Column(BigInteger)
     snode: Named[str] = Column(NAME, index=True)
     desired: Named[str]
@@ -61,6 +64,7 @@ STREAMS = Table(
     METADATA,
     StreamColumns,
     UniqueConstraint("database", "name"),
+    UniqueConstraint("target_database", "target_table"),
     ForeignKeyConstraint(["database"], ["databases.name"], ondelete="CASCADE"),
 )
 
@@ -72,6 +76,7 @@ def to_row(record: StreamRecord) -> dict[str, Any]:
     definition = {name: getattr(record.definition, name) for name in DEFINITION_FIELDS}
     return {
         **definition,
+        "schema": schema_to_json(record.definition.schema),
         "desired": record.desired.value,
         "reason": reason_to_json(record.reason),
         "state": record.state.value,
@@ -81,8 +86,9 @@ def to_row(record: StreamRecord) -> dict[str, Any]:
 
 
 def from_row(row: RowMapping) -> StreamRecord:
+    definition = {name: row[name] for name in DEFINITION_FIELDS} | {"schema": schema_from_json(row["schema"])}
     return StreamRecord(
-        definition=StreamDefinition(**{name: row[name] for name in DEFINITION_FIELDS}),
+        definition=StreamDefinition(**definition),
         desired=DesiredState(row["desired"]),
         state=StreamState(row["state"]),
         progress=progress_from_row(row),
@@ -114,3 +120,21 @@ def offsets_to_json(offsets: Offsets | None) -> dict[str, int] | None:
 
 def reason_to_json(reason: StopReason | None) -> dict[str, Any] | None:
     return None if reason is None else dataclasses.asdict(reason)
+
+
+def schema_to_json(schema: StreamSchema | None) -> dict[str, Any] | None:
+    if schema is None:
+        return None
+    return {
+        "columns": [column_to_json(column) for column in schema.columns],
+        "tags": [column_to_json(tag) for tag in schema.tags],
+        "reads": list(schema.reads),
+        "fills": list(schema.fills),
+    }
+
+
+def schema_from_json(value: dict[str, Any] | None) -> StreamSchema | None:
+    if value is None:
+        return None
+    columns, tags = (tuple(column_from_json(one) for one in value[part]) for part in ("columns", "tags"))
+    return StreamSchema(columns, tags, tuple(value["reads"]), tuple(value["fills"]))

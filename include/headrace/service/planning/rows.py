@@ -213,8 +213,4 @@ def set_tags(statement: SetTags, around: Surroundings) -> list[Stage]:
     spec = SubtableSpec(statement.table, Name(database_name, table.name), (), ())
     given = {tag_of(table, tag, spec).name: value for tag, value in statement.values}
     changed = tags_to_arrow(table, database, name, given, now=around.context.clock.now())
-    stored = around.context.tables.read_tags(table)
-    row = stored.filter(pc.equal(stored[table.series_key], name))
-    columns = [changed[each] if each in given or row.num_rows == 0 else row[each] for each in changed.column_names]
-    columns[changed.column_names.index(table.series_key)] = changed[table.series_key]
-    return [WriteTags(table, pa.table(dict(zip(changed.column_names, columns, strict=True)), schema=changed.schema))]
+    return [WriteTags(table, changed.select([table.series_key, *given]))]

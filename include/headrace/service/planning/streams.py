@@ -7,7 +7,7 @@ from headrace.model.statements import CreateStream, DropStream, PauseStream, Res
 from headrace.model.streams import StreamRecord
 from headrace.model.tables import Name
 from headrace.service.planning.dispatch import Surroundings, database_of
-from headrace.service.stages import Announce, ContinueStream, FillHistory, HoldStream, MakeTarget, RecordStream, RemoveStream, Stage
+from headrace.service.stages import Announce, ContinueStream, FillHistory, HoldStream, RecordStream, RemoveStream, Stage
 from headrace.streams.define import define
 
 
@@ -23,7 +23,7 @@ def create_stream(statement: CreateStream, around: Surroundings) -> list[Stage]:
         )
     settings = context.settings
     defined = define(statement, context.catalog, around.database, dialect=around.dialect, now=context.clock.now())
-    stages: list[Stage] = [MakeTarget(defined), RecordStream(defined, statement.if_not_exists)]
+    stages: list[Stage] = [RecordStream(defined, statement.if_not_exists)]
     if statement.options.fill_history:
         rows = context.tables.rows(defined.source)
         stages.append(FillHistory(defined, rows, max(1, -(-rows // settings.chunk_rows))))

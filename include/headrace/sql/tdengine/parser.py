@@ -69,10 +69,9 @@ class Parser(TDengineStreams):
         return self.DROPS[self._expect_one(*self.DROPS)](self)
 
     def _parse_alter(self) -> Statement:
-        if self._token.word in ("DATABASE", "STABLE"):
-            self._unsupported(f"ALTER {self._token.word}", "tags can be changed: ALTER TABLE … SET TAG …")
-        self._expect("TABLE")
-        return self._parse_alter_table()
+        if self._token.word == "DATABASE":
+            self._unsupported("ALTER DATABASE", "its options have no effect here; make another database for another precision")
+        return self._parse_alter_table(supertable=self._expect_one("TABLE", "STABLE") == "STABLE")
 
     def _parse_pause(self) -> Statement:
         self._expect("STREAM")

@@ -125,6 +125,31 @@ def _(statement: model.SetTags) -> str:
     return f"ALTER TABLE {name_sql(statement.table)} SET TAG {values}"
 
 
+def _altered(statement: model.AlterTable, action: str, *parts: str) -> str:
+    what = "STABLE" if statement.supertable else "TABLE"
+    return _joined("ALTER", what, name_sql(statement.table), action, "TAG" if statement.is_tag else "COLUMN", *parts)
+
+
+@statement_sql.register
+def _(statement: model.AddColumn) -> str:
+    return _altered(statement, "ADD", _column_sql(statement.column))
+
+
+@statement_sql.register
+def _(statement: model.DropColumn) -> str:
+    return _altered(statement, "DROP", LEXIS.name_sql(statement.name))
+
+
+@statement_sql.register
+def _(statement: model.ModifyColumn) -> str:
+    return _altered(statement, "MODIFY", _column_sql(statement.column))
+
+
+@statement_sql.register
+def _(statement: model.RenameColumn) -> str:
+    return _altered(statement, "RENAME", LEXIS.name_sql(statement.name), LEXIS.name_sql(statement.new_name))
+
+
 # Rows
 
 

@@ -1,15 +1,21 @@
-"""Databases, tables and their tags: CREATE, DROP, ALTER … SET TAG."""
+"""Databases, tables and their tags: CREATE, DROP, ALTER."""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Final
 
 from headrace.model.statements import (
+    AddColumn,
+    AlterTable,
     CreateDatabase,
     CreateSubtables,
     CreateTable,
+    DropColumn,
     DropDatabase,
     DropTable,
+    ModifyColumn,
+    RenameColumn,
     SetTags,
     SubtableSpec,
     TagValue,
@@ -54,6 +60,7 @@ DATABASE_OPTIONS: Final = {
 """Options of a database and what follows them. TIMEZONE is ours: the zone of calendar windows."""
 
 TABLE_OPTIONS: Final = ("TTL", "SMA", "ROLLUP", "WATERMARK", "MAX_DELAY", "DELETE_MARK", "KEEP", "VIRTUAL")
+ALTER_OPTIONS: Final = ("COMMENT", "TTL")
 COMPRESSION: Final = ("ENCODE", "COMPRESS", "LEVEL")
 NEEDS_LENGTH: Final = (Kind.VARCHAR, Kind.NCHAR, Kind.VARBINARY, Kind.GEOMETRY, Kind.DECIMAL)
 
@@ -212,14 +219,50 @@ class TDengineTables(TDengineQueries):
             return TagValue(self._parse_string(), self._span(start))
         return self._fail("a number" if sign else "a constant (number, string, TRUE, FALSE or NULL)")
 
-    def _parse_alter_table(self) -> SetTags:
-        name = self._parse_name("a table")
-        if self._token.word in ("ADD", "DROP", "MODIFY", "RENAME", "COMMENT", "TTL"):
-            self._unsupported(
-                f"ALTER TABLE … {self._token.word}", "create a new table, and read from it where the change is wanted"
-            )
-        self._expect("SET", "TAG")
-        return SetTags(name, self._list(self._parse_assignment))
+    def _parse_alter_table(self, supertable: bool) -> SetTags | AlterTable:
+        table = self._parse_name("a supertable" if supertable else "a table")
+        if self._token.word in ALTER_OPTIONS:
+            self._unsupported(f"ALTER TABLE … {self._token.word}", "leave it out: it has no effect here")
+        action = self._expect_one(*(self.ALTERATIONS if supertable else ("SET", *self.ALTERATIONS)))
+        if action == "SET":
+            self._expect("TAG")
+            return SetTags(table, self._list(self._parse_assignment))
+        is_tag = self._expect_one("COLUMN", "TAG") == "TAG"
+        return self.ALTERATIONS[action](self, table, is_tag, supertable)
+
+    def _parse_add_column(self, table: Name, is_tag: bool, supertable: bool) -> AddColumn:
+        return AddColumn(table, self._parse_altered_column(is_tag), is_tag, supertable)
+
+    def _parse_drop_column(self, table: Name, is_tag: bool, supertable: bool) -> DropColumn:
+        start = self._index
+        name = self._parse_identifier("a tag" if is_tag else "a column")
+        return DropColumn(table, name, is_tag, supertable, self._span(start))
+
+    def _parse_modify_column(self, table: Name, is_tag: bool, supertable: bool) -> ModifyColumn:
+        return ModifyColumn(table, self._parse_altered_column(is_tag), is_tag, supertable)
+
+    def _parse_rename_column(self, table: Name, is_tag: bool, supertable: bool) -> RenameColumn:
+        start = self._index
+        what = "a tag" if is_tag else "a column"
+        return RenameColumn(
+            table, self._parse_identifier(what), self._parse_identifier(what), is_tag, supertable, self._span(start)
+        )
+
+    def _parse_altered_column(self, is_tag: bool) -> Column:
+        """A column with its type; how TDengine's files hold it is skipped."""
+        start = self._index
+        name = self._parse_identifier("a tag" if is_tag else "a column")
+        type_ = self._parse_column_type()
+        if not is_tag:
+            self._skip_compression()
+        return Column(name, type_, comment=self._parse_comment(), span=self._span(start))
+
+    ALTERATIONS: ClassVar[Mapping[str, Callable[[Any, Name, bool, bool], AlterTable]]] = {
+        "ADD": _parse_add_column,
+        "DROP": _parse_drop_column,
+        "MODIFY": _parse_modify_column,
+        "RENAME": _parse_rename_column,
+    }
 
     def _parse_assignment(self) -> tuple[str, TagValue]:
         name = self._parse_identifier("a tag")

@@ -74,6 +74,7 @@ def create_streams() -> None:
         sa.Column("source_table", sa.String(), nullable=False),
         sa.Column("target_database", sa.String(), nullable=False),
         sa.Column("target_table", sa.String(), nullable=False),
+        sa.Column("schema", sa.JSON()),
         sa.Column("created", sa.BigInteger(), nullable=False),
         sa.Column("snode", NAME, nullable=False),
         sa.Column("desired", sa.String(), nullable=False),
@@ -88,6 +89,7 @@ def create_streams() -> None:
         sa.Column("counters", sa.JSON(), nullable=False),
         sa.PrimaryKeyConstraint("id", name="pk_streams"),
         sa.UniqueConstraint("database", "name", name="uq_streams_database_name"),
+        sa.UniqueConstraint("target_database", "target_table", name="uq_streams_target_database_target_table"),
         sa.ForeignKeyConstraint(["database"], ["databases.name"], name="fk_streams_database", ondelete="CASCADE"),
     )
     op.create_index("ix_streams_snode", "streams", ["snode"])

@@ -1,0 +1,128 @@
+"""ALTER TABLE and ALTER STABLE: columns and tags are added, dropped, widened and renamed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from headrace.catalog.alterations import added, renamed, require, retyped
+from headrace.errors import Error, IntegrityError, NotFoundError, NotSupportedError, ProgrammingError, TypeMismatchError
+from headrace.model.spans import Span
+from headrace.model.statements import AddColumn, AlterTable, CreateTable, DropColumn, ModifyColumn, RenameColumn
+from headrace.model.tables import Column, Database, Table, TableKind
+from headrace.model.types import DataType, Kind
+from headrace.service import stages
+from headrace.service.planning.dispatch import Surroundings, database_of, find_table
+from headrace.service.planning.tables import check_columns
+from headrace.service.stages import Stage
+
+WIDENED: Final = (Kind.VARCHAR, Kind.NCHAR, Kind.VARBINARY, Kind.GEOMETRY)
+"""Types of which only the declared length grows: what is stored stays the same."""
+
+
+def add_column(statement: AddColumn, around: Surroundings) -> list[Stage]:
+    table, database = altered_table(statement, around)
+    column = statement.column
+    with located(column.span):
+        changed = added(table, column, statement.is_tag)
+        check_columns(CreateTable(statement.table, changed.columns, changed.tags))
+        around.context.tables.check(changed, database)
+    return [stages.AddColumn(table, database, column, statement.is_tag)]
+
+
+def drop_column(statement: DropColumn, around: Surroundings) -> list[Stage]:
+    table, _ = altered_table(statement, around)
+    with located(statement.span):
+        check_kind(table, statement.name, statement.is_tag)
+        check_droppable(table, statement.name)
+        around.context.catalog.tables.check_unused(table.database, table.name, [statement.name])
+    return [stages.DropColumn(table, statement.name, statement.is_tag)]
+
+
+def modify_column(statement: ModifyColumn, around: Surroundings) -> list[Stage]:
+    table, database = altered_table(statement, around)
+    column = statement.column
+    with located(column.span):
+        check_widening(check_kind(table, column.name, statement.is_tag), column.type)
+        around.context.tables.check(retyped(table, column), database)
+    return [stages.ModifyColumn(table, column, statement.is_tag)]
+
+
+def rename_column(statement: RenameColumn, around: Surroundings) -> list[Stage]:
+    table, database = altered_table(statement, around)
+    with located(statement.span):
+        check_kind(table, statement.name, statement.is_tag)
+        if not statement.is_tag:
+            raise NotSupportedError(
+                f"column {statement.name} cannot be renamed: the change feed of a Delta table ends where one is",
+                hint=f"ADD COLUMN {statement.new_name} and write to it, or give {statement.name} an alias where you read it",
+            )
+        changed = renamed(table, statement.name, statement.new_name)
+        check_columns(CreateTable(statement.table, changed.columns, changed.tags))
+        around.context.tables.check(changed, database)
+        around.context.catalog.tables.check_unused(table.database, table.name, [statement.name])
+    return [stages.RenameTag(table, statement.name, statement.new_name)]
+
+
+def altered_table(statement: AlterTable, around: Surroundings) -> tuple[Table, Database]:
+    """The table that a statement changes; one subtable alone has no columns of its own."""
+    name = statement.table
+    subtable = around.context.catalog.subtables.find(database_of(name, around), [name.name]).get(name.name)
+    if subtable is not None and subtable.table != name.name:
+        raise ProgrammingError(
+            f"{name.name} is a subtable, and has the columns and tags of {subtable.table}",
+            hint=f"ALTER STABLE {subtable.table} …, or ALTER TABLE {name.name} SET TAG …",
+            span=name.span,
+        )
+    with located(name.span):
+        table, database = find_table(name, around)
+    if table.kind is not TableKind.SUPER and (statement.supertable or statement.is_tag):
+        hint = "a plain table has no tags" if statement.is_tag else f"ALTER TABLE {table.name} …"
+        raise ProgrammingError(f"{table.name} is a plain table", hint=hint, span=name.span)
+    return table, database
+
+
+@contextmanager
+def located(span: Span | None) -> Iterator[None]:
+    """Errors that have no place of their own get this one."""
+    try:
+        yield
+    except Error as error:
+        error.span = error.span or span
+        raise
+
+
+def check_kind(table: Table, name: str, is_tag: bool) -> Column:
+    """The column or tag of a name, as the statement calls it."""
+    column = require(table, name)
+    if table.is_tag(name) != is_tag:
+        what, other = ("tag", "COLUMN") if is_tag else ("column", "TAG")
+        raise NotFoundError(f"{table.database}.{table.name} has no {what} {name}", hint=f"write {other} {name}")
+    return column
+
+
+def check_droppable(table: Table, name: str) -> None:
+    """Refuse to drop the key, the only value, or the only tag."""
+    if name in table.primary_key:
+        raise IntegrityError(
+            f"{name} is part of the key of {table.name}", hint="create another table, and a stream or a load into it"
+        )
+    if table.is_tag(name) and len(table.tags) == 1:
+        raise IntegrityError(f"{name} is the only tag of {table.name}", hint="add another first")
+    if not table.is_tag(name) and len(table.columns) == 2:
+        raise IntegrityError(f"{name} is the only column of {table.name} beside the timestamp", hint="add another first")
+
+
+def check_widening(column: Column, type_: DataType) -> None:
+    """Refuse a type for which stored values would have to change."""
+    if type_.kind is not column.type.kind or type_.kind not in WIDENED:
+        raise NotSupportedError(
+            f"{column.name} is {column.type} and cannot become {type_}: only the length of text and binary columns can grow",
+            hint=f"ADD a column of type {type_} under another name, and write to it",
+        )
+    if (type_.length or 0) <= (column.type.length or 0):
+        raise TypeMismatchError(
+            f"{column.name} is {column.type} and cannot become {type_}: a length can only grow",
+            hint=f"use a length over {column.type.length}",
+        )

@@ -1,0 +1,282 @@
+"""ALTER TABLE and ALTER STABLE: what changes, what is refused, and what a crash leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import headrace
+from headrace.errors import (
+    Error,
+    ExistsError,
+    IntegrityError,
+    LimitError,
+    NotFoundError,
+    NotSupportedError,
+    ProgrammingError,
+    TypeMismatchError,
+)
+from headrace.model.faults import FaultError, armed
+from tests.service.conftest import START
+from tests.support.racing import race
+
+Rows = list[tuple[Any, ...]]
+
+
+def fetch(connection: headrace.Connection, sql: str) -> Rows:
+    return connection.execute(sql).fetchall()
+
+
+def described(connection: headrace.Connection, table: str = "readings") -> list[str]:
+    return [" ".join(str(part) for part in row if part) for row in fetch(connection, f"describe {table}")]
+
+
+def stored(connection: headrace.Connection, table: str = "readings") -> list[dict[str, Any]]:
+    """Rows as stored, without Spark."""
+    context = connection.session.context
+    rows = context.tables.scan(context.catalog.tables.get("d", table), context.catalog.databases.get("d"))
+    return sorted(rows.drop_columns(["ts", "tbname"]).to_pylist(), key=str)
+
+
+@pytest.fixture
+def other(readings: headrace.Connection, tmp_path: Path) -> Iterator[headrace.Connection]:
+    """Another connection to the same home, with handles of its own that have seen the table before it changes."""
+    assert described(readings), "the table exists before it is opened here"
+    with headrace.connect(tmp_path / "home", clock=headrace.ManualClock(START)) as opened:
+        opened.execute("use d")
+        opened.execute(f"insert into dev2 values ({START}, 0, 0)")
+        yield opened
+
+
+def test_a_column_is_added_for_all_connections(readings: headrace.Connection, other: headrace.Connection) -> None:
+    readings.execute("alter stable readings add column c varchar(8)")
+    assert described(other) == ["ts TIMESTAMP", "a INT", "b DOUBLE", "c VARCHAR 8", "place VARCHAR 20 TAG", "floor INT TAG"]
+    other.execute(f"insert into dev1 values ({START}, 1, 1.5, 'new')")
+    readings.execute(f"insert into dev1 (ts, a) values ({START}, 2) ({START + 1}, 3)")
+    assert (
+        stored(readings)
+        == stored(other)
+        == [
+            {"a": 0, "b": 0.0, "c": None},
+            {"a": 2, "b": 1.5, "c": "new"},
+            {"a": 3, "b": None, "c": None},
+        ]
+    )
+
+
+def test_files_are_loaded_into_an_added_column(readings: headrace.Connection, other: headrace.Connection, tmp_path: Path) -> None:
+    readings.execute("alter table readings add column c varchar(8)")
+    path = tmp_path / "rows.csv"
+    path.write_text(f"tbname,ts,a,b,c\ndev1,{START},1,2,loaded\n")
+    other.session.load([path], "readings", progress=lambda *_: None)
+    assert {"a": 1, "b": 2.0, "c": "loaded"} in stored(readings)
+
+
+def test_a_dropped_column_is_gone_and_its_name_is_not_used_again(readings: headrace.Connection, other: headrace.Connection) -> None:
+    readings.execute("alter table readings drop column b")
+    assert stored(other) == [{"a": 0}]
+    other.execute(f"insert into dev1 values ({START}, 7)")
+    assert stored(readings) == [{"a": 0}, {"a": 7}]
+    with pytest.raises(ProgrammingError):
+        other.execute(f"insert into dev1 (ts, b) values ({START}, 1)")
+    with pytest.raises(ExistsError, match="dropped"):
+        other.execute("alter table readings add column b double")
+
+
+def test_a_text_grows_and_the_length_is_checked_anew(readings: headrace.Connection, other: headrace.Connection) -> None:
+    readings.execute("create table notes (ts timestamp, a varchar(2))")
+    with pytest.raises(Error, match="'long'"):
+        other.execute(f"insert into notes values ({START}, 'long')")
+    readings.execute("alter table notes modify column a varchar(4)")
+    other.execute(f"insert into notes values ({START}, 'long')")
+    assert stored(readings, "notes") == [{"a": "long"}]
+
+
+def test_tags_are_added_renamed_widened_and_dropped(readings: headrace.Connection, other: headrace.Connection) -> None:
+    readings.execute("alter stable readings add tag owner nchar(4)")
+    other.execute("alter table dev1 set tag owner = 'ann', floor = 3")
+    readings.execute("alter stable readings rename tag place `Site`")
+    other.execute("alter stable readings modify tag `Site` varchar(40)")
+    readings.execute("alter stable readings drop tag floor")
+    other.execute("create table dev3 using readings tags ('a place with a long name', 'bob')")
+    rows = [row[3:] for row in fetch(other, "show tags from readings")]
+    assert sorted(rows, key=str) == sorted(
+        [
+            ("Site", "VARCHAR(40)", "north"),
+            ("owner", "NCHAR(4)", "ann"),
+            ("Site", "VARCHAR(40)", "south"),
+            ("owner", "NCHAR(4)", None),
+            ("Site", "VARCHAR(40)", "a place with a long name"),
+            ("owner", "NCHAR(4)", "bob"),
+        ],
+        key=str,
+    )
+
+
+@pytest.mark.parametrize(
+    ("sql", "error", "place"),
+    [
+        ("alter table readings add column «a int»", ExistsError, "column a already"),
+        ("alter table readings add column «floor int»", ExistsError, "tag floor already"),
+        ("alter table readings add tag «b int»", ExistsError, "column b already"),
+        ("alter table readings add column «`A` int»", LimitError, "without regard to case"),
+        ("alter table readings add column «tbname int»", ProgrammingError, "tbname"),
+        ("alter table readings drop column «ts»", IntegrityError, "key"),
+        ("alter table readings drop column «c»", NotFoundError, "no column or tag c"),
+        ("alter table readings drop column «floor»", NotFoundError, "no column floor"),
+        ("alter table readings drop tag «a»", NotFoundError, "no tag a"),
+        ("alter table readings modify column «a bigint»", NotSupportedError, "cannot become BIGINT"),
+        ("alter table readings modify tag «place varchar(5)»", TypeMismatchError, "only grow"),
+        ("alter table readings rename column «a c»", NotSupportedError, "change feed"),
+        ("alter table readings rename tag «floor place»", ExistsError, "tag place already"),
+        ("alter table «dev1» add column c int", ProgrammingError, "subtable"),
+        ("alter table «nothing» add column c int", NotFoundError, "nothing"),
+        ("alter stable «plain» add column c int", ProgrammingError, "plain table"),
+        ("alter table «plain» add tag c int", ProgrammingError, "plain table"),
+        ("alter table plain drop column «a»", IntegrityError, "only column"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_where_it_stands(
+    readings: headrace.Connection, sql: str, error: type[Error], place: str
+) -> None:
+    readings.execute("create table plain (ts timestamp, a int)")
+    text = sql.replace("«", "").replace("»", "")
+    before = described(readings)
+    with pytest.raises(error, match=place) as caught:
+        readings.execute(text)
+    assert caught.value.span is not None
+    assert (caught.value.span.start, caught.value.span.end) == (sql.index("«"), sql.index("»") - 1)
+    assert caught.value.hint
+    assert described(readings) == before
+
+
+def test_explain_says_what_an_alteration_does(readings: headrace.Connection) -> None:
+    texts = [
+        fetch(readings, f"explain alter stable readings {change}")[0][0]
+        for change in ("add column c int", "drop column b", "modify tag place varchar(30)", "rename tag floor level")
+    ]
+    assert texts == [
+        "add column c INT to d.readings, NULL so far",
+        "drop column b of d.readings; its values stay in the Delta table, hidden",
+        "make tag place of d.readings a VARCHAR(30)",
+        "rename tag floor of d.readings to level",
+    ]
+
+
+# Crashes
+
+
+@pytest.mark.parametrize(
+    ("statement", "point"),
+    [
+        ("add column c int", "storage.columns.added"),
+        ("add column c int", "service.alter.stored"),
+        ("drop column b", "service.alter.stored"),
+        ("modify column s varchar(9)", "service.alter.stored"),
+        ("add tag t int", "service.alter.stored"),
+        ("drop tag floor", "service.alter.recorded"),
+        ("rename tag floor level", "storage.tag.copied"),
+        ("rename tag floor level", "storage.tag.renamed"),
+    ],
+)
+def test_a_crash_leaves_a_usable_table_and_the_statement_can_be_repeated(
+    connection: headrace.Connection, statement: str, point: str
+) -> None:
+    connection.execute("create stable readings (ts timestamp, a int, b double, s varchar(4)) tags (place varchar(20), floor int)")
+    connection.execute("create table dev1 using readings tags ('north', 1)")
+    with armed(f"{point}:1:raise"), pytest.raises((FaultError, Error)):
+        connection.execute(f"alter stable readings {statement}")
+    connection.execute(f"insert into dev1 (ts, a) values ({START}, 1)")
+    connection.execute("alter table dev1 set tag place = 'west'")
+    try:
+        connection.execute(f"alter stable readings {statement}")
+    except (NotFoundError, ExistsError):  # the catalog had the change
+        assert point in ("service.alter.recorded", "storage.tag.renamed")
+    connection.execute(f"insert into dev2 using readings (place) tags ('east') (ts, a) values ({START}, 2)")
+    assert [row["a"] for row in stored(connection)] == [1, 2]
+    tags = connection.session.context.tables.read_tags(connection.session.context.catalog.tables.get("d", "readings"))
+    assert dict(zip(tags["tbname"].to_pylist(), tags["place"].to_pylist(), strict=True)) == {"dev1": "west", "dev2": "east"}
+
+
+# Races
+
+
+def add_all(home: str, racer: int) -> int:
+    """Columns of ten names that this racer added; the others were added by another."""
+    won = 0
+    with headrace.connect(Path(home)) as connection:
+        connection.execute("use d")
+        for number in range(10):
+            try:
+                connection.execute(f"alter table readings add column c{number} int")
+                won += 1
+            except ExistsError:
+                pass
+            connection.execute(f"insert into dev{racer} (ts, c{number}) values ({START + number}, {racer})")
+    return won
+
+
+def test_processes_that_add_the_same_columns_agree(readings: headrace.Connection, tmp_path: Path) -> None:
+    readings.execute("create table dev0 using readings tags ('east', 0)")
+    won = race(add_all, [(str(tmp_path / "home"), racer) for racer in range(3)])
+    assert sum(won) == 10
+    assert len(stored(readings)) == 30
+    assert len(described(readings)) == 5 + 10
+
+
+def test_measurements_that_appear_become_columns_once(connection: headrace.Connection) -> None:
+    """What a table that grows with its measurements does: the Delta table, then the catalog, any number of times."""
+    from headrace.model.tables import Column
+    from headrace.model.types import DataType, Kind
+
+    connection.execute("create table tree (ts timestamp, a int)")
+    catalog, tables = connection.session.context.catalog, connection.session.context.tables
+    database, table = catalog.databases.get("d"), catalog.tables.get("d", "tree")
+    columns = [Column("m1", DataType(Kind.DOUBLE)), Column("m2", DataType(Kind.INT))]
+    for wanted in (columns[:1], columns, columns):
+        tables.add_columns(table, database, wanted)
+        grown = catalog.tables.add_columns("d", "tree", wanted)
+    assert [column.name for column in grown.columns] == ["ts", "a", "m1", "m2"]
+    with pytest.raises(TypeMismatchError):
+        catalog.tables.add_columns("d", "tree", [Column("m3", DataType(Kind.INT)), Column("m1", DataType(Kind.INT))])
+    assert catalog.tables.get("d", "tree") == grown
+
+
+# Streams
+
+
+def test_columns_that_a_stream_needs_are_protected(readings: headrace.Connection) -> None:
+    readings.execute(
+        "create stream s into sums tags (place varchar(20)) as select _wstart, sum(a) total, count(*) n from readings "
+        "partition by place interval(1m)"
+    )
+    for change in ("readings drop column a", "readings drop tag place", "readings rename tag place site", "sums drop column total"):
+        with pytest.raises(IntegrityError, match=r"stream d\.s") as caught:
+            readings.execute(f"alter stable {change}")
+        assert caught.value.hint == "DROP STREAM d.s first"
+    readings.execute("alter stable readings drop column b")
+    readings.execute("alter stable readings drop tag floor")
+    readings.execute("alter stable sums add column note varchar(10)")
+    readings.execute("alter stable sums drop column note")
+    readings.execute("drop stream s")
+    readings.execute("alter stable readings rename tag place site")
+
+
+def test_a_stream_of_all_columns_needs_all(readings: headrace.Connection) -> None:
+    readings.execute("create stream s trigger at_once into copies as select * from readings partition by tbname")
+    with pytest.raises(IntegrityError, match=r"stream d\.s"):
+        readings.execute("alter stable readings drop column b")
+    readings.execute("alter stable readings add column c int")
+    readings.execute("alter stable readings drop column c")
+
+
+def test_a_column_dropped_while_a_stream_is_created_is_seen(readings: headrace.Connection, other: headrace.Connection) -> None:
+    from headrace.model.faults import calling
+
+    drop: Callable[[], None] = lambda: (other.execute("alter stable readings drop column a"), None)[1]  # noqa: E731
+    with calling("streams.create.prepared", drop), pytest.raises(NotFoundError, match="no column a any more"):
+        readings.execute("create stream s into sums as select _wstart, sum(a) total from readings interval(1m)")
+    assert fetch(readings, "show streams") == []

@@ -1,0 +1,214 @@
+"""Tables whose columns change while others read and write them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from headrace.errors import ExistsError, LimitError, TransientError, TypeMismatchError
+from headrace.model.faults import FaultError, armed
+from headrace.model.tables import TBNAME, Column, Table
+from headrace.model.types import DataType, Kind
+from headrace.storage import Tables
+from headrace.storage.changes import CHANGE_TYPE
+from headrace.storage.handles import rows_uri
+from tests.storage.samples import METERS, POWER, START, open_tables, read, rows
+from tests.support.racing import race
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+EXTRA = Column("c", DataType(Kind.VARCHAR, 8))
+WIDE = replace(METERS, columns=(*METERS.columns, EXTRA))
+
+
+def widened(tables: Tables) -> Table:
+    """`power.meters` with a row from before and one from after the column `c`."""
+    tables.write(METERS, POWER, rows([{"ts": START, "a": 1, "b": 1.0}]))
+    tables.add_columns(METERS, POWER, [EXTRA])
+    tables.write(WIDE, POWER, rows([{"ts": START + 1, "a": 2, "c": "new"}], WIDE))
+    return WIDE
+
+
+def columns(tables: Tables) -> list[str]:
+    return list(DeltaTable(rows_uri(tables.uri, METERS)).schema().to_arrow().names)
+
+
+def test_a_column_is_null_in_rows_from_before_it(meters: Tables) -> None:
+    wide = widened(meters)
+    assert [(row["a"], row["c"]) for row in read(meters.scan(wide, POWER), wide)] == [(1, None), (2, "new")]
+
+
+def test_a_writer_that_does_not_know_a_column_appends_and_updates_beside_it(meters: Tables, tmp_path: Path) -> None:
+    stale = open_tables(tmp_path)
+    stale.write(METERS, POWER, rows([{"ts": START - 1, "a": 0}]))
+    wide = widened(meters)
+    stale.write(METERS, POWER, rows([{"ts": START + 2, "a": 3}]))
+    stale.write(METERS, POWER, rows([{"ts": START + 1, "a": 20}, {"ts": START + 3, "a": 4}]), given=["ts", "a"])
+    stale.replace(METERS, POWER, rows([{"ts": START, "a": 10}, {"ts": START + 4, "a": 5}]), None, None)
+    found = read(meters.scan(wide, POWER), wide)
+    assert [(row["a"], row["c"]) for row in found] == [(0, None), (10, None), (20, "new"), (3, None), (4, None), (5, None)]
+    assert stale.scan(METERS, POWER).column_names == ["ts", "a", "b", TBNAME]
+
+
+def test_the_change_feed_is_read_across_an_added_column(meters: Tables) -> None:
+    widened(meters)
+    found = meters.changes(METERS, 0, meters.version(METERS))
+    assert [(row["a"], row["c"], row[CHANGE_TYPE]) for row in found.to_pylist()] == [(1, None, "insert"), (2, "new", "insert")]
+    assert meters.change_rows(METERS, 0, meters.version(METERS)) == 2
+
+
+def test_an_older_version_has_a_later_column_as_null(meters: Tables) -> None:
+    wide = widened(meters)
+    found = meters.scan(wide, POWER, version=1, columns=["a", "c"])
+    assert found.to_pydict() == {"a": [1], "c": [None]}
+
+
+def test_small_files_from_before_and_after_are_compacted(meters: Tables) -> None:
+    wide = widened(meters)
+    for number in range(60):
+        meters.write(wide, POWER, rows([{"ts": START + 10 + number, "c": str(number)}], wide))
+    assert meters.compact(wide) > 0
+    assert [row["c"] for row in read(meters.scan(wide, POWER), wide)][:3] == [None, "new", "0"]
+
+
+def test_a_writer_that_knows_a_shorter_length_goes_on(meters: Tables) -> None:
+    wide = widened(meters)
+    longer = Column("c", DataType(Kind.VARCHAR, 64))
+    meters.modify_column(wide, longer)
+    assert DeltaTable(rows_uri(meters.uri, METERS)).schema().fields[-1].metadata == {"headrace.type": "VARCHAR(64)"}
+    meters.write(wide, POWER, rows([{"ts": START + 5, "c": "5"}], wide))
+    meters.write(wide, POWER, rows([{"ts": START + 5, "c": "6"}, {"ts": START + 6, "c": "7"}], wide))
+    meters.replace(wide, POWER, rows([{"ts": START + 6, "c": "8"}], wide), rows([{"ts": START + 5}], wide), None)
+    assert [row["c"] for row in read(meters.scan(wide, POWER), wide)] == [None, "new", "8"]
+    assert meters.changes(wide, 0, meters.version(wide)).num_rows == 9
+
+
+def test_a_column_is_added_once(meters: Tables) -> None:
+    meters.add_columns(METERS, POWER, [EXTRA])
+    version = meters.version(METERS)
+    meters.add_columns(METERS, POWER, [EXTRA, METERS.columns[1]])
+    assert meters.version(METERS) == version
+
+
+@pytest.mark.parametrize(
+    ("column", "error"),
+    [
+        (Column("a", DataType(Kind.DOUBLE)), TypeMismatchError),
+        (Column("A", DataType(Kind.INT)), LimitError),
+        (Column("TBNAME", DataType(Kind.INT)), LimitError),
+    ],
+)
+def test_a_column_that_is_there_as_something_else_is_refused(meters: Tables, column: Column, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        meters.add_columns(METERS, POWER, [Column("new", DataType(Kind.INT)), column])
+    assert columns(meters) == ["ts", "a", "b", TBNAME]
+
+
+def test_the_name_of_a_dropped_column_is_not_used_again(meters: Tables) -> None:
+    wide = widened(meters)
+    meters.drop_column(wide, "c")
+    with pytest.raises(ExistsError, match="dropped"):
+        meters.add_columns(METERS, POWER, [EXTRA])
+    assert meters.scan(METERS, POWER).num_rows == 2
+
+
+def add_many(home: str, racer: int) -> None:
+    """Add columns that all racers share, one that only this one has, and write a row between."""
+    tables = open_tables(Path(home))
+    for number in range(10):
+        names = [f"m{number}", f"m{number + 1}", f"own{racer}_{number}"]
+        tables.add_columns(METERS, POWER, [Column(name, DataType(Kind.DOUBLE)) for name in names])
+        tables.write(METERS, POWER, rows([{"tbname": f"d{racer}", "ts": START + number, "a": number}]))
+
+
+def test_processes_add_columns_and_rows_at_the_same_time(meters: Tables, tmp_path: Path) -> None:
+    race(add_many, [(str(tmp_path), racer) for racer in range(3)])
+    shared = {f"m{number}" for number in range(11)}
+    own = {f"own{racer}_{number}" for racer in range(3) for number in range(10)}
+    assert set(columns(meters)) == {"ts", "a", "b", TBNAME, *shared, *own}
+    assert meters.rows(METERS) == 30
+
+
+def test_a_column_of_another_writer_is_passed_over(meters: Tables) -> None:
+    meters.write(METERS, POWER, rows([{"ts": START, "a": 1}]))
+    uri = rows_uri(meters.uri, METERS)
+    foreign = rows([{"ts": START + 1, "a": 2}]).append_column("site", pa.array(["abroad"]))
+    write_deltalake(uri, foreign, mode="append", schema_mode="merge")
+    meters.write(METERS, POWER, rows([{"ts": START + 2, "a": 3}, {"ts": START, "a": 10}]))
+    meters.replace(METERS, POWER, rows([{"ts": START + 3, "a": 4}]), rows([{"ts": START, "a": 0}]), None)
+    assert [(row["a"]) for row in read(meters.scan(METERS, POWER))] == [2, 3, 4]
+    assert meters.changes(METERS, 0, meters.version(METERS)).num_rows == 7
+
+
+# Tags
+
+
+def tags(**values: object) -> pa.Table:
+    return pa.table({TBNAME: ["d1"], **{name: pa.array([value], pa.int32()) for name, value in values.items()}})
+
+
+def stored_tags(tables: Tables) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = tables.read_tags(METERS).to_pylist()
+    return found
+
+
+def test_a_tag_is_added_renamed_and_dropped(meters: Tables) -> None:
+    meters.upsert_tags(METERS, tags(site=7))
+    meters.add_tag(METERS, POWER, Column("floor", DataType(Kind.INT)))
+    assert stored_tags(meters) == [{TBNAME: "d1", "site": 7, "floor": None}]
+    meters.rename_tag(METERS, "site", "place", lambda: None)
+    meters.drop_tag(METERS, "floor")
+    meters.drop_tag(METERS, "floor")
+    assert stored_tags(meters) == [{TBNAME: "d1", "place": 7}]
+
+
+def test_tags_that_a_writer_leaves_out_stay(meters: Tables) -> None:
+    meters.upsert_tags(METERS, tags(site=7))
+    meters.add_tag(METERS, POWER, Column("floor", DataType(Kind.INT)))
+    meters.upsert_tags(METERS, tags(floor=2))
+    meters.upsert_tags(METERS, tags(site=8))
+    assert stored_tags(meters) == [{TBNAME: "d1", "site": 8, "floor": 2}]
+
+
+def test_a_tag_that_is_gone_is_not_lost_silently(meters: Tables) -> None:
+    meters.rename_tag(METERS, "site", "place", lambda: None)
+    with pytest.raises(TransientError, match="site"):
+        meters.upsert_tags(METERS, tags(site=8))
+
+
+def test_both_names_have_the_values_while_a_tag_is_renamed_and_a_crash_is_made_good(meters: Tables) -> None:
+    meters.upsert_tags(METERS, tags(site=7))
+    with armed("storage.tag.copied:1:raise"), pytest.raises(FaultError):
+        meters.rename_tag(METERS, "site", "place", lambda: None)
+    assert stored_tags(meters) == [{TBNAME: "d1", "site": 7, "place": 7}]
+    meters.upsert_tags(METERS, tags(site=9))
+    meters.rename_tag(METERS, "site", "place", lambda: None)
+    assert stored_tags(meters) == [{TBNAME: "d1", "place": 9}]
+
+
+def test_a_tag_that_a_crash_left_behind_is_begun_anew(meters: Tables) -> None:
+    meters.upsert_tags(METERS, tags(site=7))
+    with armed("storage.tag.renamed:1:raise"), pytest.raises(FaultError):
+        meters.rename_tag(METERS, "site", "place", lambda: None)
+    meters.add_tag(METERS, POWER, Column("site", DataType(Kind.INT)))
+    assert stored_tags(meters) == [{TBNAME: "d1", "place": 7, "site": None}]
+
+
+@pytest.mark.spark
+def test_spark_reads_rows_and_changes_across_added_columns(meters: Tables, spark: SparkSession) -> None:
+    wide = widened(meters)
+    newest = meters.version(wide)
+    assert sorted(tuple(row) for row in meters.frame(spark, wide).select("a", "c").collect()) == [(1, None), (2, "new")]
+    assert [tuple(row) for row in meters.frame(spark, wide, version=1).select("a", "c").collect()] == [(1, None)]
+    assert meters.frame(spark, METERS).columns == ["ts", "a", "b", TBNAME]
+    changed = meters.changes_frame(spark, METERS, 0, newest).select("a", "c", CHANGE_TYPE).collect()
+    assert sorted(tuple(row) for row in changed) == [(1, None, "insert"), (2, "new", "insert")]
+    upserts = spark.createDataFrame(rows([{"ts": START + 1, "a": 20}, {"ts": START + 9, "a": 9}]))
+    meters.replace_frame(spark, METERS, POWER, upserts, None, None)
+    assert [(row["a"], row["c"]) for row in read(meters.scan(wide, POWER), wide)] == [(1, None), (20, "new"), (9, None)]
