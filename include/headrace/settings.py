@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import getpass
+import os
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ class Settings(BaseSettings):
     home: Path = Field(
         Path(".headrace"), description="Folder of the embedded default: catalog, tables, state, Airflow's home, logs."
     )
+    user: str = Field("", description="Name of the user who asks, for rights and events; empty means the login at the machine.")
     catalog_url: str = Field("", description="SQLAlchemy URL of the catalog database; empty means SQLite in the home folder.")
     warehouse: str = Field("", description="URI under which the Delta tables live; empty means the home folder.")
     timezone: str = Field("UTC", description="Time zone of databases created without TIMEZONE.")
@@ -56,6 +59,14 @@ class Settings(BaseSettings):
         return self.home.expanduser().resolve()
 
     @property
+    def login(self) -> str:
+        """The user who asks, the default filled in; the number of a login that has no name."""
+        try:
+            return self.user or getpass.getuser()
+        except (KeyError, OSError):
+            return str(os.getuid())
+
+    @property
     def catalog(self) -> str:
         """The catalog's URL, the default filled in."""
         return self.catalog_url or f"sqlite:///{self.home_path / 'catalog.db'}"
@@ -67,7 +78,7 @@ class Settings(BaseSettings):
 
     def shown(self) -> dict[str, str]:
         """Each setting as text, defaults filled in; secrets stay hidden."""
-        derived = {"home": self.home_path, "catalog_url": self.catalog, "warehouse": self.tables_uri}
+        derived = {"home": self.home_path, "user": self.login, "catalog_url": self.catalog, "warehouse": self.tables_uri}
         return {name: str(derived.get(name, getattr(self, name))) for name in type(self).model_fields}
 
     def sources(self) -> dict[str, str]:

@@ -64,12 +64,14 @@ class Executed:
     """Statements that would have been run."""
 
     statements: list[str] = field(default_factory=list)
+    users: list[str] = field(default_factory=list)
     error: Error | None = None
 
-    def __call__(self, sql: str) -> None:
+    def __call__(self, sql: str, user: str) -> None:
         if self.error is not None:
             raise self.error
         self.statements.append(sql)
+        self.users.append(user)
 
 
 @pytest.fixture
@@ -232,6 +234,7 @@ def test_an_action_runs_the_statement_that_was_shown(page: TestClient, catalog: 
     answer = page.post(f"/api/streams/{stream}/{shown['action']}", json={"sql": shown["sql"]}, headers=ACTION)
     assert answer.status_code == 200
     assert executed.statements == [shown["sql"]] == ["PAUSE STREAM power.`Meine Stube`"]
+    assert executed.users == ["vera"]
     assert "vera" in catalog.events.all("stream", stream)[0].message
 
 

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from enum import StrEnum
@@ -49,6 +49,12 @@ def show_error(error: Error) -> None:
     err.print(text, soft_wrap=True)
     for line in str(error).splitlines()[1:]:
         err.print(Text(line, "cyan" if line.startswith("hint:") else ""), soft_wrap=True)
+
+
+def show_lines(lines: Iterable[str]) -> None:
+    """Print lines as they are."""
+    for line in lines:
+        out.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def show_rows(rows: Rows, form: Format) -> None:

@@ -10,8 +10,8 @@ from typing import Annotated, Final
 import typer
 
 from headrace.cli import docs, system, verify
-from headrace.cli.console import Format, bar, err, out, show_error, show_rows
-from headrace.cli.options import DatabaseName, Home, open_connection
+from headrace.cli.console import Format, bar, err, out, show_error, show_lines, show_rows
+from headrace.cli.options import DatabaseName, Explained, Home, open_connection
 from headrace.errors import Error
 
 GARBAGE_THRESHOLD: Final = 100_000
@@ -58,8 +58,7 @@ def explain(
 ) -> None:
     """Show what a statement would do, without doing it."""
     with open_connection(home, database) as connection:
-        for (line,) in connection.session.execute(f"EXPLAIN {statement}").tuples():
-            out.print(line, markup=False, highlight=False, soft_wrap=True)
+        show_lines(line for (line,) in connection.session.execute(f"EXPLAIN {statement}").tuples())
 
 
 @app.command()
@@ -67,12 +66,20 @@ def load(
     files: Annotated[list[Path], typer.Argument(exists=True, dir_okay=False, help="CSV, Parquet or NDJSON files, of one kind.")],
     into: Annotated[str, typer.Option("--into", help="database.table; a supertable, a plain table or a subtable.")],
     subtable: Annotated[str | None, typer.Option(help="Subtable of all rows, where the files have no column tbname.")] = None,
+    only_explain: Explained = False,
     home: Home = None,
     database: DatabaseName = None,
 ) -> None:
     """Load files into a table; a bad row refuses all of them."""
-    with open_connection(home, database) as connection, bar(f"loading into {into}") as progress:
-        written = connection.session.load(files, into, subtable=subtable, progress=progress)
+    from headrace.service.planning.jobs import plan_load
+
+    with open_connection(home, database) as connection:
+        session = connection.session
+        if only_explain:
+            show_lines(session.explain(plan_load(session.state, files, into, subtable)))
+            return
+        with bar(f"loading into {into}") as progress:
+            written = session.load(files, into, subtable=subtable, progress=progress)
     out.print(f"{written} rows in {into}")
 
 
@@ -84,11 +91,19 @@ def backfill(
     ] = None,
     end: Annotated[str | None, typer.Option("--to", help="Windows that start before this; else up to those still open.")] = None,
     chunk_rows: Annotated[int | None, typer.Option(help="Rows of one chunk; else HEADRACE_CHUNK_ROWS.")] = None,
+    only_explain: Explained = False,
     home: Home = None,
 ) -> None:
     """Compute a range of a stream's windows again from the stored rows."""
-    with open_connection(home) as connection, bar(f"backfilling {stream}") as progress:
-        chunks = connection.session.backfill(stream, start, end, rows=chunk_rows, progress=progress)
+    from headrace.service.planning.jobs import plan_backfill
+
+    with open_connection(home) as connection:
+        session = connection.session
+        if only_explain:
+            show_lines(session.explain(plan_backfill(session.state, stream, start, end, rows=chunk_rows)))
+            return
+        with bar(f"backfilling {stream}") as progress:
+            chunks = session.backfill(stream, start, end, rows=chunk_rows, progress=progress)
     out.print(f"{chunks} chunks computed")
 
 

@@ -15,6 +15,8 @@ Home = Annotated[
 ]
 DatabaseName = Annotated[str | None, typer.Option("--database", "-d", help="Current database, as after USE.")]
 
+Explained = Annotated[bool, typer.Option("--explain", help="Only show what would be done, and the rights that it needs.")]
+
 
 def open_connection(home: Path | None, database: str | None = None) -> Connection:
     """A connection to the home that the command names."""

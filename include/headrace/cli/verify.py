@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.cli.console import as_table, cell, out
-from headrace.cli.options import DatabaseName, Home, open_connection
+from headrace.cli.console import as_table, cell, out, show_lines
+from headrace.cli.options import DatabaseName, Explained, Home, open_connection
 from headrace.errors import ProgrammingError
 
 if TYPE_CHECKING:
     from headrace.model.time import Precision
+    from headrace.service.session import Session
+    from headrace.service.stages import Stage
     from headrace.verify import Difference, Sample, Verdict
 
 SHOWN_ALWAYS = 3
@@ -28,6 +30,7 @@ def register(app: typer.Typer) -> None:
 def verify(
     query: Annotated[str | None, typer.Argument(help="A SELECT.")] = None,
     stream: Annotated[str | None, typer.Option("--stream", help="database.stream: compare its target instead.")] = None,
+    only_explain: Explained = False,
     home: Home = None,
     database: DatabaseName = None,
 ) -> None:
@@ -36,9 +39,21 @@ def verify(
         raise ProgrammingError("there is nothing to verify, or too much", hint="give a SELECT, or --stream database.stream")
     with open_connection(home, database) as connection:
         session = connection.session
+        if only_explain:
+            show_lines(session.explain(planned(session, query, stream or "")))
+            return
         verdict = session.verify(query) if query is not None else session.verify_stream(stream or "")
     show(verdict)
     raise typer.Exit(0 if verdict.equal else 1)
+
+
+def planned(session: Session, query: str | None, stream: str) -> list[Stage]:
+    """The stages of a verification."""
+    from headrace.service.planning import jobs
+
+    if query is None:
+        return jobs.plan_stream_verification(session.state, stream)
+    return jobs.plan_query_verification(session.state, query, session.dialect)
 
 
 def show(verdict: Verdict) -> None:

@@ -11,6 +11,7 @@ from headrace.errors import InterfaceError
 from headrace.model.clock import Clock, SystemClock
 from headrace.runtime.context import open_context
 from headrace.service.results import Result
+from headrace.service.rights import Authorizer
 from headrace.service.session import Session
 from headrace.settings import Settings, load
 
@@ -29,22 +30,27 @@ def connect(
     *,
     dialect: str = "tdengine",
     database: str | None = None,
+    user: str | None = None,
     clock: Clock | None = None,
     settings: Settings | None = None,
+    authorizer: Authorizer | None = None,
 ) -> Connection:
-    """Open a home, made where it is missing.
+    """Open a home; create it if it is missing.
 
     Args:
         home: Folder of the catalog, tables and state; the setting `home` where not given.
         dialect: Language of the statements, `tdengine`.
         database: Current database, as after `USE`.
+        user: Who asks; the setting `user` where not given, else the login at the machine.
         clock: What `now` is; the machine's clock where not given.
         settings: All settings; `home` replaces theirs.
+        authorizer: Decides what the user may do; everybody may do everything where not given.
     """
     chosen = settings or load()
     if home is not None:
         chosen = chosen.model_copy(update={"home": Path(home)})
-    return Connection(Session(open_context(chosen, clock or SystemClock()), dialect, database))
+    context = open_context(chosen, clock or SystemClock())
+    return Connection(Session(context, dialect, database, user=user or "", authorizer=authorizer))
 
 
 class Connection:
@@ -53,6 +59,11 @@ class Connection:
     def __init__(self, session: Session) -> None:
         self.session = session
         self._closed = False
+
+    @property
+    def user(self) -> str:
+        """Who asks."""
+        return self.session.user
 
     @property
     def clock(self) -> Any:

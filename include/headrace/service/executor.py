@@ -11,28 +11,28 @@ from typing import TYPE_CHECKING, Final
 from headrace.errors import ExistsError, InternalError
 from headrace.model.streams import DesiredState, StreamState
 from headrace.service import stages
-from headrace.service.results import Result
+from headrace.service.results import Result, rows_result
 
 if TYPE_CHECKING:
-    from headrace.service.session import Session
+    from headrace.service.state import SessionState
 
 DONE: Final = Result()
 
 
 @singledispatch
-def apply(stage: stages.Stage, session: Session) -> Result:  # noqa: ARG001
+def apply(stage: stages.Stage, session: SessionState) -> Result:  # noqa: ARG001
     """Carry a stage out; its result is the statement's where it is the last."""
     raise InternalError(f"there is no way to apply a {type(stage).__name__}")
 
 
 @apply.register(stages.MakeDatabase)
-def _(stage: stages.MakeDatabase, session: Session) -> Result:
+def _(stage: stages.MakeDatabase, session: SessionState) -> Result:
     session.context.catalog.databases.create(stage.database, stage.if_not_exists)
     return DONE
 
 
 @apply.register(stages.RemoveDatabase)
-def _(stage: stages.RemoveDatabase, session: Session) -> Result:
+def _(stage: stages.RemoveDatabase, session: SessionState) -> Result:
     from headrace.streams.lifecycle import forget
 
     session.context.catalog.databases.drop(stage.name)
@@ -46,13 +46,13 @@ def _(stage: stages.RemoveDatabase, session: Session) -> Result:
 
 
 @apply.register(stages.EnterDatabase)
-def _(stage: stages.EnterDatabase, session: Session) -> Result:
+def _(stage: stages.EnterDatabase, session: SessionState) -> Result:
     session.database = stage.name
     return DONE
 
 
 @apply.register(stages.MakeTable)
-def _(stage: stages.MakeTable, session: Session) -> Result:
+def _(stage: stages.MakeTable, session: SessionState) -> Result:
     """Files first, then the catalog: what a crash leaves between the two is taken over or replaced by the next try."""
     catalog, table = session.context.catalog, stage.table
     with catalog.lock(f"ddl {table.database}.{table.name}"):
@@ -66,7 +66,7 @@ def _(stage: stages.MakeTable, session: Session) -> Result:
 
 
 @apply.register(stages.RemoveTable)
-def _(stage: stages.RemoveTable, session: Session) -> Result:
+def _(stage: stages.RemoveTable, session: SessionState) -> Result:
     """The catalog first: it refuses while a stream needs the table."""
     session.context.catalog.tables.drop(stage.table.database, stage.table.name)
     session.context.tables.drop(stage.table)
@@ -74,7 +74,7 @@ def _(stage: stages.RemoveTable, session: Session) -> Result:
 
 
 @apply.register(stages.AddColumn)
-def _(stage: stages.AddColumn, session: Session) -> Result:
+def _(stage: stages.AddColumn, session: SessionState) -> Result:
     from headrace.service.alterations import add_column
 
     add_column(stage, session.context)
@@ -82,7 +82,7 @@ def _(stage: stages.AddColumn, session: Session) -> Result:
 
 
 @apply.register(stages.DropColumn)
-def _(stage: stages.DropColumn, session: Session) -> Result:
+def _(stage: stages.DropColumn, session: SessionState) -> Result:
     from headrace.service.alterations import drop_column
 
     drop_column(stage, session.context)
@@ -90,7 +90,7 @@ def _(stage: stages.DropColumn, session: Session) -> Result:
 
 
 @apply.register(stages.ModifyColumn)
-def _(stage: stages.ModifyColumn, session: Session) -> Result:
+def _(stage: stages.ModifyColumn, session: SessionState) -> Result:
     from headrace.service.alterations import modify_column
 
     modify_column(stage, session.context)
@@ -98,7 +98,7 @@ def _(stage: stages.ModifyColumn, session: Session) -> Result:
 
 
 @apply.register(stages.RenameTag)
-def _(stage: stages.RenameTag, session: Session) -> Result:
+def _(stage: stages.RenameTag, session: SessionState) -> Result:
     from headrace.service.alterations import rename_tag
 
     rename_tag(stage, session.context)
@@ -106,7 +106,7 @@ def _(stage: stages.RenameTag, session: Session) -> Result:
 
 
 @apply.register(stages.MakeSubtables)
-def _(stage: stages.MakeSubtables, session: Session) -> Result:
+def _(stage: stages.MakeSubtables, session: SessionState) -> Result:
     """The catalog first: it settles whose a name is. Tags of subtables that exist stay as they are."""
     table, catalog = stage.table, session.context.catalog
     names = stage.tags.column(table.series_key).to_pylist()
@@ -120,7 +120,7 @@ def _(stage: stages.MakeSubtables, session: Session) -> Result:
 
 
 @apply.register(stages.RemoveSubtables)
-def _(stage: stages.RemoveSubtables, session: Session) -> Result:
+def _(stage: stages.RemoveSubtables, session: SessionState) -> Result:
     names = tuple(each.name for each in stage.subtables)
     session.context.tables.delete(stage.table, stage.database, tbnames=names)
     session.context.tables.drop_tags(stage.table, names)
@@ -129,37 +129,44 @@ def _(stage: stages.RemoveSubtables, session: Session) -> Result:
 
 
 @apply.register(stages.WriteTags)
-def _(stage: stages.WriteTags, session: Session) -> Result:
+def _(stage: stages.WriteTags, session: SessionState) -> Result:
     session.context.tables.upsert_tags(stage.table, stage.tags)
     return DONE
 
 
 @apply.register(stages.WriteRows)
-def _(stage: stages.WriteRows, session: Session) -> Result:
+def _(stage: stages.WriteRows, session: SessionState) -> Result:
     session.context.tables.write(stage.table, stage.database, stage.rows, given=stage.given)
     return Result(affected=stage.rows.num_rows)
 
 
 @apply.register(stages.DeleteRows)
-def _(stage: stages.DeleteRows, session: Session) -> Result:
+def _(stage: stages.DeleteRows, session: SessionState) -> Result:
     gone = session.context.tables.delete(stage.table, stage.database, tbnames=stage.tbnames, ranges=stage.ranges)
     return Result(affected=gone)
 
 
 @apply.register(stages.RunQuery)
-def _(stage: stages.RunQuery, session: Session) -> Result:
+def _(stage: stages.RunQuery, session: SessionState) -> Result:
     from headrace.service.frames import run_query
 
     return run_query(stage.plan, session.context)
 
 
 @apply.register(stages.ReadCatalog)
-def _(stage: stages.ReadCatalog, session: Session) -> Result:  # noqa: ARG001
+def _(stage: stages.ReadCatalog, session: SessionState) -> Result:  # noqa: ARG001
     return stage.read()
 
 
+@apply.register(stages.DescribeStages)
+def _(stage: stages.DescribeStages, session: SessionState) -> Result:  # noqa: ARG001
+    from headrace.service.explain import describe_all
+
+    return rows_result(("plan",), [(line,) for line in describe_all(stage.stages)])
+
+
 @apply.register(stages.RecordStream)
-def _(stage: stages.RecordStream, session: Session) -> Result:
+def _(stage: stages.RecordStream, session: SessionState) -> Result:
     from headrace.streams.lifecycle import create
 
     context, plan = session.context, stage.plan
@@ -169,13 +176,13 @@ def _(stage: stages.RecordStream, session: Session) -> Result:
 
 
 @apply.register(stages.FillHistory)
-def _(stage: stages.FillHistory, session: Session) -> Result:  # noqa: ARG001
+def _(stage: stages.FillHistory, session: SessionState) -> Result:  # noqa: ARG001
     """Nothing more to do here: the record says what is history, and a driver or Airflow fills it."""
     return DONE
 
 
 @apply.register(stages.Announce)
-def _(stage: stages.Announce, session: Session) -> Result:
+def _(stage: stages.Announce, session: SessionState) -> Result:
     from headrace.runtime.airflow import AirflowClient  # brings an HTTP client along: only where streams change
 
     client = AirflowClient.find(session.context.settings)
@@ -188,7 +195,7 @@ def _(stage: stages.Announce, session: Session) -> Result:
 
 
 @apply.register(stages.RemoveStream)
-def _(stage: stages.RemoveStream, session: Session) -> Result:
+def _(stage: stages.RemoveStream, session: SessionState) -> Result:
     from headrace.streams.lifecycle import forget
 
     stream = stage.record.definition.id
@@ -199,13 +206,13 @@ def _(stage: stages.RemoveStream, session: Session) -> Result:
 
 
 @apply.register(stages.HoldStream)
-def _(stage: stages.HoldStream, session: Session) -> Result:
+def _(stage: stages.HoldStream, session: SessionState) -> Result:
     session.context.catalog.streams.set_desired(stage.record.definition.id, DesiredState.PAUSED)
     return DONE
 
 
 @apply.register(stages.ContinueStream)
-def _(stage: stages.ContinueStream, session: Session) -> Result:
+def _(stage: stages.ContinueStream, session: SessionState) -> Result:
     """A stopped stream goes on where it stood: with its history where that is not filled yet."""
     context, record = session.context, stage.record
     if stage.ignore_untreated:
@@ -218,3 +225,32 @@ def _(stage: stages.ContinueStream, session: Session) -> Result:
         context.catalog.streams.set_state(record.definition.id, StreamState.RUNNING if filled else StreamState.FILLING)
     context.catalog.streams.set_desired(record.definition.id, DesiredState.RUNNING)
     return DONE
+
+
+@apply.register(stages.LoadFiles)
+def _(stage: stages.LoadFiles, session: SessionState) -> Result:
+    from headrace.service.jobs import load_files
+
+    return Result(affected=load_files(stage, session.context))
+
+
+@apply.register(stages.Backfill)
+def _(stage: stages.Backfill, session: SessionState) -> Result:
+    """Run in this process; `affected` counts the chunks."""
+    from headrace.service.jobs import backfill
+
+    return Result(affected=backfill(stage, session.context))
+
+
+@apply.register(stages.VerifyQuery)
+def _(stage: stages.VerifyQuery, session: SessionState) -> Result:
+    from headrace.service.verification import verify_query
+
+    return Result(verdict=verify_query(stage, session))
+
+
+@apply.register(stages.VerifyStream)
+def _(stage: stages.VerifyStream, session: SessionState) -> Result:
+    from headrace.service.verification import verify_stream
+
+    return Result(verdict=verify_stream(stage, session.context))

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import singledispatch
 from typing import TYPE_CHECKING
 
 from headrace.errors import InternalError
 from headrace.service import stages
+from headrace.service.rights import required_rights
 
 if TYPE_CHECKING:
     from headrace.compute import AnyPlan
     from headrace.streams.define import StreamPlan
+
+
+def describe_all(listed: Sequence[stages.Stage]) -> list[str]:
+    """Lines that say what some stages will do, and last the rights that they need."""
+    lines = [line for stage in listed for line in describe(stage)]
+    rights = [str(right) for right in required_rights(listed)]
+    return [*lines, f"needs the right to {', '.join(rights)}"] if rights else lines
 
 
 @singledispatch
@@ -120,6 +129,11 @@ def _(stage: stages.ReadCatalog) -> list[str]:
 
 
 @describe.register
+def _(stage: stages.DescribeStages) -> list[str]:
+    return ["explain", *indented(describe_all(stage.stages))]
+
+
+@describe.register
 def _(stage: stages.RecordStream) -> list[str]:
     plan = stage.plan
     options = plan.options
@@ -167,3 +181,31 @@ def _(stage: stages.HoldStream) -> list[str]:
 def _(stage: stages.ContinueStream) -> list[str]:
     what = "skipping what was written meanwhile" if stage.ignore_untreated else "catching up with what was written meanwhile"
     return [f"resume stream {stage.record.definition.database}.{stage.record.definition.name}, {what}"]
+
+
+@describe.register
+def _(stage: stages.LoadFiles) -> list[str]:
+    table, count = stage.table, len(stage.files)
+    size = f"{count} file{'' if count == 1 else 's'} of {stage.bytes:,} bytes"
+    where = f", all rows of {stage.subtable}" if stage.subtable not in (None, table.name) else ""
+    return [f"load {size} into {table.database}.{table.name}{where}: all rows or none"]
+
+
+@describe.register
+def _(stage: stages.Backfill) -> list[str]:
+    stream = stage.definition
+    start = "from the first row" if stage.start is None else f"from {stage.start}"
+    end = "up to those still open" if stage.end is None else f"before {stage.end}"
+    return [f"compute windows of stream {stream.database}.{stream.name} again, {start}, {end}, on Spark in this process"]
+
+
+@describe.register
+def _(stage: stages.VerifyQuery) -> list[str]:
+    return ["query on Spark", *explain_plan(stage.plan), "answer it again with DuckDB, and compare"]
+
+
+@describe.register
+def _(stage: stages.VerifyStream) -> list[str]:
+    stream = stage.definition
+    target = f"{stream.target_database}.{stream.target_table}"
+    return [f"compare {target} with what DuckDB makes of {stream.source_database}.{stream.source_table}"]

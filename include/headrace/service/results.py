@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from headrace.verify import Verdict
+
 Type = Literal["string", "bool", "int32", "int64", "timestamp[ms, tz=UTC]"]
 """A type of Arrow by its name, so that PyArrow need not be imported for a table that is only shown."""
 
@@ -75,10 +77,14 @@ def moment(value: int | None) -> datetime | None:
 
 @dataclass(frozen=True)
 class Result:
-    """Rows, None for a statement without; `affected` counts rows written or deleted, -1 where it means nothing."""
+    """Rows, None for a statement without; `affected` counts rows written or deleted, -1 if it means nothing.
+
+    `verdict` is that of a verification.
+    """
 
     rows: pa.Table | Rows | None = None
     affected: int = -1
+    verdict: Verdict | None = None
 
     @cached_property
     def table(self) -> pa.Table | None:

@@ -4,57 +4,57 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pyarrow as pa
 
-from headrace.errors import NotSupportedError, ProgrammingError
+from headrace.errors import ProgrammingError
 from headrace.model.expressions import Cast
 from headrace.model.queries import Item, Query
-from headrace.model.statements import CreateStream, Select
+from headrace.model.statements import CreateStream
 from headrace.model.streams import StreamOptions, StreamRecord, TriggerMode
 from headrace.model.tables import Database, Name, Table, TableKind
 from headrace.runtime.context import Context
-from headrace.service.jobs import name_of
-from headrace.service.planning.dispatch import current_timezone, database_of
-from headrace.service.planning.queries import asks_system
+from headrace.service.frames import run_query
+from headrace.service.planning.dispatch import current_timezone, database_of, parse_name
+from headrace.service.remote import ask, living_snode
+from headrace.service.stages import VerifyQuery, VerifyStream
+from headrace.service.state import SessionState
 from headrace.sql import parse
 from headrace.streams.define import StreamPlan, find, plan_of
 from headrace.streams.layout import partition_item, with_start
 from headrace.verify import Lookup, Maintained, Stored, Verdict, verify
 
-if TYPE_CHECKING:
-    from headrace.service.session import Session
-
 MOST_TRIES: Final = 3
 """How often it is compared again where rows were written in between."""
 
 
-def verify_query(session: Session, text: str) -> Verdict:
+def verify_query(stage: VerifyQuery, session: SessionState) -> Verdict:
     """Answer a query, and compare.
 
     Raises:
         NotSupportedError: the query has something that verify does not know.
     """
-    statement = parse(text, session.dialect)
-    if not isinstance(statement, Select) or asks_system(statement.query):
-        raise NotSupportedError("verify takes a SELECT over tables", hint="or --stream database.stream")
-    session.stages(text)  # what cannot be asked at all is said here, with its place in the text
-    query, timezone = statement.query, current_timezone(session)
+    timezone = current_timezone(session)
 
     def compared(seen: dict[str, int]) -> Verdict:
-        return verify(query, lambda: answered(session, text), stored_tables(session, seen), timezone)
+        return verify(stage.query, lambda: answer(stage, session), stored_tables(session, seen), timezone)
 
     return undisturbed(session, compared)
 
 
-def answered(session: Session, text: str) -> pa.Table:
-    found = session.execute(text).table
-    assert found is not None
-    return found
+def answer(stage: VerifyQuery, session: SessionState) -> pa.Table:
+    """The query's rows, from the snode if one lives, like those of any SELECT."""
+    snode = living_snode(session.context)
+    if snode is not None:
+        rows = ask(snode, stage.sql, session.dialect, session.database).table
+    else:
+        rows = run_query(stage.plan, session.context).table
+    assert rows is not None
+    return rows
 
 
-def undisturbed(session: Session, compared: Callable[[dict[str, int]], Verdict]) -> Verdict:
+def undisturbed(session: SessionState, compared: Callable[[dict[str, int]], Verdict]) -> Verdict:
     """A comparison during which nothing was written; of the last try also a disturbed one."""
     for _ in range(MOST_TRIES - 1):
         seen: dict[str, int] = {}
@@ -64,12 +64,12 @@ def undisturbed(session: Session, compared: Callable[[dict[str, int]], Verdict])
     return compared({})
 
 
-def version_of(session: Session, name: str) -> int:
-    found = name_of(name)
-    return session.context.tables.version(find(session.context.catalog, database_of(found, session), found.name).table)
+def version_of(session: SessionState, text: str) -> int:
+    name = parse_name(text)
+    return session.context.tables.version(find(session.context.catalog, database_of(name, session), name.name).table)
 
 
-def stored_tables(session: Session, seen: dict[str, int]) -> Lookup:
+def stored_tables(session: SessionState, seen: dict[str, int]) -> Lookup:
     """Tables by the names in a query; notes in `seen` the versions that they had before they were read."""
     context = session.context
 
@@ -97,7 +97,7 @@ def tags_of(context: Context, table: Table) -> pa.Table:
     return pa.table({table.series_key: pa.array([], pa.string())})
 
 
-def verify_stream(session: Session, stream: str) -> Verdict:
+def verify_stream(stage: VerifyStream, context: Context) -> Verdict:
     """Compare a stream's target with what its query makes of the rows that the stream has handled.
 
     Of a stream with WINDOW_CLOSE the closed windows count; of one that began without the history, those that it has.
@@ -105,31 +105,29 @@ def verify_stream(session: Session, stream: str) -> Verdict:
     Raises:
         NotSupportedError: its query has something that verify does not know.
     """
-    context, name = session.context, name_of(stream)
-    database = database_of(name, session)
     verdict = None
     for _ in range(MOST_TRIES):
-        record = context.catalog.streams.get(database, name.name)
-        verdict = stream_verdict(session, record)
-        if verdict.equal or context.catalog.streams.get(database, name.name).source_version == record.source_version:
+        record = context.catalog.streams.by_id(stage.definition.id)
+        verdict = stream_verdict(context, record)
+        if verdict.equal or context.catalog.streams.by_id(stage.definition.id).source_version == record.source_version:
             return verdict
     assert verdict is not None
     return verdict
 
 
-def stream_verdict(session: Session, record: StreamRecord) -> Verdict:
+def stream_verdict(context: Context, record: StreamRecord) -> Verdict:
     definition, progress = record.definition, record.progress
     statement = parse(definition.sql, definition.dialect)
     assert isinstance(statement, CreateStream)
     if record.source_version is None:
         raise ProgrammingError(f"the stream {definition.name} has handled nothing yet", hint="wait for its history, or settle")
-    plan = plan_of(definition, session.context.catalog)
+    plan = plan_of(definition, context.catalog)
     query, tags = with_tags(with_start(statement.query), statement)
-    found = target_rows(session.context, plan, tags)
+    found = target_rows(context, plan, tags)
     closes = statement.options.trigger is TriggerMode.WINDOW_CLOSE and query.window is not None
     frontier = (progress.frontier if progress.frontier is not None else -(2**62)) if closes else None
     maintained = Maintained(frontier, partial=not statement.options.fill_history)
-    source = stored(session.context, plan.source, plan.source_database, plan.source_subtable, record.source_version)
+    source = stored(context, plan.source, plan.source_database, plan.source_subtable, record.source_version)
     verdict = verify(query, lambda: found, lambda _: source, maintained=maintained)
     return verdict if verdict.equal else replace(verdict, remark=remark(record, statement.options))
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from headrace.errors import ProgrammingError
 from headrace.model.expressions import Call, ColumnRef, Expression, walk
@@ -17,11 +17,49 @@ from headrace.verify.fill import Filled, line, ticks_of
 from headrace.verify.values import Value, instant, unknown
 
 if TYPE_CHECKING:
+    import duckdb
+
+    from headrace.model.queries import Query
+    from headrace.verify.frames import Frame
     from headrace.verify.places import Key
-    from headrace.verify.query import Answer, Select
 
 AT: Final = "_at"
 MADE: Final = "_made"
+
+
+class Steps(Protocol):
+    """Where relations are computed, one after another."""
+
+    @property
+    def connection(self) -> duckdb.DuckDBPyConnection: ...
+
+    def step(self, label: str, sql: str) -> str: ...
+
+
+class Select(Protocol):
+    """What INTERP needs of the SELECT that it is part of."""
+
+    @property
+    def work(self) -> Steps: ...
+    @property
+    def query(self) -> Query: ...
+    @property
+    def frame(self) -> Frame: ...
+    @property
+    def rows(self) -> Compiler: ...
+
+    def kept(self, keys: Sequence[Key], also: Sequence[str] = ()) -> str: ...
+    def hidden(self, items: Sequence[Item], make: Callable[[Expression, str], Filled]) -> list[Filled]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Interpolated:
+    """The points as a relation: its columns for the select list, those that only ORDER BY names, and its natural order."""
+
+    relation: str
+    outputs: list[Filled]
+    hidden: list[Filled]
+    natural: list[str]
 
 
 def uses_interp(items: Sequence[Item]) -> bool:
@@ -56,7 +94,7 @@ class Points:
                 return None
 
 
-def interpolated(select: Select, items: Sequence[Item], keys: list[Key]) -> Answer:
+def interpolated(select: Select, items: Sequence[Item], keys: list[Key]) -> Interpolated:
     """The points of RANGE and EVERY for each partition, those that FILL can make."""
     rows = select.rows
     points = Points(rows, keys)
@@ -73,7 +111,7 @@ def interpolated(select: Select, items: Sequence[Item], keys: list[Key]) -> Answ
     columns = [key.column for key in keys]
     shown = ", ".join([*columns, AT, *(f"{each.sql} AS {each.column}" for each in [*outputs, *hidden])])
     found = select.work.step("points", f"SELECT {shown} FROM {relation}")
-    return select.arranged(found, items, outputs, hidden, [*columns, AT], len(columns))
+    return Interpolated(found, outputs, hidden, [*columns, AT])
 
 
 def grid(select: Select, points: Points, keys: Sequence[str]) -> str:

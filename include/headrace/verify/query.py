@@ -195,7 +195,8 @@ class Select:
             places.likeness(item.expression)
         keys = places.keys_of(self.query, items, self.frame, self.rows)
         if uses_interp(items):
-            return interpolated(self, items, keys)
+            points = interpolated(self, items, keys)
+            return self.arranged(points.relation, items, points.outputs, points.hidden, points.natural, len(keys))
         if places.has_aggregates(self.query, items):
             return self.grouped(items, keys)
         return self.plain(items, keys)

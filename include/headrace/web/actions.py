@@ -59,13 +59,13 @@ def plan_text(catalog: Catalog, record: StreamRecord) -> str:
         return str(error)
 
 
-def through_service(settings: Settings) -> Callable[[str], None]:
-    """Runs statements as the command line does."""
+def through_service(settings: Settings) -> Callable[[str, str], None]:
+    """Run a statement for a user, as the command line does."""
 
-    def execute(sql: str) -> None:
+    def execute(sql: str, user: str) -> None:
         from headrace.service.connection import connect
 
-        with connect(settings=settings) as connection:
+        with connect(settings=settings, user=user) as connection:
             connection.execute(sql)
 
     return execute

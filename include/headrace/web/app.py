@@ -39,8 +39,8 @@ HEADERS: Final = {
     "Cache-Control": "no-cache",
 }
 
-Execute = Callable[[str], None]
-"""Runs a statement; raises `headrace.errors.Error`."""
+Execute = Callable[[str, str], None]
+"""Runs a statement for a user; raises `headrace.errors.Error`."""
 
 
 class Board:
@@ -153,7 +153,7 @@ def api(access: Access, board: Board, execute: Execute) -> APIRouter:
         # First, so that nothing is done that is not on record.
         board.catalog.events.record("stream", record.definition.id, "ASKED", f"{sql} by {access.name(user)}")
         log.info("%s asked for by %s", sql, access.name(user))
-        execute(sql)
+        execute(sql, access.name(user))
         board.forget()
         return {"done": sql}
 

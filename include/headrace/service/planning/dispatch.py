@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from headrace.errors import ProgrammingError
 from headrace.model import statements
+from headrace.model.spans import Span
 from headrace.model.statements import Statement
 from headrace.model.tables import Database, Name, Table
 
@@ -68,6 +69,12 @@ def planner(kind: type[Statement]) -> Callable[[Any, Surroundings], list[Stage]]
     module, name = PLANNERS[kind]
     found: Callable[[Any, Surroundings], list[Stage]] = getattr(import_module(f"{__package__}.{module}"), name)
     return found
+
+
+def parse_name(text: str) -> Name:
+    """Read `database.name`, or a name alone."""
+    database, dot, name = text.rpartition(".")
+    return Name(database.strip("`") if dot else None, name.strip("`"), Span(0, len(text)))
 
 
 def database_of(name: Name, around: Surroundings) -> str:

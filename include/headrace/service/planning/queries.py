@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from headrace.errors import NotFoundError
 from headrace.model.queries import Join, Query, QuerySource, Source, TableSource, Union
@@ -10,28 +11,36 @@ from headrace.model.statements import Explain, Select
 from headrace.model.tables import Name
 from headrace.service import system
 from headrace.service.planning.dispatch import Surroundings, current_timezone, plan
-from headrace.service.results import Result, rows_result
-from headrace.service.stages import ReadCatalog, RunQuery, Stage
+from headrace.service.results import Result
+from headrace.service.rights import CATALOG, Action, Right
+from headrace.service.stages import DescribeStages, ReadCatalog, RunQuery, Stage
 from headrace.sql import to_sql
+
+if TYPE_CHECKING:
+    from headrace.compute import AnyPlan
+
+DESCRIBE_CATALOG: Final = (Right(Action.DESCRIBE, CATALOG),)
 
 
 def select(statement: Select, around: Surroundings) -> list[Stage]:
     if asks_system(statement.query):
-        return [ReadCatalog(f"query of {system.SCHEMA}", partial(query_system, statement, around))]
+        return [ReadCatalog(f"query of {system.SCHEMA}", partial(query_system, statement, around), DESCRIBE_CATALOG)]
+    return [RunQuery(bind_query(statement.query, around))]
+
+
+def bind_query(query: Query | Union, around: Surroundings) -> AnyPlan:
+    """Bind a query over tables to the catalog."""
     from headrace.compute import bind
     from headrace.streams.define import catalog_scope
 
     context, database = around.context, around.database
     timezone, now = current_timezone(around), context.clock.now()
     scope = catalog_scope(context.catalog, database, dialect=around.dialect, timezone=timezone, now=now)
-    return [RunQuery(bind(statement.query, scope))]
+    return bind(query, scope)
 
 
 def explain(statement: Explain, around: Surroundings) -> list[Stage]:
-    from headrace.service.explain import describe
-
-    lines = [line for stage in plan(statement.statement, around) for line in describe(stage)]
-    return [ReadCatalog("EXPLAIN", lambda: rows_result(("plan",), [(line,) for line in lines]))]
+    return [DescribeStages(tuple(plan(statement.statement, around)))]
 
 
 def asks_system(query: Query | Union) -> bool:

@@ -13,6 +13,7 @@ from headrace.model.tables import Name, Table
 from headrace.service import system
 from headrace.service.planning.dispatch import Surroundings, database_of, find_table
 from headrace.service.results import BIGINT, BOOL, STRING, Result, rows_result
+from headrace.service.rights import CATALOG, Action, ObjectKind, Right, Securable, database_securable
 from headrace.service.stages import ReadCatalog, Stage
 from headrace.sql import to_sql
 
@@ -23,11 +24,25 @@ def show(statement: Show, around: Surroundings) -> list[Stage]:
         raise NotSupportedError(
             f"SHOW {statement.what.upper()} is not offered", hint=f"there are {', '.join(READERS).upper()}", span=statement.span
         )
-    return [ReadCatalog(f"SHOW {statement.what.upper()}", partial(reader, statement, around))]
+    return [ReadCatalog(f"SHOW {statement.what.upper()}", partial(reader, statement, around), rights_of_show(statement, around))]
 
 
 def describe(statement: Describe, around: Surroundings) -> list[Stage]:
-    return [ReadCatalog(f"DESCRIBE {statement.table}", partial(describe_table, statement.table, around))]
+    right = Right(Action.DESCRIBE, named_securable(ObjectKind.TABLE, statement.table, around))
+    return [ReadCatalog(f"DESCRIBE {statement.table}", partial(describe_table, statement.table, around), (right,))]
+
+
+def rights_of_show(statement: Show, around: Surroundings) -> tuple[Right, ...]:
+    """See the object that is named, else the database that is listed, else the catalog."""
+    if statement.name is not None:
+        kind = ObjectKind.STREAM if statement.what == "create stream" else ObjectKind.TABLE
+        return (Right(Action.DESCRIBE, named_securable(kind, statement.name, around)),)
+    database = statement.database or (around.database if statement.what in OF_A_DATABASE else None)
+    return (Right(Action.DESCRIBE, CATALOG if database is None else database_securable(database)),)
+
+
+def named_securable(kind: ObjectKind, name: Name, around: Surroundings) -> Securable:
+    return Securable(kind, name.database or around.database or "", name.name)
 
 
 def describe_table(name: Name, around: Surroundings) -> Result:
@@ -125,6 +140,7 @@ STREAM_COLUMNS: Final = [
     "rows_out",
     "updated",
 ]
+OF_A_DATABASE: Final = frozenset({"stables", "tables"})
 Reader = Callable[[Show, Surroundings], Result]
 READERS: Final[dict[str, Reader]] = {
     "databases": partial(listing, "ins_databases", ("name", "precision"), within=None),

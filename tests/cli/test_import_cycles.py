@@ -1,0 +1,55 @@
+"""No two modules import each other, neither directly nor by way of others."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Container, Iterator
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+import headrace
+
+ROOT = Path(headrace.__file__).parent
+
+
+def module_name(path: Path) -> str:
+    parts = (ROOT.name, *path.relative_to(ROOT).with_suffix("").parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imported_modules(tree: ast.AST, modules: Container[str]) -> Iterator[str]:
+    """Yield what a module imports anywhere: at its top, within functions, and for type checking only."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            for alias in node.names:
+                submodule = f"{node.module}.{alias.name}"
+                yield submodule if submodule in modules else node.module
+
+
+def import_graph(root: Path = ROOT) -> dict[str, set[str]]:
+    """The modules of the package that each of them imports."""
+    paths = {module_name(path): path for path in root.rglob("*.py")}
+    imports = {name: imported_modules(ast.parse(path.read_text()), paths) for name, path in paths.items()}
+    return {name: {each for each in imported if each in paths and each != name} for name, imported in imports.items()}
+
+
+def find_cycle(graph: dict[str, set[str]]) -> list[str]:
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def test_no_module_imports_itself_by_way_of_others() -> None:
+    assert find_cycle(import_graph()) == []
+
+
+@pytest.mark.parametrize("cycle", [["a", "b"], ["a", "b", "c"]])
+def test_a_cycle_would_be_found(cycle: list[str]) -> None:
+    graph = {name: {cycle[(place + 1) % len(cycle)]} for place, name in enumerate(cycle)}
+    assert set(find_cycle(graph)) == set(cycle)

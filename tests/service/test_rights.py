@@ -1,0 +1,163 @@
+"""Who asks: every stage needs a right, and one place asks for it before anything is done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+import headrace
+from headrace.model.streams import StreamState
+from headrace.service import stages
+from headrace.service.endpoint import HTTP_USER, sql_runner
+from headrace.service.executor import apply
+from headrace.service.explain import describe
+from headrace.service.planning import jobs
+from headrace.service.rights import PermissionDeniedError, Right
+from headrace.service.session import Session
+from headrace.settings import load
+
+STREAM = "create stream other fill_history 1 into out2 as select _wstart, count(*) from readings interval(1m)"
+STATEMENTS = {
+    "create database e": "create database e",
+    "drop database d": "drop database d",
+    "use d": "describe database d",
+    "create table t (ts timestamp, a int)": "create table d.t",
+    "drop stable readings": "drop table d.readings",
+    "drop table dev1": "drop table d.dev1",
+    "create table dev3 using readings tags ('east', 3)": "write table d.readings",
+    "alter table dev1 set tag floor = 4": "write table d.readings",
+    "insert into dev1 values (now, 1, 1.5)": "write table d.readings",
+    "delete from dev1 where ts < now": "write table d.readings",
+    "select a from dev1 union all select a from plain": "read table d.readings, read table d.plain",
+    "select 1": "describe catalog",
+    "show databases": "describe catalog",
+    "show tables": "describe database d",
+    "show streams": "describe catalog",
+    "show create stable readings": "describe table d.readings",
+    "show create stream s": "describe stream d.s",
+    "describe dev1": "describe table d.dev1",
+    "select * from information_schema.ins_tables": "describe catalog",
+    "explain drop stable readings": "describe table d.readings",
+    STREAM: "create table d.out2, create stream d.other, read table d.readings, write table d.out2, describe stream d.other",
+    "drop stream s": "drop stream d.s, describe stream d.s",
+    "pause stream s": "operate stream d.s",
+    "resume stream s": "operate stream d.s, describe stream d.s",
+}
+Plan = Callable[[Session, Path], Sequence[stages.Stage]]
+JOBS: dict[str, Plan] = {
+    "write table d.plain": lambda session, file: jobs.plan_load(session.state, [file], "plain"),
+    "operate stream d.s": lambda session, _: jobs.plan_backfill(session.state, "s", None, None),
+    "read table d.readings": lambda session, _: jobs.plan_query_verification(session.state, "select a from dev1", "tdengine"),
+    "read table d.readings, read table d.out1": lambda session, _: jobs.plan_stream_verification(session.state, "s"),
+}
+
+
+class Denier:
+    """Denies everything, and remembers what it was asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, tuple[Right, ...]]] = []
+
+    def authorize(self, user: str, rights: Sequence[Right]) -> None:
+        self.asked.append((user, tuple(rights)))
+        raise PermissionDeniedError(f"{user} may not {rights[0]}")
+
+
+@pytest.fixture
+def prepared(readings: headrace.Connection) -> headrace.Connection:
+    readings.execute("create table plain (ts timestamp, a int)")
+    readings.execute("create stream s trigger at_once into out1 as select _wstart, count(*) n from readings interval(10s)")
+    return readings
+
+
+@pytest.fixture
+def denier() -> Denier:
+    return Denier()
+
+
+@pytest.fixture
+def session(prepared: headrace.Connection, denier: Denier) -> Session:
+    """A session of vera, who may do nothing."""
+    return Session(prepared.session.context, database="d", user="vera", authorizer=denier)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "rows.csv"
+    path.write_text("ts,a\n2024-05-01 00:00:00,1\n")
+    return path
+
+
+def state_of(connection: headrace.Connection) -> list[list[tuple[object, ...]]]:
+    """What statements could have changed."""
+    queries = ("show databases", "show stables", "show tables", "show streams", "show tags from dev1", "describe readings")
+    return [connection.execute(query).fetchall() for query in queries] + [
+        [(connection.session.context.tables.version(table),)] for table in connection.session.context.catalog.tables.all("d")
+    ]
+
+
+@pytest.mark.parametrize(("statement", "rights"), STATEMENTS.items())
+def test_a_statement_is_refused_before_anything_is_done(
+    prepared: headrace.Connection, session: Session, denier: Denier, statement: str, rights: str
+) -> None:
+    before = state_of(prepared)
+    with pytest.raises(PermissionDeniedError, match="vera may not") as raised:
+        session.execute(statement)
+    assert raised.value.sql == statement
+    assert [(user, ", ".join(map(str, asked))) for user, asked in denier.asked] == [("vera", rights)]
+    assert state_of(prepared) == before
+
+
+@pytest.mark.parametrize("rights", JOBS)
+def test_work_that_is_no_statement_is_refused_alike(session: Session, denier: Denier, file: Path, rights: str) -> None:
+    with pytest.raises(PermissionDeniedError):
+        session.run(JOBS[rights](session, file))
+    assert [", ".join(map(str, asked)) for _, asked in denier.asked] == [rights]
+
+
+def test_no_kind_of_stage_goes_unasked(session: Session, file: Path) -> None:
+    planned = [stage for statement in STATEMENTS for stage in session.stages(statement)]
+    planned += [stage for plan in JOBS.values() for stage in plan(session, file)]
+    assert {type(stage) for stage in planned} == set(get_args(stages.Stage))
+    assert all(stage.required for stage in planned)
+
+
+@pytest.mark.parametrize("kind", get_args(stages.Stage))
+def test_every_kind_of_stage_is_applied_and_described(kind: type[stages.Stage]) -> None:
+    assert kind in apply.registry
+    assert kind in describe.registry
+
+
+def test_explain_ends_with_the_rights_that_are_needed(prepared: headrace.Connection, file: Path) -> None:
+    (*_, last) = prepared.execute("explain delete from dev1").fetchall()
+    assert last == ("needs the right to write table d.readings",)
+    session = prepared.session
+    texts = [session.explain(plan(session, file)) for plan in JOBS.values()]
+    assert [lines[0] for lines in texts] == [
+        "load 1 file of 27 bytes into d.plain: all rows or none",
+        "compute windows of stream d.s again, from the first row, up to those still open, on Spark in this process",
+        "query on Spark",
+        "compare d.out1 with what DuckDB makes of d.readings",
+    ]
+    assert prepared.session.context.catalog.streams.get("d", "s").state is StreamState.CREATED
+    assert prepared.session.context.tables.rows(prepared.session.context.catalog.tables.get("d", "plain")) == 0
+
+
+def test_the_user_is_whoever_connects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, denier: Denier) -> None:
+    monkeypatch.setenv("LOGNAME", "login")
+    with headrace.connect(tmp_path / "h") as connection:
+        assert connection.user == "login"
+    with headrace.connect(settings=load(home=tmp_path / "h", user="setting")) as connection:
+        assert connection.user == "setting"
+    with headrace.connect(tmp_path / "h", user="vera", authorizer=denier) as connection:
+        assert connection.user == "vera"
+        with pytest.raises(PermissionDeniedError, match="vera may not describe catalog"):
+            connection.execute("show databases")
+
+
+def test_who_comes_over_http_has_a_name(connection: headrace.Connection, denier: Denier) -> None:
+    with pytest.raises(PermissionDeniedError, match=f"{HTTP_USER} may not"):
+        sql_runner(connection.session.context, denier)("show databases", "tdengine", None)
