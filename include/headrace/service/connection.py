@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -74,9 +74,9 @@ class Connection:
         self._open()
         return Cursor(self)
 
-    def execute(self, sql: str) -> Cursor:
+    def execute(self, sql: str, parameters: Sequence[Any] | None = None) -> Cursor:
         """A new cursor on which `sql` has been executed."""
-        return self.cursor().execute(sql)
+        return self.cursor().execute(sql, parameters)
 
     def settle(self) -> None:
         """Return when every stream has handled all that was written, by the snode where one lives, else right here."""
@@ -128,12 +128,40 @@ class Cursor:
         return self._result.affected if self._result.rows is None else self._result.count
 
     def execute(self, sql: str, parameters: Sequence[Any] | None = None) -> Cursor:
-        """Execute one statement; parameters are not offered, values stand in the statement."""
+        """Execute one statement, with a value for each `?` in it.
+
+        Raises:
+            ProgrammingError: there are too few or too many values, or one is of a type that no literal has.
+        """
         self._check()
-        if parameters:
-            raise InterfaceError("parameters are not supported", hint="write the values into the statement")
-        self._result = self.connection.session.execute(sql)
-        self._rows = self._result.tuples()
+        if parameters is not None:
+            from headrace.sql.parameters import template
+
+            sql = template(sql, self.connection.session.dialect).render(parameters)
+        return self._take(self.connection.session.execute(sql))
+
+    def executemany(self, sql: str, rows: Iterable[Sequence[Any]]) -> Cursor:
+        """Execute a statement for each row of parameters.
+
+        The rows of an INSERT go as one statement: every value is checked before anything is written, and each table gets one
+        commit. Any other statement is executed once for each row; rows before one that fails stay executed.
+        """
+        from headrace.sql.parameters import render_many, template
+
+        self._check()
+        session = self.connection.session
+        rows = list(rows)
+        together = render_many(sql, rows, session.dialect)
+        if together is not None:
+            return self._take(session.execute(together))
+        statement = template(sql, session.dialect)
+        texts = [statement.render(row, number) for number, row in enumerate(rows)]
+        affected = [session.execute(text).affected for text in texts]
+        return self._take(Result(affected=sum(affected) if affected and min(affected) >= 0 else -1))
+
+    def _take(self, result: Result) -> Cursor:
+        self._result = result
+        self._rows = result.tuples()
         return self
 
     def fetchone(self) -> tuple[Any, ...] | None:

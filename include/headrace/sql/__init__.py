@@ -14,8 +14,9 @@ from headrace.model.statements import Statement
 
 if TYPE_CHECKING:
     from headrace.sql.dialect import Dialect
+    from headrace.sql.lexis import Lexis
 
-__all__ = ["expression_sql", "parse", "parse_script", "to_sql"]
+__all__ = ["expression_sql", "lexis_of", "parse", "parse_script", "to_sql"]
 
 DIALECTS: Final = {"tdengine": ("headrace.sql.tdengine", "TDengine")}
 """Module and class of each dialect; imported when first asked for."""
@@ -51,6 +52,11 @@ def to_sql(statement: Statement, dialect: str = "tdengine") -> str:
 def expression_sql(expression: Expression, dialect: str = "tdengine") -> str:
     """An expression as text, such as `max(a) + 1`."""
     return _dialect(dialect.lower()).expression_sql(expression)
+
+
+def lexis_of(dialect: str = "tdengine") -> Lexis:
+    """How a dialect writes strings, names and comments."""
+    return _dialect(dialect.lower()).lexis
 
 
 @functools.cache
