@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.errors import InterfaceError
 from headrace.model.clock import Clock, SystemClock
-from headrace.runtime.context import open_context
+from headrace.runtime.context import Progress, open_context, silent
 from headrace.service.results import Result
 from headrace.service.rights import Authorizer
 from headrace.service.session import Session
 from headrace.settings import Settings, load
 
 if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
     import pyarrow as pa
 
 apilevel = "2.0"
@@ -77,6 +79,55 @@ class Connection:
     def execute(self, sql: str, parameters: Sequence[Any] | None = None) -> Cursor:
         """A new cursor on which `sql` has been executed."""
         return self.cursor().execute(sql, parameters)
+
+    def load(
+        self,
+        path: str | Path | Sequence[str | Path],
+        into: str,
+        *,
+        subtable: str | None = None,
+        file_format: str | None = None,
+        progress: Progress = silent,
+    ) -> int:
+        """Load CSV, Parquet or NDJSON files into a table: all rows of all files, or none.
+
+        Args:
+            path: A file, or several of one kind.
+            into: A table, subtable or supertable, as `database.name` or a name of the current database.
+            subtable: The subtable of all rows of a supertable; if None, a column `tbname` names each row's.
+            file_format: `csv`, `parquet` or `ndjson`; if None, the files' names tell it.
+            progress: Called with bytes read and bytes in all.
+
+        Returns:
+            How many rows were written; of rows with equal keys the last counts.
+
+        Raises:
+            DataError: a value is invalid; nothing has been written.
+        """
+        self._open()
+        paths = [path] if isinstance(path, str | Path) else path
+        files = [Path(each) for each in paths]
+        return self.session.load(files, into, subtable=subtable, file_format=file_format, progress=progress)
+
+    def append(self, data: object, into: str, *, subtable: str | None = None) -> int:
+        """Write rows that the program holds into a table: all of them, or none. Columns are matched by name.
+
+        Args:
+            data: An Arrow table, batch or stream, a DataFrame of pandas or polars, or a sequence of dictionaries.
+            into: As in `load`.
+            subtable: As in `load`.
+
+        Returns:
+            How many rows were written; of rows with equal keys the last counts.
+
+        Raises:
+            DataError: a value is invalid; nothing has been written.
+        """
+        from headrace.service.appending import parquet_file
+
+        self._open()
+        with parquet_file(data) as path:
+            return self.session.load([path], into, subtable=subtable, file_format="parquet")
 
     def settle(self) -> None:
         """Return when every stream has handled all that was written, by the snode where one lives, else right here."""
@@ -183,6 +234,27 @@ class Cursor:
             raise InterfaceError("the last statement has no rows", hint="execute a query first")
         return self._result.table
 
+    def fetch_df(self) -> pd.DataFrame:
+        """The whole result as a DataFrame of pandas, whatever has been fetched of it."""
+        frame: pd.DataFrame = self.fetch_arrow_table().to_pandas()
+        return frame
+
+    def fetch_polars(self) -> pl.DataFrame:
+        """The whole result as a DataFrame of polars, whatever has been fetched of it.
+
+        Raises:
+            InterfaceError: polars is not installed.
+        """
+        try:
+            import polars
+        except ImportError:
+            raise InterfaceError(
+                "polars is not installed", hint="pip install polars, or use fetch_df() or fetch_arrow_table()"
+            ) from None
+        frame = polars.from_arrow(self.fetch_arrow_table())
+        assert isinstance(frame, polars.DataFrame)
+        return frame
+
     def setinputsizes(self, sizes: Any) -> None:
         """PEP 249 asks for it; it has no effect."""
 
@@ -198,7 +270,11 @@ class Cursor:
         self.connection._open()
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        return self._rows
+        return self
+
+    def __next__(self) -> tuple[Any, ...]:
+        self._check()
+        return next(self._rows)
 
     def __enter__(self) -> Cursor:
         return self
