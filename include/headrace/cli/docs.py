@@ -12,6 +12,7 @@ import typer
 
 from headrace import errors
 from headrace.cli.console import out
+from headrace.cli.options import example
 
 if TYPE_CHECKING:
     from headrace.compute.functions.aggregates import AggregateFunction
@@ -25,7 +26,7 @@ BASES: Final = {errors.TerminalError: "a person has to act", errors.TransientErr
 
 def register(app: typer.Typer) -> None:
     """Adds the command to an application."""
-    app.command()(docs)
+    app.command(epilog=example("headrace docs --write docs/reference"))(docs)
 
 
 def docs(

@@ -10,8 +10,8 @@ from typing import Annotated, Final
 import typer
 
 from headrace.cli import docs, system, verify
-from headrace.cli.console import Format, bar, err, out, show_error, show_lines, show_rows
-from headrace.cli.options import DatabaseName, Explained, Home, open_connection
+from headrace.cli.console import Format, bar, out, show_error, show_lines
+from headrace.cli.options import DatabaseName, Explained, Home, example, open_connection
 from headrace.errors import Error
 
 GARBAGE_THRESHOLD: Final = 100_000
@@ -27,7 +27,7 @@ app = typer.Typer(
 Output = Annotated[Format, typer.Option("--format", "-f", help="How rows are shown.")]
 
 
-@app.command()
+@app.command(epilog=example('headrace sql -d cold "SELECT * FROM rooms LIMIT 5" --format csv'))
 def sql(
     statement: Annotated[str | None, typer.Argument(help="One or more statements; else they are read from standard input.")] = None,
     file: Annotated[
@@ -37,20 +37,20 @@ def sql(
     database: DatabaseName = None,
     form: Output = Format.TABLE,
 ) -> None:
-    """Run SQL statements, separated by semicolons; stops at the first that fails."""
-    from headrace.sql import parse_script
+    """Run SQL statements, separated by semicolons; stops at the first that fails. At a terminal without any: a shell."""
+    from headrace.cli.script import run_script
 
-    text = statement if statement is not None else file.read_text() if file else sys.stdin.read()
     with open_connection(home, database) as connection:
-        for one, _ in parse_script(text):
-            result = connection.session.execute(one)
-            if result.rows is not None:
-                show_rows(result, form)
-            elif form is Format.TABLE:
-                err.print("OK" if result.affected < 0 else f"OK, {result.affected} rows", style="dim")
+        if statement is None and file is None and sys.stdin.isatty():
+            from headrace.cli.shell import run_shell
+
+            run_shell(connection, form)
+        else:
+            text = statement if statement is not None else file.read_text() if file else sys.stdin.read()
+            run_script(connection, text, form, file)
 
 
-@app.command()
+@app.command(epilog=example('headrace explain -d cold "DROP TABLE a1"'))
 def explain(
     statement: Annotated[str, typer.Argument(help="Any statement, CREATE STREAM too.")],
     home: Home = None,
@@ -61,7 +61,7 @@ def explain(
         show_lines(line for (line,) in connection.session.execute(f"EXPLAIN {statement}").tuples())
 
 
-@app.command()
+@app.command(epilog=example("headrace load rooms-2024.parquet --into cold.rooms"))
 def load(
     files: Annotated[list[Path], typer.Argument(exists=True, dir_okay=False, help="CSV, Parquet or NDJSON files, of one kind.")],
     into: Annotated[str, typer.Option("--into", help="database.table; a supertable, a plain table or a subtable.")],
@@ -83,7 +83,7 @@ def load(
     out.print(f"{written} rows in {into}")
 
 
-@app.command()
+@app.command(epilog=example("headrace backfill cold.hourly --from '2024-05-01' --to '2024-06-01'"))
 def backfill(
     stream: Annotated[str, typer.Argument(help="database.stream")],
     start: Annotated[
@@ -107,7 +107,7 @@ def backfill(
     out.print(f"{chunks} chunks computed")
 
 
-@app.command()
+@app.command(epilog=example("headrace config --home /data/headrace"))
 def config(home: Home = None) -> None:
     """Print every setting, its value, and where the value came from."""
     from headrace.cli.console import as_table
@@ -119,7 +119,7 @@ def config(home: Home = None) -> None:
     out.print(as_table(("setting", "value", "from"), [(name, shown[name], sources[name]) for name in shown]))
 
 
-@app.command()
+@app.command(epilog=example("headrace doctor"))
 def doctor(home: Home = None) -> None:
     """Check what the machine must have: Java, Spark's jars, memory, a writable home, the catalog."""
     from headrace.cli.doctor import run_checks
@@ -127,7 +127,7 @@ def doctor(home: Home = None) -> None:
     raise typer.Exit(run_checks(home))
 
 
-@app.command()
+@app.command(epilog=example("headrace setup"))
 def setup() -> None:
     """Fetch Delta's jars and prepare Spark's quick start; nothing to do when that is done."""
     from headrace.cli.doctor import prepare
@@ -135,7 +135,7 @@ def setup() -> None:
     prepare()
 
 
-@app.command()
+@app.command(epilog=example("headrace demo --exit"))
 def demo(
     exit_: Annotated[
         bool, typer.Option("--exit", help="Stop the system afterwards and remove what the demonstration made.")
@@ -148,7 +148,7 @@ def demo(
     raise typer.Exit(0 if perform(home, end=exit_) else 1)
 
 
-@app.command()
+@app.command(epilog=example("headrace settle"))
 def settle(home: Home = None) -> None:
     """Wait until every stream has handled all that was written; runs the streams here where no snode does."""
     with open_connection(home) as connection:

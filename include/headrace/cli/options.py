@@ -18,6 +18,11 @@ DatabaseName = Annotated[str | None, typer.Option("--database", "-d", help="Curr
 Explained = Annotated[bool, typer.Option("--explain", help="Only show what would be done, and the rights that it needs.")]
 
 
+def example(command: str) -> str:
+    """The end of a command's help."""
+    return f"Example: $ {command}"
+
+
 def open_connection(home: Path | None, database: str | None = None) -> Connection:
     """A connection to the home that the command names."""
     from headrace.service.connection import connect

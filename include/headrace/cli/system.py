@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from headrace.cli.console import STATE_STYLES, err, out
-from headrace.cli.options import Home
+from headrace.cli.options import Home, example
 
 if TYPE_CHECKING:
     from rich.status import Status
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Adds the commands to an application."""
-    app.command()(up)
-    app.command()(down)
-    app.command()(status)
+    app.command(epilog=example("headrace up --port 8081"))(up)
+    app.command(epilog=example("headrace down"))(down)
+    app.command(epilog=example("headrace status"))(status)
 
 
 def up(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headrace.cli.console import as_table, cell, out, show_lines
-from headrace.cli.options import DatabaseName, Explained, Home, open_connection
+from headrace.cli.options import DatabaseName, Explained, Home, example, open_connection
 from headrace.errors import ProgrammingError
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ SHOWN_ALWAYS = 3
 
 def register(app: typer.Typer) -> None:
     """Adds the command to an application."""
-    app.command()(verify)
+    app.command(epilog=example("headrace verify --stream cold.hourly"))(verify)
 
 
 def verify(

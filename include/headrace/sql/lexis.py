@@ -80,17 +80,21 @@ class Lexis:
 
     def statements(self, text: str) -> list[str]:
         """The statements of a script, split at `;`, without blanks and comments around them; empty ones are left out."""
-        found: list[str] = []
+        return [text[span.start : span.end] for span in self.statement_spans(text)]
+
+    def statement_spans(self, text: str) -> list[Span]:
+        """Where the statements of a script are."""
+        spans: list[Span] = []
         start: int | None = None
         end = 0
         for piece in self._piece.finditer(text):
             if piece.lastgroup == "stop":
-                found.extend([] if start is None else [text[start:end]])
+                spans.extend([] if start is None else [Span(start, end)])
                 start = None
             elif piece.lastgroup != "blank":
                 start = piece.start() if start is None else start
                 end = piece.end()
-        return found if start is None else [*found, text[start:end]]
+        return spans if start is None else [*spans, Span(start, end)]
 
     def is_blank(self, text: str) -> bool:
         """Whether a text holds no statement: only blanks, comments and `;`."""

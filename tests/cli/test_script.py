@@ -1,0 +1,58 @@
+"""`headrace sql --file`: errors tell the file's line; and what `--help` says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from headrace.cli.main import app, main
+
+SCRIPT = """-- USE cold;
+CREATE DATABASE cold;
+USE cold;
+
+CREATE TABLE rooms (ts TIMESTAMP,
+  a INT);
+"""
+
+
+def run_file(tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
+    """Run a file that fails; what is told of it."""
+    file = tmp_path / "rooms.sql"
+    file.write_text(text)
+    monkeypatch.setattr("sys.argv", ["headrace", "sql", "--file", str(file), "--home", str(tmp_path / "home")])
+    with pytest.raises(SystemExit):
+        main()
+    return " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize(
+    ("added", "told"),
+    [
+        ("DESCRIBE rooms;\nDESCRIBE\n  nothing;", "rooms.sql, line 8: table cold.nothing does not exist"),
+        ("DROP STREAM nothing;", "rooms.sql, line 7: "),
+        ("\nSELECT a FRM rooms;", "rooms.sql, line 8: unexpected"),
+        ("INSERT INTO rooms VALUES\n (1, 1)\n (2, 'x');", "rooms.sql, line 9: "),
+    ],
+)
+def test_an_error_says_the_line_of_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], added: str, told: str
+) -> None:
+    assert told in run_file(tmp_path, SCRIPT + added, monkeypatch, capsys)
+
+
+def commands() -> dict[str, typer.models.CommandInfo]:
+    return {command.name or command.callback.__name__: command for command in app.registered_commands if command.callback}
+
+
+@pytest.mark.parametrize("name", commands())
+def test_help_says_what_each_option_is_and_gives_an_example(name: str) -> None:
+    shown = CliRunner().invoke(app, [name, "--help"], env={"COLUMNS": "200", "TERM": "dumb"}).output
+    assert f"$ headrace {name}" in shown
+    group = typer.main.get_command(app)
+    command = group.commands[name]  # type: ignore[attr-defined]
+    assert command.help
+    assert all(getattr(parameter, "help", None) for parameter in command.params), shown
