@@ -53,6 +53,13 @@ def test_what_the_catalog_answers_needs_neither_arrow_nor_an_engine(home: Path, 
     assert not imported(home, "sql", statement) & (ARROW | ENGINES | REST | {"sqlglot"})
 
 
+def test_a_query_of_the_catalog_needs_no_spark(home: Path) -> None:
+    query = "SELECT table_name, count(*) n FROM information_schema.ins_tables WHERE db_name LIKE 'd%' GROUP BY 1 ORDER BY 2 LIMIT 1"
+    modules = imported(home, "sql", query)
+    assert "duckdb" in modules
+    assert not modules & {"pyspark", "headrace.compute", "headrace.streams.define"}
+
+
 def test_an_insert_needs_no_engine(home: Path) -> None:
     modules = imported(home, "sql", "INSERT INTO d.t VALUES (now, 1)")
     assert "deltalake" in modules

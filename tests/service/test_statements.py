@@ -221,6 +221,11 @@ def test_a_limit_is_named_when_the_statement_is_planned(readings: headrace.Conne
 def test_system_tables_answer_queries(readings: headrace.Connection) -> None:
     query = 'select table_name from information_schema.ins_tables where db_name = "d" order by 1 desc'
     assert fetch(readings, query) == [("dev2",), ("dev1",)]
+    relation = "information_schema.ins_columns"
+    assert fetch(readings, f"select count(*) from {relation}") == [(3,)]
+    assert fetch(readings, f"select col_name from {relation} where position > 0 order by position desc limit 1") == [("b",)]
+    assert fetch(readings, f"select col_name from {relation} where col_type like 'TIME%' or col_name = 'a'") == [("ts",), ("a",)]
+    assert not getattr(readings.session.context.spark, "started", True)
     with pytest.raises(NotFoundError):
         readings.execute("select nothing from information_schema.ins_tables")
 

@@ -97,7 +97,9 @@ class Session:
         """Run a statement's stages. A query goes to a living snode, whose Spark is warm, if this process has none."""
         if any(isinstance(stage, RunQuery) for stage in stages) and (snode := living_snode(self.context)) is not None:
             self._authorizer.authorize(self.user, required_rights(stages))
-            return ask(snode, text, self.dialect, self.database)
+            answer = ask(snode, text, self.dialect, self.database)
+            if answer is not None:
+                return answer
         return self.run(stages)
 
     def load(

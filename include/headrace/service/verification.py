@@ -46,10 +46,8 @@ def verify_query(stage: VerifyQuery, session: SessionState) -> Verdict:
 def answer(stage: VerifyQuery, session: SessionState) -> pa.Table:
     """The query's rows, from the snode if one lives, like those of any SELECT."""
     snode = living_snode(session.context)
-    if snode is not None:
-        rows = ask(snode, stage.sql, session.dialect, session.database).table
-    else:
-        rows = run_query(stage.plan, session.context).table
+    result = None if snode is None else ask(snode, stage.sql, session.dialect, session.database)
+    rows = (result or run_query(stage.plan, session.context)).table
     assert rows is not None
     return rows
 
