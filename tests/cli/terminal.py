@@ -11,8 +11,9 @@ import sys
 import time
 from pathlib import Path
 
+from tests.support.waiting import MAX_WAIT_S, Wait, note
+
 ESCAPES = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07]*\x07|[()][A-Z0-9]|[=>])|\r")
-BOUND_S = 120
 
 
 class Terminal:
@@ -38,11 +39,13 @@ class Terminal:
 
     def expect(self, wanted: str) -> str:
         """Wait for a text; what was shown before it and has not been asked for yet."""
-        deadline = time.monotonic() + BOUND_S
+        start = time.monotonic()
         while (place := self._seen.find(wanted)) < 0:
-            ready, _, _ = select.select([self._master], [], [], max(0.0, deadline - time.monotonic()))
+            left = MAX_WAIT_S - (time.monotonic() - start)
+            ready, _, _ = select.select([self._master], [], [], max(0.0, left))
             assert ready, f"{wanted!r} did not appear in {self._seen!r}"
             assert self._read(), f"the command ended, {wanted!r} did not appear in {self._seen!r}"
+        note(Wait(f"the shell to show {wanted!r}", time.monotonic() - start, MAX_WAIT_S))
         shown, self._seen = self._seen[:place], self._seen[place + len(wanted) :]
         return shown
 
@@ -56,7 +59,7 @@ class Terminal:
         """Wait for the end of the process; its exit code."""
         while self._read():
             pass
-        return self.process.wait(BOUND_S)
+        return self.process.wait(MAX_WAIT_S)
 
     def close(self) -> None:
         if self.process.poll() is None:

@@ -41,7 +41,7 @@ def sql(
     from headrace.cli.script import run_script
 
     with open_connection(home, database) as connection:
-        if statement is None and file is None and sys.stdin.isatty():
+        if statement is None and file is None and sys.stdin.isatty() and sys.stdout.isatty():
             from headrace.cli.shell import run_shell
 
             run_shell(connection, form)

@@ -71,36 +71,42 @@ class Session:
             Error: a named one, that knows the text; never anything else.
         """
         with located(text):
-            return self._apply(self.stages(text), text)
+            return self.run(self.stages(text), text)
 
     def stages(self, text: str) -> list[Stage]:
         """What a statement would do."""
         return plan(parse(text, self.dialect), self.state)
 
-    def run(self, stages: Sequence[Stage]) -> Result:
+    def run(self, stages: Sequence[Stage], text: str | None = None) -> Result:
         """Apply stages, if the user has the rights that they need; the result is that of the last.
+
+        Args:
+            stages: What to do.
+            text: The statement that they are of. A query of a text goes to a living snode, if this process has no Spark.
 
         Raises:
             PermissionDeniedError: the user lacks a right; nothing has been done.
         """
         self._authorizer.authorize(self.user, required_rights(stages))
+        result = None if text is None else self._ask_snode(stages, text)
+        return self._apply(stages) if result is None else result
+
+    def _apply(self, stages: Sequence[Stage]) -> Result:
         result = Result()
         for stage in stages:
             result = apply(stage, self.state)
         return result
 
+    def _ask_snode(self, stages: Sequence[Stage], text: str) -> Result | None:
+        """The rows of a query from a living snode, whose Spark is warm; None if it has to be answered here."""
+        if not any(isinstance(stage, RunQuery) for stage in stages):
+            return None
+        snode = living_snode(self.context)
+        return None if snode is None else ask(snode, text, self.dialect, self.database)
+
     def explain(self, stages: Sequence[Stage]) -> list[str]:
         """What stages would do, and the rights that they need."""
         return [line for (line,) in self.run([DescribeStages(tuple(stages))]).tuples()]
-
-    def _apply(self, stages: list[Stage], text: str) -> Result:
-        """Run a statement's stages. A query goes to a living snode, whose Spark is warm, if this process has none."""
-        if any(isinstance(stage, RunQuery) for stage in stages) and (snode := living_snode(self.context)) is not None:
-            self._authorizer.authorize(self.user, required_rights(stages))
-            answer = ask(snode, text, self.dialect, self.database)
-            if answer is not None:
-                return answer
-        return self.run(stages)
 
     def load(
         self,
