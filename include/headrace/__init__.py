@@ -24,13 +24,35 @@ from headrace.model.clock import ManualClock, SystemClock
 
 if TYPE_CHECKING:
     from headrace.service.connection import Connection, Cursor, apilevel, connect, paramstyle, threadsafety
+    from headrace.service.dbapi_types import (
+        BINARY,
+        DATETIME,
+        NUMBER,
+        ROWID,
+        STRING,
+        Binary,
+        Date,
+        DateFromTicks,
+        Time,
+        TimeFromTicks,
+        Timestamp,
+        TimestampFromTicks,
+    )
 
 __version__ = "0.1.0"
 __all__ = [
+    "BINARY",
+    "DATETIME",
+    "NUMBER",
+    "ROWID",
+    "STRING",
+    "Binary",
     "Connection",
     "Cursor",
     "DataError",
     "DatabaseError",
+    "Date",
+    "DateFromTicks",
     "Error",
     "IntegrityError",
     "InterfaceError",
@@ -40,6 +62,10 @@ __all__ = [
     "OperationalError",
     "ProgrammingError",
     "SystemClock",
+    "Time",
+    "TimeFromTicks",
+    "Timestamp",
+    "TimestampFromTicks",
     "Warning",
     "apilevel",
     "connect",
@@ -49,10 +75,30 @@ __all__ = [
 
 # PEP 249 asks for the name; nothing raises it.
 Warning = type("Warning", (Exception,), {"__doc__": "PEP 249: an important warning."})
-LAZY = ("Connection", "Cursor", "apilevel", "connect", "paramstyle", "threadsafety")
+LAZY = {
+    **dict.fromkeys(("Connection", "Cursor", "apilevel", "connect", "paramstyle", "threadsafety"), "headrace.service.connection"),
+    **dict.fromkeys(
+        (
+            "BINARY",
+            "Binary",
+            "DATETIME",
+            "Date",
+            "DateFromTicks",
+            "NUMBER",
+            "ROWID",
+            "STRING",
+            "Time",
+            "TimeFromTicks",
+            "Timestamp",
+            "TimestampFromTicks",
+        ),
+        "headrace.service.dbapi_types",
+    ),
+}
+"""The module of each name that is imported when it is first asked for."""
 
 
 def __getattr__(name: str) -> Any:
     if name in LAZY:
-        return getattr(importlib.import_module("headrace.service.connection"), name)
+        return getattr(importlib.import_module(LAZY[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

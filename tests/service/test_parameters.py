@@ -147,6 +147,19 @@ def test_rows_of_an_insert_become_one_statement(sql: str, rows: list[tuple[Any, 
     assert render_many(sql, rows, "tdengine") == expected
 
 
+def test_the_module_has_the_constructors_and_types_of_pep_249(typed: headrace.Connection) -> None:
+    noon = headrace.Timestamp(2024, 5, 1, 12)
+    assert headrace.TimestampFromTicks(1_714_564_800) == noon.replace(tzinfo=UTC)
+    assert headrace.DateFromTicks(1_714_564_800) == headrace.Date(2024, 5, 1)
+    assert headrace.TimeFromTicks(1_714_564_800) == headrace.Time(12, tzinfo=UTC)
+    typed.execute("insert into t (ts, x) values (?, ?)", (noon, headrace.Binary(b"x")))
+    columns = typed.execute("select stream_name, lag_ms, create_time from information_schema.ins_streams").description
+    assert columns is not None
+    assert [kind for _, kind, *_ in columns] == [headrace.STRING, headrace.NUMBER, headrace.DATETIME]
+    assert headrace.BINARY not in [kind for _, kind, *_ in columns]
+    assert headrace.STRING != headrace.NUMBER
+
+
 def test_executemany_is_one_commit(typed: headrace.Connection) -> None:
     table = typed.session.context.catalog.tables.get("d", "t")
     before = typed.session.context.tables.version(table)

@@ -1,0 +1,47 @@
+"""The constructors and type objects that PEP 249 asks for."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, date, datetime, time
+from typing import Final
+
+Date: Final = date
+Time: Final = time
+Timestamp: Final = datetime
+Binary: Final = bytes
+
+
+def DateFromTicks(ticks: float) -> date:
+    """Return the date of seconds since 1970, in UTC."""
+    return datetime.fromtimestamp(ticks, UTC).date()
+
+
+def TimeFromTicks(ticks: float) -> time:
+    """Return the time of day of seconds since 1970, in UTC."""
+    return datetime.fromtimestamp(ticks, UTC).timetz()
+
+
+def TimestampFromTicks(ticks: float) -> datetime:
+    """Return the instant of seconds since 1970."""
+    return datetime.fromtimestamp(ticks, UTC)
+
+
+class TypeObject:
+    """Equals every type of `Cursor.description` that it stands for; those are names of Arrow's types."""
+
+    def __init__(self, pattern: str) -> None:
+        self._pattern = re.compile(pattern)
+
+    def __eq__(self, other: object) -> bool:
+        return other is self or (isinstance(other, str) and self._pattern.match(other) is not None)
+
+    def __hash__(self) -> int:
+        return id(self)
+
+
+STRING: Final = TypeObject(r"(large_)?string")
+BINARY: Final = TypeObject(r"(large_)?binary")
+NUMBER: Final = TypeObject(r"u?int|float|double|halffloat|decimal")
+DATETIME: Final = TypeObject(r"timestamp|date")
+ROWID: Final = TypeObject(r"(?!)")
