@@ -13,7 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import headrace
+from headrace.compute import Plan
 from headrace.errors import DataError, ProgrammingError
+from headrace.service.stages import RunQuery
 from headrace.sql import parse
 from headrace.sql.parameters import literal_sql, render_many, template
 
@@ -120,6 +122,11 @@ def test_a_naive_time_is_in_the_zone_and_precision_of_the_database(connection: h
     catalog = connection.session.context.catalog
     (row,) = connection.session.context.tables.scan(catalog.tables.get("tokyo", "t"), catalog.databases.get("tokyo")).to_pylist()
     assert row["ts"] == IN_TOKYO
+    (stage,) = connection.session.stages(rendered("select i from tokyo.t where ts >= ? and ts <= ?", NOON, IN_TOKYO))
+    assert isinstance(stage, RunQuery)
+    assert isinstance(stage.plan, Plan)
+    tick = round(IN_TOKYO.timestamp() * 1_000_000)
+    assert stage.plan.range == (tick, tick)
     assert connection.execute("delete from tokyo.t where ts < ?", [NOON]).rowcount == 0
     assert connection.execute("delete from tokyo.t where ts = ?", [IN_TOKYO]).rowcount == 1
 
