@@ -19,9 +19,17 @@ def module_name(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+def executed(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield what of a module may run, function bodies included; imports for type checking alone never do."""
+    yield node
+    is_for_types = isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+    for child in node.orelse if is_for_types and isinstance(node, ast.If) else ast.iter_child_nodes(node):
+        yield from executed(child)
+
+
 def imported_modules(tree: ast.AST, modules: Container[str]) -> Iterator[str]:
-    """Yield what a module imports anywhere: at its top, within functions, and for type checking only."""
-    for node in ast.walk(tree):
+    """Yield what a module imports, at its top or within functions."""
+    for node in executed(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module is not None:

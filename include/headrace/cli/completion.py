@@ -23,7 +23,6 @@ OTHER_KEYWORDS: Final = (
     *("DATABASE", "DATABASES", "STABLE", "STABLES", "STREAM", "STREAMS", "TABLE", "TABLES", "TAG", "SNODES"),
     *("AT_ONCE", "WINDOW_CLOSE", "MAX_DELAY", "FILL_HISTORY", "IF", "PAUSE", "RESUME", "PRECISION", "TIMEZONE", "UNTREATED"),
 )
-PSEUDO_COLUMNS: Final = ("tbname", "_wstart", "_wend", "_wduration", "_rowts", "_irowts", "_isfilled")
 
 
 class Completion(Completer):
@@ -42,7 +41,7 @@ class Completion(Completer):
         if not word:
             return []
         keywords = (each if word[0].isupper() else each.lower() for each in self.keywords())
-        candidates = (*self.catalog_names(text), *PSEUDO_COLUMNS, *function_names(), *keywords)
+        candidates = (*self.catalog_names(text), *function_names(self._session.dialect), *keywords)
         return list(dict.fromkeys(each for each in candidates if each.lower().startswith(word.lower())))
 
     def keywords(self) -> list[str]:
@@ -69,13 +68,11 @@ def column_names(tables: Iterable[Table]) -> list[str]:
 
 
 @functools.cache
-def function_names() -> tuple[str, ...]:
-    """Every function of the language, by name."""
-    from headrace.compute.aggregates import AGGREGATES
-    from headrace.compute.scalars import MATH_TABLE
-    from headrace.compute.scalars_text import TEXT_TABLE
-    from headrace.compute.scalars_time import TIME_TABLE
-    from headrace.compute.series import SERIES
+def function_names(dialect: str) -> tuple[str, ...]:
+    """Every function and pseudo-column of a language."""
+    from headrace.compute.language import language
 
-    rules = [rule.name for table in (MATH_TABLE, TEXT_TABLE, TIME_TABLE) for rule in table]
-    return tuple(sorted({*AGGREGATES, *SERIES, *rules, "interp", "cast"}))
+    spoken = language(dialect)
+    columns = spoken.pseudo_columns
+    named = (*columns.row_time, columns.series, *columns.of_windows, *columns.of_points, spoken.interpolation)
+    return tuple(sorted(name for name in {*spoken.functions, *spoken.present, *named} if name))
