@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-import duckdb
 import pyarrow as pa
 
 from headrace.errors import NotFoundError
@@ -15,6 +14,7 @@ from headrace.model.tables import TBNAME, Column, Database, Name, Table, TableKi
 from headrace.model.time import Precision
 from headrace.model.types import DataType, Kind
 from headrace.sql import parse
+from headrace.storage.sandbox import open_database
 from headrace.storage.types import rows_schema, tags_schema
 from headrace.verify import Lookup, Stored
 from headrace.verify.verdict import recomputed
@@ -93,5 +93,5 @@ def query_of(sql: str) -> Query | Union:
 
 def answer(sql: str, found: Lookup) -> list[tuple[Any, ...]]:
     """DuckDB's rows; instants in ticks."""
-    with duckdb.connect() as connection:
+    with open_database() as connection:
         return recomputed(connection, query_of(sql), found)[1]

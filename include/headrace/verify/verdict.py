@@ -14,6 +14,7 @@ from headrace.errors import DataError
 from headrace.model.queries import Query, Union
 from headrace.model.time import Precision
 from headrace.model.types import TIMESTAMP
+from headrace.storage.sandbox import open_database
 from headrace.verify.compare import STRICT, Leave, Mismatch, Row, first_difference
 from headrace.verify.frames import Lookup
 from headrace.verify.query import Answer, Recomputation
@@ -95,7 +96,7 @@ def verify(
         NotSupportedError: the query has something that verify does not know.
         DataError: the result cannot be that of the query.
     """
-    with duckdb.connect() as connection:
+    with open_database() as connection:
         began = time.perf_counter()
         answer, expected = recomputed(connection, query, lookup, timezone, stream=maintained is not None)
         seconds = time.perf_counter() - began
@@ -115,7 +116,6 @@ def recomputed(
     connection: duckdb.DuckDBPyConnection, query: Query | Union, lookup: Lookup, timezone: str = "UTC", *, stream: bool = False
 ) -> tuple[Answer, list[Row]]:
     """What DuckDB gets: the answer's relations, and its rows in order, instants as ticks."""
-    connection.execute("SET preserve_insertion_order = true")
     try:
         answer = Recomputation(connection, lookup, timezone, stream).answer(query)
         columns = ", ".join(output.column for output in answer.outputs)

@@ -15,6 +15,7 @@ from headrace.service.results import Result
 from headrace.service.rights import CATALOG, Action, Right
 from headrace.service.stages import DescribeStages, ReadCatalog, RunQuery, Stage
 from headrace.sql import to_sql
+from headrace.storage.sandbox import open_database
 
 if TYPE_CHECKING:
     from headrace.compute import AnyPlan
@@ -72,7 +73,7 @@ def query_system(statement: Select, around: Surroundings) -> Result:
     for table in tree.find_all(sqlglot.exp.Table):
         table.set("db", None)  # DuckDB has an information_schema of its own
     text = tree.sql("duckdb")
-    with duckdb.connect() as connection:
+    with open_database() as connection:
         for name, read in system.RELATIONS.items():
             if name in text:
                 connection.register(name, read(around.context).arrow())
