@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pyarrow as pa
 import pytest
 
 from headrace.errors import DataError
 from headrace.model.tables import TBNAME
-from headrace.storage import Tables
+from headrace.storage import Tables, names
 from headrace.storage.tags import MOST_FILES
-from tests.storage.samples import METERS, POWER
+from tests.storage.samples import METERS, POWER, START, open_tables, rows
 
 
 def tags(*named: tuple[str, int | None]) -> pa.Table:
@@ -69,3 +72,35 @@ def test_tags_given_one_by_one_do_not_pile_up_files(meters: Tables) -> None:
     with meters._handles.tags(METERS).latest() as delta:
         assert len(delta.file_uris()) < MOST_FILES
     assert len(stored(meters)) == MOST_FILES + 5
+
+
+def test_subtables_with_rows_but_no_tags_are_among_the_subtables(meters: Tables) -> None:
+    meters.upsert_tags(METERS, tags(("d1", 1)))
+    meters.write(METERS, POWER, rows([{"tbname": "d1", "ts": START, "a": 1}, {"tbname": "d2", "ts": START, "a": 2}]))
+    meters.write(METERS, POWER, rows([{"tbname": "d3", "ts": START, "a": 3}]))
+
+    found = meters.read_subtables(METERS)
+
+    assert [(row["tbname"], row["site"]) for row in found.to_pylist()] == [("d1", 1), ("d2", None), ("d3", None)]
+    assert found.schema == meters.read_tags(METERS).schema
+
+
+def test_names_are_read_from_new_files_only(meters: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    original = names.file_names
+
+    def recorded(system: Any, root: str, path: str) -> pa.Array:
+        read.append(path)
+        return original(system, root, path)
+
+    monkeypatch.setattr(names, "file_names", recorded)
+    for name in ("d1", "d2"):
+        meters.write(METERS, POWER, rows([{"tbname": name, "ts": START, "a": 1}]))
+        assert name in meters.read_subtables(METERS)["tbname"].to_pylist()
+    assert len(read) == len(set(read)) == 2
+
+
+def test_tags_written_by_another_process_are_not_missing(meters: Tables) -> None:
+    assert meters.without_tags(METERS, ["d1", "d2"]) == ["d1", "d2"]
+    open_tables(Path(meters.uri).parent).upsert_tags(METERS, tags(("d1", 1)))
+    assert meters.without_tags(METERS, ["d1", "d2"]) == ["d2"]

@@ -9,6 +9,7 @@ from typing import Final
 from headrace.errors import Error
 from headrace.model.streams import DesiredState, StreamRecord
 from headrace.model.tables import Table
+from headrace.runtime.adoption import adopt_subtables
 from headrace.runtime.context import Context
 
 logger = logging.getLogger(__name__)
@@ -43,6 +44,7 @@ def maintain(context: Context, database: str | None = None, *, retention_hours: 
 def maintain_table(context: Context, table: Table, retention_hours: int) -> Maintained:
     """Compact one table, and remove files older than the retention unless a stream has still to read them."""
     name = f"{table.database}.{table.name}"
+    adopt_subtables(context, table)
     compacted = context.tables.compact(table)
     waiting = waiting_stream(context, table)
     if waiting is not None:

@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-import pyarrow as pa
-
 from headrace.errors import NotFoundError, NotSupportedError, TypeMismatchError
 from headrace.model.expressions import Call, Cast, ColumnRef, DurationLiteral, Expression, Literal, walk
 from headrace.model.instants import instant, midnight
 from headrace.model.tables import TBNAME, Database, Table
-from headrace.sql import expression_sql
 
 Range = tuple[int, int]
 """Instants in ticks, both ends inclusive."""
@@ -173,15 +170,3 @@ def complement(ranges: Sequence[Range]) -> tuple[Range, ...]:
         outside = (*(((FIRST, first - 1),) if first > FIRST else ()), *(((last + 1, LAST),) if last < LAST else ()))
         left = intersection(left, outside)
     return left
-
-
-def chosen(conditions: Sequence[Expression], tags: pa.Table) -> list[str]:
-    """Names of the subtables whose tags (`tbname` and a column a tag) meet all conditions."""
-    import duckdb
-    import sqlglot
-
-    text = " and ".join(f"({expression_sql(condition)})" for condition in conditions)
-    with duckdb.connect() as connection:
-        connection.register("tags", tags)
-        query = sqlglot.transpile(f"select {TBNAME} from tags where {text}", read="mysql", write="duckdb")[0]
-        return [row[0] for row in connection.execute(query).fetchall()]

@@ -19,6 +19,7 @@ from headrace.storage.framewrites import FrameWriter
 from headrace.storage.handles import Handles, root_of, rows_uri, segment, stored_schema
 from headrace.storage.loading import Loaded, Loader, LoadOptions
 from headrace.storage.maintenance import Maintenance
+from headrace.storage.names import SubtableNames
 from headrace.storage.outbox import Outbox
 from headrace.storage.pruning import Bounds
 from headrace.storage.tags import Tags
@@ -43,7 +44,7 @@ class Tables:
         self.small_write_rows = small_write_rows
         self._handles = Handles(self.uri, options or {})
         self._writer = Writer(self._handles, lock)
-        self._tags = Tags(self._handles, self._writer)
+        self._tags = Tags(self._handles, self._writer, SubtableNames(self._handles))
         self._evolution = Evolution(self._handles, self._writer)
         self._maintenance = Maintenance(self._handles, self._writer)
 
@@ -178,6 +179,14 @@ class Tables:
     def read_tags(self, table: Table) -> pa.Table:
         """`tbname` and a column a tag, a row for each subtable that has tags."""
         return self._tags.read(table)
+
+    def read_subtables(self, table: Table) -> pa.Table:
+        """What `read_tags` returns, and a row of NULLs for each subtable that has rows but no tags."""
+        return self._tags.of_subtables(table)
+
+    def without_tags(self, table: Table, tbnames: Collection[str]) -> list[str]:
+        """Those of some subtables that have no row in the tags table."""
+        return self._tags.missing(table, tbnames)
 
     def version(self, table: Table) -> int:
         """The newest version of a table's rows; cheap enough to poll."""

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import DeltaTable, write_deltalake
 
 from headrace.errors import TransientError
@@ -16,6 +17,7 @@ from headrace.storage.commits import properties
 from headrace.storage.datafiles import read_files
 from headrace.storage.handles import Handle, Handles, stored_schema
 from headrace.storage.keys import among, conform, last_of_each_key, quoted, shared
+from headrace.storage.names import SubtableNames
 from headrace.storage.writes import Writer, with_all_columns
 
 KEY: Final = [TableKind.SUPER.series_key]
@@ -26,15 +28,29 @@ MOST_FILES: Final = 50
 class Tags:
     """Reads and writes tags; what was read is kept by version, as every query joins it."""
 
-    def __init__(self, handles: Handles, writer: Writer) -> None:
+    def __init__(self, handles: Handles, writer: Writer, names: SubtableNames) -> None:
         self._handles = handles
         self._writer = writer
+        self._names = names
         self._kept: dict[str, tuple[tuple[object, int], pa.Table]] = {}
+        self._tagged: dict[str, frozenset[str]] = {}
 
     def read(self, table: Table) -> pa.Table:
         handle = self._handles.tags(table)
         with handle.latest() as delta:
             return self._current(handle, delta)
+
+    def of_subtables(self, table: Table) -> pa.Table:
+        """All tags, and a row of NULLs for each subtable that has rows but no tags, by name."""
+        tags = self.read(table)
+        return completed(tags, self._names.read(table)).sort_by(KEY[0])
+
+    def missing(self, table: Table, tbnames: Collection[str]) -> list[str]:
+        """Those of some names without tags. Asks the table only about names that the tags last read do not have."""
+        unseen = set(tbnames) - self._tagged.get(self._handles.tags(table).uri, frozenset())
+        if unseen:
+            unseen -= set(self.read(table)[KEY[0]].to_pylist())
+        return [name for name in dict.fromkeys(tbnames) if name in unseen]
 
     def upsert(self, table: Table, rows: pa.Table) -> None:
         def work(handle: Handle, delta: DeltaTable) -> None:
@@ -106,6 +122,7 @@ class Tags:
             schema = stored_schema(delta)
             rows = read_files(handle.uri, handle.files(delta)["path"].to_pylist(), schema, None, None)
             kept = self._kept[handle.uri] = (state, rows.sort_by(KEY[0]))
+            self._tagged[handle.uri] = frozenset(rows[KEY[0]].to_pylist())
         return kept[1]
 
 
@@ -127,6 +144,20 @@ def _set(tags: pa.Table, field: pa.Field, values: pa.Array | pa.ChunkedArray) ->
 
 def _without(tags: pa.Table, name: str) -> pa.Table:
     return tags.drop_columns([name]) if name in tags.column_names else tags
+
+
+def absent(names: Collection[str], tags: pa.Table) -> list[str]:
+    """The names, each once, that have no row among the tags."""
+    wanted = pa.array(dict.fromkeys(names), pa.string())
+    return list(wanted.filter(pc.invert(pc.is_in(wanted, tags[KEY[0]].combine_chunks()))).to_pylist())
+
+
+def completed(tags: pa.Table, names: pa.Array) -> pa.Table:
+    """The tags, followed by a row of NULLs for each of the names that has none."""
+    added = absent(names.to_pylist(), tags)
+    rows = {KEY[0]: pa.array(added, pa.string())}
+    columns = [rows.get(field.name, pa.nulls(len(added), field.type)).cast(field.type) for field in tags.schema]
+    return pa.concat_tables([tags, pa.table(columns, schema=tags.schema)])
 
 
 def _merge(delta: DeltaTable, rows: pa.Table) -> None:

@@ -4,6 +4,6 @@ Nothing here knows how Headrace computes: `headrace.compute` and what is above i
 """
 
 from headrace.verify.frames import Lookup, Stored
-from headrace.verify.verdict import Difference, Maintained, Sample, Verdict, verify
+from headrace.verify.verdict import Difference, Maintained, Sample, Verdict, recomputed, verify
 
-__all__ = ["Difference", "Lookup", "Maintained", "Sample", "Stored", "Verdict", "verify"]
+__all__ = ["Difference", "Lookup", "Maintained", "Sample", "Stored", "Verdict", "recomputed", "verify"]

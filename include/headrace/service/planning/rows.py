@@ -15,7 +15,7 @@ from headrace.model.statements import CreateSubtables, Delete, Insert, InsertBlo
 from headrace.model.tables import TBNAME, Column, Database, Name, Subtable, Table, TableKind
 from headrace.service.planning.dispatch import Surroundings, database_of, find_table
 from headrace.service.planning.tables import check_name
-from headrace.service.predicates import ALWAYS, Times, chosen, split
+from headrace.service.predicates import ALWAYS, Times, split
 from headrace.service.stages import DeleteRows, MakeSubtables, Stage, WriteRows, WriteTags
 from headrace.storage.values import rows_to_arrow, tags_to_arrow
 
@@ -25,8 +25,9 @@ def create_subtables(statement: CreateSubtables, around: Surroundings) -> list[S
     by_table: dict[Name, list[SubtableSpec]] = defaultdict(list)
     for spec in statement.subtables:
         known = find_subtables([spec.name], around).get(key_of(spec.name, around))
-        if known is None:
-            by_table[Name(database_of(spec.using, around), spec.using.name, spec.using.span)].append(spec)
+        using = using_of(spec, around)
+        if known is None or (spec.if_not_exists and lacks_tags(spec, known, around)):
+            by_table[using].append(spec)
         elif not spec.if_not_exists:
             raise ExistsError(
                 f"table {known.database}.{known.name} already exists",
@@ -34,6 +35,27 @@ def create_subtables(statement: CreateSubtables, around: Surroundings) -> list[S
                 span=spec.name.span,
             )
     return [make_subtables(using, specs, around) for using, specs in by_table.items()]
+
+
+def using_of(spec: SubtableSpec, around: Surroundings) -> Name:
+    """The supertable after USING, with its database."""
+    return Name(database_of(spec.using, around), spec.using.name, spec.using.span)
+
+
+def lacks_tags(spec: SubtableSpec, known: Subtable, around: Surroundings) -> bool:
+    using = using_of(spec, around)
+    if (using.database, using.name) != (known.database, known.table):
+        return False
+    return bool(untagged([spec], find_table(using, around)[0], around))
+
+
+def untagged(specs: Sequence[SubtableSpec], table: Table, around: Surroundings) -> list[SubtableSpec]:
+    """Those of existing subtables that `table` has no tags of: who created them ended before the tags were committed."""
+    if table.kind is not TableKind.SUPER:
+        return []
+    wanted = [spec for spec in specs if (database_of(spec.using, around), spec.using.name) == (table.database, table.name)]
+    missing = set(around.context.tables.without_tags(table, [spec.name.name for spec in wanted])) if wanted else set()
+    return [spec for spec in wanted if spec.name.name in missing]
 
 
 def make_subtables(using: Name, specs: Sequence[SubtableSpec], around: Surroundings) -> MakeSubtables:
@@ -104,14 +126,17 @@ def insert(statement: Insert, around: Surroundings) -> list[Stage]:
     batches: dict[tuple[str, str, tuple[str, ...]], Batch] = {}
     tables: dict[Name, tuple[Table, Database]] = {}
     new: dict[Name, list[SubtableSpec]] = defaultdict(list)
+    existing: dict[Name, list[SubtableSpec]] = defaultdict(list)
     for block in statement.blocks:
         subtable = known.get(key_of(block.table, around))
         owner = owner_of(block, subtable, around)
         table, database = tables[owner] if owner in tables else tables.setdefault(owner, find_table(owner, around))
-        if block.using is not None and subtable is None:
-            new[owner].append(replace(block.using, name=block.table))
+        if block.using is not None:
+            (new if subtable is None else existing)[owner].append(replace(block.using, name=block.table))
         add_rows(batches, block, table, database, is_subtable=subtable is not None or block.using is not None)
-    makers.extend(make_subtables(owner, unique(specs), around) for owner, specs in new.items())
+    for owner, specs in existing.items():
+        new[owner].extend(untagged(specs, tables[owner][0], around))
+    makers.extend(make_subtables(owner, unique(specs), around) for owner, specs in new.items() if specs)
     writes = [stage for batch in batches.values() for stage in write_rows(batch, around)]
     return [*makers, *writes]
 
@@ -126,7 +151,7 @@ def owner_of(block: InsertBlock, subtable: Subtable | None, around: Surroundings
     if subtable is not None:
         return Name(subtable.database, subtable.table)
     if block.using is not None:
-        return Name(database_of(block.using.using, around), block.using.using.name, block.using.using.span)
+        return using_of(block.using, around)
     database = database_of(block.table, around)
     if block.columns is not None and TBNAME in block.columns:
         return Name(database, block.table.name, block.table.span)
@@ -193,8 +218,11 @@ def delete(statement: Delete, around: Surroundings) -> list[Stage]:
     ranges = Times(catalog.databases.get(database.name), context.clock.now()).ranges(times)
     tbnames: tuple[str, ...] | None = None if subtable is None else (subtable.name,)
     if groups:
-        found = chosen(groups, tags_of(table, around))
-        tbnames = tuple(found) if tbnames is None else tuple(name for name in found if name in tbnames)
+        from headrace.service.subtables import SubtableFilter  # loads DuckDB and the planner, which only such a DELETE needs
+
+        subtables = SubtableFilter(table, database, tags_of(table, around), context.clock.now(), context.spark)
+        names = subtables.names(groups)
+        tbnames = tuple(names) if tbnames is None else tuple(name for name in names if name in tbnames)
     return [DeleteRows(table, database, tbnames, None if ranges == ALWAYS else ranges)]
 
 
@@ -202,7 +230,7 @@ def tags_of(table: Table, around: Surroundings) -> pa.Table:
     """`tbname` and tags of every subtable; a plain table has its one name."""
     if table.kind is TableKind.PLAIN:
         return pa.table({table.series_key: [table.name]})
-    return around.context.tables.read_tags(table)
+    return around.context.tables.read_subtables(table)
 
 
 def set_tags(statement: SetTags, around: Surroundings) -> list[Stage]:

@@ -1,0 +1,72 @@
+"""Which subtables meet the conditions of a DELETE on tags and `tbname`: what the same conditions select in a query."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from headrace.compute import Plan, Relation, Scope, bind, evaluate, language
+from headrace.errors import NotSupportedError
+from headrace.model.expressions import Call, ColumnRef, Expression
+from headrace.model.queries import Item, Query, TableSource
+from headrace.model.tables import TBNAME, Database, Name, Table
+from headrace.storage.sandbox import open_database
+from headrace.storage.types import rows_schema
+from headrace.verify import Stored, recomputed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class SubtableFilter:
+    """The subtables of a table that meet conditions on tags and `tbname`, by the meaning that expressions have in queries.
+
+    The conditions are the WHERE of a query over `tags`: a table with one row for each subtable (`tbname` and a column a tag).
+    """
+
+    table: Table
+    database: Database
+    tags: pa.Table
+    now: int
+    spark: Callable[[], SparkSession]
+
+    def names(self, conditions: Sequence[Expression]) -> list[str]:
+        """Names of the subtables for which all conditions hold.
+
+        The query is bound as any other. DuckDB answers it where `verify` knows its expressions, so that Spark need not start.
+        """
+        where = reduce(lambda left, right: Call("and", (left, right)), conditions)
+        query = Query((Item(ColumnRef(TBNAME)),), TableSource(Name(self.database.name, self.table.name)), where=where)
+        plan = bind(query, Scope(lambda _: (Relation(self.table, self.database),), language("tdengine"), now=self.now))
+        try:
+            return self.by_duckdb(query)
+        except NotSupportedError:
+            return self.by_spark(plan)
+
+    def by_duckdb(self, query: Query) -> list[str]:
+        """Raises `NotSupportedError` for an expression that `verify` does not know."""
+        stored = Stored(self.table, self.database, None, self.rows, lambda: self.tags)
+        with open_database() as connection:
+            return [row[0] for row in recomputed(connection, query, lambda _: stored)[1]]
+
+    def by_spark(self, plan: Plan) -> list[str]:
+        found: list[str] = evaluate(plan, lambda _: self.spark().createDataFrame(self.frame())).toArrow()[0].to_pylist()
+        return found
+
+    def rows(self) -> pa.Table:
+        """One row for each subtable, NULL but for its name."""
+        schema = rows_schema(self.table, self.database)
+        columns = [self.tags[TBNAME] if field.name == TBNAME else pa.nulls(self.tags.num_rows, field.type) for field in schema]
+        return pa.table(columns, schema=schema)
+
+    def frame(self) -> pa.Table:
+        """The rows with their tags."""
+        rows = self.rows()
+        for tag in self.table.tags:
+            rows = rows.append_column(self.tags.schema.field(tag.name), self.tags[tag.name])
+        return rows
