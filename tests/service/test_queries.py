@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import datetime as dt
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 import headrace
 from headrace.errors import LimitError
+from headrace.runtime.maintenance import maintain
+from headrace.service import frames
 
 START = 1_700_000_000_000
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
@@ -156,3 +161,75 @@ def test_rows_years_apart_are_filled_within_limits_only(readings: headrace.Conne
     with pytest.raises(LimitError, match="would make 1699999999"):
         fetch(readings, query)
     assert len(fetch(readings, query.replace("1s", "7d"))) > 1
+
+
+@pytest.fixture
+def tagless(readings: headrace.Connection) -> headrace.Connection:
+    """`readings` with rows of dev1, of dev2 whose tags were lost, and of `stranger`, which another writer has added."""
+    readings.execute(f"insert into dev1 values ({START}, 1, 1.5) dev2 values ({START}, 2, 2.5) ({START + 1}, 3, null)")
+    context = readings.session.context
+    table = context.catalog.tables.get("d", "readings")
+    stored = context.tables.scan(table, context.catalog.databases.get("d"), tbnames=["dev1"])
+    strange = stored.set_column(stored.column_names.index("tbname"), "tbname", pa.array(["stranger"]))
+    write_deltalake(str(Path(context.tables.uri) / "d" / "readings" / "rows"), strange, mode="append")
+    context.tables.drop_tags(table, ["dev2"])
+    return readings
+
+
+@pytest.mark.parametrize("many", [frames.MANY_ROWS, 1])
+def test_rows_of_subtables_without_tags_are_found(tagless: headrace.Connection, monkeypatch: pytest.MonkeyPatch, many: int) -> None:
+    monkeypatch.setattr(frames, "MANY_ROWS", many)
+    by_name = "select tbname, count(*), sum(a) from readings partition by tbname interval(1d) order by tbname"
+    assert fetch(tagless, by_name) == [("dev1", 1, 1), ("dev2", 2, 5), ("stranger", 1, 1)]
+    by_tag = "select place, count(*) from readings group by place order by place"
+    assert fetch(tagless, by_tag) == [(None, 3), ("north", 1)]
+    tagged = "select tbname, place, count(*) from readings partition by tbname, place session(ts, 1s) order by tbname"
+    assert fetch(tagless, tagged) == [("dev1", "north", 1), ("dev2", None, 2), ("stranger", None, 1)]
+    assert fetch(tagless, "select tbname from readings where floor is null and a = 1") == [("stranger",)]
+
+
+def test_a_subtable_written_during_a_large_query_keeps_its_name(
+    tagless: headrace.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(frames, "MANY_ROWS", 1)
+    original = frames.Statistics.size
+    written: list[Any] = []
+
+    def size_then_write(self: frames.Statistics, scan: Any) -> Any:
+        found = original(self, scan)
+        if not written:
+            written.append(tagless.execute(f"insert into dev9 using readings tags ('west', 9) values ({START}, 9, 9)"))
+        return found
+
+    monkeypatch.setattr(frames.Statistics, "size", size_then_write)
+    names = [row[0] for row in fetch(tagless, "select tbname, count(*) from readings partition by tbname interval(1d)")]
+    assert sorted(names) == ["dev1", "dev2", "dev9", "stranger"]
+
+
+@pytest.mark.parametrize(
+    "repair",
+    [
+        f"insert into dev2 using readings tags ('south', 2) values ({START + 2}, 4, 4)",
+        "create table if not exists dev2 using readings tags ('south', 2)",
+        "alter table dev2 set tag place = 'south', floor = 2",
+    ],
+)
+def test_lost_tags_come_back(tagless: headrace.Connection, repair: str) -> None:
+    tagless.execute(repair)
+    assert fetch(tagless, "select place, floor from readings where tbname = 'dev2' limit 1") == [("south", 2)]
+    tagless.execute(f"insert into dev1 using readings tags ('other', 7) values ({START + 2}, 4, 4)")
+    assert fetch(tagless, "select distinct place from readings where tbname = 'dev1'") == [("north",)]
+
+
+def test_delete_reaches_subtables_without_tags(tagless: headrace.Connection) -> None:
+    assert tagless.execute("delete from readings where tbname = 'stranger'").rowcount == 1
+    assert tagless.execute(f"delete from readings where floor is null and ts = {START}").rowcount == 1
+    assert fetch(tagless, "select tbname, a from readings order by tbname") == [("dev1", 1), ("dev2", 3)]
+
+
+def test_maintenance_registers_subtables_of_other_writers(tagless: headrace.Connection) -> None:
+    maintain(tagless.session.context)
+    tagless.execute("alter table stranger set tag place = 'east'")
+    tagless.execute(f"insert into dev2 using readings tags ('south', 2) values ({START + 2}, 4, 4)")
+    found = fetch(tagless, "select tbname, place from readings group by tbname, place order by tbname")
+    assert found == [("dev1", "north"), ("dev2", "south"), ("stranger", "east")]

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Of a large table: about how many ticks lie between two rows of a subtable, and its series: a table whose first
-    column is the series key.
+    """Of a large table: about how many ticks lie between two rows of a subtable, and every series that has rows: a table
+    whose first column is the series key.
     """
 
     spacing: int
@@ -26,3 +26,6 @@ class Facts(Protocol):
 
     def size(self, scan: Scan) -> Size | None:
         """The size of a scan's table; None where it is not large, or not known."""
+
+    def subtables(self, scan: Scan) -> pa.Table:
+        """`tbname` and tags of every subtable of a scan's table; a plain table has its one name."""

@@ -42,7 +42,7 @@ def numbers(spark: SparkSession, names: pa.Table) -> DataFrame | None:
 def widened(plan: Plan, key: Key, found: DataFrame, known: DataFrame) -> DataFrame:
     """Windows of the narrowed plan with the names, what follows from them, and the names' places.
 
-    A subtable that was made after the names were read has none, and its rows do not count yet, as where tags are joined.
+    `known` holds every subtable that has rows (see `Size`), so that the join drops none.
     """
     named = found.join(F.broadcast(known), F.col(key.column) == F.col(NUMBER)).drop(key.column, NUMBER)
     return with_following(plan, named.withColumnRenamed(NAME, key.column))
