@@ -47,7 +47,11 @@ class Facts:
 
     def size(self, scan: Scan) -> Size:
         assert scan.table is METERS
-        return Size(self.spacing, pa.table({"tbname": ["d1", "d2"]}))
+        return Size(self.spacing, self.subtables(scan).select(["tbname"]))
+
+    def subtables(self, scan: Scan) -> pa.Table:
+        assert scan.table is METERS
+        return pa.table({"tbname": ["d1", "d2"], "site": ["d1", "d2"]})
 
 
 def rows_of(given_: Sequence[tuple[str, int, int | None]]) -> list[dict[str, Any]]:

@@ -14,6 +14,7 @@ import headrace
 from headrace.errors import LimitError
 from headrace.runtime.maintenance import maintain
 from headrace.service import frames
+from headrace.service.verification import verify_query
 
 START = 1_700_000_000_000
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
@@ -233,3 +234,45 @@ def test_maintenance_registers_subtables_of_other_writers(tagless: headrace.Conn
     tagless.execute(f"insert into dev2 using readings tags ('south', 2) values ({START + 2}, 4, 4)")
     found = fetch(tagless, "select tbname, place from readings group by tbname, place order by tbname")
     assert found == [("dev1", "north"), ("dev2", "south"), ("stranger", "east")]
+
+
+COUNTED = (
+    ("select tbname, count(*), sum(a) from readings partition by tbname", [("dev1", 2, 3), ("dev2", 1, 5), ("dev3", 0, None)]),
+    ("select tbname, count(b) from readings where a > 1 group by tbname", [("dev1", 1), ("dev2", 0), ("dev3", 0)]),
+    ("select place, count(*), avg(a) from readings where a > 100 group by place", [("north", 0, None), ("south", 0, None)]),
+    ("select place, count(*) from readings where a > 100 and place = 'south' partition by place", [("south", 0)]),
+    ("select place, count(*) from readings where a > 100 and floor > 2 and 1 = 1 partition by place", [("south", 0)]),
+    ("select place, count(*) from readings where a > 100 or place = 'south' group by place", [("north", 0), ("south", 1)]),
+    (
+        "select tbname, place, floor, count(*) + 1 from readings partition by tbname",
+        [("dev1", "north", 1, 3), ("dev2", "south", 2, 2), ("dev3", "south", 3, 1)],
+    ),
+    (
+        "select upper(tbname), count(*) n, hyperloglog(a) from readings partition by upper(tbname) having count(*) < 1",
+        [("DEV3", 0, 0)],
+    ),
+    ("select tbname from readings group by tbname having count(*) = 0", [("dev3",)]),
+    ("select tbname, count(*) from dev3 partition by tbname", [("dev3", 0)]),
+    ("select tbname, sum(a) from readings partition by tbname", [("dev1", 3), ("dev2", 5)]),
+    ("select tbname, a, count(*) from readings where a > 2 partition by tbname, a", [("dev2", 5, 1)]),
+    ("select tbname, count(*) from readings where a > 2 partition by tbname interval(1d)", [("dev2", 1)]),
+    ("select count(*) n from (select tbname, count(*) c from readings partition by tbname)", [(3,)]),
+    ("select tbname, count(*) from (select tbname, a from readings) group by tbname", [("dev1", 2), ("dev2", 1)]),
+    (
+        "select tbname, _group_key(place), count(*) from readings group by tbname",
+        [("dev1", "north", 2), ("dev2", "south", 1), ("dev3", None, 0)],
+    ),
+)
+
+
+@pytest.mark.parametrize("many", [frames.MANY_ROWS, 1])
+def test_a_query_that_counts_has_a_group_for_each_subtable(
+    readings: headrace.Connection, monkeypatch: pytest.MonkeyPatch, many: int
+) -> None:
+    """As the server: without a window, grouped by tags and `tbname` alone; conditions on these choose the subtables."""
+    monkeypatch.setattr(frames, "MANY_ROWS", many)
+    readings.execute("create table dev3 using readings tags ('south', 3)")
+    readings.execute(f"insert into dev1 values ({START}, 1, 1.5) ({START + 1}, 2, 2.5) dev2 values ({START}, 5, null)")
+    for query, rows in COUNTED:
+        assert sorted(fetch(readings, query), key=repr) == rows, query
+        assert verify_query(readings.session, query).equal, query

@@ -48,6 +48,11 @@ class Side:
         names = list(TAGS) if scan.table is MIXED else [scan.table.name]
         return Size(max(1, (self.world.last - self.world.first) // 200), pa.table({TBNAME: names}))
 
+    def subtables(self, scan: Scan) -> pa.Table:
+        if scan.table is not MIXED:
+            return pa.table({TBNAME: [scan.table.name]})
+        return stored_tags(MIXED, self.world.database, TAGS)
+
     def read(self, scan: Scan) -> DataFrame:
         return self.frames[scan.table.name]
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
+from headrace.compute.evaluation.empty_groups import with_empty_groups
 from headrace.compute.evaluation.interp import AT, interpolated
-from headrace.compute.evaluation.narrow import narrowed, numbers, widened
+from headrace.compute.evaluation.narrow import NAME, narrowed, numbers, widened
 from headrace.compute.evaluation.ordering import RANK, SHARE, arranged, arranged_union
 from headrace.compute.facts import Facts, Size
 from headrace.compute.plan import (
@@ -125,12 +126,24 @@ class Evaluator:
         source, key = plan.source, plan.grouped_series
         size = self.facts.size(source) if self.facts is not None and isinstance(source, Scan) else None
         if size is None:
-            return whole(plan, prepare(plan, rows)), None
+            prepared = prepare(plan, rows)
+            return self.completed(plan, prepared, whole(plan, prepared)), None
         known = numbers(rows.sparkSession, size.subtables) if key is not None else None
         if key is None or known is None:
-            return self.many(plan, prepare(plan, rows), size), None
+            prepared = prepare(plan, rows)
+            return self.completed(plan, prepared, self.many(plan, prepared, size)), None
         narrow = narrowed(plan, key)
-        return widened(plan, key, self.many(narrow, prepare(narrow, rows), size), known), key
+        prepared = prepare(narrow, rows)
+        return self.completed(plan, prepared, widened(plan, key, self.many(narrow, prepared, size), known), known), key
+
+    def completed(self, plan: Plan, prepared: DataFrame, made: DataFrame, known: DataFrame | None = None) -> DataFrame:
+        """The groups with those of subtables without rows, where the query has them; `known` ranks the subtables."""
+        if plan.empty_groups is None or self.facts is None or not isinstance(plan.source, Scan):
+            return made
+        subtables = made.sparkSession.createDataFrame(self.facts.subtables(plan.source))
+        if known is not None:
+            subtables = subtables.join(F.broadcast(known), F.col(plan.source.table.series_key) == F.col(NAME))
+        return with_empty_groups(plan, made, prepared, subtables)
 
     def many(self, plan: Plan, prepared: DataFrame, size: Size) -> DataFrame:
         """Many prepared rows as one segment for each window."""
@@ -196,15 +209,16 @@ def whole(plan: Plan, prepared: DataFrame) -> DataFrame:
     """All prepared rows as one segment for each window, by the fastest way for many rows."""
     match plan.window:
         case None:
-            return segments(plan, prepared)
+            return segments(plan.unmerged, prepared)
         case IntervalWindow() as window:
-            return panes(plan, window, prepared) if window.slides and intervals.even(window) else segments(plan, prepared)
+            sliding = window.slides and intervals.even(window)
+            return panes(plan, window, prepared) if sliding else segments(plan.unmerged, prepared)
         case SessionWindow():
             return merge(plan, segments(plan, prepared))
         case ordered_window:
             keys = telling_columns(plan)
             numbered = number_rows(ordered_window, prepared, keys, unique=plan.unique)
-            return with_following(plan, joined(plan, numbered, keys, updates(plan), TS, TS))
+            return with_following(plan, joined(plan, numbered, keys, updates(plan.unmerged), TS, TS))
 
 
 def panes(plan: Plan, window: IntervalWindow, prepared: DataFrame) -> DataFrame:

@@ -127,13 +127,15 @@ class Argument:
 class Partial:
     """A column of a segment: how it arises from one prepared row (`row`), from many (`update`), and from segments (`merge`).
 
-    `update` and `merge` are aggregate expressions. Without `row`, rows are aggregated before they are merged.
+    `update` and `merge` are aggregate expressions. Without `row`, rows are aggregated before they are merged. `direct` is a cheaper
+    `update` for a window whose rows are aggregated at once.
     """
 
     column: str
     update: str
     merge: str
     row: str | None = None
+    direct: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +157,10 @@ class Aggregate:
     def value(self) -> str:
         """Spark SQL of the value, as part of any expression."""
         return f"explode({self.final})" if self.many else f"({self.final})"
+
+    @property
+    def unmerged(self) -> Aggregate:
+        return replace(self, partials=tuple(replace(part, update=part.direct or part.update) for part in self.partials))
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,6 +299,7 @@ class Plan:
 
     `now` is the present in epoch milliseconds; `at` gives the same plan at another present.
     `unique` tells that no two rows of one group have the same instant, so that first and last are free of ties.
+    `empty_groups` is a condition on tags and `tbname` (Spark SQL): subtables that meet it have a group even if they have no rows.
     """
 
     query: Query = field(compare=False)
@@ -327,6 +334,7 @@ class Plan:
     partitioned: bool = False
     aggregated: bool = False
     unique: bool = False
+    empty_groups: str | None = None
 
     @property
     def present(self) -> int:
@@ -354,6 +362,11 @@ class Plan:
     def scans(self) -> tuple[Scan, ...]:
         """Every table that is read."""
         return tuple(scans(self.source))
+
+    @property
+    def unmerged(self) -> Plan:
+        """The plan whose partials are made the cheaper way that does not let them be merged."""
+        return replace(self, aggregates=tuple(aggregate.unmerged for aggregate in self.aggregates))
 
     def at(self, now: int) -> Plan:
         """The plan at another present (epoch milliseconds), in itself and in its sub-queries."""

@@ -9,7 +9,7 @@ from typing import Final
 import pyarrow as pa
 
 from headrace.errors import NotFoundError, ProgrammingError
-from headrace.model.expressions import ColumnRef
+from headrace.model.expressions import Call, ColumnRef, Expression, walk
 from headrace.model.tables import TBNAME, Database, Name, Table
 from headrace.model.time import Precision
 from headrace.model.types import VARCHAR, DataType, Kind
@@ -51,7 +51,10 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A relation with its names, in the precision and time zone of its database. `single`: all rows are of one subtable."""
+    """A relation with its names, in the precision and time zone of its database. `single`: all rows are of one subtable.
+
+    `subtables` is a relation of the same columns with one row for each subtable of a table, of which only tags and `tbname` count.
+    """
 
     relation: str
     columns: tuple[Column, ...]
@@ -61,6 +64,11 @@ class Frame:
     tbname: Column | None = None
     key: Column | None = None
     single: bool = False
+    subtables: str = ""
+
+    def is_of_subtable(self, node: Expression) -> bool:
+        """Whether an expression is the same in all rows of a subtable."""
+        return all(self.column(part).tag for part in walk(node) if isinstance(part, ColumnRef))
 
     def find(self, reference: ColumnRef) -> Column | None:
         if reference.name in ROW_TIME and self.time is not None:
@@ -85,7 +93,7 @@ class Frame:
         return (TS, *(column.sql for column in (self.tbname, self.key) if column is not None))
 
 
-def table_frame(stored: Stored, relation: str, alias: str | None) -> Frame:
+def table_frame(stored: Stored, relation: str, alias: str | None, subtables: str = "") -> Frame:
     """The names of a table whose columns are `c0`, `c1`, … in a relation, `tbname` last."""
     table = stored.table
     every = (*table.columns, *table.tags)
@@ -98,7 +106,7 @@ def table_frame(stored: Stored, relation: str, alias: str | None) -> Frame:
     key = next((column for column in columns if table.key is not None and column.name == table.key.name), None)
     single = stored.subtable is not None or not table.tags
     database = stored.database
-    return Frame(relation, (*columns, tbname), database.precision, database.timezone, columns[0], tbname, key, single)
+    return Frame(relation, (*columns, tbname), database.precision, database.timezone, columns[0], tbname, key, single, subtables)
 
 
 def _is_starred(stored: Stored, name: str) -> bool:
@@ -117,6 +125,20 @@ def table_sql(stored: Stored, rows: str, tags: str) -> str:
     return f"SELECT {', '.join(columns)} FROM {rows} r{joined}{subtable}"
 
 
+def subtables_sql(stored: Stored, rows: str, tags: str) -> str:
+    """The SELECT that gives one row for each subtable: those that have tags or rows; a plain table is its own subtable."""
+    table = stored.table
+    columns = [f"CAST(NULL AS {duck_type(column.type)}) AS c{number}" for number, column in enumerate(table.columns)]
+    first = len(columns)
+    columns += [f"{loaded(tag.type, 'g', tag.name, stored)} AS c{first + number}" for number, tag in enumerate(table.tags)]
+    names = f'SELECT "{TBNAME}" FROM {tags} UNION SELECT "{TBNAME}" FROM {rows}'
+    if not table.tags:
+        names = f"""SELECT '{table.name.replace("'", "''")}' AS "{TBNAME}" """
+    only = "" if stored.subtable is None else f""" WHERE n."{TBNAME}" = '{stored.subtable.replace("'", "''")}'"""
+    joined = f' LEFT JOIN {tags} g ON n."{TBNAME}" = g."{TBNAME}"' if table.tags else ""
+    return f'SELECT {", ".join(columns)}, n."{TBNAME}" AS c{len(columns)} FROM ({names}) n{joined}{only}'
+
+
 def loaded(type_: DataType, relation: str, name: str, stored: Stored) -> str:
     """A stored column as its DuckDB type; timestamps arrive as BIGINT in the unit in which they are stored."""
     column = f'{relation}."{name.replace(chr(34), chr(34) * 2)}"'
@@ -132,6 +154,15 @@ def without_timestamps(rows: pa.Table) -> pa.Table:
             micros = rows.column(place).cast(pa.timestamp("us", tz=field.type.tz)).cast(pa.int64())
             rows = rows.set_column(place, field.name, micros)
     return rows
+
+
+def conjuncts(node: Expression | None) -> list[Expression]:
+    """The conditions that AND joins."""
+    if node is None:
+        return []
+    if isinstance(node, Call) and node.function == "and":
+        return [part for argument in node.arguments for part in conjuncts(argument)]
+    return [node]
 
 
 def inside_join(left: Frame, right: Frame) -> Frame:

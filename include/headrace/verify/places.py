@@ -114,6 +114,16 @@ class Groups:
         """Whether all rows of a group are of one subtable."""
         return self.frame.single or any(key.node == ColumnRef(TBNAME) for key in self.keys)
 
+    @property
+    def counts_subtables(self) -> bool:
+        """Whether rows of a table are counted by what is the same in all rows of a subtable."""
+        query = self.query
+        nodes = [item.expression for item in query.items] + [each.expression for each in query.order_by]
+        nodes += [query.having] if query.having is not None else []
+        counted = any(call.function == "count" for node in nodes for call in aggregate_calls(node))
+        alike = all(self.frame.is_of_subtable(key.node) for key in self.keys)
+        return bool(counted and self.keys and query.window is None and self.frame.subtables and alike)
+
     def leaf(self, node: Expression) -> Value | None:
         for key in self.keys:
             if key.node == node:

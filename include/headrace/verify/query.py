@@ -16,7 +16,18 @@ from headrace.verify import places, series, windows, zones
 from headrace.verify.aggregates import ALWAYS_A_ROW, END, START, TS, Likeness
 from headrace.verify.expressions import Compiler
 from headrace.verify.fill import Filled, filled, time_range
-from headrace.verify.frames import Column, Frame, Lookup, inside_join, of_join, table_frame, table_sql, without_timestamps
+from headrace.verify.frames import (
+    Column,
+    Frame,
+    Lookup,
+    conjuncts,
+    inside_join,
+    of_join,
+    subtables_sql,
+    table_frame,
+    table_sql,
+    without_timestamps,
+)
 from headrace.verify.interp import interpolated, uses_interp
 from headrace.verify.places import Groups, Key
 from headrace.verify.values import Value, common, converted, unknown
@@ -65,6 +76,7 @@ class Recomputation:
     stream: bool = False
     steps: int = 0
     loaded: dict[str, str] = field(default_factory=dict)
+    subtables: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for macro in zones.MACROS:
@@ -102,9 +114,10 @@ class Recomputation:
             for side, read in (("rows_in", stored.rows), ("tags_in", stored.tags)):
                 self.connection.register(side, without_timestamps(read()))
             self.loaded[name] = self.step("table", table_sql(stored, "rows_in", "tags_in"))
+            self.subtables[name] = self.step("subtables", subtables_sql(stored, "rows_in", "tags_in"))
             self.connection.unregister("rows_in")
             self.connection.unregister("tags_in")
-        return table_frame(stored, self.loaded[name], source.alias)
+        return table_frame(stored, self.loaded[name], source.alias, self.subtables[name])
 
     def join(self, join: Join) -> Frame:
         if join.kind not in LABELS:
@@ -251,12 +264,25 @@ class Select:
         found = [f"{sql} AS {name}" for sql, name in groups.columns.items()]
         group = f" GROUP BY {', '.join(by)}" if by else ""
         made = self.work.step("groups", f"SELECT {', '.join([*keys, *ends, *found]) or '1'} FROM {members}{group}")
+        made = self.with_subtables(groups, made, members, found)
         if window is not None:
             rows = windows.Rows(made, keys, (TS,), self.rows)
             conditions = [*conditions, *(each for each in [windows.shortest(window, rows)] if each)]
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
         names = [*keys, *([START, END] if window is not None else []), *(f"{each.sql} AS {each.column}" for each in outputs)]
         return self.work.step("windows", f"SELECT {', '.join(names)} FROM {made}{where}")
+
+    def with_subtables(self, groups: Groups, made: str, members: str, found: Sequence[str]) -> str:
+        """With the groups of subtables that have no rows, where rows are counted by tags and `tbname` alone."""
+        if not groups.counts_subtables:
+            return made
+        tests = [self.rows.condition(part) for part in conjuncts(self.query.where) if self.frame.is_of_subtable(part)]
+        where = f" WHERE {' AND '.join(tests)}" if tests else ""
+        columns = ", ".join(key.column for key in groups.keys)
+        shown = ", ".join(f"{key.value.sql} AS {key.column}" for key in groups.keys)
+        lacking = f"SELECT {shown} FROM {self.frame.subtables}{where} EXCEPT SELECT {columns} FROM {made}"
+        nothing = f"SELECT {', '.join(found)} FROM {members} WHERE false"
+        return self.work.step("groups", f"SELECT * FROM {made} UNION ALL SELECT * FROM ({lacking}), ({nothing})")
 
     def fill(self, groups: Groups, compiler: Compiler, finished: str, outputs: Sequence[Filled]) -> str:
         fill, window = self.query.fill, self.query.window

@@ -9,7 +9,7 @@ from typing import overload
 from headrace.compute.binding.binder import Binder, Resolver
 from headrace.compute.binding.environment import Environment, SourceColumn
 from headrace.compute.binding.interpolation import PointResolver, interp_plan, uses_interp
-from headrace.compute.binding.ranges import Condition, condition
+from headrace.compute.binding.ranges import Condition, condition, conjuncts
 from headrace.compute.binding.resolvers import GroupResolver, RowResolver, SeriesResolver, aggregate_calls
 from headrace.compute.binding.scope import Scope
 from headrace.compute.binding.sources import Sourced, Sources
@@ -217,7 +217,18 @@ class SelectBinder:
             sorts=sorts,
             aggregated=True,
             unique=unique,
+            empty_groups=self.empty_groups(sourced, rows, items, expressions) if expressions and window is None else None,
         )
+
+    def empty_groups(self, sourced: Sourced, rows: Binder, items: tuple[Item, ...], keys: Mapping[Expression, Key]) -> str | None:
+        """The condition on subtables of a query that counts and groups by tags and `tbname` alone; None for any other query."""
+        nodes = [item.expression for item in items] + [each.expression for each in self.query.order_by]
+        nodes += [self.query.having] if self.query.having is not None else []
+        counts = any(call.function == "count" for node in nodes for call in aggregate_calls(node))
+        if not counts or not isinstance(sourced.source, Scan) or not all(of_series(key, sourced.names) for key in keys):
+            return None
+        parts = [rows.condition(part) for part in conjuncts(self.query.where) if of_series(part, sourced.names)]
+        return " AND ".join([*series_conditions(sourced), *parts]) or "true"
 
     def base(self, sourced: Sourced, where: Condition) -> Plan:
         """What does not depend on the select list."""
@@ -375,6 +386,11 @@ def function_in_stream(groups: GroupResolver) -> InvalidStreamError:
         hint="use it in a query over the source or the target",
         span=call.span,
     )
+
+
+def of_series(node: Expression, names: Environment) -> bool:
+    """Return whether an expression has one value for all rows of a series: its columns are tags or the series key."""
+    return all(names.column(part).tag for part in walk(node) if isinstance(part, ColumnRef))
 
 
 def output(binder: Binder, number: int, item: Item) -> Output:
