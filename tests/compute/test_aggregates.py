@@ -68,6 +68,7 @@ CALLS: dict[str, Rule] = {
     "first(d)": lambda _, points: points[0][1],
     "last(d)": lambda _, points: points[-1][1],
     "last_row(d)": lambda rows, _: rows[-1]["d"],
+    "_group_key(d)": lambda rows, _: rows[0]["d"],
     "stddev(d)": lambda _, points: statistics.pstdev([v for _, v in points]),
     "stddev_samp(d)": lambda _, points: statistics.stdev([v for _, v in points]) if len(points) > 1 else None,
     "variance(d)": lambda _, points: statistics.pvariance([v for _, v in points]),

@@ -100,8 +100,8 @@ def extreme(function: str) -> Build:
 
 def chosen(use: Use, value: Value) -> Value:
     """A value of the row that a selection function picks: of equal extremes the earliest; of equal instants by the row's key."""
-    filtered = "" if use.function == "last_row" else use.present
-    if use.function == "first":
+    filtered = "" if use.function in ("last_row", "_group_key") else use.present
+    if use.function in ("first", "_group_key"):
         order = use.ordered
     elif use.function in ("last", "last_row"):
         order = use.backwards
@@ -225,6 +225,7 @@ AGGREGATES: Final[dict[str, Build]] = {
     "first": itself,
     "last": itself,
     "last_row": itself,
+    "_group_key": itself,
     "stddev": of_reals("stddev_pop({0})"),
     "stddev_pop": of_reals("stddev_pop({0})"),
     "stddev_samp": of_reals("stddev_samp({0})"),

@@ -148,6 +148,13 @@ def byte_length(given: Arguments) -> Value:
     return Value(f"CAST({'octet_length' if value.of_kind(Kind.VARBINARY) else 'strlen'}({value.sql}) AS BIGINT)", BIGINT)
 
 
+def first_byte(given: Arguments) -> Value:
+    """The first byte in UTF-8, 0 of empty text."""
+    value = text(given.given[0])
+    byte = f"CAST('0x' || left(hex(encode({value})), 2) AS BIGINT)"
+    return Value(f"(CASE WHEN {value} = '' THEN 0 ELSE {byte} END)", BIGINT)
+
+
 def repeated(given: Arguments) -> Value:
     return Value(f"repeat({text(given.given[0])}, greatest({whole(given.given[1])}, 0))", text_type(given))
 
@@ -207,6 +214,7 @@ def zone_name(given: Arguments) -> Value:
 SCALARS: Final[dict[str, Build]] = {
     "abs": keeping("abs({0})"),
     "acos": mathematical("acos({0})"),
+    "ascii": first_byte,
     "asin": mathematical("asin({0})"),
     "atan": mathematical("atan({0})"),
     "ceil": lambda given: integral(given, "ceil({0})"),

@@ -224,7 +224,7 @@ class SelectBinder:
         """The condition on subtables of a query that counts and groups by tags and `tbname` alone; None for any other query."""
         nodes = [item.expression for item in items] + [each.expression for each in self.query.order_by]
         nodes += [self.query.having] if self.query.having is not None else []
-        counts = any(call.function == "count" for node in nodes for call in aggregate_calls(node))
+        counts = any(call.function == "count" for node in nodes for call in aggregate_calls(node, self.scope.language))
         if not counts or not isinstance(sourced.source, Scan) or not all(of_series(key, sourced.names) for key in keys):
             return None
         parts = [rows.condition(part) for part in conjuncts(self.query.where) if of_series(part, sourced.names)]

@@ -67,12 +67,16 @@ def check_count(function: str, least: int, most: int, count: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class PartialRule:
-    """One partial column: its short name and the templates that make and merge it; without `row`, rows are aggregated first."""
+    """One partial column: its short name and the templates that make and merge it; without `row`, rows are aggregated first.
+
+    `direct` may take the place of `update` where all rows of a window are aggregated at once: the same value comes of it.
+    """
 
     name: str
     update: str
     merge: str
     row: str | None = None
+    direct: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -162,6 +162,7 @@ TABLE: Final = (
     AggregateFunction("first", ANY, at_extreme("min", PRESENT), "earliest value that is not NULL", "min", PRESENT),
     AggregateFunction("last", ANY, at_extreme("max", PRESENT), "latest value that is not NULL", "max", PRESENT),
     AggregateFunction("last_row", ANY, at_extreme("max", "{o}"), "value of the latest row, which may be NULL", "max", "{o}"),
+    AggregateFunction("_group_key", ANY, at_extreme("min", "{o}"), "value of the earliest row, NULL or not; of a key the key"),
     AggregateFunction("stddev", NUMERIC, DEVIATION, "standard deviation of the population, 0 of one value"),
     AggregateFunction("stddev_pop", NUMERIC, DEVIATION, "standard deviation of the population, 0 of one value"),
     AggregateFunction("stddev_samp", NUMERIC, moments(f"sqrt({SAMPLE})"), "standard deviation of a sample, NULL of one value"),

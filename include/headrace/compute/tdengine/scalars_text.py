@@ -6,9 +6,7 @@ from typing import Final
 
 from headrace.compute.functions.scalars import Arguments, Build, ScalarFunction
 from headrace.compute.tdengine.operators import whole
-from headrace.compute.terms import Term, string
-from headrace.compute.types import is_text
-from headrace.errors import TypeMismatchError
+from headrace.compute.terms import Term
 from headrace.model.types import BIGINT, VARCHAR, DataType, Kind
 
 
@@ -88,9 +86,9 @@ def between_marks(given: Arguments) -> Term:
 
 
 def characters(given: Arguments) -> Term:
-    """`char(code, …)`: the characters of these codes."""
-    codes = [f"chr({whole(term)})" for term in given.terms]
-    return Term(f"concat({', '.join(codes)})", VARCHAR)
+    """`char(code, …)`: a code is one to four bytes of UTF-8, its highest byte first; NULL ones are left out."""
+    codes = [f"coalesce(unhex(hex({whole(term)} & 4294967295L)), X'')" for term in given.terms]
+    return Term(f"make_valid_utf8(CAST(concat({', '.join(codes)}) AS STRING))", VARCHAR)
 
 
 def in_list(given: Arguments) -> Term:
@@ -106,16 +104,16 @@ def json(given: Arguments) -> Term:
     return Term(given.text(0), DataType(Kind.JSON))
 
 
-def binary_safe(given: Arguments) -> Term:
-    term = given.terms[0]
-    if term.type is not None and not is_text(term.type):
-        raise TypeMismatchError(f"{given.function} takes text, not {term.type}")
-    return Term(f"CAST(ascii({string(term)}) AS BIGINT)", BIGINT)
+def first_byte(given: Arguments) -> Term:
+    """`ascii(text)`: the first byte in UTF-8, 0 if there is none."""
+    value = given.text(0)
+    byte = f"conv(hex(substring(CAST({value} AS BINARY), 1, 1)), 16, 10)"
+    return Term(f"if({value} = '', 0L, CAST({byte} AS BIGINT))", BIGINT)
 
 
 TEXT_TABLE: Final = (
-    ScalarFunction("ascii", 1, 1, binary_safe, "code of the first character, 0 of empty text"),
-    ScalarFunction("char", 1, None, characters, "the characters that have these codes"),
+    ScalarFunction("ascii", 1, 1, first_byte, "first byte of the text in UTF-8, 0 of empty text"),
+    ScalarFunction("char", 1, None, characters, "text of these codes, each of one to four bytes of UTF-8; NULL is left out"),
     ScalarFunction("char_length", 1, 1, measured("char_length({x})"), "number of characters"),
     ScalarFunction("concat", 2, None, joined("concat"), "texts one after another; NULL where one is NULL"),
     ScalarFunction("concat_ws", 3, None, joined_with, "texts joined by the first, NULL ones left out; NULL where all are"),
