@@ -134,7 +134,7 @@ class GroupResolver:
     dependent: bool = False
     touched: bool = False
     arguments: dict[str, Argument] = field(default_factory=dict)
-    columns: dict[tuple[str, str], str] = field(default_factory=dict)
+    columns: dict[tuple[str, str, str | None], str] = field(default_factory=dict)
     aggregates: dict[Call, Aggregate] = field(default_factory=dict)
     group_calls: list[GroupCall] = field(default_factory=list)
 
@@ -256,20 +256,16 @@ class GroupResolver:
 
     def kept(self, rules: tuple[PartialRule, ...], names: dict[str, str]) -> tuple[Partial, ...]:
         """The partial columns of one use; what another use keeps already is shared."""
-        made = [(rule, rule.update.format(t=TS, o=self.order, **names)) for rule in rules]
-        columns = {rule.name: self.place(update, rule.merge) for rule, update in made}
+        places = {"t": TS, "o": self.order} | names
+        made = [(rule, rule.update.format(**places), rule.direct and rule.direct.format(**places)) for rule in rules]
+        columns = {rule.name: self.place(update, rule.merge, direct) for rule, update, direct in made}
         return tuple(
-            Partial(
-                columns[rule.name],
-                update,
-                rule.merge.format(**columns),
-                rule.row and rule.row.format(t=TS, o=self.order, **names),
-            )
-            for rule, update in made
+            Partial(columns[rule.name], update, rule.merge.format(**columns), rule.row and rule.row.format(**places), direct)
+            for rule, update, direct in made
         )
 
-    def place(self, update: str, merge: str) -> str:
-        return self.columns.setdefault((update, merge), f"x{len(self.columns)}")
+    def place(self, update: str, merge: str, direct: str | None) -> str:
+        return self.columns.setdefault((update, merge, direct), f"x{len(self.columns)}")
 
     def companion(self, call: Call, term: Term) -> Term:
         """A plain column at the row that a selection function picks."""

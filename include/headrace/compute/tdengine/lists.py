@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Final
 
@@ -13,7 +14,7 @@ from headrace.compute.tdengine.aggregates import percent
 from headrace.compute.terms import text
 from headrace.compute.types import spark_type
 from headrace.errors import LimitError, TypeMismatchError
-from headrace.model.types import DOUBLE, VARCHAR, Kind
+from headrace.model.types import DOUBLE, FLOATS, VARCHAR, Kind
 
 MOST_BINS: Final = 1000
 
@@ -26,6 +27,11 @@ def listed(element: str, present: str) -> PartialRule:
         "flatten(collect_list({l}))",
         f"filter(array(if({present} IS NULL, NULL, {element})), e -> e IS NOT NULL)",
     )
+
+
+def alone(values: PartialRule, aggregate: str) -> PartialRule:
+    """A list of values for which, where all rows are at hand, one value stands: that which an aggregate of Spark gives of them."""
+    return replace(values, direct=f"filter(array({aggregate}), e -> e IS NOT NULL)")
 
 
 VALUES: Final = listed("CAST({x} AS DOUBLE)", "{x}")
@@ -60,7 +66,8 @@ def mode(given: Given) -> Rule:
     count = "if(e <=> a.v, a.n + 1, 1)"
     step = f"named_struct('v', e, 'n', {count}, 'b', if({count} > a.m, e, a.b), 'm', greatest({count}, a.m))"
     found = f"aggregate(s, {start}, (a, e) -> {step}, a -> a.b)"
-    return Rule(given.type, (listed("{x}", "{x}"),), sorted_list(found))
+    value = f"if({{x}} = 0, CAST(0 AS {type_}), {{x}})" if given.type.kind in FLOATS else "{x}"
+    return Rule(given.type, (alone(listed("{x}", "{x}"), f"mode({value}, true)"),), sorted_list(found))
 
 
 def time_weighted(given: Given) -> Rule:
