@@ -14,7 +14,6 @@ import headrace
 from headrace.errors import LimitError
 from headrace.runtime.maintenance import maintain
 from headrace.service import frames
-from headrace.service.verification import verify_query
 
 START = 1_700_000_000_000
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
@@ -275,4 +274,4 @@ def test_a_query_that_counts_has_a_group_for_each_subtable(
     readings.execute(f"insert into dev1 values ({START}, 1, 1.5) ({START + 1}, 2, 2.5) dev2 values ({START}, 5, null)")
     for query, rows in COUNTED:
         assert sorted(fetch(readings, query), key=repr) == rows, query
-        assert verify_query(readings.session, query).equal, query
+        assert readings.session.verify(query).equal, query
