@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from headrace.catalog import Catalog
 from headrace.errors import ExistsError, FencedError, NotFoundError
 from headrace.model.clock import ManualClock
 from headrace.model.positions import Position
-from headrace.model.streams import DesiredState, StopReason, StreamCounters, StreamProgress, StreamRecord, StreamState
+from headrace.model.streams import DesiredState, DriverStatus, StopReason, StreamCounters, StreamProgress, StreamRecord, StreamState
 from headrace.model.tables import Database
 from tests.catalog.samples import definition, supertable, with_stream
 
@@ -122,3 +124,60 @@ def test_the_lease_of_another_snode_fences_nobody(catalog: Catalog) -> None:
         assert lease is not None
     catalog.streams.set_progress(stream.id, PROGRESS, epoch=1)
     assert catalog.streams.by_id(stream.id).progress == PROGRESS
+
+
+def status(catalog: Catalog, clock: ManualClock) -> DriverStatus:
+    beats = {beat.snode: beat for beat in catalog.snodes.all()}
+    return DriverStatus(clock.now(), catalog.leases.get("default"), beats.get("default"))
+
+
+def test_a_state_is_replaced_only_if_it_is_still_what_the_writer_saw(catalog: Catalog) -> None:
+    stream = with_stream(catalog)
+    seen = catalog.streams.by_id(stream.id)
+    assert catalog.streams.replace_state(seen, StreamState.STOPPED, REASON)
+    assert not catalog.streams.replace_state(seen, StreamState.RUNNING)
+    stopped = catalog.streams.by_id(stream.id)
+    assert (stopped.state, stopped.reason) == (StreamState.STOPPED, REASON)
+    catalog.streams.set_state(stream.id, StreamState.STOPPED, replace(REASON, since=8))
+    assert not catalog.streams.replace_state(stopped, StreamState.RUNNING)
+    catalog.streams.drop(stream.id)
+    assert not catalog.streams.replace_state(stopped, StreamState.RUNNING)
+
+
+@pytest.mark.parametrize("event", ["nothing", "renewal", "heartbeat", "release", "successor"])
+def test_a_lost_driver_is_recorded_only_while_it_is_still_as_it_was_seen(catalog: Catalog, clock: ManualClock, event: str) -> None:
+    stream = with_stream(catalog)
+    lease = catalog.leases.acquire("default", "a", ttl_ms=100)
+    assert lease is not None
+    catalog.snodes.beat(lease)
+    clock.advance(101)
+    seen, driver = catalog.streams.by_id(stream.id), status(catalog, clock)
+    match event:
+        case "renewal":
+            catalog.leases.renew(lease, 100)
+        case "heartbeat":
+            catalog.snodes.beat(lease)
+        case "release":
+            catalog.leases.release(lease)
+        case "successor":
+            catalog.leases.acquire("default", "b", ttl_ms=100)
+    assert catalog.streams.replace_state(seen, StreamState.STOPPED, REASON, driver=driver) == (event == "nothing")
+    assert (catalog.streams.by_id(stream.id).state is StreamState.STOPPED) == (event == "nothing")
+
+
+def test_a_driver_seen_hanging_may_renew_its_lease_and_is_still_lost(catalog: Catalog, clock: ManualClock) -> None:
+    stream = with_stream(catalog)
+    lease = catalog.leases.acquire("default", "a", ttl_ms=100)
+    assert lease is not None
+    catalog.snodes.beat(lease)
+    clock.advance(50)
+    seen, driver = catalog.streams.by_id(stream.id), status(catalog, clock)
+    catalog.leases.renew(lease, 100)
+    assert catalog.streams.replace_state(seen, StreamState.STOPPED, REASON, driver=driver)
+
+
+def test_a_successor_of_a_driver_that_had_released_its_lease_keeps_its_streams(catalog: Catalog, clock: ManualClock) -> None:
+    stream = with_stream(catalog)
+    seen, driver = catalog.streams.by_id(stream.id), status(catalog, clock)
+    assert catalog.leases.acquire("default", "b", ttl_ms=100) is not None
+    assert not catalog.streams.replace_state(seen, StreamState.STOPPED, REASON, driver=driver)

@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from headrace.errors import NotFoundError
+from headrace.errors import FencedError, NotFoundError
 from headrace.model.clock import ManualClock
-from headrace.model.streams import DesiredState, StopReason, StreamProgress, StreamState
+from headrace.model.positions import Position
+from headrace.model.streams import DesiredState, StopReason, StreamDefinition, StreamProgress, StreamState
 from headrace.runtime import history
 from headrace.runtime.context import Context, open_context
 from headrace.runtime.driver import Driver
@@ -17,7 +18,7 @@ from headrace.runtime.metrics import Histogram
 from headrace.runtime.reconcile import ORPHANED_MS
 from headrace.runtime.snode import busy_jobs
 from headrace.settings import Settings
-from headrace.streams.poller import JobActivity
+from headrace.streams.poller import JobActivity, SourcePollers
 from tests.runtime.meters import METERS, Meters, readings
 
 
@@ -152,3 +153,34 @@ def test_a_driver_that_does_not_fill_waits_for_who_does(meters: Meters, driver: 
     driver.reconcile()
     record = meters.context.catalog.streams.by_id(stream)
     assert (record.state, record.source_version) == (StreamState.FILLING, None)
+
+
+def test_a_driver_that_was_overtaken_while_frozen_writes_no_state(meters: Meters, context: Context) -> None:
+    """Its successor's streams are paused, running or stopped by the successor alone."""
+    streams = context.catalog.streams
+    fresh, resting, broken = (create(meters, name) for name in ("fresh", "resting", "broken"))
+    streams.set_state(resting, StreamState.RUNNING)
+    streams.set_state(broken, StreamState.RUNNING)
+    pollers = SourcePollers(context)
+    pollers.reconcile([streams.by_id(broken)])
+    for holder in ("frozen", "successor"):
+        context.catalog.leases.acquire("default", holder, 0)
+    streams.set_desired(resting, DesiredState.PAUSED)
+    for stream in (fresh, resting):
+        with pytest.raises(FencedError):
+            pollers.reconcile([streams.by_id(broken), streams.by_id(stream)])
+    with pytest.raises(FencedError):
+        pollers.poll()
+    states = {stream: streams.by_id(stream).state for stream in (fresh, resting, broken)}
+    assert states == {fresh: StreamState.CREATED, resting: StreamState.RUNNING, broken: StreamState.RUNNING}
+    with pytest.raises(FencedError):
+        history.begin(context, create(meters, "late", progress=StreamProgress()))
+    pollers.close()
+
+
+def create(meters: Meters, name: str, progress: StreamProgress | None = None) -> str:
+    """Record a stream whose text no driver can parse."""
+    definition = StreamDefinition(name, "db", name, "CREATE STREAM x INTO", "tdengine", "db", "meters", "db", name, 0)
+    meters.context.catalog.streams.create(definition)
+    meters.context.catalog.streams.set_progress(name, progress or StreamProgress(Position(1, {definition.source: 1})))
+    return name

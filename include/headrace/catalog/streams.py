@@ -6,14 +6,24 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, delete, select, update
 
+from headrace.catalog.rows import leases, snodes
 from headrace.catalog.rows.leases import LEASES
+from headrace.catalog.rows.snodes import SNODES
 from headrace.catalog.rows.streams import STREAMS, from_row, progress_to_row, reason_to_json, to_row
 from headrace.catalog.rules import exists, hold_databases, missing, refuse_rival, require_database, require_table
 from headrace.catalog.store import Store, insert
 from headrace.catalog.tables import add_table, find_table
 from headrace.errors import ExistsError, FencedError, NotFoundError
 from headrace.model.positions import Offsets
-from headrace.model.streams import DesiredState, StopReason, StreamDefinition, StreamProgress, StreamRecord, StreamState
+from headrace.model.streams import (
+    DesiredState,
+    DriverStatus,
+    StopReason,
+    StreamDefinition,
+    StreamProgress,
+    StreamRecord,
+    StreamState,
+)
 from headrace.model.tables import Table
 
 NO_PROGRESS: Final = StreamProgress()
@@ -101,6 +111,34 @@ class Streams:
         """Records what is observed, the reason with it (None clears it)."""
         self._update(id, {"state": state.value, "reason": reason_to_json(reason)}, epoch)
 
+    def replace_state(
+        self, seen: StreamRecord, state: StreamState, reason: StopReason | None = None, *, driver: DriverStatus | None = None
+    ) -> bool:
+        """Record a state in place of the one that was seen, for writers without a lease.
+
+        Args:
+            seen: The stream as the writer read it.
+            state: The new state.
+            reason: The reason that goes with it; None clears it.
+            driver: If given, the stream's driver must still be as the writer saw it.
+
+        Returns:
+            False if the state, its reason or the driver has changed since, or the stream was dropped; nothing is written then.
+        """
+        definition = seen.definition
+        with self._store.write() as connection:
+            if driver is not None and not _is_unchanged(connection, definition.snode, driver):
+                return False
+            row = (
+                connection.execute(select(STREAMS).where(STREAMS.c.id == definition.id).with_for_update()).mappings().one_or_none()
+            )
+            current = None if row is None else from_row(row)
+            if current is None or (current.state, current.reason) != (seen.state, seen.reason):
+                return False
+            values = {"state": state.value, "reason": reason_to_json(reason)}
+            connection.execute(update(STREAMS).where(STREAMS.c.id == definition.id).values(values))
+        return True
+
     def set_progress(self, id: str, progress: StreamProgress, epoch: int | None = None) -> None:
         """Records how far the stream has come, in place of what was known."""
         self._update(id, progress_to_row(progress), epoch)
@@ -140,6 +178,13 @@ def require_columns(connection: Connection, definition: StreamDefinition) -> Non
     for name in definition.schema.reads:
         if source.column(name) is None:
             raise NotFoundError(f"{source.database}.{source.name} has no column {name} any more", hint="see DESCRIBE")
+
+
+def _is_unchanged(connection: Connection, snode: str, driver: DriverStatus) -> bool:
+    """Check a driver against what was seen of it. The lease's row stays locked, so that nothing changes before the write."""
+    lease = connection.execute(select(LEASES).where(LEASES.c.snode == snode).with_for_update()).mappings().one_or_none()
+    beat = connection.execute(select(SNODES).where(SNODES.c.name == snode)).mappings().one_or_none()
+    return driver.is_unchanged(None if lease is None else leases.from_row(lease), None if beat is None else snodes.from_row(beat))
 
 
 def _id_of(connection: Connection, database: str, name: str) -> str | None:

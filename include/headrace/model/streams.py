@@ -235,6 +235,23 @@ class Heartbeat:
 
 
 @dataclass(frozen=True, slots=True)
+class DriverStatus:
+    """The lease and the last heartbeat of an snode's driver as the catalog had them `at` an instant in epoch milliseconds."""
+
+    at: int
+    lease: Lease | None
+    heartbeat: Heartbeat | None
+
+    def is_unchanged(self, lease: Lease | None, heartbeat: Heartbeat | None) -> bool:
+        """Return True if a later look shows the same holder, no newer heartbeat, and no renewal of a lease that had expired."""
+        beats = [(beat.epoch, beat.at) if beat else None for beat in (self.heartbeat, heartbeat)]
+        if beats[0] != beats[1] or self.lease is None or lease is None:
+            return beats[0] == beats[1] and self.lease is lease
+        is_same_holder = (self.lease.holder, self.lease.epoch) == (lease.holder, lease.epoch)
+        return is_same_holder and (self.lease.expires >= self.at or self.lease.expires == lease.expires)
+
+
+@dataclass(frozen=True, slots=True)
 class RunSummary:
     """How far a backfill run has come; instants in epoch milliseconds.
 

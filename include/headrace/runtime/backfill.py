@@ -125,7 +125,7 @@ def go_on(context: Context, stream_id: str, number: int | None = None) -> Stream
     chunks = context.catalog.ledger.chunks(stream_id, history.HISTORY)
     if any(chunk.state is ChunkState.FAILED and chunk.number != number for chunk in chunks):
         return record
-    context.catalog.streams.set_state(stream_id, supervision.resumed_state(record))
+    context.catalog.streams.replace_state(record, supervision.resumed_state(record))
     return context.catalog.streams.by_id(stream_id)
 
 
@@ -146,9 +146,11 @@ def failed(context: Context, stream_id: str, message: str, number: int | None = 
     hint = "mend the cause, then RESUME STREAM, or clear the failed task"
     reason = StopReason(FAILED, f"{where}the history could not be filled: {message}", hint, context.clock.now())
     try:
-        if context.catalog.streams.by_id(stream_id).desired is not DesiredState.RUNNING:
+        record = context.catalog.streams.by_id(stream_id)
+        if record.desired is not DesiredState.RUNNING or not context.catalog.streams.replace_state(
+            record, StreamState.STOPPED, reason
+        ):
             return None
-        context.catalog.streams.set_state(stream_id, StreamState.STOPPED, reason)
         context.catalog.events.record("stream", stream_id, "STOPPED", str(reason))
     except NotFoundError:
         return None

@@ -60,8 +60,8 @@ def begin(context: Context, stream_id: str) -> StreamRecord:
         source = context.catalog.tables.get(record.definition.source_database, record.definition.source_table)
         boundary = {record.definition.source: context.tables.version(source)}
         progress = StreamProgress(boundary=boundary, updated=context.clock.now())
-        context.catalog.streams.set_progress(stream_id, progress)
-        context.catalog.streams.set_state(stream_id, StreamState.FILLING)
+        context.catalog.streams.set_progress(stream_id, progress, context.epoch or None)
+        context.catalog.streams.set_state(stream_id, StreamState.FILLING, epoch=context.epoch or None)
     return context.catalog.streams.by_id(stream_id)
 
 
@@ -200,7 +200,10 @@ def activate(context: Context, stream_id: str) -> None:
         raise OperationalError(
             f"the history of {record.definition.name} is not filled: chunks {names}", hint="fill them, then activate again"
         )
-    context.catalog.streams.set_state(stream_id, StreamState.RUNNING)
+    if context.epoch:
+        context.catalog.streams.set_state(stream_id, StreamState.RUNNING, epoch=context.epoch)
+    elif not context.catalog.streams.replace_state(record, StreamState.RUNNING):
+        return  # somebody has paused, stopped or activated it meanwhile: the next look at the stream decides
     rows = sum(chunk.rows for chunk in chunks)
     context.catalog.events.record(
         "stream", stream_id, "ACTIVATED", f"history of about {rows} rows up to source version {record.boundary_version}"
