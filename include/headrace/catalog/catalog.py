@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Self
 
 from headrace.catalog.databases import Databases
 from headrace.catalog.engines import open_engine
@@ -20,9 +20,6 @@ from headrace.catalog.store import Store, is_sqlite
 from headrace.catalog.streams import Streams
 from headrace.catalog.subtables import Subtables
 from headrace.catalog.tables import Tables
-from headrace.model.clock import SystemClock
-
-SYSTEM_TIME: Final = SystemClock().now
 
 
 class Catalog:
@@ -44,11 +41,11 @@ class Catalog:
         self.events = Events(store)
 
     @classmethod
-    def open(cls, url: str, *, clock: Callable[[], int] = SYSTEM_TIME) -> Catalog:
+    def open(cls, url: str, *, clock: Callable[[], int] | None = None) -> Catalog:
         """Opens the catalog at `sqlite:///file` or `postgresql://…`, made or migrated where it is behind.
 
-        `clock` gives epoch milliseconds (`ManualClock().now` in tests). `ConfigurationError` for a URL that cannot be used or
-        a catalog of a newer version.
+        Times are the database's own, unless `clock` gives epoch milliseconds (`ManualClock().now` in tests).
+        `ConfigurationError` for a URL that cannot be used or a catalog of a newer version.
         """
         engine = open_engine(url)
         store = Store(engine, clock)
@@ -67,6 +64,11 @@ class Catalog:
         `TransientError` after `timeout_ms`, with who holds it. A process that dies lets go.
         """
         return self._locks.hold(name, timeout_ms)
+
+    def now(self) -> int:
+        """Return the time by which leases, heartbeats and events are dated, in epoch milliseconds."""
+        with self._store.read() as connection:
+            return self._store.now(connection)
 
     def close(self) -> None:
         """Closes the connections; the catalog may be closed twice."""

@@ -18,8 +18,8 @@ class Databases:
 
     def create(self, database: Database, if_not_exists: bool = False) -> bool:
         """Whether it was created: False where one of the name exists and `if_not_exists`, else `ExistsError`."""
-        row = to_row(database) | {"created": self._store.clock()}
         with self._store.write() as connection:
+            row = to_row(database) | {"created": self._store.now(connection)}
             statement = insert(connection, DATABASES).values(row).on_conflict_do_nothing()
             created = connection.scalar(statement.returning(DATABASES.c.name)) is not None
         if not created and not if_not_exists:

@@ -22,9 +22,10 @@ class Events:
 
     def record(self, subject_kind: str, subject: str, kind: str, message: str) -> None:
         """Records that something happened now."""
-        row = {"time": self._store.clock(), "subject_kind": subject_kind, "subject": subject, "kind": kind, "message": message}
+        row: dict[str, object] = {"subject_kind": subject_kind, "subject": subject, "kind": kind, "message": message}
         with self._store.write() as connection:
-            id = connection.scalar(insert(EVENTS).values(row).returning(EVENTS.c.id))
+            dated = row | {"time": self._store.now(connection)}
+            id = connection.scalar(insert(EVENTS).values(dated).returning(EVENTS.c.id))
             connection.execute(delete(EVENTS).where(EVENTS.c.id <= (id or 0) - KEPT))
 
     def all(self, subject_kind: str | None = None, subject: str | None = None, limit: int = 1_000) -> list[Event]:

@@ -24,7 +24,7 @@ class Leases:
         `holder` names one process for good (host, pid, start): who asks again gets a new epoch at once.
         """
         with self._store.write() as connection:
-            now = self._store.clock()
+            now = self._store.now(connection)
             row = {"snode": snode, "holder": holder, "epoch": 1, "expires": now + ttl_ms, "address": address}
             free = or_(LEASES.c.holder.is_(None), LEASES.c.holder == holder, LEASES.c.expires <= now)
             statement = insert(connection, LEASES).values(row)
@@ -36,17 +36,28 @@ class Leases:
     def renew(self, lease: Lease, ttl_ms: int) -> Lease:
         """The lease with a later end; `FencedError` when it was released or taken by another, even if that one's has ended."""
         with self._store.write() as connection:
-            renewed = replace(lease, expires=self._store.clock() + ttl_ms)
+            renewed = replace(lease, expires=self._store.now(connection) + ttl_ms)
             statement = update(LEASES).where(*_is(lease)).values(expires=renewed.expires, address=lease.address)
             kept = connection.execute(statement).rowcount == 1
         if not kept:
             raise fenced(lease)
         return renewed
 
+    def raise_epoch(self, lease: Lease, epoch: int, ttl_ms: int) -> Lease:
+        """Renew a lease with a newer epoch; `FencedError` if it was released or taken by another."""
+        with self._store.write() as connection:
+            raised = replace(lease, epoch=epoch, expires=self._store.now(connection) + ttl_ms)
+            statement = update(LEASES).where(*_is(lease), LEASES.c.epoch < epoch)
+            is_raised = connection.execute(statement.values(epoch=epoch, expires=raised.expires)).rowcount == 1
+        if not is_raised:
+            raise fenced(lease)
+        return raised
+
     def release(self, lease: Lease) -> None:
         """Gives the lease up; nothing happens when it was lost."""
         with self._store.write() as connection:
-            connection.execute(update(LEASES).where(*_is(lease)).values(holder=None, expires=self._store.clock(), address=None))
+            released = {"holder": None, "expires": self._store.now(connection), "address": None}
+            connection.execute(update(LEASES).where(*_is(lease)).values(released))
 
     def get(self, snode: str) -> Lease | None:
         """The newest lease, which may have expired; None where nobody holds one."""

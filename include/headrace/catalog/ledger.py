@@ -61,14 +61,11 @@ class Ledger:
         earlier. `TransientError` while another holds it; `NotFoundError` where there is no such chunk. The default holder is
         this process.
         """
-        holder, now = holder or process_name(), self._store.clock()
-        abandoned = or_(CHUNKS.c.holder == holder, CHUNKS.c.claimed <= now - abandoned_ms)
-        free = or_(
-            CHUNKS.c.state.in_([ChunkState.PENDING.value, ChunkState.FAILED.value]),
-            and_(CHUNKS.c.state == ChunkState.RUNNING.value, abandoned),
-        )
-        values = {"state": ChunkState.RUNNING.value, "holder": holder, "claimed": now, "message": None, "finished": None}
+        holder = holder or process_name()
         with self._store.write() as connection:
+            now = self._store.now(connection)
+            values = {"state": ChunkState.RUNNING.value, "holder": holder, "claimed": now, "message": None, "finished": None}
+            free = _free(holder, now - abandoned_ms)
             connection.execute(update(CHUNKS).where(*_is(stream_id, run, number), free).values(values))
             row = _get(connection, stream_id, run, number)
         if row["state"] == ChunkState.RUNNING.value and row["holder"] != holder:
@@ -100,7 +97,8 @@ class Ledger:
         holder = holder or process_name()
         own = and_(CHUNKS.c.holder == holder, CHUNKS.c.state == ChunkState.RUNNING.value)
         with self._store.write() as connection:
-            change = update(CHUNKS).where(*_is(stream_id, run, number), own).values({**values, "finished": self._store.clock()})
+            finished = {**values, "finished": self._store.now(connection)}
+            change = update(CHUNKS).where(*_is(stream_id, run, number), own).values(finished)
             if connection.execute(change).rowcount == 1:
                 return
             row = _get(connection, stream_id, run, number)
@@ -110,6 +108,13 @@ class Ledger:
 
 def _is(stream_id: str, run: str, number: int) -> tuple[ColumnElement[bool], ...]:
     return CHUNKS.c.stream_id == stream_id, CHUNKS.c.run == run, CHUNKS.c.number == number
+
+
+def _free(holder: str, abandoned_at: int) -> ColumnElement[bool]:
+    """Chunks that a holder may claim: nobody's, its own, and those claimed at `abandoned_at` or earlier."""
+    abandoned = or_(CHUNKS.c.holder == holder, CHUNKS.c.claimed <= abandoned_at)
+    unclaimed = CHUNKS.c.state.in_([ChunkState.PENDING.value, ChunkState.FAILED.value])
+    return or_(unclaimed, and_(CHUNKS.c.state == ChunkState.RUNNING.value, abandoned))
 
 
 def _get(connection: Connection, stream_id: str, run: str, number: int) -> RowMapping:

@@ -9,7 +9,7 @@ from sqlalchemy import select
 
 from headrace.catalog.leases import fenced
 from headrace.catalog.rows.leases import LEASES
-from headrace.catalog.rows.snodes import SNODES, from_row
+from headrace.catalog.rows.snodes import SNODES, from_row, to_row
 from headrace.catalog.rules import missing
 from headrace.catalog.store import Store, insert
 from headrace.model.streams import Heartbeat, Lease
@@ -26,19 +26,12 @@ class Snodes:
 
         `detail` must be JSON. The address is the lease's.
         """
-        beat = Heartbeat(lease.snode, lease.epoch, self._store.clock(), lease.address, token, dict(detail or {}))
-        row = {
-            "name": beat.snode,
-            "epoch": beat.epoch,
-            "address": beat.address,
-            "token": token,
-            "heartbeat": beat.at,
-            "detail": beat.detail,
-        }
         with self._store.write() as connection:
             newest = connection.scalar(select(LEASES.c.epoch).where(LEASES.c.snode == lease.snode).with_for_update(read=True))
             if newest is None or newest > lease.epoch:
                 raise fenced(lease)
+            beat = Heartbeat(lease.snode, lease.epoch, self._store.now(connection), lease.address, token, dict(detail or {}))
+            row = to_row(beat)
             statement = insert(connection, SNODES).values(row)
             connection.execute(statement.on_conflict_do_update(index_elements=[SNODES.c.name], set_=row))
         return beat

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import (
     URL,
@@ -19,6 +19,7 @@ from sqlalchemy import (
     exc,
     func,
     select,
+    text,
 )
 
 from headrace.catalog.engines import BEGIN, BUSY_SECONDS, URL_HINT
@@ -28,12 +29,17 @@ if TYPE_CHECKING:
     from sqlalchemy.dialects import postgresql, sqlite
 
 
-class Store:
-    """Transactions on one catalog database; `clock` gives epoch milliseconds."""
+# Not `now()`, which is the start of the transaction: it may have waited for a lock since.
+POSTGRESQL_NOW: Final = text("SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)")
+SQLITE_NOW: Final = text("SELECT CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER)")
 
-    def __init__(self, engine: Engine, clock: Callable[[], int]) -> None:
+
+class Store:
+    """Transactions on one catalog database. `clock` replaces the database's own time, in epoch milliseconds."""
+
+    def __init__(self, engine: Engine, clock: Callable[[], int] | None = None) -> None:
         self.engine = engine
-        self.clock = clock
+        self._clock = clock
         self._reads = engine.execution_options() if is_sqlite(engine) else engine.execution_options(isolation_level="AUTOCOMMIT")
         self._writes = engine.execution_options(**{BEGIN: "BEGIN IMMEDIATE"})
 
@@ -48,6 +54,12 @@ class Store:
         """A transaction that is committed at the end, rolled back by an exception. SQLite has one writer at a time."""
         with translated(self.engine.url), self._writes.begin() as connection:
             yield connection
+
+    def now(self, connection: Connection) -> int:
+        """Return the database's time in epoch milliseconds: processes on several machines compare leases and heartbeats by it."""
+        if self._clock is not None:
+            return self._clock()
+        return int(connection.execute(SQLITE_NOW if is_sqlite(connection) else POSTGRESQL_NOW).scalar_one())
 
     def close(self) -> None:
         self.engine.dispose()

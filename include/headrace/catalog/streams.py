@@ -71,7 +71,7 @@ class Streams:
             if target is None and definition.schema is not None:
                 require_table(connection, definition.target_database, definition.target_table)
             if target is not None:
-                add_table(connection, target, self._store.clock())
+                add_table(connection, target, self._store.now(connection))
             statement = insert(connection, STREAMS).values(row).on_conflict_do_nothing()
             if connection.scalar(statement.returning(STREAMS.c.id)) is None:
                 raise ExistsError(f"a stream with the id {definition.id} exists already")

@@ -38,7 +38,7 @@ class Tables:
             hold_databases(connection, table.database)
             if if_not_exists and has_table(connection, table.database, table.name):
                 return False
-            add_table(connection, table, self._store.clock())
+            add_table(connection, table, self._store.now(connection))
         return True
 
     def alter(self, database: str, name: str, change: Callable[[Table], Table], removed: Collection[str] = ()) -> Table:

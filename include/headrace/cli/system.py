@@ -69,14 +69,13 @@ def down(home: Home = None) -> None:
 def status(home: Home = None) -> None:
     """Show Airflow's components, the snodes, and the streams. Exit code 1 when something is in the way of their work."""
     from headrace.catalog import Catalog
-    from headrace.model.clock import SystemClock
     from headrace.runtime import supervision, system
     from headrace.runtime.readiness import obstacles
 
     settings = settings_of(home)
     found = system.status(settings)
     with Catalog.open(settings.catalog) as catalog:
-        state = supervision.snapshot(catalog, SystemClock().now(), settings.snode)
+        state = supervision.snapshot(catalog, catalog.now(), settings.snode)
     out.print(f"Airflow: {found.url}" if found.url else "Airflow is not running: start it with `headrace up`", highlight=False)
     if found.running:
         out.print(components_table(found.components))

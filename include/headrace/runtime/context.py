@@ -53,7 +53,8 @@ def open_context(settings: Settings, clock: Clock | None = None) -> Context:
     from headrace.catalog import Catalog
 
     clock = clock or SystemClock()
-    catalog = Catalog.open(settings.catalog, clock=clock.now)
+    # The catalog's own time is the same for all machines; only a clock that is not the machine's replaces it.
+    catalog = Catalog.open(settings.catalog, clock=None if isinstance(clock, SystemClock) else clock.now)
     return Context(
         catalog=catalog,
         open_tables=OnDemand(partial(tables_of, settings, catalog)),

@@ -11,6 +11,7 @@ from typing import Final
 from headrace.errors import FencedError, OperationalError
 from headrace.model.streams import DesiredState, Lease, StreamRecord, StreamState
 from headrace.runtime.context import Context
+from headrace.runtime.epochs import raise_epoch
 from headrace.runtime.history import fill_history
 from headrace.streams.poller import SourcePollers
 
@@ -33,19 +34,35 @@ class Embedded:
         """Return when every stream that runs has handled all that was written before the call."""
         if not self._records():
             return
-        if self._take_lease():
-            self._run()
-        else:
+        if not self._take_lease():
             self._wait()
+            return
+        try:
+            self._run()
+        except FencedError:
+            if not self._raise_epoch():
+                raise
+            self._run()
+
+    def _raise_epoch(self) -> bool:
+        """Outrank the targets of a catalog that was restored from a backup; False if another holder has taken the streams over."""
+        lease, self._lease = self._lease, None
+        self._drop_pollers()
+        if lease is not None:
+            self._lease = raise_epoch(self._context, lease, self._context.settings.lease_ms)
+        return self._lease is not None
 
     def close(self) -> None:
         """Let the streams go, and the lease."""
-        if self._pollers is not None:
-            self._pollers.close()
-            self._pollers = None
+        self._drop_pollers()
         if self._lease is not None:
             self._context.catalog.leases.release(self._lease)
             self._lease = None
+
+    def _drop_pollers(self) -> None:
+        pollers, self._pollers = self._pollers, None
+        if pollers is not None:
+            pollers.close()
 
     def _records(self) -> list[StreamRecord]:
         return self._context.catalog.streams.all(snode=self._context.settings.snode)
@@ -59,9 +76,7 @@ class Embedded:
                 return True
             except FencedError:
                 self._lease = None
-                if self._pollers is not None:
-                    self._pollers.close()
-                    self._pollers = None
+                self._drop_pollers()
         self._lease = leases.acquire(self._context.settings.snode, self._holder, ttl)
         return self._lease is not None
 

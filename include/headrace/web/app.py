@@ -19,7 +19,7 @@ from pydantic import BaseModel
 
 from headrace.catalog import Catalog
 from headrace.errors import ConfigurationError, Error, NotFoundError, TransientError
-from headrace.model.clock import Clock, SystemClock
+from headrace.model.clock import Clock
 from headrace.model.streams import StreamRecord, StreamState
 from headrace.runtime.supervision import Snapshot, snapshot, stale_after_ms
 from headrace.settings import Settings, current
@@ -46,7 +46,7 @@ Execute = Callable[[str, str], None]
 class Board:
     """The catalog as the page shows it, looked at no more often than needed."""
 
-    def __init__(self, settings: Settings, clock: Clock) -> None:
+    def __init__(self, settings: Settings, clock: Clock | None) -> None:
         self._settings = settings
         self._clock = clock
         self._catalog: Catalog | None = None
@@ -62,14 +62,14 @@ class Board:
     @property
     def catalog(self) -> Catalog:
         if self._catalog is None:
-            self._catalog = Catalog.open(self._settings.catalog)
+            self._catalog = Catalog.open(self._settings.catalog, clock=None if self._clock is None else self._clock.now)
         return self._catalog
 
     def look(self) -> Snapshot:
         """A snapshot that is at most `FRESH_SECONDS` old."""
         with self._lock:
             if self._state is None or time.monotonic() - self._read_at > FRESH_SECONDS:
-                self._state = snapshot(self.catalog, self._clock.now())
+                self._state = snapshot(self.catalog, self.catalog.now())
                 self._read_at = time.monotonic()
                 self.rates.sample(self._state.streams.values(), self._state.now)
             return self._state
@@ -80,7 +80,8 @@ class Board:
             self._state = None
 
     def now(self) -> int:
-        return self._clock.now()
+        """The catalog's time."""
+        return self.catalog.now()
 
 
 class Confirmed(BaseModel):
@@ -94,7 +95,7 @@ def create_app(
 ) -> FastAPI:
     """The page for the users that `access` knows; `execute` runs the statements of actions, through the service by default."""
     chosen = settings or current()
-    board = Board(chosen, clock or SystemClock())
+    board = Board(chosen, clock)
     app = FastAPI(title="Headrace", docs_url=None, redoc_url=None, openapi_url=None)
     app.include_router(api(access, board, execute or actions.through_service(chosen)), prefix="/api")
     app.mount("/", StaticFiles(directory=STATIC, html=True))

@@ -22,5 +22,16 @@ class SnodeColumns(TypedColumns):
 SNODES = Table("snodes", METADATA, SnodeColumns)
 
 
+def to_row(beat: Heartbeat) -> dict[str, Any]:
+    return {
+        "name": beat.snode,
+        "epoch": beat.epoch,
+        "address": beat.address,
+        "token": beat.token,
+        "heartbeat": beat.at,
+        "detail": dict(beat.detail),
+    }
+
+
 def from_row(row: RowMapping) -> Heartbeat:
     return Heartbeat(row["name"], row["epoch"], row["heartbeat"], row["address"], row["token"], row["detail"])

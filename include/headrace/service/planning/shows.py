@@ -102,7 +102,7 @@ def show_tags(statement: Show, around: Surroundings) -> Result:
 def show_snodes(_: Show, around: Surroundings) -> Result:
     names = sorted({around.context.settings.snode, *(each.definition.snode for each in around.context.catalog.streams.all())})
     leases = [(name, around.context.catalog.leases.get(name)) for name in names]
-    now = around.context.clock.now()
+    now = around.context.catalog.now()
     rows = [
         (name, lease.epoch if lease else None, lease.holder if lease else None, bool(lease and lease.expires > now))
         for name, lease in leases
