@@ -42,9 +42,12 @@ class Lookout:
         async with self._lock:
             now = time.monotonic()
             if self._seen is None or self._at < since or now - self._at > POLL_SECONDS * 0.9:
-                self._seen = await asyncio.to_thread(supervision.snapshot, self.catalog, _now())
+                self._seen = await asyncio.to_thread(self._read)
                 self._at = now
             return self._seen
+
+    def _read(self) -> Snapshot:
+        return supervision.snapshot(self.catalog, self.catalog.now())
 
 
 @functools.cache
@@ -92,7 +95,7 @@ class StreamTrigger(BaseTrigger):
         finding = supervisor.judge(state)
         if finding.reason is None:
             return finding
-        told = await asyncio.to_thread(supervision.report, catalog, self.stream_id, finding.reason, finding.epoch)
+        told = await asyncio.to_thread(supervision.report, catalog, self.stream_id, finding.reason, finding.driver)
         return finding if told else Finding(Verdict.WATCH)
 
     def _begin(self, catalog: Catalog) -> Supervisor:
@@ -165,7 +168,3 @@ def callbacks(given: Any) -> list[Any]:
     if given is None:
         return []
     return [given] if callable(given) else list(given)
-
-
-def _now() -> int:
-    return time.time_ns() // 1_000_000

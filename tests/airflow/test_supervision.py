@@ -15,7 +15,7 @@ from headrace.model.clock import ManualClock
 from headrace.model.positions import Position
 from headrace.model.streams import DesiredState, Heartbeat, Lease, StopReason, StreamProgress, StreamState
 from headrace.runtime import supervision
-from headrace.runtime.supervision import REMIND_MS, START_MS, Supervisor, Verdict, snapshot, trouble
+from headrace.runtime.supervision import RECONNECT_MS, REMIND_MS, START_MS, Supervisor, Verdict, snapshot, trouble
 from tests.airflow.conftest import NOW
 from tests.airflow.samples import add_stream
 
@@ -41,6 +41,14 @@ def live(catalog: Catalog, holder: str = ELSEWHERE) -> Lease:
 
 def judged(watch: Supervisor, catalog: Catalog, clock: ManualClock) -> Verdict:
     return watch.judge(snapshot(catalog, clock.now())).verdict
+
+
+def look_on(watch: Supervisor, catalog: Catalog, clock: ManualClock, ms: int) -> None:
+    """Let time pass, looking each second and at its end, while there is nothing to report."""
+    end = clock.now() + ms
+    while clock.now() < end:
+        clock.advance(min(1_000, end - clock.now()))
+        assert judged(watch, catalog, clock) is Verdict.WATCH
 
 
 def test_a_running_stream_with_a_living_driver_is_watched(catalog: Catalog, clock: ManualClock) -> None:
@@ -75,11 +83,13 @@ def test_a_driver_that_was_seen_alive_is_missed_as_soon_as_its_lease_has_expired
     lease = live(catalog)
     watch = supervisor(catalog, stream)
     assert judged(watch, catalog, clock) is Verdict.WATCH
-    clock.advance(LEASE_MS + 1)
+    look_on(watch, catalog, clock, LEASE_MS)
+    clock.advance(1)
     finding = watch.judge(snapshot(catalog, clock.now()))
     assert finding.reason is not None
     assert finding.reason.transient
-    assert finding.epoch == lease.epoch
+    assert finding.driver is not None
+    assert finding.driver.lease == lease
     assert "let its lease expire; its last heartbeat was 10.0 s ago" in finding.reason.message
 
 
@@ -87,8 +97,7 @@ def test_a_driver_that_was_never_seen_has_time_to_start(catalog: Catalog, clock:
     stream = add_stream(catalog)
     watch = supervisor(catalog, stream)
     assert judged(watch, catalog, clock) is Verdict.WATCH
-    clock.advance(START_MS - 1)
-    assert judged(watch, catalog, clock) is Verdict.WATCH
+    look_on(watch, catalog, clock, START_MS - 1)
     clock.advance(2)
     assert judged(watch, catalog, clock) is Verdict.STOPPED
 
@@ -161,12 +170,30 @@ def test_a_report_writes_to_the_catalog_what_the_task_says(catalog: Catalog) -> 
 
 def test_a_driver_that_came_back_meanwhile_is_not_reported_lost(catalog: Catalog, clock: ManualClock) -> None:
     stream = add_stream(catalog)
-    old = live(catalog)
+    live(catalog)
     clock.advance(LEASE_MS + 1)
+    seen = snapshot(catalog, clock.now()).driver("default")
     live(catalog, "third-host:1:abc")
     lost = StopReason("DRIVER_LOST", "the driver is gone", "", clock.now(), transient=True)
-    assert not supervision.report(catalog, stream, lost, old.epoch)
+    assert not supervision.report(catalog, stream, lost, seen)
     assert catalog.streams.by_id(stream).state is StreamState.RUNNING
+
+
+def test_after_a_pause_in_which_nobody_could_look_drivers_have_time_to_reach_the_catalog(
+    catalog: Catalog, clock: ManualClock
+) -> None:
+    stream = add_stream(catalog)
+    live(catalog)
+    watch = supervisor(catalog, stream)
+    assert judged(watch, catalog, clock) is Verdict.WATCH
+    clock.advance(3_600_000)
+    assert judged(watch, catalog, clock) is Verdict.WATCH
+    verdict, waited = Verdict.WATCH, 0
+    while verdict is Verdict.WATCH:
+        clock.advance(1_000)
+        waited += 1_000
+        verdict = judged(watch, catalog, clock)
+    assert waited == LEASE_MS + RECONNECT_MS
 
 
 def test_nothing_is_reported_of_a_stream_that_was_dropped_meanwhile(catalog: Catalog) -> None:

@@ -35,7 +35,8 @@ SCHEMAS = "SELECT nspname FROM pg_namespace WHERE nspname !~ '^pg_' AND nspname 
 class Server:
     """A running server that listens on a socket in its own folder."""
 
-    def __init__(self, folder: Path, process: subprocess.Popen[bytes]) -> None:
+    def __init__(self, folder: Path, process: subprocess.Popen[bytes], programs: Path) -> None:
+        self._programs = programs
         self._folder = folder
         self._process = process
         self._databases = 0
@@ -50,11 +51,7 @@ class Server:
         data = folder / "data"
         initdb = [programs / "initdb", "-D", data, "-U", "postgres", "--auth=trust", "--no-sync", "-E", "UTF8", "--locale=C.UTF-8"]
         subprocess.run([*lowered(), *map(str, initdb)], check=True, capture_output=True, cwd=folder)
-        options = [part for option in QUICK for part in ("-c", option)]
-        with (folder / "log").open("wb") as log:
-            command = [*lowered(), str(programs / "postgres"), "-D", str(data), "-k", str(folder), *options]
-            process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder)
-        server = cls(folder, process)
+        server = cls(folder, start_server(programs, folder), programs)
         server._wait()
         return server
 
@@ -81,6 +78,16 @@ class Server:
             connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
         return name
 
+    def halt(self) -> None:
+        """Shut the server down, keeping its data."""
+        self._process.send_signal(signal.SIGINT)
+        self._process.wait(timeout=60)
+
+    def resume(self) -> None:
+        """Start the server again on its data."""
+        self._process = start_server(self._programs, self._folder)
+        self._wait()
+
     def stop(self) -> None:
         """Ends the server by its id, at once since its data are thrown away, and removes its folder."""
         self._process.send_signal(signal.SIGQUIT)
@@ -99,6 +106,14 @@ class Server:
                     self.stop()
                     raise RuntimeError(f"PostgreSQL did not start:\n{log}") from None
                 time.sleep(0.02)
+
+
+def start_server(programs: Path, folder: Path) -> subprocess.Popen[bytes]:
+    """Start a server on the data in a folder; it may not yet take connections."""
+    options = [part for option in QUICK for part in ("-c", option)]
+    command = [*lowered(), str(programs / "postgres"), "-D", str(folder / "data"), "-k", str(folder), *options]
+    with (folder / "log").open("ab") as log:
+        return subprocess.Popen(command, stdout=log, stderr=log, cwd=folder)
 
 
 def lowered() -> list[str]:

@@ -43,6 +43,7 @@ class Driver:
         self._attempts: dict[str, int] = {}
         self._retry_at: dict[str, int] = {}
         self._turned = time.monotonic()
+        self._away_since: float | None = None
         self._thread = threading.Thread(target=self._run, name="driver", daemon=True)
         self.failure: BaseException | None = None
         self.records: list[StreamRecord] = []
@@ -78,10 +79,15 @@ class Driver:
         finally:
             self._ended()
 
+    @property
+    def catalog_away_s(self) -> float:
+        """Seconds since the catalog could not be read; 0 while it can."""
+        return 0.0 if self._away_since is None else time.monotonic() - self._away_since
+
     def _round(self) -> None:
         """Look at the catalog once, then poll the sources until the next look is due."""
         try:
-            self.reconcile()
+            self._reconcile_if_reachable()
             self._poll_until(time.monotonic() + self._context.settings.heartbeat_ms / 1000)
         except FencedError:
             raise
@@ -91,6 +97,19 @@ class Driver:
         except Exception:  # one fault nobody foresaw must not end the streams of a whole snode: it is logged and tried again
             logger.exception("a round failed in a way nobody foresaw, and is tried again")
             self._stopping.wait(PAUSE_AFTER_FAILURE_S)
+
+    def _reconcile_if_reachable(self) -> None:
+        """Reconcile, or leave the streams as they are while the catalog is away: their commits need only the targets."""
+        try:
+            self.reconcile()
+        except TransientError as error:
+            if self._away_since is None:
+                logger.warning("reconciling failed, going on with the streams as they are: %s", error.message)
+            self._away_since = self._away_since or time.monotonic()
+        else:
+            if self._away_since is not None:
+                logger.info("reconciling again after %.0f s", self.catalog_away_s)
+            self._away_since = None
 
     def _poll_until(self, deadline: float) -> None:
         while not self._stopping.is_set() and time.monotonic() < deadline:
@@ -174,4 +193,4 @@ class Driver:
             logger.warning("stream %s could not be forgotten yet: %s", record.definition.name, error)
 
     def _set_state(self, record: StreamRecord, state: StreamState) -> None:
-        self._context.catalog.streams.set_state(record.definition.id, state, epoch=self._context.epoch)
+        self._context.catalog.streams.set_state(record.definition.id, state, epoch=self._context.epoch or None)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from headrace.catalog import Catalog
 from headrace.errors import OperationalError, TransientError
-from headrace.model.clock import SystemClock
 from headrace.model.streams import DesiredState, StreamRecord, StreamState
 from headrace.runtime.dag_ids import snode_dag_id
 from headrace.runtime.supervision import Snapshot, snapshot, stale_after_ms, trouble
@@ -103,7 +102,7 @@ def await_ready(settings: Settings, airflow: Airflow, console: Steps, wait_s: fl
 def _read(settings: Settings) -> list[Obstacle]:
     try:
         with Catalog.open(settings.catalog) as catalog:
-            return obstacles(snapshot(catalog, SystemClock().now(), settings.snode), settings)
+            return obstacles(snapshot(catalog, catalog.now(), settings.snode), settings)
     except TransientError as error:
         return [Obstacle(f"the catalog cannot be read: {error.message}")]
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final
 
 import psutil
 
-from headrace.errors import FencedError, NotFoundError
-from headrace.model.streams import DesiredState, Heartbeat, Lease, StopReason, StreamRecord, StreamState
+from headrace.errors import NotFoundError
+from headrace.model.streams import DesiredState, DriverStatus, Heartbeat, Lease, StopReason, StreamRecord, StreamState
 
 if TYPE_CHECKING:
     from headrace.catalog import Catalog
@@ -29,6 +29,11 @@ DRIVER_LOST: Final = "DRIVER_LOST"
 START_MS: Final = 120_000
 # A stream that stays STOPPED for a passing reason is reported again after this long.
 REMIND_MS: Final = 600_000
+# A lease is renewed three times within its life, so only an outage of this share of it can have let it expire. Looks are taken
+# about once a second: a longer pause between two of them means that the catalog was away, or the one who looks.
+AWAY_SHARE: Final = 2 / 3
+# After that, drivers need this long to reach the catalog again, beside the age at which a heartbeat is stale.
+RECONNECT_MS: Final = 15_000
 # A heartbeat older than this many intervals is stale, and never one younger than the lease lives.
 STALE_BEATS: Final = 10
 
@@ -43,21 +48,25 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What is the case with a stream; `reason` where it is STOPPED, `epoch` of the driver whose loss is the reason."""
+    """What is the case with a stream; `reason` where it is STOPPED, `driver` as it was seen where its loss is the reason."""
 
     verdict: Verdict
     reason: StopReason | None = None
-    epoch: int | None = None
+    driver: DriverStatus | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The catalog at one moment, epoch milliseconds: streams by id, drivers by snode."""
+    """The catalog at one moment of its own time, epoch milliseconds: streams by id, drivers by snode."""
 
     now: int
     streams: dict[str, StreamRecord]
     leases: dict[str, Lease]
     beats: dict[str, Heartbeat]
+
+    def driver(self, snode: str) -> DriverStatus:
+        """The driver of an snode at this moment."""
+        return DriverStatus(self.now, self.leases.get(snode), self.beats.get(snode))
 
 
 def snapshot(catalog: Catalog, now: int, *snodes: str) -> Snapshot:
@@ -85,13 +94,19 @@ class Supervisor:
         self._id = stream_id
         self._stale_ms = max(STALE_BEATS * heartbeat_ms, lease_ms)
         self._reported = reported
+        self._away_ms = round(lease_ms * AWAY_SHARE)
         self._began: int | None = None
+        self._last: int | None = None
+        self._patient_until = 0
         self._seen_alive = False
 
     def judge(self, state: Snapshot) -> Finding:
         """The finding of now; a lost driver makes a stream STOPPED before its record says so."""
         if self._began is None:
             self._began = state.now
+        if self._last is not None and state.now - self._last > self._away_ms:
+            self._patient_until = state.now + self._stale_ms + RECONNECT_MS
+        self._last = state.now
         record = state.streams.get(self._id)
         if record is None or record.desired is DesiredState.DROPPED:
             return Finding(Verdict.DROPPED)
@@ -100,8 +115,7 @@ class Supervisor:
         if record.state is StreamState.STOPPED and record.reason is not None:
             return self._stopped(record.reason, state.now)
         if record.state is StreamState.RUNNING and (reason := self._lost(record, state)):
-            lease = state.leases.get(record.definition.snode)
-            return Finding(Verdict.STOPPED, reason, lease.epoch if lease else None)
+            return Finding(Verdict.STOPPED, reason, state.driver(record.definition.snode))
         return Finding(Verdict.WATCH)
 
     def _stopped(self, reason: StopReason, now: int) -> Finding:
@@ -120,7 +134,8 @@ class Supervisor:
             return None
         # A driver that ended well has given its lease back: one that holds it still and is gone has died, whoever saw it live.
         died = lease is not None and holder_is_gone(lease.holder)
-        if not died and not self._seen_alive and state.now - (self._began or state.now) < START_MS:
+        may_be_starting = not self._seen_alive and state.now - (self._began or state.now) < START_MS
+        if not died and (may_be_starting or state.now < self._patient_until):
             return None
         hint = "it goes on by itself when the driver is back; the driver's own log says why it ended"
         return StopReason(DRIVER_LOST, f"the driver of snode {snode} {what}", hint, state.now, transient=True)
@@ -174,19 +189,20 @@ def last_report(catalog: Catalog, stream_id: str) -> str | None:
     return next((event.message for event in events if event.kind == REPORTED), None)
 
 
-def report(catalog: Catalog, stream_id: str, reason: StopReason, epoch: int | None = None) -> bool:
+def report(catalog: Catalog, stream_id: str, reason: StopReason, driver: DriverStatus | None = None) -> bool:
     """Record that a stream is STOPPED and that this has been reported.
 
-    False when there is nothing to report: the stream was dropped or resumed, or a newer driver than that of `epoch` runs it.
+    False when there is nothing to report: the stream was dropped or resumed, or its driver is no longer as `driver` was seen.
     """
     try:
         record = catalog.streams.by_id(stream_id)
         if record.state is StreamState.RUNNING and reason.code == DRIVER_LOST:
-            catalog.streams.set_state(stream_id, StreamState.STOPPED, reason, epoch)
+            if not catalog.streams.replace_state(record, StreamState.STOPPED, reason, driver=driver):
+                return False
             catalog.events.record("stream", stream_id, "STOPPED", str(reason))
         elif record.state is not StreamState.STOPPED:
             return False
-    except (NotFoundError, FencedError):
+    except NotFoundError:
         return False
     catalog.events.record("stream", stream_id, REPORTED, mark_of(reason))
     return True
@@ -196,9 +212,8 @@ def resume_cleared(catalog: Catalog, stream_id: str, reported: str | None) -> bo
     """Resume a stream whose stop has been reported before: who looks again then was sent by a person who cleared the task."""
     try:
         record = catalog.streams.by_id(stream_id)
-        if not wants_to_go_on(record, reported):
+        if not wants_to_go_on(record, reported) or not catalog.streams.replace_state(record, resumed_state(record)):
             return False
-        catalog.streams.set_state(stream_id, resumed_state(record))
     except NotFoundError:
         return False
     catalog.events.record("stream", stream_id, "RESUMED", "its task in Airflow was cleared")

@@ -1,0 +1,129 @@
+"""A catalog that is away for longer than a lease lives: a real PostgreSQL server, stopped and started again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pyarrow.compute as pc
+import pytest
+
+from headrace.errors import TransientError
+from headrace.model.streams import Lease, StreamState
+from headrace.runtime.context import Context, open_context
+from headrace.runtime.driver import Driver
+from headrace.runtime.lease import Contender, LeaseKeeper
+from headrace.runtime.metrics import Histogram
+from headrace.runtime.supervision import Supervisor, Verdict, snapshot
+from headrace.settings import Settings
+from tests.runtime.meters import DATABASE, METERS, START, Meters, readings
+from tests.support.postgres import MISSING, Server, find_programs
+from tests.support.waiting import wait_until
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.postgres, pytest.mark.timeout(300)]
+
+TTL_MS = 1_500
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    """A server of the test's own, which may be stopped."""
+    programs = find_programs()
+    if programs is None:
+        pytest.skip(MISSING)
+    server = Server.start(programs)
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def context(server: Server, settings: Settings) -> Iterator[Context]:
+    with server.database() as url:
+        opened = open_context(settings.model_copy(update={"catalog_url": url, "heartbeat_ms": 200, "lease_ms": TTL_MS}))
+        yield opened
+        opened.tables.close()
+        opened.catalog.close()
+
+
+@pytest.fixture
+def keeper(context: Context) -> Iterator[LeaseKeeper]:
+    lease = context.catalog.leases.acquire("default", "elsewhere:1:a", TTL_MS)
+    assert lease is not None
+    keeper = LeaseKeeper(context.catalog, lease, TTL_MS)
+    keeper.start()
+    yield keeper
+    keeper.release()
+
+
+@pytest.mark.spark
+def test_streams_go_on_and_keep_their_driver(server: Server, context: Context, keeper: LeaseKeeper, spark: SparkSession) -> None:
+    meters = Meters.create(context)
+    stream = meters.create_stream("TRIGGER AT_ONCE IGNORE EXPIRED 0")
+    target = context.catalog.tables.get("db", "out")
+
+    def has_all() -> bool:
+        return bool(pc.sum(context.tables.scan(target, DATABASE)["n"]).as_py() == len(meters.stored))
+
+    driving = replace(context, epoch=keeper.epoch, spark=lambda: spark)
+    driver = Driver(driving, "default", fills=False, batches=Histogram(), ended=lambda: None)
+    driver.start()
+    try:
+        meters.write(readings(20))
+        wait_until(has_all, "the stream's first results")
+        server.halt()
+        for number in (1, 2):
+            meters.write(readings(20, seed=number, start=START + number * 1_000_000))
+            wait_until(has_all, "results without the catalog")
+            wait_until(lambda: not keeper.is_confirmed and driver.catalog_away_s > 0, "the driver to notice the outage")
+        server.resume()
+        newest = context.tables.version(METERS)
+        wait_until(lambda: progress(context, stream) == newest, "progress once the catalog is back")
+        wait_until(lambda: keeper.is_confirmed and driver.catalog_away_s == 0, "the lease to be renewed")
+    finally:
+        driver.stop(30)
+    assert driver.failure is None
+    lease = context.catalog.leases.get("default")
+    assert lease is not None
+    assert lease.epoch == keeper.epoch
+    assert context.catalog.streams.by_id(stream).state is StreamState.RUNNING
+    assert not [event for event in context.catalog.events.all("stream", stream) if event.kind == "STOPPED"]
+
+
+def progress(context: Context, stream: str) -> int | None:
+    try:
+        return context.catalog.streams.by_id(stream).source_version
+    except TransientError:
+        return None
+
+
+def test_nobody_takes_a_lease_over_or_calls_its_holder_lost_as_soon_as_the_catalog_is_back(
+    server: Server, context: Context, keeper: LeaseKeeper
+) -> None:
+    stream = Meters.create(context).create_stream("TRIGGER AT_ONCE")
+    context.catalog.streams.set_state(stream, StreamState.RUNNING)
+    supervisor = Supervisor(stream, heartbeat_ms=200, lease_ms=TTL_MS)
+    rival = Contender(context.catalog, "default", "elsewhere:2:b", TTL_MS, None)
+    assert supervisor.judge(snapshot(context.catalog, context.catalog.now())).verdict is Verdict.WATCH
+    assert rival.acquire() is None
+    keeper._released.set()  # its holder is slow to come back: it does not renew by itself
+    keeper.publish("http://127.0.0.1:1")
+    server.halt()
+    assert rival.acquire() is None
+    wait_until(lambda: not keeper.is_confirmed, "the lease to end")
+    server.resume()
+    judged = supervisor.judge(snapshot(context.catalog, context.catalog.now()))
+    assert context.catalog.now() > expired(context).expires
+    assert judged.verdict is Verdict.WATCH
+    assert rival.acquire() is None
+    keeper.publish("http://127.0.0.1:2")
+    assert keeper.is_confirmed
+
+
+def expired(context: Context) -> Lease:
+    lease = context.catalog.leases.get("default")
+    assert lease is not None
+    return lease
