@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from prometheus_client.parser import text_string_to_metric_families
+
 from headrace.model.positions import Position
 from headrace.model.streams import DesiredState, StreamCounters, StreamDefinition, StreamProgress, StreamRecord, StreamState
-from headrace.runtime.metrics import Histogram, Reading, escaped, render
+from headrace.runtime.metrics import Histogram, Reading, render
+from headrace.streams.poller import JobActivity
 
 
 def reading() -> Reading:
@@ -20,21 +25,21 @@ def reading() -> Reading:
 
 def test_every_sample_has_its_labels_and_value() -> None:
     lines = render(reading()).splitlines()
-    assert 'headrace_streams{snode="default",state="RUNNING"} 1' in lines
-    assert 'headrace_streams{snode="default",state="STOPPED"} 0' in lines
-    assert 'headrace_lease_epoch{snode="default"} 4' in lines
-    assert 'headrace_stream_lag_seconds{snode="default",database="db",stream="odd \\"name\\""} 1.5' in lines
-    assert 'headrace_stream_rows_in_total{snode="default",database="db",stream="odd \\"name\\""} 10' in lines
+    assert 'headrace_streams{snode="default",state="RUNNING"} 1.0' in lines
+    assert 'headrace_streams{snode="default",state="STOPPED"} 0.0' in lines
+    assert 'headrace_lease_epoch{snode="default"} 4.0' in lines
+    assert 'headrace_stream_lag_seconds{database="db",snode="default",stream="odd \\"name\\""} 1.5' in lines
+    assert 'headrace_stream_rows_in_total{database="db",snode="default",stream="odd \\"name\\""} 10.0' in lines
 
 
 def test_buckets_count_what_lies_below_them() -> None:
     lines = render(reading()).splitlines()
-    assert 'headrace_batch_seconds_bucket{snode="default",le="0.05"} 1' in lines
-    assert 'headrace_batch_seconds_bucket{snode="default",le="0.2"} 1' in lines
-    assert 'headrace_batch_seconds_bucket{snode="default",le="0.3"} 2' in lines
-    assert 'headrace_batch_seconds_bucket{snode="default",le="300.0"} 2' in lines
-    assert 'headrace_batch_seconds_bucket{snode="default",le="+Inf"} 3' in lines
-    assert 'headrace_batch_seconds_count{snode="default"} 3' in lines
+    assert 'headrace_batch_seconds_bucket{le="0.05",snode="default"} 1.0' in lines
+    assert 'headrace_batch_seconds_bucket{le="0.2",snode="default"} 1.0' in lines
+    assert 'headrace_batch_seconds_bucket{le="0.3",snode="default"} 2.0' in lines
+    assert 'headrace_batch_seconds_bucket{le="300.0",snode="default"} 2.0' in lines
+    assert 'headrace_batch_seconds_bucket{le="+Inf",snode="default"} 3.0' in lines
+    assert 'headrace_batch_seconds_count{snode="default"} 3.0' in lines
 
 
 def test_each_family_is_explained_once() -> None:
@@ -44,5 +49,17 @@ def test_each_family_is_explained_once() -> None:
     assert all(f"# HELP {name} " in "\n".join(lines) for name in names)
 
 
-def test_labels_are_escaped() -> None:
-    assert escaped('a\\b"c\nd') == 'a\\\\b\\"c\\nd'
+def test_a_batch_that_hangs_is_told_while_the_loop_turns() -> None:
+    told = render(
+        replace(reading(), activity={"id": JobActivity(121_000, 0, None), "other": JobActivity(119_000, 0, None)})
+    ).splitlines()
+    assert 'headrace_slow_batches{snode="default"} 1.0' in told
+    assert 'headrace_stream_batch_age_seconds{database="db",snode="default",stream="odd \\"name\\""} 121.0' in told
+    assert 'headrace_loop_age_seconds{snode="default"} 0.25' in told
+
+
+def test_prometheus_own_parser_understands_the_page() -> None:
+    families = {family.name: family for family in text_string_to_metric_families(render(reading()))}
+    assert families["headrace_batch_seconds"].type == "histogram"
+    (sample,) = families["headrace_stream_rows_in"].samples
+    assert (sample.name, sample.labels["stream"], sample.value) == ("headrace_stream_rows_in_total", 'odd "name"', 10)

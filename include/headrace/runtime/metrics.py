@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import threading
-from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from headrace.model.streams import StreamRecord, StreamState
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import Histogram as PrometheusHistogram
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from headrace.model.streams import StreamCounters, StreamRecord, StreamState
 
 if TYPE_CHECKING:
     from headrace.streams.poller import JobActivity
@@ -17,36 +19,34 @@ if TYPE_CHECKING:
 # Seconds. A batch of a thousand rows takes about 0.3 s; one that catches up may take minutes.
 BUCKETS: Final = (0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0)
 
-Labels = dict[str, str]
-Sample = tuple[str, Labels, float]
+STREAM_LABELS: Final = ("snode", "database", "stream")
+COUNTERS: Final[tuple[tuple[str, str, Callable[[StreamCounters], int]], ...]] = (
+    ("stream_rows_in", "Rows read.", lambda counters: counters.rows_in),
+    ("stream_rows_used", "Rows that went into windows.", lambda counters: counters.rows_used),
+    ("stream_rows_filtered", "Rows WHERE left out.", lambda counters: counters.rows_filtered),
+    ("stream_rows_expired", "Rows that came too late.", lambda counters: counters.rows_expired),
+    ("stream_rows_out", "Rows written to the target.", lambda counters: counters.rows_out),
+)
 
 
 class Histogram:
-    """Counts of durations by bucket."""
+    """Counts of batch durations by bucket."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._counts = [0] * (len(BUCKETS) + 1)
-        self._sum = 0.0
+        self._histogram = PrometheusHistogram("headrace_batch_seconds", "What batches took.", buckets=BUCKETS, registry=None)
 
     def observe(self, seconds: float) -> None:
-        with self._lock:
-            self._counts[bisect_left(BUCKETS, seconds)] += 1
-            self._sum += seconds
+        self._histogram.observe(seconds)
 
-    def samples(self, labels: Labels) -> list[Sample]:
-        """Cumulative buckets, sum and count."""
-        with self._lock:
-            counts, total = list(self._counts), self._sum
-        samples: list[Sample] = []
-        below = 0
-        for bound, count in zip([*map(str, BUCKETS), "+Inf"], counts, strict=True):
-            below += count
-            samples.append(("_bucket", labels | {"le": bound}, below))
-        return [*samples, ("_sum", labels, total), ("_count", labels, below)]
+    def collect(self, snode: str) -> Iterator[Metric]:
+        """The histogram with the label of its snode, without the instant at which this process made it."""
+        for metric in self._histogram.collect():
+            samples = [sample for sample in metric.samples if not sample.name.endswith("_created")]
+            metric.samples = [sample._replace(labels={"snode": snode, **sample.labels}) for sample in samples]
+            yield metric
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Reading:
     """An snode at one moment, for `render`."""
 
@@ -56,75 +56,74 @@ class Reading:
     batches: Histogram
     memory_bytes: int
     loop_age_s: float
-    now: int
+    now: int = 0
     activity: Mapping[str, JobActivity] = field(default_factory=dict)
+    catalog_away_s: float = 0.0
+    slow_batch_ms: int = 120_000
+
+    def collect(self) -> Iterator[Metric]:
+        """The metric families, as a collector of Prometheus gives them."""
+        states = Counter(record.state for record in self.records)
+        yield gauge("streams", "Streams by state.", ("snode", "state"), [((self.snode, s.value), states[s]) for s in StreamState])
+        for name, text, value in (
+            ("lease_epoch", "Epoch of the lease held.", self.epoch),
+            ("memory_bytes", "Resident memory of the driver.", self.memory_bytes),
+            ("loop_age_seconds", "Since the sources were last polled.", self.loop_age_s),
+            ("catalog_away_seconds", "Since the catalog could last be read; 0 while it can.", self.catalog_away_s),
+            (
+                "slow_batches",
+                "Batches under way for longer than HEADRACE_SLOW_BATCH_MS.",
+                len(slow_batches(self.activity, self.slow_batch_ms)),
+            ),
+        ):
+            yield gauge(name, text, ("snode",), [((self.snode,), value)])
+        yield from self.batches.collect(self.snode)
+        yield from self._stream_families()
+
+    def _stream_families(self) -> Iterator[Metric]:
+        """What is counted of each stream."""
+        in_flight = {stream_id: activity.in_flight_ms for stream_id, activity in self.activity.items()}
+        ages = [in_flight.get(record.definition.id, 0) / 1000 for record in self.records]
+        lags = [None if (lag := self._lag_ms(record)) is None else lag / 1000 for record in self.records]
+        versions = [record.source_version for record in self.records]
+        yield gauge("stream_batch_age_seconds", "Age of the batch under way; 0 if none is.", STREAM_LABELS, self._labeled(ages))
+        yield gauge("stream_lag_seconds", "Age of the oldest write not yet handled.", STREAM_LABELS, self._labeled(lags))
+        yield gauge("stream_source_version", "Source version handled.", STREAM_LABELS, self._labeled(versions))
+        for name, text, count in COUNTERS:
+            family = CounterMetricFamily(f"headrace_{name}", text, labels=STREAM_LABELS)
+            for labels, value in self._labeled([count(record.progress.counters) for record in self.records]):
+                family.add_metric(labels, value)
+            yield family
+
+    def _lag_ms(self, record: StreamRecord) -> int | None:
+        """A stream's lag now: as its poller sees the source, else as of its last micro-batch."""
+        activity = self.activity.get(record.definition.id)
+        return record.progress.lag_ms(self.now) if activity is None else activity.lag_ms(self.now)
+
+    def _labeled(self, values: Iterable[float | None]) -> list[tuple[tuple[str, ...], float]]:
+        """Values of the streams with their labels, without those that are not known."""
+        return [
+            ((self.snode, record.definition.database, record.definition.name), value)
+            for record, value in zip(self.records, values, strict=True)
+            if value is not None
+        ]
+
+
+def slow_batches(activity: Mapping[str, JobActivity], bound_ms: int) -> dict[str, int]:
+    """Micro-batches that have been running for longer than a bound: milliseconds by the id of their stream."""
+    return {stream_id: one.in_flight_ms for stream_id, one in activity.items() if one.in_flight_ms > bound_ms}
+
+
+def gauge(name: str, text: str, labels: Sequence[str], samples: Iterable[tuple[tuple[str, ...], float]]) -> Metric:
+    """One gauge with all its samples."""
+    family = GaugeMetricFamily(f"headrace_{name}", text, labels=labels)
+    for values, value in samples:
+        family.add_metric(values, value)
+    return family
 
 
 def render(reading: Reading) -> str:
     """The page that Prometheus reads."""
-    snode = {"snode": reading.snode}
-    states = Counter(record.state for record in reading.records)
-    families = [
-        family("streams", "gauge", "Streams by state.", [("", snode | {"state": s.value}, states[s]) for s in StreamState]),
-        family("lease_epoch", "gauge", "Epoch of the lease held.", [("", snode, reading.epoch)]),
-        family("memory_bytes", "gauge", "Resident memory of the driver.", [("", snode, reading.memory_bytes)]),
-        family("loop_age_seconds", "gauge", "Since the sources were last polled.", [("", snode, reading.loop_age_s)]),
-        family("batch_seconds", "histogram", "What batches took.", reading.batches.samples(snode)),
-        *stream_families(reading),
-    ]
-    return "".join(families)
-
-
-def stream_families(reading: Reading) -> list[str]:
-    """What is counted of each stream."""
-
-    def per_stream(values: Iterable[float | None]) -> list[Sample]:
-        return [
-            ("", labels_of(reading.snode, record), value)
-            for record, value in zip(reading.records, values, strict=True)
-            if value is not None
-        ]
-
-    counters = [record.progress.counters for record in reading.records]
-    lags = [lag_ms(reading, record) for record in reading.records]
-    lag = [None if age is None else age / 1000 for age in lags]
-    versions = [record.source_version for record in reading.records]
-    return [
-        family("stream_lag_seconds", "gauge", "Age of the oldest write not yet handled.", per_stream(lag)),
-        family("stream_source_version", "gauge", "Source version handled.", per_stream(versions)),
-        family("stream_rows_in_total", "counter", "Rows read.", per_stream(c.rows_in for c in counters)),
-        family("stream_rows_used_total", "counter", "Rows that went into windows.", per_stream(c.rows_used for c in counters)),
-        family("stream_rows_filtered_total", "counter", "Rows WHERE left out.", per_stream(c.rows_filtered for c in counters)),
-        family("stream_rows_expired_total", "counter", "Rows that came too late.", per_stream(c.rows_expired for c in counters)),
-        family("stream_rows_out_total", "counter", "Rows written to the target.", per_stream(c.rows_out for c in counters)),
-    ]
-
-
-def lag_ms(reading: Reading, record: StreamRecord) -> int | None:
-    """Return a stream's lag now: as its poller sees the source, else as of its last micro-batch."""
-    activity = reading.activity.get(record.definition.id)
-    return record.progress.lag_ms(reading.now) if activity is None else activity.lag_ms(reading.now)
-
-
-def labels_of(snode: str, record: StreamRecord) -> Labels:
-    return {"snode": snode, "database": record.definition.database, "stream": record.definition.name}
-
-
-def family(name: str, kind: str, text: str, samples: Iterable[Sample]) -> str:
-    """One metric with all its samples."""
-    full = f"headrace_{name}"
-    lines = [f"# HELP {full} {text}", f"# TYPE {full} {kind}"]
-    lines += [f"{full}{suffix}{{{label_text(labels)}}} {number(value)}" for suffix, labels, value in samples]
-    return "\n".join(lines) + "\n"
-
-
-def label_text(labels: Labels) -> str:
-    return ",".join(f'{name}="{escaped(value)}"' for name, value in labels.items())
-
-
-def escaped(value: str) -> str:
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-
-
-def number(value: float) -> str:
-    return str(int(value)) if value == int(value) else repr(value)
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(reading)
+    return generate_latest(registry).decode()
