@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import getpass
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +39,27 @@ class Settings(BaseSettings):
     )
     poll_ms: int = Field(50, ge=1, description="Milliseconds between looks for new source versions.")
     heartbeat_ms: int = Field(1_000, ge=100, description="Milliseconds between heartbeats of an snode.")
+    slow_batch_ms: int = Field(
+        120_000,
+        ge=1,
+        description="Milliseconds after which a micro-batch under way is reported as slow, in `/health` and `/metrics`.",
+    )
     lease_ms: int = Field(10_000, ge=1_000, description="Milliseconds after which a lease that was not renewed may be taken over.")
     chunk_rows: int = Field(20_000_000, ge=1, description="Rows that one backfill chunk aims at.")
     small_write_rows: int = Field(100_000, ge=0, description="Rows up to which a write commits through delta-rs instead of Spark.")
-    http_port: int = Field(0, ge=0, le=65535, description="Loopback port of the snode's HTTP endpoint; 0 takes a free one.")
+    http_host: str = Field(
+        "127.0.0.1", description="Address that the snode's HTTP endpoint binds; 0.0.0.0 for every interface of the machine."
+    )
+    http_port: int = Field(0, ge=0, le=65535, description="Port of the snode's HTTP endpoint; 0 takes a free one.")
+    http_advertise: str = Field(
+        "",
+        description="Host, or host:port, under which others reach that endpoint; empty: `http_host`, or the machine's name.",
+    )
     http_token: SecretStr = Field(
         SecretStr(""), description="Bearer token of the snode's HTTP endpoint; empty: each driver makes one of its own."
+    )
+    http_read_token: SecretStr = Field(
+        SecretStr(""), description="Bearer token for `/metrics` and the details of `/health` only; empty: there is none."
     )
     airflow_port: int = Field(8080, ge=1, le=65535, description="Port of the Airflow UI started by `headrace up`.")
     airflow_url: str = Field("", description="URL of an Airflow that runs elsewhere; empty means the one of the home folder.")
@@ -77,15 +93,27 @@ class Settings(BaseSettings):
         return (self.warehouse or str(self.home_path / "tables")).rstrip("/")
 
     def shown(self) -> dict[str, str]:
-        """Each setting as text, defaults filled in; secrets stay hidden."""
+        """Each setting as text, defaults filled in; secrets stay hidden, those within URLs too."""
         derived = {"home": self.home_path, "user": self.login, "catalog_url": self.catalog, "warehouse": self.tables_uri}
-        return {name: str(derived.get(name, getattr(self, name))) for name in type(self).model_fields}
+        return {name: masked(str(derived.get(name, getattr(self, name)))) for name in type(self).model_fields}
+
+    def environment(self) -> dict[str, str]:
+        """The settings that were set, as variables for child processes; secrets as they are."""
+        values = {name: getattr(self, name) for name in sorted(self.model_fields_set)}
+        plain = {name: v.get_secret_value() if isinstance(v, SecretStr) else v for name, v in values.items()}
+        return {f"HEADRACE_{name.upper()}": str(value) for name, value in plain.items()}
 
     def sources(self) -> dict[str, str]:
         """For each setting, where its value came from: `default`, or the name of the environment variable."""
         return {
             name: f"HEADRACE_{name.upper()}" if name in self.model_fields_set else "default" for name in type(self).model_fields
         }
+
+
+def masked(text: str) -> str:
+    """Hide the password of a URL, before the host or among the options; other texts stay as they are."""
+    text = re.sub(r"(?<=://)([^/?#@:]*):[^/?#]*@", r"\1:***@", text)
+    return re.sub(r"(?i)([?&;][^=&;]*(?:password|secret|token|key)[^=&;]*=)[^&;]*", r"\1***", text)
 
 
 def load(**overrides: Any) -> Settings:

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 import headrace
 from headrace.cli import console, main
 from headrace.model.statements import Select, Show
-from headrace.runtime.http import Endpoint, Health, create_app
+from headrace.runtime.http import Endpoint, Guard, Health, create_app
 from headrace.service.endpoint import sql_runner
 from headrace.settings import Settings
 from headrace.sql import parse_script
@@ -131,7 +131,7 @@ class Player:
         head, _, body = text.partition("\n\n")
         method, path = head.splitlines()[0].split()
         context = self.connection.session.context
-        app = create_app(TOKEN, sql_runner(context), lambda: Health(True, {}), lambda: "")
+        app = create_app(Guard(TOKEN), sql_runner(context), lambda: Health(True, {}), lambda: "")
         endpoint = Endpoint(app)
         endpoint.start()
         try:

@@ -13,7 +13,8 @@ import pytest
 
 from headrace.errors import ConfigurationError, OperationalError, SyntaxError_
 from headrace.model.spans import Span
-from headrace.runtime.http import ARROW, Answer, Endpoint, Health, create_app
+from headrace.runtime.credentials import Identity, proof, session_token
+from headrace.runtime.http import ARROW, Answer, Endpoint, Guard, Health, create_app, with_port
 
 ROWS = pa.table(
     {
@@ -43,8 +44,12 @@ def run_sql(sql: str, dialect: str, database: str | None) -> Answer:
             raise ZeroDivisionError("nobody foresaw this")
 
 
+IDENTITY = Identity(7, "http://snode:1")
+
+
 class State:
     healthy = True
+    is_slow = False
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +59,12 @@ def state() -> State:
 
 @pytest.fixture(scope="module")
 def endpoint(state: State) -> Iterator[Endpoint]:
-    app = create_app("secret", run_sql, lambda: Health(state.healthy, {"epoch": 7}), lambda: "headrace_up 1\n")
+    app = create_app(
+        Guard("secret", "seeing", lambda: IDENTITY),
+        run_sql,
+        lambda: Health(state.healthy, {"epoch": 7}, state.is_slow),
+        lambda: "headrace_up 1\n",
+    )
     served = Endpoint(app)
     served.start()
     yield served
@@ -101,8 +111,8 @@ def test_dialect_and_database_are_passed_on(http: httpx.Client) -> None:
 def test_an_error_says_code_message_hint_and_place(http: httpx.Client) -> None:
     response = http.post("/sql", json={"sql": "wrong\nhere"})
     assert response.status_code == 400
-    expected = {"code": "SYNTAX", "message": "this is wrong", "hint": "write it otherwise", "line": 2, "column": 1}
-    assert response.json() == expected
+    expected = {"code": "SYNTAX", "message": "this is wrong", "hint": "write it otherwise"}
+    assert response.json() == expected | {"line": 2, "column": 1, "span": [6, 10], "sql": "wrong\nhere"}
 
 
 def test_an_error_that_may_pass_is_told_from_one_that_stays(http: httpx.Client) -> None:
@@ -135,6 +145,59 @@ def test_health_tells_details_with_the_token_and_503_when_it_fails(http: httpx.C
         state.healthy = True
 
 
+def test_a_slow_batch_shows_in_the_status_that_anyone_may_ask_for(stranger: httpx.Client, state: State) -> None:
+    state.is_slow = True
+    try:
+        response = stranger.get("/health")
+        assert (response.status_code, response.json()) == (200, {"status": "slow"})
+    finally:
+        state.is_slow = False
+
+
+def test_the_read_token_shows_how_the_snode_does_and_opens_nothing_else(endpoint: Endpoint) -> None:
+    with httpx.Client(base_url=endpoint.address, headers={"Authorization": "Bearer seeing"}, trust_env=False) as viewer:
+        assert viewer.get("/metrics").status_code == 200
+        assert viewer.get("/health").json() == {"status": "ok", "epoch": 7}
+        assert viewer.post("/sql", json={"sql": "rows"}).status_code == 401
+
+
+def test_without_a_read_token_an_empty_one_opens_nothing() -> None:
+    assert not Guard("secret").may_read("")
+
+
+@pytest.mark.parametrize(("identity", "status"), [(IDENTITY, 200), (Identity(6, IDENTITY.address), 401), (Identity(7, "x"), 401)])
+def test_a_session_token_opens_the_snode_of_its_epoch_and_address(stranger: httpx.Client, identity: Identity, status: int) -> None:
+    headers = {"Authorization": f"Bearer {session_token('secret', identity)}"}
+    assert stranger.post("/sql", json={"sql": "none"}, headers=headers).status_code == status
+
+
+def test_anyone_may_ask_the_snode_to_prove_who_it_is(stranger: httpx.Client) -> None:
+    nonce = "n" * 16
+    assert stranger.get("/identity", params={"nonce": nonce}).json() == {"proof": proof("secret", nonce, IDENTITY)}
+    assert stranger.get("/identity", params={"nonce": "short"}).status_code == 422
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [("db1", "db1:80"), ("db1:9", "db1:9"), ("::1", "[::1]:80"), ("[::1]", "[::1]:80"), ("[::1]:9", "[::1]:9")],
+)
+def test_an_address_is_advertised_with_its_port(host: str, expected: str) -> None:
+    assert with_port(host, 80) == expected
+
+
+def test_the_endpoint_binds_one_address_and_advertises_another() -> None:
+    served = Endpoint(
+        create_app(Guard("secret"), run_sql, lambda: Health(True, {}), str), host="0.0.0.0", advertise="snode.example"
+    )
+    served.start()
+    try:
+        assert served.address == f"http://snode.example:{served.port}"
+        name = socket.gethostbyname(socket.gethostname())
+        assert httpx.get(f"http://{name}:{served.port}/health", trust_env=False).json() == {"status": "ok"}
+    finally:
+        served.stop()
+
+
 def test_metrics_come_as_prometheus_text(http: httpx.Client) -> None:
     response = http.get("/metrics")
     assert response.text == "headrace_up 1\n"
@@ -150,4 +213,4 @@ def test_only_the_loopback_interface_listens(endpoint: Endpoint) -> None:
 
 def test_a_port_that_is_taken_is_said(endpoint: Endpoint) -> None:
     with pytest.raises(ConfigurationError, match=f"port {endpoint.port}"):
-        Endpoint(create_app("secret", run_sql, lambda: Health(True, {}), str), endpoint.port)
+        Endpoint(create_app(Guard("secret"), run_sql, lambda: Health(True, {}), str), endpoint.port)

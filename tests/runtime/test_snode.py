@@ -183,9 +183,9 @@ def check_endpoint(beat: Heartbeat) -> None:
 def check_metrics(beat: Heartbeat) -> None:
     headers = {"Authorization": f"Bearer {beat.token}"}
     text = httpx.get(f"{beat.address}/metrics", headers=headers, trust_env=False).text
-    assert 'headrace_streams{snode="default",state="RUNNING"} 1\n' in text
-    assert 'headrace_lease_epoch{snode="default"} 1\n' in text
-    assert 'stream_rows_in_total{snode="default",database="db",stream="s"}' in text
+    assert 'headrace_streams{snode="default",state="RUNNING"} 1.0\n' in text
+    assert 'headrace_lease_epoch{snode="default"} 1.0\n' in text
+    assert 'stream_rows_in_total{database="db",snode="default",stream="s"}' in text
 
 
 def test_a_snode_refuses_to_wait_when_told_so(context: Context, start: Callable[..., Job]) -> None:
@@ -193,6 +193,17 @@ def test_a_snode_refuses_to_wait_when_told_so(context: Context, start: Callable[
     job = start("snode", "--wait", "0")
     assert job.ended() == Exit.LEASE_HELD
     assert "run by somebody" in job.text
+
+
+def test_a_snode_outranks_the_targets_of_a_catalog_restored_from_a_backup(context: Context, start: Callable[..., Job]) -> None:
+    meters = Meters.create(context)
+    stream = meters.create_stream("TRIGGER AT_ONCE")
+    context.tables.fence(context.catalog.tables.get("db", "out"), stream, 50)
+    job = start("snode")
+    heartbeat(context, 1)
+    meters.write(readings(50))
+    until(lambda: meters.results() == meters.expected(), "the stream is fenced for ever", (job,))
+    assert epoch(context) == 51
 
 
 def test_a_backfill_job_killed_after_its_commit_has_done_its_work(context: Context, start: Callable[..., Job]) -> None:

@@ -54,9 +54,8 @@ def _own(settings: Settings) -> dict[str, str]:
 
 def settings_environment(settings: Settings) -> dict[str, str]:
     """The settings as variables, so that children see the same ones whatever folder they run in."""
-    given = {name: getattr(settings, name) for name in settings.model_fields_set if not name.startswith("airflow_")}
-    given |= {"home": settings.home_path, "project": settings.project.resolve()}
-    return {f"HEADRACE_{name.upper()}": str(value) for name, value in given.items()}
+    own = {name: value for name, value in settings.environment().items() if not name.startswith("HEADRACE_AIRFLOW_")}
+    return own | {"HEADRACE_HOME": str(settings.home_path), "HEADRACE_PROJECT": str(settings.project.resolve())}
 
 
 def _options(settings: Settings, home: AirflowHome, ports: dict[str, int]) -> dict[str, str]:

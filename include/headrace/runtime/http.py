@@ -1,9 +1,8 @@
-"""The snode's HTTP endpoint on the loopback interface: SQL, health and metrics, behind a bearer token."""
+"""The snode's HTTP endpoint: SQL, health and metrics, behind bearer tokens."""
 
 from __future__ import annotations
 
 import base64
-import hmac
 import logging
 import math
 import socket
@@ -15,12 +14,13 @@ from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
-from fastapi import Depends, FastAPI, Header, HTTPException, Request
+from fastapi import Depends, FastAPI, Header, HTTPException, Query, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from pydantic import BaseModel
 
 from headrace.errors import ConfigurationError, Error, InternalError, OperationalError, TerminalError
+from headrace.runtime.credentials import Identity, is_same, proof, session_token
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LOOPBACK: Final = "127.0.0.1"
+EVERY_INTERFACE: Final = ("", "0.0.0.0", "::")
+MIN_NONCE_LENGTH: Final = 16
+MAX_NONCE_LENGTH: Final = 128
 ARROW: Final = "application/vnd.apache.arrow.stream"
 PROMETHEUS: Final = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -47,10 +50,15 @@ RunSql = Callable[[str, str, str | None], Answer]
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Whether the snode does its work, and what tells so."""
+    """Whether the snode does its work, and what tells so. `is_slow`: a micro-batch takes longer than it should."""
 
     healthy: bool
     details: dict[str, Any]
+    is_slow: bool = False
+
+    @property
+    def status(self) -> str:
+        return "failing" if not self.healthy else "slow" if self.is_slow else "ok"
 
 
 class Statement(BaseModel):
@@ -61,30 +69,61 @@ class Statement(BaseModel):
     database: str | None = None
 
 
-def create_app(token: str, run_sql: RunSql, health: Callable[[], Health], metrics: Callable[[], str]) -> FastAPI:
-    """The application. `/health` tells its status to anyone, its details and all else to who has the token."""
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """The tokens of an endpoint: one for everything, one to read how it does, and one of each epoch for the clients here."""
+
+    token: str
+    read_token: str = ""
+    identity: Callable[[], Identity] = lambda: Identity(0, "")
+
+    def may_write(self, bearer: str) -> bool:
+        """Whether a bearer token opens everything."""
+        return is_same(bearer, self.token) or is_same(bearer, session_token(self.token, self.identity()))
+
+    def may_read(self, bearer: str) -> bool:
+        """Whether a bearer token opens metrics and the details of health."""
+        return self.may_write(bearer) or (self.read_token != "" and is_same(bearer, self.read_token))
+
+
+def bearer_token(authorization: str = Header("")) -> str:
+    """The bearer token of a request, empty if it has none."""
+    scheme, _, token = authorization.partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""
+
+
+def refused() -> HTTPException:
+    return HTTPException(401, "a token is needed: Authorization: Bearer …", headers={"WWW-Authenticate": "Bearer"})
+
+
+def create_app(guard: Guard, run_sql: RunSql, health: Callable[[], Health], metrics: Callable[[], str]) -> FastAPI:
+    """The application. Anyone may ask for the bare status and for a proof of identity; all else needs a token."""
     app = FastAPI(title="Headrace snode", docs_url=None, redoc_url=None, openapi_url=None)
 
-    def authorised(authorization: str = Header("")) -> bool:
-        scheme, _, given = authorization.partition(" ")
-        return scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), token.encode())
+    def writer(bearer: str = Depends(bearer_token)) -> None:
+        if not guard.may_write(bearer):
+            raise refused()
 
-    def required(allowed: bool = Depends(authorised)) -> None:
-        if not allowed:
-            raise HTTPException(401, "a token is needed: Authorization: Bearer …", headers={"WWW-Authenticate": "Bearer"})
+    def reader(bearer: str = Depends(bearer_token)) -> None:
+        if not guard.may_read(bearer):
+            raise refused()
 
-    @app.post("/sql", dependencies=[Depends(required)])
+    @app.get("/identity")
+    def identity(nonce: str = Query(min_length=MIN_NONCE_LENGTH, max_length=MAX_NONCE_LENGTH)) -> dict[str, str]:
+        return {"proof": proof(guard.token, nonce, guard.identity())}
+
+    @app.post("/sql", dependencies=[Depends(writer)])
     async def sql(statement: Statement, request: Request) -> Response:
         arrow = ARROW in request.headers.get("accept", "")
         return await run_in_threadpool(answer, run_sql, statement, arrow)
 
     @app.get("/health")
-    def healthy(allowed: bool = Depends(authorised)) -> Response:
+    def healthy(bearer: str = Depends(bearer_token)) -> Response:
         state = health()
-        status = {"status": "ok" if state.healthy else "failing"}
-        return JSONResponse(status | (state.details if allowed else {}), 200 if state.healthy else 503)
+        status = {"status": state.status}
+        return JSONResponse(status | (state.details if guard.may_read(bearer) else {}), 200 if state.healthy else 503)
 
-    @app.get("/metrics", dependencies=[Depends(required)])
+    @app.get("/metrics", dependencies=[Depends(reader)])
     def prometheus() -> Response:
         return PlainTextResponse(metrics(), media_type=PROMETHEUS)
 
@@ -112,7 +151,9 @@ def status_of(error: Error) -> int:
 
 def error_body(error: Error) -> dict[str, Any]:
     line, column = (None, None) if error.span is None or error.sql is None else error.span.position(error.sql)
-    return {"code": error.code, "message": error.message, "hint": error.hint, "line": line, "column": column}
+    span = None if error.span is None else [error.span.start, error.span.end]
+    place = {"line": line, "column": column, "span": span, "sql": error.sql}
+    return {"code": error.code, "message": error.message, "hint": error.hint} | place
 
 
 def arrow_response(result: Answer) -> Response:
@@ -150,18 +191,23 @@ def plain(value: object) -> object:
 
 
 class Endpoint:
-    """The application served on a loopback port by a thread of its own."""
+    """The application served by a thread of its own."""
 
-    def __init__(self, app: FastAPI, port: int = 0) -> None:
-        """Bind the port (0: a free one); a `ConfigurationError` says when it is taken."""
-        self._socket = _bind(port)
+    def __init__(self, app: FastAPI, port: int = 0, host: str = LOOPBACK, advertise: str = "") -> None:
+        """Bind a port (0: a free one) of an address; a `ConfigurationError` says if that cannot be done.
+
+        `advertise` is the host, or host:port, under which others reach it; empty: `host`, or the machine's name.
+        """
+        self._socket = _bind(host, port)
+        self._advertise = advertise or (socket.gethostname() if host in EVERY_INTERFACE else host)
         self.port: int = self._socket.getsockname()[1]
         self._server = _server(app)
         self._thread = threading.Thread(target=self._server.run, args=([self._socket],), name="http", daemon=True)
 
     @property
     def address(self) -> str:
-        return f"http://{LOOPBACK}:{self.port}"
+        """Where others reach it."""
+        return f"http://{with_port(self._advertise, self.port)}"
 
     def start(self, timeout_s: float = 10.0) -> None:
         """Serve; returns once requests are taken."""
@@ -180,18 +226,22 @@ class Endpoint:
         self._socket.close()
 
 
-def _bind(port: int) -> socket.socket:
-    bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+def with_port(host: str, port: int) -> str:
+    """Return `host:port`, unless the host names a port itself; an IPv6 address gets brackets."""
+    if host.count(":") > 1 and not host.startswith("["):
+        host = f"[{host}]"
+    return host if host.rpartition("]")[2].count(":") else f"{host}:{port}"
+
+
+def _bind(host: str, port: int) -> socket.socket:
     try:
-        bound.bind((LOOPBACK, port))
+        family, *_, address = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        return socket.create_server(address[:2], family=family)
     except OSError as error:
-        bound.close()
         raise ConfigurationError(
-            f"port {port} of {LOOPBACK} cannot be taken: {error.strerror}",
-            hint="set HEADRACE_HTTP_PORT to a free port, or to 0 for any",
+            f"port {port} of {host} cannot be bound: {error.strerror}",
+            hint="set HEADRACE_HTTP_PORT to a free port, or to 0 for any, and HEADRACE_HTTP_HOST to an address of this machine",
         ) from None
-    return bound
 
 
 def _server(app: FastAPI) -> uvicorn.Server:

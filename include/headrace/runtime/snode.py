@@ -19,10 +19,11 @@ import psutil
 from headrace.errors import Error, FencedError, TransientError
 from headrace.model.streams import Lease, StreamState
 from headrace.runtime.context import Context
+from headrace.runtime.credentials import Identity
 from headrace.runtime.driver import Driver
-from headrace.runtime.http import Endpoint, Health, RunSql, create_app
+from headrace.runtime.http import Endpoint, Guard, Health, RunSql, create_app
 from headrace.runtime.lease import LeaseKeeper, acquire, holder_name
-from headrace.runtime.metrics import Histogram, Reading, render
+from headrace.runtime.metrics import Histogram, Reading, render, slow_batches
 from headrace.streams.poller import JobActivity
 
 if TYPE_CHECKING:
@@ -107,55 +108,77 @@ class Snode:
     def _hold(self, keeper: LeaseKeeper) -> Exit:
         """What is done while the lease is held."""
         self._record("STARTED", f"epoch {keeper.epoch} by {keeper.lease.holder}")
-        context = replace(self._context, epoch=keeper.epoch)
-        driver = Driver(context, self._name, fills=self._fills, batches=self._batches, ended=self._wake.set)
+        self._driver = self._driver_of(keeper.epoch)
         try:
-            endpoint = self._endpoint(driver, keeper)
-            spark = context.spark()
+            endpoint = self._endpoint(keeper)
+            spark = self._context.spark()
         except Error as error:
             logger.error("the snode did not start: %s", error)
             self._record("FAILED", error.message)
             return Exit.LEASE_LOST if isinstance(error, FencedError) else Exit.FAILED
-        driver.start()
+        self._driver.start()
         logger.info("snode %s runs, epoch %d, at %s", self._name, keeper.epoch, endpoint.address)
-        ending = self._watch(driver, keeper, spark)
-        return self._end(ending, driver, endpoint, spark)
+        ending = self._watch(keeper, spark)
+        return self._end(ending, endpoint, spark)
 
-    def _endpoint(self, driver: Driver, keeper: LeaseKeeper) -> Endpoint:
-        app = create_app(self._token, self._run_sql, lambda: self._health(driver, keeper), lambda: self._metrics(driver, keeper))
-        endpoint = Endpoint(app, self._context.settings.http_port)
+    def _driver_of(self, epoch: int) -> Driver:
+        """A driver that commits under an epoch; not started."""
+        context = replace(self._context, epoch=epoch)
+        return Driver(context, self._name, fills=self._fills, batches=self._batches, ended=self._wake.set)
+
+    def _has_restarted(self, keeper: LeaseKeeper) -> bool:
+        """Replace a driver that was fenced although the lease is its own, as after a catalog was restored from a backup."""
+        try:
+            if not keeper.raise_epoch(self._context):
+                return False
+        except (FencedError, TransientError) as error:
+            logger.error("the driver was fenced: %s", error.message)
+            return False
+        self._driver.stop(0)
+        self._driver = self._driver_of(keeper.epoch)
+        self._driver.start()
+        return True
+
+    def _endpoint(self, keeper: LeaseKeeper) -> Endpoint:
+        settings = self._context.settings
+        guard = Guard(self._token, settings.http_read_token.get_secret_value(), lambda: identity_of(keeper.lease))
+        app = create_app(guard, self._run_sql, lambda: self._health(keeper), lambda: self._metrics(keeper))
+        endpoint = Endpoint(app, settings.http_port, settings.http_host, settings.http_advertise)
         endpoint.start()
         keeper.publish(endpoint.address)
         return endpoint
 
-    def _watch(self, driver: Driver, keeper: LeaseKeeper, spark: SparkSession) -> Exit:
+    def _watch(self, keeper: LeaseKeeper, spark: SparkSession) -> Exit:
         """Beat until there is a reason to end, and say which."""
         while True:
-            if keeper.lost.is_set() or isinstance(driver.failure, FencedError):
+            if keeper.lost.is_set():
+                return Exit.LEASE_LOST
+            if isinstance(self._driver.failure, FencedError) and not self._has_restarted(keeper):
                 return Exit.LEASE_LOST
             if not jvm_answers(spark):
                 # A signal to the whole process group ends a JVM that this process started, too.
                 return Exit.OK if self._asked.is_set() and not under_spark_submit() else Exit.SPARK_DIED
-            if driver.failure is not None:
+            if self._driver.failure is not None:
                 return Exit.FAILED
             if self._asked.is_set():
                 return Exit.OK
             keeper.alive()
-            self._beat(driver, keeper)
+            self._beat(keeper)
             self._wake.wait(self._context.settings.heartbeat_ms / 1000)
             self._wake.clear()
 
-    def _beat(self, driver: Driver, keeper: LeaseKeeper) -> None:
+    def _beat(self, keeper: LeaseKeeper) -> None:
         try:
-            self._context.catalog.snodes.beat(keeper.lease, token=self._token, detail=self._detail(driver))
+            self._context.catalog.snodes.beat(keeper.lease, token=self._token, detail=self._detail())
         except FencedError:
             keeper.lost.set()
             self._wake.set()
         except TransientError as error:
             logger.warning("a heartbeat could not be recorded: %s", error.message)
 
-    def _end(self, ending: Exit, driver: Driver, endpoint: Endpoint, spark: SparkSession) -> Exit:
+    def _end(self, ending: Exit, endpoint: Endpoint, spark: SparkSession) -> Exit:
         """Stop everything in as much order as the reason allows."""
+        driver = self._driver
         logger.info("snode %s ends: %s", self._name, ending.name)
         ended = driver.stop(GRACE_S if ending is Exit.OK else 0.0)
         if not ended and ending is Exit.OK:
@@ -174,8 +197,9 @@ class Snode:
         except TransientError as error:
             logger.warning("an event could not be recorded (%s: %s): %s", kind, message, error.message)
 
-    def _detail(self, driver: Driver) -> dict[str, Any]:
+    def _detail(self) -> dict[str, Any]:
         """What a heartbeat tells beside the time: JSON."""
+        driver = self._driver
         now, activity = self._context.clock.now(), driver.activity()
         return {
             "pid": self._process.pid,
@@ -185,6 +209,8 @@ class Snode:
             "lag_ms": max((job.lag_ms(now) for job in activity.values()), default=0),
             "jobs": busy_jobs(activity, now),
             "loop_age_ms": round(driver.loop_age_s * 1000),
+            "catalog_away_ms": round(driver.catalog_away_s * 1000),
+            "slow_batches": slow_batches(activity, self._context.settings.slow_batch_ms),
             "memory_bytes": self._memory(),
         }
 
@@ -201,11 +227,12 @@ class Snode:
                 continue
         return total
 
-    def _health(self, driver: Driver, keeper: LeaseKeeper) -> Health:
+    def _health(self, keeper: LeaseKeeper) -> Health:
+        driver = self._driver
         hangs = driver.loop_age_s > HANGING_S
         healthy = not (keeper.lost.is_set() or driver.failure or hangs)
         stopped = [record for record in driver.records if record.state is StreamState.STOPPED]
-        details = self._detail(driver) | {
+        details = self._detail() | {
             "snode": self._name,
             "epoch": keeper.epoch,
             "stopped": {
@@ -213,11 +240,22 @@ class Snode:
                 for record in stopped
             },
         }
-        return Health(healthy, details)
+        return Health(healthy, details, is_slow=bool(details["slow_batches"]))
 
-    def _metrics(self, driver: Driver, keeper: LeaseKeeper) -> str:
-        now, activity = self._context.clock.now(), driver.activity()
-        reading = Reading(self._name, keeper.epoch, driver.records, self._batches, self._memory(), driver.loop_age_s, now, activity)
+    def _metrics(self, keeper: LeaseKeeper) -> str:
+        driver = self._driver
+        reading = Reading(
+            self._name,
+            keeper.epoch,
+            driver.records,
+            self._batches,
+            self._memory(),
+            driver.loop_age_s,
+            self._context.clock.now(),
+            driver.activity(),
+            driver.catalog_away_s,
+            self._context.settings.slow_batch_ms,
+        )
         return render(reading)
 
     @contextmanager
@@ -237,6 +275,11 @@ class Snode:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+
+def identity_of(lease: Lease) -> Identity:
+    """The identity that clients read from the catalog."""
+    return Identity(lease.epoch, lease.address or "")
 
 
 def busy_jobs(activity: Mapping[str, JobActivity], now: int) -> dict[str, dict[str, int]]:

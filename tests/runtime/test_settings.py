@@ -1,0 +1,51 @@
+"""Secrets among the settings: passed on to children, shown to nobody."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from headrace.runtime.environment import settings_environment
+from headrace.settings import Settings, load, masked
+
+TOKEN = "t0ken"
+PASSWORD = "pa55word"
+
+
+@pytest.fixture
+def secretive(tmp_path: Path) -> Settings:
+    url = f"postgresql://headrace:{PASSWORD}@db/headrace"
+    return load(home=tmp_path, http_token=TOKEN, http_read_token=TOKEN, airflow_password=PASSWORD, catalog_url=url)
+
+
+def test_a_child_process_gets_the_token_itself(secretive: Settings) -> None:
+    script = "from headrace.settings import load; print(load().http_token.get_secret_value())"
+    child = subprocess.run(
+        [sys.executable, "-c", script], env=os.environ | settings_environment(secretive), capture_output=True, text=True, check=True
+    )
+    assert child.stdout.strip() == TOKEN
+    assert not any(name.startswith("HEADRACE_AIRFLOW_") for name in settings_environment(secretive))
+
+
+def test_no_secret_is_shown(secretive: Settings) -> None:
+    shown = secretive.shown()
+    assert not any(secret in value for value in shown.values() for secret in (TOKEN, PASSWORD))
+    assert shown["catalog_url"] == "postgresql://headrace:***@db/headrace"
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("postgresql:///h?host=/run&password=x&user=u", "postgresql:///h?host=/run&password=***&user=u"),
+        ("postgresql://u:p@ss@db/h", "postgresql://u:***@db/h"),
+        ("s3://bucket/a?access_key=x", "s3://bucket/a?access_key=***"),
+        ("sqlite:////home/me/catalog.db", "sqlite:////home/me/catalog.db"),
+        ("/plain:path/with@sign", "/plain:path/with@sign"),
+    ],
+)
+def test_the_password_of_a_url_is_masked(url: str, expected: str) -> None:
+    assert masked(url) == expected

@@ -1,0 +1,119 @@
+"""Queries that a client hands to an snode, or keeps."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import ClassVar
+
+import pyarrow as pa
+import pytest
+
+from headrace.errors import NotFoundError
+from headrace.model.spans import Span
+from headrace.model.streams import Heartbeat
+from headrace.runtime.credentials import Identity
+from headrace.runtime.http import Answer, Endpoint, Guard, Health, create_app
+from headrace.service.remote import ask
+
+TOKEN = "opens everything"
+EPOCH = 3
+HEALTHY = Health(True, {})
+
+
+def run_sql(sql: str, dialect: str, database: str | None) -> Answer:  # noqa: ARG001
+    if sql == "missing":
+        raise NotFoundError("table x does not exist", hint="did you mean y?", span=Span(2, 4))
+    if sql == "inner":
+        raise NotFoundError("column v is gone", span=Span(7, 8), sql="select v from t")
+    return Answer(pa.table({"n": [1]}))
+
+
+@pytest.fixture
+def snode() -> Iterator[Heartbeat]:
+    """An snode's heartbeat, with its endpoint behind it."""
+    served: Endpoint
+    app = create_app(Guard(TOKEN, "", lambda: Identity(EPOCH, served.address)), run_sql, lambda: HEALTHY, str)
+    served = Endpoint(app)
+    served.start()
+    yield Heartbeat("default", EPOCH, 0, served.address, TOKEN)
+    served.stop()
+
+
+class Recorder(BaseHTTPRequestHandler):
+    """Answers whatever it is asked, and keeps all that it is told."""
+
+    heard: ClassVar[list[str]] = []
+    relay: ClassVar[str] = ""
+
+    def do_GET(self) -> None:
+        import httpx
+
+        self.heard.extend([self.path, *map(str, self.headers.values())])
+        body = httpx.get(self.relay + self.path, trust_env=False).content if self.relay else b'{"proof": "trust me"}'
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_POST = do_GET
+
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""
+
+
+@pytest.fixture
+def impostor() -> Iterator[str]:
+    """The address of a process that has got the port of a dead snode."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Recorder)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    Recorder.heard.clear()
+    Recorder.relay = ""
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_a_genuine_snode_answers(snode: Heartbeat) -> None:
+    result = ask(snode, "rows", "tdengine", None)
+    assert result is not None
+    assert list(result.tuples()) == [(1,)]
+
+
+def test_an_error_keeps_its_class_hint_and_place(snode: Heartbeat) -> None:
+    with pytest.raises(NotFoundError) as refused:
+        ask(snode, "missing", "tdengine", None)
+    error = refused.value
+    assert (error.message, error.hint, error.span, error.sql) == (
+        "table x does not exist",
+        "did you mean y?",
+        Span(2, 4),
+        "missing",
+    )
+    with pytest.raises(NotFoundError, match="column v") as refused:
+        ask(snode, "inner", "tdengine", None)
+    assert (refused.value.span, refused.value.sql) == (Span(7, 8), "select v from t")
+
+
+@pytest.mark.parametrize("relays", [False, True])
+def test_whoever_listens_at_a_stale_address_learns_neither_token_nor_statement(
+    snode: Heartbeat, impostor: str, relays: bool
+) -> None:
+    Recorder.relay = str(snode.address) if relays else ""
+    stale = Heartbeat("default", EPOCH, 0, impostor, TOKEN)
+    assert ask(stale, "select secret", "tdengine", None) is None
+    assert Recorder.heard
+    assert not any(word in text for text in Recorder.heard for word in (TOKEN, "Bearer", "secret"))
+
+
+def test_an_snode_of_another_epoch_is_not_asked(snode: Heartbeat) -> None:
+    assert ask(Heartbeat("default", EPOCH + 1, 0, snode.address, TOKEN), "rows", "tdengine", None) is None
+
+
+def test_an_snode_that_cannot_be_reached_leaves_the_query_to_the_client() -> None:
+    nobody = Heartbeat("default", EPOCH, 0, "http://127.0.0.1:9", TOKEN)
+    assert ask(nobody, "rows", "tdengine", None) is None
+    unknown = Heartbeat("default", EPOCH, 0, "http://no-such-host.invalid:80", TOKEN)
+    assert ask(unknown, "rows", "tdengine", None) is None
