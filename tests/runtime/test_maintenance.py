@@ -6,12 +6,14 @@ from collections.abc import Iterator
 
 import pytest
 
+from headrace.errors import HistoryGoneError
 from headrace.model.positions import Position, source_id
 from headrace.model.streams import StreamProgress
 from headrace.runtime.context import Context, open_context
 from headrace.runtime.maintenance import maintain
 from headrace.settings import Settings
-from tests.runtime.meters import METERS, START, Meters, readings
+from headrace.storage import maintenance
+from tests.runtime.meters import DATABASE, METERS, START, Meters, readings
 
 
 @pytest.fixture
@@ -39,15 +41,56 @@ def test_many_small_files_become_few_and_the_old_ones_go(meters: Meters) -> None
 
 
 def test_nothing_is_removed_that_a_stream_has_still_to_read(meters: Meters) -> None:
-    stream = meters.create_stream("FILL_HISTORY 1")
+    meters.create_stream("FILL_HISTORY 1")
+    boundary = meters.context.tables.version(METERS)
+    meters.write(readings(5, seed=9, start=START + 900_000))
     done = {each.table: each for each in maintain(meters.context, retention_hours=0)}
+    assert done["db.meters"].compacted == 7
     assert done["db.meters"].removed == 0
-    assert "stream s" in done["db.meters"].kept
-    written = 6
-    assert meters.context.tables.version(METERS) > written
-    meters.context.catalog.streams.set_progress(stream, StreamProgress(Position(1, {source_id("db", "meters"): written})))
-    done = {each.table: each for each in maintain(meters.context, retention_hours=0)}
-    assert done["db.meters"].removed >= 6
+    assert done["db.meters"].kept == f"files since version {boundary} are kept for stream db.s"
+    assert meters.context.tables.changes(METERS, boundary + 1, boundary + 1).num_rows == 5
+
+
+def test_what_was_replaced_before_the_oldest_offset_goes_though_a_stream_is_behind(meters: Meters) -> None:
+    context, tables = meters.context, meters.context.tables
+    stream = meters.create_stream("TRIGGER AT_ONCE")
+    compacted = tables.compact(METERS)
+    offset = tables.version(METERS)
+    context.catalog.streams.set_progress(stream, StreamProgress(Position(1, {source_id("db", "meters"): offset})))
+    first, second = list(meters.stored)[:2]
+    meters.write([(*first, 1_000)])
+    meters.write([(*second, 2_000)])
+    meters.delete(first[0], first[1], first[1])
+    written = tables.version(METERS)
+    unread = changes(meters, offset, written)
+    (done, _) = maintain(context, retention_hours=0)
+    assert done.removed == compacted
+    assert changes(meters, offset, written) == unread
+    assert tables.scan(METERS, DATABASE, version=offset).num_rows == 30
+
+
+def changes(meters: Meters, offset: int, last: int) -> list[object]:
+    """What a stream at an offset reads: updates and deletes, from change files."""
+    rows: list[object] = meters.context.tables.changes(METERS, offset + 1, last).to_pylist()
+    assert rows
+    return rows
+
+
+def test_change_files_of_unread_commits_outlive_a_full_vacuum(meters: Meters, monkeypatch: pytest.MonkeyPatch) -> None:
+    context, tables = meters.context, meters.context.tables
+    stream = meters.create_stream("TRIGGER AT_ONCE")
+    offset = tables.version(METERS)
+    context.catalog.streams.set_progress(stream, StreamProgress(Position(1, {source_id("db", "meters"): offset})))
+    (name, time), *_ = meters.stored
+    meters.write([(name, time, 1_000)])
+    written = tables.version(METERS)
+    unread = changes(meters, offset, written)
+    monkeypatch.setattr(maintenance, "FULL_VACUUM_HOURS", 0)
+    tables.vacuum(METERS, 0, offset)
+    assert changes(meters, offset, written) == unread
+    tables.vacuum(METERS, 0)
+    with pytest.raises(HistoryGoneError):
+        changes(meters, offset, written)
 
 
 def test_a_table_that_cannot_be_maintained_is_passed_over(meters: Meters) -> None:

@@ -14,14 +14,13 @@ from headrace.runtime.context import Context
 
 logger = logging.getLogger(__name__)
 
-HOUR_MS: Final = 3_600_000
 # Readers that began before a file was replaced may still want it: Delta's own least retention.
 LEAST_HOURS: Final = 168
 
 
 @dataclass(frozen=True, slots=True)
 class Maintained:
-    """What was done for one table; `kept` says why nothing was removed."""
+    """What was done for one table; `kept` says what stays for a stream that is behind."""
 
     table: str
     compacted: int
@@ -42,24 +41,32 @@ def maintain(context: Context, database: str | None = None, *, retention_hours: 
 
 
 def maintain_table(context: Context, table: Table, retention_hours: int) -> Maintained:
-    """Compact one table, and remove files older than the retention unless a stream has still to read them."""
+    """Compact one table, and remove files older than the retention, except those that a stream has still to read."""
     name = f"{table.database}.{table.name}"
     adopt_subtables(context, table)
+    readers = offsets(context, table)
     compacted = context.tables.compact(table)
-    waiting = waiting_stream(context, table)
-    if waiting is not None:
-        return Maintained(name, compacted, 0, f"stream {waiting.definition.name} has still to read older versions")
-    return Maintained(name, compacted, context.tables.vacuum(table, retention_hours))
+    if not readers:
+        return Maintained(name, compacted, context.tables.vacuum(table, retention_hours))
+    stream, oldest = min(readers.items(), key=lambda reader: reader[1])
+    removed = context.tables.vacuum(table, retention_hours, oldest)
+    is_behind = oldest < context.tables.version(table)
+    kept = f"files since version {oldest} are kept for stream {stream}" if is_behind else ""
+    return Maintained(name, compacted, removed, kept)
 
 
-def waiting_stream(context: Context, table: Table) -> StreamRecord | None:
-    """A stream that has not read all of the table's changes: paused, stopped, filling its history, or behind."""
-    newest = context.tables.version(table)
+def offsets(context: Context, table: Table) -> dict[str, int]:
+    """The version of a table up to which each of its streams has read, by name; of a history that is filled, its boundary."""
+    reading = {}
     for record in context.catalog.streams.all():
         source = (record.definition.source_database, record.definition.source_table)
-        if source != (table.database, table.name) or record.desired is DesiredState.DROPPED:
-            continue
-        reached = record.source_version
-        if reached is None or (reached < newest and context.tables.change_rows(table, reached + 1, newest)):
-            return record
-    return None
+        if source == (table.database, table.name) and record.desired is not DesiredState.DROPPED:
+            offset = needed_offset(record)
+            if offset is not None:
+                reading[f"{record.definition.database}.{record.definition.name}"] = offset
+    return reading
+
+
+def needed_offset(record: StreamRecord) -> int | None:
+    """The oldest version that a stream may still read; None before it has begun."""
+    return record.boundary_version if record.source_version is None else record.source_version

@@ -20,6 +20,7 @@ from headrace.storage.commits import properties
 from headrace.storage.datafiles import read_files
 from headrace.storage.files import now, write_file
 from headrace.storage.handles import Handle, Handles, translated
+from headrace.storage.log import read_commit
 from headrace.storage.writes import Writer
 
 log = logging.getLogger(__name__)
@@ -37,6 +38,9 @@ SPARED_FILES: Final = 16
 CHECK_VERSIONS: Final = 16
 # Files that no commit names are removed as well when they are older than this: a load may be writing younger ones.
 FULL_VACUUM_HOURS: Final = 24
+HOUR_MS: Final = 3_600_000
+# Delta loads each version that is to be kept. A reader farther behind keeps files by their age alone.
+MAX_KEPT_VERSIONS: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,14 +117,27 @@ class Maintenance:
             groups, schema = plan(handle.files(delta), table, spared), pa.schema(delta.schema().to_arrow())
         return sum(self._compact(table, handle, group, schema) for group in groups)
 
-    def vacuum(self, table: Table, hours: int) -> int:
-        """Removes files that no version of the last hours needs."""
-        with self._handles.writer(table).latest() as delta:
-            return len(
-                delta.vacuum(
-                    retention_hours=hours, dry_run=False, enforce_retention_duration=False, full=hours >= FULL_VACUUM_HOURS
-                )
-            )
+    def vacuum(self, table: Table, hours: int, oldest: int | None = None) -> int:
+        """Remove files that no version of the last hours needs; return how many.
+
+        Args:
+            table: The table.
+            hours: Files that were replaced within them stay.
+            oldest: The offset of the reader that is farthest behind. Files of this and later versions stay, and so do the change
+                files of the commits after it.
+        """
+        handle = self._handles.writer(table)
+        with handle.latest() as delta:
+            unread = range(oldest, delta.version() + 1) if oldest is not None and oldest < delta.version() else range(0)
+        if not unread:
+            return vacuum(handle, hours)
+        removed = vacuum(handle, hours, unread) if len(unread) <= MAX_KEPT_VERSIONS else 0
+        commit = read_commit(handle.uri, unread.start + 1)
+        if commit is None or commit.time is None:
+            return removed
+        # A full vacuum goes by the age of files alone, so it may only remove what is older than the first commit to be read.
+        age_hours = -(-(now() - commit.time) // HOUR_MS)
+        return removed + vacuum(handle, max(hours, age_hours + FULL_VACUUM_HOURS))
 
     def close(self) -> None:
         """Waits for what runs."""
@@ -154,6 +171,19 @@ class Maintenance:
             return len(removed)
 
         return self._writer.commit(table, swap)
+
+
+def vacuum(handle: Handle, hours: int, kept: range = range(0)) -> int:
+    """Have Delta remove what was replaced more than so many hours ago.
+
+    Without versions to be kept, files that no commit names are removed too, change files among them.
+    """
+    full = hours >= FULL_VACUUM_HOURS and not kept
+    with handle.latest() as delta:
+        removed = delta.vacuum(
+            retention_hours=hours, dry_run=False, enforce_retention_duration=False, full=full, keep_versions=list(kept) or None
+        )
+    return len(removed)
 
 
 def _removal(file: Mapping[str, Any]) -> RemoveAction:

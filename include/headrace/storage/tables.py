@@ -303,12 +303,12 @@ class Tables:
         """Make many small files few; returns how many were replaced. Rows, change feed and other writers are not disturbed."""
         return self._maintenance.compact(table)
 
-    def vacuum(self, table: Table, retention_hours: int) -> int:
+    def vacuum(self, table: Table, retention_hours: int, oldest: int | None = None) -> int:
         """Remove files that no version of the last `retention_hours` needs; returns how many.
 
-        Older versions and changes are gone then.
+        Older versions and changes are gone then, except what a reader at the offset `oldest` has still to read.
         """
-        return self._maintenance.vacuum(table, retention_hours)
+        return self._maintenance.vacuum(table, retention_hours, oldest)
 
     def outbox(self, job_id: str) -> Outbox:
         """Return a job's outbox; it may not exist yet."""
