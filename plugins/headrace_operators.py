@@ -35,9 +35,9 @@ class SparkJob(SparkSubmitOperator):
 class FillChunk(SparkJob):
     """Computes one chunk. A failure says what the job has recorded of it; the last one stops the stream for that reason."""
 
-    def __init__(self, *, stream_id: str, **kwargs: Any) -> None:
+    def __init__(self, *, job_id: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.stream_id = stream_id
+        self.job_id = job_id
 
     @property
     def chunk(self) -> tuple[str, int]:
@@ -50,14 +50,14 @@ class FillChunk(SparkJob):
 
         run, number = self.chunk
         with runtime() as opened:
-            backfill.go_on(opened, self.stream_id, number)
-            run = backfill.run_to_fill(opened, self.stream_id, run, number)
-        self.application_args = ["--stream", self.stream_id, "--run", run, "--chunk", str(number)]
+            backfill.go_on(opened, self.job_id, number)
+            run = backfill.run_to_fill(opened, self.job_id, run, number)
+        self.application_args = ["--stream", self.job_id, "--run", run, "--chunk", str(number)]
         try:
             super().execute(context)
         except AirflowException as error:
             with runtime() as opened:
-                raise AirflowException(backfill.cause(opened, self.stream_id, run, number, str(error))) from error
+                raise AirflowException(backfill.cause(opened, self.job_id, run, number, str(error))) from error
 
 
 class PlanHistory(BaseOperator):
@@ -68,21 +68,21 @@ class PlanHistory(BaseOperator):
 
     ui_color = "#e3ead9"
 
-    def __init__(self, *, stream_id: str, **kwargs: Any) -> None:
+    def __init__(self, *, job_id: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.stream_id = stream_id
+        self.job_id = job_id
 
     def execute(self, context: Any) -> list[list[str]]:
         from headrace.runtime import backfill
 
         with runtime() as opened:
             if supervises(context):
-                chunks = backfill.plan_history(opened, self.stream_id)
+                chunks = backfill.plan_history(opened, self.job_id)
             else:
-                wanted = backfill.Range.of_form(context["params"], backfill.zone_of(opened, self.stream_id))
-                chunks = backfill.plan_range(opened, self.stream_id, context["run_id"], wanted)
+                wanted = backfill.Range.of_form(context["params"], backfill.zone_of(opened, self.job_id))
+                chunks = backfill.plan_range(opened, self.job_id, context["run_id"], wanted)
         self.log.info("%d chunks, about %d rows", len(chunks), sum(chunk.rows for chunk in chunks))
-        return [["--stream", self.stream_id, "--run", chunk.run, "--chunk", str(chunk.number)] for chunk in chunks]
+        return [["--stream", self.job_id, "--run", chunk.run, "--chunk", str(chunk.number)] for chunk in chunks]
 
 
 class ActivateStream(BaseOperator):
@@ -90,9 +90,9 @@ class ActivateStream(BaseOperator):
 
     ui_color = "#e3ead9"
 
-    def __init__(self, *, stream_id: str, **kwargs: Any) -> None:
+    def __init__(self, *, job_id: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.stream_id = stream_id
+        self.job_id = job_id
 
     def execute(self, context: Any) -> None:
         from headrace.runtime import backfill
@@ -100,7 +100,7 @@ class ActivateStream(BaseOperator):
         if not supervises(context):
             raise AirflowSkipException("a range was recomputed; the live stream goes on undisturbed")
         with runtime() as opened:
-            backfill.activate(opened, self.stream_id)
+            backfill.activate(opened, self.job_id)
 
 
 def supervises(context: Any) -> bool:
@@ -132,4 +132,4 @@ def history_failed(context: Any) -> None:
     task = context["task"]
     number = task.chunk[1] if isinstance(task, FillChunk) else None
     with runtime() as opened:
-        backfill.failed(opened, task.stream_id, str(context.get("exception") or "the task was ended"), number)
+        backfill.failed(opened, task.job_id, str(context.get("exception") or "the task was ended"), number)

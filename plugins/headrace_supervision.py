@@ -65,12 +65,12 @@ class StreamTrigger(BaseTrigger):
     That its task was cleared after a stop means that the stream is to go on: it is resumed.
     """
 
-    def __init__(self, stream_id: str) -> None:
+    def __init__(self, job_id: str) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.stream_id = stream_id
+        self.job_id = job_id
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        return "headrace_supervision.StreamTrigger", {"stream_id": self.stream_id}
+        return "headrace_supervision.StreamTrigger", {"job_id": self.job_id}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         supervisor: Supervisor | None = None
@@ -95,17 +95,17 @@ class StreamTrigger(BaseTrigger):
         finding = supervisor.judge(state)
         if finding.reason is None:
             return finding
-        told = await asyncio.to_thread(supervision.report, catalog, self.stream_id, finding.reason, finding.driver)
+        told = await asyncio.to_thread(supervision.report, catalog, self.job_id, finding.reason, finding.driver)
         return finding if told else Finding(Verdict.WATCH)
 
     def _begin(self, catalog: Catalog) -> Supervisor:
         from headrace.settings import current
 
-        reported = supervision.last_report(catalog, self.stream_id)
-        if supervision.resume_cleared(catalog, self.stream_id, reported):
+        reported = supervision.last_report(catalog, self.job_id)
+        if supervision.resume_cleared(catalog, self.job_id, reported):
             self.log.info("the task was cleared: the stream is resumed")
         settings = current()
-        return Supervisor(self.stream_id, heartbeat_ms=settings.heartbeat_ms, lease_ms=settings.lease_ms, reported=reported)
+        return Supervisor(self.job_id, heartbeat_ms=settings.heartbeat_ms, lease_ms=settings.lease_ms, reported=reported)
 
 
 def payload(finding: Finding) -> dict[str, Any]:
@@ -131,18 +131,18 @@ class SuperviseStream(BaseSensorOperator):
     start_from_trigger = True
     ui_color = "#d8ecf3"
 
-    def __init__(self, *, stream_id: str, **kwargs: Any) -> None:
+    def __init__(self, *, job_id: str, **kwargs: Any) -> None:
         super().__init__(retries=RETRIES, retry_delay=1, **kwargs)
-        self.stream_id = stream_id
+        self.job_id = job_id
         self.start_trigger_args = StartTriggerArgs(
             trigger_cls="headrace_supervision.StreamTrigger",
-            trigger_kwargs={"stream_id": stream_id},
+            trigger_kwargs={"job_id": job_id},
             next_method="ended",
         )
 
     def execute(self, context: Any) -> None:  # noqa: ARG002
         """Only where a task is run by hand (`dag.test`): Airflow starts the trigger by itself."""
-        self.defer(trigger=StreamTrigger(self.stream_id), method_name="ended")
+        self.defer(trigger=StreamTrigger(self.job_id), method_name="ended")
 
     def ended(self, context: Any, event: dict[str, Any]) -> None:  # noqa: ARG002
         """End the task as the event says.

@@ -14,7 +14,7 @@ from benchmarks.bench import Bench
 from benchmarks.measure import Timings, interleave
 from benchmarks.results import Line, Wanted
 from headrace.catalog import Catalog
-from headrace.model.streams import StreamDefinition
+from headrace.model.jobs import JobDefinition
 from headrace.model.tables import Column, Database, Table
 from headrace.model.types import DataType, Kind
 from headrace.settings import Settings, load
@@ -48,12 +48,12 @@ def fill_catalog(settings: Settings, streams: int) -> None:
             return
         catalog.tables.create(table)
         for number in range(streams):
-            catalog.streams.create(definition(number))
+            catalog.jobs.create(definition(number))
 
 
-def definition(number: int) -> StreamDefinition:
+def definition(number: int) -> JobDefinition:
     name = f"s{number:03d}"
-    return StreamDefinition(
+    return JobDefinition(
         f"{number:032x}", "power", name, SQL.format(number=number), "tdengine", "power", "meters", "power", f"{name}_result", 0
     )
 

@@ -13,7 +13,7 @@ from benchmarks.data import filled_meters
 from benchmarks.handwritten import batch
 from benchmarks.measure import Memory, Timings, interleave, timed
 from benchmarks.results import Line, Wanted
-from headrace.model.streams import ChunkState
+from headrace.model.jobs import ChunkState
 from headrace.runtime import history
 
 NAME = "history_fill"
@@ -36,7 +36,7 @@ class Ours:
         """Plan and fill all chunks; making the stream before and going live after are not in it."""
         context = self.bench.context
         self._create()
-        stream = context.catalog.streams.get(DATABASE, NAME).definition.id
+        stream = context.catalog.jobs.get(DATABASE, NAME).definition.id
         self.parts.clear()
         began = time.perf_counter()
         history.begin(context, stream)

@@ -97,7 +97,7 @@ class Ours:
         self.lease = lease
 
     def _id(self, name: str) -> str:
-        return self.bench.context.catalog.streams.get(DATABASE, name).definition.id
+        return self.bench.context.catalog.jobs.get(DATABASE, name).definition.id
 
     @contextmanager
     def running(self) -> Iterator[None]:

@@ -14,7 +14,7 @@ from airflow.sdk import DAG
 
 from headrace.catalog import Catalog
 from headrace.errors import ConfigurationError, NotFoundError, TransientError
-from headrace.model.streams import DesiredState, StreamDefinition
+from headrace.model.jobs import DesiredState, JobDefinition
 from headrace.runtime.dag_ids import snode_dag_id, snode_of, stream_dag_id, stream_of
 from headrace.runtime.login import read_json, write_private
 from headrace.settings import Settings, current
@@ -54,7 +54,7 @@ def isolated(dag_id: str, make: Callable[[], DAG]) -> DAG:
     return dag
 
 
-def read(settings: Settings, only: str | None = None) -> list[StreamDefinition]:
+def read(settings: Settings, only: str | None = None) -> list[JobDefinition]:
     """Read the streams that have not been dropped, or the one of a DAG.
 
     While the catalog is away they are those that were read last.
@@ -64,7 +64,7 @@ def read(settings: Settings, only: str | None = None) -> list[StreamDefinition]:
             stream = None if only is None else stream_of(only)
             if stream is not None:
                 return one(catalog, *stream)
-            definitions = [record.definition for record in catalog.streams.all() if record.desired is not DesiredState.DROPPED]
+            definitions = [record.definition for record in catalog.jobs.all() if record.desired is not DesiredState.DROPPED]
     except TransientError as error:
         if (cached := read_cache(settings)) is None:
             raise
@@ -74,28 +74,28 @@ def read(settings: Settings, only: str | None = None) -> list[StreamDefinition]:
     return definitions
 
 
-def one(catalog: Catalog, database: str, name: str) -> list[StreamDefinition]:
+def one(catalog: Catalog, database: str, name: str) -> list[JobDefinition]:
     """The stream of a name; none where it was dropped."""
     with suppress(NotFoundError):
-        record = catalog.streams.get(database, name)
+        record = catalog.jobs.get(database, name)
         if record.desired is not DesiredState.DROPPED:
             return [record.definition]
     return []
 
 
-def read_cache(settings: Settings) -> list[StreamDefinition] | None:
+def read_cache(settings: Settings) -> list[JobDefinition] | None:
     """The definitions that were read last from this catalog; None where there are none to be had."""
     try:
         content = read_json(cache_file(settings))
         if content.get("catalog") != fingerprint(settings):
             return None
-        return [StreamDefinition(**fields) for fields in content["definitions"]]
+        return [JobDefinition(**fields) for fields in content["definitions"]]
     except (ConfigurationError, KeyError, TypeError) as error:
         log.warning("%s cannot be used: %s", cache_file(settings), error)
         return None
 
 
-def write_cache(settings: Settings, definitions: list[StreamDefinition]) -> None:
+def write_cache(settings: Settings, definitions: list[JobDefinition]) -> None:
     """Keep the definitions for a time when the catalog is away."""
     content: dict[str, Any] = {"catalog": fingerprint(settings), "definitions": [asdict(each) for each in definitions]}
     path = cache_file(settings)

@@ -9,7 +9,7 @@ from typing import Any, Final
 from airflow.sdk import DAG, Param
 from airflow.sdk.definitions.param import ParamsDict
 
-from headrace.model.streams import StreamDefinition
+from headrace.model.jobs import JobDefinition
 from headrace.runtime.dag_ids import SPARK_CONNECTION, stream_dag_id, tag_of
 from headrace.settings import Settings
 from headrace_operators import ActivateStream, FillChunk, PlanHistory, history_failed
@@ -63,7 +63,7 @@ DOC = """
 """
 
 
-def stream_dag(definition: StreamDefinition, settings: Settings) -> DAG:
+def stream_dag(definition: JobDefinition, settings: Settings) -> DAG:
     """The DAG; its text is made from the definition alone, so that it changes with the stream and with nothing else."""
     with DAG(
         stream_dag_id(definition.database, definition.name),
@@ -77,7 +77,7 @@ def stream_dag(definition: StreamDefinition, settings: Settings) -> DAG:
         doc_md=doc(definition),
         default_args={"owner": "headrace", "retries": 2, "retry_delay": timedelta(seconds=5)},
     ) as dag:
-        stream: dict[str, Any] = {"stream_id": definition.id}
+        stream: dict[str, Any] = {"job_id": definition.id}
         plan = PlanHistory(task_id="plan_history", on_failure_callback=history_failed, **stream)
         fill = fill_history(settings, stream).expand(application_args=plan.output)
         activate = ActivateStream(task_id="activate", trigger_rule="none_failed", on_failure_callback=history_failed, **stream)
@@ -113,7 +113,7 @@ def fill_history(settings: Settings, stream: dict[str, Any]) -> Any:
     )
 
 
-def doc(definition: StreamDefinition) -> str:
+def doc(definition: JobDefinition) -> str:
     """What the DAG's page says of the stream."""
     return DOC.format(
         database=definition.database,

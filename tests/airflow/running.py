@@ -12,7 +12,7 @@ import psutil
 
 from headrace.catalog import Catalog
 from headrace.model.clock import SystemClock
-from headrace.model.streams import StreamRecord, StreamState
+from headrace.model.jobs import JobRecord, JobState
 from headrace.runtime import system
 from headrace.runtime.airflow import PATIENT, AirflowClient
 from headrace.runtime.dag_ids import stream_dag_id
@@ -41,10 +41,10 @@ class RunningSystem:
     def sql(self, statement: str) -> list[tuple[Any, ...]]:
         return self.connection.execute(statement).fetchall()
 
-    def stream(self, name: str, database: str = "power") -> StreamRecord:
-        return self.catalog.streams.get(database, name)
+    def stream(self, name: str, database: str = "power") -> JobRecord:
+        return self.catalog.jobs.get(database, name)
 
-    def await_state(self, name: str, state: StreamState, database: str = "power") -> StreamRecord:
+    def await_state(self, name: str, state: JobState, database: str = "power") -> JobRecord:
         """The stream's record once it is in a state."""
         return self.until(lambda: (record := self.stream(name, database)).state is state and record, f"{name} to be {state}")
 
@@ -101,7 +101,7 @@ class RunningSystem:
         return wait_until(look, what, details=self._details)
 
     def _details(self) -> str:
-        states = {record.definition.name: (record.state.value, str(record.reason)) for record in self.catalog.streams.all()}
+        states = {record.definition.name: (record.state.value, str(record.reason)) for record in self.catalog.jobs.all()}
         return f"streams: {states}; logs: {self.settings.home_path / 'logs'}"
 
 

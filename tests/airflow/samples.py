@@ -6,8 +6,8 @@ from pathlib import Path
 
 from headrace.catalog import Catalog
 from headrace.model.clock import Clock
+from headrace.model.jobs import JobCounters, JobDefinition, JobProgress, JobState, StopReason
 from headrace.model.positions import Position, source_id
-from headrace.model.streams import StopReason, StreamCounters, StreamDefinition, StreamProgress, StreamState
 from headrace.model.tables import Column, Database, Table
 from headrace.model.types import DataType, Kind
 from headrace.runtime.context import Context
@@ -20,8 +20,8 @@ SQL = (
 )
 SOURCE = source_id("power", "meters")
 PENDING_SINCE = 1_790_000_000_000 - 40
-LIVE = StreamProgress(
-    Position(5, {SOURCE: 7}), {SOURCE: 3}, 1_700_000_000_000, 1_700_000_000_500, PENDING_SINCE, StreamCounters(100, 90, 5, 3, 2, 20)
+LIVE = JobProgress(
+    Position(5, {SOURCE: 7}), {SOURCE: 3}, 1_700_000_000_000, 1_700_000_000_500, PENDING_SINCE, JobCounters(100, 90, 5, 3, 2, 20)
 )
 
 
@@ -36,25 +36,25 @@ def prepare(catalog: Catalog) -> None:
     catalog.tables.create(table(), if_not_exists=True)
 
 
-def definition(name: str = "avg_v", *, options: str = "FILL_HISTORY 1", created: int = 1_700_000_000_000) -> StreamDefinition:
+def definition(name: str = "avg_v", *, options: str = "FILL_HISTORY 1", created: int = 1_700_000_000_000) -> JobDefinition:
     sql = SQL.format(name=name, options=options)
-    return StreamDefinition(f"id-{name}", "power", name, sql, "tdengine", "power", "meters", "power", f"{name}_out", created)
+    return JobDefinition(f"id-{name}", "power", name, sql, "tdengine", "power", "meters", "power", f"{name}_out", created)
 
 
 def add_stream(
     catalog: Catalog,
     name: str = "avg_v",
-    state: StreamState = StreamState.RUNNING,
+    state: JobState = JobState.RUNNING,
     reason: StopReason | None = None,
-    progress: StreamProgress = LIVE,
+    progress: JobProgress = LIVE,
     options: str = "FILL_HISTORY 1",
 ) -> str:
     """Record a stream in a state; its id."""
     prepare(catalog)
     made = definition(name, options=options)
-    catalog.streams.create(made)
-    catalog.streams.set_progress(made.id, progress)
-    catalog.streams.set_state(made.id, state, reason)
+    catalog.jobs.create(made)
+    catalog.jobs.set_progress(made.id, progress)
+    catalog.jobs.set_state(made.id, state, reason)
     return made.id
 
 

@@ -11,8 +11,8 @@ import pytest
 from headrace.catalog import Catalog
 from headrace.errors import DataError, TransientError
 from headrace.model.clock import ManualClock
+from headrace.model.jobs import Chunk, ChunkState, DesiredState, JobProgress, JobState
 from headrace.model.positions import Position
-from headrace.model.streams import Chunk, ChunkState, DesiredState, StreamProgress, StreamState
 from headrace.model.time import Duration, Precision
 from headrace.runtime import backfill, history
 from headrace.runtime.backfill import Range, ticks
@@ -27,12 +27,12 @@ def context(home: Settings, catalog: Catalog, clock: ManualClock) -> Context:
 
 
 def new_stream(catalog: Catalog, **options: Any) -> str:
-    return add_stream(catalog, state=StreamState.CREATED, progress=StreamProgress(), **options)
+    return add_stream(catalog, state=JobState.CREATED, progress=JobProgress(), **options)
 
 
 def failed_stream(catalog: Catalog, context: Context, *numbers: int) -> str:
     """A stream of two chunks, of which those given have failed."""
-    stream = add_stream(catalog, state=StreamState.FILLING, progress=StreamProgress(boundary={SOURCE: 1}))
+    stream = add_stream(catalog, state=JobState.FILLING, progress=JobProgress(boundary={SOURCE: 1}))
     catalog.ledger.plan(stream, "history", [Chunk(stream, "history", number, 0, 1, 1) for number in range(2)])
     for number in numbers:
         backfill.failed(context, stream, "no memory", number)
@@ -85,8 +85,8 @@ def test_a_new_stream_gets_its_boundary_and_its_chunks_without_spark(context: Co
     write_rows(context, 600)
     chunks = backfill.plan_history(context, stream)
     assert sum(chunk.rows for chunk in chunks) == 600
-    record = catalog.streams.by_id(stream)
-    assert record.state is StreamState.FILLING
+    record = catalog.jobs.by_id(stream)
+    assert record.state is JobState.FILLING
     assert record.progress.boundary is not None
 
 
@@ -103,14 +103,14 @@ def test_a_stream_without_history_has_nothing_to_fill_or_to_activate(context: Co
     stream = new_stream(catalog, options="")
     assert backfill.plan_history(context, stream) == []
     backfill.activate(context, stream)
-    assert catalog.streams.by_id(stream).state is StreamState.CREATED
+    assert catalog.jobs.by_id(stream).state is JobState.CREATED
 
 
 def test_a_live_stream_is_left_alone_by_a_second_run(context: Context, catalog: Catalog) -> None:
     stream = add_stream(catalog)
     assert backfill.plan_history(context, stream) == []
     backfill.activate(context, stream)
-    assert catalog.streams.by_id(stream).state is StreamState.RUNNING
+    assert catalog.jobs.by_id(stream).state is JobState.RUNNING
 
 
 def test_activation_refuses_while_chunks_are_missing(context: Context, catalog: Catalog) -> None:
@@ -132,15 +132,15 @@ def live_stream(context: Context, catalog: Catalog) -> str:
     write_rows(context, 600)
     boundary = history.begin(context, stream).progress.boundary
     assert boundary is not None
-    catalog.streams.set_progress(stream, StreamProgress(Position(0, boundary), boundary))
-    catalog.streams.set_state(stream, StreamState.RUNNING)
+    catalog.jobs.set_progress(stream, JobProgress(Position(0, boundary), boundary))
+    catalog.jobs.set_state(stream, JobState.RUNNING)
     return stream
 
 
 def finish(catalog: Catalog, chunks: list[Chunk]) -> None:
     for chunk in chunks:
-        catalog.ledger.claim(chunk.stream_id, chunk.run, chunk.number)
-        catalog.ledger.finish(chunk.stream_id, chunk.run, chunk.number)
+        catalog.ledger.claim(chunk.job_id, chunk.run, chunk.number)
+        catalog.ledger.finish(chunk.job_id, chunk.run, chunk.number)
 
 
 def test_a_finished_range_that_is_cleared_is_planned_anew(context: Context, catalog: Catalog) -> None:
@@ -188,8 +188,8 @@ def test_a_run_may_be_called_history(context: Context, catalog: Catalog) -> None
 
 def test_a_chunk_that_failed_stops_the_stream_and_says_which_and_why(context: Context, catalog: Catalog) -> None:
     stream = failed_stream(catalog, context, 1)
-    record = catalog.streams.by_id(stream)
-    assert record.state is StreamState.STOPPED
+    record = catalog.jobs.by_id(stream)
+    assert record.state is JobState.STOPPED
     assert record.reason is not None
     assert (record.reason.code, record.reason.transient) == ("BACKFILL", False)
     assert "chunk 1 of the history could not be filled: no memory" in str(record.reason)
@@ -198,21 +198,21 @@ def test_a_chunk_that_failed_stops_the_stream_and_says_which_and_why(context: Co
 
 def test_a_failure_after_the_user_has_paused_or_dropped_the_stream_changes_nothing(context: Context, catalog: Catalog) -> None:
     stream = failed_stream(catalog, context)
-    catalog.streams.set_desired(stream, DesiredState.PAUSED)
+    catalog.jobs.set_desired(stream, DesiredState.PAUSED)
     assert backfill.failed(context, stream, "no memory", 0) is None
-    assert catalog.streams.by_id(stream).state is StreamState.FILLING
-    catalog.streams.drop(stream)
+    assert catalog.jobs.by_id(stream).state is JobState.FILLING
+    catalog.jobs.drop(stream)
     assert backfill.failed(context, stream, "no memory", 0) is None
 
 
 def test_clearing_the_one_chunk_that_failed_lets_the_stream_go_on(context: Context, catalog: Catalog) -> None:
     stream = failed_stream(catalog, context, 1)
-    assert backfill.go_on(context, stream, 1).state is StreamState.FILLING
+    assert backfill.go_on(context, stream, 1).state is JobState.FILLING
 
 
 def test_another_chunk_does_not_hide_the_failure_of_the_first(context: Context, catalog: Catalog) -> None:
     stream = failed_stream(catalog, context, 1)
-    assert backfill.go_on(context, stream, 0).state is StreamState.STOPPED
+    assert backfill.go_on(context, stream, 0).state is JobState.STOPPED
 
 
 def test_the_cause_is_what_the_job_has_recorded(context: Context, catalog: Catalog) -> None:
@@ -237,7 +237,7 @@ def test_a_mapped_task_knows_its_chunk_from_its_arguments() -> None:
     from headrace_operators import FillChunk
 
     task = FillChunk(
-        task_id="fill", stream_id="s", application="x.py", application_args=["--stream", "s", "--run", "r", "--chunk", "12"]
+        task_id="fill", job_id="s", application="x.py", application_args=["--stream", "s", "--run", "r", "--chunk", "12"]
     )
     assert task.chunk == ("r", 12)
 
@@ -247,9 +247,9 @@ def test_the_failure_of_a_supervising_runs_task_stops_the_stream(catalog: Catalo
     from headrace_operators import PlanHistory, history_failed
 
     stream = new_stream(catalog)
-    task = PlanHistory(task_id="plan_history", stream_id=stream)
+    task = PlanHistory(task_id="plan_history", job_id=stream)
     failure: dict[str, Any] = {"task": task, "exception": ValueError("boom")}
     history_failed({**failure, "dag_run": SimpleNamespace(run_type="manual")})
-    assert catalog.streams.by_id(stream).state is StreamState.CREATED
+    assert catalog.jobs.by_id(stream).state is JobState.CREATED
     history_failed({**failure, "dag_run": SimpleNamespace(run_type="scheduled")})
-    assert "boom" in str(catalog.streams.by_id(stream).reason)
+    assert "boom" in str(catalog.jobs.by_id(stream).reason)

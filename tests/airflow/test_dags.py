@@ -14,7 +14,7 @@ from sqlalchemy import Engine, event
 
 from headrace.catalog import Catalog
 from headrace.errors import TransientError
-from headrace.model.streams import DesiredState
+from headrace.model.jobs import DesiredState
 from headrace.model.tables import Database
 from headrace.runtime.dag_ids import stream_dag_id
 from headrace.runtime.processes import free_port
@@ -67,7 +67,7 @@ def test_the_snode_has_its_dag_before_there_is_any_stream(home: Settings) -> Non
 
 
 def test_a_dropped_stream_has_no_dag(catalog: Catalog) -> None:
-    catalog.streams.set_desired(add_stream(catalog), DesiredState.DROPPED)
+    catalog.jobs.set_desired(add_stream(catalog), DesiredState.DROPPED)
     assert set(generated()) == {SNODE}
 
 
@@ -102,7 +102,7 @@ def test_a_task_reads_its_own_stream_only(catalog: Catalog, statements: list[str
 
 
 def test_a_task_of_a_stream_that_was_dropped_has_no_dag(catalog: Catalog) -> None:
-    catalog.streams.set_desired(add_stream(catalog), DesiredState.DROPPED)
+    catalog.jobs.set_desired(add_stream(catalog), DesiredState.DROPPED)
     assert generated(STREAM) == {}
     assert generated(stream_dag_id("no", "where")) == {}
 
@@ -114,7 +114,7 @@ def test_a_database_with_a_long_name_has_dags_too(catalog: Catalog) -> None:
 
     add_stream(catalog)
     catalog.databases.create(Database("d" * 120))
-    catalog.streams.create(replace(definition("long"), database="d" * 120))
+    catalog.jobs.create(replace(definition("long"), database="d" * 120))
     dag_id = stream_dag_id("d" * 120, "long")
     dag = generated(dag_id)[dag_id]
     assert {len(tag) for tag in dag.tags} == {8, 6, 100}
@@ -132,7 +132,7 @@ def test_one_definition_that_airflow_refuses_leaves_the_others(catalog: Catalog,
 
     add_stream(catalog)
     catalog.databases.create(Database("bad"))
-    catalog.streams.create(replace(definition("long"), database="bad"))
+    catalog.jobs.create(replace(definition("long"), database="bad"))
     monkeypatch.setattr(stream, "tag_of", lambda name: name * 101 if name == "bad" else name)
     bag = DagBag(str(repository() / "dags"))
     assert bag.import_errors == {}
@@ -182,8 +182,8 @@ def test_what_is_read_is_kept_for_when_the_catalog_is_away(catalog: Catalog, hom
     assert read_cache(home) is None
     add_stream(catalog)
     generated()
-    assert read_cache(home) == [catalog.streams.get("power", "avg_v").definition]
-    catalog.streams.set_desired("id-avg_v", DesiredState.DROPPED)
+    assert read_cache(home) == [catalog.jobs.get("power", "avg_v").definition]
+    catalog.jobs.set_desired("id-avg_v", DesiredState.DROPPED)
     generated()
     assert read_cache(home) == []
 
@@ -216,7 +216,7 @@ def test_a_dag_is_the_same_each_time_it_is_made(catalog: Catalog) -> None:
     """Anything else would make Airflow record a new version of it every few seconds."""
     stream = add_stream(catalog)
     first = {name: serialized(dag) for name, dag in generated().items()}
-    catalog.streams.set_desired(stream, DesiredState.PAUSED)
+    catalog.jobs.set_desired(stream, DesiredState.PAUSED)
     assert {name: serialized(dag) for name, dag in generated().items()} == first
 
 
@@ -237,7 +237,7 @@ def test_supervision_starts_in_the_triggerer_and_holds_no_worker(catalog: Catalo
     task = generated()[STREAM].get_task("supervise")
     assert task.start_from_trigger
     assert task.start_trigger_args.trigger_cls == "headrace_supervision.StreamTrigger"
-    assert task.start_trigger_args.trigger_kwargs == {"stream_id": stream}
+    assert task.start_trigger_args.trigger_kwargs == {"job_id": stream}
 
 
 def test_a_policy_gives_the_supervision_of_every_stream_a_callback(catalog: Catalog, home: Settings, tmp_path: Path) -> None:
@@ -270,7 +270,7 @@ def test_a_policy_gives_the_supervision_of_every_stream_a_callback(catalog: Cata
 def test_the_documentation_of_a_dag_shows_the_streams_statement(catalog: Catalog) -> None:
     add_stream(catalog)
     dag = generated()[STREAM]
-    assert catalog.streams.get("power", "avg_v").definition.sql in dag.doc_md
+    assert catalog.jobs.get("power", "avg_v").definition.sql in dag.doc_md
     assert "power.meters" in dag.doc_md
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from headrace.catalog import Catalog
 from headrace.model.clock import ManualClock, SystemClock
-from headrace.model.streams import DesiredState, Lease, StopReason, StreamProgress, StreamState
+from headrace.model.jobs import DesiredState, JobProgress, JobState, Lease, StopReason
 from headrace.runtime.readiness import Obstacle, await_ready, obstacles
 from headrace.runtime.supervision import snapshot
 from headrace.settings import Settings
@@ -70,33 +70,33 @@ def test_a_driver_that_has_not_looked_at_its_streams_is_waited_for(catalog: Cata
 @pytest.mark.parametrize(
     ("state", "reason", "text"),
     [
-        (StreamState.CREATED, None, "stream power.avg_v has not been taken up"),
-        (StreamState.STOPPED, LOST, f"stream power.avg_v is STOPPED: {LOST}"),
+        (JobState.CREATED, None, "stream power.avg_v has not been taken up"),
+        (JobState.STOPPED, LOST, f"stream power.avg_v is STOPPED: {LOST}"),
     ],
 )
 def test_a_stream_that_is_not_taken_up_is_waited_for(
-    catalog: Catalog, clock: ManualClock, home: Settings, state: StreamState, reason: StopReason | None, text: str
+    catalog: Catalog, clock: ManualClock, home: Settings, state: JobState, reason: StopReason | None, text: str
 ) -> None:
-    add_stream(catalog, state=state, reason=reason, progress=StreamProgress())
+    add_stream(catalog, state=state, reason=reason, progress=JobProgress())
     drive(catalog, home, **{state.value: 1})
     assert found(catalog, clock, home) == [Obstacle(text)]
 
 
-@pytest.mark.parametrize("state", [StreamState.RUNNING, StreamState.FILLING])
-def test_a_stream_under_way_is_no_obstacle(catalog: Catalog, clock: ManualClock, home: Settings, state: StreamState) -> None:
+@pytest.mark.parametrize("state", [JobState.RUNNING, JobState.FILLING])
+def test_a_stream_under_way_is_no_obstacle(catalog: Catalog, clock: ManualClock, home: Settings, state: JobState) -> None:
     add_stream(catalog, state=state)
     drive(catalog, home, **{state.value: 1})
     assert found(catalog, clock, home) == []
 
 
 def test_a_stream_that_waits_for_a_person_is_told_but_not_waited_for(catalog: Catalog, clock: ManualClock, home: Settings) -> None:
-    add_stream(catalog, state=StreamState.STOPPED, reason=FAILED)
+    add_stream(catalog, state=JobState.STOPPED, reason=FAILED)
     drive(catalog, home, STOPPED=1)
     assert found(catalog, clock, home) == [Obstacle(f"stream power.avg_v is STOPPED: {FAILED}", passes=False)]
 
 
 def test_a_stream_that_is_paused_is_no_obstacle(catalog: Catalog, clock: ManualClock, home: Settings) -> None:
-    catalog.streams.set_desired(add_stream(catalog, state=StreamState.CREATED), DesiredState.PAUSED)
+    catalog.jobs.set_desired(add_stream(catalog, state=JobState.CREATED), DesiredState.PAUSED)
     drive(catalog, home, CREATED=1)
     assert found(catalog, clock, home) == []
 
@@ -164,7 +164,7 @@ def test_a_system_that_is_ready_is_not_waited_for(catalog: Catalog, home: Settin
 
 
 def test_status_tells_what_is_in_the_way(catalog: Catalog, home: Settings) -> None:
-    add_stream(catalog, state=StreamState.STOPPED, reason=FAILED)
+    add_stream(catalog, state=JobState.STOPPED, reason=FAILED)
     assert_status(home, "Not ready: the driver of snode default is not running")
     with Catalog.open(home.catalog, clock=SystemClock().now) as now:
         lease = drive(now, home.model_copy(update={"lease_ms": 3_600_000}), STOPPED=1)

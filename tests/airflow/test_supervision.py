@@ -12,8 +12,8 @@ import pytest
 
 from headrace.catalog import Catalog
 from headrace.model.clock import ManualClock
+from headrace.model.jobs import DesiredState, Heartbeat, JobProgress, JobState, Lease, StopReason
 from headrace.model.positions import Position
-from headrace.model.streams import DesiredState, Heartbeat, Lease, StopReason, StreamProgress, StreamState
 from headrace.runtime import supervision
 from headrace.runtime.supervision import RECONNECT_MS, REMIND_MS, START_MS, Supervisor, Verdict, snapshot, trouble
 from tests.airflow.conftest import NOW
@@ -57,14 +57,14 @@ def test_a_running_stream_with_a_living_driver_is_watched(catalog: Catalog, cloc
     assert judged(supervisor(catalog, stream), catalog, clock) is Verdict.WATCH
 
 
-@pytest.mark.parametrize("state", [StreamState.CREATED, StreamState.FILLING])
-def test_a_stream_on_its_way_is_watched(catalog: Catalog, clock: ManualClock, state: StreamState) -> None:
-    stream = add_stream(catalog, state=state, progress=StreamProgress())
+@pytest.mark.parametrize("state", [JobState.CREATED, JobState.FILLING])
+def test_a_stream_on_its_way_is_watched(catalog: Catalog, clock: ManualClock, state: JobState) -> None:
+    stream = add_stream(catalog, state=state, progress=JobProgress())
     assert judged(supervisor(catalog, stream), catalog, clock) is Verdict.WATCH
 
 
 def test_a_stopped_stream_is_reported_with_its_reason(catalog: Catalog, clock: ManualClock) -> None:
-    stream = add_stream(catalog, state=StreamState.STOPPED, reason=FAILED)
+    stream = add_stream(catalog, state=JobState.STOPPED, reason=FAILED)
     finding = supervisor(catalog, stream).judge(snapshot(catalog, clock.now()))
     assert (finding.verdict, finding.reason) == (Verdict.STOPPED, FAILED)
 
@@ -72,9 +72,9 @@ def test_a_stopped_stream_is_reported_with_its_reason(catalog: Catalog, clock: M
 def test_a_paused_and_a_dropped_stream_end_supervision(catalog: Catalog, clock: ManualClock) -> None:
     stream = add_stream(catalog)
     watch = supervisor(catalog, stream)
-    catalog.streams.set_desired(stream, DesiredState.PAUSED)
+    catalog.jobs.set_desired(stream, DesiredState.PAUSED)
     assert judged(watch, catalog, clock) is Verdict.PAUSED
-    catalog.streams.drop(stream)
+    catalog.jobs.drop(stream)
     assert judged(watch, catalog, clock) is Verdict.DROPPED
 
 
@@ -143,7 +143,7 @@ def test_a_holder_that_lives_or_that_nobody_can_see_is_not_called_gone(holder: s
 
 
 def test_a_passing_reason_is_reported_once_and_then_waited_out(catalog: Catalog, clock: ManualClock) -> None:
-    stream = add_stream(catalog, state=StreamState.STOPPED, reason=PASSING)
+    stream = add_stream(catalog, state=JobState.STOPPED, reason=PASSING)
     assert judged(supervisor(catalog, stream), catalog, clock) is Verdict.STOPPED
     assert supervision.report(catalog, stream, PASSING)
     watch = supervisor(catalog, stream)
@@ -153,9 +153,9 @@ def test_a_passing_reason_is_reported_once_and_then_waited_out(catalog: Catalog,
 
 
 def test_a_second_stop_for_the_same_reason_is_reported_again(catalog: Catalog, clock: ManualClock) -> None:
-    stream = add_stream(catalog, state=StreamState.STOPPED, reason=PASSING)
+    stream = add_stream(catalog, state=JobState.STOPPED, reason=PASSING)
     supervision.report(catalog, stream, PASSING)
-    catalog.streams.set_state(stream, StreamState.STOPPED, replace(PASSING, since=NOW))
+    catalog.jobs.set_state(stream, JobState.STOPPED, replace(PASSING, since=NOW))
     assert judged(supervisor(catalog, stream), catalog, clock) is Verdict.STOPPED
 
 
@@ -163,8 +163,8 @@ def test_a_report_writes_to_the_catalog_what_the_task_says(catalog: Catalog) -> 
     stream = add_stream(catalog)
     lost = StopReason("DRIVER_LOST", "the driver is gone", "it goes on by itself", NOW, transient=True)
     assert supervision.report(catalog, stream, lost)
-    record = catalog.streams.by_id(stream)
-    assert (record.state, record.reason) == (StreamState.STOPPED, lost)
+    record = catalog.jobs.by_id(stream)
+    assert (record.state, record.reason) == (JobState.STOPPED, lost)
     assert str(lost) in [event.message for event in catalog.events.all("stream", stream)]
 
 
@@ -176,7 +176,7 @@ def test_a_driver_that_came_back_meanwhile_is_not_reported_lost(catalog: Catalog
     live(catalog, "third-host:1:abc")
     lost = StopReason("DRIVER_LOST", "the driver is gone", "", clock.now(), transient=True)
     assert not supervision.report(catalog, stream, lost, seen)
-    assert catalog.streams.by_id(stream).state is StreamState.RUNNING
+    assert catalog.jobs.by_id(stream).state is JobState.RUNNING
 
 
 def test_after_a_pause_in_which_nobody_could_look_drivers_have_time_to_reach_the_catalog(
@@ -198,23 +198,23 @@ def test_after_a_pause_in_which_nobody_could_look_drivers_have_time_to_reach_the
 
 def test_nothing_is_reported_of_a_stream_that_was_dropped_meanwhile(catalog: Catalog) -> None:
     stream = add_stream(catalog)
-    catalog.streams.drop(stream)
+    catalog.jobs.drop(stream)
     assert not supervision.report(catalog, stream, FAILED)
 
 
 def test_whoever_clears_the_task_of_a_stopped_stream_resumes_it(catalog: Catalog) -> None:
-    stream = add_stream(catalog, state=StreamState.STOPPED, reason=FAILED)
+    stream = add_stream(catalog, state=JobState.STOPPED, reason=FAILED)
     assert not supervision.resume_cleared(catalog, stream, supervision.last_report(catalog, stream))
     supervision.report(catalog, stream, FAILED)
     assert supervision.resume_cleared(catalog, stream, supervision.last_report(catalog, stream))
-    record = catalog.streams.by_id(stream)
-    assert (record.state, record.reason) == (StreamState.RUNNING, None)
+    record = catalog.jobs.by_id(stream)
+    assert (record.state, record.reason) == (JobState.RUNNING, None)
 
 
 def test_clearing_does_not_resume_what_the_user_has_paused_or_what_passes_by_itself(catalog: Catalog) -> None:
-    paused = add_stream(catalog, "paused", StreamState.STOPPED, FAILED)
-    passing = add_stream(catalog, "passing", StreamState.STOPPED, PASSING)
-    catalog.streams.set_desired(paused, DesiredState.PAUSED)
+    paused = add_stream(catalog, "paused", JobState.STOPPED, FAILED)
+    passing = add_stream(catalog, "passing", JobState.STOPPED, PASSING)
+    catalog.jobs.set_desired(paused, DesiredState.PAUSED)
     for stream, reason in ((paused, FAILED), (passing, PASSING)):
         supervision.report(catalog, stream, reason)
         assert not supervision.resume_cleared(catalog, stream, supervision.last_report(catalog, stream))
@@ -223,11 +223,11 @@ def test_clearing_does_not_resume_what_the_user_has_paused_or_what_passes_by_its
 @pytest.mark.parametrize(
     ("progress", "state"),
     [
-        (StreamProgress(Position(0, {"d.t": 4}), {"d.t": 2}), StreamState.RUNNING),
-        (StreamProgress(boundary={"d.t": 2}), StreamState.FILLING),
-        (StreamProgress(), StreamState.CREATED),
+        (JobProgress(Position(0, {"d.t": 4}), {"d.t": 2}), JobState.RUNNING),
+        (JobProgress(boundary={"d.t": 2}), JobState.FILLING),
+        (JobProgress(), JobState.CREATED),
     ],
 )
-def test_a_stream_goes_on_where_it_stood(catalog: Catalog, progress: StreamProgress, state: StreamState) -> None:
-    stream = add_stream(catalog, state=StreamState.STOPPED, reason=FAILED, progress=progress)
-    assert supervision.resumed_state(catalog.streams.by_id(stream)) is state
+def test_a_stream_goes_on_where_it_stood(catalog: Catalog, progress: JobProgress, state: JobState) -> None:
+    stream = add_stream(catalog, state=JobState.STOPPED, reason=FAILED, progress=progress)
+    assert supervision.resumed_state(catalog.jobs.by_id(stream)) is state

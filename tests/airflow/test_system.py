@@ -10,7 +10,7 @@ import httpx
 import psutil
 import pytest
 
-from headrace.model.streams import StreamState
+from headrace.model.jobs import JobState
 from headrace.runtime import system
 from headrace.runtime.processes import lives, marked
 from tests.airflow.running import RunningSystem, running_system
@@ -87,7 +87,7 @@ def test_the_page_shows_the_stream_inside_airflows(up: RunningSystem) -> None:
 
 
 def test_the_history_is_filled_and_the_stream_goes_live_under_supervision(up: RunningSystem) -> None:
-    record = up.await_state("avg_v", StreamState.RUNNING)
+    record = up.await_state("avg_v", JobState.RUNNING)
     assert record.progress.boundary is not None
     up.until(lambda: up.task_is("avg_v", "supervise", "deferred"), "supervision to begin")
     up.until(lambda: len(up.sql("SELECT * FROM power.avg_v_out")) >= 1, "results")
@@ -96,11 +96,11 @@ def test_the_history_is_filled_and_the_stream_goes_live_under_supervision(up: Ru
 def test_pausing_on_the_page_skips_supervision_and_resuming_has_it_go_on(up: RunningSystem) -> None:
     with browser_page(up) as page:
         page.goto(f"{up.started.url}/headrace/?stream=power.avg_v")
-        for action, state in (("Pause", StreamState.PAUSED), ("Resume", StreamState.RUNNING)):
+        for action, state in (("Pause", JobState.PAUSED), ("Resume", JobState.RUNNING)):
             page.get_by_role("button", name=action).click()
             page.locator("dialog").get_by_role("button", name=action).click()
             up.await_state("avg_v", state)
-            expected = "skipped" if state is StreamState.PAUSED else "deferred"
+            expected = "skipped" if state is JobState.PAUSED else "deferred"
             up.until(lambda: up.task_is("avg_v", "supervise", expected), f"supervision to be {expected}")  # noqa: B023
 
 
@@ -116,15 +116,15 @@ def test_a_triggered_run_computes_a_range_again_beside_the_live_stream(up: Runni
     states = {task["task_id"]: task["state"] for task in up.client.tasks(dag_id, run)}
     assert states == {"plan_history": "success", "fill_history": "success", "activate": "skipped", "supervise": "skipped"}
     assert up.sql("SELECT * FROM power.avg_v_out") == before
-    assert up.stream("avg_v").state is StreamState.RUNNING
+    assert up.stream("avg_v").state is JobState.RUNNING
 
 
 def test_a_finished_recomputation_that_is_cleared_is_done_once_more(up: RunningSystem) -> None:
-    dag_id, ledger, stream_id = "headrace_stream__power__avg_v", up.catalog.ledger, up.stream("avg_v").definition.id
+    dag_id, ledger, job_id = "headrace_stream__power__avg_v", up.catalog.ledger, up.stream("avg_v").definition.id
     run = next(str(each["dag_run_id"]) for each in up.client.runs(dag_id) if each["run_type"] == "manual")
     for tasks, repeated in (["fill_history"], f"airflow/{run}/chunk-0/2"), (None, f"airflow/{run}/2"):
         up.client.clear(dag_id, run, tasks)
-        up.until(lambda: (summary := ledger.summary(stream_id, repeated)).chunks and summary.complete, f"{repeated} to be done")  # noqa: B023
+        up.until(lambda: (summary := ledger.summary(job_id, repeated)).chunks and summary.complete, f"{repeated} to be done")  # noqa: B023
         up.until(lambda: up.client.runs(dag_id)[0]["state"] == "success", "the run to end")
 
 
@@ -149,18 +149,18 @@ def test_a_stream_resumed_while_airflow_was_away_is_supervised_when_it_is_back(u
     assert (again.first, again.obstacles) == (False, ())
     assert up.epoch() > epoch
     up.until(lambda: up.task_is("avg_v", "supervise", "deferred"), "supervision to go on")
-    up.await_state("avg_v", StreamState.RUNNING)
+    up.await_state("avg_v", JobState.RUNNING)
 
 
 def test_a_driver_killed_is_told_as_the_reason_and_the_stream_recovers(up: RunningSystem) -> None:
     dead = up.supervised_driver("avg_v")
     dead.kill()
-    stopped = up.await_state("avg_v", StreamState.STOPPED)
+    stopped = up.await_state("avg_v", JobState.STOPPED)
     assert stopped.reason is not None
     assert (stopped.reason.code, stopped.reason.transient) == ("DRIVER_LOST", True)
     text = str(stopped.reason).splitlines()[0]
     up.until(lambda: any(text in log for log in logs_of_tries(up)), f"a try of supervise to fail with {text}")
-    up.await_state("avg_v", StreamState.RUNNING)
+    up.await_state("avg_v", JobState.RUNNING)
     assert up.driver().pid != dead.pid
 
 

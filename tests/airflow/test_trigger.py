@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from headrace.catalog import Catalog
-from headrace.model.streams import DesiredState, StopReason, StreamState
+from headrace.model.jobs import DesiredState, JobState, StopReason
 from headrace.runtime import supervision
 from headrace.settings import Settings
 from tests.airflow.conftest import NOW
@@ -73,7 +73,7 @@ async def fired(stream: str, within: float = MAX_WAIT_S) -> dict[str, Any]:
 def ended(payload: dict[str, Any]) -> None:
     from headrace_supervision import SuperviseStream
 
-    SuperviseStream(task_id="supervise", stream_id="any").ended({}, payload)
+    SuperviseStream(task_id="supervise", job_id="any").ended({}, payload)
 
 
 def test_it_survives_airflows_database() -> None:
@@ -82,23 +82,23 @@ def test_it_survives_airflows_database() -> None:
 
     path, arguments = StreamTrigger("id-1").serialize()
     module, _, name = path.rpartition(".")
-    assert getattr(import_module(module), name)(**arguments).stream_id == "id-1"
+    assert getattr(import_module(module), name)(**arguments).job_id == "id-1"
 
 
 def test_a_stop_fires_with_the_very_text_of_the_catalog(catalog: Catalog) -> None:
-    stream = add_stream(catalog, state=StreamState.STOPPED, reason=FAILED)
+    stream = add_stream(catalog, state=JobState.STOPPED, reason=FAILED)
     payload = asyncio.run(fired(stream))
-    assert payload == {"verdict": "stopped", "text": str(catalog.streams.by_id(stream).reason), "transient": False}
+    assert payload == {"verdict": "stopped", "text": str(catalog.jobs.by_id(stream).reason), "transient": False}
 
 
 def test_a_stop_fires_while_the_trigger_is_watching(catalog: Catalog, looks: list[int]) -> None:
-    stream = add_stream(catalog, state=StreamState.CREATED)
+    stream = add_stream(catalog, state=JobState.CREATED)
 
     async def story() -> dict[str, Any]:
         firing = asyncio.create_task(fired(stream))
         await until(lambda: len(looks) >= 2)
         assert not firing.done()
-        await asyncio.to_thread(catalog.streams.set_state, stream, StreamState.STOPPED, PASSING)
+        await asyncio.to_thread(catalog.jobs.set_state, stream, JobState.STOPPED, PASSING)
         return await firing
 
     assert asyncio.run(story())["transient"] is True
@@ -106,19 +106,19 @@ def test_a_stop_fires_while_the_trigger_is_watching(catalog: Catalog, looks: lis
 
 def test_pausing_and_dropping_fire(catalog: Catalog) -> None:
     paused, dropped = add_stream(catalog, "paused"), add_stream(catalog, "dropped")
-    catalog.streams.set_desired(paused, DesiredState.PAUSED)
-    catalog.streams.drop(dropped)
+    catalog.jobs.set_desired(paused, DesiredState.PAUSED)
+    catalog.jobs.drop(dropped)
     assert asyncio.run(fired(paused)) == {"verdict": "paused"}
     assert asyncio.run(event(dropped)).task_instance_state == "success"
 
 
 def test_a_task_cleared_after_a_stop_resumes_the_stream(catalog: Catalog, looks: list[int]) -> None:
-    stream = add_stream(catalog, state=StreamState.STOPPED, reason=FAILED)
+    stream = add_stream(catalog, state=JobState.STOPPED, reason=FAILED)
     asyncio.run(fired(stream))
 
     async def cleared() -> bool:
         firing = asyncio.create_task(fired(stream))
-        await until(lambda: catalog.streams.by_id(stream).state is StreamState.RUNNING)
+        await until(lambda: catalog.jobs.by_id(stream).state is JobState.RUNNING)
         looks.clear()
         await until(lambda: len(looks) >= 2)
         return firing.cancel()
@@ -127,11 +127,11 @@ def test_a_task_cleared_after_a_stop_resumes_the_stream(catalog: Catalog, looks:
 
 
 def test_a_triggerer_that_was_away_when_the_stream_stopped_reports_it_and_resumes_nothing(catalog: Catalog) -> None:
-    other = add_stream(catalog, "other", StreamState.STOPPED, FAILED)
+    other = add_stream(catalog, "other", JobState.STOPPED, FAILED)
     supervision.report(catalog, other, FAILED)
-    stream = add_stream(catalog, state=StreamState.STOPPED, reason=FAILED)
+    stream = add_stream(catalog, state=JobState.STOPPED, reason=FAILED)
     assert asyncio.run(fired(stream))["verdict"] == "stopped"
-    assert catalog.streams.by_id(stream).state is StreamState.STOPPED
+    assert catalog.jobs.by_id(stream).state is JobState.STOPPED
 
 
 def test_all_who_look_at_the_catalog_within_a_moment_share_one_look(looks: list[int]) -> None:
@@ -180,7 +180,7 @@ def test_whoever_is_to_be_told_of_failures_is_told_of_every_stop(reason: StopRea
     def tell(context: Any) -> None:
         told.append(str(context["exception"]))
 
-    task = SuperviseStream(task_id="supervise", stream_id="any", on_failure_callback=tell)
+    task = SuperviseStream(task_id="supervise", job_id="any", on_failure_callback=tell)
     task.on_retry_callback = [lambda _: told.append("retry")]
     with pytest.raises(AirflowException) as raised:
         task.ended({}, {"verdict": "stopped", "text": str(reason), "transient": reason.transient})

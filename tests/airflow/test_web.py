@@ -14,8 +14,8 @@ from fastapi.testclient import TestClient
 from headrace.catalog import Catalog
 from headrace.errors import Error, OperationalError
 from headrace.model.clock import ManualClock
+from headrace.model.jobs import Chunk, DesiredState, JobProgress, JobState, StopReason
 from headrace.model.positions import Position
-from headrace.model.streams import Chunk, DesiredState, StopReason, StreamProgress, StreamState
 from headrace.runtime.dag_ids import stream_dag_id
 from headrace.settings import Settings
 from headrace.web.app import create_app
@@ -125,7 +125,7 @@ def test_whoever_is_not_logged_in_learns_nothing(page: TestClient, catalog: Cata
 
 
 def test_a_stream_whose_dag_may_not_be_seen_does_not_exist(page: TestClient, catalog: Catalog, rights: Rights) -> None:
-    stream = add_stream(catalog, "secret", StreamState.STOPPED, FAILED)
+    stream = add_stream(catalog, "secret", JobState.STOPPED, FAILED)
     rights.hidden = {stream_dag_id("power", "secret")}
     answer = page.get("/api/streams").json()
     assert answer["streams"] == []
@@ -134,7 +134,7 @@ def test_a_stream_whose_dag_may_not_be_seen_does_not_exist(page: TestClient, cat
 
 
 def test_the_list_tells_state_reason_lag_and_counters(page: TestClient, catalog: Catalog) -> None:
-    add_stream(catalog, state=StreamState.STOPPED, reason=FAILED)
+    add_stream(catalog, state=JobState.STOPPED, reason=FAILED)
     stream = only(page)
     assert (stream["state"], stream["lag_ms"], stream["source"]) == ("STOPPED", 40, "power.meters")
     assert stream["reason"]["message"] == FAILED.message
@@ -145,7 +145,7 @@ def test_the_list_tells_state_reason_lag_and_counters(page: TestClient, catalog:
 
 def test_the_health_numbers_count_every_stream_once(page: TestClient, catalog: Catalog) -> None:
     add_stream(catalog, "one")
-    add_stream(catalog, "two", StreamState.STOPPED, FAILED, StreamProgress(Position(1, {}), pending_since=NOW - 900))
+    add_stream(catalog, "two", JobState.STOPPED, FAILED, JobProgress(Position(1, {}), pending_since=NOW - 900))
     health = page.get("/api/streams").json()["health"]
     assert sum(health["states"].values()) == 2
     assert health["worst_lag"] == {"ms": 900, "stream": "power.two"}
@@ -163,13 +163,13 @@ def test_rates_come_from_looking_twice(
     stream = add_stream(catalog)
     assert only(page)["rate"] is None
     clock.advance(2_000)
-    catalog.streams.set_progress(stream, replace(LIVE, counters=replace(LIVE.counters, rows_in=150, rows_out=24)))
+    catalog.jobs.set_progress(stream, replace(LIVE, counters=replace(LIVE.counters, rows_in=150, rows_out=24)))
     assert only(page)["rate"] == {"rows_in": 25.0, "rows_out": 2.0}
     assert only(page)["history"][0] == 25.0
 
 
 def test_a_filling_stream_shows_how_far_it_is_and_how_long_it_takes(page: TestClient, catalog: Catalog, clock: ManualClock) -> None:
-    stream = add_stream(catalog, state=StreamState.FILLING, progress=StreamProgress(boundary={SOURCE: 1}))
+    stream = add_stream(catalog, state=JobState.FILLING, progress=JobProgress(boundary={SOURCE: 1}))
     catalog.ledger.plan(stream, "history", [Chunk(stream, "history", n, n * 60_000, (n + 1) * 60_000, 500) for n in range(4)])
     catalog.ledger.claim(stream, "history", 0)
     clock.advance(3_000)
@@ -202,7 +202,7 @@ def test_a_plan_that_cannot_be_made_says_why(page: TestClient, catalog: Catalog)
 
 
 def test_where_there_are_very_many_chunks_those_that_are_not_done_are_shown(page: TestClient, catalog: Catalog) -> None:
-    stream = add_stream(catalog, state=StreamState.FILLING, progress=StreamProgress(boundary={SOURCE: 1}))
+    stream = add_stream(catalog, state=JobState.FILLING, progress=JobProgress(boundary={SOURCE: 1}))
     catalog.ledger.plan(stream, "history", [Chunk(stream, "history", n, n, n + 1, 1) for n in range(300)])
     for number in range(250):
         catalog.ledger.claim(stream, "history", number)
@@ -215,16 +215,16 @@ def test_where_there_are_very_many_chunks_those_that_are_not_done_are_shown(page
 @pytest.mark.parametrize(
     ("state", "desired", "offered"),
     [
-        (StreamState.RUNNING, DesiredState.RUNNING, ["pause", "drop"]),
-        (StreamState.PAUSED, DesiredState.PAUSED, ["resume", "drop"]),
-        (StreamState.STOPPED, DesiredState.RUNNING, ["resume", "drop"]),
+        (JobState.RUNNING, DesiredState.RUNNING, ["pause", "drop"]),
+        (JobState.PAUSED, DesiredState.PAUSED, ["resume", "drop"]),
+        (JobState.STOPPED, DesiredState.RUNNING, ["resume", "drop"]),
     ],
 )
 def test_the_actions_offered_are_those_that_make_sense(
-    page: TestClient, catalog: Catalog, state: StreamState, desired: DesiredState, offered: list[str]
+    page: TestClient, catalog: Catalog, state: JobState, desired: DesiredState, offered: list[str]
 ) -> None:
-    stream = add_stream(catalog, state=state, reason=FAILED if state is StreamState.STOPPED else None)
-    catalog.streams.set_desired(stream, desired)
+    stream = add_stream(catalog, state=state, reason=FAILED if state is JobState.STOPPED else None)
+    catalog.jobs.set_desired(stream, desired)
     assert [action["action"] for action in page.get(f"/api/streams/{stream}").json()["actions"]] == offered
 
 
@@ -242,7 +242,7 @@ def test_an_action_is_refused_when_the_stream_has_changed_since_it_was_shown(
     page: TestClient, catalog: Catalog, executed: Executed
 ) -> None:
     stream = add_stream(catalog)
-    catalog.streams.set_desired(stream, DesiredState.PAUSED)
+    catalog.jobs.set_desired(stream, DesiredState.PAUSED)
     answer = page.post(f"/api/streams/{stream}/pause", json={"sql": "PAUSE STREAM power.avg_v"}, headers=ACTION)
     assert answer.status_code == 409
     assert executed.statements == []
@@ -272,7 +272,7 @@ def test_dropping_needs_the_right_to_delete_the_dag(page: TestClient, catalog: C
 def test_who_has_dropped_a_stream_is_recorded(page: TestClient, catalog: Catalog) -> None:
     stream = add_stream(catalog)
     page.post(f"/api/streams/{stream}/drop", json={"sql": "DROP STREAM power.avg_v"}, headers=ACTION)
-    catalog.streams.drop(stream)
+    catalog.jobs.drop(stream)
     (event,) = catalog.events.all("stream", stream)
     assert (event.kind, event.message) == ("ASKED", "DROP STREAM power.avg_v by vera")
 

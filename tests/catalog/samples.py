@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.catalog import Catalog
-from headrace.model.streams import Chunk, StreamDefinition
+from headrace.model.jobs import Chunk, JobDefinition
 from headrace.model.tables import Column, Database, Table, TableKind
 from headrace.model.types import DataType, Kind
 
@@ -20,7 +20,7 @@ def plain_table(name: str, database: str = "power") -> Table:
     return Table(database, name, (TS, CURRENT), kind=TableKind.PLAIN)
 
 
-def definition(name: str = "avg_current", **changed: object) -> StreamDefinition:
+def definition(name: str = "avg_current", **changed: object) -> JobDefinition:
     """A stream from power.meters to power.averages; one of another name has a target of its own."""
     given: dict[str, object] = {
         "id": f"id-{name}",
@@ -34,7 +34,7 @@ def definition(name: str = "avg_current", **changed: object) -> StreamDefinition
         "target_table": "averages" if name == "avg_current" else f"{name}_out",
         "created": 5,
     }
-    return StreamDefinition(**{**given, **changed})  # type: ignore[arg-type]
+    return JobDefinition(**{**given, **changed})  # type: ignore[arg-type]
 
 
 def chunks(count: int, rows: int = 100) -> list[Chunk]:
@@ -42,10 +42,10 @@ def chunks(count: int, rows: int = 100) -> list[Chunk]:
     return [Chunk("", "", number, number * 10, number * 10 + 10, rows) for number in range(count)]
 
 
-def with_stream(catalog: Catalog, name: str = "avg_current") -> StreamDefinition:
+def with_stream(catalog: Catalog, name: str = "avg_current") -> JobDefinition:
     """Records the database, the source and the stream."""
     catalog.databases.create(Database("power"), if_not_exists=True)
     catalog.tables.create(supertable("meters"), if_not_exists=True)
     stream = definition(name)
-    catalog.streams.create(stream)
+    catalog.jobs.create(stream)
     return stream

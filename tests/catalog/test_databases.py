@@ -51,10 +51,10 @@ def test_a_missing_database_is_named_with_the_nearest_one(catalog: Catalog) -> N
 def test_dropping_takes_tables_subtables_and_inner_streams_along(power: Catalog) -> None:
     power.tables.create(supertable("meters"))
     power.subtables.add("power", "meters", ["d1"])
-    power.streams.create(definition())
+    power.jobs.create(definition())
     assert power.databases.drop("power")
     assert power.databases.all() == []
-    assert power.streams.all() == []
+    assert power.jobs.all() == []
     power.databases.create(Database("power"))
     assert power.tables.all("power") == []
     assert power.subtables.all("power") == []
@@ -70,11 +70,11 @@ def test_a_missing_database_cannot_be_dropped_unless_that_is_fine(catalog: Catal
 def test_a_database_cannot_be_dropped_while_a_stream_crosses_its_border(power: Catalog, place: str) -> None:
     power.databases.create(Database("sink"))
     power.tables.create(supertable("meters"))
-    power.streams.create(definition(target_database="sink"))
+    power.jobs.create(definition(target_database="sink"))
     with pytest.raises(IntegrityError, match=r"stream power\.avg_current") as caught:
         power.databases.drop(place)
     assert "DROP STREAM power.avg_current" in caught.value.hint
-    power.streams.drop("id-avg_current")
+    power.jobs.drop("id-avg_current")
     assert power.databases.drop(place)
 
 

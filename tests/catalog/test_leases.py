@@ -11,7 +11,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multip
 from headrace.catalog import Catalog
 from headrace.errors import FencedError
 from headrace.model.clock import ManualClock
-from headrace.model.streams import Lease, StreamProgress
+from headrace.model.jobs import JobProgress, Lease
 from tests.catalog.samples import definition, with_stream
 
 HOLDERS = st.sampled_from(["a", "b", "c"])
@@ -107,7 +107,7 @@ class LeaseMachine(RuleBasedStateMachine):
         super().__init__()
         self.catalog, self.clock, self.expected = catalog, clock, Expected()
         self.stream = definition(f"s{next(self.numbers)}", snode=f"snode{next(self.numbers)}")
-        catalog.streams.create(self.stream)
+        catalog.jobs.create(self.stream)
 
     @rule(target=leases, holder=HOLDERS, ttl=TTLS)
     def acquire(self, holder: str, ttl: int) -> object:
@@ -141,14 +141,14 @@ class LeaseMachine(RuleBasedStateMachine):
     @rule(lease=leases)
     def write(self, lease: Lease) -> None:
         """A lease of the newest epoch may write even when it has expired: nobody else can have written since."""
-        progress = StreamProgress(updated=self.clock.now(), pending_since=lease.epoch)
+        progress = JobProgress(updated=self.clock.now(), pending_since=lease.epoch)
         if lease.epoch == self.expected.epoch:
-            self.catalog.streams.set_progress(self.stream.id, progress, lease.epoch)
+            self.catalog.jobs.set_progress(self.stream.id, progress, lease.epoch)
             self.catalog.snodes.beat(lease)
-            assert self.catalog.streams.by_id(self.stream.id).progress == progress
+            assert self.catalog.jobs.by_id(self.stream.id).progress == progress
         else:
             for write in (
-                lambda: self.catalog.streams.set_progress(self.stream.id, progress, lease.epoch),
+                lambda: self.catalog.jobs.set_progress(self.stream.id, progress, lease.epoch),
                 lambda: self.catalog.snodes.beat(lease),
             ):
                 with pytest.raises(FencedError):

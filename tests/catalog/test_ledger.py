@@ -7,7 +7,7 @@ import pytest
 from headrace.catalog import Catalog
 from headrace.errors import FencedError, NotFoundError, TransientError
 from headrace.model.clock import ManualClock
-from headrace.model.streams import ChunkState, RunSummary
+from headrace.model.jobs import ChunkState, RunSummary
 from tests.catalog.samples import chunks, with_stream
 
 
@@ -19,14 +19,14 @@ def planned(catalog: Catalog) -> str:
     return stream.id
 
 
-def states(catalog: Catalog, stream_id: str) -> list[ChunkState]:
-    return [chunk.state for chunk in catalog.ledger.chunks(stream_id, "history")]
+def states(catalog: Catalog, job_id: str) -> list[ChunkState]:
+    return [chunk.state for chunk in catalog.ledger.chunks(job_id, "history")]
 
 
 def test_a_plan_is_kept_as_pending_chunks_of_its_stream_and_run(catalog: Catalog) -> None:
     stream = with_stream(catalog)
     given = [replace(chunk, state=ChunkState.DONE) for chunk in reversed(chunks(3))]
-    expected = [replace(chunk, stream_id=stream.id, run="history") for chunk in chunks(3)]
+    expected = [replace(chunk, job_id=stream.id, run="history") for chunk in chunks(3)]
     assert catalog.ledger.plan(stream.id, "history", given) == expected
     assert catalog.ledger.chunks(stream.id) == expected
 
@@ -46,7 +46,7 @@ def test_a_plan_needs_its_stream(catalog: Catalog) -> None:
 
 def test_a_chunk_goes_from_pending_to_running_to_done(catalog: Catalog, planned: str) -> None:
     claimed = catalog.ledger.claim(planned, "history", 1)
-    assert claimed == replace(chunks(3)[1], stream_id=planned, run="history", state=ChunkState.RUNNING)
+    assert claimed == replace(chunks(3)[1], job_id=planned, run="history", state=ChunkState.RUNNING)
     catalog.ledger.finish(planned, "history", 1, rows=97)
     assert states(catalog, planned) == [ChunkState.PENDING, ChunkState.DONE, ChunkState.PENDING]
 
@@ -101,7 +101,7 @@ def test_what_was_not_claimed_cannot_be_finished(catalog: Catalog, planned: str)
 
 
 def test_a_dropped_stream_takes_its_ledger_along(catalog: Catalog, planned: str) -> None:
-    catalog.streams.drop(planned)
+    catalog.jobs.drop(planned)
     assert catalog.ledger.chunks(planned) == []
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from headrace.catalog import Catalog
 from headrace.errors import Error, ExistsError, TransientError
-from headrace.model.streams import ChunkState, StreamProgress
+from headrace.model.jobs import ChunkState, JobProgress
 from headrace.model.tables import Database
 from tests.catalog.samples import chunks, definition, plain_table, supertable, with_stream
 from tests.support.racing import CONTEXT, race
@@ -44,15 +44,15 @@ def snatch(url: str, holder: str) -> list[int]:
     return [lease.epoch for lease in leases if lease is not None]
 
 
-def claim_all(url: str, stream_id: str, holder: str) -> list[int]:
+def claim_all(url: str, job_id: str, holder: str) -> list[int]:
     """Numbers of the chunks that fell to this holder."""
     won = []
     with Catalog.open(url) as catalog:
-        for chunk in catalog.ledger.plan(stream_id, "history", chunks(ROUNDS)):
+        for chunk in catalog.ledger.plan(job_id, "history", chunks(ROUNDS)):
             try:
-                if catalog.ledger.claim(stream_id, "history", chunk.number, holder).state is ChunkState.RUNNING:
+                if catalog.ledger.claim(job_id, "history", chunk.number, holder).state is ChunkState.RUNNING:
                     won.append(chunk.number)
-                    catalog.ledger.finish(stream_id, "history", chunk.number, 1, holder)
+                    catalog.ledger.finish(job_id, "history", chunk.number, 1, holder)
             except TransientError:
                 continue
     return won
@@ -77,21 +77,21 @@ def claim_names(url: str, kind: str) -> list[str]:
     return won
 
 
-def write_all_the_time(url: str, stream_id: str, done: Any) -> None:
+def write_all_the_time(url: str, job_id: str, done: Any) -> None:
     with Catalog.open(url) as catalog:
         for number in range(ROUNDS // 2):
-            catalog.streams.set_progress(stream_id, StreamProgress(updated=number))
+            catalog.jobs.set_progress(job_id, JobProgress(updated=number))
             catalog.subtables.add("power", "meters", [f"d{number}_{index}" for index in range(100)])
-            catalog.events.record("stream", stream_id, "WROTE", str(number))
+            catalog.events.record("stream", job_id, "WROTE", str(number))
     done.set()
 
 
-def read_all_the_time(url: str, stream_id: str, done: Any) -> int:
+def read_all_the_time(url: str, job_id: str, done: Any) -> int:
     """How often everything could be read, with a connection that stays open and with new ones."""
     rounds = 0
     with Catalog.open(url) as catalog:
         while not done.is_set() or not rounds:
-            catalog.streams.by_id(stream_id)
+            catalog.jobs.by_id(job_id)
             assert len(catalog.subtables.all("power")) % 100 == 0, "half of a transaction was seen"
             with Catalog.open(url) as other:
                 other.events.all()
@@ -109,7 +109,7 @@ def drop_and_create(url: str, number: int) -> int:
                 catalog.databases.create(Database("shared"), if_not_exists=True)
                 catalog.tables.create(supertable(f"t{name}", "shared"))
                 catalog.subtables.add("shared", f"t{name}", [f"d{name}_{index}" for index in range(5)])
-                catalog.streams.create(
+                catalog.jobs.create(
                     definition(name, database="shared", source_database="shared", source_table=f"t{name}", target_database="shared")
                 )
                 catalog.databases.drop("shared", if_exists=True)
@@ -177,4 +177,4 @@ def test_databases_that_come_and_go_leave_nothing_half_done(url: str, catalog: C
     race(drop_and_create, [(url, number) for number in range(3)])
     catalog.databases.drop("shared", if_exists=True)
     assert catalog.databases.all() == []
-    assert catalog.streams.all() == []
+    assert catalog.jobs.all() == []

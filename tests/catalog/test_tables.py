@@ -102,9 +102,9 @@ def test_tables_of_a_missing_database_are_not_just_none(catalog: Catalog) -> Non
 def test_a_table_cannot_be_dropped_while_a_stream_reads_or_fills_it(power: Catalog, table: str) -> None:
     power.tables.create(supertable("meters"))
     power.tables.create(supertable("averages"))
-    power.streams.create(definition())
+    power.jobs.create(definition())
     with pytest.raises(IntegrityError, match=r"stream power\.avg_current reads or fills it") as caught:
         power.tables.drop("power", table)
     assert caught.value.hint == "DROP STREAM power.avg_current first"
-    power.streams.drop("id-avg_current")
+    power.jobs.drop("id-avg_current")
     power.tables.drop("power", table)

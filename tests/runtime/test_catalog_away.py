@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pytest
 
 from headrace.errors import TransientError
-from headrace.model.streams import Lease, StreamState
+from headrace.model.jobs import JobState, Lease
 from headrace.runtime.context import Context, open_context
 from headrace.runtime.driver import Driver
 from headrace.runtime.lease import Contender, LeaseKeeper
@@ -89,13 +89,13 @@ def test_streams_go_on_and_keep_their_driver(server: Server, context: Context, k
     lease = context.catalog.leases.get("default")
     assert lease is not None
     assert lease.epoch == keeper.epoch
-    assert context.catalog.streams.by_id(stream).state is StreamState.RUNNING
+    assert context.catalog.jobs.by_id(stream).state is JobState.RUNNING
     assert not [event for event in context.catalog.events.all("stream", stream) if event.kind == "STOPPED"]
 
 
 def progress(context: Context, stream: str) -> int | None:
     try:
-        return context.catalog.streams.by_id(stream).source_version
+        return context.catalog.jobs.by_id(stream).source_version
     except TransientError:
         return None
 
@@ -104,7 +104,7 @@ def test_nobody_takes_a_lease_over_or_calls_its_holder_lost_as_soon_as_the_catal
     server: Server, context: Context, keeper: LeaseKeeper
 ) -> None:
     stream = Meters.create(context).create_stream("TRIGGER AT_ONCE")
-    context.catalog.streams.set_state(stream, StreamState.RUNNING)
+    context.catalog.jobs.set_state(stream, JobState.RUNNING)
     supervisor = Supervisor(stream, heartbeat_ms=200, lease_ms=TTL_MS)
     rival = Contender(context.catalog, "default", "elsewhere:2:b", TTL_MS, None)
     assert supervisor.judge(snapshot(context.catalog, context.catalog.now())).verdict is Verdict.WATCH

@@ -9,8 +9,8 @@ import pytest
 
 from headrace.errors import FencedError, NotFoundError
 from headrace.model.clock import ManualClock
+from headrace.model.jobs import DesiredState, JobDefinition, JobProgress, JobState, StopReason
 from headrace.model.positions import Position
-from headrace.model.streams import DesiredState, StopReason, StreamDefinition, StreamProgress, StreamState
 from headrace.runtime import history
 from headrace.runtime.context import Context, open_context
 from headrace.runtime.driver import Driver
@@ -49,26 +49,26 @@ def driver(context: Context) -> Iterator[Driver]:
     made.stop(0)
 
 
-def state_of(meters: Meters, stream: str) -> StreamState:
-    return meters.context.catalog.streams.by_id(stream).state
+def state_of(meters: Meters, stream: str) -> JobState:
+    return meters.context.catalog.jobs.by_id(stream).state
 
 
 def stop(meters: Meters, stream: str, *, transient: bool) -> None:
     now = meters.context.clock.now()
     reason = StopReason("OPERATIONAL", "the disk was full", "make room", now, transient)
-    meters.context.catalog.streams.set_state(stream, StreamState.STOPPED, reason)
+    meters.context.catalog.jobs.set_state(stream, JobState.STOPPED, reason)
 
 
 def test_a_new_stream_runs_and_a_paused_one_does_not(meters: Meters, driver: Driver) -> None:
     stream = meters.create_stream("TRIGGER AT_ONCE")
     driver.reconcile()
-    assert state_of(meters, stream) is StreamState.RUNNING
-    meters.context.catalog.streams.set_desired(stream, DesiredState.PAUSED)
+    assert state_of(meters, stream) is JobState.RUNNING
+    meters.context.catalog.jobs.set_desired(stream, DesiredState.PAUSED)
     driver.reconcile()
-    assert state_of(meters, stream) is StreamState.PAUSED
-    meters.context.catalog.streams.set_desired(stream, DesiredState.RUNNING)
+    assert state_of(meters, stream) is JobState.PAUSED
+    meters.context.catalog.jobs.set_desired(stream, DesiredState.RUNNING)
     driver.reconcile()
-    assert state_of(meters, stream) is StreamState.RUNNING
+    assert state_of(meters, stream) is JobState.RUNNING
 
 
 def test_a_stream_that_stopped_for_a_passing_reason_is_retried_ever_more_seldom(
@@ -77,65 +77,65 @@ def test_a_stream_that_stopped_for_a_passing_reason_is_retried_ever_more_seldom(
     stream = meters.create_stream("TRIGGER AT_ONCE")
     stop(meters, stream, transient=True)
     driver.reconcile()
-    assert state_of(meters, stream) is StreamState.RUNNING
+    assert state_of(meters, stream) is JobState.RUNNING
     stop(meters, stream, transient=True)
     driver.reconcile()
-    assert state_of(meters, stream) is StreamState.STOPPED
+    assert state_of(meters, stream) is JobState.STOPPED
     clock.advance(1_000)
     driver.reconcile()
-    assert state_of(meters, stream) is StreamState.RUNNING
+    assert state_of(meters, stream) is JobState.RUNNING
     stop(meters, stream, transient=True)
     clock.advance(1_000)
     driver.reconcile()
-    assert state_of(meters, stream) is StreamState.STOPPED
+    assert state_of(meters, stream) is JobState.STOPPED
 
 
 def test_a_stream_that_stopped_for_good_stays_so(meters: Meters, driver: Driver) -> None:
     stream = meters.create_stream("TRIGGER AT_ONCE")
     stop(meters, stream, transient=False)
     driver.reconcile()
-    assert state_of(meters, stream) is StreamState.STOPPED
+    assert state_of(meters, stream) is JobState.STOPPED
 
 
 def test_a_stream_that_stopped_before_its_history_was_filled_goes_on_with_it(meters: Meters, driver: Driver) -> None:
     stream = meters.create_stream("FILL_HISTORY 1")
     stop(meters, stream, transient=True)
     driver.reconcile()
-    assert state_of(meters, stream) is StreamState.FILLING
+    assert state_of(meters, stream) is JobState.FILLING
 
 
 def test_a_dropped_stream_is_gone(meters: Meters, driver: Driver) -> None:
     stream = meters.create_stream("TRIGGER AT_ONCE")
     driver.reconcile()
-    meters.context.catalog.streams.set_desired(stream, DesiredState.DROPPED)
+    meters.context.catalog.jobs.set_desired(stream, DesiredState.DROPPED)
     driver.reconcile()
     with pytest.raises(NotFoundError):
-        meters.context.catalog.streams.by_id(stream)
+        meters.context.catalog.jobs.by_id(stream)
 
 
 def test_a_stream_whose_creator_died_gets_its_boundary_in_the_end(meters: Meters, driver: Driver, clock: ManualClock) -> None:
     stream = meters.create_stream("FILL_HISTORY 1")
-    meters.context.catalog.streams.set_progress(stream, StreamProgress())
-    meters.context.catalog.streams.set_state(stream, StreamState.CREATED)
+    meters.context.catalog.jobs.set_progress(stream, JobProgress())
+    meters.context.catalog.jobs.set_state(stream, JobState.CREATED)
     driver.reconcile()
-    assert meters.context.catalog.streams.by_id(stream).progress.boundary is None
+    assert meters.context.catalog.jobs.by_id(stream).progress.boundary is None
     clock.advance(ORPHANED_MS + 1)
     driver.reconcile()
-    record = meters.context.catalog.streams.by_id(stream)
-    assert (record.state, record.boundary_version) == (StreamState.FILLING, meters.context.tables.version(METERS))
+    record = meters.context.catalog.jobs.by_id(stream)
+    assert (record.state, record.boundary_version) == (JobState.FILLING, meters.context.tables.version(METERS))
 
 
 def test_a_stream_that_cannot_be_understood_is_stopped_and_the_others_run(meters: Meters, driver: Driver) -> None:
     good = meters.create_stream("TRIGGER AT_ONCE")
-    definition = meters.context.catalog.streams.by_id(good).definition
+    definition = meters.context.catalog.jobs.by_id(good).definition
     bad = replace(definition, id="bad", name="bad", sql="CREATE STREAM bad INTO", target_table="bad", schema=None)
-    meters.context.catalog.streams.create(bad)
+    meters.context.catalog.jobs.create(bad)
     driver.reconcile()
-    record = meters.context.catalog.streams.by_id("bad")
-    assert record.state is StreamState.STOPPED
+    record = meters.context.catalog.jobs.by_id("bad")
+    assert record.state is JobState.STOPPED
     assert record.reason is not None
     assert (record.reason.code, record.reason.transient) == ("SYNTAX", False)
-    assert state_of(meters, good) is StreamState.RUNNING
+    assert state_of(meters, good) is JobState.RUNNING
 
 
 def test_a_heartbeat_names_the_streams_that_have_something_to_do(meters: Meters, driver: Driver) -> None:
@@ -151,16 +151,16 @@ def test_a_driver_that_does_not_fill_waits_for_who_does(meters: Meters, driver: 
     stream = meters.create_stream("FILL_HISTORY 1")
     history.plan_chunks(meters.context, stream)
     driver.reconcile()
-    record = meters.context.catalog.streams.by_id(stream)
-    assert (record.state, record.source_version) == (StreamState.FILLING, None)
+    record = meters.context.catalog.jobs.by_id(stream)
+    assert (record.state, record.source_version) == (JobState.FILLING, None)
 
 
 def test_a_driver_that_was_overtaken_while_frozen_writes_no_state(meters: Meters, context: Context) -> None:
     """Its successor's streams are paused, running or stopped by the successor alone."""
-    streams = context.catalog.streams
+    streams = context.catalog.jobs
     fresh, resting, broken = (create(meters, name) for name in ("fresh", "resting", "broken"))
-    streams.set_state(resting, StreamState.RUNNING)
-    streams.set_state(broken, StreamState.RUNNING)
+    streams.set_state(resting, JobState.RUNNING)
+    streams.set_state(broken, JobState.RUNNING)
     pollers = SourcePollers(context)
     pollers.reconcile([streams.by_id(broken)])
     for holder in ("frozen", "successor"):
@@ -172,15 +172,15 @@ def test_a_driver_that_was_overtaken_while_frozen_writes_no_state(meters: Meters
     with pytest.raises(FencedError):
         pollers.poll()
     states = {stream: streams.by_id(stream).state for stream in (fresh, resting, broken)}
-    assert states == {fresh: StreamState.CREATED, resting: StreamState.RUNNING, broken: StreamState.RUNNING}
+    assert states == {fresh: JobState.CREATED, resting: JobState.RUNNING, broken: JobState.RUNNING}
     with pytest.raises(FencedError):
-        history.begin(context, create(meters, "late", progress=StreamProgress()))
+        history.begin(context, create(meters, "late", progress=JobProgress()))
     pollers.close()
 
 
-def create(meters: Meters, name: str, progress: StreamProgress | None = None) -> str:
+def create(meters: Meters, name: str, progress: JobProgress | None = None) -> str:
     """Record a stream whose text no driver can parse."""
-    definition = StreamDefinition(name, "db", name, "CREATE STREAM x INTO", "tdengine", "db", "meters", "db", name, 0)
-    meters.context.catalog.streams.create(definition)
-    meters.context.catalog.streams.set_progress(name, progress or StreamProgress(Position(1, {definition.source: 1})))
+    definition = JobDefinition(name, "db", name, "CREATE STREAM x INTO", "tdengine", "db", "meters", "db", name, 0)
+    meters.context.catalog.jobs.create(definition)
+    meters.context.catalog.jobs.set_progress(name, progress or JobProgress(Position(1, {definition.source: 1})))
     return name

@@ -11,7 +11,7 @@ import pytest
 from headrace.errors import InvalidStreamError, OperationalError
 from headrace.model import faults
 from headrace.model.faults import FaultError
-from headrace.model.streams import ChunkState, StreamState
+from headrace.model.jobs import ChunkState, JobState
 from headrace.model.tables import Database
 from headrace.model.time import Duration, Precision
 from headrace.runtime import history
@@ -62,9 +62,9 @@ Prepare = Callable[[Meters], None]
 def settle(context: Context) -> None:
     """Have the live streams handle all that was written."""
     feeds = SourcePollers(context)
-    feeds.reconcile(context.catalog.streams.all())
+    feeds.reconcile(context.catalog.jobs.all())
     while feeds.poll():
-        feeds.reconcile(context.catalog.streams.all())
+        feeds.reconcile(context.catalog.jobs.all())
     feeds.close()
 
 
@@ -157,7 +157,7 @@ def test_a_stream_over_an_empty_source_goes_live(meters: Meters) -> None:
     meters.write(readings(50))
     settle(meters.context)
     assert meters.results() == meters.expected()
-    assert meters.context.catalog.streams.by_id(stream).state is StreamState.RUNNING
+    assert meters.context.catalog.jobs.by_id(stream).state is JobState.RUNNING
 
 
 def test_filling_ends_when_asked_and_goes_on_later(meters: Meters) -> None:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from headrace.errors import HistoryGoneError
+from headrace.model.jobs import JobProgress
 from headrace.model.positions import Position, source_id
-from headrace.model.streams import StreamProgress
 from headrace.runtime.context import Context, open_context
 from headrace.runtime.maintenance import maintain
 from headrace.settings import Settings
@@ -56,7 +56,7 @@ def test_what_was_replaced_before_the_oldest_offset_goes_though_a_stream_is_behi
     stream = meters.create_stream("TRIGGER AT_ONCE")
     compacted = tables.compact(METERS)
     offset = tables.version(METERS)
-    context.catalog.streams.set_progress(stream, StreamProgress(Position(1, {source_id("db", "meters"): offset})))
+    context.catalog.jobs.set_progress(stream, JobProgress(Position(1, {source_id("db", "meters"): offset})))
     first, second = list(meters.stored)[:2]
     meters.write([(*first, 1_000)])
     meters.write([(*second, 2_000)])
@@ -80,7 +80,7 @@ def test_change_files_of_unread_commits_outlive_a_full_vacuum(meters: Meters, mo
     context, tables = meters.context, meters.context.tables
     stream = meters.create_stream("TRIGGER AT_ONCE")
     offset = tables.version(METERS)
-    context.catalog.streams.set_progress(stream, StreamProgress(Position(1, {source_id("db", "meters"): offset})))
+    context.catalog.jobs.set_progress(stream, JobProgress(Position(1, {source_id("db", "meters"): offset})))
     (name, time), *_ = meters.stored
     meters.write([(name, time, 1_000)])
     written = tables.version(METERS)

@@ -6,17 +6,17 @@ from dataclasses import replace
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from headrace.model.jobs import DesiredState, JobCounters, JobDefinition, JobProgress, JobRecord, JobState
 from headrace.model.positions import Position
-from headrace.model.streams import DesiredState, StreamCounters, StreamDefinition, StreamProgress, StreamRecord, StreamState
 from headrace.runtime.metrics import Histogram, Reading, render
 from headrace.streams.poller import JobActivity
 
 
 def reading() -> Reading:
-    definition = StreamDefinition("id", "db", 'odd "name"', "create stream", "tdengine", "db", "src", "db", "dst", 0)
-    counters = StreamCounters(rows_in=10, rows_used=7, rows_out=3)
-    progress = StreamProgress(Position(2, {"db.src": 5}), pending_since=8_500, counters=counters)
-    record = StreamRecord(definition, DesiredState.RUNNING, StreamState.RUNNING, progress)
+    definition = JobDefinition("id", "db", 'odd "name"', "create stream", "tdengine", "db", "src", "db", "dst", 0)
+    counters = JobCounters(rows_in=10, rows_used=7, rows_out=3)
+    progress = JobProgress(Position(2, {"db.src": 5}), pending_since=8_500, counters=counters)
+    record = JobRecord(definition, DesiredState.RUNNING, JobState.RUNNING, progress)
     histogram = Histogram()
     for seconds in (0.05, 0.25, 400.0):
         histogram.observe(seconds)

@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 import headrace
-from headrace.model.streams import ChunkState, Heartbeat, StreamState
+from headrace.model.jobs import ChunkState, Heartbeat, JobState
 from headrace.runtime import history
 from headrace.runtime.context import Context, open_context
 from headrace.runtime.snode import Exit
@@ -159,7 +159,7 @@ def test_a_snode_computes_and_another_takes_over_when_it_is_killed_or_frozen(con
     assert holder.ended() == Exit.OK
     meters.write(readings(50, seed=3, start=START + 5_000_000))
     until(lambda: meters.results() == meters.expected(), "the fourth snode does not go on", (waiter,))
-    assert context.catalog.streams.by_id(stream).state is StreamState.RUNNING
+    assert context.catalog.jobs.by_id(stream).state is JobState.RUNNING
     for child in waiter.children():
         child.kill()
     assert waiter.ended() == Exit.SPARK_DIED

@@ -9,7 +9,7 @@ from typing import get_args
 import pytest
 
 import headrace
-from headrace.model.streams import StreamState
+from headrace.model.jobs import JobState
 from headrace.service import stages
 from headrace.service.endpoint import HTTP_USER, sql_runner
 from headrace.service.executor import apply
@@ -146,7 +146,7 @@ def test_explain_ends_with_the_rights_that_are_needed(prepared: headrace.Connect
         "query on Spark",
         "compare d.out1 with what DuckDB makes of d.readings",
     ]
-    assert prepared.session.context.catalog.streams.get("d", "s").state is StreamState.CREATED
+    assert prepared.session.context.catalog.jobs.get("d", "s").state is JobState.CREATED
     assert prepared.session.context.tables.rows(prepared.session.context.catalog.tables.get("d", "plain")) == 0
 
 

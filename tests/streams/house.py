@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 from headrace.catalog import Catalog
 from headrace.compute import bind, evaluate
 from headrace.model.clock import ManualClock
+from headrace.model.jobs import JobRecord
 from headrace.model.statements import CreateStream, Select
-from headrace.model.streams import StreamRecord
 from headrace.model.tables import Column, Database, Table
 from headrace.model.time import Precision
 from headrace.model.types import DataType, Kind
@@ -85,9 +85,9 @@ class House:
         finally:
             if renewed.pollers is not None:
                 renewed.pollers.close()
-            for record in renewed.catalog.streams.all():
+            for record in renewed.catalog.jobs.all():
                 if record.definition.database == database.name:
-                    renewed.catalog.streams.drop(record.definition.id)
+                    renewed.catalog.jobs.drop(record.definition.id)
 
     def insert(self, rows: Sequence[Row]) -> None:
         """One write."""
@@ -115,8 +115,8 @@ class House:
         lifecycle.create(self.context, plan, plan.definition(created=self.context.clock.now()))
         return plan_of(self.record(plan).definition, self.catalog)
 
-    def record(self, plan: StreamPlan) -> StreamRecord:
-        return self.catalog.streams.by_id(plan.id)
+    def record(self, plan: StreamPlan) -> JobRecord:
+        return self.catalog.jobs.by_id(plan.id)
 
     def settle(self, only: Collection[str] | None = None) -> None:
         """Have the streams, or those with these ids, handle all that was written."""
@@ -126,8 +126,8 @@ class House:
         while self.pollers.poll():
             self.pollers.reconcile(self.records(only))
 
-    def records(self, only: Collection[str] | None) -> list[StreamRecord]:
-        return [one for one in self.catalog.streams.all() if only is None or one.definition.id in only]
+    def records(self, only: Collection[str] | None) -> list[JobRecord]:
+        return [one for one in self.catalog.jobs.all() if only is None or one.definition.id in only]
 
     def restart(self, epoch: int | None = None) -> None:
         """As if the driver had died: nothing in memory stays."""

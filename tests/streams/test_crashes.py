@@ -8,7 +8,7 @@ import pytest
 
 from headrace.errors import FencedError
 from headrace.model.faults import FaultError, armed, calling
-from headrace.model.streams import StreamState
+from headrace.model.jobs import JobState
 from headrace.streams.poller import SourcePollers
 from tests.streams.house import House, Row
 from tests.streams.oracle import Options, Oracle
@@ -62,7 +62,7 @@ def test_a_driver_that_was_taken_over_cannot_commit(built: House) -> None:
         oracle.insert(write)
         built.settle()
     newer = SourcePollers(replace(built.context, epoch=2))
-    newer.reconcile(built.catalog.streams.all())
+    newer.reconcile(built.catalog.jobs.all())
     while newer.poll():
         pass
     for write in WRITES[2:]:
@@ -74,7 +74,7 @@ def test_a_driver_that_was_taken_over_cannot_commit(built: House) -> None:
         pass
     newer.close()
     assert [row[:6] for row in built.results(plan)] == oracle.results()
-    assert built.record(plan).state is StreamState.RUNNING
+    assert built.record(plan).state is JobState.RUNNING
 
 
 def test_a_driver_that_is_taken_over_in_the_middle_of_a_batch_doubles_nothing(built: House) -> None:
@@ -86,7 +86,7 @@ def test_a_driver_that_is_taken_over_in_the_middle_of_a_batch_doubles_nothing(bu
     newer = SourcePollers(replace(built.context, epoch=2))
 
     def take_over() -> None:
-        newer.reconcile(built.catalog.streams.all())
+        newer.reconcile(built.catalog.jobs.all())
         while newer.poll():
             pass
 

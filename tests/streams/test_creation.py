@@ -15,8 +15,8 @@ import pytest
 import headrace
 from headrace.errors import Error, ExistsError, InvalidStreamError, NotFoundError
 from headrace.model.faults import calling
+from headrace.model.jobs import JobState
 from headrace.model.statements import CreateStream
-from headrace.model.streams import StreamState
 from headrace.model.tables import Database, Table
 from headrace.runtime.context import Context, open_context
 from headrace.settings import Settings, load
@@ -91,18 +91,18 @@ def test_a_kill_at_any_point_leaves_the_whole_stream_or_none(tmp_path: Path, poi
         killed(tmp_path / "home", statement(options=options), point)
         names = [table.name for table in context.catalog.tables.all("db")]
         if point == "streams.create.recorded":
-            record = context.catalog.streams.get("db", "s")
+            record = context.catalog.jobs.get("db", "s")
             progress = record.progress
             version = context.tables.version(READINGS)
             offsets = {plan_of(record.definition, context.catalog).source_id: version}
             assert (progress.boundary, progress.position and progress.position.offsets) == (
                 (offsets, None) if options else (None, offsets)
             )
-            assert record.state is (StreamState.FILLING if options else StreamState.CREATED)
+            assert record.state is (JobState.FILLING if options else JobState.CREATED)
             assert names == ["out", "readings"]
             assert context.tables.exists(plan_of(record.definition, context.catalog).target)
         else:
-            assert context.catalog.streams.all() == []
+            assert context.catalog.jobs.all() == []
             assert names == ["readings"]
 
 
@@ -147,7 +147,7 @@ def test_a_table_made_meanwhile_under_the_targets_name_is_left_alone(tmp_path: P
         with pytest.raises(ExistsError):
             lifecycle.create(context, plan, plan.definition(created=0))
         assert other.tables.scan(made, DATABASE).column_names == ["ts", "a", "b", "tbname"]
-        assert context.catalog.streams.all() == []
+        assert context.catalog.jobs.all() == []
 
 
 # Races
@@ -179,7 +179,7 @@ def test_of_streams_that_race_for_a_target_one_gets_it(settings: Settings) -> No
         furnish(context)
         won = race(contend, [(settings, racer) for racer in range(3)])
         assert sorted(number for numbers in won for number in numbers) == list(range(8))
-        for record in context.catalog.streams.all():
+        for record in context.catalog.jobs.all():
             plan = plan_of(record.definition, context.catalog)
             assert context.tables.scan(plan.target, DATABASE).num_rows == 0
             stored = context.tables.schema(plan.target, DATABASE).names
@@ -191,17 +191,17 @@ def test_of_streams_that_race_for_a_target_one_gets_it(settings: Settings) -> No
 def test_the_database_keeps_a_second_stream_from_a_target(settings: Settings) -> None:
     from sqlalchemy import exc, insert
 
-    from headrace.catalog.rows import STREAMS
-    from headrace.catalog.rows.streams import to_row
+    from headrace.catalog.rows import JOBS
+    from headrace.catalog.rows.jobs import to_row
 
     with opened(settings) as context:
         furnish(context)
         create(context, statement())
-        record = context.catalog.streams.get("db", "s")
+        record = context.catalog.jobs.get("db", "s")
         row = to_row(record) | {"id": "another", "name": "another"}
-        engine = context.catalog.streams._store.engine
+        engine = context.catalog.jobs._store.engine
         with pytest.raises(exc.IntegrityError), engine.begin() as connection:
-            connection.execute(insert(STREAMS).values(row))
+            connection.execute(insert(JOBS).values(row))
 
 
 def test_a_target_that_was_dropped_meanwhile_is_missed(tmp_path: Path) -> None:
@@ -216,7 +216,7 @@ def test_a_target_that_was_dropped_meanwhile_is_missed(tmp_path: Path) -> None:
             pytest.raises(NotFoundError),
         ):
             create(context, sql)
-        assert context.catalog.streams.all() == []
+        assert context.catalog.jobs.all() == []
 
 
 def test_a_refused_stream_leaves_no_state(tmp_path: Path) -> None:
@@ -226,4 +226,4 @@ def test_a_refused_stream_leaves_no_state(tmp_path: Path) -> None:
         with pytest.raises(Error):
             create(context, statement("t"))
         folders = list(Path(context.state_uri).iterdir())
-        assert [folder.name for folder in folders] == [context.catalog.streams.get("db", "s").definition.id]
+        assert [folder.name for folder in folders] == [context.catalog.jobs.get("db", "s").definition.id]

@@ -199,7 +199,7 @@ def test_two_streams_cannot_fill_one_table(furnished: House) -> None:
 def test_a_database_has_room_for_61_streams(furnished: House) -> None:
     for number in range(61):
         plan = furnished.define(f"create stream s{number} into out{number} as select count(*) from readings interval(1s)")
-        furnished.catalog.streams.create(plan.definition(created=0), target=plan.target)
+        furnished.catalog.jobs.create(plan.definition(created=0), target=plan.target)
     with pytest.raises(LimitError, match="61 streams"):
         furnished.define("create stream t into out as select count(*) from readings interval(1s)")
 
@@ -225,7 +225,7 @@ def test_a_recorded_stream_has_the_plan_it_was_defined_with(furnished: House, sq
 def test_errors_of_a_recorded_stream_show_its_text(furnished: House) -> None:
     plan = furnished.create("create stream s into out as select count(*) from old interval(1s)")
     definition = furnished.record(plan).definition
-    furnished.catalog.streams.drop(plan.id)
+    furnished.catalog.jobs.drop(plan.id)
     furnished.catalog.tables.drop("db", "old")
     with pytest.raises(NotFoundError) as missing:
         plan_of(definition, furnished.catalog)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from headrace.model.streams import DesiredState, StreamState
+from headrace.model.jobs import DesiredState, JobState
 from headrace.model.tables import Column, Database, Table
 from headrace.model.time import Precision
 from headrace.model.types import DataType, Kind
@@ -36,8 +36,8 @@ def tens(built: House, sql: str) -> list[tuple[object, ...]]:
     return built.results(plan)
 
 
-def state_files(built: House, stream_id: str) -> list[Path]:
-    return sorted(Path(state_store(built.context, stream_id).folder).glob("*.state"))
+def state_files(built: House, job_id: str) -> list[Path]:
+    return sorted(Path(state_store(built.context, job_id).folder).glob("*.state"))
 
 
 def test_a_stream_without_history_says_nothing_of_windows_that_nothing_touches(built: House) -> None:
@@ -79,14 +79,14 @@ def test_a_paused_stream_takes_up_what_was_written_meanwhile(built: House) -> No
     plan = built.create(counts())
     built.insert([("d0", 0, 1, None)])
     built.settle()
-    built.catalog.streams.set_desired(plan.id, DesiredState.PAUSED)
+    built.catalog.jobs.set_desired(plan.id, DesiredState.PAUSED)
     built.insert([("d0", 1, 2, None)])
     built.settle()
-    assert built.record(plan).state is StreamState.PAUSED
+    assert built.record(plan).state is JobState.PAUSED
     assert [row[:3] for row in built.results(plan)] == [(0, 1, 1)]
-    built.catalog.streams.set_desired(plan.id, DesiredState.RUNNING)
+    built.catalog.jobs.set_desired(plan.id, DesiredState.RUNNING)
     built.settle()
-    assert built.record(plan).state is StreamState.RUNNING
+    assert built.record(plan).state is JobState.RUNNING
     assert [row[:3] for row in built.results(plan)] == [(0, 2, 3)]
 
 
@@ -94,11 +94,11 @@ def test_what_was_written_during_a_pause_can_be_skipped(built: House) -> None:
     plan = built.create(counts())
     built.insert([("d0", 0, 1, None)])
     built.settle()
-    built.catalog.streams.set_desired(plan.id, DesiredState.PAUSED)
+    built.catalog.jobs.set_desired(plan.id, DesiredState.PAUSED)
     built.settle()
     built.insert([("d0", 1, 2, None), ("d0", 20_000, 2, None)])
     skip(built.context, plan)
-    built.catalog.streams.set_desired(plan.id, DesiredState.RUNNING)
+    built.catalog.jobs.set_desired(plan.id, DesiredState.RUNNING)
     built.insert([("d0", 2, 4, None), ("d0", 21_000, 8, None)])
     built.settle()
     assert [row[:3] for row in built.results(plan)] == [(0, 2, 5), (20_000, 1, 8)]
@@ -110,7 +110,7 @@ def test_a_stream_that_fails_stops_with_the_reason_and_the_others_go_on(built: H
     built.insert([("d0", 0, 1, None)])
     built.settle()
     record = built.record(broken)
-    assert record.state is StreamState.STOPPED
+    assert record.state is JobState.STOPPED
     assert record.reason is not None
     assert "out_broken" in record.reason.message
     assert record.reason.hint
@@ -229,7 +229,7 @@ def test_results_of_a_group_whose_name_is_taken_are_discarded_and_said_so(built:
     built.insert([("d0", 0, 1, None)])
     built.settle()
     assert built.results(plan) == []
-    assert built.record(plan).state is StreamState.RUNNING
+    assert built.record(plan).state is JobState.RUNNING
     assert any(event.kind == "DISCARDED" for event in built.catalog.events.all("stream", plan.id))
 
 
@@ -348,7 +348,7 @@ def test_a_dropped_stream_leaves_no_state_and_its_results(built: House) -> None:
     plan = built.create(counts())
     built.insert([("d0", 0, 1, None)])
     built.settle()
-    built.catalog.streams.drop(plan.id)
+    built.catalog.jobs.drop(plan.id)
     built.settle()
     forget(built.context, plan.id)
     assert state_files(built, plan.id) == []

@@ -14,7 +14,7 @@ import pytest
 
 from headrace.errors import FencedError
 from headrace.model.clock import ManualClock
-from headrace.model.streams import StreamState
+from headrace.model.jobs import JobState
 from headrace.streams.lifecycle import forget
 from headrace.streams.outbox import OutboxSink
 from headrace.streams.poller import SourcePollers
@@ -57,8 +57,8 @@ def wait_for(receiver: Receiver, messages: int) -> None:
     wait_until(lambda: len(receiver.payloads()) >= messages, f"{messages} messages")
 
 
-def wait_until_recorded(house: House, stream_id: str) -> None:
-    outbox = house.tables.outbox(stream_id)
+def wait_until_recorded(house: House, job_id: str) -> None:
+    outbox = house.tables.outbox(job_id)
     wait_until(lambda: outbox.backlog() == 0, "delivery to be recorded")
 
 
@@ -117,7 +117,7 @@ def test_a_job_waits_while_its_receiver_does_not_keep_up(empty: House, receiver:
     for _ in range(5):
         assert pollers.poll(), "the job still has work to do"
     assert outbox.backlog() == 2
-    assert empty.catalog.streams.by_id(stream).state is StreamState.RUNNING
+    assert empty.catalog.jobs.by_id(stream).state is JobState.RUNNING
     receiver.start()
     empty.settle()
     wait_until_recorded(empty, stream)
@@ -127,7 +127,7 @@ def test_a_job_waits_while_its_receiver_does_not_keep_up(empty: House, receiver:
 def test_a_driver_that_was_taken_over_commits_no_message(empty: House, receiver: Receiver, clock: ManualClock) -> None:
     stream = begin(empty)
     newer = SourcePollers(replace(empty.context, epoch=2), runner=empty.runner)
-    newer.reconcile(empty.catalog.streams.all())
+    newer.reconcile(empty.catalog.jobs.all())
     clock.advance(20_000)
     while newer.poll():
         pass
@@ -149,7 +149,7 @@ def test_a_dropped_job_leaves_no_messages(empty: House, receiver: Receiver, cloc
     empty.settle()
     folder = Path(empty.tables.outbox(stream)._handle.uri)
     assert folder.exists()
-    empty.catalog.streams.drop(stream)
+    empty.catalog.jobs.drop(stream)
     empty.settle()
     forget(empty.context, stream)
     assert not folder.exists()

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from headrace.model.clock import ManualClock
+from headrace.model.jobs import DesiredState, JobState
 from headrace.model.positions import Position
-from headrace.model.streams import DesiredState, StreamState
 from headrace.model.tables import Table
 from headrace.streams import sizes
 from headrace.streams.define import StreamPlan
@@ -105,11 +105,11 @@ def test_a_source_that_is_gone_stops_its_streams_and_no_others(ticked: House, cl
     ticked.settle()
     assert count(ticked, sound) == [1]
     record = ticked.record(broken)
-    assert record.state is StreamState.STOPPED
+    assert record.state is JobState.STOPPED
     assert record.reason is not None
     assert "db.others" in record.reason.message
     assert not record.reason.transient
-    assert ticked.record(sound).state is StreamState.RUNNING
+    assert ticked.record(sound).state is JobState.RUNNING
 
 
 def test_a_source_that_fails_again_and_again_stops_its_streams_until_they_are_retried(ticked: House, clock: ManualClock) -> None:
@@ -123,13 +123,13 @@ def test_a_source_that_fails_again_and_again_stops_its_streams_until_they_are_re
     ticked.settle()
     assert count(ticked, sound) == [1]
     record = ticked.record(broken)
-    assert record.state is StreamState.STOPPED
+    assert record.state is JobState.STOPPED
     assert record.reason is not None
     assert record.reason.transient
     damage.unlink()
-    ticked.catalog.streams.set_state(broken.id, StreamState.RUNNING)
+    ticked.catalog.jobs.set_state(broken.id, JobState.RUNNING)
     ticked.settle()
-    assert ticked.record(broken).state is StreamState.RUNNING
+    assert ticked.record(broken).state is JobState.RUNNING
 
 
 def test_a_source_that_fails_for_a_moment_stops_nothing(ticked: House) -> None:
@@ -140,7 +140,7 @@ def test_a_source_that_fails_for_a_moment_stops_nothing(ticked: House) -> None:
     assert pollers(ticked).poll(0)
     damage.unlink()
     ticked.settle()
-    assert ticked.record(broken).state is StreamState.RUNNING
+    assert ticked.record(broken).state is JobState.RUNNING
 
 
 def test_a_source_that_hangs_holds_up_no_other(ticked: House, clock: ManualClock) -> None:
@@ -156,15 +156,15 @@ def test_a_source_that_hangs_holds_up_no_other(ticked: House, clock: ManualClock
         assert count(ticked, sound) == [1]
         assert pollers(ticked).activity().keys() == {sound.id, hanging.id}
     ticked.settle()
-    assert ticked.record(hanging).state is StreamState.RUNNING
+    assert ticked.record(hanging).state is JobState.RUNNING
 
 
 def test_a_stream_whose_source_left_the_catalog_keeps_no_other_from_running(ticked: House) -> None:
     sound, broken = create_both(ticked)
-    records = ticked.catalog.streams.all()
+    records = ticked.catalog.jobs.all()
     ticked.pollers = SourcePollers(ticked.context, runner=ticked.runner)
     gone = [record for record in records if record.definition.id == broken.id]
-    ticked.catalog.streams.drop(broken.id)
+    ticked.catalog.jobs.drop(broken.id)
     ticked.catalog.tables.drop("db", "others")
     pollers(ticked).reconcile([record for record in records if record not in gone] + gone)
     assert pollers(ticked).streams == {sound.id}
@@ -177,12 +177,12 @@ def test_a_pause_does_not_wait_for_the_micro_batch(ticked: House, gate: Gate) ->
     with gate.shut():
         assert pollers(ticked).poll(0)
         assert gate.entered.wait(60)
-        ticked.catalog.streams.set_desired(plan.id, DesiredState.PAUSED)
-        pollers(ticked).reconcile(ticked.catalog.streams.all())
-        assert ticked.record(plan).state is StreamState.RUNNING, "its micro-batch is still in flight"
+        ticked.catalog.jobs.set_desired(plan.id, DesiredState.PAUSED)
+        pollers(ticked).reconcile(ticked.catalog.jobs.all())
+        assert ticked.record(plan).state is JobState.RUNNING, "its micro-batch is still in flight"
         assert pollers(ticked).streams == {plan.id, other.id}
     ticked.settle()
-    assert ticked.record(plan).state is StreamState.PAUSED
+    assert ticked.record(plan).state is JobState.PAUSED
     assert pollers(ticked).streams == {other.id}
     assert handled(ticked, plan) == 1
 
@@ -193,20 +193,20 @@ def test_a_stream_resumed_before_it_has_left_runs_again(ticked: House, gate: Gat
     ticked.insert([("d0", 0, 1, None)])
     with gate.shut():
         assert pollers(ticked).poll(0)
-        ticked.catalog.streams.set_desired(plan.id, DesiredState.PAUSED)
-        pollers(ticked).reconcile(ticked.catalog.streams.all())
-        ticked.catalog.streams.set_desired(plan.id, DesiredState.RUNNING)
-        pollers(ticked).reconcile(ticked.catalog.streams.all())
+        ticked.catalog.jobs.set_desired(plan.id, DesiredState.PAUSED)
+        pollers(ticked).reconcile(ticked.catalog.jobs.all())
+        ticked.catalog.jobs.set_desired(plan.id, DesiredState.RUNNING)
+        pollers(ticked).reconcile(ticked.catalog.jobs.all())
         ticked.insert([("d0", 1, 1, None)])
     ticked.settle()
-    assert ticked.record(plan).state is StreamState.RUNNING
+    assert ticked.record(plan).state is JobState.RUNNING
     assert handled(ticked, plan) == 2
 
 
 def test_what_was_written_after_a_pause_is_not_handled_though_the_driver_has_not_looked(ticked: House) -> None:
     plan = ticked.create(SQL.format(name="s"))
     ticked.settle()
-    ticked.catalog.streams.set_desired(plan.id, DesiredState.PAUSED)
+    ticked.catalog.jobs.set_desired(plan.id, DesiredState.PAUSED)
     ticked.insert([("d0", 0, 1, None)])
     while pollers(ticked).poll():
         pass
@@ -218,10 +218,10 @@ def test_skipping_wins_over_a_stream_that_has_not_left(ticked: House, clock: Man
     plan = ticked.create(SQL.format(name="s"))
     ticked.insert([("d0", 0, 1, None)])
     ticked.settle()
-    ticked.catalog.streams.set_desired(plan.id, DesiredState.PAUSED)
+    ticked.catalog.jobs.set_desired(plan.id, DesiredState.PAUSED)
     ticked.insert([("d0", 1, 1, None), ("d0", 2, 1, None)])
     skip(ticked.context, plan)
-    ticked.catalog.streams.set_desired(plan.id, DesiredState.RUNNING)
+    ticked.catalog.jobs.set_desired(plan.id, DesiredState.RUNNING)
     ticked.insert([("d0", 3, 1, None)])
     ticked.settle()
     clock.advance(10_000)
@@ -237,10 +237,10 @@ def test_skipping_wins_over_a_micro_batch_in_flight_and_loses_nothing_of_it(tick
     with gate.shut():
         assert pollers(ticked).poll(0)
         assert gate.entered.wait(60)
-        ticked.catalog.streams.set_desired(plan.id, DesiredState.PAUSED)
+        ticked.catalog.jobs.set_desired(plan.id, DesiredState.PAUSED)
         ticked.insert([("d0", 1, 1, None), ("d0", 2, 1, None)])
         skip(ticked.context, plan)
-        ticked.catalog.streams.set_desired(plan.id, DesiredState.RUNNING)
+        ticked.catalog.jobs.set_desired(plan.id, DesiredState.RUNNING)
     ticked.settle()
     clock.advance(10_000)
     ticked.settle()
@@ -273,9 +273,9 @@ def test_skipping_gets_a_stream_over_changes_that_are_gone(ticked: House) -> Non
     assert reason is not None
     assert reason.code == "HISTORY_GONE"
     skip(ticked.context, plan)
-    ticked.catalog.streams.set_state(plan.id, StreamState.RUNNING)
+    ticked.catalog.jobs.set_state(plan.id, JobState.RUNNING)
     ticked.settle()
-    assert ticked.record(plan).state is StreamState.RUNNING
+    assert ticked.record(plan).state is JobState.RUNNING
     assert ticked.record(plan).source_version == ticked.tables.version(READINGS)
 
 
@@ -302,7 +302,7 @@ def test_a_micro_batch_that_hangs_and_its_lag_are_seen(ticked: House, gate: Gate
 
 def test_a_stream_without_position_has_no_lag(ticked: House) -> None:
     plan = ticked.define(SQL.format(name="s"))
-    ticked.catalog.streams.create(plan.definition(created=0), target=plan.target)
+    ticked.catalog.jobs.create(plan.definition(created=0), target=plan.target)
     assert lag_ms(ticked.context, ticked.record(plan)) is None
 
 

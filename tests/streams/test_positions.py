@@ -89,7 +89,7 @@ def test_the_clock_of_the_machine_wakes_as_well(empty: House) -> None:
     plan = empty.create(SQL.format(name="s"))
     empty.insert([("d0", 0, 1, None)])
     empty.pollers = pollers = SourcePollers(empty.context, runner=empty.runner)
-    pollers.reconcile(empty.catalog.streams.all())
+    pollers.reconcile(empty.catalog.jobs.all())
     wait_until(lambda: pollers.poll(0.05) and empty.tables.scan(plan.target, empty.database).num_rows >= 3, "three ticks")
     assert {row[1] for row in ticks(empty)} == {1}
 
@@ -132,7 +132,7 @@ def test_a_driver_restarts_where_the_target_says_though_the_catalog_is_behind(em
     clock.advance(10_000)
     empty.settle()
     newest = empty.record(plan).progress.position
-    empty.catalog.streams.set_progress(plan.id, behind)
+    empty.catalog.jobs.set_progress(plan.id, behind)
     empty.restart()
     version = empty.tables.version(plan.target)
     empty.settle()
@@ -149,7 +149,7 @@ def test_a_checkpoint_that_only_the_target_knows_of_is_made_again(empty: House, 
     clock.advance(10_000)
     empty.insert([("d0", 1, 1, None), ("d0", 2, 1, None)])
     empty.settle()
-    empty.catalog.streams.set_progress(plan.id, behind)
+    empty.catalog.jobs.set_progress(plan.id, behind)
     store = state_store(empty.context, plan.id)
     (newest,) = Path(store.folder).glob(f"{store.batches()[-1]:020d}-*.state")
     match damage:

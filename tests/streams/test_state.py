@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from headrace.model.faults import FaultError, armed
+from headrace.model.jobs import JobCounters
 from headrace.model.positions import Position
-from headrace.model.streams import StreamCounters
 from headrace.streams.state import SEEN, State, StateError, StateStore
 
 AT = Position(7, {"db.readings": 40})
@@ -20,7 +20,7 @@ STATE = State(
     seen=pa.table({"tbname": ["d1"], "_seen": [17]}, schema=SEEN),
     newest=17,
     floor=3,
-    counters=StreamCounters(rows_in=5, rows_used=3, rows_filtered=1, rows_expired=1),
+    counters=JobCounters(rows_in=5, rows_used=3, rows_filtered=1, rows_expired=1),
     wake_at=1_700_000_000_000,
     handled_at=1_600_000_000_000,
 )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from headrace.compute.plan import WSTART
-from headrace.model.streams import StreamCounters, StreamRecord
+from headrace.model.jobs import JobCounters, JobRecord
 from headrace.streams.batches import BatchResult
 from headrace.streams.context import Context
 from headrace.streams.define import StreamPlan
@@ -41,7 +41,7 @@ class Ticker:
             wake_at += self.every_ms
         rows = changes.rows.num_rows
         count += rows
-        counters = state.counters.plus(StreamCounters(rows_in=rows, rows_used=rows, batches=1))
+        counters = state.counters.plus(JobCounters(rows_in=rows, rows_used=rows, batches=1))
         if wake_at is None:
             wake_at = (changes.now // self.every_ms + 1) * self.every_ms
         upserts = pa.table(
@@ -63,7 +63,7 @@ def ticking(
 ) -> RunnerFactory:
     """What makes runners of tickers; `before` is called at the start of every micro-batch."""
 
-    def runner(context: Context, record: StreamRecord, reader: Reader) -> Runner:
+    def runner(context: Context, record: JobRecord, reader: Reader) -> Runner:
         return Runner(context, record, reader, processor=lambda context, plan: Ticker(context, plan, before, every_ms), sink=sink)
 
     return runner

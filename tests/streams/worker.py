@@ -54,10 +54,10 @@ def main(home: Path, port: int, now: int, epoch: int) -> None:
         tables = Tables(settings.tables_uri, catalog.lock, settings.small_write_rows)
         context = replace(Context(catalog, lambda: tables, no_spark, clock, settings), epoch=epoch)
         pollers = SourcePollers(context, runner=sending(port))
-        pollers.reconcile(catalog.streams.all())
+        pollers.reconcile(catalog.jobs.all())
         while pollers.poll():
             pass
-        while any(tables.outbox(record.definition.id).backlog() for record in catalog.streams.all()):
+        while any(tables.outbox(record.definition.id).backlog() for record in catalog.jobs.all()):
             time.sleep(0.01)
         pollers.close()
         tables.close()

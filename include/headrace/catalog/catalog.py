@@ -11,13 +11,13 @@ from typing import Self
 from headrace.catalog.databases import Databases
 from headrace.catalog.engines import open_engine
 from headrace.catalog.events import Events
+from headrace.catalog.jobs import Jobs
 from headrace.catalog.leases import Leases
 from headrace.catalog.ledger import Ledger
 from headrace.catalog.locks import LOCK_MS, AdvisoryLocks, FileLocks, Locks
 from headrace.catalog.migrate import migrate
 from headrace.catalog.snodes import Snodes
 from headrace.catalog.store import Store, is_sqlite
-from headrace.catalog.streams import Streams
 from headrace.catalog.subtables import Subtables
 from headrace.catalog.tables import Tables
 
@@ -34,7 +34,7 @@ class Catalog:
         self.databases = Databases(store)
         self.tables = Tables(store)
         self.subtables = Subtables(store)
-        self.streams = Streams(store)
+        self.jobs = Jobs(store)
         self.leases = Leases(store)
         self.snodes = Snodes(store)
         self.ledger = Ledger(store)

@@ -24,10 +24,10 @@ from sqlalchemy import (
 
 from headrace.catalog.engines import process_name
 from headrace.catalog.rows.chunks import CHUNKS, from_row, to_row
-from headrace.catalog.rows.streams import STREAMS
+from headrace.catalog.rows.jobs import JOBS
 from headrace.catalog.store import Store, insert
 from headrace.errors import FencedError, NotFoundError, TransientError
-from headrace.model.streams import Chunk, ChunkState, RunSummary
+from headrace.model.jobs import Chunk, ChunkState, RunSummary
 
 # A chunk takes minutes at most. A claim that is older than this was abandoned: its holder died without a word.
 ABANDONED_MS: Final = 3_600_000
@@ -39,22 +39,22 @@ class Ledger:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def plan(self, stream_id: str, run: str, chunks: Sequence[Chunk]) -> list[Chunk]:
+    def plan(self, job_id: str, run: str, chunks: Sequence[Chunk]) -> list[Chunk]:
         """The chunks of a run by number: those given, as PENDING, or those of the first plan where the run is planned already.
 
         `NotFoundError` where the stream was dropped.
         """
-        planned = [replace(chunk, stream_id=stream_id, run=run, state=ChunkState.PENDING, message=None) for chunk in chunks]
+        planned = [replace(chunk, job_id=job_id, run=run, state=ChunkState.PENDING, message=None) for chunk in chunks]
         with self._store.write() as connection:
-            if connection.scalar(select(STREAMS.c.id).where(STREAMS.c.id == stream_id).with_for_update()) is None:
-                raise NotFoundError(f"there is no stream with the id {stream_id}", hint="it was dropped")
-            present = connection.execute(_chunks(stream_id, run)).mappings().all()
+            if connection.scalar(select(JOBS.c.id).where(JOBS.c.id == job_id).with_for_update()) is None:
+                raise NotFoundError(f"there is no stream with the id {job_id}", hint="it was dropped")
+            present = connection.execute(_chunks(job_id, run)).mappings().all()
             if not present and planned:
                 connection.execute(insert(connection, CHUNKS), [to_row(chunk) for chunk in planned])
-                present = connection.execute(_chunks(stream_id, run)).mappings().all()
+                present = connection.execute(_chunks(job_id, run)).mappings().all()
         return [from_row(row) for row in present]
 
-    def claim(self, stream_id: str, run: str, number: int, holder: str | None = None, *, abandoned_ms: int = ABANDONED_MS) -> Chunk:
+    def claim(self, job_id: str, run: str, number: int, holder: str | None = None, *, abandoned_ms: int = ABANDONED_MS) -> Chunk:
         """The chunk, RUNNING and this holder's; DONE where there is nothing left to do.
 
         PENDING and FAILED chunks can be claimed, and RUNNING ones by the same holder or when claimed `abandoned_ms` ago or
@@ -66,48 +66,48 @@ class Ledger:
             now = self._store.now(connection)
             values = {"state": ChunkState.RUNNING.value, "holder": holder, "claimed": now, "message": None, "finished": None}
             free = _free(holder, now - abandoned_ms)
-            connection.execute(update(CHUNKS).where(*_is(stream_id, run, number), free).values(values))
-            row = _get(connection, stream_id, run, number)
+            connection.execute(update(CHUNKS).where(*_is(job_id, run, number), free).values(values))
+            row = _get(connection, job_id, run, number)
         if row["state"] == ChunkState.RUNNING.value and row["holder"] != holder:
             age = (now - row["claimed"]) // 1000
             message = f"chunk {number} of run {run} is being worked on by {row['holder']}, since {age} s"
             raise TransientError(message, hint="wait for it, or try again when its claim is old enough to count as abandoned")
         return from_row(row)
 
-    def finish(self, stream_id: str, run: str, number: int, rows: int | None = None, holder: str | None = None) -> None:
+    def finish(self, job_id: str, run: str, number: int, rows: int | None = None, holder: str | None = None) -> None:
         """Marks a claimed chunk DONE, with the rows it read; harmless twice. `FencedError` when another has claimed it since."""
-        self._close(stream_id, run, number, holder, {"state": ChunkState.DONE.value, "rows_done": rows, "message": None})
+        self._close(job_id, run, number, holder, {"state": ChunkState.DONE.value, "rows_done": rows, "message": None})
 
-    def fail(self, stream_id: str, run: str, number: int, message: str, holder: str | None = None) -> None:
+    def fail(self, job_id: str, run: str, number: int, message: str, holder: str | None = None) -> None:
         """Marks a claimed chunk FAILED, so that it may be claimed again. `FencedError` when another has claimed it since."""
-        self._close(stream_id, run, number, holder, {"state": ChunkState.FAILED.value, "message": message})
+        self._close(job_id, run, number, holder, {"state": ChunkState.FAILED.value, "message": message})
 
-    def chunks(self, stream_id: str, run: str | None = None) -> list[Chunk]:
+    def chunks(self, job_id: str, run: str | None = None) -> list[Chunk]:
         """The chunks of a run by number, or those of all runs of the stream."""
         with self._store.read() as connection:
-            return [from_row(row) for row in connection.execute(_chunks(stream_id, run)).mappings()]
+            return [from_row(row) for row in connection.execute(_chunks(job_id, run)).mappings()]
 
-    def summary(self, stream_id: str, run: str) -> RunSummary:
+    def summary(self, job_id: str, run: str) -> RunSummary:
         """How far a run has come; all zero where nothing is planned."""
         with self._store.read() as connection:
-            row = connection.execute(_summary(stream_id, run)).mappings().one()
-        return RunSummary(stream_id, run, **row)
+            row = connection.execute(_summary(job_id, run)).mappings().one()
+        return RunSummary(job_id, run, **row)
 
-    def _close(self, stream_id: str, run: str, number: int, holder: str | None, values: Mapping[str, Any]) -> None:
+    def _close(self, job_id: str, run: str, number: int, holder: str | None, values: Mapping[str, Any]) -> None:
         holder = holder or process_name()
         own = and_(CHUNKS.c.holder == holder, CHUNKS.c.state == ChunkState.RUNNING.value)
         with self._store.write() as connection:
             finished = {**values, "finished": self._store.now(connection)}
-            change = update(CHUNKS).where(*_is(stream_id, run, number), own).values(finished)
+            change = update(CHUNKS).where(*_is(job_id, run, number), own).values(finished)
             if connection.execute(change).rowcount == 1:
                 return
-            row = _get(connection, stream_id, run, number)
+            row = _get(connection, job_id, run, number)
         if (row["state"], row["holder"]) != (values["state"], holder):
             raise FencedError(f"chunk {number} of run {run} is {row['state']} by {row['holder']}, not claimed by {holder}")
 
 
-def _is(stream_id: str, run: str, number: int) -> tuple[ColumnElement[bool], ...]:
-    return CHUNKS.c.stream_id == stream_id, CHUNKS.c.run == run, CHUNKS.c.number == number
+def _is(job_id: str, run: str, number: int) -> tuple[ColumnElement[bool], ...]:
+    return CHUNKS.c.job_id == job_id, CHUNKS.c.run == run, CHUNKS.c.number == number
 
 
 def _free(holder: str, abandoned_at: int) -> ColumnElement[bool]:
@@ -117,19 +117,19 @@ def _free(holder: str, abandoned_at: int) -> ColumnElement[bool]:
     return or_(unclaimed, and_(CHUNKS.c.state == ChunkState.RUNNING.value, abandoned))
 
 
-def _get(connection: Connection, stream_id: str, run: str, number: int) -> RowMapping:
-    row = connection.execute(select(CHUNKS).where(*_is(stream_id, run, number))).mappings().one_or_none()
+def _get(connection: Connection, job_id: str, run: str, number: int) -> RowMapping:
+    row = connection.execute(select(CHUNKS).where(*_is(job_id, run, number))).mappings().one_or_none()
     if row is None:
-        raise NotFoundError(f"run {run} of stream {stream_id} has no chunk {number}", hint="plan the run first")
+        raise NotFoundError(f"run {run} of stream {job_id} has no chunk {number}", hint="plan the run first")
     return row
 
 
-def _chunks(stream_id: str, run: str | None) -> Select[*tuple[Any, ...]]:
-    query = select(CHUNKS).where(CHUNKS.c.stream_id == stream_id).order_by(CHUNKS.c.run, CHUNKS.c.number)
+def _chunks(job_id: str, run: str | None) -> Select[*tuple[Any, ...]]:
+    query = select(CHUNKS).where(CHUNKS.c.job_id == job_id).order_by(CHUNKS.c.run, CHUNKS.c.number)
     return query if run is None else query.where(CHUNKS.c.run == run)
 
 
-def _summary(stream_id: str, run: str) -> Select[*tuple[Any, ...]]:
+def _summary(job_id: str, run: str) -> Select[*tuple[Any, ...]]:
     def in_state(state: ChunkState) -> ColumnElement[bool]:
         return CHUNKS.c.state == state.value
 
@@ -148,4 +148,4 @@ def _summary(stream_id: str, run: str) -> Select[*tuple[Any, ...]]:
         total(CHUNKS.c.rows_done, done).label("rows_done"),
         func.min(CHUNKS.c.claimed).label("started"),
         func.max(func.coalesce(CHUNKS.c.finished, CHUNKS.c.claimed)).label("updated"),
-    ).where(CHUNKS.c.stream_id == stream_id, CHUNKS.c.run == run)
+    ).where(CHUNKS.c.job_id == job_id, CHUNKS.c.run == run)

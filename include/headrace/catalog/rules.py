@@ -12,9 +12,9 @@ from typing import Final
 
 from sqlalchemy import ColumnElement, Connection, and_, or_, select
 
-from headrace.catalog.rows import DATABASES, STREAMS, SUBTABLES, TABLES, streams
+from headrace.catalog.rows import DATABASES, JOBS, SUBTABLES, TABLES, jobs
 from headrace.errors import ExistsError, IntegrityError, InvalidStreamError, NotFoundError
-from headrace.model.streams import StreamDefinition
+from headrace.model.jobs import JobDefinition
 
 # Names looked through for the nearest one; more would make the error slow where there are millions of subtables.
 NEAR_NAMES: Final = 2_000
@@ -73,7 +73,7 @@ def missing_table(connection: Connection, database: str, name: str) -> NotFoundE
 
 def refuse_crossing_streams(connection: Connection, database: str) -> None:
     """`IntegrityError` when a stream leads from this database to another or the other way round."""
-    places = (STREAMS.c.database, STREAMS.c.source_database, STREAMS.c.target_database)
+    places = (JOBS.c.database, JOBS.c.source_database, JOBS.c.target_database)
     touches = or_(*(place == database for place in places))
     inside = and_(*(place == database for place in places))
     _refuse(connection, f"database {database}", and_(touches, ~inside), "leads into or out of it")
@@ -89,8 +89,8 @@ def refuse_streams_using(connection: Connection, database: str, table: str, colu
     names = set(columns)
     if not names:
         return
-    for row in connection.execute(select(STREAMS).where(or_(*_on(database, table)))).mappings():
-        definition = streams.from_row(row).definition
+    for row in connection.execute(select(JOBS).where(or_(*_on(database, table)))).mappings():
+        definition = jobs.from_row(row).definition
         used = names & used_columns(definition, database, table, names)
         if used:
             stream = f"{definition.database}.{definition.name}"
@@ -99,7 +99,7 @@ def refuse_streams_using(connection: Connection, database: str, table: str, colu
             )
 
 
-def used_columns(definition: StreamDefinition, database: str, table: str, names: set[str]) -> set[str]:
+def used_columns(definition: JobDefinition, database: str, table: str, names: set[str]) -> set[str]:
     """Those columns and tags of a table that a stream reads or fills; any of `names` where it does not say."""
     schema = definition.schema
     if schema is None:
@@ -112,10 +112,10 @@ def used_columns(definition: StreamDefinition, database: str, table: str, names:
     return used
 
 
-def refuse_rival(connection: Connection, definition: StreamDefinition) -> None:
+def refuse_rival(connection: Connection, definition: JobDefinition) -> None:
     """`InvalidStreamError` when another stream fills the target of a new one."""
-    fills = and_(STREAMS.c.target_database == definition.target_database, STREAMS.c.target_table == definition.target_table)
-    rival = connection.scalar(select(STREAMS.c.name).where(fills))
+    fills = and_(JOBS.c.target_database == definition.target_database, JOBS.c.target_table == definition.target_table)
+    rival = connection.scalar(select(JOBS.c.name).where(fills))
     if rival is not None:
         raise target_taken(rival, definition.target_table)
 
@@ -126,13 +126,13 @@ def target_taken(rival: str, target: str) -> InvalidStreamError:
 
 
 def _on(database: str, table: str) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
-    reads = and_(STREAMS.c.source_database == database, STREAMS.c.source_table == table)
-    fills = and_(STREAMS.c.target_database == database, STREAMS.c.target_table == table)
+    reads = and_(JOBS.c.source_database == database, JOBS.c.source_table == table)
+    fills = and_(JOBS.c.target_database == database, JOBS.c.target_table == table)
     return reads, fills
 
 
 def _refuse(connection: Connection, what: str, condition: ColumnElement[bool], why: str) -> None:
-    row = connection.execute(select(STREAMS.c.database, STREAMS.c.name).where(condition).order_by(STREAMS.c.name).limit(1)).first()
+    row = connection.execute(select(JOBS.c.database, JOBS.c.name).where(condition).order_by(JOBS.c.name).limit(1)).first()
     if row is not None:
         stream = f"{row.database}.{row.name}"
         raise IntegrityError(f"{what} cannot be dropped: stream {stream} {why}", hint=f"DROP STREAM {stream} first")

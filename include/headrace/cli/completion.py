@@ -53,7 +53,7 @@ class Completion(Completer):
         try:
             databases = [each.name for each in catalog.databases.all()]
             tables = [table for database in databases for table in catalog.tables.all(database)]
-            streams = [record.definition for record in catalog.streams.all()]
+            streams = [record.definition for record in catalog.jobs.all()]
         except Error:
             return []
         named = [table for table in tables if re.search(rf"\b{re.escape(table.name)}\b", text)]

@@ -61,7 +61,7 @@ def check_catalog(settings: Settings) -> str:
     from headrace.catalog import Catalog
 
     with Catalog.open(settings.catalog) as catalog:
-        return f"{len(catalog.databases.all())} databases, {len(catalog.streams.all())} streams"
+        return f"{len(catalog.databases.all())} databases, {len(catalog.jobs.all())} streams"
 
 
 CHECKS: Final[dict[str, Callable[[Settings], str]]] = {

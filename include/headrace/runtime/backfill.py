@@ -11,7 +11,7 @@ from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 from headrace.errors import DataError, Error, NotFoundError
-from headrace.model.streams import Chunk, ChunkState, DesiredState, StopReason, StreamRecord, StreamState
+from headrace.model.jobs import Chunk, ChunkState, DesiredState, JobRecord, JobState, StopReason
 from headrace.model.time import Duration, Precision
 from headrace.runtime import history, supervision
 from headrace.runtime.context import Context
@@ -47,33 +47,33 @@ class Range:
         return cls(start, end, form.get("chunk_rows"), Duration(int(minutes), "m") if minutes else None)
 
 
-def zone_of(context: Context, stream_id: str) -> str:
+def zone_of(context: Context, job_id: str) -> str:
     """The time zone of a stream's source, in which a range without a zone is meant."""
-    return context.catalog.databases.get(context.catalog.streams.by_id(stream_id).definition.source_database).timezone
+    return context.catalog.databases.get(context.catalog.jobs.by_id(job_id).definition.source_database).timezone
 
 
-def plan_history(context: Context, stream_id: str) -> list[Chunk]:
+def plan_history(context: Context, job_id: str) -> list[Chunk]:
     """The chunks of a stream's history that are not done; none for a stream without history, or one that is live already."""
-    record = go_on(context, stream_id)
+    record = go_on(context, job_id)
     if record.progress.position is not None or not history.has_history(context, record):
         return []
     if record.progress.boundary is None:
-        history.begin(context, stream_id)
-    return [chunk for chunk in history.plan_chunks(context, stream_id) if chunk.state is not ChunkState.DONE]
+        history.begin(context, job_id)
+    return [chunk for chunk in history.plan_chunks(context, job_id) if chunk.state is not ChunkState.DONE]
 
 
-def plan_range(context: Context, stream_id: str, run_id: str, wanted: Range) -> list[Chunk]:
+def plan_range(context: Context, job_id: str, run_id: str, wanted: Range) -> list[Chunk]:
     """Cut the range of a DAG run into chunks; those not done.
 
     They are fixed when the run is planned first. Where all are done, somebody has cleared the task to have the range computed once
     more: it is planned anew.
     """
-    run = unfinished_run(context, stream_id, AIRFLOW_RUN.format(run_id=run_id))
-    record = context.catalog.streams.by_id(stream_id)
+    run = unfinished_run(context, job_id, AIRFLOW_RUN.format(run_id=run_id))
+    record = context.catalog.jobs.by_id(job_id)
     precision = context.catalog.databases.get(record.definition.source_database).precision
     chunks = history.plan_chunks(
         context,
-        stream_id,
+        job_id,
         run,
         start=ticks(wanted.start, precision),
         end=ticks(wanted.end, precision),
@@ -83,86 +83,84 @@ def plan_range(context: Context, stream_id: str, run_id: str, wanted: Range) -> 
     return [chunk for chunk in chunks if chunk.state is not ChunkState.DONE]
 
 
-def run_to_fill(context: Context, stream_id: str, run: str, number: int) -> str:
+def run_to_fill(context: Context, job_id: str, run: str, number: int) -> str:
     """The run of the ledger under which to compute a chunk.
 
     That is another than `run` where the chunk is done: somebody has cleared its task to have it computed once more. A chunk of
     the history stays done: the live stream has built on it.
     """
-    chunk = next((chunk for chunk in context.catalog.ledger.chunks(stream_id, run) if chunk.number == number), None)
+    chunk = next((chunk for chunk in context.catalog.ledger.chunks(job_id, run) if chunk.number == number), None)
     if run == history.HISTORY or chunk is None or chunk.state is not ChunkState.DONE:
         return run
-    again = unfinished_run(context, stream_id, CHUNK_RUN.format(run=run, number=number), first=2)
-    context.catalog.ledger.plan(stream_id, again, [chunk])
+    again = unfinished_run(context, job_id, CHUNK_RUN.format(run=run, number=number), first=2)
+    context.catalog.ledger.plan(job_id, again, [chunk])
     return again
 
 
-def unfinished_run(context: Context, stream_id: str, run: str, first: int = 1) -> str:
+def unfinished_run(context: Context, job_id: str, run: str, first: int = 1) -> str:
     """The run of the ledger, or the first repetition of it (2, 3, …, from `first` on), that has not been computed to its end."""
     for time in itertools.count(first):
         name = run if time == 1 else REPEATED_RUN.format(run=run, time=time)
-        chunks = context.catalog.ledger.chunks(stream_id, name)
+        chunks = context.catalog.ledger.chunks(job_id, name)
         if not chunks or any(chunk.state is not ChunkState.DONE for chunk in chunks):
             return name
     raise AssertionError
 
 
-def activate(context: Context, stream_id: str) -> None:
+def activate(context: Context, job_id: str) -> None:
     """Hand the stream to its snode where its history is filled; nothing to do for a stream that has none, or is live."""
-    record = go_on(context, stream_id)
+    record = go_on(context, job_id)
     if record.progress.position is None and history.has_history(context, record):
-        history.activate(context, stream_id)
+        history.activate(context, job_id)
 
 
-def go_on(context: Context, stream_id: str, number: int | None = None) -> StreamRecord:
+def go_on(context: Context, job_id: str, number: int | None = None) -> JobRecord:
     """The stream, resumed where a failed backfill had stopped it and nothing but chunk `number` of it is FAILED still.
 
     Whoever clears a task that failed wants this.
     """
-    record = context.catalog.streams.by_id(stream_id)
+    record = context.catalog.jobs.by_id(job_id)
     if record.reason is None or record.reason.code != FAILED or record.desired is not DesiredState.RUNNING:
         return record
-    chunks = context.catalog.ledger.chunks(stream_id, history.HISTORY)
+    chunks = context.catalog.ledger.chunks(job_id, history.HISTORY)
     if any(chunk.state is ChunkState.FAILED and chunk.number != number for chunk in chunks):
         return record
-    context.catalog.streams.replace_state(record, supervision.resumed_state(record))
-    return context.catalog.streams.by_id(stream_id)
+    context.catalog.jobs.replace_state(record, supervision.resumed_state(record))
+    return context.catalog.jobs.by_id(job_id)
 
 
-def cause(context: Context, stream_id: str, run: str, number: int, fallback: str) -> str:
+def cause(context: Context, job_id: str, run: str, number: int, fallback: str) -> str:
     """Why a chunk failed, as the job that computed it has recorded, else what is known otherwise."""
     with suppress(Error):
-        for chunk in context.catalog.ledger.chunks(stream_id, run):
+        for chunk in context.catalog.ledger.chunks(job_id, run):
             if chunk.number == number and chunk.message:
                 return chunk.message
     return fallback
 
 
-def failed(context: Context, stream_id: str, message: str, number: int | None = None) -> StopReason | None:
+def failed(context: Context, job_id: str, message: str, number: int | None = None) -> StopReason | None:
     """Mark a stream STOPPED because its history could not be filled; None where it was dropped, or asked to pause."""
     if number is not None:
-        _mark_failed(context, stream_id, number, message)
+        _mark_failed(context, job_id, number, message)
     where = "" if number is None else f"chunk {number} of "
     hint = "mend the cause, then RESUME STREAM, or clear the failed task"
     reason = StopReason(FAILED, f"{where}the history could not be filled: {message}", hint, context.clock.now())
     try:
-        record = context.catalog.streams.by_id(stream_id)
-        if record.desired is not DesiredState.RUNNING or not context.catalog.streams.replace_state(
-            record, StreamState.STOPPED, reason
-        ):
+        record = context.catalog.jobs.by_id(job_id)
+        if record.desired is not DesiredState.RUNNING or not context.catalog.jobs.replace_state(record, JobState.STOPPED, reason):
             return None
-        context.catalog.events.record("stream", stream_id, "STOPPED", str(reason))
+        context.catalog.events.record("stream", job_id, "STOPPED", str(reason))
     except NotFoundError:
         return None
     return reason
 
 
-def _mark_failed(context: Context, stream_id: str, number: int, message: str) -> None:
+def _mark_failed(context: Context, job_id: str, number: int, message: str) -> None:
     """A chunk whose job did not come so far as to say it, is FAILED."""
     with suppress(Error):
-        chunk = context.catalog.ledger.claim(stream_id, history.HISTORY, number, HOLDER, abandoned_ms=0)
+        chunk = context.catalog.ledger.claim(job_id, history.HISTORY, number, HOLDER, abandoned_ms=0)
         if chunk.state is ChunkState.RUNNING:
-            context.catalog.ledger.fail(stream_id, history.HISTORY, number, message, HOLDER)
+            context.catalog.ledger.fail(job_id, history.HISTORY, number, message, HOLDER)
 
 
 def ticks(instant: datetime | None, precision: Precision) -> int | None:

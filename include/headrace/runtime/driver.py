@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from headrace.errors import Error, FencedError, TransientError
-from headrace.model.streams import StreamRecord, StreamState
+from headrace.model.jobs import JobRecord, JobState
 from headrace.runtime import history
 from headrace.runtime.context import Context
 from headrace.runtime.histories import Histories
@@ -46,7 +46,7 @@ class Driver:
         self._away_since: float | None = None
         self._thread = threading.Thread(target=self._run, name="driver", daemon=True)
         self.failure: BaseException | None = None
-        self.records: list[StreamRecord] = []
+        self.records: list[JobRecord] = []
 
     @property
     def loop_age_s(self) -> float:
@@ -120,14 +120,14 @@ class Driver:
 
     def reconcile(self) -> None:
         """Bring what runs in line with what the catalog asks for."""
-        self.records = self._context.catalog.streams.all(self._name)
+        self.records = self._context.catalog.jobs.all(self._name)
         placed = [(record, self._placed(record)) for record in self.records]
         self._pollers.reconcile([record for record, role_ in placed if role_ is Role.FEED])
         for record, role_ in placed:
             if role_ is Role.FORGET and record.definition.id not in self._pollers.streams:
                 self._guarded(record, lambda record=record: self._forget(record))  # type: ignore[misc]
 
-    def _placed(self, record: StreamRecord) -> Role:
+    def _placed(self, record: JobRecord) -> Role:
         """The stream's role, once what it asks for has been set going."""
         chosen = Role.WAIT
         try:
@@ -143,19 +143,19 @@ class Driver:
             return Role.WAIT
         return chosen
 
-    def _role(self, record: StreamRecord) -> Role:
-        stream_id = record.definition.id
+    def _role(self, record: JobRecord) -> Role:
+        job_id = record.definition.id
         waiting = record.progress.boundary is not None and not is_live(record)
         return role(
             record,
             has_history=history.has_history(self._context, record),
-            filled=waiting and history.is_filled(self._context, stream_id),
+            filled=waiting and history.is_filled(self._context, job_id),
             fills=self._fills,
-            retry_at=self._retry_at.get(stream_id, 0),
+            retry_at=self._retry_at.get(job_id, 0),
             now=self._context.clock.now(),
         )
 
-    def _act(self, record: StreamRecord, chosen: Role) -> None:
+    def _act(self, record: JobRecord, chosen: Role) -> None:
         match chosen:
             case Role.FEED:
                 self._settle_state(record)
@@ -168,29 +168,29 @@ class Driver:
             case Role.RETRY:
                 self._retry(record)
 
-    def _settle_state(self, record: StreamRecord) -> None:
+    def _settle_state(self, record: JobRecord) -> None:
         """A stream whose driver died before it could say RUNNING is so; one that has run well for long has its retries back."""
-        if record.state is StreamState.FILLING and is_live(record):
-            self._set_state(record, StreamState.RUNNING)
+        if record.state is JobState.FILLING and is_live(record):
+            self._set_state(record, JobState.RUNNING)
         if self._context.clock.now() > self._retry_at.get(record.definition.id, 0) + LONGEST_RETRY_MS:
             self._attempts.pop(record.definition.id, None)
 
-    def _retry(self, record: StreamRecord) -> None:
-        stream_id = record.definition.id
-        attempt = self._attempts[stream_id] = self._attempts.get(stream_id, 0) + 1
-        self._retry_at[stream_id] = self._context.clock.now() + retry_pause(attempt)
+    def _retry(self, record: JobRecord) -> None:
+        job_id = record.definition.id
+        attempt = self._attempts[job_id] = self._attempts.get(job_id, 0) + 1
+        self._retry_at[job_id] = self._context.clock.now() + retry_pause(attempt)
         self._set_state(record, resumed_state(record))
-        self._context.catalog.events.record("stream", stream_id, "RETRIED", f"attempt {attempt}")
+        self._context.catalog.events.record("stream", job_id, "RETRIED", f"attempt {attempt}")
 
-    def _forget(self, record: StreamRecord) -> None:
+    def _forget(self, record: JobRecord) -> None:
         forget(self._context, record.definition.id)
-        self._context.catalog.streams.drop(record.definition.id)
+        self._context.catalog.jobs.drop(record.definition.id)
 
-    def _guarded(self, record: StreamRecord, action: Callable[[], None]) -> None:
+    def _guarded(self, record: JobRecord, action: Callable[[], None]) -> None:
         try:
             action()
         except Exception as error:
             logger.warning("stream %s could not be forgotten yet: %s", record.definition.name, error)
 
-    def _set_state(self, record: StreamRecord, state: StreamState) -> None:
-        self._context.catalog.streams.set_state(record.definition.id, state, epoch=self._context.epoch or None)
+    def _set_state(self, record: JobRecord, state: JobState) -> None:
+        self._context.catalog.jobs.set_state(record.definition.id, state, epoch=self._context.epoch or None)

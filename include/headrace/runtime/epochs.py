@@ -9,7 +9,7 @@ from headrace.errors import Error
 from headrace.storage.commits import epoch_app
 
 if TYPE_CHECKING:
-    from headrace.model.streams import Lease, StreamRecord
+    from headrace.model.jobs import JobRecord, Lease
     from headrace.runtime.context import Context
 
 logger = logging.getLogger(__name__)
@@ -24,7 +24,7 @@ def raise_epoch(context: Context, lease: Lease, ttl_ms: int) -> Lease | None:
     Raises:
         FencedError: The lease has passed to another driver.
     """
-    seen = max((target_epoch(context, record) for record in context.catalog.streams.all(lease.snode)), default=0)
+    seen = max((target_epoch(context, record) for record in context.catalog.jobs.all(lease.snode)), default=0)
     if seen <= lease.epoch:
         return None
     raised = context.catalog.leases.raise_epoch(lease, seen + 1, ttl_ms)
@@ -34,7 +34,7 @@ def raise_epoch(context: Context, lease: Lease, ttl_ms: int) -> Lease | None:
     return raised
 
 
-def target_epoch(context: Context, record: StreamRecord) -> int:
+def target_epoch(context: Context, record: JobRecord) -> int:
     """Return the newest epoch that a stream's target has seen; 0 if none, or if the target cannot be read."""
     definition = record.definition
     try:

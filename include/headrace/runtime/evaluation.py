@@ -13,7 +13,7 @@ from headrace.compute import finish, prepare, whole
 from headrace.compute.evaluate import project
 from headrace.compute.plan import TS, WEND, WSTART, IntervalWindow
 from headrace.compute.terms import ColumnRole, quote
-from headrace.model.streams import Chunk
+from headrace.model.jobs import Chunk
 from headrace.model.tables import TableKind
 from headrace.model.time import Precision
 from headrace.runtime.chunks import Grid

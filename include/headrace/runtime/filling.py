@@ -20,8 +20,8 @@ from typing import Final
 
 from headrace.errors import Error, FencedError, OperationalError
 from headrace.model.faults import reach
+from headrace.model.jobs import Chunk, ChunkState, JobRecord
 from headrace.model.positions import latest
-from headrace.model.streams import Chunk, ChunkState, StreamRecord
 from headrace.model.time import Precision
 from headrace.runtime.chunks import Grid
 from headrace.runtime.context import Context, Progress
@@ -50,7 +50,7 @@ class TouchedError(Exception):
 class Filler:
     """Fills chunks of one stream. `grid` is where its windows may start, None where they have no bound."""
 
-    def __init__(self, context: Context, record: StreamRecord, plan: StreamPlan, grid: Grid | None, *, history: bool) -> None:
+    def __init__(self, context: Context, record: JobRecord, plan: StreamPlan, grid: Grid | None, *, history: bool) -> None:
         self._context = context
         self._plan = plan
         self._grid = grid
@@ -60,14 +60,14 @@ class Filler:
 
     def fill(self, run: str, number: int, progress: Progress) -> Chunk:
         """Claim, compute, write, and tell the ledger; see `history.fill_chunk`."""
-        ledger, stream_id = self._context.catalog.ledger, self._plan.id
-        with self._context.catalog.lock(f"chunk.{stream_id}.{run}.{number}", CHUNK_WAIT_MS):
+        ledger, job_id = self._context.catalog.ledger, self._plan.id
+        with self._context.catalog.lock(f"chunk.{job_id}.{run}.{number}", CHUNK_WAIT_MS):
             # Who has the lock is alone with the chunk: a claim that stands is that of a process that died.
-            chunk = ledger.claim(stream_id, run, number, abandoned_ms=0)
+            chunk = ledger.claim(job_id, run, number, abandoned_ms=0)
             if chunk.state is not ChunkState.DONE:
                 self._worked(chunk, progress)
-                ledger.finish(stream_id, run, number, chunk.rows)
-            return next(one for one in ledger.chunks(stream_id, run) if one.number == number)
+                ledger.finish(job_id, run, number, chunk.rows)
+            return next(one for one in ledger.chunks(job_id, run) if one.number == number)
 
     def _worked(self, chunk: Chunk, progress: Progress) -> None:
         """Compute and write, or have the ledger say why not."""
@@ -78,7 +78,7 @@ class Filler:
                     self._compute(chunk)
         except Exception as error:
             with suppress(Error):  # what has gone wrong here matters more than that the ledger cannot be told
-                self._context.catalog.ledger.fail(chunk.stream_id, chunk.run, chunk.number, str(error))
+                self._context.catalog.ledger.fail(chunk.job_id, chunk.run, chunk.number, str(error))
             raise
         progress(chunk.rows, chunk.rows)
 
@@ -105,7 +105,7 @@ class Filler:
     def _live_version(self) -> tuple[int | None, int]:
         """Return the live stream's last micro-batch in the target, and the source version it has reached by now."""
         committed = self._context.tables.committed_position(self._plan.target, self._plan.id, [self._plan.source_id])
-        position = latest(committed, self._context.catalog.streams.by_id(self._plan.id).progress.position)
+        position = latest(committed, self._context.catalog.jobs.by_id(self._plan.id).progress.position)
         if position is None:
             raise OperationalError(f"the stream {self._plan.name} is not live", hint="wait until it is RUNNING")
         return None if committed is None else committed.batch, position.offsets[self._plan.source_id]
@@ -128,7 +128,7 @@ class Filler:
         """Windows are written whose last instant lies before it; None: all, as a history does whatever the trigger mode."""
         if self._history or self._plan.query.window is None:
             return None
-        known = self._context.catalog.streams.by_id(self._plan.id).progress.frontier
+        known = self._context.catalog.jobs.by_id(self._plan.id).progress.frontier
         return chunk.start if known is None else known
 
     def _commit(self, result: Result, chunk: Chunk, version: int) -> None:
@@ -152,7 +152,7 @@ class Filler:
         raise OperationalError(f"chunk {chunk.number} could not be written: the stream commits all the time", hint="try again")
 
     def _app(self, chunk: Chunk) -> str:
-        return chunk_app(chunk.stream_id, chunk.run, chunk.number)
+        return chunk_app(chunk.job_id, chunk.run, chunk.number)
 
     def _check_untouched(self, chunk: Chunk, first: int, last: int) -> None:
         """Raise `TouchedError` where source versions `first` to `last` have changed rows that the chunk reads."""

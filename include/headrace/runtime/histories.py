@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from headrace.errors import Error, FencedError
-from headrace.model.streams import DesiredState, StreamRecord
+from headrace.model.jobs import DesiredState, JobRecord
 from headrace.runtime import history
 from headrace.runtime.context import Context
 from headrace.runtime.reasons import stop_stream
@@ -26,48 +26,48 @@ class Histories:
         self._stopping = threading.Event()
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="history")
 
-    def fill(self, record: StreamRecord) -> None:
+    def fill(self, record: JobRecord) -> None:
         """Fill a stream's history, then go live; where that ends early, the next round asks again."""
-        stream_id = record.definition.id
-        self._submit(stream_id, lambda: history.fill_history(self._context, stream_id, stopped=lambda: self._unwanted(stream_id)))
+        job_id = record.definition.id
+        self._submit(job_id, lambda: history.fill_history(self._context, job_id, stopped=lambda: self._unwanted(job_id)))
 
-    def go_live(self, record: StreamRecord) -> None:
+    def go_live(self, record: JobRecord) -> None:
         """Rebuild a stream's state as of its boundary and record its position there."""
-        stream_id = record.definition.id
-        self._submit(stream_id, lambda: history.go_live(self._context, stream_id))
+        job_id = record.definition.id
+        self._submit(job_id, lambda: history.go_live(self._context, job_id))
 
     def stop(self) -> None:
         """Start nothing more; a chunk under way is given up with the process, its claim ends with it."""
         self._stopping.set()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _unwanted(self, stream_id: str) -> bool:
+    def _unwanted(self, job_id: str) -> bool:
         """Whether filling should end after this chunk: asked to stop, paused or dropped."""
         if self._stopping.is_set():
             return True
-        return self._context.catalog.streams.by_id(stream_id).desired is not DesiredState.RUNNING
+        return self._context.catalog.jobs.by_id(job_id).desired is not DesiredState.RUNNING
 
-    def _submit(self, stream_id: str, work: Callable[[], object]) -> None:
+    def _submit(self, job_id: str, work: Callable[[], object]) -> None:
         with self._lock:
-            if stream_id in self._busy or self._stopping.is_set():
+            if job_id in self._busy or self._stopping.is_set():
                 return
-            self._busy.add(stream_id)
-        self._pool.submit(self._run, stream_id, work)
+            self._busy.add(job_id)
+        self._pool.submit(self._run, job_id, work)
 
-    def _run(self, stream_id: str, work: Callable[[], object]) -> None:
+    def _run(self, job_id: str, work: Callable[[], object]) -> None:
         try:
-            self._guarded(stream_id, work)
+            self._guarded(job_id, work)
         except Error as error:
-            logger.warning("the history of stream %s is given up: %s", stream_id, error.message)
+            logger.warning("the history of stream %s is given up: %s", job_id, error.message)
         finally:
             with self._lock:
-                self._busy.discard(stream_id)
+                self._busy.discard(job_id)
 
-    def _guarded(self, stream_id: str, work: Callable[[], object]) -> None:
+    def _guarded(self, job_id: str, work: Callable[[], object]) -> None:
         try:
             work()
         except FencedError:
             raise
         except Exception as error:
             if not self._stopping.is_set():
-                stop_stream(self._context, stream_id, error)
+                stop_stream(self._context, job_id, error)

@@ -17,8 +17,8 @@ from typing import Final
 
 from headrace.compute.plan import IntervalWindow
 from headrace.errors import InvalidStreamError, NotSupportedError, OperationalError
+from headrace.model.jobs import Chunk, ChunkState, JobProgress, JobRecord, JobState
 from headrace.model.statements import CreateStream
-from headrace.model.streams import Chunk, ChunkState, StreamProgress, StreamRecord, StreamState
 from headrace.model.time import Duration, Precision
 from headrace.runtime.chunks import Extent, Grid, Piece, by_duration, by_rows
 from headrace.runtime.context import Context, Progress, silent
@@ -37,7 +37,7 @@ ZONE_SLACK: Final = Duration(1, "d")
 LONGEST_MONTH: Final = Duration(31, "d")
 
 
-def has_history(_: Context, record: StreamRecord) -> bool:
+def has_history(_: Context, record: JobRecord) -> bool:
     """Whether a stream was created with FILL_HISTORY 1."""
     return _fills_history(record.definition.sql, record.definition.dialect)
 
@@ -48,26 +48,26 @@ def _fills_history(sql: str, dialect: str) -> bool:
     return isinstance(statement, CreateStream) and statement.options.fill_history
 
 
-def plan_of(context: Context, record: StreamRecord) -> StreamPlan:
+def plan_of(context: Context, record: JobRecord) -> StreamPlan:
     """The plan of a recorded stream."""
     return define.plan_of(record.definition, context.catalog)
 
 
-def begin(context: Context, stream_id: str) -> StreamRecord:
+def begin(context: Context, job_id: str) -> JobRecord:
     """Fix the boundary of a stream that has none yet at the source's present version; it is FILLING from then on. No Spark."""
-    record = context.catalog.streams.by_id(stream_id)
+    record = context.catalog.jobs.by_id(job_id)
     if record.progress.boundary is None and not is_live(record):
         source = context.catalog.tables.get(record.definition.source_database, record.definition.source_table)
         boundary = {record.definition.source: context.tables.version(source)}
-        progress = StreamProgress(boundary=boundary, updated=context.clock.now())
-        context.catalog.streams.set_progress(stream_id, progress, context.epoch or None)
-        context.catalog.streams.set_state(stream_id, StreamState.FILLING, epoch=context.epoch or None)
-    return context.catalog.streams.by_id(stream_id)
+        progress = JobProgress(boundary=boundary, updated=context.clock.now())
+        context.catalog.jobs.set_progress(job_id, progress, context.epoch or None)
+        context.catalog.jobs.set_state(job_id, JobState.FILLING, epoch=context.epoch or None)
+    return context.catalog.jobs.by_id(job_id)
 
 
 def plan_chunks(
     context: Context,
-    stream_id: str,
+    job_id: str,
     run: str = HISTORY,
     *,
     start: int | None = None,
@@ -88,8 +88,8 @@ def plan_chunks(
         InvalidStreamError: a manual run while the history is still being filled.
         NotSupportedError: a range of windows that cannot be cut.
     """
-    record = context.catalog.streams.by_id(stream_id)
-    planned = context.catalog.ledger.chunks(stream_id, run)
+    record = context.catalog.jobs.by_id(job_id)
+    planned = context.catalog.ledger.chunks(job_id, run)
     if planned:
         return planned
     plan = plan_of(context, record)
@@ -97,11 +97,11 @@ def plan_chunks(
     version = version_to_read(record, run)
     known = [Extent(*extent) for extent in extents(context.tables, plan.source, plan.source_database, version)]
     pieces = cut(plan, known, context.settings.chunk_rows if rows is None else rows, start, end, duration)
-    chunks = [Chunk(stream_id, run, n, piece.start, piece.end, piece.rows) for n, piece in enumerate(pieces)]
-    return context.catalog.ledger.plan(stream_id, run, chunks)
+    chunks = [Chunk(job_id, run, n, piece.start, piece.end, piece.rows) for n, piece in enumerate(pieces)]
+    return context.catalog.ledger.plan(job_id, run, chunks)
 
 
-def check_run(record: StreamRecord, plan: StreamPlan, run: str, start: int | None, end: int | None) -> None:
+def check_run(record: JobRecord, plan: StreamPlan, run: str, start: int | None, end: int | None) -> None:
     """Refuse a run that makes no sense for the stream as it stands."""
     if run != HISTORY and not is_live(record):
         raise InvalidStreamError(
@@ -115,7 +115,7 @@ def check_run(record: StreamRecord, plan: StreamPlan, run: str, start: int | Non
         )
 
 
-def version_to_read(record: StreamRecord, run: str) -> int:
+def version_to_read(record: JobRecord, run: str) -> int:
     """The source version at which a run is planned."""
     if run == HISTORY and record.boundary_version is not None:
         return record.boundary_version
@@ -167,7 +167,7 @@ def longest(length: Duration, precision: Precision) -> int:
     return length.months * LONGEST_MONTH.ticks(precision) if length.is_calendar else length.ticks(precision)
 
 
-def fill_chunk(context: Context, stream_id: str, run: str, number: int, progress: Progress = silent) -> Chunk:
+def fill_chunk(context: Context, job_id: str, run: str, number: int, progress: Progress = silent) -> Chunk:
     """Compute one chunk and write its windows to the target; the chunk as it stands afterwards (DONE).
 
     Doing it again, from anywhere, changes nothing: the commit carries a Delta transaction of (stream, run, chunk), and a
@@ -178,22 +178,22 @@ def fill_chunk(context: Context, stream_id: str, run: str, number: int, progress
         NotFoundError: no such stream, run or chunk.
         OperationalError: Spark or storage failed; may be tried again.
     """
-    record = context.catalog.streams.by_id(stream_id)
+    record = context.catalog.jobs.by_id(job_id)
     plan = plan_of(context, record)
     filler = Filler(context, record, plan, grid_of(plan), history=run == HISTORY)
     return filler.fill(run, number, progress)
 
 
-def activate(context: Context, stream_id: str) -> None:
+def activate(context: Context, job_id: str) -> None:
     """Hand a stream whose history is filled to its snode: it goes on from boundary + 1. Needs no Spark; idempotent.
 
     Raises:
         OperationalError: chunks of the history are not DONE; the message names them.
     """
-    record = context.catalog.streams.by_id(stream_id)
+    record = context.catalog.jobs.by_id(job_id)
     if is_live(record):
         return
-    chunks = context.catalog.ledger.chunks(stream_id, HISTORY)
+    chunks = context.catalog.ledger.chunks(job_id, HISTORY)
     missing = [chunk for chunk in chunks if chunk.state is not ChunkState.DONE]
     if missing or not chunks:
         names = ", ".join(f"{chunk.number} ({chunk.state.value})" for chunk in missing[:10]) or "none was planned"
@@ -201,42 +201,40 @@ def activate(context: Context, stream_id: str) -> None:
             f"the history of {record.definition.name} is not filled: chunks {names}", hint="fill them, then activate again"
         )
     if context.epoch:
-        context.catalog.streams.set_state(stream_id, StreamState.RUNNING, epoch=context.epoch)
-    elif not context.catalog.streams.replace_state(record, StreamState.RUNNING):
+        context.catalog.jobs.set_state(job_id, JobState.RUNNING, epoch=context.epoch)
+    elif not context.catalog.jobs.replace_state(record, JobState.RUNNING):
         return  # somebody has paused, stopped or activated it meanwhile: the next look at the stream decides
     rows = sum(chunk.rows for chunk in chunks)
     context.catalog.events.record(
-        "stream", stream_id, "ACTIVATED", f"history of about {rows} rows up to source version {record.boundary_version}"
+        "stream", job_id, "ACTIVATED", f"history of about {rows} rows up to source version {record.boundary_version}"
     )
 
 
-def is_filled(context: Context, stream_id: str) -> bool:
+def is_filled(context: Context, job_id: str) -> bool:
     """Whether every chunk of a stream's history is done."""
-    summary = context.catalog.ledger.summary(stream_id, HISTORY)
+    summary = context.catalog.ledger.summary(job_id, HISTORY)
     return summary.chunks > 0 and summary.complete
 
 
-def go_live(context: Context, stream_id: str) -> None:
+def go_live(context: Context, job_id: str) -> None:
     """Rebuild the state of an activated stream as of its boundary, and record its position there; then a poller takes it in."""
-    record = context.catalog.streams.by_id(stream_id)
+    record = context.catalog.jobs.by_id(job_id)
     if is_live(record) or record.progress.boundary is None:
         return
     lifecycle.activate(context, plan_of(context, record), record.progress.boundary)
 
 
-def fill_history(
-    context: Context, stream_id: str, progress: Progress = silent, stopped: Callable[[], bool] = lambda: False
-) -> bool:
+def fill_history(context: Context, job_id: str, progress: Progress = silent, stopped: Callable[[], bool] = lambda: False) -> bool:
     """Plan, fill all chunks in this process, activate and go live: what the embedded connection and an snode run by hand do.
 
     Looks at `stopped` before each chunk; False when that ended it early. What is done stays done.
     """
-    begin(context, stream_id)
-    chunks = plan_chunks(context, stream_id)
+    begin(context, job_id)
+    chunks = plan_chunks(context, job_id)
     if not fill_chunks(context, chunks, progress, stopped):
         return False
-    activate(context, stream_id)
-    go_live(context, stream_id)
+    activate(context, job_id)
+    go_live(context, job_id)
     return True
 
 
@@ -251,7 +249,7 @@ def fill_chunks(
         if stopped():
             return False
         if chunk.state is not ChunkState.DONE:
-            fill_chunk(context, chunk.stream_id, chunk.run, chunk.number)
+            fill_chunk(context, chunk.job_id, chunk.run, chunk.number)
         done += chunk.rows
         progress(done, total)
     return True
@@ -259,7 +257,7 @@ def fill_chunks(
 
 def recompute(
     context: Context,
-    stream_id: str,
+    job_id: str,
     run: str,
     start: int | None,
     end: int | None,
@@ -271,6 +269,6 @@ def recompute(
 
     `headrace backfill` does this; Airflow does the same in parts (`plan_chunks` with start and end, then `fill_chunk` for each).
     """
-    chunks = plan_chunks(context, stream_id, run, start=start, end=end, rows=rows)
+    chunks = plan_chunks(context, job_id, run, start=start, end=end, rows=rows)
     fill_chunks(context, chunks, progress)
-    return context.catalog.ledger.chunks(stream_id, run)
+    return context.catalog.ledger.chunks(job_id, run)

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from typing import Final, NoReturn
 
 from headrace.errors import Error
-from headrace.model.streams import ChunkState
+from headrace.model.jobs import ChunkState
 from headrace.runtime import history, maintenance
 from headrace.runtime.context import Context, open_context
 from headrace.runtime.http import RunSql
@@ -46,28 +46,28 @@ def snode(name: str | None, sql_runner: Callable[[Context], RunSql], *, fill_his
     end(code)
 
 
-def fill_history(stream_id: str, run: str, number: int | None) -> int:
+def fill_history(job_id: str, run: str, number: int | None) -> int:
     """Compute one chunk of a run, or all that are not done; 0 when they are, 1 when one failed."""
     try:
         with prepared() as context:
-            chunks = context.catalog.ledger.chunks(stream_id, run)
+            chunks = context.catalog.ledger.chunks(job_id, run)
             wanted = [
                 chunk for chunk in chunks if (chunk.state is not ChunkState.DONE if number is None else chunk.number == number)
             ]
             if number is not None and not wanted:
-                wanted = [history.fill_chunk(context, stream_id, run, number)]
+                wanted = [history.fill_chunk(context, job_id, run, number)]
             for chunk in wanted:
-                done = history.fill_chunk(context, stream_id, run, chunk.number)
-                logger.info("chunk %d of %s, run %s: %s, about %d rows", done.number, stream_id, run, done.state, done.rows)
+                done = history.fill_chunk(context, job_id, run, chunk.number)
+                logger.info("chunk %d of %s, run %s: %s, about %d rows", done.number, job_id, run, done.state, done.rows)
     except Error as error:
         logger.error("%s", error)
         return 1
     return 0
 
 
-def pending(context: Context, stream_id: str, run: str) -> list[int]:
+def pending(context: Context, job_id: str, run: str) -> list[int]:
     """Numbers of the chunks of a run that are not done."""
-    chunks = context.catalog.ledger.chunks(stream_id, run)
+    chunks = context.catalog.ledger.chunks(job_id, run)
     return [chunk.number for chunk in chunks if chunk.state is not ChunkState.DONE]
 
 

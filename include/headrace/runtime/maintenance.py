@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from headrace.errors import Error
-from headrace.model.streams import DesiredState, StreamRecord
+from headrace.model.jobs import DesiredState, JobRecord
 from headrace.model.tables import Table
 from headrace.runtime.adoption import adopt_subtables
 from headrace.runtime.context import Context
@@ -58,7 +58,7 @@ def maintain_table(context: Context, table: Table, retention_hours: int) -> Main
 def offsets(context: Context, table: Table) -> dict[str, int]:
     """The version of a table up to which each of its streams has read, by name; of a history that is filled, its boundary."""
     reading = {}
-    for record in context.catalog.streams.all():
+    for record in context.catalog.jobs.all():
         source = (record.definition.source_database, record.definition.source_table)
         if source == (table.database, table.name) and record.desired is not DesiredState.DROPPED:
             offset = needed_offset(record)
@@ -67,6 +67,6 @@ def offsets(context: Context, table: Table) -> dict[str, int]:
     return reading
 
 
-def needed_offset(record: StreamRecord) -> int | None:
+def needed_offset(record: JobRecord) -> int | None:
     """The oldest version that a stream may still read; None before it has begun."""
     return record.boundary_version if record.source_version is None else record.source_version

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client import Histogram as PrometheusHistogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from headrace.model.streams import StreamCounters, StreamRecord, StreamState
+from headrace.model.jobs import JobCounters, JobRecord, JobState
 
 if TYPE_CHECKING:
     from headrace.streams.poller import JobActivity
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 BUCKETS: Final = (0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0)
 
 STREAM_LABELS: Final = ("snode", "database", "stream")
-COUNTERS: Final[tuple[tuple[str, str, Callable[[StreamCounters], int]], ...]] = (
+COUNTERS: Final[tuple[tuple[str, str, Callable[[JobCounters], int]], ...]] = (
     ("stream_rows_in", "Rows read.", lambda counters: counters.rows_in),
     ("stream_rows_used", "Rows that went into windows.", lambda counters: counters.rows_used),
     ("stream_rows_filtered", "Rows WHERE left out.", lambda counters: counters.rows_filtered),
@@ -52,7 +52,7 @@ class Reading:
 
     snode: str
     epoch: int
-    records: Sequence[StreamRecord]
+    records: Sequence[JobRecord]
     batches: Histogram
     memory_bytes: int
     loop_age_s: float
@@ -64,7 +64,7 @@ class Reading:
     def collect(self) -> Iterator[Metric]:
         """The metric families, as a collector of Prometheus gives them."""
         states = Counter(record.state for record in self.records)
-        yield gauge("streams", "Streams by state.", ("snode", "state"), [((self.snode, s.value), states[s]) for s in StreamState])
+        yield gauge("streams", "Streams by state.", ("snode", "state"), [((self.snode, s.value), states[s]) for s in JobState])
         for name, text, value in (
             ("lease_epoch", "Epoch of the lease held.", self.epoch),
             ("memory_bytes", "Resident memory of the driver.", self.memory_bytes),
@@ -82,7 +82,7 @@ class Reading:
 
     def _stream_families(self) -> Iterator[Metric]:
         """What is counted of each stream."""
-        in_flight = {stream_id: activity.in_flight_ms for stream_id, activity in self.activity.items()}
+        in_flight = {job_id: activity.in_flight_ms for job_id, activity in self.activity.items()}
         ages = [in_flight.get(record.definition.id, 0) / 1000 for record in self.records]
         lags = [None if (lag := self._lag_ms(record)) is None else lag / 1000 for record in self.records]
         versions = [record.source_version for record in self.records]
@@ -95,7 +95,7 @@ class Reading:
                 family.add_metric(labels, value)
             yield family
 
-    def _lag_ms(self, record: StreamRecord) -> int | None:
+    def _lag_ms(self, record: JobRecord) -> int | None:
         """A stream's lag now: as its poller sees the source, else as of its last micro-batch."""
         activity = self.activity.get(record.definition.id)
         return record.progress.lag_ms(self.now) if activity is None else activity.lag_ms(self.now)
@@ -111,7 +111,7 @@ class Reading:
 
 def slow_batches(activity: Mapping[str, JobActivity], bound_ms: int) -> dict[str, int]:
     """Micro-batches that have been running for longer than a bound: milliseconds by the id of their stream."""
-    return {stream_id: one.in_flight_ms for stream_id, one in activity.items() if one.in_flight_ms > bound_ms}
+    return {job_id: one.in_flight_ms for job_id, one in activity.items() if one.in_flight_ms > bound_ms}
 
 
 def gauge(name: str, text: str, labels: Sequence[str], samples: Iterable[tuple[tuple[str, ...], float]]) -> Metric:

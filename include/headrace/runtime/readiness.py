@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from headrace.catalog import Catalog
 from headrace.errors import OperationalError, TransientError
-from headrace.model.streams import DesiredState, StreamRecord, StreamState
+from headrace.model.jobs import DesiredState, JobRecord, JobState
 from headrace.runtime.dag_ids import snode_dag_id
 from headrace.runtime.supervision import Snapshot, snapshot, stale_after_ms, trouble
 
@@ -62,7 +62,7 @@ def snode_names(state: Snapshot, settings: Settings) -> list[str]:
     return sorted({settings.snode, *(record.definition.snode for record in state.streams.values())})
 
 
-def _snode_obstacle(name: str, records: list[StreamRecord], state: Snapshot, settings: Settings) -> Obstacle | None:
+def _snode_obstacle(name: str, records: list[JobRecord], state: Snapshot, settings: Settings) -> Obstacle | None:
     lease, beat = state.leases.get(name), state.beats.get(name)
     problem = trouble(lease, beat, state.now, stale_after_ms(settings))
     if problem is None and (lease is None or beat is None or beat.epoch != lease.epoch):
@@ -72,14 +72,14 @@ def _snode_obstacle(name: str, records: list[StreamRecord], state: Snapshot, set
     return None if problem is None else Obstacle(f"the driver of snode {name} {problem}", snode=name)
 
 
-def _stream_obstacles(records: list[StreamRecord]) -> Iterator[Obstacle]:
+def _stream_obstacles(records: list[JobRecord]) -> Iterator[Obstacle]:
     for record in records:
         name = f"{record.definition.database}.{record.definition.name}"
         if record.desired is not DesiredState.RUNNING:
             continue
-        if record.state is StreamState.CREATED:
+        if record.state is JobState.CREATED:
             yield Obstacle(f"stream {name} has not been taken up")
-        elif record.state is StreamState.STOPPED:
+        elif record.state is JobState.STOPPED:
             passes = record.reason is not None and record.reason.transient
             yield Obstacle(f"stream {name} is STOPPED: {record.reason}", passes=passes)
 

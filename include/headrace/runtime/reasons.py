@@ -9,7 +9,7 @@ from typing import Final
 
 from headrace.errors import NotFoundError, TransientError
 from headrace.model.faults import FaultError
-from headrace.model.streams import StopReason, StreamState
+from headrace.model.jobs import JobState, StopReason
 from headrace.runtime.context import Context
 from headrace.streams.failures import explained
 
@@ -26,7 +26,7 @@ def reason_of(error: BaseException, now: int) -> StopReason:
     return StopReason(known.code, known.message, known.hint or (PASSES if passing else STAYS), now, passing)
 
 
-def stop_stream(context: Context, stream_id: str, error: Exception) -> None:
+def stop_stream(context: Context, job_id: str, error: Exception) -> None:
     """Mark a stream STOPPED with an exception as the reason; nothing happens where it was dropped meanwhile.
 
     Raises:
@@ -34,12 +34,12 @@ def stop_stream(context: Context, stream_id: str, error: Exception) -> None:
     """
     reason = reason_of(error, context.clock.now())
     try:
-        context.catalog.streams.set_state(stream_id, StreamState.STOPPED, reason, epoch=context.epoch or None)
+        context.catalog.jobs.set_state(job_id, JobState.STOPPED, reason, epoch=context.epoch or None)
     except NotFoundError:
-        logger.info("stream %s was dropped", stream_id)
+        logger.info("stream %s was dropped", job_id)
         return
-    logger.error("stream %s is stopped", stream_id, exc_info=error)
-    context.catalog.events.record("stream", stream_id, "STOPPED", str(reason))
+    logger.error("stream %s is stopped", job_id, exc_info=error)
+    context.catalog.events.record("stream", job_id, "STOPPED", str(reason))
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
-from headrace.model.streams import DesiredState, StreamRecord, StreamState
+from headrace.model.jobs import DesiredState, JobRecord, JobState
 
 # The first retry of a stream that stopped for a passing reason, and the longest pause between two.
 FIRST_RETRY_MS: Final = 1_000
@@ -33,7 +33,7 @@ class Role(StrEnum):
     """It was dropped: state and record go."""
 
 
-def role(record: StreamRecord, *, has_history: bool, filled: bool, fills: bool, retry_at: int, now: int) -> Role:
+def role(record: JobRecord, *, has_history: bool, filled: bool, fills: bool, retry_at: int, now: int) -> Role:
     """The role of a stream.
 
     Args:
@@ -45,7 +45,7 @@ def role(record: StreamRecord, *, has_history: bool, filled: bool, fills: bool, 
     """
     if record.desired is DesiredState.DROPPED:
         return Role.FORGET
-    if record.state is StreamState.STOPPED:
+    if record.state is JobState.STOPPED:
         passing = record.reason is not None and record.reason.transient and record.desired is DesiredState.RUNNING
         return Role.RETRY if passing and now >= retry_at else Role.WAIT
     if record.desired is DesiredState.PAUSED or is_live(record) or not has_history:
@@ -53,16 +53,16 @@ def role(record: StreamRecord, *, has_history: bool, filled: bool, fills: bool, 
     return history_role(record, filled, fills, now)
 
 
-def history_role(record: StreamRecord, filled: bool, fills: bool, now: int) -> Role:
+def history_role(record: JobRecord, filled: bool, fills: bool, now: int) -> Role:
     """The role of a stream that should run and whose history is not behind it."""
     if record.progress.boundary is None:
         return Role.BOUND if now - record.definition.created > ORPHANED_MS else Role.WAIT
-    if filled or record.state is StreamState.RUNNING:
+    if filled or record.state is JobState.RUNNING:
         return Role.GO_LIVE
     return Role.FILL if fills else Role.WAIT
 
 
-def is_live(record: StreamRecord) -> bool:
+def is_live(record: JobRecord) -> bool:
     """Whether the stream has a position in its source; one whose history is being filled has only a boundary."""
     return record.progress.position is not None
 

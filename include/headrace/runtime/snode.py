@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import psutil
 
 from headrace.errors import Error, FencedError, TransientError
-from headrace.model.streams import Lease, StreamState
+from headrace.model.jobs import JobState, Lease
 from headrace.runtime.context import Context
 from headrace.runtime.credentials import Identity
 from headrace.runtime.driver import Driver
@@ -231,7 +231,7 @@ class Snode:
         driver = self._driver
         hangs = driver.loop_age_s > HANGING_S
         healthy = not (keeper.lost.is_set() or driver.failure or hangs)
-        stopped = [record for record in driver.records if record.state is StreamState.STOPPED]
+        stopped = [record for record in driver.records if record.state is JobState.STOPPED]
         details = self._detail() | {
             "snode": self._name,
             "epoch": keeper.epoch,
@@ -285,8 +285,8 @@ def identity_of(lease: Lease) -> Identity:
 def busy_jobs(activity: Mapping[str, JobActivity], now: int) -> dict[str, dict[str, int]]:
     """Describe the jobs that have something to do, by id, for a heartbeat."""
     return {
-        stream_id: {"in_flight_ms": job.in_flight_ms, "lag_ms": job.lag_ms(now), "failures": job.failures}
-        for stream_id, job in activity.items()
+        job_id: {"in_flight_ms": job.in_flight_ms, "lag_ms": job.lag_ms(now), "failures": job.failures}
+        for job_id, job in activity.items()
         if job.in_flight_ms or job.pending_since is not None or job.failures
     }
 

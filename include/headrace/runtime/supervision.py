@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 import psutil
 
 from headrace.errors import NotFoundError
-from headrace.model.streams import DesiredState, DriverStatus, Heartbeat, Lease, StopReason, StreamRecord, StreamState
+from headrace.model.jobs import DesiredState, DriverStatus, Heartbeat, JobRecord, JobState, Lease, StopReason
 
 if TYPE_CHECKING:
     from headrace.catalog import Catalog
@@ -60,7 +60,7 @@ class Snapshot:
     """The catalog at one moment of its own time, epoch milliseconds: streams by id, drivers by snode."""
 
     now: int
-    streams: dict[str, StreamRecord]
+    streams: dict[str, JobRecord]
     leases: dict[str, Lease]
     beats: dict[str, Heartbeat]
 
@@ -74,7 +74,7 @@ def snapshot(catalog: Catalog, now: int, *snodes: str) -> Snapshot:
 
     `snodes` are looked at although they have no streams and have never been alive.
     """
-    streams = {record.definition.id: record for record in catalog.streams.all()}
+    streams = {record.definition.id: record for record in catalog.jobs.all()}
     beats = {beat.snode: beat for beat in catalog.snodes.all()}
     names = {*snodes, *beats, *(record.definition.snode for record in streams.values())}
     leases = {name: lease for name in names if (lease := catalog.leases.get(name)) is not None}
@@ -89,9 +89,9 @@ def stale_after_ms(settings: Settings) -> int:
 class Supervisor:
     """Judges one stream in a series of snapshots."""
 
-    def __init__(self, stream_id: str, *, heartbeat_ms: int, lease_ms: int, reported: str | None = None) -> None:
+    def __init__(self, job_id: str, *, heartbeat_ms: int, lease_ms: int, reported: str | None = None) -> None:
         """`reported`: the last report of this stream, as `last_report` gives it."""
-        self._id = stream_id
+        self._id = job_id
         self._stale_ms = max(STALE_BEATS * heartbeat_ms, lease_ms)
         self._reported = reported
         self._away_ms = round(lease_ms * AWAY_SHARE)
@@ -112,9 +112,9 @@ class Supervisor:
             return Finding(Verdict.DROPPED)
         if record.desired is DesiredState.PAUSED:
             return Finding(Verdict.PAUSED)
-        if record.state is StreamState.STOPPED and record.reason is not None:
+        if record.state is JobState.STOPPED and record.reason is not None:
             return self._stopped(record.reason, state.now)
-        if record.state is StreamState.RUNNING and (reason := self._lost(record, state)):
+        if record.state is JobState.RUNNING and (reason := self._lost(record, state)):
             return Finding(Verdict.STOPPED, reason, state.driver(record.definition.snode))
         return Finding(Verdict.WATCH)
 
@@ -124,7 +124,7 @@ class Supervisor:
             return Finding(Verdict.WATCH)
         return Finding(Verdict.STOPPED, reason)
 
-    def _lost(self, record: StreamRecord, state: Snapshot) -> StopReason | None:
+    def _lost(self, record: JobRecord, state: Snapshot) -> StopReason | None:
         """The reason to give when the stream's driver does not live."""
         snode = record.definition.snode
         lease = state.leases.get(snode)
@@ -183,53 +183,53 @@ def mark_of(reason: StopReason) -> str:
     return f"{reason} since {datetime.fromtimestamp(reason.since / 1000, UTC).isoformat(timespec='milliseconds')}"
 
 
-def last_report(catalog: Catalog, stream_id: str) -> str | None:
+def last_report(catalog: Catalog, job_id: str) -> str | None:
     """The mark of the stop that was reported last."""
-    events = catalog.events.all("stream", stream_id, limit=50)
+    events = catalog.events.all("stream", job_id, limit=50)
     return next((event.message for event in events if event.kind == REPORTED), None)
 
 
-def report(catalog: Catalog, stream_id: str, reason: StopReason, driver: DriverStatus | None = None) -> bool:
+def report(catalog: Catalog, job_id: str, reason: StopReason, driver: DriverStatus | None = None) -> bool:
     """Record that a stream is STOPPED and that this has been reported.
 
     False when there is nothing to report: the stream was dropped or resumed, or its driver is no longer as `driver` was seen.
     """
     try:
-        record = catalog.streams.by_id(stream_id)
-        if record.state is StreamState.RUNNING and reason.code == DRIVER_LOST:
-            if not catalog.streams.replace_state(record, StreamState.STOPPED, reason, driver=driver):
+        record = catalog.jobs.by_id(job_id)
+        if record.state is JobState.RUNNING and reason.code == DRIVER_LOST:
+            if not catalog.jobs.replace_state(record, JobState.STOPPED, reason, driver=driver):
                 return False
-            catalog.events.record("stream", stream_id, "STOPPED", str(reason))
-        elif record.state is not StreamState.STOPPED:
+            catalog.events.record("stream", job_id, "STOPPED", str(reason))
+        elif record.state is not JobState.STOPPED:
             return False
     except NotFoundError:
         return False
-    catalog.events.record("stream", stream_id, REPORTED, mark_of(reason))
+    catalog.events.record("stream", job_id, REPORTED, mark_of(reason))
     return True
 
 
-def resume_cleared(catalog: Catalog, stream_id: str, reported: str | None) -> bool:
+def resume_cleared(catalog: Catalog, job_id: str, reported: str | None) -> bool:
     """Resume a stream whose stop has been reported before: who looks again then was sent by a person who cleared the task."""
     try:
-        record = catalog.streams.by_id(stream_id)
-        if not wants_to_go_on(record, reported) or not catalog.streams.replace_state(record, resumed_state(record)):
+        record = catalog.jobs.by_id(job_id)
+        if not wants_to_go_on(record, reported) or not catalog.jobs.replace_state(record, resumed_state(record)):
             return False
     except NotFoundError:
         return False
-    catalog.events.record("stream", stream_id, "RESUMED", "its task in Airflow was cleared")
+    catalog.events.record("stream", job_id, "RESUMED", "its task in Airflow was cleared")
     return True
 
 
-def wants_to_go_on(record: StreamRecord, reported: str | None) -> bool:
+def wants_to_go_on(record: JobRecord, reported: str | None) -> bool:
     """Whether a stream is STOPPED for a reason that does not pass by itself, and that was reported before."""
-    reason = record.reason if record.desired is DesiredState.RUNNING and record.state is StreamState.STOPPED else None
+    reason = record.reason if record.desired is DesiredState.RUNNING and record.state is JobState.STOPPED else None
     return reason is not None and not reason.transient and mark_of(reason) == reported
 
 
-def resumed_state(record: StreamRecord) -> StreamState:
+def resumed_state(record: JobRecord) -> JobState:
     """The state from which a stopped stream goes on: where its history was left, or live."""
     if record.progress.position is not None:
-        return StreamState.RUNNING
+        return JobState.RUNNING
     if record.progress.boundary is None:
-        return StreamState.CREATED
-    return StreamState.FILLING
+        return JobState.CREATED
+    return JobState.FILLING

@@ -17,7 +17,7 @@ from psutil import Process
 
 from headrace.catalog import Catalog
 from headrace.errors import ConfigurationError, OperationalError
-from headrace.model.streams import DesiredState, StreamState
+from headrace.model.jobs import DesiredState, JobState
 from headrace.runtime.dag_ids import BACKFILL_POOL, stream_dag_id
 from headrace.runtime.environment import airflow_environment
 from headrace.runtime.login import USER, AirflowHome, ensure_login, find_login, read_json, write_private
@@ -275,10 +275,10 @@ def _catch_up(settings: Settings, client: AirflowClient) -> None:
     """Have streams supervised that were resumed while Airflow was away. Those that are STOPPED wait for a person still."""
     unsupervised = client.unsupervised()
     with Catalog.open(settings.catalog) as catalog:
-        records = catalog.streams.all() if unsupervised else []
+        records = catalog.jobs.all() if unsupervised else []
     for record in records:
         database, name = record.definition.database, record.definition.name
-        going = record.desired is DesiredState.RUNNING and record.state is not StreamState.STOPPED
+        going = record.desired is DesiredState.RUNNING and record.state is not JobState.STOPPED
         if going and stream_dag_id(database, name) in unsupervised:
             client.supervise(database, name)
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from headrace.errors import FencedError, OperationalError
-from headrace.model.streams import DesiredState, Lease, StreamRecord, StreamState
+from headrace.model.jobs import DesiredState, JobRecord, JobState, Lease
 from headrace.runtime.context import Context
 from headrace.runtime.epochs import raise_epoch
 from headrace.runtime.history import fill_history
@@ -64,8 +64,8 @@ class Embedded:
         if pollers is not None:
             pollers.close()
 
-    def _records(self) -> list[StreamRecord]:
-        return self._context.catalog.streams.all(snode=self._context.settings.snode)
+    def _records(self) -> list[JobRecord]:
+        return self._context.catalog.jobs.all(snode=self._context.settings.snode)
 
     def _take_lease(self) -> bool:
         """Hold the snode's lease; False where a living snode has it."""
@@ -94,7 +94,7 @@ class Embedded:
 
     def _fill_histories(self) -> None:
         for record in self._records():
-            if record.state is StreamState.FILLING and record.desired is DesiredState.RUNNING:
+            if record.state is JobState.FILLING and record.desired is DesiredState.RUNNING:
                 fill_history(self._context, record.definition.id)
 
     def _wait(self) -> None:
@@ -117,11 +117,11 @@ class Embedded:
             record.definition.id: record.source_version
             for record in self._records()
             if record.desired is DesiredState.RUNNING
-            and record.state is not StreamState.STOPPED
+            and record.state is not JobState.STOPPED
             and (record.source_version or 0) < wanted.get(record.definition.id, 0)
         }
 
-    def _source_version(self, record: StreamRecord) -> int:
+    def _source_version(self, record: JobRecord) -> int:
         definition = record.definition
         table = self._context.catalog.tables.get(definition.source_database, definition.source_table)
         return self._context.tables.version(table)

@@ -9,7 +9,7 @@ from functools import singledispatch
 from typing import TYPE_CHECKING, Final
 
 from headrace.errors import ExistsError, InternalError
-from headrace.model.streams import DesiredState, StreamState
+from headrace.model.jobs import DesiredState, JobState
 from headrace.service import stages
 from headrace.service.results import Result, rows_result
 
@@ -199,15 +199,15 @@ def _(stage: stages.RemoveStream, session: SessionState) -> Result:
     from headrace.streams.lifecycle import forget
 
     stream = stage.record.definition.id
-    session.context.catalog.streams.set_desired(stream, DesiredState.DROPPED)
-    session.context.catalog.streams.drop(stream)
+    session.context.catalog.jobs.set_desired(stream, DesiredState.DROPPED)
+    session.context.catalog.jobs.drop(stream)
     forget(session.context, stream)
     return DONE
 
 
 @apply.register(stages.HoldStream)
 def _(stage: stages.HoldStream, session: SessionState) -> Result:
-    session.context.catalog.streams.set_desired(stage.record.definition.id, DesiredState.PAUSED)
+    session.context.catalog.jobs.set_desired(stage.record.definition.id, DesiredState.PAUSED)
     return DONE
 
 
@@ -220,10 +220,10 @@ def _(stage: stages.ContinueStream, session: SessionState) -> Result:
         from headrace.streams.lifecycle import skip
 
         skip(context, plan_of(record.definition, context.catalog))
-    if record.state is StreamState.STOPPED:
+    if record.state is JobState.STOPPED:
         filled = record.progress.position is not None or record.progress.boundary is None
-        context.catalog.streams.set_state(record.definition.id, StreamState.RUNNING if filled else StreamState.FILLING)
-    context.catalog.streams.set_desired(record.definition.id, DesiredState.RUNNING)
+        context.catalog.jobs.set_state(record.definition.id, JobState.RUNNING if filled else JobState.FILLING)
+    context.catalog.jobs.set_desired(record.definition.id, DesiredState.RUNNING)
     return DONE
 
 

@@ -7,8 +7,8 @@ import secrets
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace import errors
+from headrace.model.jobs import Heartbeat
 from headrace.model.spans import Span
-from headrace.model.streams import Heartbeat
 from headrace.runtime.context import Context
 from headrace.runtime.credentials import Identity, is_same, proof, session_token
 from headrace.service.results import Result

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Final, Protocol
 
 from headrace.errors import ProgrammingError
-from headrace.model.streams import StreamDefinition
+from headrace.model.jobs import JobDefinition
 from headrace.model.tables import Table
 
 
@@ -69,7 +69,7 @@ def table_securable(table: Table, subtable: str | None = None) -> Securable:
     return Securable(ObjectKind.TABLE, table.database, subtable or table.name)
 
 
-def stream_securable(stream: StreamDefinition) -> Securable:
+def stream_securable(stream: JobDefinition) -> Securable:
     """Name a stream."""
     return Securable(ObjectKind.STREAM, stream.database, stream.name)
 

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from headrace.compute import AnyPlan
+    from headrace.model.jobs import JobDefinition, JobRecord
     from headrace.model.queries import Query, Union
-    from headrace.model.streams import StreamDefinition, StreamRecord
     from headrace.model.tables import Column, Database, Subtable, Table
     from headrace.runtime.context import Progress
     from headrace.service.results import Result
@@ -49,7 +49,7 @@ class MakeDatabase:
 class RemoveDatabase:
     name: str
     tables: tuple[Table, ...]
-    streams: tuple[StreamRecord, ...]
+    streams: tuple[JobRecord, ...]
 
     @property
     def required(self) -> tuple[Right, ...]:
@@ -269,7 +269,7 @@ class Announce:
 
 @dataclass(frozen=True, slots=True)
 class RemoveStream:
-    record: StreamRecord
+    record: JobRecord
 
     @property
     def required(self) -> tuple[Right, ...]:
@@ -278,7 +278,7 @@ class RemoveStream:
 
 @dataclass(frozen=True, slots=True)
 class HoldStream:
-    record: StreamRecord
+    record: JobRecord
 
     @property
     def required(self) -> tuple[Right, ...]:
@@ -287,7 +287,7 @@ class HoldStream:
 
 @dataclass(frozen=True, slots=True)
 class ContinueStream:
-    record: StreamRecord
+    record: JobRecord
     ignore_untreated: bool
 
     @property
@@ -319,7 +319,7 @@ class LoadFiles:
 class Backfill:
     """Compute the closed windows that start in `[start, end)` again; ticks of the source, None is open."""
 
-    definition: StreamDefinition
+    definition: JobDefinition
     start: int | None
     end: int | None
     chunk_rows: int | None
@@ -347,7 +347,7 @@ class VerifyQuery:
 class VerifyStream:
     """Compare a stream's target with what DuckDB makes of the rows that the stream has handled."""
 
-    definition: StreamDefinition
+    definition: JobDefinition
 
     @property
     def required(self) -> tuple[Right, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from headrace.model.streams import StreamRecord
+from headrace.model.jobs import JobRecord
 from headrace.model.tables import Table
 from headrace.runtime.context import Context
 from headrace.service.results import BIGINT, INSTANT, INT, STRING, Rows, Type
@@ -80,7 +80,7 @@ def columns(context: Context) -> Rows:
 
 
 def streams(context: Context) -> Rows:
-    rows = [stream_row(context, record) for record in context.catalog.streams.all()]
+    rows = [stream_row(context, record) for record in context.catalog.jobs.all()]
     return build(
         rows,
         stream_name=STRING,
@@ -106,7 +106,7 @@ def streams(context: Context) -> Rows:
     )
 
 
-def stream_row(context: Context, record: StreamRecord) -> Row:
+def stream_row(context: Context, record: JobRecord) -> Row:
     definition, progress, counters = record.definition, record.progress, record.progress.counters
     return (
         definition.name,
@@ -132,7 +132,7 @@ def stream_row(context: Context, record: StreamRecord) -> Row:
     )
 
 
-def message_of(record: StreamRecord) -> str | None:
+def message_of(record: JobRecord) -> str | None:
     """Why a stream is stopped, in one line."""
     reason = record.reason
     return None if reason is None else f"[{reason.code}] {reason.message} ({reason.hint})"

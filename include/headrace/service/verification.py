@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from headrace.errors import ProgrammingError
 from headrace.model.expressions import Cast
+from headrace.model.jobs import JobRecord, StreamOptions, TriggerMode
 from headrace.model.queries import Item, Query
 from headrace.model.statements import CreateStream
-from headrace.model.streams import StreamOptions, StreamRecord, TriggerMode
 from headrace.model.tables import Database, Name, Table, TableKind
 from headrace.runtime.context import Context
 from headrace.service.frames import run_query
@@ -105,15 +105,15 @@ def verify_stream(stage: VerifyStream, context: Context) -> Verdict:
     """
     verdict = None
     for _ in range(MOST_TRIES):
-        record = context.catalog.streams.by_id(stage.definition.id)
+        record = context.catalog.jobs.by_id(stage.definition.id)
         verdict = stream_verdict(context, record)
-        if verdict.equal or context.catalog.streams.by_id(stage.definition.id).source_version == record.source_version:
+        if verdict.equal or context.catalog.jobs.by_id(stage.definition.id).source_version == record.source_version:
             return verdict
     assert verdict is not None
     return verdict
 
 
-def stream_verdict(context: Context, record: StreamRecord) -> Verdict:
+def stream_verdict(context: Context, record: JobRecord) -> Verdict:
     definition, progress = record.definition, record.progress
     statement = parse(definition.sql, definition.dialect)
     assert isinstance(statement, CreateStream)
@@ -130,7 +130,7 @@ def stream_verdict(context: Context, record: StreamRecord) -> Verdict:
     return verdict if verdict.equal else replace(verdict, remark=remark(record, statement.options))
 
 
-def remark(record: StreamRecord, options: StreamOptions) -> str:
+def remark(record: JobRecord, options: StreamOptions) -> str:
     """In what a stream may differ from its query by its options."""
     found = []
     if options.ignore_expired and record.progress.counters.rows_expired:

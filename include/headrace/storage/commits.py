@@ -16,24 +16,24 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 
-def stream_app(stream_id: str) -> str:
+def stream_app(job_id: str) -> str:
     """App transaction that holds the number of the last micro-batch whose results a table has."""
-    return f"headrace.stream.{stream_id}"
+    return f"headrace.stream.{job_id}"
 
 
-def offset_app(stream_id: str, source: SourceId) -> str:
+def offset_app(job_id: str, source: SourceId) -> str:
     """App transaction that holds a job's offset in one source after that micro-batch."""
-    return f"headrace.offset.{stream_id}.{source}"
+    return f"headrace.offset.{job_id}.{source}"
 
 
-def epoch_app(stream_id: str) -> str:
+def epoch_app(job_id: str) -> str:
     """App transaction that holds the newest lease epoch seen by a target."""
-    return f"headrace.epoch.{stream_id}"
+    return f"headrace.epoch.{job_id}"
 
 
-def chunk_app(stream_id: str, run: str, number: int) -> str:
+def chunk_app(job_id: str, run: str, number: int) -> str:
     """App transaction that says that a target has a backfill's chunk."""
-    return f"headrace.fill.{stream_id}.{run}.{number}"
+    return f"headrace.fill.{job_id}.{run}.{number}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,20 +55,20 @@ class Commit:
     app: str
     version: int
     expected: Expectation | None = None
-    stream_id: str | None = None
+    job_id: str | None = None
     epoch: int = 0
     offsets: Offsets = field(default_factory=dict)
 
     @classmethod
-    def of_stream(cls, stream_id: str, batch: int, expected: int | None, epoch: int, offsets: Offsets | None = None) -> Commit:
+    def of_stream(cls, job_id: str, batch: int, expected: int | None, epoch: int, offsets: Offsets | None = None) -> Commit:
         """The results of a stream's micro-batch, where the table has those of micro-batch `expected` (None: of none)."""
-        app = stream_app(stream_id)
-        return cls(app, batch, Expectation(app, expected), stream_id, epoch, offsets or {})
+        app = stream_app(job_id)
+        return cls(app, batch, Expectation(app, expected), job_id, epoch, offsets or {})
 
     @classmethod
-    def of_chunk(cls, stream_id: str, run: str, number: int, epoch: int = 0) -> Commit:
+    def of_chunk(cls, job_id: str, run: str, number: int, epoch: int = 0) -> Commit:
         """One chunk of a backfill; chunks commit in any order, each once."""
-        return cls(chunk_app(stream_id, run, number), 1, None, stream_id, epoch)
+        return cls(chunk_app(job_id, run, number), 1, None, job_id, epoch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,16 +92,16 @@ class Standing(Enum):
     RECORDED = "recorded"
 
 
-def fence_of(stream_id: str, epoch: int) -> Commit:
+def fence_of(job_id: str, epoch: int) -> Commit:
     """The commit that makes drivers of a stream with an older epoch fail."""
-    return Commit(epoch_app(stream_id), epoch)
+    return Commit(epoch_app(job_id), epoch)
 
 
 def standing(delta: DeltaTable, commit: Commit | None) -> Standing:
     """Whether a commit is still to be made at this version of a table; `FencedError` when it may not be."""
     if commit is None:
         return Standing.NEW
-    check_epoch(delta, commit.stream_id, commit.epoch)
+    check_epoch(delta, commit.job_id, commit.epoch)
     seen = delta.transaction_version(commit.app)
     if seen is not None and seen >= commit.version:
         return Standing.RECORDED
@@ -115,11 +115,11 @@ def standing(delta: DeltaTable, commit: Commit | None) -> Standing:
     return Standing.NEW
 
 
-def check_epoch(delta: DeltaTable, stream_id: str | None, epoch: int) -> None:
+def check_epoch(delta: DeltaTable, job_id: str | None, epoch: int) -> None:
     """`FencedError` when the table has seen a newer epoch of the stream."""
-    if stream_id is None:
+    if job_id is None:
         return
-    seen = delta.transaction_version(epoch_app(stream_id))
+    seen = delta.transaction_version(epoch_app(job_id))
     if seen is not None and seen > epoch:
         raise FencedError(
             f"the lease under which this driver runs (epoch {epoch}) has passed to another (epoch {seen})",
@@ -127,13 +127,13 @@ def check_epoch(delta: DeltaTable, stream_id: str | None, epoch: int) -> None:
         )
 
 
-def committed_position(delta: DeltaTable, stream_id: str, sources: Iterable[SourceId]) -> Position | None:
+def committed_position(delta: DeltaTable, job_id: str, sources: Iterable[SourceId]) -> Position | None:
     """Return the position that a table has recorded of a job; None if it has no results of it.
 
     It is kept in app transactions, which outlive the log entry of the commit that set them.
     """
-    batch = delta.transaction_version(stream_app(stream_id))
-    offsets = {source: delta.transaction_version(offset_app(stream_id, source)) for source in sources}
+    batch = delta.transaction_version(stream_app(job_id))
+    offsets = {source: delta.transaction_version(offset_app(job_id, source)) for source in sources}
     return None if batch is None else Position(batch, {source: at for source, at in offsets.items() if at is not None})
 
 
@@ -142,7 +142,7 @@ def properties(commit: Commit | None) -> CommitProperties:
     transactions = []
     if commit is not None:
         transactions.append(Transaction(commit.app, commit.version))
-        if commit.stream_id is not None and commit.epoch > 0:
-            transactions.append(Transaction(epoch_app(commit.stream_id), commit.epoch))
-        transactions.extend(Transaction(offset_app(str(commit.stream_id), source), at) for source, at in commit.offsets.items())
+        if commit.job_id is not None and commit.epoch > 0:
+            transactions.append(Transaction(epoch_app(commit.job_id), commit.epoch))
+        transactions.extend(Transaction(offset_app(str(commit.job_id), source), at) for source, at in commit.offsets.items())
     return CommitProperties(max_commit_retries=0, app_transactions=transactions or None)

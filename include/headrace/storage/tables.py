@@ -144,9 +144,9 @@ class Tables:
         written = self._writer.replace(table, database, upserts, deletes, commit, fresh)
         return None if written is None else self._noted(table, written)
 
-    def fence(self, table: Table, stream_id: str, epoch: int) -> None:
+    def fence(self, table: Table, job_id: str, epoch: int) -> None:
         """Make commits of drivers of a stream with an older epoch fail from now on; `FencedError` when a newer one is known."""
-        self._writer.fence(table, stream_id, epoch)
+        self._writer.fence(table, job_id, epoch)
 
     def delete(
         self,
@@ -199,10 +199,10 @@ class Tables:
             version: int | None = delta.transaction_version(app)
             return version
 
-    def committed_position(self, table: Table, stream_id: str, sources: Collection[SourceId]) -> Position | None:
+    def committed_position(self, table: Table, job_id: str, sources: Collection[SourceId]) -> Position | None:
         """Return the position that a table has recorded of a job that writes to it; None if it has no results of it."""
         with self._handles.reader(table).latest() as delta:
-            return committed_position(delta, stream_id, sources)
+            return committed_position(delta, job_id, sources)
 
     def bounds(self, table: Table) -> Bounds | None:
         """Least and greatest timestamp as stored, from statistics: never narrower than the rows; None of an empty table."""

@@ -96,11 +96,11 @@ class Writer:
 
         return self.commit(table, work)
 
-    def fence(self, table: Table, stream_id: str, epoch: int) -> None:
+    def fence(self, table: Table, job_id: str, epoch: int) -> None:
         def work(_: Handle, delta: DeltaTable) -> None:
-            check_epoch(delta, stream_id, epoch)
-            if epoch > 0 and delta.transaction_version(epoch_app(stream_id)) != epoch:
-                record(delta, fence_of(stream_id, epoch))
+            check_epoch(delta, job_id, epoch)
+            if epoch > 0 and delta.transaction_version(epoch_app(job_id)) != epoch:
+                record(delta, fence_of(job_id, epoch))
 
         # Without the lock: the driver that is to be fenced off may hold it.
         self.attempts(self._handles.writer(table), work)

@@ -8,9 +8,9 @@ from typing import Final
 from headrace.compute import Relation
 from headrace.errors import InvalidStreamError, LimitError, NotSupportedError
 from headrace.model.expressions import Call, ColumnRef, Expression, walk
+from headrace.model.jobs import TriggerMode
 from headrace.model.queries import Count, Event, Interval, Query, State, TableSource
 from headrace.model.statements import CreateStream
-from headrace.model.streams import TriggerMode
 from headrace.model.tables import TBNAME, TableKind
 from headrace.model.time import Duration
 

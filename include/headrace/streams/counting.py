@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.model.streams import StreamCounters
+from headrace.model.jobs import JobCounters
 from headrace.model.tables import TBNAME
 from headrace.streams.define import StreamPlan
 from headrace.streams.frames import LATEST, USED
@@ -20,7 +20,7 @@ from headrace.streams.state import SEEN, State
 class Count:
     """Rows of a batch by what became of them, and after it the largest instant of each subtable, and of all."""
 
-    counters: StreamCounters
+    counters: JobCounters
     seen: pa.Table
     newest: int | None
 
@@ -31,14 +31,14 @@ def counted(plan: StreamPlan, batch: Incoming, state: State, windows: pa.Table) 
         return count_of(plan, batch, state, batch.written, np.zeros(len(batch.ts), np.bool_))
     used = int(pc.sum(windows[USED]).as_py() or 0)
     written = len(batch.ts)
-    counters = StreamCounters(rows_in=written, rows_used=used, rows_filtered=written - used, batches=1)
+    counters = JobCounters(rows_in=written, rows_used=used, rows_filtered=written - used, batches=1)
     return Count(counters, state.seen, later(pc.max(windows[LATEST]).as_py(), state.newest))
 
 
 def count_of(plan: StreamPlan, batch: Incoming, state: State, used: Bools, expired: Bools) -> Count:
     """Count a batch of which the used and the expired rows are known; the others that were written WHERE has dropped."""
     written, taken, lost = int(batch.written.sum()), int(used.sum()), int(expired.sum())
-    counters = StreamCounters(rows_in=written, rows_used=taken, rows_filtered=written - taken - lost, rows_expired=lost, batches=1)
+    counters = JobCounters(rows_in=written, rows_used=taken, rows_filtered=written - taken - lost, rows_expired=lost, batches=1)
     kept = used | expired
     if not kept.any():
         return Count(counters, state.seen, state.newest)

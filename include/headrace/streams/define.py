@@ -15,10 +15,10 @@ from headrace.compute.plan import EventWindow
 from headrace.compute.types import spark_type
 from headrace.errors import Error, InternalError, InvalidStreamError, LimitError, NotFoundError, TypeMismatchError
 from headrace.model.expressions import Cast, ColumnRef, Expression, Star
+from headrace.model.jobs import JobDefinition, StreamOptions, StreamSchema
 from headrace.model.positions import SourceId, source_id
 from headrace.model.queries import Item, Query
 from headrace.model.statements import CreateStream
-from headrace.model.streams import StreamDefinition, StreamOptions, StreamSchema
 from headrace.model.tables import TBNAME, Database, Name, Table
 from headrace.model.types import Kind
 from headrace.sql import parse
@@ -87,9 +87,9 @@ class StreamPlan:
         filled = (*self.target.columns, *self.target.tags)
         return StreamSchema(self.source.columns, self.source.tags, tuple(used), tuple(column.name for column in filled))
 
-    def definition(self, *, created: int, snode: str = "default", dialect: str = "tdengine") -> StreamDefinition:
+    def definition(self, *, created: int, snode: str = "default", dialect: str = "tdengine") -> JobDefinition:
         """What the catalog records of the stream."""
-        return StreamDefinition(
+        return JobDefinition(
             id=self.id,
             database=self.database,
             name=self.name,
@@ -150,7 +150,7 @@ def define(
     return plan
 
 
-def plan_of(definition: StreamDefinition, catalog: Catalog) -> StreamPlan:
+def plan_of(definition: JobDefinition, catalog: Catalog) -> StreamPlan:
     """The plan of a recorded stream, as `define` gave it, with its id."""
     statement = parse(definition.sql, definition.dialect)
     if not isinstance(statement, CreateStream):
@@ -163,7 +163,7 @@ def plan_of(definition: StreamDefinition, catalog: Catalog) -> StreamPlan:
         raise error.located(definition.sql) from None
 
 
-def recorded_scope(scope: Scope, definition: StreamDefinition) -> Scope:
+def recorded_scope(scope: Scope, definition: JobDefinition) -> Scope:
     """The scope in which a recorded stream's source has the columns that it had when the stream was created."""
     schema = definition.schema
     if schema is None:
@@ -179,7 +179,7 @@ def recorded_scope(scope: Scope, definition: StreamDefinition) -> Scope:
 
 def check_others(plan: StreamPlan, statement: CreateStream, catalog: Catalog) -> None:
     """Refuse a target that another stream fills, and too many streams on one database."""
-    others = catalog.streams.all()
+    others = catalog.jobs.all()
     target = (plan.target_database.name, plan.target.name)
     rival = next((one for one in others if (one.definition.target_database, one.definition.target_table) == target), None)
     if rival is not None:
@@ -201,7 +201,7 @@ class Definer:
     catalog: Catalog
     scope: Scope
     database: str | None
-    recorded: StreamDefinition | None = None
+    recorded: JobDefinition | None = None
 
     def plan(self) -> StreamPlan:
         statement = self.statement

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.errors import DataError, Error, InternalError, NotFoundError, OperationalError, TransientError
-from headrace.model.streams import StopReason, StreamRecord, StreamState
+from headrace.model.jobs import JobRecord, JobState, StopReason
 from headrace.streams.context import Context
 
 
@@ -36,16 +36,16 @@ def first_line(error: BaseException) -> str:
     return next(iter(str(error).strip().splitlines()), type(error).__name__)[:500]
 
 
-def stop(context: Context, record: StreamRecord, error: Error) -> None:
+def stop(context: Context, record: JobRecord, error: Error) -> None:
     """Mark a stream STOPPED with an error as the reason; does nothing if it was dropped meanwhile.
 
     Raises:
         FencedError: the stream belongs to another driver by now.
     """
-    stream_id, is_transient = record.definition.id, isinstance(error, TransientError)
+    job_id, is_transient = record.definition.id, isinstance(error, TransientError)
     reason = StopReason(error.code, error.message, error.hint, context.clock.now(), is_transient)
     try:
-        context.catalog.streams.set_state(stream_id, StreamState.STOPPED, reason, epoch=context.epoch or None)
+        context.catalog.jobs.set_state(job_id, JobState.STOPPED, reason, epoch=context.epoch or None)
     except NotFoundError:
         return
-    context.catalog.events.record("stream", stream_id, "STOPPED", f"{reason.code}: {reason.message}")
+    context.catalog.events.record("stream", job_id, "STOPPED", f"{reason.code}: {reason.message}")

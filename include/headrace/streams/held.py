@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from headrace.compute import Plan
 from headrace.compute.plan import WEND, WSTART, IntervalWindow, SessionWindow
 from headrace.compute.windows import key_columns
-from headrace.model.streams import TriggerMode
+from headrace.model.jobs import TriggerMode
 from headrace.model.tables import TBNAME
 from headrace.streams.define import StreamPlan
 from headrace.streams.emission import CURRENT, flags, is_closed

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from headrace.errors import Error
-from headrace.model.streams import StreamRecord
+from headrace.model.jobs import JobRecord
 from headrace.streams.context import Context
 
 
-def lag_ms(context: Context, record: StreamRecord) -> int | None:
+def lag_ms(context: Context, record: JobRecord) -> int | None:
     """Return the age of the oldest commit that a stream has not handled, 0 if all are; None before the stream is live.
 
     The source itself is asked, so that the answer is true if a micro-batch hangs or no driver runs. If it cannot be read, the

@@ -5,8 +5,8 @@ from __future__ import annotations
 from headrace.compute.plan import IntervalWindow, SessionWindow
 from headrace.errors import ExistsError, InvalidStreamError, NotFoundError
 from headrace.model.faults import reach
+from headrace.model.jobs import JobDefinition, JobProgress, JobState
 from headrace.model.positions import Offsets, Position
-from headrace.model.streams import StreamDefinition, StreamProgress, StreamState
 from headrace.model.tables import Table
 from headrace.model.time import Precision
 from headrace.streams.context import Context
@@ -16,7 +16,7 @@ from headrace.streams.runner import state_store
 from headrace.streams.state import State
 
 
-def create(context: Context, plan: StreamPlan, definition: StreamDefinition, *, if_not_exists: bool = False) -> bool:
+def create(context: Context, plan: StreamPlan, definition: JobDefinition, *, if_not_exists: bool = False) -> bool:
     """Create a stream and its target; False when a stream of the name exists and `if_not_exists`.
 
     One transaction of the catalog records the stream, where it begins and its target. What is made before it is invisible without
@@ -29,11 +29,11 @@ def create(context: Context, plan: StreamPlan, definition: StreamDefinition, *, 
             made = None if plan.target_exists else create_target(context, plan)
             progress = first_progress(context, plan)
             reach("streams.create.prepared")
-            created = context.catalog.streams.create(
+            created = context.catalog.jobs.create(
                 definition,
                 if_not_exists=if_not_exists,
                 target=made,
-                state=StreamState.FILLING if plan.options.fill_history else StreamState.CREATED,
+                state=JobState.FILLING if plan.options.fill_history else JobState.CREATED,
                 progress=progress,
             )
             reach("streams.create.recorded")
@@ -54,13 +54,13 @@ def create_target(context: Context, plan: StreamPlan) -> Table:
     return plan.target
 
 
-def first_progress(context: Context, plan: StreamPlan) -> StreamProgress:
+def first_progress(context: Context, plan: StreamPlan) -> JobProgress:
     """Where a new stream begins: with the rows up to the source's present version as its history, or after that version.
 
     The state of a stream without history is written, too.
     """
     if plan.options.fill_history:
-        return StreamProgress(boundary=source_offsets(context, plan), updated=context.clock.now())
+        return JobProgress(boundary=source_offsets(context, plan), updated=context.clock.now())
     state = first_state(context, plan)
     state_store(context, plan.id).write(state, state.position.batch)
     return progress_of(context, plan, state, None)
@@ -90,7 +90,7 @@ def newest_stored(context: Context, plan: StreamPlan) -> int | None:
     return bounds.high // 1000 if plan.query.precision is Precision.MILLISECOND else bounds.high
 
 
-def activate(context: Context, plan: StreamPlan, boundary: Offsets) -> StreamProgress:
+def activate(context: Context, plan: StreamPlan, boundary: Offsets) -> JobProgress:
     """Go live after a history whose rows up to the offsets `boundary` are in the target. Records the progress.
 
     A driver that finds no state at the boundary does the same by itself, so that activation can do without Spark.
@@ -104,20 +104,20 @@ def skip(context: Context, plan: StreamPlan) -> None:
     Whoever runs the stream goes there between two micro-batches, so that no state in memory overrules it. What was left out is not
     read again, unless a window is recalculated for another reason.
     """
-    context.catalog.streams.skip(plan.id, source_offsets(context, plan))
+    context.catalog.jobs.skip(plan.id, source_offsets(context, plan))
 
 
-def record(context: Context, plan: StreamPlan, state: State, boundary: Offsets | None) -> StreamProgress:
+def record(context: Context, plan: StreamPlan, state: State, boundary: Offsets | None) -> JobProgress:
     """Store the first state of a stream, and the progress that goes with it."""
     state_store(context, plan.id).write(state, state.position.batch)
     progress = progress_of(context, plan, state, boundary)
-    context.catalog.streams.set_progress(plan.id, progress, context.epoch or None)
+    context.catalog.jobs.set_progress(plan.id, progress, context.epoch or None)
     return progress
 
 
-def progress_of(context: Context, plan: StreamPlan, state: State, boundary: Offsets | None) -> StreamProgress:
+def progress_of(context: Context, plan: StreamPlan, state: State, boundary: Offsets | None) -> JobProgress:
     """What the catalog shows of a state."""
-    return StreamProgress(
+    return JobProgress(
         position=state.position,
         boundary=boundary,
         frontier=state.frontier(plan.watermark),
@@ -126,7 +126,7 @@ def progress_of(context: Context, plan: StreamPlan, state: State, boundary: Offs
     )
 
 
-def forget(context: Context, stream_id: str) -> None:
+def forget(context: Context, job_id: str) -> None:
     """Remove a dropped stream's state and undelivered messages; the target keeps its rows."""
-    state_store(context, stream_id).clear()
-    context.tables.outbox(stream_id).drop()
+    state_store(context, job_id).clear()
+    context.tables.outbox(job_id).drop()

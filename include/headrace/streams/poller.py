@@ -10,8 +10,8 @@ from typing import Final
 
 from headrace.errors import Error, FencedError, TerminalError, TransientError
 from headrace.model.faults import FaultError
+from headrace.model.jobs import DesiredState, JobRecord, JobState
 from headrace.model.positions import SourceId
-from headrace.model.streams import DesiredState, StreamRecord, StreamState
 from headrace.streams.context import Context
 from headrace.streams.failures import explained, stop
 from headrace.streams.reader import ChangeReader
@@ -29,7 +29,7 @@ LOOK_THREADS: Final = 32
 MAX_LOOK_S: Final = 0.5
 """A source that takes longer to tell its version is looked at in the background, so that it does not hold up the others."""
 
-RunnerFactory = Callable[[Context, StreamRecord, Reader], Runner]
+RunnerFactory = Callable[[Context, JobRecord, Reader], Runner]
 Observe = Callable[[float], None]
 
 
@@ -63,7 +63,7 @@ class Retry:
 class Subscription:
     """One stream on a source. `started_at` is when the micro-batch in flight began, on the monotonic clock."""
 
-    record: StreamRecord
+    record: JobRecord
     runner: Runner | None = None
     in_flight: Future[Advance] | None = None
     started_at: float = 0.0
@@ -143,13 +143,13 @@ class SourcePoller:
         """Ids of its streams, those included that leave once their micro-batch has ended."""
         return frozenset(self._subscriptions)
 
-    def add(self, record: StreamRecord) -> None:
+    def add(self, record: JobRecord) -> None:
         """Take a stream in, at the position it has recorded. An error is recorded as its reason to stop, not raised."""
         self._subscriptions.setdefault(record.definition.id, Subscription(record))
 
-    def remove(self, stream_id: str) -> None:
+    def remove(self, job_id: str) -> None:
         """Let a stream leave, now or once its micro-batch in flight has ended."""
-        subscription = self._subscriptions.get(stream_id)
+        subscription = self._subscriptions.get(job_id)
         if subscription is None:
             return
         subscription.leaving = True
@@ -323,7 +323,7 @@ class SourcePollers:
         pollers = list(self._pollers.values())
         return {stream: activity for poller in pollers for stream, activity in poller.activity().items()}
 
-    def reconcile(self, records: Sequence[StreamRecord]) -> None:
+    def reconcile(self, records: Sequence[JobRecord]) -> None:
         """Make the streams that run those of `records` that should.
 
         Taken in: desired RUNNING and observed CREATED (without history), RUNNING or PAUSED; they become RUNNING. Desired PAUSED
@@ -331,14 +331,14 @@ class SourcePollers:
         """
         wanted = {record.definition.id: record for record in records if is_runnable(record)}
         for poller in self._pollers.values():
-            for stream_id in poller.streams - wanted.keys():
-                poller.remove(stream_id)
+            for job_id in poller.streams - wanted.keys():
+                poller.remove(job_id)
         running = self.streams
         for record in records:
             if record.definition.id not in running:
                 self._settle_pause(record)
-        for stream_id in wanted.keys() - running:
-            self._subscribe(wanted[stream_id])
+        for job_id in wanted.keys() - running:
+            self._subscribe(wanted[job_id])
         for source in [source for source, poller in self._pollers.items() if not poller.streams]:
             self._pollers.pop(source).close()
 
@@ -379,11 +379,11 @@ class SourcePollers:
         self._pool.shutdown()
         self._looks.shutdown(wait=False)
 
-    def _settle_pause(self, record: StreamRecord) -> None:
-        if record.desired is DesiredState.PAUSED and record.state in (StreamState.CREATED, StreamState.RUNNING):
-            self._set_state(record, StreamState.PAUSED)
+    def _settle_pause(self, record: JobRecord) -> None:
+        if record.desired is DesiredState.PAUSED and record.state in (JobState.CREATED, JobState.RUNNING):
+            self._set_state(record, JobState.PAUSED)
 
-    def _subscribe(self, record: StreamRecord) -> None:
+    def _subscribe(self, record: JobRecord) -> None:
         """Take a stream in; one whose source is not in the catalog is stopped."""
         try:
             poller = self._poller(record)
@@ -392,11 +392,11 @@ class SourcePollers:
         except TerminalError as error:
             stop(self.context, record, error)
             return
-        if record.state is not StreamState.RUNNING:
-            self._set_state(record, StreamState.RUNNING)
+        if record.state is not JobState.RUNNING:
+            self._set_state(record, JobState.RUNNING)
         poller.add(record)
 
-    def _poller(self, record: StreamRecord) -> SourcePoller:
+    def _poller(self, record: JobRecord) -> SourcePoller:
         source = record.definition.source
         if source not in self._pollers:
             database = self.context.catalog.databases.get(record.definition.source_database)
@@ -405,12 +405,12 @@ class SourcePollers:
             self._pollers[source] = SourcePoller(reader, self.context, self._pool, self._observe, self._runner)
         return self._pollers[source]
 
-    def _set_state(self, record: StreamRecord, state: StreamState) -> None:
-        self.context.catalog.streams.set_state(record.definition.id, state, epoch=self.context.epoch or None)
+    def _set_state(self, record: JobRecord, state: JobState) -> None:
+        self.context.catalog.jobs.set_state(record.definition.id, state, epoch=self.context.epoch or None)
 
 
-def is_runnable(record: StreamRecord) -> bool:
+def is_runnable(record: JobRecord) -> bool:
     """Return True if a driver should run a stream: it is wanted, has a position, and nothing else works on it."""
     has_position = record.progress.position is not None or record.progress.boundary is not None
-    ready = record.state in (StreamState.CREATED, StreamState.RUNNING, StreamState.PAUSED)
+    ready = record.state in (JobState.CREATED, JobState.RUNNING, JobState.PAUSED)
     return record.desired is DesiredState.RUNNING and ready and has_position

@@ -13,8 +13,8 @@ from headrace.compute.plan import SERIES, TS, WEND, WSTART, IntervalWindow
 from headrace.compute.terms import quote
 from headrace.compute.types import from_ticks
 from headrace.compute.windows import key_columns
+from headrace.model.jobs import JobCounters
 from headrace.model.positions import Position
-from headrace.model.streams import StreamCounters
 from headrace.model.tables import TBNAME
 from headrace.model.time import Duration
 from headrace.storage.functions import F
@@ -32,7 +32,7 @@ DAY: Final = Duration(1, "d")
 
 
 def rebuild(
-    context: Context, plan: StreamPlan, position: Position, *, after_history: bool = True, counters: StreamCounters | None = None
+    context: Context, plan: StreamPlan, position: Position, *, after_history: bool = True, counters: JobCounters | None = None
 ) -> State:
     """Compute the state at a position from the stored rows, as if they all had come in order.
 
@@ -43,7 +43,7 @@ def rebuild(
     rows = source_rows(context, plan, position.offsets[plan.source_id])
     seen = seen_of(plan, rows)
     newest = pc.max(seen["_seen"]).as_py()
-    total = handled(replace(counters or StreamCounters(), rows_pending=0))
+    total = handled(replace(counters or JobCounters(), rows_pending=0))
     state = State(position, seen=seen, newest=newest, counters=total, wake_at=context.clock.now())
     frontier = state.frontier(plan.watermark)
     if frontier is None or plan.query.window is None:
@@ -52,7 +52,7 @@ def rebuild(
     return replace(state, windows=windows if windows.num_rows else None, floor=frontier - 1)
 
 
-def handled(counters: StreamCounters) -> StreamCounters:
+def handled(counters: JobCounters) -> JobCounters:
     """Counters without the rows that were pending when they were recorded."""
     return replace(counters, rows_in=counters.rows_used + counters.rows_filtered + counters.rows_expired)
 

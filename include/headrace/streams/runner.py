@@ -15,8 +15,8 @@ from typing import Final, Protocol
 
 from headrace.errors import Error, HistoryGoneError, InternalError, TransientError
 from headrace.model.faults import reach
+from headrace.model.jobs import DesiredState, JobProgress, JobRecord
 from headrace.model.positions import Position, latest
-from headrace.model.streams import DesiredState, StreamProgress, StreamRecord
 from headrace.streams.batches import BatchResult, Processor
 from headrace.streams.context import Context
 from headrace.streams.define import StreamPlan, plan_of
@@ -63,9 +63,9 @@ def processor_of(context: Context, plan: StreamPlan) -> Processor:
     return ProjectionStep(context, plan) if plan.query.window is None else WindowStep(context, plan)
 
 
-def state_store(context: Context, stream_id: str) -> StateStore:
+def state_store(context: Context, job_id: str) -> StateStore:
     """Return the checkpoints of a stream."""
-    return StateStore(context.state_uri, stream_id, context.epoch)
+    return StateStore(context.state_uri, job_id, context.epoch)
 
 
 class Runner:
@@ -74,7 +74,7 @@ class Runner:
     def __init__(
         self,
         context: Context,
-        record: StreamRecord,
+        record: JobRecord,
         reader: Reader,
         *,
         processor: Callable[[Context, StreamPlan], Processor] = processor_of,
@@ -131,7 +131,7 @@ class Runner:
     def reset(self) -> None:
         """Forget what is in memory: after a failure only what is durable counts."""
         self._state = None
-        self.progress = self.context.catalog.streams.by_id(self.plan.id).progress
+        self.progress = self.context.catalog.jobs.by_id(self.plan.id).progress
 
     def close(self, grace_s: float) -> None:
         """End what works in the background, waiting for it no longer than the grace."""
@@ -224,7 +224,7 @@ class Runner:
             return self.reader.nothing(self.offset, self.tags)
         return changes
 
-    def _skip(self, asked: StreamRecord | None, state: State) -> bool:
+    def _skip(self, asked: JobRecord | None, state: State) -> bool:
         """Go to the offsets that the user wants to skip to; False if there are none, or it is past them."""
         if asked is None or asked.skip_to is None or not state.position.is_behind(asked.skip_to):
             return False
@@ -234,13 +234,13 @@ class Runner:
         self.record()
         return True
 
-    def _asked(self) -> StreamRecord | None:
+    def _asked(self) -> JobRecord | None:
         """What the user asks for, looked up after the changes were read: what was committed after a PAUSE is never handled.
 
         None while the catalog cannot be reached.
         """
         try:
-            return self.context.catalog.streams.by_id(self.plan.id)
+            return self.context.catalog.jobs.by_id(self.plan.id)
         except TransientError as error:
             logger.warning("stream %s: continuing without the catalog: %s", self.plan.name, error.message)
             return None
@@ -274,7 +274,7 @@ class Runner:
         """Record the stream's progress in the catalog, or later if that cannot be reached: a restart does not need it."""
         state, now = self.state, self.context.clock.now()
         pending, pending_since = self.reader.pending(self.offset)
-        progress = StreamProgress(
+        progress = JobProgress(
             position=state.position,
             boundary=self.progress.boundary,
             frontier=state.frontier(self.plan.watermark),
@@ -283,7 +283,7 @@ class Runner:
             counters=replace(state.counters, rows_in=state.counters.rows_in + pending, rows_pending=pending),
         )
         try:
-            self.context.catalog.streams.set_progress(self.plan.id, progress, self.context.epoch or None)
+            self.context.catalog.jobs.set_progress(self.plan.id, progress, self.context.epoch or None)
         except TransientError as error:
             logger.warning("stream %s: progress is not recorded yet: %s", self.plan.name, error.message)
             self._record_at = time.monotonic() + RECORD_PAUSE_S
@@ -291,7 +291,7 @@ class Runner:
             self.progress, self._record_at = progress, None
 
 
-def restart_position(plan: StreamPlan, committed: Position | None, progress: StreamProgress) -> Position:
+def restart_position(plan: StreamPlan, committed: Position | None, progress: JobProgress) -> Position:
     """Return the last position that is durable: the later of the sink's and the catalog's, else the end of the history."""
     position = latest(committed, progress.position)
     if position is None:

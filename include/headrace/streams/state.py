@@ -13,8 +13,8 @@ from pyarrow import fs
 
 from headrace.errors import OperationalError, TerminalError
 from headrace.model.faults import reach
+from headrace.model.jobs import JobCounters
 from headrace.model.positions import Position
-from headrace.model.streams import StreamCounters
 
 MAGIC: Final = b"HRSTATE1"
 KEPT: Final = 3
@@ -50,7 +50,7 @@ class State:
     seen: pa.Table = field(default_factory=SEEN.empty_table)
     newest: int | None = None
     floor: int | None = None
-    counters: StreamCounters = field(default_factory=StreamCounters)
+    counters: JobCounters = field(default_factory=JobCounters)
     wake_at: int | None = None
     handled_at: int = 0
 
@@ -95,7 +95,7 @@ def decode(data: bytes) -> State:
         seen=table(data[middle:-4]),
         newest=header["newest"],
         floor=header["floor"],
-        counters=StreamCounters(**header["counters"]),
+        counters=JobCounters(**header["counters"]),
         wake_at=header["wake_at"],
         handled_at=header["handled_at"],
     )
@@ -120,9 +120,9 @@ class StateStore:
     Drivers of different epochs never write the same file, so that one which has been fenced spoils nothing.
     """
 
-    def __init__(self, uri: str, stream_id: str, epoch: int) -> None:
+    def __init__(self, uri: str, job_id: str, epoch: int) -> None:
         self.filesystem, root = fs.FileSystem.from_uri(uri)
-        self.folder = f"{root}/{stream_id}"
+        self.folder = f"{root}/{job_id}"
         self.epoch = epoch
 
     def write(self, state: State, durable: int) -> None:

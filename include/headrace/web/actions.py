@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from headrace.errors import Error
+from headrace.model.jobs import DesiredState, JobRecord, JobState
 from headrace.model.statements import DropStream, PauseStream, ResumeStream
-from headrace.model.streams import DesiredState, StreamRecord, StreamState
 from headrace.model.tables import Name
 from headrace.settings import Settings
 from headrace.sql import to_sql
@@ -27,10 +27,10 @@ EFFECTS: Final = {
 }
 
 
-def statement(action: str, record: StreamRecord) -> str | None:
+def statement(action: str, record: JobRecord) -> str | None:
     """The statement of an action; None where the action makes no sense for the stream as it is."""
     running = record.desired is DesiredState.RUNNING
-    stopped = record.state is StreamState.STOPPED
+    stopped = record.state is JobState.STOPPED
     sensible = {PAUSE: running and not stopped, RESUME: not running or stopped, DROP: True}
     if not sensible.get(action):
         return None
@@ -38,7 +38,7 @@ def statement(action: str, record: StreamRecord) -> str | None:
     return to_sql({PAUSE: PauseStream, RESUME: ResumeStream, DROP: DropStream}[action](name), record.definition.dialect)
 
 
-def offered(record: StreamRecord, allowed: Callable[[str], bool]) -> list[dict[str, str]]:
+def offered(record: JobRecord, allowed: Callable[[str], bool]) -> list[dict[str, str]]:
     """The allowed actions that make sense: statement, the command that runs it from a shell, and what it brings about."""
     statements = {action: statement(action, record) for action in (PAUSE, RESUME, DROP) if allowed(action)}
     return [
@@ -48,7 +48,7 @@ def offered(record: StreamRecord, allowed: Callable[[str], bool]) -> list[dict[s
     ]
 
 
-def plan_text(catalog: Catalog, record: StreamRecord) -> str:
+def plan_text(catalog: Catalog, record: JobRecord) -> str:
     """How the stream's query is computed, or why that cannot be told."""
     from headrace.compute import explain
     from headrace.streams.define import plan_of

@@ -20,7 +20,7 @@ from pydantic import BaseModel
 from headrace.catalog import Catalog
 from headrace.errors import ConfigurationError, Error, NotFoundError, TransientError
 from headrace.model.clock import Clock
-from headrace.model.streams import StreamRecord, StreamState
+from headrace.model.jobs import JobRecord, JobState
 from headrace.runtime.supervision import Snapshot, snapshot, stale_after_ms
 from headrace.settings import Settings, current
 from headrace.web import actions, view
@@ -115,36 +115,36 @@ def api(access: Access, board: Board, execute: Execute) -> APIRouter:
     router = APIRouter()
     User = Annotated[Any, Depends(access.user)]
 
-    def visible(stream_id: str, user: User) -> StreamRecord:
+    def visible(job_id: str, user: User) -> JobRecord:
         """The stream of the path, where the user may see it; else it does not exist."""
-        record = board.catalog.streams.by_id(stream_id)
+        record = board.catalog.jobs.by_id(job_id)
         dag_id = view.dag_of(record)
         if dag_id not in access.readable(user, {dag_id}):
-            raise NotFoundError(f"there is no stream with the id {stream_id}")
+            raise NotFoundError(f"there is no stream with the id {job_id}")
         return record
 
     def own(request: Request) -> None:
         refuse_foreign(request, access.base_url)
 
-    Visible = Annotated[StreamRecord, Depends(visible)]
+    Visible = Annotated[JobRecord, Depends(visible)]
 
     @router.get("/streams")
     def streams(user: User) -> view.Json:
         state = permitted(board.look(), access, user)
-        filling = [record for record in state.streams.values() if record.state is StreamState.FILLING]
+        filling = [record for record in state.streams.values() if record.state is JobState.FILLING]
         runs = {record.definition.id: board.catalog.ledger.summary(record.definition.id, view.HISTORY) for record in filling}
         return view.overview(state, runs, board.rates, board.stale_ms)
 
-    @router.get("/streams/{stream_id}")
+    @router.get("/streams/{job_id}")
     def stream(record: Visible, user: User) -> view.Json:
         detail = view.detail(board.catalog, record, board.now())
         return {**detail, "actions": actions.offered(record, lambda action: is_allowed(access, user, record, action))}
 
-    @router.get("/streams/{stream_id}/plan")
+    @router.get("/streams/{job_id}/plan")
     def plan(record: Visible) -> view.Json:
         return {"plan": actions.plan_text(board.catalog, record)}
 
-    @router.post("/streams/{stream_id}/{action}", dependencies=[Depends(own)])
+    @router.post("/streams/{job_id}/{action}", dependencies=[Depends(own)])
     def act(action: str, body: Confirmed, record: Visible, user: User) -> view.Json:
         if not is_allowed(access, user, record, action):
             raise HTTPException(403, f"you may see this stream, but not {action} it")
@@ -161,7 +161,7 @@ def api(access: Access, board: Board, execute: Execute) -> APIRouter:
     return router
 
 
-def is_allowed(access: Access, user: Any, record: StreamRecord, action: str) -> bool:
+def is_allowed(access: Access, user: Any, record: JobRecord, action: str) -> bool:
     """Return True where the user may take an action on a stream."""
     dag_id = view.dag_of(record)
     return access.editable(user, dag_id) and (action != actions.DROP or access.deletable(user, dag_id))
@@ -169,7 +169,7 @@ def is_allowed(access: Access, user: Any, record: StreamRecord, action: str) -> 
 
 def permitted(state: Snapshot, access: Access, user: Any) -> Snapshot:
     """The snapshot without the streams that a user may not see."""
-    dag_ids = {view.dag_of(record): stream_id for stream_id, record in state.streams.items()}
+    dag_ids = {view.dag_of(record): job_id for job_id, record in state.streams.items()}
     readable = access.readable(user, set(dag_ids))
     if len(readable) == len(dag_ids):
         return state

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
 
-from headrace.model.streams import StreamRecord
+from headrace.model.jobs import JobRecord
 
 SAMPLES: Final = 60
 # A rate is taken over this long at least, so that one batch does not make it jump.
@@ -38,7 +38,7 @@ class Rates:
     _samples: dict[str, deque[Sample]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def sample(self, records: Iterable[StreamRecord], now: int) -> None:
+    def sample(self, records: Iterable[JobRecord], now: int) -> None:
         """Remember the counters of now, and forget streams that are gone."""
         records = list(records)
         with self._lock:
@@ -49,23 +49,23 @@ class Rates:
             for gone in self._samples.keys() - {record.definition.id for record in records}:
                 del self._samples[gone]
 
-    def of(self, stream_id: str) -> Rate | None:
+    def of(self, job_id: str) -> Rate | None:
         """The rate of now; None before there are two samples."""
-        samples = self._copy(stream_id)
+        samples = self._copy(job_id)
         if len(samples) < 2:
             return None
         last = samples[-1]
         first = next((each for each in reversed(samples[:-1]) if last.time - each.time >= SPAN_MS), samples[0])
         return between(first, last)
 
-    def series(self, stream_id: str) -> list[float]:
+    def series(self, job_id: str) -> list[float]:
         """Rows in a second between neighbouring samples, the oldest first."""
-        samples = self._copy(stream_id)
+        samples = self._copy(job_id)
         return [round(between(first, last).rows_in, 2) for first, last in pairwise(samples)]
 
-    def _copy(self, stream_id: str) -> list[Sample]:
+    def _copy(self, job_id: str) -> list[Sample]:
         with self._lock:
-            return list(self._samples.get(stream_id, ()))
+            return list(self._samples.get(job_id, ()))
 
 
 def between(first: Sample, last: Sample) -> Rate:

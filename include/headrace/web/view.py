@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.errors import NotFoundError
-from headrace.model.streams import Chunk, ChunkState, RunSummary, StreamRecord, StreamState
+from headrace.model.jobs import Chunk, ChunkState, JobRecord, JobState, RunSummary
 from headrace.model.time import Precision
 from headrace.runtime.dag_ids import snode_dag_id, stream_dag_id
 from headrace.runtime.supervision import Snapshot, trouble
@@ -30,10 +30,10 @@ def overview(state: Snapshot, runs: Mapping[str, RunSummary], rates: Rates, stal
     return {"as_of": state.now, "health": health(records, rates, state.now), "snodes": snodes(state, stale_ms), "streams": streams}
 
 
-def health(records: Iterable[StreamRecord], rates: Rates, now: int) -> Json:
+def health(records: Iterable[JobRecord], rates: Rates, now: int) -> Json:
     """Streams by state, the worst lag, rows a second, and rows that came too late."""
     records = list(records)
-    states = {state.value: sum(record.state is state for record in records) for state in StreamState}
+    states = {state.value: sum(record.state is state for record in records) for state in JobState}
     lags = [(lag_ms, qualified(record)) for record in records if (lag_ms := record.progress.lag_ms(now)) is not None]
     worst = max(lags, default=None)
     known = [rate for record in records if (rate := rates.of(record.definition.id)) is not None]
@@ -64,15 +64,15 @@ def snode(name: str, state: Snapshot, stale_ms: int) -> Json:
     }
 
 
-def qualified(record: StreamRecord) -> str:
+def qualified(record: JobRecord) -> str:
     return f"{record.definition.database}.{record.definition.name}"
 
 
-def dag_of(record: StreamRecord) -> str:
+def dag_of(record: JobRecord) -> str:
     return stream_dag_id(record.definition.database, record.definition.name)
 
 
-def stream_row(record: StreamRecord, run: RunSummary | None, rates: Rates, now: int) -> Json:
+def stream_row(record: JobRecord, run: RunSummary | None, rates: Rates, now: int) -> Json:
     """One line of the list."""
     definition, progress = record.definition, record.progress
     rate = rates.of(definition.id)
@@ -93,7 +93,7 @@ def stream_row(record: StreamRecord, run: RunSummary | None, rates: Rates, now: 
         "counters": asdict(progress.counters),
         "rate": None if rate is None else asdict(rate),
         "history": rates.series(definition.id),
-        "backfill": None if run is None or record.state is not StreamState.FILLING else run_view(run, now),
+        "backfill": None if run is None or record.state is not JobState.FILLING else run_view(run, now),
     }
 
 
@@ -114,7 +114,7 @@ def run_view(run: RunSummary, now: int) -> Json:
     }
 
 
-def detail(catalog: Catalog, record: StreamRecord, now: int) -> Json:
+def detail(catalog: Catalog, record: JobRecord, now: int) -> Json:
     """What the list does not tell of a stream: its text, position, backfills and events."""
     definition, progress = record.definition, record.progress
     precision = precision_of(catalog, definition.source_database)

@@ -3,10 +3,10 @@
 from headrace.catalog.rows.chunks import CHUNKS
 from headrace.catalog.rows.databases import DATABASES
 from headrace.catalog.rows.events import EVENTS
+from headrace.catalog.rows.jobs import JOBS
 from headrace.catalog.rows.leases import LEASES
 from headrace.catalog.rows.snodes import SNODES
-from headrace.catalog.rows.streams import STREAMS
 from headrace.catalog.rows.subtables import SUBTABLES
 from headrace.catalog.rows.tables import TABLES
 
-__all__ = ["CHUNKS", "DATABASES", "EVENTS", "LEASES", "SNODES", "STREAMS", "SUBTABLES", "TABLES"]
+__all__ = ["CHUNKS", "DATABASES", "EVENTS", "JOBS", "LEASES", "SNODES", "SUBTABLES", "TABLES"]

@@ -7,11 +7,11 @@ from typing import Any
 from sqlalchemy import BigInteger, Column, ForeignKeyConstraint, Integer, Named, RowMapping, String, Table, Text, TypedColumns
 
 from headrace.catalog.rows.metadata import METADATA, NAME
-from headrace.model.streams import Chunk, ChunkState
+from headrace.model.jobs import Chunk, ChunkState
 
 
 class ChunkColumns(TypedColumns):
-    stream_id: Named[str] = Column(String, primary_key=True)
+    job_id: Named[str] = Column(String, primary_key=True)
     run: Named[str] = Column(NAME, primary_key=True)
     number: Named[int] = Column(Integer, primary_key=True, autoincrement=False)
     start: Named[int] = Column(BigInteger)
@@ -25,12 +25,12 @@ class ChunkColumns(TypedColumns):
     rows_done: Named[int | None] = Column(BigInteger, nullable=True)
 
 
-CHUNKS = Table("chunks", METADATA, ChunkColumns, ForeignKeyConstraint(["stream_id"], ["streams.id"], ondelete="CASCADE"))
+CHUNKS = Table("chunks", METADATA, ChunkColumns, ForeignKeyConstraint(["job_id"], ["jobs.id"], ondelete="CASCADE"))
 
 
 def to_row(chunk: Chunk) -> dict[str, Any]:
     return {
-        "stream_id": chunk.stream_id,
+        "job_id": chunk.job_id,
         "run": chunk.run,
         "number": chunk.number,
         "start": chunk.start,
@@ -43,5 +43,5 @@ def to_row(chunk: Chunk) -> dict[str, Any]:
 
 def from_row(row: RowMapping) -> Chunk:
     return Chunk(
-        row["stream_id"], row["run"], row["number"], row["start"], row["end"], row["rows"], ChunkState(row["state"]), row["message"]
+        row["job_id"], row["run"], row["number"], row["start"], row["end"], row["rows"], ChunkState(row["state"]), row["message"]
     )

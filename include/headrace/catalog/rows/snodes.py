@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import JSON, BigInteger, Column, Named, RowMapping, Table, TypedColumns
 
 from headrace.catalog.rows.metadata import METADATA, NAME
-from headrace.model.streams import Heartbeat
+from headrace.model.jobs import Heartbeat
 
 
 class SnodeColumns(TypedColumns):

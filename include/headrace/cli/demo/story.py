@@ -20,7 +20,7 @@ from headrace.cli.demo.chart import line_chart
 from headrace.cli.demo.readings import Source, glucose, sea
 from headrace.cli.demo.streams import STREAMS, DemoStream, compare
 from headrace.errors import InternalError, OperationalError
-from headrace.model.streams import StreamRecord, StreamState
+from headrace.model.jobs import JobRecord, JobState
 from headrace.service.connection import Connection
 
 DATABASE: Final = "demo"
@@ -101,14 +101,14 @@ class Story:
         planned = [summary for summary in summaries if summary.chunks]
         waiting = len(records) - len(planned)
         progress(sum(summary.rows_planned_done for summary in planned), sum(summary.rows for summary in planned) + waiting)
-        stopped = [record for record in records if record.state is StreamState.STOPPED and record.reason is not None]
+        stopped = [record for record in records if record.state is JobState.STOPPED and record.reason is not None]
         for record in stopped:
             if record.reason is not None and not record.reason.transient:
                 raise OperationalError(record.reason.message, hint=record.reason.hint)
-        return all(record.state is StreamState.RUNNING for record in records)
+        return all(record.state is JobState.RUNNING for record in records)
 
-    def records(self) -> list[StreamRecord]:
-        return [record for record in self.catalog.streams.all() if record.definition.database == DATABASE]
+    def records(self) -> list[JobRecord]:
+        return [record for record in self.catalog.jobs.all() if record.definition.database == DATABASE]
 
     def rows(self, stream: DemoStream) -> list[tuple[object, ...]]:
         """The target's rows, without Spark."""
@@ -190,7 +190,7 @@ class Story:
 
     def recovered(self, progress: Task, began: float) -> bool:
         progress(int(time.monotonic() - began), RECOVERY_SECONDS)
-        return all(record.state is StreamState.RUNNING for record in self.records()) and not any(self.reasons())
+        return all(record.state is JobState.RUNNING for record in self.records()) and not any(self.reasons())
 
     def draw(self) -> None:
         """Daily means of the sea's temperature, as the stream keeps them."""

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from headrace.errors import NotFoundError, NotSupportedError, ProgrammingError
 from headrace.model.instants import instant
+from headrace.model.jobs import JobDefinition
 from headrace.model.statements import Select
-from headrace.model.streams import StreamDefinition
 from headrace.model.tables import Database, Table, TableKind
 from headrace.runtime.context import Progress, silent
 from headrace.service.planning.dispatch import Surroundings, database_of, parse_name
@@ -78,9 +78,9 @@ def plan_backfill(
     return [Backfill(definition, first, last, rows, progress)]
 
 
-def stream_definition(around: Surroundings, stream: str) -> StreamDefinition:
+def stream_definition(around: Surroundings, stream: str) -> JobDefinition:
     name = parse_name(stream)
-    return around.context.catalog.streams.get(database_of(name, around), name.name).definition
+    return around.context.catalog.jobs.get(database_of(name, around), name.name).definition
 
 
 def parse_tick(text: str, database: Database) -> int:

@@ -100,7 +100,7 @@ def show_tags(statement: Show, around: Surroundings) -> Result:
 
 
 def show_snodes(_: Show, around: Surroundings) -> Result:
-    names = sorted({around.context.settings.snode, *(each.definition.snode for each in around.context.catalog.streams.all())})
+    names = sorted({around.context.settings.snode, *(each.definition.snode for each in around.context.catalog.jobs.all())})
     leases = [(name, around.context.catalog.leases.get(name)) for name in names]
     now = around.context.catalog.now()
     rows = [
@@ -119,7 +119,7 @@ def show_create_table(statement: Show, around: Surroundings) -> Result:
 
 def show_create_stream(statement: Show, around: Surroundings) -> Result:
     assert statement.name is not None
-    record = around.context.catalog.streams.get(database_of(statement.name, around), statement.name.name)
+    record = around.context.catalog.jobs.get(database_of(statement.name, around), statement.name.name)
     return rows_result(("stream", "create stream"), [(record.definition.name, record.definition.sql)])
 
 

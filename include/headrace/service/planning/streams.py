@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from headrace.errors import ExistsError, NotFoundError
+from headrace.model.jobs import JobRecord
 from headrace.model.statements import CreateStream, DropStream, PauseStream, ResumeStream
-from headrace.model.streams import StreamRecord
 from headrace.model.tables import Name
 from headrace.service.planning.dispatch import Surroundings, database_of
 from headrace.service.stages import Announce, ContinueStream, FillHistory, HoldStream, RecordStream, RemoveStream, Stage
@@ -45,14 +45,14 @@ def resume_stream(statement: ResumeStream, around: Surroundings) -> list[Stage]:
     return [] if record is None else [ContinueStream(record, statement.ignore_untreated), announcement(record, resumed=True)]
 
 
-def announcement(record: StreamRecord, *, resumed: bool = False) -> Announce:
+def announcement(record: JobRecord, *, resumed: bool = False) -> Announce:
     return Announce(record.definition.database, record.definition.name, resumed)
 
 
-def find_stream(name: Name, around: Surroundings, missing_ok: bool) -> StreamRecord | None:
+def find_stream(name: Name, around: Surroundings, missing_ok: bool) -> JobRecord | None:
     """The stream of a name; None where it is missing and may be."""
     try:
-        return around.context.catalog.streams.get(database_of(name, around), name.name)
+        return around.context.catalog.jobs.get(database_of(name, around), name.name)
     except NotFoundError as error:
         if missing_ok:
             return None

@@ -37,7 +37,7 @@ def drop_database(statement: DropDatabase, around: Surroundings) -> list[Stage]:
         if statement.if_exists:
             return []
         raise
-    streams = tuple(record for record in catalog.streams.all() if record.definition.database == name)
+    streams = tuple(record for record in catalog.jobs.all() if record.definition.database == name)
     return [RemoveDatabase(name, tables, streams)]
 
 

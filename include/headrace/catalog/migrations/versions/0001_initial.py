@@ -1,4 +1,4 @@
-"""Databases, tables, subtables, streams, leases, snodes, chunks of backfills, events."""
+"""Databases, tables, subtables, jobs, leases, snodes, chunks of backfills, events."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def upgrade() -> None:
     create_databases()
     create_tables()
     create_subtables()
-    create_streams()
+    create_jobs()
     create_chunks()
     create_leases_and_snodes()
     create_events()
@@ -62,9 +62,9 @@ def create_subtables() -> None:
     op.create_index("ix_subtables_database_table", "subtables", ["database", "table"])
 
 
-def create_streams() -> None:
+def create_jobs() -> None:
     op.create_table(
-        "streams",
+        "jobs",
         sa.Column("id", sa.String(), nullable=False),
         sa.Column("database", NAME, nullable=False),
         sa.Column("name", NAME, nullable=False),
@@ -87,18 +87,18 @@ def create_streams() -> None:
         sa.Column("updated", sa.BigInteger()),
         sa.Column("pending_since", sa.BigInteger()),
         sa.Column("counters", sa.JSON(), nullable=False),
-        sa.PrimaryKeyConstraint("id", name="pk_streams"),
-        sa.UniqueConstraint("database", "name", name="uq_streams_database_name"),
-        sa.UniqueConstraint("target_database", "target_table", name="uq_streams_target_database_target_table"),
-        sa.ForeignKeyConstraint(["database"], ["databases.name"], name="fk_streams_database", ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("id", name="pk_jobs"),
+        sa.UniqueConstraint("database", "name", name="uq_jobs_database_name"),
+        sa.UniqueConstraint("target_database", "target_table", name="uq_jobs_target_database_target_table"),
+        sa.ForeignKeyConstraint(["database"], ["databases.name"], name="fk_jobs_database", ondelete="CASCADE"),
     )
-    op.create_index("ix_streams_snode", "streams", ["snode"])
+    op.create_index("ix_jobs_snode", "jobs", ["snode"])
 
 
 def create_chunks() -> None:
     op.create_table(
         "chunks",
-        sa.Column("stream_id", sa.String(), nullable=False),
+        sa.Column("job_id", sa.String(), nullable=False),
         sa.Column("run", NAME, nullable=False),
         sa.Column("number", sa.Integer(), nullable=False),
         sa.Column("start", sa.BigInteger(), nullable=False),
@@ -110,8 +110,8 @@ def create_chunks() -> None:
         sa.Column("claimed", sa.BigInteger()),
         sa.Column("finished", sa.BigInteger()),
         sa.Column("rows_done", sa.BigInteger()),
-        sa.PrimaryKeyConstraint("stream_id", "run", "number", name="pk_chunks"),
-        sa.ForeignKeyConstraint(["stream_id"], ["streams.id"], name="fk_chunks_stream_id", ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("job_id", "run", "number", name="pk_chunks"),
+        sa.ForeignKeyConstraint(["job_id"], ["jobs.id"], name="fk_chunks_job_id", ondelete="CASCADE"),
     )
 
 

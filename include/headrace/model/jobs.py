@@ -46,7 +46,7 @@ class DesiredState(StrEnum):
     DROPPED = "DROPPED"
 
 
-class StreamState(StrEnum):
+class JobState(StrEnum):
     """What is observed: CREATED → (FILLING →) RUNNING; PAUSED on request; STOPPED with a reason."""
 
     CREATED = "CREATED"
@@ -88,7 +88,7 @@ class StreamSchema:
 
 
 @dataclass(frozen=True, slots=True)
-class StreamDefinition:
+class JobDefinition:
     """A stream as recorded: the statement's text, and the context in which its names were resolved.
 
     Without a `schema` the tables are taken as they are, and none of their columns can be dropped.
@@ -114,7 +114,7 @@ class StreamDefinition:
 
 
 @dataclass(frozen=True, slots=True)
-class StreamCounters:
+class JobCounters:
     """Rows of the source by what became of them: rows_in = rows_used + rows_filtered + rows_expired + rows_pending."""
 
     rows_in: int = 0
@@ -126,9 +126,9 @@ class StreamCounters:
     windows_repaired: int = 0
     batches: int = 0
 
-    def plus(self, other: StreamCounters) -> StreamCounters:
+    def plus(self, other: JobCounters) -> JobCounters:
         """Sums of all but `rows_pending`, which is the other's."""
-        return StreamCounters(
+        return JobCounters(
             self.rows_in + other.rows_in,
             self.rows_used + other.rows_used,
             self.rows_filtered + other.rows_filtered,
@@ -141,7 +141,7 @@ class StreamCounters:
 
 
 @dataclass(frozen=True, slots=True)
-class StreamProgress:
+class JobProgress:
     """How far a stream has come.
 
     Attributes:
@@ -158,7 +158,7 @@ class StreamProgress:
     frontier: int | None = None
     updated: int | None = None
     pending_since: int | None = None
-    counters: StreamCounters = field(default_factory=StreamCounters)
+    counters: JobCounters = field(default_factory=JobCounters)
 
     def lag_ms(self, now: int) -> int | None:
         """Return the age of the oldest commit that is not handled, 0 if all are; None before the stream is live."""
@@ -168,13 +168,13 @@ class StreamProgress:
 
 
 @dataclass(frozen=True, slots=True)
-class StreamRecord:
+class JobRecord:
     """Everything the catalog holds of one stream. `skip_to` are offsets up to which the user wants commits left out."""
 
-    definition: StreamDefinition
+    definition: JobDefinition
     desired: DesiredState
-    state: StreamState
-    progress: StreamProgress
+    state: JobState
+    progress: JobProgress
     reason: StopReason | None = None
     skip_to: Offsets | None = None
 
@@ -201,7 +201,7 @@ class ChunkState(StrEnum):
 class Chunk:
     """One piece of a backfill: event times `[start, end)` in ticks of the source, evaluated at a fixed source version."""
 
-    stream_id: str
+    job_id: str
     run: str
     number: int
     start: int
@@ -258,7 +258,7 @@ class RunSummary:
     `rows` were planned, `rows_planned_done` of them in chunks that are done, which read `rows_done`.
     """
 
-    stream_id: str
+    job_id: str
     run: str
     chunks: int
     done: int

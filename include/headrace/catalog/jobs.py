@@ -7,29 +7,29 @@ from typing import Any, Final
 from sqlalchemy import Connection, delete, select, update
 
 from headrace.catalog.rows import leases, snodes
+from headrace.catalog.rows.jobs import JOBS, from_row, progress_to_row, reason_to_json, to_row
 from headrace.catalog.rows.leases import LEASES
 from headrace.catalog.rows.snodes import SNODES
-from headrace.catalog.rows.streams import STREAMS, from_row, progress_to_row, reason_to_json, to_row
 from headrace.catalog.rules import exists, hold_databases, missing, refuse_rival, require_database, require_table
 from headrace.catalog.store import Store, insert
 from headrace.catalog.tables import add_table, find_table
 from headrace.errors import ExistsError, FencedError, NotFoundError
-from headrace.model.positions import Offsets
-from headrace.model.streams import (
+from headrace.model.jobs import (
     DesiredState,
     DriverStatus,
+    JobDefinition,
+    JobProgress,
+    JobRecord,
+    JobState,
     StopReason,
-    StreamDefinition,
-    StreamProgress,
-    StreamRecord,
-    StreamState,
 )
+from headrace.model.positions import Offsets
 from headrace.model.tables import Table
 
-NO_PROGRESS: Final = StreamProgress()
+NO_PROGRESS: Final = JobProgress()
 
 
-class Streams:
+class Jobs:
     """Streams by id, and by database and name.
 
     Where an `epoch` is given it is that of the writer's lease of the stream's snode: when a newer lease was handed out,
@@ -41,13 +41,13 @@ class Streams:
 
     def create(
         self,
-        definition: StreamDefinition,
+        definition: JobDefinition,
         desired: DesiredState = DesiredState.RUNNING,
         if_not_exists: bool = False,
         *,
         target: Table | None = None,
-        state: StreamState = StreamState.CREATED,
-        progress: StreamProgress = NO_PROGRESS,
+        state: JobState = JobState.CREATED,
+        progress: JobProgress = NO_PROGRESS,
     ) -> bool:
         """Whether it was recorded: False where a stream of the name exists and `if_not_exists`, else `ExistsError`.
 
@@ -58,7 +58,7 @@ class Streams:
             NotFoundError: A database, the source table or a column that the stream uses is missing.
             InvalidStreamError: Another stream fills the target.
         """
-        row = to_row(StreamRecord(definition, desired, state, progress))
+        row = to_row(JobRecord(definition, desired, state, progress))
         with self._store.write() as connection:
             hold_databases(connection, definition.database, definition.source_database, definition.target_database)
             require_table(connection, definition.source_database, definition.source_table)
@@ -72,34 +72,34 @@ class Streams:
                 require_table(connection, definition.target_database, definition.target_table)
             if target is not None:
                 add_table(connection, target, self._store.now(connection))
-            statement = insert(connection, STREAMS).values(row).on_conflict_do_nothing()
-            if connection.scalar(statement.returning(STREAMS.c.id)) is None:
+            statement = insert(connection, JOBS).values(row).on_conflict_do_nothing()
+            if connection.scalar(statement.returning(JOBS.c.id)) is None:
                 raise ExistsError(f"a stream with the id {definition.id} exists already")
         return True
 
-    def get(self, database: str, name: str) -> StreamRecord:
+    def get(self, database: str, name: str) -> JobRecord:
         """The stream of a name; `NotFoundError` with the nearest."""
         with self._store.read() as connection:
-            query = select(STREAMS).where(STREAMS.c.database == database, STREAMS.c.name == name)
+            query = select(JOBS).where(JOBS.c.database == database, JOBS.c.name == name)
             row = connection.execute(query).mappings().one_or_none()
             if row is None:
                 require_database(connection, database)
                 raise _missing_name(connection, database, name)
         return from_row(row)
 
-    def by_id(self, id: str) -> StreamRecord:
+    def by_id(self, id: str) -> JobRecord:
         """The stream of an id; `NotFoundError` where it was dropped."""
         with self._store.read() as connection:
-            row = connection.execute(select(STREAMS).where(STREAMS.c.id == id)).mappings().one_or_none()
+            row = connection.execute(select(JOBS).where(JOBS.c.id == id)).mappings().one_or_none()
         if row is None:
             raise _missing_id(id)
         return from_row(row)
 
-    def all(self, snode: str | None = None) -> list[StreamRecord]:
+    def all(self, snode: str | None = None) -> list[JobRecord]:
         """Every stream, or those of one snode, by database and name."""
-        query = select(STREAMS).order_by(STREAMS.c.database, STREAMS.c.name)
+        query = select(JOBS).order_by(JOBS.c.database, JOBS.c.name)
         if snode is not None:
-            query = query.where(STREAMS.c.snode == snode)
+            query = query.where(JOBS.c.snode == snode)
         with self._store.read() as connection:
             return [from_row(row) for row in connection.execute(query).mappings()]
 
@@ -107,12 +107,12 @@ class Streams:
         """Records what the user asks for; `NotFoundError` where the stream was dropped."""
         self._update(id, {"desired": desired.value}, None)
 
-    def set_state(self, id: str, state: StreamState, reason: StopReason | None = None, epoch: int | None = None) -> None:
+    def set_state(self, id: str, state: JobState, reason: StopReason | None = None, epoch: int | None = None) -> None:
         """Records what is observed, the reason with it (None clears it)."""
         self._update(id, {"state": state.value, "reason": reason_to_json(reason)}, epoch)
 
     def replace_state(
-        self, seen: StreamRecord, state: StreamState, reason: StopReason | None = None, *, driver: DriverStatus | None = None
+        self, seen: JobRecord, state: JobState, reason: StopReason | None = None, *, driver: DriverStatus | None = None
     ) -> bool:
         """Record a state in place of the one that was seen, for writers without a lease.
 
@@ -129,17 +129,15 @@ class Streams:
         with self._store.write() as connection:
             if driver is not None and not _is_unchanged(connection, definition.snode, driver):
                 return False
-            row = (
-                connection.execute(select(STREAMS).where(STREAMS.c.id == definition.id).with_for_update()).mappings().one_or_none()
-            )
+            row = connection.execute(select(JOBS).where(JOBS.c.id == definition.id).with_for_update()).mappings().one_or_none()
             current = None if row is None else from_row(row)
             if current is None or (current.state, current.reason) != (seen.state, seen.reason):
                 return False
             values = {"state": state.value, "reason": reason_to_json(reason)}
-            connection.execute(update(STREAMS).where(STREAMS.c.id == definition.id).values(values))
+            connection.execute(update(JOBS).where(JOBS.c.id == definition.id).values(values))
         return True
 
-    def set_progress(self, id: str, progress: StreamProgress, epoch: int | None = None) -> None:
+    def set_progress(self, id: str, progress: JobProgress, epoch: int | None = None) -> None:
         """Records how far the stream has come, in place of what was known."""
         self._update(id, progress_to_row(progress), epoch)
 
@@ -150,19 +148,19 @@ class Streams:
     def drop(self, id: str) -> None:
         """Removes the record and its ledger; nothing happens where there is none."""
         with self._store.write() as connection:
-            connection.execute(delete(STREAMS).where(STREAMS.c.id == id))
+            connection.execute(delete(JOBS).where(JOBS.c.id == id))
 
     def _update(self, id: str, values: dict[str, Any], epoch: int | None) -> None:
         with self._store.write() as connection:
             if epoch is not None:
                 _refuse_older(connection, id, epoch)
-            if connection.execute(update(STREAMS).where(STREAMS.c.id == id).values(values)).rowcount != 1:
+            if connection.execute(update(JOBS).where(JOBS.c.id == id).values(values)).rowcount != 1:
                 raise _missing_id(id)
 
 
 def _refuse_older(connection: Connection, id: str, epoch: int) -> None:
     """Holds the lease of the stream's snode, so that it cannot change hands before the update is done."""
-    snode = select(STREAMS.c.snode).where(STREAMS.c.id == id).scalar_subquery()
+    snode = select(JOBS.c.snode).where(JOBS.c.id == id).scalar_subquery()
     newest = connection.scalar(select(LEASES.c.epoch).where(LEASES.c.snode == snode).with_for_update(read=True))
     if newest is not None and newest > epoch:
         raise FencedError(
@@ -170,7 +168,7 @@ def _refuse_older(connection: Connection, id: str, epoch: int) -> None:
         )
 
 
-def require_columns(connection: Connection, definition: StreamDefinition) -> None:
+def require_columns(connection: Connection, definition: JobDefinition) -> None:
     """`NotFoundError` unless the source has the columns that a stream reads: one may have been dropped since it was planned."""
     if definition.schema is None:
         return
@@ -188,11 +186,11 @@ def _is_unchanged(connection: Connection, snode: str, driver: DriverStatus) -> b
 
 
 def _id_of(connection: Connection, database: str, name: str) -> str | None:
-    return connection.scalar(select(STREAMS.c.id).where(STREAMS.c.database == database, STREAMS.c.name == name))
+    return connection.scalar(select(JOBS.c.id).where(JOBS.c.database == database, JOBS.c.name == name))
 
 
 def _missing_name(connection: Connection, database: str, name: str) -> NotFoundError:
-    known = connection.scalars(select(STREAMS.c.name).where(STREAMS.c.database == database))
+    known = connection.scalars(select(JOBS.c.name).where(JOBS.c.database == database))
     return missing("stream", f"{database}.{name}", [f"{database}.{other}" for other in known])
 
 

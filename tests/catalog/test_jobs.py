@@ -7,13 +7,13 @@ import pytest
 from headrace.catalog import Catalog
 from headrace.errors import ExistsError, FencedError, NotFoundError
 from headrace.model.clock import ManualClock
+from headrace.model.jobs import DesiredState, DriverStatus, JobCounters, JobProgress, JobRecord, JobState, StopReason
 from headrace.model.positions import Position
-from headrace.model.streams import DesiredState, DriverStatus, StopReason, StreamCounters, StreamProgress, StreamRecord, StreamState
 from headrace.model.tables import Database
 from tests.catalog.samples import definition, supertable, with_stream
 
 REASON = StopReason("NOT_FOUND", "column v is gone", "ALTER TABLE … ADD COLUMN v", since=7, transient=True)
-PROGRESS = StreamProgress(Position(3, {"d.t": 7}), {"d.t": 2}, 2**62, 1_000_000, 40, StreamCounters(9, 5, 1, 2, 1, 4, 1, 3))
+PROGRESS = JobProgress(Position(3, {"d.t": 7}), {"d.t": 2}, 2**62, 1_000_000, 40, JobCounters(9, 5, 1, 2, 1, 4, 1, 3))
 
 
 @pytest.fixture
@@ -24,97 +24,97 @@ def meters(power: Catalog) -> Catalog:
 
 def test_a_new_stream_is_wanted_but_not_yet_seen_running(meters: Catalog) -> None:
     stream = definition()
-    assert meters.streams.create(stream)
-    record = StreamRecord(stream, DesiredState.RUNNING, StreamState.CREATED, StreamProgress())
-    assert meters.streams.get("power", "avg_current") == record
-    assert meters.streams.by_id(stream.id) == record
-    assert meters.streams.all() == [record]
+    assert meters.jobs.create(stream)
+    record = JobRecord(stream, DesiredState.RUNNING, JobState.CREATED, JobProgress())
+    assert meters.jobs.get("power", "avg_current") == record
+    assert meters.jobs.by_id(stream.id) == record
+    assert meters.jobs.all() == [record]
 
 
 def test_a_stream_that_exists_is_refused_unless_that_is_fine(meters: Catalog) -> None:
-    meters.streams.create(definition())
+    meters.jobs.create(definition())
     with pytest.raises(ExistsError, match=r"stream power\.avg_current exists already"):
-        meters.streams.create(definition(id="another"))
-    assert not meters.streams.create(definition(id="another"), if_not_exists=True)
+        meters.jobs.create(definition(id="another"))
+    assert not meters.jobs.create(definition(id="another"), if_not_exists=True)
     with pytest.raises(ExistsError, match="id id-avg_current"):
-        meters.streams.create(definition(name="another", id="id-avg_current"))
+        meters.jobs.create(definition(name="another", id="id-avg_current"))
 
 
 def test_stream_names_are_unique_per_database(meters: Catalog) -> None:
     meters.databases.create(Database("other"))
-    assert meters.streams.create(definition())
-    assert meters.streams.create(definition(database="other", id="another", target_table="other"))
+    assert meters.jobs.create(definition())
+    assert meters.jobs.create(definition(database="other", id="another", target_table="other"))
 
 
 @pytest.mark.parametrize("field", ["database", "source_database", "target_database"])
 def test_a_stream_needs_its_databases(meters: Catalog, field: str) -> None:
     with pytest.raises(NotFoundError, match="database none does not exist"):
-        meters.streams.create(definition(**{field: "none"}))
+        meters.jobs.create(definition(**{field: "none"}))
 
 
 def test_a_stream_needs_its_source_but_its_target_may_follow(power: Catalog) -> None:
     with pytest.raises(NotFoundError, match=r"table power\.meters does not exist"):
-        power.streams.create(definition())
+        power.jobs.create(definition())
     power.tables.create(supertable("meters"))
-    assert power.streams.create(definition(target_table="later"))
+    assert power.jobs.create(definition(target_table="later"))
 
 
 def test_streams_are_listed_by_snode(meters: Catalog) -> None:
-    meters.streams.create(definition("b", snode="one"))
-    meters.streams.create(definition("a", snode="two"))
-    assert [record.definition.name for record in meters.streams.all()] == ["a", "b"]
-    assert [record.definition.name for record in meters.streams.all("one")] == ["b"]
-    assert meters.streams.all("three") == []
+    meters.jobs.create(definition("b", snode="one"))
+    meters.jobs.create(definition("a", snode="two"))
+    assert [record.definition.name for record in meters.jobs.all()] == ["a", "b"]
+    assert [record.definition.name for record in meters.jobs.all("one")] == ["b"]
+    assert meters.jobs.all("three") == []
 
 
 def test_states_reasons_and_progress_come_back_as_recorded(catalog: Catalog) -> None:
     stream = with_stream(catalog)
-    catalog.streams.set_desired(stream.id, DesiredState.PAUSED)
-    catalog.streams.set_state(stream.id, StreamState.STOPPED, REASON)
-    catalog.streams.set_progress(stream.id, PROGRESS)
-    assert catalog.streams.by_id(stream.id) == StreamRecord(stream, DesiredState.PAUSED, StreamState.STOPPED, PROGRESS, REASON)
-    catalog.streams.set_state(stream.id, StreamState.RUNNING)
-    assert catalog.streams.by_id(stream.id).reason is None
+    catalog.jobs.set_desired(stream.id, DesiredState.PAUSED)
+    catalog.jobs.set_state(stream.id, JobState.STOPPED, REASON)
+    catalog.jobs.set_progress(stream.id, PROGRESS)
+    assert catalog.jobs.by_id(stream.id) == JobRecord(stream, DesiredState.PAUSED, JobState.STOPPED, PROGRESS, REASON)
+    catalog.jobs.set_state(stream.id, JobState.RUNNING)
+    assert catalog.jobs.by_id(stream.id).reason is None
 
 
 def test_a_dropped_stream_is_missing_everywhere(catalog: Catalog) -> None:
     stream = with_stream(catalog)
-    catalog.streams.drop(stream.id)
-    catalog.streams.drop(stream.id)
-    assert catalog.streams.all() == []
+    catalog.jobs.drop(stream.id)
+    catalog.jobs.drop(stream.id)
+    assert catalog.jobs.all() == []
     with pytest.raises(NotFoundError):
-        catalog.streams.by_id(stream.id)
+        catalog.jobs.by_id(stream.id)
     with pytest.raises(NotFoundError):
-        catalog.streams.set_state(stream.id, StreamState.RUNNING, epoch=1)
+        catalog.jobs.set_state(stream.id, JobState.RUNNING, epoch=1)
     with pytest.raises(NotFoundError):
-        catalog.streams.set_desired(stream.id, DesiredState.RUNNING)
+        catalog.jobs.set_desired(stream.id, DesiredState.RUNNING)
 
 
 def test_a_missing_stream_is_named_with_the_nearest_one(catalog: Catalog) -> None:
     with_stream(catalog)
     with pytest.raises(NotFoundError, match=r"stream power\.avg_curent does not exist") as caught:
-        catalog.streams.get("power", "avg_curent")
+        catalog.jobs.get("power", "avg_curent")
     assert caught.value.hint == "did you mean power.avg_current?"
     with pytest.raises(NotFoundError, match="database none does not exist"):
-        catalog.streams.get("none", "avg_current")
+        catalog.jobs.get("none", "avg_current")
 
 
 def test_a_driver_whose_lease_has_passed_on_can_no_longer_write(catalog: Catalog, clock: ManualClock) -> None:
     stream = with_stream(catalog)
     old = catalog.leases.acquire("default", "a", ttl_ms=100)
     assert old is not None
-    catalog.streams.set_progress(stream.id, PROGRESS, epoch=old.epoch)
+    catalog.jobs.set_progress(stream.id, PROGRESS, epoch=old.epoch)
     clock.advance(100)
     new = catalog.leases.acquire("default", "b", ttl_ms=100)
     assert new is not None
     with pytest.raises(FencedError, match="epoch 2"):
-        catalog.streams.set_progress(stream.id, StreamProgress(), epoch=old.epoch)
+        catalog.jobs.set_progress(stream.id, JobProgress(), epoch=old.epoch)
     with pytest.raises(FencedError):
-        catalog.streams.set_state(stream.id, StreamState.STOPPED, REASON, epoch=old.epoch)
-    record = catalog.streams.by_id(stream.id)
-    assert (record.progress, record.state) == (PROGRESS, StreamState.CREATED)
-    catalog.streams.set_state(stream.id, StreamState.RUNNING, epoch=new.epoch)
-    assert catalog.streams.by_id(stream.id).state is StreamState.RUNNING
+        catalog.jobs.set_state(stream.id, JobState.STOPPED, REASON, epoch=old.epoch)
+    record = catalog.jobs.by_id(stream.id)
+    assert (record.progress, record.state) == (PROGRESS, JobState.CREATED)
+    catalog.jobs.set_state(stream.id, JobState.RUNNING, epoch=new.epoch)
+    assert catalog.jobs.by_id(stream.id).state is JobState.RUNNING
 
 
 def test_the_lease_of_another_snode_fences_nobody(catalog: Catalog) -> None:
@@ -122,8 +122,8 @@ def test_the_lease_of_another_snode_fences_nobody(catalog: Catalog) -> None:
     for holder in ("a", "b"):
         lease = catalog.leases.acquire("other", holder, ttl_ms=0)
         assert lease is not None
-    catalog.streams.set_progress(stream.id, PROGRESS, epoch=1)
-    assert catalog.streams.by_id(stream.id).progress == PROGRESS
+    catalog.jobs.set_progress(stream.id, PROGRESS, epoch=1)
+    assert catalog.jobs.by_id(stream.id).progress == PROGRESS
 
 
 def status(catalog: Catalog, clock: ManualClock) -> DriverStatus:
@@ -133,15 +133,15 @@ def status(catalog: Catalog, clock: ManualClock) -> DriverStatus:
 
 def test_a_state_is_replaced_only_if_it_is_still_what_the_writer_saw(catalog: Catalog) -> None:
     stream = with_stream(catalog)
-    seen = catalog.streams.by_id(stream.id)
-    assert catalog.streams.replace_state(seen, StreamState.STOPPED, REASON)
-    assert not catalog.streams.replace_state(seen, StreamState.RUNNING)
-    stopped = catalog.streams.by_id(stream.id)
-    assert (stopped.state, stopped.reason) == (StreamState.STOPPED, REASON)
-    catalog.streams.set_state(stream.id, StreamState.STOPPED, replace(REASON, since=8))
-    assert not catalog.streams.replace_state(stopped, StreamState.RUNNING)
-    catalog.streams.drop(stream.id)
-    assert not catalog.streams.replace_state(stopped, StreamState.RUNNING)
+    seen = catalog.jobs.by_id(stream.id)
+    assert catalog.jobs.replace_state(seen, JobState.STOPPED, REASON)
+    assert not catalog.jobs.replace_state(seen, JobState.RUNNING)
+    stopped = catalog.jobs.by_id(stream.id)
+    assert (stopped.state, stopped.reason) == (JobState.STOPPED, REASON)
+    catalog.jobs.set_state(stream.id, JobState.STOPPED, replace(REASON, since=8))
+    assert not catalog.jobs.replace_state(stopped, JobState.RUNNING)
+    catalog.jobs.drop(stream.id)
+    assert not catalog.jobs.replace_state(stopped, JobState.RUNNING)
 
 
 @pytest.mark.parametrize("event", ["nothing", "renewal", "heartbeat", "release", "successor"])
@@ -151,7 +151,7 @@ def test_a_lost_driver_is_recorded_only_while_it_is_still_as_it_was_seen(catalog
     assert lease is not None
     catalog.snodes.beat(lease)
     clock.advance(101)
-    seen, driver = catalog.streams.by_id(stream.id), status(catalog, clock)
+    seen, driver = catalog.jobs.by_id(stream.id), status(catalog, clock)
     match event:
         case "renewal":
             catalog.leases.renew(lease, 100)
@@ -161,8 +161,8 @@ def test_a_lost_driver_is_recorded_only_while_it_is_still_as_it_was_seen(catalog
             catalog.leases.release(lease)
         case "successor":
             catalog.leases.acquire("default", "b", ttl_ms=100)
-    assert catalog.streams.replace_state(seen, StreamState.STOPPED, REASON, driver=driver) == (event == "nothing")
-    assert (catalog.streams.by_id(stream.id).state is StreamState.STOPPED) == (event == "nothing")
+    assert catalog.jobs.replace_state(seen, JobState.STOPPED, REASON, driver=driver) == (event == "nothing")
+    assert (catalog.jobs.by_id(stream.id).state is JobState.STOPPED) == (event == "nothing")
 
 
 def test_a_driver_seen_hanging_may_renew_its_lease_and_is_still_lost(catalog: Catalog, clock: ManualClock) -> None:
@@ -171,13 +171,13 @@ def test_a_driver_seen_hanging_may_renew_its_lease_and_is_still_lost(catalog: Ca
     assert lease is not None
     catalog.snodes.beat(lease)
     clock.advance(50)
-    seen, driver = catalog.streams.by_id(stream.id), status(catalog, clock)
+    seen, driver = catalog.jobs.by_id(stream.id), status(catalog, clock)
     catalog.leases.renew(lease, 100)
-    assert catalog.streams.replace_state(seen, StreamState.STOPPED, REASON, driver=driver)
+    assert catalog.jobs.replace_state(seen, JobState.STOPPED, REASON, driver=driver)
 
 
 def test_a_successor_of_a_driver_that_had_released_its_lease_keeps_its_streams(catalog: Catalog, clock: ManualClock) -> None:
     stream = with_stream(catalog)
-    seen, driver = catalog.streams.by_id(stream.id), status(catalog, clock)
+    seen, driver = catalog.jobs.by_id(stream.id), status(catalog, clock)
     assert catalog.leases.acquire("default", "b", ttl_ms=100) is not None
-    assert not catalog.streams.replace_state(seen, StreamState.STOPPED, REASON, driver=driver)
+    assert not catalog.jobs.replace_state(seen, JobState.STOPPED, REASON, driver=driver)

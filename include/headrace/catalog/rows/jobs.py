@@ -21,20 +21,20 @@ from sqlalchemy import (
 
 from headrace.catalog.rows.metadata import METADATA, NAME
 from headrace.catalog.rows.tables import column_from_json, column_to_json
-from headrace.model.positions import Offsets, Position
-from headrace.model.streams import (
+from headrace.model.jobs import (
     DesiredState,
+    JobCounters,
+    JobDefinition,
+    JobProgress,
+    JobRecord,
+    JobState,
     StopReason,
-    StreamCounters,
-    StreamDefinition,
-    StreamProgress,
-    StreamRecord,
     StreamSchema,
-    StreamState,
 )
+from headrace.model.positions import Offsets, Position
 
 
-class StreamColumns(TypedColumns):
+class JobColumns(TypedColumns):
     id: Named[str] = Column(String, primary_key=True)
     database: Named[str] = Column(NAME)
     name: Named[str] = Column(NAME)
@@ -59,20 +59,20 @@ class StreamColumns(TypedColumns):
     counters: Named[dict[str, int]] = Column(JSON)
 
 
-STREAMS = Table(
-    "streams",
+JOBS = Table(
+    "jobs",
     METADATA,
-    StreamColumns,
+    JobColumns,
     UniqueConstraint("database", "name"),
     UniqueConstraint("target_database", "target_table"),
     ForeignKeyConstraint(["database"], ["databases.name"], ondelete="CASCADE"),
 )
 
-DEFINITION_FIELDS = tuple(field.name for field in dataclasses.fields(StreamDefinition))
+DEFINITION_FIELDS = tuple(field.name for field in dataclasses.fields(JobDefinition))
 PLAIN_PROGRESS = ("frontier", "updated", "pending_since")
 
 
-def to_row(record: StreamRecord) -> dict[str, Any]:
+def to_row(record: JobRecord) -> dict[str, Any]:
     definition = {name: getattr(record.definition, name) for name in DEFINITION_FIELDS}
     return {
         **definition,
@@ -85,19 +85,19 @@ def to_row(record: StreamRecord) -> dict[str, Any]:
     }
 
 
-def from_row(row: RowMapping) -> StreamRecord:
+def from_row(row: RowMapping) -> JobRecord:
     definition = {name: row[name] for name in DEFINITION_FIELDS} | {"schema": schema_from_json(row["schema"])}
-    return StreamRecord(
-        definition=StreamDefinition(**definition),
+    return JobRecord(
+        definition=JobDefinition(**definition),
         desired=DesiredState(row["desired"]),
-        state=StreamState(row["state"]),
+        state=JobState(row["state"]),
         progress=progress_from_row(row),
         reason=None if row["reason"] is None else StopReason(**row["reason"]),
         skip_to=row["skip_to"],
     )
 
 
-def progress_to_row(progress: StreamProgress) -> dict[str, Any]:
+def progress_to_row(progress: JobProgress) -> dict[str, Any]:
     return {
         "position": None if progress.position is None else progress.position.to_json(),
         "boundary": offsets_to_json(progress.boundary),
@@ -105,11 +105,11 @@ def progress_to_row(progress: StreamProgress) -> dict[str, Any]:
     } | {name: getattr(progress, name) for name in PLAIN_PROGRESS}
 
 
-def progress_from_row(row: RowMapping) -> StreamProgress:
-    return StreamProgress(
+def progress_from_row(row: RowMapping) -> JobProgress:
+    return JobProgress(
         position=None if row["position"] is None else Position.from_json(row["position"]),
         boundary=row["boundary"],
-        counters=StreamCounters(**row["counters"]),
+        counters=JobCounters(**row["counters"]),
         **{name: row[name] for name in PLAIN_PROGRESS},
     )
 
