@@ -59,7 +59,7 @@ def lookout() -> Lookout:
     return Lookout(Catalog.open(current().catalog))
 
 
-class StreamTrigger(BaseTrigger):
+class JobTrigger(BaseTrigger):
     """Fires once, when a stream is STOPPED, PAUSED or dropped.
 
     That its task was cleared after a stop means that the stream is to go on: it is resumed.
@@ -70,7 +70,7 @@ class StreamTrigger(BaseTrigger):
         self.job_id = job_id
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        return "headrace_supervision.StreamTrigger", {"job_id": self.job_id}
+        return "headrace_supervision.JobTrigger", {"job_id": self.job_id}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         supervisor: Supervisor | None = None
@@ -116,7 +116,7 @@ def payload(finding: Finding) -> dict[str, Any]:
     return {"verdict": finding.verdict.value, "text": str(reason), "transient": reason.transient}
 
 
-class SuperviseStream(BaseSensorOperator):
+class SuperviseJob(BaseSensorOperator):
     """Waits while a stream is well. STOPPED fails it with the reason, PAUSED skips it; a stream that is dropped ends
     it from the trigger.
 
@@ -135,14 +135,14 @@ class SuperviseStream(BaseSensorOperator):
         super().__init__(retries=RETRIES, retry_delay=1, **kwargs)
         self.job_id = job_id
         self.start_trigger_args = StartTriggerArgs(
-            trigger_cls="headrace_supervision.StreamTrigger",
+            trigger_cls="headrace_supervision.JobTrigger",
             trigger_kwargs={"job_id": job_id},
             next_method="ended",
         )
 
     def execute(self, context: Any) -> None:  # noqa: ARG002
         """Only where a task is run by hand (`dag.test`): Airflow starts the trigger by itself."""
-        self.defer(trigger=StreamTrigger(self.job_id), method_name="ended")
+        self.defer(trigger=JobTrigger(self.job_id), method_name="ended")
 
     def ended(self, context: Any, event: dict[str, Any]) -> None:  # noqa: ARG002
         """End the task as the event says.

@@ -14,8 +14,8 @@ from benchmarks.bench import Bench
 from benchmarks.measure import Timings, interleave
 from benchmarks.results import Line, Wanted
 from headrace.catalog import Catalog
-from headrace.model.jobs import JobDefinition
-from headrace.model.tables import Column, Database, Table
+from headrace.model.jobs import JobDefinition, JobKind
+from headrace.model.tables import Column, Database, Table, TableId
 from headrace.model.types import DataType, Kind
 from headrace.settings import Settings, load
 
@@ -54,7 +54,15 @@ def fill_catalog(settings: Settings, streams: int) -> None:
 def definition(number: int) -> JobDefinition:
     name = f"s{number:03d}"
     return JobDefinition(
-        f"{number:032x}", "power", name, SQL.format(number=number), "tdengine", "power", "meters", "power", f"{name}_result", 0
+        id=f"{number:032x}",
+        kind=JobKind.STREAM,
+        database="power",
+        name=name,
+        sql=SQL.format(number=number),
+        dialect="tdengine",
+        sources=(TableId("power", "meters"),),
+        target=TableId("power", f"{name}_result"),
+        created=0,
     )
 
 

@@ -6,16 +6,16 @@ import hashlib
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
 from airflow.sdk import DAG
 
 from headrace.catalog import Catalog
+from headrace.catalog.rows.jobs import definition_from_row, definition_to_row
 from headrace.errors import ConfigurationError, NotFoundError, TransientError
-from headrace.model.jobs import DesiredState, JobDefinition
-from headrace.runtime.dag_ids import snode_dag_id, snode_of, stream_dag_id, stream_of
+from headrace.model.jobs import DesiredState, JobDefinition, JobKind
+from headrace.runtime.dag_ids import job_dag_id, job_of, snode_dag_id, snode_of
 from headrace.runtime.login import read_json, write_private
 from headrace.settings import Settings, current
 from headrace_generators.broken import broken_dag
@@ -25,6 +25,8 @@ from headrace_generators.stream import stream_dag
 log = logging.getLogger(__name__)
 
 CACHE: Final = "definitions.json"
+BUILDERS: Final[dict[JobKind, Callable[[JobDefinition, Settings], DAG]]] = {JobKind.STREAM: stream_dag}
+"""What makes the DAG of each kind of job."""
 
 
 def generate(only: str | None = None) -> Iterator[DAG]:
@@ -38,9 +40,9 @@ def generate(only: str | None = None) -> Iterator[DAG]:
         if only is None or only == snode_dag_id(name):
             yield isolated(snode_dag_id(name), lambda name=name: snode_dag(name, settings))  # type: ignore[misc]
     for definition in definitions:
-        dag_id = stream_dag_id(definition.database, definition.name)
+        dag_id = job_dag_id(definition.kind, definition.database, definition.name)
         if only in (None, dag_id):
-            yield isolated(dag_id, lambda definition=definition: stream_dag(definition, settings))  # type: ignore[misc]
+            yield isolated(dag_id, lambda definition=definition: BUILDERS[definition.kind](definition, settings))  # type: ignore[misc]
 
 
 def isolated(dag_id: str, make: Callable[[], DAG]) -> DAG:
@@ -55,15 +57,15 @@ def isolated(dag_id: str, make: Callable[[], DAG]) -> DAG:
 
 
 def read(settings: Settings, only: str | None = None) -> list[JobDefinition]:
-    """Read the streams that have not been dropped, or the one of a DAG.
+    """Read the jobs that have not been dropped, or the one of a DAG.
 
     While the catalog is away they are those that were read last.
     """
     try:
         with Catalog.open(settings.catalog) as catalog:
-            stream = None if only is None else stream_of(only)
-            if stream is not None:
-                return one(catalog, *stream)
+            job = None if only is None else job_of(only)
+            if job is not None:
+                return one(catalog, *job)
             definitions = [record.definition for record in catalog.jobs.all() if record.desired is not DesiredState.DROPPED]
     except TransientError as error:
         if (cached := read_cache(settings)) is None:
@@ -74,10 +76,10 @@ def read(settings: Settings, only: str | None = None) -> list[JobDefinition]:
     return definitions
 
 
-def one(catalog: Catalog, database: str, name: str) -> list[JobDefinition]:
-    """The stream of a name; none where it was dropped."""
+def one(catalog: Catalog, kind: JobKind, database: str, name: str) -> list[JobDefinition]:
+    """Return the job of a name; none if it was dropped."""
     with suppress(NotFoundError):
-        record = catalog.jobs.get(database, name)
+        record = catalog.jobs.get(database, name, kind)
         if record.desired is not DesiredState.DROPPED:
             return [record.definition]
     return []
@@ -89,7 +91,7 @@ def read_cache(settings: Settings) -> list[JobDefinition] | None:
         content = read_json(cache_file(settings))
         if content.get("catalog") != fingerprint(settings):
             return None
-        return [JobDefinition(**fields) for fields in content["definitions"]]
+        return [definition_from_row(fields) for fields in content["definitions"]]
     except (ConfigurationError, KeyError, TypeError) as error:
         log.warning("%s cannot be used: %s", cache_file(settings), error)
         return None
@@ -97,7 +99,10 @@ def read_cache(settings: Settings) -> list[JobDefinition] | None:
 
 def write_cache(settings: Settings, definitions: list[JobDefinition]) -> None:
     """Keep the definitions for a time when the catalog is away."""
-    content: dict[str, Any] = {"catalog": fingerprint(settings), "definitions": [asdict(each) for each in definitions]}
+    content: dict[str, Any] = {
+        "catalog": fingerprint(settings),
+        "definitions": [definition_to_row(definition) for definition in definitions],
+    }
     path = cache_file(settings)
     with suppress(ConfigurationError):
         if read_json(path) == content:

@@ -13,7 +13,7 @@ from headrace.model.jobs import JobDefinition
 from headrace.runtime.dag_ids import SPARK_CONNECTION, stream_dag_id, tag_of
 from headrace.settings import Settings
 from headrace_operators import ActivateStream, FillChunk, PlanHistory, history_failed
-from headrace_supervision import SuperviseStream
+from headrace_supervision import SuperviseJob
 from headrace_timetable import OncePerStream
 
 # The form of a run that is triggered by a person: what to compute again. It is the same for every stream.
@@ -81,7 +81,7 @@ def stream_dag(definition: JobDefinition, settings: Settings) -> DAG:
         plan = PlanHistory(task_id="plan_history", on_failure_callback=history_failed, **stream)
         fill = fill_history(settings, stream).expand(application_args=plan.output)
         activate = ActivateStream(task_id="activate", trigger_rule="none_failed", on_failure_callback=history_failed, **stream)
-        fill >> activate >> SuperviseStream(task_id="supervise", **stream)
+        fill >> activate >> SuperviseJob(task_id="supervise", **stream)
     # Given to a DAG when it is made, fields are checked against their schemas each time and copied into each of its tasks:
     # half of the time that it takes to make a DAG.
     dag.params.update(form())
@@ -118,7 +118,7 @@ def doc(definition: JobDefinition) -> str:
     return DOC.format(
         database=definition.database,
         name=definition.name,
-        source=f"{definition.source_database}.{definition.source_table}",
-        target=f"{definition.target_database}.{definition.target_table}",
+        source=definition.source,
+        target=definition.target,
         sql=definition.sql.strip().replace("```", "` ` `"),
     )

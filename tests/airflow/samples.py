@@ -6,9 +6,9 @@ from pathlib import Path
 
 from headrace.catalog import Catalog
 from headrace.model.clock import Clock
-from headrace.model.jobs import JobCounters, JobDefinition, JobProgress, JobState, StopReason
+from headrace.model.jobs import JobCounters, JobDefinition, JobKind, JobProgress, JobState, StopReason
 from headrace.model.positions import Position, source_id
-from headrace.model.tables import Column, Database, Table
+from headrace.model.tables import Column, Database, Table, TableId
 from headrace.model.types import DataType, Kind
 from headrace.runtime.context import Context
 from headrace.settings import Settings
@@ -38,7 +38,17 @@ def prepare(catalog: Catalog) -> None:
 
 def definition(name: str = "avg_v", *, options: str = "FILL_HISTORY 1", created: int = 1_700_000_000_000) -> JobDefinition:
     sql = SQL.format(name=name, options=options)
-    return JobDefinition(f"id-{name}", "power", name, sql, "tdengine", "power", "meters", "power", f"{name}_out", created)
+    return JobDefinition(
+        id=f"id-{name}",
+        kind=JobKind.STREAM,
+        database="power",
+        name=name,
+        sql=sql,
+        dialect="tdengine",
+        sources=(TableId("power", "meters"),),
+        target=TableId("power", f"{name}_out"),
+        created=created,
+    )
 
 
 def add_stream(

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.runtime.dag_ids import snode_dag_id, snode_of, stream_dag_id, stream_of, tag_of
+from headrace.model.jobs import JobKind
+from headrace.runtime.dag_ids import job_of, snode_dag_id, snode_of, stream_dag_id, tag_of
 
 NAMES = st.text(alphabet=st.sampled_from("ab_.1-é 漢"), min_size=1, max_size=8)
 # What Airflow allows in a key.
@@ -45,14 +46,14 @@ def test_where_one_name_ends_and_the_next_begins_is_told_apart() -> None:
 
 @given(NAMES, NAMES)
 def test_an_id_tells_its_names(database: str, name: str) -> None:
-    assert stream_of(stream_dag_id(database, name)) == (database, name)
+    assert job_of(stream_dag_id(database, name)) == (JobKind.STREAM, database, name)
     assert snode_of(snode_dag_id(name)) == name
     assert snode_of(stream_dag_id(database, name)) is None
-    assert stream_of(snode_dag_id(name)) is None
+    assert job_of(snode_dag_id(name)) is None
 
 
 def test_an_id_that_was_shortened_tells_no_names() -> None:
-    assert stream_of(stream_dag_id("a" * 64, "b" * 191)) is None
+    assert job_of(stream_dag_id("a" * 64, "b" * 191)) is None
     assert snode_of(snode_dag_id("c" * 250)) is None
 
 

@@ -236,7 +236,7 @@ def test_supervision_starts_in_the_triggerer_and_holds_no_worker(catalog: Catalo
     stream = add_stream(catalog)
     task = generated()[STREAM].get_task("supervise")
     assert task.start_from_trigger
-    assert task.start_trigger_args.trigger_cls == "headrace_supervision.StreamTrigger"
+    assert task.start_trigger_args.trigger_cls == "headrace_supervision.JobTrigger"
     assert task.start_trigger_args.trigger_kwargs == {"job_id": stream}
 
 

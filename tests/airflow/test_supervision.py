@@ -165,7 +165,7 @@ def test_a_report_writes_to_the_catalog_what_the_task_says(catalog: Catalog) -> 
     assert supervision.report(catalog, stream, lost)
     record = catalog.jobs.by_id(stream)
     assert (record.state, record.reason) == (JobState.STOPPED, lost)
-    assert str(lost) in [event.message for event in catalog.events.all("stream", stream)]
+    assert str(lost) in [event.message for event in catalog.events.all("job", stream)]
 
 
 def test_a_driver_that_came_back_meanwhile_is_not_reported_lost(catalog: Catalog, clock: ManualClock) -> None:

@@ -60,9 +60,9 @@ async def until(condition: Callable[[], bool]) -> None:
 
 async def event(stream: str, within: float = MAX_WAIT_S) -> Any:
     """What the trigger fires."""
-    from headrace_supervision import StreamTrigger
+    from headrace_supervision import JobTrigger
 
-    return await asyncio.wait_for(anext(StreamTrigger(stream).run()), within)
+    return await asyncio.wait_for(anext(JobTrigger(stream).run()), within)
 
 
 async def fired(stream: str, within: float = MAX_WAIT_S) -> dict[str, Any]:
@@ -71,16 +71,16 @@ async def fired(stream: str, within: float = MAX_WAIT_S) -> dict[str, Any]:
 
 
 def ended(payload: dict[str, Any]) -> None:
-    from headrace_supervision import SuperviseStream
+    from headrace_supervision import SuperviseJob
 
-    SuperviseStream(task_id="supervise", job_id="any").ended({}, payload)
+    SuperviseJob(task_id="supervise", job_id="any").ended({}, payload)
 
 
 def test_it_survives_airflows_database() -> None:
 
-    from headrace_supervision import StreamTrigger
+    from headrace_supervision import JobTrigger
 
-    path, arguments = StreamTrigger("id-1").serialize()
+    path, arguments = JobTrigger("id-1").serialize()
     module, _, name = path.rpartition(".")
     assert getattr(import_module(module), name)(**arguments).job_id == "id-1"
 
@@ -173,14 +173,14 @@ def test_whoever_is_to_be_told_of_failures_is_told_of_every_stop(reason: StopRea
     from airflow.sdk.execution_time.task_runner import _run_task_state_change_callbacks
     from structlog import get_logger
 
-    from headrace_supervision import SuperviseStream
+    from headrace_supervision import SuperviseJob
 
     told: list[str] = []
 
     def tell(context: Any) -> None:
         told.append(str(context["exception"]))
 
-    task = SuperviseStream(task_id="supervise", job_id="any", on_failure_callback=tell)
+    task = SuperviseJob(task_id="supervise", job_id="any", on_failure_callback=tell)
     task.on_retry_callback = [lambda _: told.append("retry")]
     with pytest.raises(AirflowException) as raised:
         task.ended({}, {"verdict": "stopped", "text": str(reason), "transient": reason.transient})

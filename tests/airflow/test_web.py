@@ -183,7 +183,7 @@ def test_a_filling_stream_shows_how_far_it_is_and_how_long_it_takes(page: TestCl
 
 def test_the_detail_tells_the_statement_the_position_and_what_has_happened(page: TestClient, catalog: Catalog) -> None:
     stream = add_stream(catalog)
-    catalog.events.record("stream", stream, "RESUMED", "by a person")
+    catalog.events.record("job", stream, "RESUMED", "by a person")
     detail = page.get(f"/api/streams/{stream}").json()
     assert detail["sql"].startswith("CREATE STREAM power.avg_v")
     assert (detail["source_version"], detail["boundary"], detail["frontier"]) == (7, 3, 1_700_000_000_000)
@@ -235,7 +235,7 @@ def test_an_action_runs_the_statement_that_was_shown(page: TestClient, catalog: 
     assert answer.status_code == 200
     assert executed.statements == [shown["sql"]] == ["PAUSE STREAM power.`Meine Stube`"]
     assert executed.users == ["vera"]
-    assert "vera" in catalog.events.all("stream", stream)[0].message
+    assert "vera" in catalog.events.all("job", stream)[0].message
 
 
 def test_an_action_is_refused_when_the_stream_has_changed_since_it_was_shown(
@@ -273,7 +273,7 @@ def test_who_has_dropped_a_stream_is_recorded(page: TestClient, catalog: Catalog
     stream = add_stream(catalog)
     page.post(f"/api/streams/{stream}/drop", json={"sql": "DROP STREAM power.avg_v"}, headers=ACTION)
     catalog.jobs.drop(stream)
-    (event,) = catalog.events.all("stream", stream)
+    (event,) = catalog.events.all("job", stream)
     assert (event.kind, event.message) == ("ASKED", "DROP STREAM power.avg_v by vera")
 
 

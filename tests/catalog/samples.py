@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from headrace.catalog import Catalog
-from headrace.model.jobs import Chunk, JobDefinition
-from headrace.model.tables import Column, Database, Table, TableKind
+from headrace.model.jobs import Chunk, JobDefinition, JobKind
+from headrace.model.tables import Column, Database, Table, TableId, TableKind
 from headrace.model.types import DataType, Kind
 
 TS = Column("ts", DataType(Kind.TIMESTAMP))
@@ -24,14 +24,13 @@ def definition(name: str = "avg_current", **changed: object) -> JobDefinition:
     """A stream from power.meters to power.averages; one of another name has a target of its own."""
     given: dict[str, object] = {
         "id": f"id-{name}",
+        "kind": JobKind.STREAM,
         "database": "power",
         "name": name,
         "sql": "CREATE STREAM …",
         "dialect": "tdengine",
-        "source_database": "power",
-        "source_table": "meters",
-        "target_database": "power",
-        "target_table": "averages" if name == "avg_current" else f"{name}_out",
+        "sources": (TableId("power", "meters"),),
+        "target": TableId("power", "averages" if name == "avg_current" else f"{name}_out"),
         "created": 5,
     }
     return JobDefinition(**{**given, **changed})  # type: ignore[arg-type]

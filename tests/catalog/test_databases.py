@@ -4,7 +4,7 @@ import pytest
 
 from headrace.catalog import Catalog
 from headrace.errors import DataError, ExistsError, IntegrityError, NotFoundError
-from headrace.model.tables import Database
+from headrace.model.tables import Database, TableId
 from headrace.model.time import Precision
 from tests.catalog.samples import definition, supertable
 
@@ -70,7 +70,7 @@ def test_a_missing_database_cannot_be_dropped_unless_that_is_fine(catalog: Catal
 def test_a_database_cannot_be_dropped_while_a_stream_crosses_its_border(power: Catalog, place: str) -> None:
     power.databases.create(Database("sink"))
     power.tables.create(supertable("meters"))
-    power.jobs.create(definition(target_database="sink"))
+    power.jobs.create(definition(target=TableId("sink", "averages")))
     with pytest.raises(IntegrityError, match=r"stream power\.avg_current") as caught:
         power.databases.drop(place)
     assert "DROP STREAM power.avg_current" in caught.value.hint

@@ -1,15 +1,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from headrace.catalog import Catalog
-from headrace.errors import ExistsError, FencedError, NotFoundError
+from headrace.errors import ExistsError, FencedError, IntegrityError, NotFoundError
 from headrace.model.clock import ManualClock
 from headrace.model.jobs import DesiredState, DriverStatus, JobCounters, JobProgress, JobRecord, JobState, StopReason
 from headrace.model.positions import Position
-from headrace.model.tables import Database
+from headrace.model.tables import Database, TableId
 from tests.catalog.samples import definition, supertable, with_stream
 
 REASON = StopReason("NOT_FOUND", "column v is gone", "ALTER TABLE … ADD COLUMN v", since=7, transient=True)
@@ -43,20 +44,32 @@ def test_a_stream_that_exists_is_refused_unless_that_is_fine(meters: Catalog) ->
 def test_stream_names_are_unique_per_database(meters: Catalog) -> None:
     meters.databases.create(Database("other"))
     assert meters.jobs.create(definition())
-    assert meters.jobs.create(definition(database="other", id="another", target_table="other"))
+    assert meters.jobs.create(definition(database="other", id="another", target=TableId("power", "other")))
 
 
-@pytest.mark.parametrize("field", ["database", "source_database", "target_database"])
-def test_a_stream_needs_its_databases(meters: Catalog, field: str) -> None:
+@pytest.mark.parametrize(
+    "changed", [{"database": "none"}, {"sources": (TableId("none", "meters"),)}, {"target": TableId("none", "averages")}]
+)
+def test_a_job_needs_its_databases(meters: Catalog, changed: dict[str, Any]) -> None:
     with pytest.raises(NotFoundError, match="database none does not exist"):
-        meters.jobs.create(definition(**{field: "none"}))
+        meters.jobs.create(definition(**changed))
+
+
+def test_a_job_may_have_several_sources_and_no_target(meters: Catalog) -> None:
+    meters.tables.create(supertable("feeders"))
+    job = definition(sources=(TableId("power", "meters"), TableId("power", "feeders")), target=None)
+    meters.jobs.create(job)
+    assert meters.jobs.by_id(job.id).definition == job
+    for table in ("meters", "feeders"):
+        with pytest.raises(IntegrityError, match=r"stream power\.avg_current reads or fills it"):
+            meters.tables.drop("power", table)
 
 
 def test_a_stream_needs_its_source_but_its_target_may_follow(power: Catalog) -> None:
     with pytest.raises(NotFoundError, match=r"table power\.meters does not exist"):
         power.jobs.create(definition())
     power.tables.create(supertable("meters"))
-    assert power.jobs.create(definition(target_table="later"))
+    assert power.jobs.create(definition(target=TableId("power", "later")))
 
 
 def test_streams_are_listed_by_snode(meters: Catalog) -> None:

@@ -10,7 +10,7 @@ import pytest
 from headrace.catalog import Catalog
 from headrace.errors import Error, ExistsError, TransientError
 from headrace.model.jobs import ChunkState, JobProgress
-from headrace.model.tables import Database
+from headrace.model.tables import Database, TableId
 from tests.catalog.samples import chunks, definition, plain_table, supertable, with_stream
 from tests.support.racing import CONTEXT, race
 
@@ -82,7 +82,7 @@ def write_all_the_time(url: str, job_id: str, done: Any) -> None:
         for number in range(ROUNDS // 2):
             catalog.jobs.set_progress(job_id, JobProgress(updated=number))
             catalog.subtables.add("power", "meters", [f"d{number}_{index}" for index in range(100)])
-            catalog.events.record("stream", job_id, "WROTE", str(number))
+            catalog.events.record("job", job_id, "WROTE", str(number))
     done.set()
 
 
@@ -109,9 +109,8 @@ def drop_and_create(url: str, number: int) -> int:
                 catalog.databases.create(Database("shared"), if_not_exists=True)
                 catalog.tables.create(supertable(f"t{name}", "shared"))
                 catalog.subtables.add("shared", f"t{name}", [f"d{name}_{index}" for index in range(5)])
-                catalog.jobs.create(
-                    definition(name, database="shared", source_database="shared", source_table=f"t{name}", target_database="shared")
-                )
+                source, target = TableId("shared", f"t{name}"), TableId("shared", f"{name}_out")
+                catalog.jobs.create(definition(name, database="shared", sources=(source,), target=target))
                 catalog.databases.drop("shared", if_exists=True)
             except Error as error:
                 errors[error.code] += 1

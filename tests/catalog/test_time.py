@@ -36,7 +36,7 @@ def test_everything_is_dated_by_the_database(ahead: Catalog) -> None:
     lease = ahead.leases.acquire("default", "a", HOUR_MS)
     assert lease is not None
     stream = with_stream(ahead)
-    ahead.events.record("stream", stream.id, "RUNNING", "")
+    ahead.events.record("job", stream.id, "RUNNING", "")
     ahead.ledger.plan(stream.id, "history", chunks(1))
     ahead.ledger.claim(stream.id, "history", 0)
     started = ahead.ledger.summary(stream.id, "history").started

@@ -90,7 +90,7 @@ def test_streams_go_on_and_keep_their_driver(server: Server, context: Context, k
     assert lease is not None
     assert lease.epoch == keeper.epoch
     assert context.catalog.jobs.by_id(stream).state is JobState.RUNNING
-    assert not [event for event in context.catalog.events.all("stream", stream) if event.kind == "STOPPED"]
+    assert not [event for event in context.catalog.events.all("job", stream) if event.kind == "STOPPED"]
 
 
 def progress(context: Context, stream: str) -> int | None:

@@ -9,8 +9,9 @@ import pytest
 
 from headrace.errors import FencedError, NotFoundError
 from headrace.model.clock import ManualClock
-from headrace.model.jobs import DesiredState, JobDefinition, JobProgress, JobState, StopReason
+from headrace.model.jobs import DesiredState, JobDefinition, JobKind, JobProgress, JobState, StopReason
 from headrace.model.positions import Position
+from headrace.model.tables import TableId
 from headrace.runtime import history
 from headrace.runtime.context import Context, open_context
 from headrace.runtime.driver import Driver
@@ -128,7 +129,7 @@ def test_a_stream_whose_creator_died_gets_its_boundary_in_the_end(meters: Meters
 def test_a_stream_that_cannot_be_understood_is_stopped_and_the_others_run(meters: Meters, driver: Driver) -> None:
     good = meters.create_stream("TRIGGER AT_ONCE")
     definition = meters.context.catalog.jobs.by_id(good).definition
-    bad = replace(definition, id="bad", name="bad", sql="CREATE STREAM bad INTO", target_table="bad", schema=None)
+    bad = replace(definition, id="bad", name="bad", sql="CREATE STREAM bad INTO", target=TableId("db", "bad"), schema=None)
     meters.context.catalog.jobs.create(bad)
     driver.reconcile()
     record = meters.context.catalog.jobs.by_id("bad")
@@ -180,7 +181,17 @@ def test_a_driver_that_was_overtaken_while_frozen_writes_no_state(meters: Meters
 
 def create(meters: Meters, name: str, progress: JobProgress | None = None) -> str:
     """Record a stream whose text no driver can parse."""
-    definition = JobDefinition(name, "db", name, "CREATE STREAM x INTO", "tdengine", "db", "meters", "db", name, 0)
+    definition = JobDefinition(
+        id=name,
+        kind=JobKind.STREAM,
+        database="db",
+        name=name,
+        sql="CREATE STREAM x INTO",
+        dialect="tdengine",
+        sources=(TableId("db", "meters"),),
+        target=TableId("db", name),
+        created=0,
+    )
     meters.context.catalog.jobs.create(definition)
-    meters.context.catalog.jobs.set_progress(name, progress or JobProgress(Position(1, {definition.source: 1})))
+    meters.context.catalog.jobs.set_progress(name, progress or JobProgress(Position(1, {definition.source_id: 1})))
     return name

@@ -6,14 +6,25 @@ from dataclasses import replace
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from headrace.model.jobs import DesiredState, JobCounters, JobDefinition, JobProgress, JobRecord, JobState
+from headrace.model.jobs import DesiredState, JobCounters, JobDefinition, JobKind, JobProgress, JobRecord, JobState
 from headrace.model.positions import Position
+from headrace.model.tables import TableId
 from headrace.runtime.metrics import Histogram, Reading, render
 from headrace.streams.poller import JobActivity
 
 
 def reading() -> Reading:
-    definition = JobDefinition("id", "db", 'odd "name"', "create stream", "tdengine", "db", "src", "db", "dst", 0)
+    definition = JobDefinition(
+        id="id",
+        kind=JobKind.STREAM,
+        database="db",
+        name='odd "name"',
+        sql="create stream",
+        dialect="tdengine",
+        sources=(TableId("db", "src"),),
+        target=TableId("db", "dst"),
+        created=0,
+    )
     counters = JobCounters(rows_in=10, rows_used=7, rows_out=3)
     progress = JobProgress(Position(2, {"db.src": 5}), pending_since=8_500, counters=counters)
     record = JobRecord(definition, DesiredState.RUNNING, JobState.RUNNING, progress)

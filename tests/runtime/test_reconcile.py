@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.model.jobs import DesiredState, JobDefinition, JobProgress, JobRecord, JobState, StopReason
+from headrace.model.jobs import DesiredState, JobDefinition, JobKind, JobProgress, JobRecord, JobState, StopReason
 from headrace.model.positions import Position
+from headrace.model.tables import TableId
 from headrace.runtime.reconcile import LONGEST_RETRY_MS, Role, retry_pause, role
 
 NOW = 1_000_000
@@ -22,7 +23,17 @@ def stream(
     reason: StopReason | None = None,
     created: int = 0,
 ) -> JobRecord:
-    definition = JobDefinition("id", "db", "s", "create stream", "tdengine", "db", "src", "db", "dst", created)
+    definition = JobDefinition(
+        id="id",
+        kind=JobKind.STREAM,
+        database="db",
+        name="s",
+        sql="create stream",
+        dialect="tdengine",
+        sources=(TableId("db", "src"),),
+        target=TableId("db", "dst"),
+        created=created,
+    )
     return JobRecord(definition, desired, state, progress, reason)
 
 

@@ -224,7 +224,7 @@ def test_a_backfill_job_killed_after_its_commit_has_done_its_work(context: Conte
 def test_a_backfill_job_says_what_is_wrong(start: Callable[..., Job]) -> None:
     job = start("fill_history", "--stream", "nonsense", "--chunk", "3")
     assert job.ended() == 1
-    assert "no stream with the id nonsense" in job.text
+    assert "no job has the id nonsense" in job.text
 
 
 def test_an_snode_follows_a_table_that_gains_columns(context: Context, start: Callable[..., Job]) -> None:

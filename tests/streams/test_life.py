@@ -166,7 +166,7 @@ def test_a_damaged_state_is_worked_out_again_exactly(built: House) -> None:
     built.settle()
     assert [row[:6] for row in built.results(plan)] == oracle.results()
     assert built.record(plan).progress.counters.rows_used == oracle.used
-    (event,) = (event for event in built.catalog.events.all("stream", plan.id) if event.kind == "STATE_RESTORED")
+    (event,) = (event for event in built.catalog.events.all("job", plan.id) if event.kind == "STATE_RESTORED")
     assert "changes" in event.message
 
 
@@ -186,7 +186,7 @@ def test_a_lost_state_is_rebuilt_from_the_stored_rows(built: House, trigger: str
         oracle.insert(write)
         built.settle()
     assert [row[:6] for row in built.results(plan)] == oracle.results()
-    assert any("stored rows" in event.message for event in built.catalog.events.all("stream", plan.id))
+    assert any("stored rows" in event.message for event in built.catalog.events.all("job", plan.id))
 
 
 def test_a_streams_target_may_be_the_source_of_another(built: House) -> None:
@@ -230,7 +230,7 @@ def test_results_of_a_group_whose_name_is_taken_are_discarded_and_said_so(built:
     built.settle()
     assert built.results(plan) == []
     assert built.record(plan).state is JobState.RUNNING
-    assert any(event.kind == "DISCARDED" for event in built.catalog.events.all("stream", plan.id))
+    assert any(event.kind == "DISCARDED" for event in built.catalog.events.all("job", plan.id))
 
 
 def test_results_go_into_another_database_in_its_precision(built: House) -> None:

@@ -163,5 +163,5 @@ def test_a_checkpoint_that_only_the_target_knows_of_is_made_again(empty: House, 
     clock.advance(10_000)
     empty.settle()
     assert ticks(empty) == [(10_000, 3), (20_000, 3)]
-    (event,) = (event for event in empty.catalog.events.all("stream", plan.id) if event.kind == "STATE_RESTORED")
+    (event,) = (event for event in empty.catalog.events.all("job", plan.id) if event.kind == "STATE_RESTORED")
     assert "changes since" in event.message

@@ -1,10 +1,10 @@
-"""Streams of the catalog: what was asked for, what is observed, how far each has come."""
+"""Jobs of the catalog: what was asked for, what is observed, how far each has come."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from sqlalchemy import Connection, delete, select, update
+from sqlalchemy import ColumnElement, Connection, delete, select, update
 
 from headrace.catalog.rows import leases, snodes
 from headrace.catalog.rows.jobs import JOBS, from_row, progress_to_row, reason_to_json, to_row
@@ -18,6 +18,7 @@ from headrace.model.jobs import (
     DesiredState,
     DriverStatus,
     JobDefinition,
+    JobKind,
     JobProgress,
     JobRecord,
     JobState,
@@ -30,9 +31,9 @@ NO_PROGRESS: Final = JobProgress()
 
 
 class Jobs:
-    """Streams by id, and by database and name.
+    """Jobs by id, and by database, kind and name.
 
-    Where an `epoch` is given it is that of the writer's lease of the stream's snode: when a newer lease was handed out,
+    If an `epoch` is given, it is that of the writer's lease of the job's snode: when a newer lease was handed out,
     `FencedError` is raised and nothing changes.
     """
 
@@ -49,66 +50,69 @@ class Jobs:
         state: JobState = JobState.CREATED,
         progress: JobProgress = NO_PROGRESS,
     ) -> bool:
-        """Whether it was recorded: False where a stream of the name exists and `if_not_exists`, else `ExistsError`.
+        """Record a job; return False if one of the name exists and `if_not_exists`.
 
-        `target` is recorded in the same transaction; without it the target table exists, or may follow. So is where the stream
-        begins: there is never a stream without its target, or one that does not know where to begin.
+        `target` is recorded in the same transaction; without it the target table exists, or may follow. So is where the job
+        begins: there is never a job without its target, or one that does not know where to begin.
 
         Raises:
-            NotFoundError: A database, the source table or a column that the stream uses is missing.
-            InvalidStreamError: Another stream fills the target.
+            ExistsError: A job of the kind and name, or of the id, exists.
+            NotFoundError: A database, a source table or a column that the job uses is missing.
+            InvalidStreamError: Another job fills the target.
         """
         row = to_row(JobRecord(definition, desired, state, progress))
         with self._store.write() as connection:
-            hold_databases(connection, definition.database, definition.source_database, definition.target_database)
-            require_table(connection, definition.source_database, definition.source_table)
-            if _id_of(connection, definition.database, definition.name) is not None:
+            hold_databases(connection, *definition.databases)
+            for source in definition.sources:
+                require_table(connection, source.database, source.name)
+            if connection.scalar(select(JOBS.c.id).where(*_is(definition.kind, definition.database, definition.name))) is not None:
                 if if_not_exists:
                     return False
-                raise exists("stream", f"{definition.database}.{definition.name}")
+                raise exists(definition.kind.value, str(definition))
             refuse_rival(connection, definition)
             require_columns(connection, definition)
-            if target is None and definition.schema is not None:
-                require_table(connection, definition.target_database, definition.target_table)
+            if target is None and definition.target is not None and definition.schema is not None:
+                require_table(connection, definition.target.database, definition.target.name)
             if target is not None:
                 add_table(connection, target, self._store.now(connection))
             statement = insert(connection, JOBS).values(row).on_conflict_do_nothing()
             if connection.scalar(statement.returning(JOBS.c.id)) is None:
-                raise ExistsError(f"a stream with the id {definition.id} exists already")
+                raise ExistsError(f"a job with the id {definition.id} exists already")
         return True
 
-    def get(self, database: str, name: str) -> JobRecord:
-        """The stream of a name; `NotFoundError` with the nearest."""
+    def get(self, database: str, name: str, kind: JobKind = JobKind.STREAM) -> JobRecord:
+        """Return the job of a name; raise `NotFoundError` with the nearest name."""
         with self._store.read() as connection:
-            query = select(JOBS).where(JOBS.c.database == database, JOBS.c.name == name)
-            row = connection.execute(query).mappings().one_or_none()
+            row = connection.execute(select(JOBS).where(*_is(kind, database, name))).mappings().one_or_none()
             if row is None:
                 require_database(connection, database)
-                raise _missing_name(connection, database, name)
+                raise _missing_name(connection, kind, database, name)
         return from_row(row)
 
     def by_id(self, id: str) -> JobRecord:
-        """The stream of an id; `NotFoundError` where it was dropped."""
+        """Return the job of an id; raise `NotFoundError` if it was dropped."""
         with self._store.read() as connection:
             row = connection.execute(select(JOBS).where(JOBS.c.id == id)).mappings().one_or_none()
         if row is None:
             raise _missing_id(id)
         return from_row(row)
 
-    def all(self, snode: str | None = None) -> list[JobRecord]:
-        """Every stream, or those of one snode, by database and name."""
-        query = select(JOBS).order_by(JOBS.c.database, JOBS.c.name)
+    def all(self, snode: str | None = None, kind: JobKind | None = None) -> list[JobRecord]:
+        """Return every job, or those of one snode or kind, by database and name."""
+        query = select(JOBS).order_by(JOBS.c.database, JOBS.c.name, JOBS.c.kind)
         if snode is not None:
             query = query.where(JOBS.c.snode == snode)
+        if kind is not None:
+            query = query.where(JOBS.c.kind == kind.value)
         with self._store.read() as connection:
             return [from_row(row) for row in connection.execute(query).mappings()]
 
     def set_desired(self, id: str, desired: DesiredState) -> None:
-        """Records what the user asks for; `NotFoundError` where the stream was dropped."""
+        """Record what the user asks for; raise `NotFoundError` if the job was dropped."""
         self._update(id, {"desired": desired.value}, None)
 
     def set_state(self, id: str, state: JobState, reason: StopReason | None = None, epoch: int | None = None) -> None:
-        """Records what is observed, the reason with it (None clears it)."""
+        """Record what is observed, and the reason (None clears it)."""
         self._update(id, {"state": state.value, "reason": reason_to_json(reason)}, epoch)
 
     def replace_state(
@@ -117,13 +121,13 @@ class Jobs:
         """Record a state in place of the one that was seen, for writers without a lease.
 
         Args:
-            seen: The stream as the writer read it.
+            seen: The job as the writer read it.
             state: The new state.
             reason: The reason that goes with it; None clears it.
-            driver: If given, the stream's driver must still be as the writer saw it.
+            driver: If given, the job's driver must still be as the writer saw it.
 
         Returns:
-            False if the state, its reason or the driver has changed since, or the stream was dropped; nothing is written then.
+            False if the state, its reason or the driver has changed since, or the job was dropped; nothing is written then.
         """
         definition = seen.definition
         with self._store.write() as connection:
@@ -138,15 +142,15 @@ class Jobs:
         return True
 
     def set_progress(self, id: str, progress: JobProgress, epoch: int | None = None) -> None:
-        """Records how far the stream has come, in place of what was known."""
+        """Record how far the job has come."""
         self._update(id, progress_to_row(progress), epoch)
 
     def skip(self, id: str, offsets: Offsets) -> None:
-        """Ask that commits up to these offsets be left out; whoever runs the stream does so before its next micro-batch."""
+        """Ask that commits up to these offsets be left out; whoever runs the job does so before its next micro-batch."""
         self._update(id, {"skip_to": dict(offsets)}, None)
 
     def drop(self, id: str) -> None:
-        """Removes the record and its ledger; nothing happens where there is none."""
+        """Remove the record and its ledger, if there is one."""
         with self._store.write() as connection:
             connection.execute(delete(JOBS).where(JOBS.c.id == id))
 
@@ -159,20 +163,18 @@ class Jobs:
 
 
 def _refuse_older(connection: Connection, id: str, epoch: int) -> None:
-    """Holds the lease of the stream's snode, so that it cannot change hands before the update is done."""
+    """Hold the lease of the job's snode, so that it cannot change hands before the update is done."""
     snode = select(JOBS.c.snode).where(JOBS.c.id == id).scalar_subquery()
     newest = connection.scalar(select(LEASES.c.epoch).where(LEASES.c.snode == snode).with_for_update(read=True))
     if newest is not None and newest > epoch:
-        raise FencedError(
-            f"stream {id} now belongs to epoch {newest}, this driver has {epoch}", hint="another driver has taken over"
-        )
+        raise FencedError(f"job {id} now belongs to epoch {newest}, this driver has {epoch}", hint="another driver has taken over")
 
 
 def require_columns(connection: Connection, definition: JobDefinition) -> None:
-    """`NotFoundError` unless the source has the columns that a stream reads: one may have been dropped since it was planned."""
+    """Raise `NotFoundError` unless the source has the columns that a job reads: one may have been dropped since it was planned."""
     if definition.schema is None:
         return
-    source = find_table(connection, definition.source_database, definition.source_table)
+    source = find_table(connection, definition.source.database, definition.source.name)
     for name in definition.schema.reads:
         if source.column(name) is None:
             raise NotFoundError(f"{source.database}.{source.name} has no column {name} any more", hint="see DESCRIBE")
@@ -185,14 +187,14 @@ def _is_unchanged(connection: Connection, snode: str, driver: DriverStatus) -> b
     return driver.is_unchanged(None if lease is None else leases.from_row(lease), None if beat is None else snodes.from_row(beat))
 
 
-def _id_of(connection: Connection, database: str, name: str) -> str | None:
-    return connection.scalar(select(JOBS.c.id).where(JOBS.c.database == database, JOBS.c.name == name))
+def _is(kind: JobKind, database: str, name: str) -> tuple[ColumnElement[bool], ...]:
+    return JOBS.c.kind == kind.value, JOBS.c.database == database, JOBS.c.name == name
 
 
-def _missing_name(connection: Connection, database: str, name: str) -> NotFoundError:
-    known = connection.scalars(select(JOBS.c.name).where(JOBS.c.database == database))
-    return missing("stream", f"{database}.{name}", [f"{database}.{other}" for other in known])
+def _missing_name(connection: Connection, kind: JobKind, database: str, name: str) -> NotFoundError:
+    names = connection.scalars(select(JOBS.c.name).where(JOBS.c.kind == kind.value, JOBS.c.database == database))
+    return missing(kind.value, f"{database}.{name}", [f"{database}.{other}" for other in names])
 
 
 def _missing_id(id: str) -> NotFoundError:
-    return NotFoundError(f"there is no stream with the id {id}", hint="it was dropped")
+    return NotFoundError(f"no job has the id {id}", hint="it was dropped")

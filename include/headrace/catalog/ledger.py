@@ -47,7 +47,7 @@ class Ledger:
         planned = [replace(chunk, job_id=job_id, run=run, state=ChunkState.PENDING, message=None) for chunk in chunks]
         with self._store.write() as connection:
             if connection.scalar(select(JOBS.c.id).where(JOBS.c.id == job_id).with_for_update()) is None:
-                raise NotFoundError(f"there is no stream with the id {job_id}", hint="it was dropped")
+                raise NotFoundError(f"no job has the id {job_id}", hint="it was dropped")
             present = connection.execute(_chunks(job_id, run)).mappings().all()
             if not present and planned:
                 connection.execute(insert(connection, CHUNKS), [to_row(chunk) for chunk in planned])

@@ -7,14 +7,16 @@ removes one first holds the row of its database (`hold_databases`).
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
-from sqlalchemy import ColumnElement, Connection, and_, or_, select
+from sqlalchemy import Connection, and_, select
 
-from headrace.catalog.rows import DATABASES, JOBS, SUBTABLES, TABLES, jobs
+from headrace.catalog.rows import DATABASES, JOBS, SUBTABLES, TABLES
+from headrace.catalog.rows.jobs import definition_from_row
 from headrace.errors import ExistsError, IntegrityError, InvalidStreamError, NotFoundError
 from headrace.model.jobs import JobDefinition
+from headrace.model.tables import TableId
 
 # Names looked through for the nearest one; more would make the error slow where there are millions of subtables.
 NEAR_NAMES: Final = 2_000
@@ -71,68 +73,67 @@ def missing_table(connection: Connection, database: str, name: str) -> NotFoundE
     return missing("table", f"{database}.{name}", [f"{database}.{other}" for other in dict.fromkeys([*tables, *subtables])])
 
 
-def refuse_crossing_streams(connection: Connection, database: str) -> None:
-    """`IntegrityError` when a stream leads from this database to another or the other way round."""
-    places = (JOBS.c.database, JOBS.c.source_database, JOBS.c.target_database)
-    touches = or_(*(place == database for place in places))
-    inside = and_(*(place == database for place in places))
-    _refuse(connection, f"database {database}", and_(touches, ~inside), "leads into or out of it")
+def refuse_crossing_jobs(connection: Connection, database: str) -> None:
+    """Raise `IntegrityError` if a job connects this database with another."""
+    crossing = (job for job in _definitions(connection) if database in job.databases and len(job.databases) > 1)
+    _refuse(f"database {database}", crossing, "leads into or out of it")
 
 
-def refuse_streams_on(connection: Connection, database: str, table: str) -> None:
-    """`IntegrityError` when a stream reads or fills a table."""
-    _refuse(connection, f"table {database}.{table}", or_(*_on(database, table)), "reads or fills it")
+def refuse_jobs_on(connection: Connection, table: TableId) -> None:
+    """Raise `IntegrityError` if a job reads or writes a table."""
+    users = (job for job in _definitions(connection) if table in job.sources or table == job.target)
+    _refuse(f"table {table}", users, "reads or fills it")
 
 
-def refuse_streams_using(connection: Connection, database: str, table: str, columns: Iterable[str]) -> None:
-    """`IntegrityError` when a stream reads or fills one of these columns or tags of a table."""
+def refuse_jobs_using(connection: Connection, table: TableId, columns: Iterable[str]) -> None:
+    """Raise `IntegrityError` if a job reads or writes one of these columns or tags of a table."""
     names = set(columns)
-    if not names:
-        return
-    for row in connection.execute(select(JOBS).where(or_(*_on(database, table)))).mappings():
-        definition = jobs.from_row(row).definition
-        used = names & used_columns(definition, database, table, names)
+    for job in _definitions(connection) if names else ():
+        used = names & used_columns(job, table, names)
         if used:
-            stream = f"{definition.database}.{definition.name}"
+            kind = job.kind.value
             raise IntegrityError(
-                f"column {min(used)} of {database}.{table} is needed by stream {stream}", hint=f"DROP STREAM {stream} first"
+                f"column {min(used)} of {table} is needed by {kind} {job}", hint=f"DROP {kind.upper()} {job} first"
             )
 
 
-def used_columns(definition: JobDefinition, database: str, table: str, names: set[str]) -> set[str]:
-    """Those columns and tags of a table that a stream reads or fills; any of `names` where it does not say."""
+def used_columns(definition: JobDefinition, table: TableId, names: set[str]) -> set[str]:
+    """Return the columns and tags of a table that a job reads or writes; any of `names` if it does not say."""
     schema = definition.schema
     if schema is None:
-        return names
+        return names if table in definition.sources or table == definition.target else set()
     used: set[str] = set()
-    if (definition.source_database, definition.source_table) == (database, table):
+    if table in definition.sources:
         used.update(schema.reads)
-    if (definition.target_database, definition.target_table) == (database, table):
+    if table == definition.target:
         used.update(schema.fills)
     return used
 
 
 def refuse_rival(connection: Connection, definition: JobDefinition) -> None:
-    """`InvalidStreamError` when another stream fills the target of a new one."""
-    fills = and_(JOBS.c.target_database == definition.target_database, JOBS.c.target_table == definition.target_table)
+    """Raise `InvalidStreamError` if another job writes to the target of a new one."""
+    target = definition.target
+    if target is None:
+        return
+    fills = and_(JOBS.c.target_database == target.database, JOBS.c.target_table == target.name)
     rival = connection.scalar(select(JOBS.c.name).where(fills))
     if rival is not None:
-        raise target_taken(rival, definition.target_table)
+        raise target_taken(rival, target.name)
 
 
 def target_taken(rival: str, target: str) -> InvalidStreamError:
-    """The error for a target that another stream fills."""
+    """Return the error for a target that another stream fills."""
     return InvalidStreamError(f"the stream {rival} writes to {target} already", hint="one table takes the results of one stream")
 
 
-def _on(database: str, table: str) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
-    reads = and_(JOBS.c.source_database == database, JOBS.c.source_table == table)
-    fills = and_(JOBS.c.target_database == database, JOBS.c.target_table == table)
-    return reads, fills
+def _definitions(connection: Connection) -> Iterator[JobDefinition]:
+    """Yield every job by name. Their sources are JSON, so conditions on them are Python's."""
+    for row in connection.execute(select(JOBS).order_by(JOBS.c.name)).mappings():
+        yield definition_from_row(row)
 
 
-def _refuse(connection: Connection, what: str, condition: ColumnElement[bool], why: str) -> None:
-    row = connection.execute(select(JOBS.c.database, JOBS.c.name).where(condition).order_by(JOBS.c.name).limit(1)).first()
-    if row is not None:
-        stream = f"{row.database}.{row.name}"
-        raise IntegrityError(f"{what} cannot be dropped: stream {stream} {why}", hint=f"DROP STREAM {stream} first")
+def _refuse(what: str, jobs: Iterable[JobDefinition], why: str) -> None:
+    job = next(iter(jobs), None)
+    if job is not None:
+        kind = job.kind.value
+        raise IntegrityError(f"{what} cannot be dropped: {kind} {job} {why}", hint=f"DROP {kind.upper()} {job} first")

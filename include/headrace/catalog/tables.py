@@ -13,13 +13,13 @@ from headrace.catalog.rules import (
     has_table,
     hold_databases,
     missing_table,
-    refuse_streams_on,
-    refuse_streams_using,
+    refuse_jobs_on,
+    refuse_jobs_using,
     require_database,
 )
 from headrace.catalog.store import Store
 from headrace.catalog.subtables import add_subtables, find_subtables
-from headrace.model.tables import Column, Table, TableKind
+from headrace.model.tables import Column, Table, TableId, TableKind
 
 
 class Tables:
@@ -55,7 +55,7 @@ class Tables:
         with self._store.write() as connection:
             hold_databases(connection, database)
             present = find_table(connection, database, name)
-            refuse_streams_using(connection, database, name, removed)
+            refuse_jobs_using(connection, TableId(database, name), removed)
             changed = change(present)
             if changed != present:
                 values = {key: to_row(changed)[key] for key in ("columns", "tags")}
@@ -65,7 +65,7 @@ class Tables:
     def check_unused(self, database: str, name: str, columns: Collection[str]) -> None:
         """`IntegrityError` when a stream reads or fills one of these columns or tags."""
         with self._store.read() as connection:
-            refuse_streams_using(connection, database, name, columns)
+            refuse_jobs_using(connection, TableId(database, name), columns)
 
     def add_columns(self, database: str, name: str, columns: Sequence[Column]) -> Table:
         """Add the columns that a table lacks, behind the others, and return the table as it is then.
@@ -80,7 +80,7 @@ class Tables:
             hold_databases(connection, database)
             if not has_table(connection, database, name):
                 raise missing_table(connection, database, name)
-            refuse_streams_on(connection, database, name)
+            refuse_jobs_on(connection, TableId(database, name))
             connection.execute(delete(TABLES).where(TABLES.c.database == database, TABLES.c.name == name))
 
     def get(self, database: str, name: str) -> Table:

@@ -82,7 +82,7 @@ def status(home: Home = None) -> None:
     left = obstacles(state, settings)
     for line in snode_lines(state, settings, without_driver={obstacle.snode for obstacle in left}):
         out.print(line, style="green", markup=False, highlight=False)
-    if state.streams:
+    if state.jobs:
         out.print(streams_table(state))
     for obstacle in left:
         out.print(f"Not ready: {obstacle.text}", style="red", markup=False, highlight=False, soft_wrap=True)
@@ -145,7 +145,7 @@ def snode_lines(state: Snapshot, settings: Settings, without_driver: set[str | N
 
 def streams_table(state: Snapshot) -> Table:
     table = Table("stream", "state", "lag", "rows in", "rows out", "why", header_style="bold", box=None, pad_edge=False)
-    for record in sorted(state.streams.values(), key=lambda each: (each.definition.database, each.definition.name)):
+    for record in sorted(state.jobs.values(), key=lambda each: (each.definition.database, each.definition.name)):
         progress = record.progress
         lag_ms = progress.lag_ms(state.now)
         table.add_row(

@@ -1,4 +1,4 @@
-"""Streams: their options, their states, and what is known of a running one."""
+"""Jobs: what an snode runs and Airflow supervises. Their definition, their states, and how far each has come."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from headrace.model.positions import Offsets, Position, SourceId, source_id
-from headrace.model.tables import Column
+from headrace.model.tables import Column, TableId
 from headrace.model.time import Duration
 
 
@@ -38,6 +38,12 @@ class StreamOptions:
     delete_mark: Duration | None = None
 
 
+class JobKind(StrEnum):
+    """The kind of statement that a job comes from. Names are unique within a database and a kind."""
+
+    STREAM = "stream"
+
+
 class DesiredState(StrEnum):
     """What the user asked for."""
 
@@ -58,7 +64,7 @@ class JobState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StopReason:
-    """Why a stream is STOPPED: never without what to do. `since` is in epoch milliseconds; `transient` may be retried."""
+    """Why a job is STOPPED: never without what to do. `since` is in epoch milliseconds; `transient` may be retried."""
 
     code: str
     message: str
@@ -89,33 +95,50 @@ class StreamSchema:
 
 @dataclass(frozen=True, slots=True)
 class JobDefinition:
-    """A stream as recorded: the statement's text, and the context in which its names were resolved.
+    """A job as recorded: the statement's text, and the context in which its names were resolved.
 
-    Without a `schema` the tables are taken as they are, and none of their columns can be dropped.
+    Attributes:
+        sources: Tables whose changes the job reads. The first has the time line that the job's instants are on.
+        target: Table that takes the results; None if they leave the catalog's tables.
+        created: Epoch milliseconds.
+        schema: Columns for which the job was defined. Without it none of its tables' columns can be dropped.
     """
 
     id: str
+    kind: JobKind
     database: str
     name: str
     sql: str
     dialect: str
-    source_database: str
-    source_table: str
-    target_database: str
-    target_table: str
+    sources: tuple[TableId, ...]
+    target: TableId | None
     created: int
     snode: str = "default"
     schema: StreamSchema | None = None
 
     @property
-    def source(self) -> SourceId:
-        """Id of the source table."""
-        return source_id(self.source_database, self.source_table)
+    def source(self) -> TableId:
+        """The first source."""
+        return self.sources[0]
+
+    @property
+    def source_id(self) -> SourceId:
+        """The first source, as offsets name it."""
+        return source_id(self.source.database, self.source.name)
+
+    @property
+    def databases(self) -> frozenset[str]:
+        """The databases that the job belongs to, reads and writes."""
+        tables = (*self.sources, *((self.target,) if self.target is not None else ()))
+        return frozenset({self.database, *(table.database for table in tables)})
+
+    def __str__(self) -> str:
+        return f"{self.database}.{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
 class JobCounters:
-    """Rows of the source by what became of them: rows_in = rows_used + rows_filtered + rows_expired + rows_pending."""
+    """Rows of the sources by what became of them: rows_in = rows_used + rows_filtered + rows_expired + rows_pending."""
 
     rows_in: int = 0
     rows_used: int = 0
@@ -142,13 +165,13 @@ class JobCounters:
 
 @dataclass(frozen=True, slots=True)
 class JobProgress:
-    """How far a stream has come.
+    """How far a job has come.
 
     Attributes:
-        position: The last micro-batch; None before the stream is live.
+        position: The last micro-batch; None before the job is live.
         boundary: The offsets that end the history: rows up to them come from the backfill, later ones live.
         frontier: The watermark in ticks.
-        updated: When the stream last moved, in epoch milliseconds.
+        updated: When the job last moved, in epoch milliseconds.
         pending_since: When the oldest commit that was not handled at that time was made, in epoch milliseconds.
         counters: Rows by what became of them.
     """
@@ -161,7 +184,7 @@ class JobProgress:
     counters: JobCounters = field(default_factory=JobCounters)
 
     def lag_ms(self, now: int) -> int | None:
-        """Return the age of the oldest commit that is not handled, 0 if all are; None before the stream is live."""
+        """Return the age of the oldest commit that is not handled, 0 if all are; None before the job is live."""
         if self.position is None:
             return None
         return 0 if self.pending_since is None else max(0, now - self.pending_since)
@@ -169,7 +192,7 @@ class JobProgress:
 
 @dataclass(frozen=True, slots=True)
 class JobRecord:
-    """Everything the catalog holds of one stream. `skip_to` are offsets up to which the user wants commits left out."""
+    """Everything the catalog holds of one job. `skip_to` are offsets up to which the user wants commits left out."""
 
     definition: JobDefinition
     desired: DesiredState
@@ -180,14 +203,14 @@ class JobRecord:
 
     @property
     def source_version(self) -> int | None:
-        """The last version of the stream's source that it has handled; None before it is live."""
+        """The last version of the job's first source that it has handled; None before it is live."""
         position = self.progress.position
-        return None if position is None else position.offsets.get(self.definition.source)
+        return None if position is None else position.offsets.get(self.definition.source_id)
 
     @property
     def boundary_version(self) -> int | None:
-        """The version of the stream's source that ends its history; None if it has none."""
-        return None if self.progress.boundary is None else self.progress.boundary.get(self.definition.source)
+        """The version of the job's first source that ends its history; None if it has none."""
+        return None if self.progress.boundary is None else self.progress.boundary.get(self.definition.source_id)
 
 
 class ChunkState(StrEnum):

@@ -25,6 +25,17 @@ class Name:
         return self.name if self.database is None else f"{self.database}.{self.name}"
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class TableId:
+    """A table of the catalog by its database and name."""
+
+    database: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.database}.{self.name}"
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """A column or tag; `is_key` marks the composite key column that follows the timestamp."""
@@ -70,6 +81,10 @@ class Table:
     columns: tuple[Column, ...]
     tags: tuple[Column, ...] = ()
     kind: TableKind = TableKind.SUPER
+
+    @property
+    def id(self) -> TableId:
+        return TableId(self.database, self.name)
 
     @property
     def timestamp(self) -> Column:

@@ -49,7 +49,7 @@ class Range:
 
 def zone_of(context: Context, job_id: str) -> str:
     """The time zone of a stream's source, in which a range without a zone is meant."""
-    return context.catalog.databases.get(context.catalog.jobs.by_id(job_id).definition.source_database).timezone
+    return context.catalog.databases.get(context.catalog.jobs.by_id(job_id).definition.source.database).timezone
 
 
 def plan_history(context: Context, job_id: str) -> list[Chunk]:
@@ -70,7 +70,7 @@ def plan_range(context: Context, job_id: str, run_id: str, wanted: Range) -> lis
     """
     run = unfinished_run(context, job_id, AIRFLOW_RUN.format(run_id=run_id))
     record = context.catalog.jobs.by_id(job_id)
-    precision = context.catalog.databases.get(record.definition.source_database).precision
+    precision = context.catalog.databases.get(record.definition.source.database).precision
     chunks = history.plan_chunks(
         context,
         job_id,
@@ -149,7 +149,7 @@ def failed(context: Context, job_id: str, message: str, number: int | None = Non
         record = context.catalog.jobs.by_id(job_id)
         if record.desired is not DesiredState.RUNNING or not context.catalog.jobs.replace_state(record, JobState.STOPPED, reason):
             return None
-        context.catalog.events.record("stream", job_id, "STOPPED", str(reason))
+        context.catalog.events.record("job", job_id, "STOPPED", str(reason))
     except NotFoundError:
         return None
     return reason

@@ -6,8 +6,12 @@ import hashlib
 import re
 from typing import Final
 
+from headrace.model.jobs import JobKind
+
 SNODE_PREFIX: Final = "headrace_snode__"
 STREAM_PREFIX: Final = "headrace_stream__"
+PREFIXES: Final = {JobKind.STREAM: STREAM_PREFIX}
+"""What the ids of the DAGs of a kind of job begin with."""
 BACKFILL_POOL: Final = "headrace_backfill"
 """The pool that `headrace up` makes; other Airflows use the one of the setting `backfill_pool`."""
 SPARK_CONNECTION: Final = "headrace_spark"
@@ -25,9 +29,14 @@ def snode_dag_id(name: str) -> str:
     return _shortened(SNODE_PREFIX + _escaped(name))
 
 
+def job_dag_id(kind: JobKind, database: str, name: str) -> str:
+    """Return the id of the DAG that runs and supervises a job. Different jobs have different ids."""
+    return _shortened(f"{PREFIXES[kind]}{_escaped(database)}__{_escaped(name)}")
+
+
 def stream_dag_id(database: str, name: str) -> str:
-    """The DAG that backfills and supervises a stream. Different streams have different ids."""
-    return _shortened(f"{STREAM_PREFIX}{_escaped(database)}__{_escaped(name)}")
+    """Return the id of the DAG that backfills and supervises a stream."""
+    return job_dag_id(JobKind.STREAM, database, name)
 
 
 def snode_of(dag_id: str) -> str | None:
@@ -36,10 +45,13 @@ def snode_of(dag_id: str) -> str | None:
     return names[0] if len(names) == 1 else None
 
 
-def stream_of(dag_id: str) -> tuple[str, str] | None:
-    """Database and name of the stream of a DAG; None where the id is not a stream's, or was shortened."""
-    names = _names(dag_id, STREAM_PREFIX)
-    return (names[0], names[1]) if len(names) == 2 else None
+def job_of(dag_id: str) -> tuple[JobKind, str, str] | None:
+    """Return the kind, database and name of the job of a DAG; None if the id is not a job's, or was shortened."""
+    for kind, prefix in PREFIXES.items():
+        names = _names(dag_id, prefix)
+        if len(names) == 2:
+            return kind, names[0], names[1]
+    return None
 
 
 def tag_of(name: str) -> str:

@@ -180,7 +180,7 @@ class Driver:
         attempt = self._attempts[job_id] = self._attempts.get(job_id, 0) + 1
         self._retry_at[job_id] = self._context.clock.now() + retry_pause(attempt)
         self._set_state(record, resumed_state(record))
-        self._context.catalog.events.record("stream", job_id, "RETRIED", f"attempt {attempt}")
+        self._context.catalog.events.record("job", job_id, "RETRIED", f"attempt {attempt}")
 
     def _forget(self, record: JobRecord) -> None:
         forget(self._context, record.definition.id)

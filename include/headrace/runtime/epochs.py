@@ -36,10 +36,12 @@ def raise_epoch(context: Context, lease: Lease, ttl_ms: int) -> Lease | None:
 
 def target_epoch(context: Context, record: JobRecord) -> int:
     """Return the newest epoch that a stream's target has seen; 0 if none, or if the target cannot be read."""
-    definition = record.definition
+    target = record.definition.target
+    if target is None:
+        return 0
     try:
-        target = context.catalog.tables.get(definition.target_database, definition.target_table)
-        return context.tables.transaction(target, epoch_app(definition.id)) or 0
+        table = context.catalog.tables.get(target.database, target.name)
+        return context.tables.transaction(table, epoch_app(record.definition.id)) or 0
     except Error as error:
-        logger.warning("skipping the epoch of %s.%s: %s", definition.target_database, definition.target_table, error.message)
+        logger.warning("skipping the epoch of %s: %s", target, error.message)
         return 0

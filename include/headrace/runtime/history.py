@@ -57,8 +57,8 @@ def begin(context: Context, job_id: str) -> JobRecord:
     """Fix the boundary of a stream that has none yet at the source's present version; it is FILLING from then on. No Spark."""
     record = context.catalog.jobs.by_id(job_id)
     if record.progress.boundary is None and not is_live(record):
-        source = context.catalog.tables.get(record.definition.source_database, record.definition.source_table)
-        boundary = {record.definition.source: context.tables.version(source)}
+        source = context.catalog.tables.get(record.definition.source.database, record.definition.source.name)
+        boundary = {record.definition.source_id: context.tables.version(source)}
         progress = JobProgress(boundary=boundary, updated=context.clock.now())
         context.catalog.jobs.set_progress(job_id, progress, context.epoch or None)
         context.catalog.jobs.set_state(job_id, JobState.FILLING, epoch=context.epoch or None)
@@ -206,7 +206,7 @@ def activate(context: Context, job_id: str) -> None:
         return  # somebody has paused, stopped or activated it meanwhile: the next look at the stream decides
     rows = sum(chunk.rows for chunk in chunks)
     context.catalog.events.record(
-        "stream", job_id, "ACTIVATED", f"history of about {rows} rows up to source version {record.boundary_version}"
+        "job", job_id, "ACTIVATED", f"history of about {rows} rows up to source version {record.boundary_version}"
     )
 
 

@@ -59,7 +59,7 @@ def offsets(context: Context, table: Table) -> dict[str, int]:
     """The version of a table up to which each of its streams has read, by name; of a history that is filled, its boundary."""
     reading = {}
     for record in context.catalog.jobs.all():
-        source = (record.definition.source_database, record.definition.source_table)
+        source = (record.definition.source.database, record.definition.source.name)
         if source == (table.database, table.name) and record.desired is not DesiredState.DROPPED:
             offset = needed_offset(record)
             if offset is not None:

@@ -51,7 +51,7 @@ def obstacles(state: Snapshot, settings: Settings) -> list[Obstacle]:
     """Everything that is in the way of the snodes and streams of a catalog; streams only where their snode lives."""
     found: list[Obstacle] = []
     for name in snode_names(state, settings):
-        records = [record for record in state.streams.values() if record.definition.snode == name]
+        records = [record for record in state.jobs.values() if record.definition.snode == name]
         obstacle = _snode_obstacle(name, records, state, settings)
         found += [obstacle] if obstacle else _stream_obstacles(records)
     return found
@@ -59,7 +59,7 @@ def obstacles(state: Snapshot, settings: Settings) -> list[Obstacle]:
 
 def snode_names(state: Snapshot, settings: Settings) -> list[str]:
     """The snode of the settings, and those that streams belong to: Airflow keeps a driver of each alive."""
-    return sorted({settings.snode, *(record.definition.snode for record in state.streams.values())})
+    return sorted({settings.snode, *(record.definition.snode for record in state.jobs.values())})
 
 
 def _snode_obstacle(name: str, records: list[JobRecord], state: Snapshot, settings: Settings) -> Obstacle | None:

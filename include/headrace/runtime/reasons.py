@@ -39,7 +39,7 @@ def stop_stream(context: Context, job_id: str, error: Exception) -> None:
         logger.info("stream %s was dropped", job_id)
         return
     logger.error("stream %s is stopped", job_id, exc_info=error)
-    context.catalog.events.record("stream", job_id, "STOPPED", str(reason))
+    context.catalog.events.record("job", job_id, "STOPPED", str(reason))
 
 
 @contextmanager

@@ -57,10 +57,10 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The catalog at one moment of its own time, epoch milliseconds: streams by id, drivers by snode."""
+    """The catalog at one moment of its own time, epoch milliseconds: jobs by id, drivers by snode."""
 
     now: int
-    streams: dict[str, JobRecord]
+    jobs: dict[str, JobRecord]
     leases: dict[str, Lease]
     beats: dict[str, Heartbeat]
 
@@ -107,7 +107,7 @@ class Supervisor:
         if self._last is not None and state.now - self._last > self._away_ms:
             self._patient_until = state.now + self._stale_ms + RECONNECT_MS
         self._last = state.now
-        record = state.streams.get(self._id)
+        record = state.jobs.get(self._id)
         if record is None or record.desired is DesiredState.DROPPED:
             return Finding(Verdict.DROPPED)
         if record.desired is DesiredState.PAUSED:
@@ -185,7 +185,7 @@ def mark_of(reason: StopReason) -> str:
 
 def last_report(catalog: Catalog, job_id: str) -> str | None:
     """The mark of the stop that was reported last."""
-    events = catalog.events.all("stream", job_id, limit=50)
+    events = catalog.events.all("job", job_id, limit=50)
     return next((event.message for event in events if event.kind == REPORTED), None)
 
 
@@ -199,12 +199,12 @@ def report(catalog: Catalog, job_id: str, reason: StopReason, driver: DriverStat
         if record.state is JobState.RUNNING and reason.code == DRIVER_LOST:
             if not catalog.jobs.replace_state(record, JobState.STOPPED, reason, driver=driver):
                 return False
-            catalog.events.record("stream", job_id, "STOPPED", str(reason))
+            catalog.events.record("job", job_id, "STOPPED", str(reason))
         elif record.state is not JobState.STOPPED:
             return False
     except NotFoundError:
         return False
-    catalog.events.record("stream", job_id, REPORTED, mark_of(reason))
+    catalog.events.record("job", job_id, REPORTED, mark_of(reason))
     return True
 
 
@@ -216,7 +216,7 @@ def resume_cleared(catalog: Catalog, job_id: str, reported: str | None) -> bool:
             return False
     except NotFoundError:
         return False
-    catalog.events.record("stream", job_id, "RESUMED", "its task in Airflow was cleared")
+    catalog.events.record("job", job_id, "RESUMED", "its task in Airflow was cleared")
     return True
 
 

@@ -123,5 +123,5 @@ class Embedded:
 
     def _source_version(self, record: JobRecord) -> int:
         definition = record.definition
-        table = self._context.catalog.tables.get(definition.source_database, definition.source_table)
+        table = self._context.catalog.tables.get(definition.source.database, definition.source.name)
         return self._context.tables.version(table)

@@ -169,7 +169,7 @@ def _(stage: stages.Announce) -> list[str]:
 @describe.register
 def _(stage: stages.RemoveStream) -> list[str]:
     definition = stage.record.definition
-    return [f"drop stream {definition.database}.{definition.name}; {definition.target_database}.{definition.target_table} stays"]
+    return [f"drop stream {definition}; {definition.target} stays"]
 
 
 @describe.register
@@ -207,5 +207,4 @@ def _(stage: stages.VerifyQuery) -> list[str]:
 @describe.register
 def _(stage: stages.VerifyStream) -> list[str]:
     stream = stage.definition
-    target = f"{stream.target_database}.{stream.target_table}"
-    return [f"compare {target} with what DuckDB makes of {stream.source_database}.{stream.source_table}"]
+    return [f"compare {stream.target} with what DuckDB makes of {stream.source}"]

@@ -352,8 +352,8 @@ class VerifyStream:
     @property
     def required(self) -> tuple[Right, ...]:
         stream = self.definition
-        tables = ((stream.source_database, stream.source_table), (stream.target_database, stream.target_table))
-        return tuple(Right(Action.READ, Securable(ObjectKind.TABLE, *table)) for table in tables)
+        tables = (*stream.sources, *((stream.target,) if stream.target is not None else ()))
+        return tuple(Right(Action.READ, Securable(ObjectKind.TABLE, table.database, table.name)) for table in tables)
 
 
 def reads(plan: AnyPlan) -> tuple[Right, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from headrace.model.jobs import JobRecord
+from headrace.model.jobs import JobKind, JobRecord
 from headrace.model.tables import Table
 from headrace.runtime.context import Context
 from headrace.service.results import BIGINT, INSTANT, INT, STRING, Rows, Type
@@ -80,7 +80,7 @@ def columns(context: Context) -> Rows:
 
 
 def streams(context: Context) -> Rows:
-    rows = [stream_row(context, record) for record in context.catalog.jobs.all()]
+    rows = [stream_row(context, record) for record in context.catalog.jobs.all(kind=JobKind.STREAM)]
     return build(
         rows,
         stream_name=STRING,
@@ -115,10 +115,10 @@ def stream_row(context: Context, record: JobRecord) -> Row:
         definition.id,
         definition.sql,
         record.state.value,
-        definition.source_database,
-        definition.source_table,
-        definition.target_database,
-        definition.target_table,
+        definition.source.database,
+        definition.source.name,
+        None if definition.target is None else definition.target.database,
+        None if definition.target is None else definition.target.name,
         definition.snode,
         message_of(record),
         lag_ms(context, record),

@@ -15,7 +15,7 @@ from headrace.compute.plan import EventWindow
 from headrace.compute.types import spark_type
 from headrace.errors import Error, InternalError, InvalidStreamError, LimitError, NotFoundError, TypeMismatchError
 from headrace.model.expressions import Cast, ColumnRef, Expression, Star
-from headrace.model.jobs import JobDefinition, StreamOptions, StreamSchema
+from headrace.model.jobs import JobDefinition, JobKind, StreamOptions, StreamSchema
 from headrace.model.positions import SourceId, source_id
 from headrace.model.queries import Item, Query
 from headrace.model.statements import CreateStream
@@ -91,14 +91,13 @@ class StreamPlan:
         """What the catalog records of the stream."""
         return JobDefinition(
             id=self.id,
+            kind=JobKind.STREAM,
             database=self.database,
             name=self.name,
             sql=self.sql,
             dialect=dialect,
-            source_database=self.source_database.name,
-            source_table=self.source.name,
-            target_database=self.target_database.name,
-            target_table=self.target.name,
+            sources=(self.source.id,),
+            target=self.target.id,
             created=created,
             snode=snode,
             schema=self.schema,
@@ -170,7 +169,7 @@ def recorded_scope(scope: Scope, definition: JobDefinition) -> Scope:
         return scope
 
     def as_recorded(relation: Relation) -> Relation:
-        if (relation.table.database, relation.table.name) != (definition.source_database, definition.source_table):
+        if relation.table.id != definition.source:
             return relation
         return replace(relation, table=replace(relation.table, columns=schema.columns, tags=schema.tags))
 
@@ -179,14 +178,13 @@ def recorded_scope(scope: Scope, definition: JobDefinition) -> Scope:
 
 def check_others(plan: StreamPlan, statement: CreateStream, catalog: Catalog) -> None:
     """Refuse a target that another stream fills, and too many streams on one database."""
-    others = catalog.jobs.all()
-    target = (plan.target_database.name, plan.target.name)
-    rival = next((one for one in others if (one.definition.target_database, one.definition.target_table) == target), None)
+    others = [record.definition for record in catalog.jobs.all(kind=JobKind.STREAM)]
+    rival = next((other for other in others if other.target == plan.target.id), None)
     if rival is not None:
-        error = target_taken(rival.definition.name, plan.target.name)
+        error = target_taken(rival.name, plan.target.name)
         error.span = statement.target.span
         raise error
-    if sum(one.definition.source_database == plan.source_database.name for one in others) >= MOST_STREAMS:
+    if sum(other.source.database == plan.source_database.name for other in others) >= MOST_STREAMS:
         raise LimitError(
             f"{plan.source_database.name} has {MOST_STREAMS} streams, and no more are possible",
             hint="drop one, or split the database",

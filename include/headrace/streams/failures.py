@@ -48,4 +48,4 @@ def stop(context: Context, record: JobRecord, error: Error) -> None:
         context.catalog.jobs.set_state(job_id, JobState.STOPPED, reason, epoch=context.epoch or None)
     except NotFoundError:
         return
-    context.catalog.events.record("stream", job_id, "STOPPED", f"{reason.code}: {reason.message}")
+    context.catalog.events.record("job", job_id, "STOPPED", f"{reason.code}: {reason.message}")

@@ -17,7 +17,7 @@ def lag_ms(context: Context, record: JobRecord) -> int | None:
     if offset is None:
         return None
     try:
-        table = context.catalog.tables.get(record.definition.source_database, record.definition.source_table)
+        table = context.catalog.tables.get(record.definition.source.database, record.definition.source.name)
         since = context.tables.committed_at(table, offset + 1) if offset < context.tables.version(table) else None
     except Error:
         return record.progress.lag_ms(now)

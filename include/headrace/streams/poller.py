@@ -299,7 +299,7 @@ def recorded_offset(subscription: Subscription) -> int | None:
     """The last source version that a stream has handled and recorded; None before it is live."""
     runner, record = subscription.runner, subscription.record
     position = (record.progress if runner is None else runner.progress).position
-    return None if position is None else position.offsets[record.definition.source]
+    return None if position is None else position.offsets[record.definition.source_id]
 
 
 class SourcePollers:
@@ -397,10 +397,10 @@ class SourcePollers:
         poller.add(record)
 
     def _poller(self, record: JobRecord) -> SourcePoller:
-        source = record.definition.source
+        source = record.definition.source_id
         if source not in self._pollers:
-            database = self.context.catalog.databases.get(record.definition.source_database)
-            table = self.context.catalog.tables.get(database.name, record.definition.source_table)
+            database = self.context.catalog.databases.get(record.definition.source.database)
+            table = self.context.catalog.tables.get(database.name, record.definition.source.name)
             reader = ChangeReader(self.context, table, database)
             self._pollers[source] = SourcePoller(reader, self.context, self._pool, self._observe, self._runner)
         return self._pollers[source]

@@ -161,7 +161,7 @@ class Runner:
             how = "rebuilt from the stored rows"
         if damage is not None:
             message = f"state of micro-batch {position.batch}: {damage}; it was {how}"
-            self.context.catalog.events.record("stream", self.plan.id, "STATE_RESTORED", message)
+            self.context.catalog.events.record("job", self.plan.id, "STATE_RESTORED", message)
         self.store.write(state, position.batch)
         return state
 

@@ -121,7 +121,7 @@ class Target:
         except ExistsError as error:
             if len(names) == 1:
                 message = f"results for {names[0]} are discarded: {error.message}"
-                self.context.catalog.events.record("stream", plan.id, "DISCARDED", message)
+                self.context.catalog.events.record("job", plan.id, "DISCARDED", message)
                 return set()
         return {name for one in names for name in self.added([one])}
 

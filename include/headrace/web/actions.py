@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from headrace.errors import Error
-from headrace.model.jobs import DesiredState, JobRecord, JobState
+from headrace.model.jobs import DesiredState, JobKind, JobRecord, JobState
 from headrace.model.statements import DropStream, PauseStream, ResumeStream
 from headrace.model.tables import Name
 from headrace.settings import Settings
@@ -27,6 +27,10 @@ EFFECTS: Final = {
 }
 
 
+STATEMENTS: Final = {JobKind.STREAM: {PAUSE: PauseStream, RESUME: ResumeStream, DROP: DropStream}}
+"""The statement of each action, by kind of job."""
+
+
 def statement(action: str, record: JobRecord) -> str | None:
     """The statement of an action; None where the action makes no sense for the stream as it is."""
     running = record.desired is DesiredState.RUNNING
@@ -35,7 +39,7 @@ def statement(action: str, record: JobRecord) -> str | None:
     if not sensible.get(action):
         return None
     name = Name(record.definition.database, record.definition.name)
-    return to_sql({PAUSE: PauseStream, RESUME: ResumeStream, DROP: DropStream}[action](name), record.definition.dialect)
+    return to_sql(STATEMENTS[record.definition.kind][action](name), record.definition.dialect)
 
 
 def offered(record: JobRecord, allowed: Callable[[str], bool]) -> list[dict[str, str]]:

@@ -71,7 +71,7 @@ class Board:
             if self._state is None or time.monotonic() - self._read_at > FRESH_SECONDS:
                 self._state = snapshot(self.catalog, self.catalog.now())
                 self._read_at = time.monotonic()
-                self.rates.sample(self._state.streams.values(), self._state.now)
+                self.rates.sample(self._state.jobs.values(), self._state.now)
             return self._state
 
     def forget(self) -> None:
@@ -120,7 +120,7 @@ def api(access: Access, board: Board, execute: Execute) -> APIRouter:
         record = board.catalog.jobs.by_id(job_id)
         dag_id = view.dag_of(record)
         if dag_id not in access.readable(user, {dag_id}):
-            raise NotFoundError(f"there is no stream with the id {job_id}")
+            raise NotFoundError(f"no job has the id {job_id}")
         return record
 
     def own(request: Request) -> None:
@@ -131,7 +131,7 @@ def api(access: Access, board: Board, execute: Execute) -> APIRouter:
     @router.get("/streams")
     def streams(user: User) -> view.Json:
         state = permitted(board.look(), access, user)
-        filling = [record for record in state.streams.values() if record.state is JobState.FILLING]
+        filling = [record for record in state.jobs.values() if record.state is JobState.FILLING]
         runs = {record.definition.id: board.catalog.ledger.summary(record.definition.id, view.HISTORY) for record in filling}
         return view.overview(state, runs, board.rates, board.stale_ms)
 
@@ -152,7 +152,7 @@ def api(access: Access, board: Board, execute: Execute) -> APIRouter:
         if sql is None or body.sql != sql:
             raise HTTPException(409, "the stream has changed meanwhile: look again")
         # First, so that nothing is done that is not on record.
-        board.catalog.events.record("stream", record.definition.id, "ASKED", f"{sql} by {access.name(user)}")
+        board.catalog.events.record("job", record.definition.id, "ASKED", f"{sql} by {access.name(user)}")
         log.info("%s asked for by %s", sql, access.name(user))
         execute(sql, access.name(user))
         board.forget()
@@ -169,12 +169,12 @@ def is_allowed(access: Access, user: Any, record: JobRecord, action: str) -> boo
 
 def permitted(state: Snapshot, access: Access, user: Any) -> Snapshot:
     """The snapshot without the streams that a user may not see."""
-    dag_ids = {view.dag_of(record): job_id for job_id, record in state.streams.items()}
+    dag_ids = {view.dag_of(record): job_id for job_id, record in state.jobs.items()}
     readable = access.readable(user, set(dag_ids))
     if len(readable) == len(dag_ids):
         return state
     kept = {dag_ids[dag_id] for dag_id in readable}
-    return Snapshot(state.now, {key: state.streams[key] for key in state.streams if key in kept}, state.leases, state.beats)
+    return Snapshot(state.now, {key: state.jobs[key] for key in state.jobs if key in kept}, state.leases, state.beats)
 
 
 def _refused(_: Request, error: Exception) -> JSONResponse:

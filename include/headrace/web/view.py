@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from headrace.errors import NotFoundError
 from headrace.model.jobs import Chunk, ChunkState, JobRecord, JobState, RunSummary
 from headrace.model.time import Precision
-from headrace.runtime.dag_ids import snode_dag_id, stream_dag_id
+from headrace.runtime.dag_ids import job_dag_id, snode_dag_id
 from headrace.runtime.supervision import Snapshot, trouble
 from headrace.web.rates import Rates
 
@@ -25,7 +25,7 @@ CHUNKS: Final = 200
 
 def overview(state: Snapshot, runs: Mapping[str, RunSummary], rates: Rates, stale_ms: int) -> Json:
     """All streams, the snodes that run them, and four numbers about their health."""
-    records = list(state.streams.values())
+    records = list(state.jobs.values())
     streams = [stream_row(record, runs.get(record.definition.id), rates, state.now) for record in records]
     return {"as_of": state.now, "health": health(records, rates, state.now), "snodes": snodes(state, stale_ms), "streams": streams}
 
@@ -48,7 +48,7 @@ def health(records: Iterable[JobRecord], rates: Rates, now: int) -> Json:
 
 def snodes(state: Snapshot, stale_ms: int) -> list[Json]:
     """The snodes that streams belong to or that have been alive, with what is wrong with each, if anything is."""
-    names = sorted({*state.beats, *state.leases, *(record.definition.snode for record in state.streams.values())})
+    names = sorted({*state.beats, *state.leases, *(record.definition.snode for record in state.jobs.values())})
     return [snode(name, state, stale_ms) for name in names]
 
 
@@ -69,7 +69,7 @@ def qualified(record: JobRecord) -> str:
 
 
 def dag_of(record: JobRecord) -> str:
-    return stream_dag_id(record.definition.database, record.definition.name)
+    return job_dag_id(record.definition.kind, record.definition.database, record.definition.name)
 
 
 def stream_row(record: JobRecord, run: RunSummary | None, rates: Rates, now: int) -> Json:
@@ -80,8 +80,9 @@ def stream_row(record: JobRecord, run: RunSummary | None, rates: Rates, now: int
         "id": definition.id,
         "database": definition.database,
         "name": definition.name,
-        "source": f"{definition.source_database}.{definition.source_table}",
-        "target": f"{definition.target_database}.{definition.target_table}",
+        "kind": definition.kind.value,
+        "source": ", ".join(map(str, definition.sources)),
+        "target": None if definition.target is None else str(definition.target),
         "snode": definition.snode,
         "dag_id": dag_of(record),
         "created": definition.created,
@@ -117,10 +118,10 @@ def run_view(run: RunSummary, now: int) -> Json:
 def detail(catalog: Catalog, record: JobRecord, now: int) -> Json:
     """What the list does not tell of a stream: its text, position, backfills and events."""
     definition, progress = record.definition, record.progress
-    precision = precision_of(catalog, definition.source_database)
+    precision = precision_of(catalog, definition.source.database)
     chunks = catalog.ledger.chunks(definition.id)
     runs = sorted({chunk.run for chunk in chunks}, key=lambda run: (run != HISTORY, run))
-    events = catalog.events.all("stream", definition.id, limit=EVENTS)
+    events = catalog.events.all("job", definition.id, limit=EVENTS)
     return {
         "as_of": now,
         "sql": definition.sql,

@@ -1,8 +1,9 @@
-"""Streams: definition, desired and observed state, progress."""
+"""Jobs: definition, desired and observed state, progress."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import (
@@ -25,6 +26,7 @@ from headrace.model.jobs import (
     DesiredState,
     JobCounters,
     JobDefinition,
+    JobKind,
     JobProgress,
     JobRecord,
     JobState,
@@ -32,18 +34,19 @@ from headrace.model.jobs import (
     StreamSchema,
 )
 from headrace.model.positions import Offsets, Position
+from headrace.model.tables import TableId
 
 
 class JobColumns(TypedColumns):
     id: Named[str] = Column(String, primary_key=True)
+    kind: Named[str]
     database: Named[str] = Column(NAME)
     name: Named[str] = Column(NAME)
     sql: Named[str] = Column(Text)
     dialect: Named[str]
-    source_database: Named[str]
-    source_table: Named[str]
-    target_database: Named[str]
-    target_table: Named[str]
+    sources: Named[list[list[str]]] = Column(JSON)
+    target_database: Named[str | None] = Column(String, nullable=True)
+    target_table: Named[str | None] = Column(String, nullable=True)
     schema: Named[dict[str, Any] | None] = Column(JSON(none_as_null=True), nullable=True)
     created: Named[int] = Column(BigInteger)
     snode: Named[str] = Column(NAME, index=True)
@@ -63,20 +66,17 @@ JOBS = Table(
     "jobs",
     METADATA,
     JobColumns,
-    UniqueConstraint("database", "name"),
+    UniqueConstraint("database", "kind", "name"),
     UniqueConstraint("target_database", "target_table"),
     ForeignKeyConstraint(["database"], ["databases.name"], ondelete="CASCADE"),
 )
 
-DEFINITION_FIELDS = tuple(field.name for field in dataclasses.fields(JobDefinition))
 PLAIN_PROGRESS = ("frontier", "updated", "pending_since")
 
 
 def to_row(record: JobRecord) -> dict[str, Any]:
-    definition = {name: getattr(record.definition, name) for name in DEFINITION_FIELDS}
     return {
-        **definition,
-        "schema": schema_to_json(record.definition.schema),
+        **definition_to_row(record.definition),
         "desired": record.desired.value,
         "reason": reason_to_json(record.reason),
         "state": record.state.value,
@@ -86,14 +86,48 @@ def to_row(record: JobRecord) -> dict[str, Any]:
 
 
 def from_row(row: RowMapping) -> JobRecord:
-    definition = {name: row[name] for name in DEFINITION_FIELDS} | {"schema": schema_from_json(row["schema"])}
     return JobRecord(
-        definition=JobDefinition(**definition),
+        definition=definition_from_row(row),
         desired=DesiredState(row["desired"]),
         state=JobState(row["state"]),
         progress=progress_from_row(row),
         reason=None if row["reason"] is None else StopReason(**row["reason"]),
         skip_to=row["skip_to"],
+    )
+
+
+def definition_to_row(definition: JobDefinition) -> dict[str, Any]:
+    target = definition.target
+    return {
+        "id": definition.id,
+        "kind": definition.kind.value,
+        "database": definition.database,
+        "name": definition.name,
+        "sql": definition.sql,
+        "dialect": definition.dialect,
+        "sources": [[source.database, source.name] for source in definition.sources],
+        "target_database": None if target is None else target.database,
+        "target_table": None if target is None else target.name,
+        "created": definition.created,
+        "snode": definition.snode,
+        "schema": schema_to_json(definition.schema),
+    }
+
+
+def definition_from_row(row: Mapping[str, Any] | RowMapping) -> JobDefinition:
+    target = None if row["target_table"] is None else TableId(row["target_database"], row["target_table"])
+    return JobDefinition(
+        id=row["id"],
+        kind=JobKind(row["kind"]),
+        database=row["database"],
+        name=row["name"],
+        sql=row["sql"],
+        dialect=row["dialect"],
+        sources=tuple(TableId(database, name) for database, name in row["sources"]),
+        target=target,
+        created=row["created"],
+        snode=row["snode"],
+        schema=schema_from_json(row["schema"]),
     )
 
 

@@ -148,7 +148,7 @@ class Story:
     def caught_up(self) -> bool:
         """Whether every stream has handled the newest version of its source."""
         for record in self.records():
-            source = self.catalog.tables.get(record.definition.source_database, record.definition.source_table)
+            source = self.catalog.tables.get(record.definition.source.database, record.definition.source.name)
             if (record.source_version or 0) < self.session.context.tables.version(source):
                 return False
         return True

@@ -69,7 +69,7 @@ def plan_backfill(
 ) -> list[Stage]:
     """Compute the closed windows that start in `[start, end)` again; None is open."""
     definition = stream_definition(around, stream)
-    database = around.context.catalog.databases.get(definition.source_database)
+    database = around.context.catalog.databases.get(definition.source.database)
     first, last = (None if text is None else parse_tick(text, database) for text in (start, end))
     if first is not None and last is not None and first >= last:
         raise ProgrammingError(
