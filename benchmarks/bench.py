@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.model.tables import Database, Table
 from headrace.settings import load
-from headrace.storage.handles import rows_uri
+from headrace.storage.delta.handles import rows_uri
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

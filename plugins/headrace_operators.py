@@ -26,7 +26,7 @@ class SparkJob(SparkSubmitOperator):
     ui_color = "#f6e3c5"
 
     def execute(self, context: Any) -> None:
-        from headrace.storage.session import launch_conf
+        from headrace.storage.spark.session import launch_conf
 
         self.conf = {**launch_conf(current()), **(self.conf or {})}
         super().execute(context)

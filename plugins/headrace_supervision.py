@@ -18,7 +18,7 @@ from airflow.triggers.base import BaseTrigger, StartTriggerArgs, TaskSuccessEven
 
 from headrace.errors import TransientError
 from headrace.runtime import supervision
-from headrace.runtime.supervision import Finding, Snapshot, Supervisor, Verdict
+from headrace.runtime.supervision import Snapshot, SupervisionResult, SupervisionStatus, Supervisor
 
 if TYPE_CHECKING:
     from headrace.catalog import Catalog
@@ -28,7 +28,7 @@ POLL_SECONDS: Final = 1.0
 RETRIES: Final = 10_000
 
 
-class Lookout:
+class SnapshotCache:
     """One process's look at the catalog, shared by all who ask within the same moment."""
 
     def __init__(self, catalog: Catalog) -> None:
@@ -37,7 +37,7 @@ class Lookout:
         self._seen: Snapshot | None = None
         self._at = 0.0
 
-    async def look(self, since: float = 0.0) -> Snapshot:
+    async def get(self, since: float = 0.0) -> Snapshot:
         """A snapshot of about now, and not of before `since` (`time.monotonic`)."""
         async with self._lock:
             now = time.monotonic()
@@ -51,12 +51,12 @@ class Lookout:
 
 
 @functools.cache
-def lookout() -> Lookout:
+def snapshot_cache() -> SnapshotCache:
     """The lookout of this process."""
     from headrace.catalog import Catalog
     from headrace.settings import current
 
-    return Lookout(Catalog.open(current().catalog))
+    return SnapshotCache(Catalog.open(current().catalog))
 
 
 class JobTrigger(BaseTrigger):
@@ -74,29 +74,29 @@ class JobTrigger(BaseTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         supervisor: Supervisor | None = None
-        finding = Finding(Verdict.WATCH)
+        finding = SupervisionResult(SupervisionStatus.WATCH)
         began = 0.0
-        while finding.verdict is Verdict.WATCH:
+        while finding.verdict is SupervisionStatus.WATCH:
             try:
-                watch = await asyncio.to_thread(lookout)
+                watch = await asyncio.to_thread(snapshot_cache)
                 if supervisor is None:
                     supervisor = await asyncio.to_thread(self._begin, watch.catalog)
                     began = time.monotonic()
-                finding = await self._judge(watch.catalog, supervisor, await watch.look(began))
+                finding = await self._judge(watch.catalog, supervisor, await watch.get(began))
             except TransientError as error:
                 self.log.warning("the catalog could not be read: %s", error.message)
-            if finding.verdict is Verdict.WATCH:
+            if finding.verdict is SupervisionStatus.WATCH:
                 await asyncio.sleep(POLL_SECONDS)
         # A dropped stream's DAG is gone before a worker could look for the task in it: the task ends right here.
-        yield TaskSuccessEvent() if finding.verdict is Verdict.DROPPED else TriggerEvent(payload(finding))  # type: ignore[no-untyped-call]
+        yield TaskSuccessEvent() if finding.verdict is SupervisionStatus.DROPPED else TriggerEvent(payload(finding))  # type: ignore[no-untyped-call]
 
-    async def _judge(self, catalog: Catalog, supervisor: Supervisor, state: Snapshot) -> Finding:
+    async def _judge(self, catalog: Catalog, supervisor: Supervisor, state: Snapshot) -> SupervisionResult:
         """What is found; a stop is written to the catalog first, so that it says the same."""
         finding = supervisor.judge(state)
         if finding.reason is None:
             return finding
         told = await asyncio.to_thread(supervision.report, catalog, self.job_id, finding.reason, finding.driver)
-        return finding if told else Finding(Verdict.WATCH)
+        return finding if told else SupervisionResult(SupervisionStatus.WATCH)
 
     def _begin(self, catalog: Catalog) -> Supervisor:
         from headrace.settings import current
@@ -108,7 +108,7 @@ class JobTrigger(BaseTrigger):
         return Supervisor(self.job_id, heartbeat_ms=settings.heartbeat_ms, lease_ms=settings.lease_ms, reported=reported)
 
 
-def payload(finding: Finding) -> dict[str, Any]:
+def payload(finding: SupervisionResult) -> dict[str, Any]:
     """What the task gets to know of a finding."""
     reason = finding.reason
     if reason is None:
@@ -153,7 +153,7 @@ class SuperviseJob(BaseSensorOperator):
             AirflowException: it is STOPPED for a passing reason.
         """
         match event["verdict"]:
-            case Verdict.PAUSED.value:
+            case SupervisionStatus.PAUSED.value:
                 raise AirflowSkipException("the stream is paused; RESUME STREAM has it supervised again")
             case _ if event["transient"]:
                 # For a try that failed Airflow calls these, and those of a failure only when the last one has: in 10,000 tries.

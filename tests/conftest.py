@@ -25,7 +25,7 @@ def settings(tmp_path: Path) -> Settings:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The one Spark session of this test process."""
-    from headrace.storage.session import start_session
+    from headrace.storage.spark.session import start_session
 
     session = start_session(load(home=tmp_path_factory.mktemp("spark"), spark_master="local[2]", driver_memory="2g"))
     yield session

@@ -16,7 +16,7 @@ from benchmarks.results import Line, Wanted
 from headrace.catalog import Catalog
 from headrace.model.jobs import JobDefinition, JobKind
 from headrace.model.tables import Column, Database, Table, TableId
-from headrace.model.types import DataType, Kind
+from headrace.model.types import DataType, TypeKind
 from headrace.settings import Settings, load
 
 LIMIT_SECONDS: Final = 1.0
@@ -40,7 +40,7 @@ AS SELECT _wstart, COUNT(*) AS cnt, AVG(voltage) AS av FROM meters PARTITION BY 
 
 def fill_catalog(settings: Settings, streams: int) -> None:
     """A catalog of so many streams; nothing else of them is needed."""
-    timestamp, whole = DataType(Kind.TIMESTAMP), DataType(Kind.INT)
+    timestamp, whole = DataType(TypeKind.TIMESTAMP), DataType(TypeKind.INT)
     table = Table("power", "meters", (Column("ts", timestamp), Column("voltage", whole)), (Column("groupid", whole),))
     settings.home_path.mkdir(parents=True, exist_ok=True)
     with Catalog.open(settings.catalog) as catalog:

@@ -204,16 +204,16 @@ def spots() -> list[Spot]:
     from headrace.streams.reader import ChangeReader
     from headrace.streams.runner import Runner
     from headrace.streams.state import StateStore
-    from headrace.streams.step import WindowStep
-    from headrace.streams.target import Target
+    from headrace.streams.step import WindowProcessor
+    from headrace.streams.target import TargetTable
 
     return [
         Spot("read changes", ChangeReader, "after"),
-        Spot("step", WindowStep, "run"),
+        Spot("step", WindowProcessor, "run"),
         Spot("step: each frame into Spark", SparkSession, "createDataFrame"),
         Spot("step: each result out of Spark", DataFrame, "toArrow"),
         Spot("write state", StateStore, "write"),
-        Spot("rows of the target", Target, "rows"),
+        Spot("rows of the target", TargetTable, "rows"),
         Spot("commit", Tables, "replace"),
         Spot("record progress (after the result)", Runner, "record"),
     ]

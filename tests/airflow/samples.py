@@ -9,7 +9,7 @@ from headrace.model.clock import Clock
 from headrace.model.jobs import JobCounters, JobDefinition, JobKind, JobProgress, JobState, StopReason
 from headrace.model.positions import Position, source_id
 from headrace.model.tables import Column, Database, Table, TableId
-from headrace.model.types import DataType, Kind
+from headrace.model.types import DataType, TypeKind
 from headrace.runtime.context import Context
 from headrace.settings import Settings
 from headrace.storage import Tables
@@ -26,8 +26,8 @@ LIVE = JobProgress(
 
 
 def table() -> Table:
-    columns = (Column("ts", DataType(Kind.TIMESTAMP)), Column("v", DataType(Kind.DOUBLE)))
-    return Table("power", "meters", columns, (Column("place", DataType(Kind.VARCHAR, 20)),))
+    columns = (Column("ts", DataType(TypeKind.TIMESTAMP)), Column("v", DataType(TypeKind.DOUBLE)))
+    return Table("power", "meters", columns, (Column("place", DataType(TypeKind.VARCHAR, 20)),))
 
 
 def prepare(catalog: Catalog) -> None:

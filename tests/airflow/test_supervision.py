@@ -15,7 +15,7 @@ from headrace.model.clock import ManualClock
 from headrace.model.jobs import DesiredState, Heartbeat, JobProgress, JobState, Lease, StopReason
 from headrace.model.positions import Position
 from headrace.runtime import supervision
-from headrace.runtime.supervision import RECONNECT_MS, REMIND_MS, START_MS, Supervisor, Verdict, snapshot, trouble
+from headrace.runtime.supervision import RECONNECT_MS, REMIND_MS, START_MS, SupervisionStatus, Supervisor, driver_problem, snapshot
 from tests.airflow.conftest import NOW
 from tests.airflow.samples import add_stream
 
@@ -39,7 +39,7 @@ def live(catalog: Catalog, holder: str = ELSEWHERE) -> Lease:
     return lease
 
 
-def judged(watch: Supervisor, catalog: Catalog, clock: ManualClock) -> Verdict:
+def judged(watch: Supervisor, catalog: Catalog, clock: ManualClock) -> SupervisionStatus:
     return watch.judge(snapshot(catalog, clock.now())).verdict
 
 
@@ -48,41 +48,41 @@ def look_on(watch: Supervisor, catalog: Catalog, clock: ManualClock, ms: int) ->
     end = clock.now() + ms
     while clock.now() < end:
         clock.advance(min(1_000, end - clock.now()))
-        assert judged(watch, catalog, clock) is Verdict.WATCH
+        assert judged(watch, catalog, clock) is SupervisionStatus.WATCH
 
 
 def test_a_running_stream_with_a_living_driver_is_watched(catalog: Catalog, clock: ManualClock) -> None:
     stream = add_stream(catalog)
     live(catalog)
-    assert judged(supervisor(catalog, stream), catalog, clock) is Verdict.WATCH
+    assert judged(supervisor(catalog, stream), catalog, clock) is SupervisionStatus.WATCH
 
 
 @pytest.mark.parametrize("state", [JobState.CREATED, JobState.FILLING])
 def test_a_stream_on_its_way_is_watched(catalog: Catalog, clock: ManualClock, state: JobState) -> None:
     stream = add_stream(catalog, state=state, progress=JobProgress())
-    assert judged(supervisor(catalog, stream), catalog, clock) is Verdict.WATCH
+    assert judged(supervisor(catalog, stream), catalog, clock) is SupervisionStatus.WATCH
 
 
 def test_a_stopped_stream_is_reported_with_its_reason(catalog: Catalog, clock: ManualClock) -> None:
     stream = add_stream(catalog, state=JobState.STOPPED, reason=FAILED)
     finding = supervisor(catalog, stream).judge(snapshot(catalog, clock.now()))
-    assert (finding.verdict, finding.reason) == (Verdict.STOPPED, FAILED)
+    assert (finding.verdict, finding.reason) == (SupervisionStatus.STOPPED, FAILED)
 
 
 def test_a_paused_and_a_dropped_stream_end_supervision(catalog: Catalog, clock: ManualClock) -> None:
     stream = add_stream(catalog)
     watch = supervisor(catalog, stream)
     catalog.jobs.set_desired(stream, DesiredState.PAUSED)
-    assert judged(watch, catalog, clock) is Verdict.PAUSED
+    assert judged(watch, catalog, clock) is SupervisionStatus.PAUSED
     catalog.jobs.drop(stream)
-    assert judged(watch, catalog, clock) is Verdict.DROPPED
+    assert judged(watch, catalog, clock) is SupervisionStatus.DROPPED
 
 
 def test_a_driver_that_was_seen_alive_is_missed_as_soon_as_its_lease_has_expired(catalog: Catalog, clock: ManualClock) -> None:
     stream = add_stream(catalog)
     lease = live(catalog)
     watch = supervisor(catalog, stream)
-    assert judged(watch, catalog, clock) is Verdict.WATCH
+    assert judged(watch, catalog, clock) is SupervisionStatus.WATCH
     look_on(watch, catalog, clock, LEASE_MS)
     clock.advance(1)
     finding = watch.judge(snapshot(catalog, clock.now()))
@@ -96,10 +96,10 @@ def test_a_driver_that_was_seen_alive_is_missed_as_soon_as_its_lease_has_expired
 def test_a_driver_that_was_never_seen_has_time_to_start(catalog: Catalog, clock: ManualClock) -> None:
     stream = add_stream(catalog)
     watch = supervisor(catalog, stream)
-    assert judged(watch, catalog, clock) is Verdict.WATCH
+    assert judged(watch, catalog, clock) is SupervisionStatus.WATCH
     look_on(watch, catalog, clock, START_MS - 1)
     clock.advance(2)
-    assert judged(watch, catalog, clock) is Verdict.STOPPED
+    assert judged(watch, catalog, clock) is SupervisionStatus.STOPPED
 
 
 def test_a_driver_whose_process_on_this_machine_is_gone_is_missed_at_once(catalog: Catalog, clock: ManualClock) -> None:
@@ -107,7 +107,7 @@ def test_a_driver_whose_process_on_this_machine_is_gone_is_missed_at_once(catalo
     process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     live(catalog, f"{socket.gethostname()}:{process.pid}:abc")
     watch = supervisor(catalog, stream)
-    assert judged(watch, catalog, clock) is Verdict.WATCH
+    assert judged(watch, catalog, clock) is SupervisionStatus.WATCH
     process.kill()
     process.wait()
     finding = watch.judge(snapshot(catalog, clock.now()))
@@ -120,19 +120,19 @@ def test_a_driver_that_died_before_supervision_began_is_missed_at_once(catalog: 
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()
     live(catalog, f"{socket.gethostname()}:{process.pid}:abc")
-    assert judged(supervisor(catalog, stream), catalog, clock) is Verdict.STOPPED
+    assert judged(supervisor(catalog, stream), catalog, clock) is SupervisionStatus.STOPPED
 
 
 def test_a_driver_that_keeps_its_lease_but_gives_no_sign_of_life_is_missed() -> None:
     lease = Lease("default", ELSEWHERE, 3, NOW + 60_000)
     beat = Heartbeat("default", 3, NOW - 11_000)
-    assert trouble(lease, beat, NOW, LEASE_MS) == "does not answer; its last heartbeat was 11.0 s ago"
-    assert trouble(lease, replace(beat, at=NOW - 9_000), NOW, LEASE_MS) is None
+    assert driver_problem(lease, beat, NOW, LEASE_MS) == "does not answer; its last heartbeat was 11.0 s ago"
+    assert driver_problem(lease, replace(beat, at=NOW - 9_000), NOW, LEASE_MS) is None
 
 
 def test_a_driver_that_has_just_taken_over_is_not_blamed_for_the_heartbeat_of_the_last() -> None:
     lease = Lease("default", ELSEWHERE, 4, NOW + 60_000)
-    assert trouble(lease, Heartbeat("default", 3, NOW - 60_000), NOW, LEASE_MS) is None
+    assert driver_problem(lease, Heartbeat("default", 3, NOW - 60_000), NOW, LEASE_MS) is None
 
 
 @pytest.mark.parametrize(
@@ -144,19 +144,19 @@ def test_a_holder_that_lives_or_that_nobody_can_see_is_not_called_gone(holder: s
 
 def test_a_passing_reason_is_reported_once_and_then_waited_out(catalog: Catalog, clock: ManualClock) -> None:
     stream = add_stream(catalog, state=JobState.STOPPED, reason=PASSING)
-    assert judged(supervisor(catalog, stream), catalog, clock) is Verdict.STOPPED
+    assert judged(supervisor(catalog, stream), catalog, clock) is SupervisionStatus.STOPPED
     assert supervision.report(catalog, stream, PASSING)
     watch = supervisor(catalog, stream)
-    assert judged(watch, catalog, clock) is Verdict.WATCH
+    assert judged(watch, catalog, clock) is SupervisionStatus.WATCH
     clock.advance(REMIND_MS)
-    assert judged(watch, catalog, clock) is Verdict.STOPPED
+    assert judged(watch, catalog, clock) is SupervisionStatus.STOPPED
 
 
 def test_a_second_stop_for_the_same_reason_is_reported_again(catalog: Catalog, clock: ManualClock) -> None:
     stream = add_stream(catalog, state=JobState.STOPPED, reason=PASSING)
     supervision.report(catalog, stream, PASSING)
     catalog.jobs.set_state(stream, JobState.STOPPED, replace(PASSING, since=NOW))
-    assert judged(supervisor(catalog, stream), catalog, clock) is Verdict.STOPPED
+    assert judged(supervisor(catalog, stream), catalog, clock) is SupervisionStatus.STOPPED
 
 
 def test_a_report_writes_to_the_catalog_what_the_task_says(catalog: Catalog) -> None:
@@ -185,11 +185,11 @@ def test_after_a_pause_in_which_nobody_could_look_drivers_have_time_to_reach_the
     stream = add_stream(catalog)
     live(catalog)
     watch = supervisor(catalog, stream)
-    assert judged(watch, catalog, clock) is Verdict.WATCH
+    assert judged(watch, catalog, clock) is SupervisionStatus.WATCH
     clock.advance(3_600_000)
-    assert judged(watch, catalog, clock) is Verdict.WATCH
-    verdict, waited = Verdict.WATCH, 0
-    while verdict is Verdict.WATCH:
+    assert judged(watch, catalog, clock) is SupervisionStatus.WATCH
+    verdict, waited = SupervisionStatus.WATCH, 0
+    while verdict is SupervisionStatus.WATCH:
         clock.advance(1_000)
         waited += 1_000
         verdict = judged(watch, catalog, clock)

@@ -25,25 +25,25 @@ PASSING = StopReason("OPERATIONAL", "storage does not answer", "it is tried agai
 
 
 @pytest.fixture(autouse=True)
-def lookout(home: Settings) -> Iterator[None]:
+def snapshot_cache(home: Settings) -> Iterator[None]:
     """Each test has a lookout of its own home."""
     assert home.home_path
     import headrace_supervision
 
-    headrace_supervision.lookout.cache_clear()
+    headrace_supervision.snapshot_cache.cache_clear()
     yield
-    headrace_supervision.lookout().catalog.close()
-    headrace_supervision.lookout.cache_clear()
+    headrace_supervision.snapshot_cache().catalog.close()
+    headrace_supervision.snapshot_cache.cache_clear()
 
 
 @pytest.fixture
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """When the catalog has been looked at."""
     seen: list[int] = []
-    look = supervision.snapshot
+    get = supervision.snapshot
 
     def counted(opened: Catalog, now: int) -> supervision.Snapshot:
-        state = look(opened, now)
+        state = get(opened, now)
         seen.append(now)
         return state
 
@@ -135,11 +135,11 @@ def test_a_triggerer_that_was_away_when_the_stream_stopped_reports_it_and_resume
 
 
 def test_all_who_look_at_the_catalog_within_a_moment_share_one_look(looks: list[int]) -> None:
-    from headrace_supervision import lookout
+    from headrace_supervision import snapshot_cache
 
     async def together() -> list[supervision.Snapshot]:
-        watch = lookout()
-        return await asyncio.gather(*(watch.look() for _ in range(50)))
+        watch = snapshot_cache()
+        return await asyncio.gather(*(watch.get() for _ in range(50)))
 
     seen = asyncio.run(together())
     assert len(looks) == 1
@@ -147,12 +147,12 @@ def test_all_who_look_at_the_catalog_within_a_moment_share_one_look(looks: list[
 
 
 def test_who_needs_to_know_how_things_are_now_gets_a_look_of_their_own(looks: list[int]) -> None:
-    from headrace_supervision import lookout
+    from headrace_supervision import snapshot_cache
 
     async def later() -> None:
-        watch = lookout()
-        await watch.look()
-        await watch.look(time.monotonic())
+        watch = snapshot_cache()
+        await watch.get()
+        await watch.get(time.monotonic())
 
     asyncio.run(later())
     assert len(looks) == 2

@@ -5,11 +5,11 @@ from __future__ import annotations
 from headrace.catalog import Catalog
 from headrace.model.jobs import Chunk, JobDefinition, JobKind
 from headrace.model.tables import Column, Database, Table, TableId, TableKind
-from headrace.model.types import DataType, Kind
+from headrace.model.types import DataType, TypeKind
 
-TS = Column("ts", DataType(Kind.TIMESTAMP))
-CURRENT = Column("current", DataType(Kind.FLOAT))
-LOCATION = Column("location", DataType(Kind.VARCHAR, 64))
+TS = Column("ts", DataType(TypeKind.TIMESTAMP))
+CURRENT = Column("current", DataType(TypeKind.FLOAT))
+LOCATION = Column("location", DataType(TypeKind.VARCHAR, 64))
 
 
 def supertable(name: str, database: str = "power") -> Table:

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from headrace.catalog import Catalog
 from headrace.errors import ExistsError, IntegrityError, NotFoundError
 from headrace.model.tables import Column, Database, Table, TableKind
-from headrace.model.types import DataType, Kind
+from headrace.model.types import DataType, TypeKind
 from tests.catalog.samples import definition, plain_table, supertable
 
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=20)
 LENGTHS = st.none() | st.integers(1, 65517)
-TYPES = st.builds(DataType, st.sampled_from(Kind), LENGTHS, st.none() | st.integers(0, 38))
+TYPES = st.builds(DataType, st.sampled_from(TypeKind), LENGTHS, st.none() | st.integers(0, 38))
 COLUMNS = st.builds(Column, NAMES, TYPES, st.booleans(), st.none() | NAMES)
 COLUMN_LISTS = st.lists(COLUMNS, min_size=1, max_size=5).map(tuple)
 numbers = itertools.count()

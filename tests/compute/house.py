@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from headrace.compute import AnyPlan, Facts, Plan, Relation, Scope, SeriesNames, bind, evaluate, language
+from headrace.compute import AnyPlan, Plan, Relation, Scope, SeriesNames, StatisticsProvider, bind, evaluate, language
 from headrace.errors import NotFoundError
 from headrace.model.queries import Query, Union
 from headrace.model.statements import Select
 from headrace.model.tables import TBNAME, Column, Database, Name, Table, TableKind
 from headrace.model.time import Precision
-from headrace.model.types import DataType, Kind
+from headrace.model.types import DataType, TypeKind
 from headrace.sql import parse
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ T0 = 1_700_000_000_000
 FIXTURES = Path(__file__).parent / "fixtures"
 
 
-def column(name: str, kind: Kind, length: int | None = None, *, is_key: bool = False) -> Column:
+def column(name: str, kind: TypeKind, length: int | None = None, *, is_key: bool = False) -> Column:
     return Column(name, DataType(kind, length), is_key)
 
 
@@ -35,32 +35,32 @@ METERS = Table(
     "db",
     "meters",
     (
-        column("ts", Kind.TIMESTAMP),
-        column("a", Kind.INT),
-        column("b", Kind.BIGINT),
-        column("c", Kind.FLOAT),
-        column("d", Kind.DOUBLE),
-        column("e", Kind.BOOL),
-        column("s", Kind.VARCHAR, 20),
+        column("ts", TypeKind.TIMESTAMP),
+        column("a", TypeKind.INT),
+        column("b", TypeKind.BIGINT),
+        column("c", TypeKind.FLOAT),
+        column("d", TypeKind.DOUBLE),
+        column("e", TypeKind.BOOL),
+        column("s", TypeKind.VARCHAR, 20),
     ),
-    (column("site", Kind.VARCHAR, 10), column("room", Kind.INT)),
+    (column("site", TypeKind.VARCHAR, 10), column("room", TypeKind.INT)),
 )
 KEYED = Table(
     "db",
     "keyed",
-    (column("ts", Kind.TIMESTAMP), column("k", Kind.INT, is_key=True), column("v", Kind.INT)),
+    (column("ts", TypeKind.TIMESTAMP), column("k", TypeKind.INT, is_key=True), column("v", TypeKind.INT)),
     kind=TableKind.PLAIN,
 )
 WIDE = Table(
     "db",
     "wide",
     (
-        column("ts", Kind.TIMESTAMP),
-        column("u8", Kind.UTINYINT),
-        column("u64", Kind.UBIGINT),
-        column("at", Kind.TIMESTAMP),
-        column("m", Kind.DECIMAL, 10),
-        column("j", Kind.VARBINARY, 8),
+        column("ts", TypeKind.TIMESTAMP),
+        column("u8", TypeKind.UTINYINT),
+        column("u64", TypeKind.UBIGINT),
+        column("at", TypeKind.TIMESTAMP),
+        column("m", TypeKind.DECIMAL, 10),
+        column("j", TypeKind.VARBINARY, 8),
     ),
     kind=TableKind.PLAIN,
 )
@@ -68,17 +68,17 @@ TABLES = {table.name: table for table in (METERS, KEYED, WIDE)}
 SUBTABLES = {"d1": "meters", "d2": "meters"}
 
 ARROW = {
-    Kind.TIMESTAMP: pa.timestamp("us", tz="UTC"),
-    Kind.INT: pa.int32(),
-    Kind.BIGINT: pa.int64(),
-    Kind.FLOAT: pa.float32(),
-    Kind.DOUBLE: pa.float64(),
-    Kind.BOOL: pa.bool_(),
-    Kind.VARCHAR: pa.string(),
-    Kind.UTINYINT: pa.int16(),
-    Kind.UBIGINT: pa.decimal128(20, 0),
-    Kind.DECIMAL: pa.decimal128(10, 0),
-    Kind.VARBINARY: pa.binary(),
+    TypeKind.TIMESTAMP: pa.timestamp("us", tz="UTC"),
+    TypeKind.INT: pa.int32(),
+    TypeKind.BIGINT: pa.int64(),
+    TypeKind.FLOAT: pa.float32(),
+    TypeKind.DOUBLE: pa.float64(),
+    TypeKind.BOOL: pa.bool_(),
+    TypeKind.VARCHAR: pa.string(),
+    TypeKind.UTINYINT: pa.int16(),
+    TypeKind.UBIGINT: pa.decimal128(20, 0),
+    TypeKind.DECIMAL: pa.decimal128(10, 0),
+    TypeKind.VARBINARY: pa.binary(),
 }
 
 
@@ -120,12 +120,14 @@ def arrow(table: Table, rows: Iterable[Mapping[str, Any]], precision: Precision 
     columns: dict[str, pa.Array] = {}
     for each in (*table.columns, *table.tags):
         values = [row.get(each.name) for row in every]
-        if each.type.kind is not Kind.TIMESTAMP:
+        if each.type.kind is not TypeKind.TIMESTAMP:
             columns[each.name] = pa.array(values, ARROW[each.type.kind])
         elif micros is None:
             columns[each.name] = pa.array(values, pa.int64())
         else:
-            columns[each.name] = pa.array([None if value is None else value * micros for value in values], ARROW[Kind.TIMESTAMP])
+            columns[each.name] = pa.array(
+                [None if value is None else value * micros for value in values], ARROW[TypeKind.TIMESTAMP]
+            )
     return pa.table({**columns, TBNAME: pa.array([row.get(TBNAME, table.name) for row in every], pa.string())})
 
 
@@ -133,9 +135,11 @@ def frame(spark: SparkSession, table: Table, rows: Iterable[Mapping[str, Any]], 
     return spark.createDataFrame(arrow(table, rows, **others)).coalesce(1)
 
 
-def answer(sql: str, rows: DataFrame, *, where: Scope | None = None, facts: Facts | None = None) -> list[tuple[Any, ...]]:
+def answer(
+    sql: str, rows: DataFrame, *, where: Scope | None = None, statistics: StatisticsProvider | None = None
+) -> list[tuple[Any, ...]]:
     """The result of a query over one table, instants as milliseconds since `T0`."""
-    return plain(evaluate(plan(sql, where=where), rows, facts=facts))
+    return plain(evaluate(plan(sql, where=where), rows, statistics=statistics))
 
 
 def plain(found: DataFrame) -> list[tuple[Any, ...]]:

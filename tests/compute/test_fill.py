@@ -9,7 +9,7 @@ from pyspark.errors import SparkRuntimeException
 
 from headrace.compute import evaluate
 from headrace.errors import LimitError
-from headrace.model.instants import instant
+from headrace.model.instants import parse_instant
 from headrace.model.tables import TBNAME
 from headrace.model.time import Precision
 from tests.compute.house import METERS, T0, WIDE, answer, frame, meters, plan, scope
@@ -200,7 +200,7 @@ def test_months_of_a_zone_are_filled_in_a_database_of_nanoseconds(small: SparkSe
     found = [{TBNAME: "d1", "ts": at * 10**9, "a": number} for number, at in enumerate((1_704_200_000, 1_725_300_000))]
     rows = frame(small, METERS, found, precision=Precision.NANOSECOND)
     sql = "select _wstart, sum(a) from d1 where ts >= '2023-11-15' and ts < '2025-01-01' interval(3n, 1n) fill(prev)"
-    starts = [instant(f"{day}-01", "America/New_York", Precision.NANOSECOND) for day in STARTS]
+    starts = [parse_instant(f"{day}-01", "America/New_York", Precision.NANOSECOND) for day in STARTS]
     assert [tuple(row) for row in evaluate(plan(sql, where=place), rows).collect()] == list(
         zip(starts, [0, 0, 0, 1, 1], strict=True)
     )

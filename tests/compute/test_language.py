@@ -20,18 +20,18 @@ from headrace.compute.windows.group_calls import called
 from headrace.errors import DataError, InvalidStreamError, NotFoundError, NotSupportedError, ProgrammingError, TypeMismatchError
 from headrace.model.tables import Database, Name, Table, TableKind
 from headrace.model.time import Precision
-from headrace.model.types import BIGINT, DOUBLE, VARCHAR, Kind
+from headrace.model.types import BIGINT, DOUBLE, VARCHAR, TypeKind
 from tests.compute.house import METERS, T0, arrow, column, frame, meters, plain, query_of, scope, select
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 TDENGINE = language("tdengine")
-PLANT = Table("db", "plant", (column("time", Kind.TIMESTAMP), column("v", Kind.INT)), kind=TableKind.TREE)
+PLANT = Table("db", "plant", (column("time", TypeKind.TIMESTAMP), column("v", TypeKind.INT)), kind=TableKind.TREE)
 YARD = Table(
     "db",
     "yard",
-    (column("at", Kind.TIMESTAMP), column("v", Kind.DOUBLE), column("w", Kind.VARCHAR, 8)),
+    (column("at", TypeKind.TIMESTAMP), column("v", TypeKind.DOUBLE), column("w", TypeKind.VARCHAR, 8)),
     kind=TableKind.TREE,
 )
 TREE = replace(

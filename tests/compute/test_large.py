@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from headrace.compute import Scan, Size, evaluate
-from headrace.compute.evaluation import narrow
+from headrace.compute import Scan, TableStatistics, evaluate
+from headrace.compute.evaluation import surrogate_keys
 from headrace.compute.windows import runs
 from tests.compute.house import METERS, answer, frame, plan
 
@@ -45,9 +45,9 @@ class Facts:
 
     spacing: int
 
-    def size(self, scan: Scan) -> Size:
+    def size(self, scan: Scan) -> TableStatistics:
         assert scan.table is METERS
-        return Size(self.spacing, self.subtables(scan).select(["tbname"]))
+        return TableStatistics(self.spacing, self.subtables(scan).select(["tbname"]))
 
     def subtables(self, scan: Scan) -> pa.Table:
         assert scan.table is METERS
@@ -62,16 +62,16 @@ def rows_of(given_: Sequence[tuple[str, int, int | None]]) -> list[dict[str, Any
     ]
 
 
-@pytest.mark.parametrize("most", [runs.MOST_MIXED, 2, 0])
+@pytest.mark.parametrize("most", [runs.MAX_MIXED_BUCKETS, 2, 0])
 @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 @given(found=ROWS, spacing=st.sampled_from([1, 30, 200, 1_000, 100_000]))
 def test_runs_made_of_stretches_are_those_made_of_rows(
     small: SparkSession, monkeypatch: pytest.MonkeyPatch, most: int, found: list[tuple[str, int, int | None]], spacing: int
 ) -> None:
-    monkeypatch.setattr(runs, "MOST_MIXED", most)
+    monkeypatch.setattr(runs, "MAX_MIXED_BUCKETS", most)
     rows = frame(small, METERS, rows_of(found))
     for query in STATES:
-        assert answer(query, rows, facts=Facts(spacing)) == answer(query, rows), query
+        assert answer(query, rows, statistics=Facts(spacing)) == answer(query, rows), query
 
 
 @settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
@@ -86,14 +86,14 @@ def test_windows_of_numbered_subtables_are_those_of_named_ones(
         "select site, count(*) from (select site, count(*) from meters partition by tbname, site interval(3s)) group by site",
     ]
     for query in queries:
-        assert answer(query, rows, facts=Facts(500)) == answer(query, rows), query
+        assert answer(query, rows, statistics=Facts(500)) == answer(query, rows), query
 
 
 def test_names_stay_where_two_have_one_number(small: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(narrow, "HASH", "CAST(length({name}) AS BIGINT)")
+    monkeypatch.setattr(surrogate_keys, "HASH", "CAST(length({name}) AS BIGINT)")
     rows = frame(small, METERS, rows_of([("d1", at, at // 7) for at in range(20)] + [("d2", at, 1) for at in range(20)]))
     query = "select tbname, sum(b) from meters partition by tbname interval(1d)"
-    assert answer(query, rows, facts=Facts(500)) == answer(query, rows) == [("d1", 190), ("d2", 190)]
+    assert answer(query, rows, statistics=Facts(500)) == answer(query, rows) == [("d1", 190), ("d2", 190)]
 
 
 def test_what_was_cached_is_given_up_with_the_result(small: SparkSession) -> None:
@@ -101,7 +101,7 @@ def test_what_was_cached_is_given_up_with_the_result(small: SparkSession) -> Non
     gc.collect()
     before = cached().size()
     rows = frame(small, METERS, rows_of([("d1", at, at // 7) for at in range(60)]))
-    result = evaluate(plan(STATES[0]), rows, facts=Facts(500))
+    result = evaluate(plan(STATES[0]), rows, statistics=Facts(500))
     assert result.count() == 9
     assert cached().size() > before
     del result

@@ -80,9 +80,9 @@ def test_members_of_json_tags_are_text_or_missing(small: SparkSession) -> None:
     row = small.sql("""select '{"a": 1, "b": {"c": "x"}}' j""")
     from headrace.compute.tdengine.operators import contains, member
     from headrace.compute.terms import Term, literal
-    from headrace.model.types import DataType, Kind
+    from headrace.model.types import DataType, TypeKind
 
-    json = Term("j", DataType(Kind.JSON))
+    json = Term("j", DataType(TypeKind.JSON))
     terms = [
         member(json, literal("a")),
         member(member(json, literal("b")), literal("c")),

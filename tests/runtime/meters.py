@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from headrace.model.statements import CreateStream
 from headrace.model.tables import Column, Database, Table
-from headrace.model.types import DataType, Kind
+from headrace.model.types import DataType, TypeKind
 from headrace.runtime.context import Context
 from headrace.sql import parse
 from headrace.streams import lifecycle
@@ -24,8 +24,8 @@ DATABASE = Database("db")
 METERS = Table(
     "db",
     "meters",
-    (Column("ts", DataType(Kind.TIMESTAMP)), Column("v", DataType(Kind.INT))),
-    (Column("area", DataType(Kind.INT)),),
+    (Column("ts", DataType(TypeKind.TIMESTAMP)), Column("v", DataType(TypeKind.INT))),
+    (Column("area", DataType(TypeKind.INT)),),
 )
 START = 1_700_000_000_000
 SELECT = "SELECT _wstart, count(*) n, sum(v) total, max(v) high FROM meters {rest} INTERVAL(1m)"

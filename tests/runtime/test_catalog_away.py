@@ -15,7 +15,7 @@ from headrace.runtime.context import Context, open_context
 from headrace.runtime.driver import Driver
 from headrace.runtime.lease import Contender, LeaseKeeper
 from headrace.runtime.metrics import Histogram
-from headrace.runtime.supervision import Supervisor, Verdict, snapshot
+from headrace.runtime.supervision import SupervisionStatus, Supervisor, snapshot
 from headrace.settings import Settings
 from tests.runtime.meters import DATABASE, METERS, START, Meters, readings
 from tests.support.postgres import MISSING, Server, find_programs
@@ -107,7 +107,7 @@ def test_nobody_takes_a_lease_over_or_calls_its_holder_lost_as_soon_as_the_catal
     context.catalog.jobs.set_state(stream, JobState.RUNNING)
     supervisor = Supervisor(stream, heartbeat_ms=200, lease_ms=TTL_MS)
     rival = Contender(context.catalog, "default", "elsewhere:2:b", TTL_MS, None)
-    assert supervisor.judge(snapshot(context.catalog, context.catalog.now())).verdict is Verdict.WATCH
+    assert supervisor.judge(snapshot(context.catalog, context.catalog.now())).verdict is SupervisionStatus.WATCH
     assert rival.acquire() is None
     keeper._released.set()  # its holder is slow to come back: it does not renew by itself
     keeper.publish("http://127.0.0.1:1")
@@ -117,7 +117,7 @@ def test_nobody_takes_a_lease_over_or_calls_its_holder_lost_as_soon_as_the_catal
     server.resume()
     judged = supervisor.judge(snapshot(context.catalog, context.catalog.now()))
     assert context.catalog.now() > expired(context).expires
-    assert judged.verdict is Verdict.WATCH
+    assert judged.verdict is SupervisionStatus.WATCH
     assert rival.acquire() is None
     keeper.publish("http://127.0.0.1:2")
     assert keeper.is_confirmed

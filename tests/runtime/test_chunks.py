@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headrace.errors import LimitError
-from headrace.runtime.chunks import MAX_CHUNKS, Extent, Grid, Profile, by_duration, by_rows
+from headrace.runtime.chunks import MAX_CHUNKS, Extent, Grid, RowProfile, by_duration, by_rows
 
 MINUTE = Grid(step=60, length=60)
 
@@ -105,7 +105,7 @@ def test_too_many_pieces_by_rows_become_larger_ones() -> None:
 @given(extents_strategy.filter(lambda extents: any(extent.rows for extent in extents)), st.floats(0, 1))
 def test_a_profile_inverts_itself(extents: list[Extent], share: float) -> None:
     filled = [extent for extent in extents if extent.rows]
-    profile = Profile(filled)
+    profile = RowProfile(filled)
     total = sum(extent.rows for extent in filled)
     instant = profile.instant(Decimal(total * share))
     densest = sum(extent.rows / (extent.last - extent.first + 1) for extent in filled)

@@ -4,39 +4,39 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.model import faults
-from headrace.model.faults import FaultError, reach
+from headrace.model import failpoints
+from headrace.model.failpoints import FailpointError, failpoint
 
 
 def test_nothing_happens_at_a_point_that_is_not_armed() -> None:
-    reach("somewhere")
-    with faults.armed("elsewhere:1:raise"):
-        reach("somewhere")
+    failpoint("somewhere")
+    with failpoints.armed("elsewhere:1:raise"):
+        failpoint("somewhere")
 
 
 def test_an_armed_point_acts_at_the_passage_it_was_armed_for_and_only_then() -> None:
-    with faults.armed("somewhere:2:raise"):
-        reach("somewhere")
-        with pytest.raises(FaultError, match="somewhere"):
-            reach("somewhere")
-        reach("somewhere")
+    with failpoints.armed("somewhere:2:raise"):
+        failpoint("somewhere")
+        with pytest.raises(FailpointError, match="somewhere"):
+            failpoint("somewhere")
+        failpoint("somewhere")
 
 
 def test_points_are_disarmed_at_the_end_of_the_block() -> None:
-    with faults.armed("somewhere:1:raise"):
+    with failpoints.armed("somewhere:1:raise"):
         pass
-    reach("somewhere")
+    failpoint("somewhere")
 
 
 def test_a_point_may_call_a_function_once() -> None:
     calls: list[int] = []
-    with faults.calling("somewhere", lambda: calls.append(1)):
-        reach("somewhere")
-        reach("somewhere")
+    with failpoints.calling("somewhere", lambda: calls.append(1)):
+        failpoint("somewhere")
+        failpoint("somewhere")
     assert calls == [1]
 
 
 @pytest.mark.parametrize("text", ["somewhere", "somewhere:x", "somewhere:0", "somewhere:1:explode"])
 def test_a_specification_that_makes_no_sense_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"name:count"):
-        faults.arm(text)
+        failpoints.arm(text)

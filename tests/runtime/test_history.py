@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.errors import InvalidStreamError, OperationalError
-from headrace.model import faults
-from headrace.model.faults import FaultError
+from headrace.model import failpoints
+from headrace.model.failpoints import FailpointError
 from headrace.model.jobs import ChunkState, JobState
 from headrace.model.tables import Database
 from headrace.model.time import Duration, Precision
@@ -117,7 +117,7 @@ def test_a_chunk_that_failed_anywhere_is_filled_by_the_next_attempt(meters: Mete
     stream = meters.create_stream("TRIGGER AT_ONCE FILL_HISTORY 1")
     (chunk,) = history.plan_chunks(meters.context, stream)
     for point in ("history.evaluate", "history.commit", "storage.commit", "history.committed"):
-        with faults.armed(f"{point}:1:raise"), pytest.raises(FaultError):
+        with failpoints.armed(f"{point}:1:raise"), pytest.raises(FailpointError):
             history.fill_chunk(meters.context, stream, chunk.run, chunk.number)
         (failed,) = meters.context.catalog.ledger.chunks(stream)
         assert failed.state is ChunkState.FAILED
@@ -238,7 +238,7 @@ def test_a_recomputation_never_replaces_newer_results_by_older_ones(meters: Mete
         meters.write([("m1", START + 30_000 + next(changes), 50)])
         settle(meters.context)
 
-    with faults.calling("history.commit", interfere):
+    with failpoints.calling("history.commit", interfere):
         history.recompute(meters.context, stream, "manual", None, None, rows=10_000)
     assert next(changes) == 1
     assert meters.results() == meters.expected()

@@ -12,7 +12,7 @@ from headrace.model.positions import Position, source_id
 from headrace.runtime.context import Context, open_context
 from headrace.runtime.maintenance import maintain
 from headrace.settings import Settings
-from headrace.storage import maintenance
+from headrace.storage.delta import maintenance
 from tests.runtime.meters import DATABASE, METERS, START, Meters, readings
 
 

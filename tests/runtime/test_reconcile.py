@@ -7,7 +7,7 @@ import pytest
 from headrace.model.jobs import DesiredState, JobDefinition, JobKind, JobProgress, JobRecord, JobState, StopReason
 from headrace.model.positions import Position
 from headrace.model.tables import TableId
-from headrace.runtime.reconcile import LONGEST_RETRY_MS, Role, retry_pause, role
+from headrace.runtime.reconcile import MAX_RETRY_MS, Role, retry_pause, role
 
 NOW = 1_000_000
 PASSING = StopReason("OPERATIONAL", "the disk was full", "wait", NOW, transient=True)
@@ -101,7 +101,7 @@ def test_a_stopped_stream_that_was_paused_is_not_retried() -> None:
 
 
 @pytest.mark.parametrize(
-    ("attempt", "pause"), [(1, 1_000), (2, 2_000), (5, 16_000), (9, 256_000), (10, LONGEST_RETRY_MS), (99, LONGEST_RETRY_MS)]
+    ("attempt", "pause"), [(1, 1_000), (2, 2_000), (5, 16_000), (9, 256_000), (10, MAX_RETRY_MS), (99, MAX_RETRY_MS)]
 )
 def test_pauses_between_retries_double_up_to_a_bound(attempt: int, pause: int) -> None:
     assert retry_pause(attempt) == pause

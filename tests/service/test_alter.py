@@ -19,7 +19,7 @@ from headrace.errors import (
     ProgrammingError,
     TypeMismatchError,
 )
-from headrace.model.faults import FaultError, armed
+from headrace.model.failpoints import FailpointError, armed
 from tests.service.conftest import START
 from tests.support.racing import race
 
@@ -187,7 +187,7 @@ def test_a_crash_leaves_a_usable_table_and_the_statement_can_be_repeated(
 ) -> None:
     connection.execute("create stable readings (ts timestamp, a int, b double, s varchar(4)) tags (place varchar(20), floor int)")
     connection.execute("create table dev1 using readings tags ('north', 1)")
-    with armed(f"{point}:1:raise"), pytest.raises((FaultError, Error)):
+    with armed(f"{point}:1:raise"), pytest.raises((FailpointError, Error)):
         connection.execute(f"alter stable readings {statement}")
     connection.execute(f"insert into dev1 (ts, a) values ({START}, 1)")
     connection.execute("alter table dev1 set tag place = 'west'")
@@ -230,18 +230,18 @@ def test_processes_that_add_the_same_columns_agree(readings: headrace.Connection
 def test_measurements_that_appear_become_columns_once(connection: headrace.Connection) -> None:
     """What a table that grows with its measurements does: the Delta table, then the catalog, any number of times."""
     from headrace.model.tables import Column
-    from headrace.model.types import DataType, Kind
+    from headrace.model.types import DataType, TypeKind
 
     connection.execute("create table tree (ts timestamp, a int)")
     catalog, tables = connection.session.context.catalog, connection.session.context.tables
     database, table = catalog.databases.get("d"), catalog.tables.get("d", "tree")
-    columns = [Column("m1", DataType(Kind.DOUBLE)), Column("m2", DataType(Kind.INT))]
+    columns = [Column("m1", DataType(TypeKind.DOUBLE)), Column("m2", DataType(TypeKind.INT))]
     for wanted in (columns[:1], columns, columns):
         tables.add_columns(table, database, wanted)
         grown = catalog.tables.add_columns("d", "tree", wanted)
     assert [column.name for column in grown.columns] == ["ts", "a", "m1", "m2"]
     with pytest.raises(TypeMismatchError):
-        catalog.tables.add_columns("d", "tree", [Column("m3", DataType(Kind.INT)), Column("m1", DataType(Kind.INT))])
+        catalog.tables.add_columns("d", "tree", [Column("m3", DataType(TypeKind.INT)), Column("m1", DataType(TypeKind.INT))])
     assert catalog.tables.get("d", "tree") == grown
 
 
@@ -274,7 +274,7 @@ def test_a_stream_of_all_columns_needs_all(readings: headrace.Connection) -> Non
 
 
 def test_a_column_dropped_while_a_stream_is_created_is_seen(readings: headrace.Connection, other: headrace.Connection) -> None:
-    from headrace.model.faults import calling
+    from headrace.model.failpoints import calling
 
     drop: Callable[[], None] = lambda: (other.execute("alter stable readings drop column a"), None)[1]  # noqa: E731
     with calling("streams.create.prepared", drop), pytest.raises(NotFoundError, match="no column a any more"):

@@ -9,9 +9,9 @@ from typer.testing import CliRunner
 
 import headrace
 from headrace.cli.main import app
-from headrace.compute import Scan, Size
+from headrace.compute import Scan, TableStatistics
 from headrace.errors import NotFoundError, NotSupportedError, ProgrammingError
-from headrace.service import frames
+from headrace.service import spark_queries
 
 START = 1_700_000_000_000
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
@@ -49,14 +49,14 @@ def test_the_zone_is_that_of_the_source_and_not_of_the_current_database(connecti
 def test_large_tables_are_answered_alike(
     connection: headrace.Connection, monkeypatch: pytest.MonkeyPatch, precision: str, spacing: int
 ) -> None:
-    sizes, size = list[Size | None](), frames.Statistics.size
-    monkeypatch.setattr(frames, "MANY_ROWS", 10)
+    sizes, size = list[TableStatistics | None](), spark_queries.Statistics.size
+    monkeypatch.setattr(spark_queries, "MIN_LARGE_TABLE_ROWS", 10)
 
-    def recorded(self: frames.Statistics, scan: Scan) -> Size | None:
+    def recorded(self: spark_queries.Statistics, scan: Scan) -> TableStatistics | None:
         sizes.append(size(self, scan))
         return sizes[-1]
 
-    monkeypatch.setattr(frames.Statistics, "size", recorded)
+    monkeypatch.setattr(spark_queries.Statistics, "size", recorded)
     connection.execute(f"create database large precision '{precision}'")
     connection.execute("create stable large.r (ts timestamp, a int) tags (place varchar(9))")
     for name in ("north", "south"):

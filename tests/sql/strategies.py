@@ -10,27 +10,27 @@ from headrace.model import statements as model
 from headrace.model.expressions import Call, Case, Cast, ColumnRef, DurationLiteral, Expression, Literal, Star
 from headrace.model.jobs import StreamOptions, TriggerMode
 from headrace.model.queries import (
-    Count,
-    Event,
-    Fill,
+    CountClause,
+    EventClause,
+    FillClause,
     FillMode,
-    Interpolation,
-    Interval,
-    Item,
+    InterpolationClause,
+    IntervalClause,
     Join,
     Ordering,
     Query,
     QuerySource,
-    Session,
+    SelectItem,
+    SessionClause,
     Source,
-    State,
+    StateClause,
     TableSource,
     Union,
-    Window,
+    WindowClause,
 )
 from headrace.model.tables import Column, Name
 from headrace.model.time import UNIT_NAMES, Duration, Precision
-from headrace.model.types import DataType, Kind
+from headrace.model.types import DataType, TypeKind
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 names = st.sampled_from(
@@ -41,11 +41,11 @@ naturals = st.integers(0, 2**63)
 durations = st.builds(Duration, naturals, st.sampled_from(list(UNIT_NAMES)))
 numbers = st.integers(-(2**63), 2**64) | st.floats(allow_nan=False, allow_infinity=False)
 scalars = st.none() | st.booleans() | numbers | text
-SIZED = (Kind.VARCHAR, Kind.NCHAR, Kind.VARBINARY, Kind.GEOMETRY)
+SIZED = (TypeKind.VARCHAR, TypeKind.NCHAR, TypeKind.VARBINARY, TypeKind.GEOMETRY)
 types = st.one_of(
-    st.sampled_from([DataType(kind) for kind in Kind if kind not in (Kind.DATE, Kind.DECIMAL, *SIZED)]),
+    st.sampled_from([DataType(kind) for kind in TypeKind if kind not in (TypeKind.DATE, TypeKind.DECIMAL, *SIZED)]),
     st.builds(DataType, st.sampled_from(SIZED), st.integers(1, 16_000)),
-    st.builds(DataType, st.just(Kind.DECIMAL), st.integers(10, 38), st.integers(0, 10)),
+    st.builds(DataType, st.just(TypeKind.DECIMAL), st.integers(10, 38), st.integers(0, 10)),
 )
 
 
@@ -109,22 +109,22 @@ expressions = st.recursive(leaves, _compound, max_leaves=8)
 
 # Queries
 
-items = st.builds(Item, expressions, _maybe(names))
-stars = st.sampled_from([Item(Star()), Item(Star("t"))])
-windows: st.SearchStrategy[Window] = st.one_of(
-    st.builds(Interval, durations, _maybe(durations), _maybe(durations)),
-    st.builds(Session, st.builds(ColumnRef, names, _maybe(names)), durations),
-    st.builds(State, expressions, _maybe(durations)),
-    st.builds(Event, expressions, expressions, _maybe(durations)),
-    st.builds(Count, naturals, _maybe(naturals)),
+items = st.builds(SelectItem, expressions, _maybe(names))
+stars = st.sampled_from([SelectItem(Star()), SelectItem(Star("t"))])
+windows: st.SearchStrategy[WindowClause] = st.one_of(
+    st.builds(IntervalClause, durations, _maybe(durations), _maybe(durations)),
+    st.builds(SessionClause, st.builds(ColumnRef, names, _maybe(names)), durations),
+    st.builds(StateClause, expressions, _maybe(durations)),
+    st.builds(EventClause, expressions, expressions, _maybe(durations)),
+    st.builds(CountClause, naturals, _maybe(naturals)),
 )
 fills = st.one_of(
-    st.builds(Fill, st.sampled_from([FillMode.VALUE, FillMode.VALUE_F]), _tuples(expressions)),
-    st.builds(Fill, st.sampled_from([mode for mode in FillMode if mode not in (FillMode.VALUE, FillMode.VALUE_F)])),
+    st.builds(FillClause, st.sampled_from([FillMode.VALUE, FillMode.VALUE_F]), _tuples(expressions)),
+    st.builds(FillClause, st.sampled_from([mode for mode in FillMode if mode not in (FillMode.VALUE, FillMode.VALUE_F)])),
 )
 interpolations = st.one_of(
-    st.builds(Interpolation, expressions, _maybe(expressions), _maybe(durations)),
-    st.builds(Interpolation, every=durations),
+    st.builds(InterpolationClause, expressions, _maybe(expressions), _maybe(durations)),
+    st.builds(InterpolationClause, every=durations),
 )
 orderings = st.builds(Ordering, expressions, st.booleans(), _maybe(st.booleans()))
 
@@ -156,7 +156,7 @@ def _queries(draw: st.DrawFn, sources: st.SearchStrategy[Source]) -> Query:
         draw(_maybe(windows)),
         draw(_maybe(fills)),
         draw(_maybe(interpolations)),
-        draw(_tuples(st.builds(Item, expressions), 0)),
+        draw(_tuples(st.builds(SelectItem, expressions), 0)),
         draw(_maybe(expressions)),
         draw(_tuples(orderings, 0)),
         limit,

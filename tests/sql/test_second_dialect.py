@@ -10,10 +10,10 @@ import pytest
 
 from headrace.errors import SyntaxError_
 from headrace.model.expressions import Call, Cast, ColumnRef, Literal
-from headrace.model.queries import Count, Fill, FillMode, Query, TableSource, Union, Window
+from headrace.model.queries import CountClause, FillClause, FillMode, Query, TableSource, Union, WindowClause
 from headrace.model.tables import Name
 from headrace.model.time import Duration
-from headrace.model.types import DataType, Kind
+from headrace.model.types import DataType, TypeKind
 from headrace.sql.lexis import Lexis
 from headrace.sql.operators import AND, OR, SUM, Operator
 from headrace.sql.queries import Clause, Fields, QueryParser, misplaced
@@ -35,8 +35,8 @@ class Toy(QueryParser):
     BINARY: ClassVar[Mapping[str, Operator]] = {"OR": Operator("or", OR), "AND": Operator("and", AND), "+": Operator("plus", SUM)}
     PREDICATES: ClassVar[Mapping[str, str]] = {"=": "=", "<": "<"}
     NEGATED: ClassVar[Mapping[str, str]] = {}
-    TYPES: ClassVar[Mapping[str, TypeRule]] = {"INT64": TypeRule(Kind.BIGINT), "TEXT": TypeRule(Kind.VARCHAR)}
-    WINDOWS: ClassVar[Mapping[str, Callable[[Any, int], Window]]] = {"COUNT": lambda self, start: self._parse_count(start)}
+    TYPES: ClassVar[Mapping[str, TypeRule]] = {"INT64": TypeRule(TypeKind.BIGINT), "TEXT": TypeRule(TypeKind.VARCHAR)}
+    WINDOWS: ClassVar[Mapping[str, Callable[[Any, int], WindowClause]]] = {"COUNT": lambda self, start: self._parse_count(start)}
     CLAUSES = CLAUSES
     TAIL = TAIL
     MISPLACED: ClassVar[Mapping[str, str]] = misplaced(CLAUSES, TAIL)
@@ -54,7 +54,7 @@ class Toy(QueryParser):
         if not self._accept("FILL"):
             return {}
         self._wrapped(lambda: self._expect("PREVIOUS"))
-        return {"fill": Fill(FillMode.PREV)}
+        return {"fill": FillClause(FillMode.PREV)}
 
     def query(self) -> Query | Union:
         query = self._parse_query()
@@ -74,8 +74,8 @@ def test_clauses_operators_and_types_are_those_of_the_dialect() -> None:
     )
     first, second = (item.expression for item in parsed.items)
     assert first == Call("plus", (ColumnRef("a"), Literal(1)))
-    assert second == Cast(ColumnRef("a"), DataType(Kind.BIGINT))
-    assert (parsed.source, parsed.window, parsed.fill) == (TableSource(Name("db", "t")), Count(3), Fill(FillMode.PREV))
+    assert second == Cast(ColumnRef("a"), DataType(TypeKind.BIGINT))
+    assert (parsed.source, parsed.window, parsed.fill) == (TableSource(Name("db", "t")), CountClause(3), FillClause(FillMode.PREV))
     assert (parsed.limit, parsed.order_by[0].descending, parsed.items[0].name) == (5, True, "b")
 
 

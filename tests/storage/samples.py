@@ -14,20 +14,20 @@ from filelock import FileLock
 
 from headrace.model.tables import TBNAME, Column, Database, Table, TableKind
 from headrace.model.time import Precision
-from headrace.model.types import DataType, Kind
+from headrace.model.types import DataType, TypeKind
 from headrace.storage import Tables
 from headrace.storage.types import rows_schema
 
-TS = Column("ts", DataType(Kind.TIMESTAMP))
+TS = Column("ts", DataType(TypeKind.TIMESTAMP))
 POWER = Database("power")
 METERS = Table(
     "power",
     "meters",
-    (TS, Column("a", DataType(Kind.INT)), Column("b", DataType(Kind.DOUBLE))),
-    (Column("site", DataType(Kind.INT)),),
+    (TS, Column("a", DataType(TypeKind.INT)), Column("b", DataType(TypeKind.DOUBLE))),
+    (Column("site", DataType(TypeKind.INT)),),
 )
 PLAIN = Table("power", "plain", METERS.columns, kind=TableKind.PLAIN)
-KEYED = Table("power", "keyed", (TS, Column("k", DataType(Kind.INT), is_key=True), Column("a", DataType(Kind.INT))))
+KEYED = Table("power", "keyed", (TS, Column("k", DataType(TypeKind.INT), is_key=True), Column("a", DataType(TypeKind.INT))))
 HOUR = 3_600_000
 START = 1_700_000_000_000
 

@@ -6,7 +6,7 @@ import pytest
 
 from headrace.errors import HistoryGoneError, InternalError
 from headrace.storage import Tables
-from headrace.storage.handles import log_file
+from headrace.storage.delta.handles import log_file
 from tests.storage.samples import METERS, POWER, read, rows
 
 

@@ -13,25 +13,25 @@ from headrace.errors import DataError
 from headrace.model.statements import RowValue
 from headrace.model.tables import Column, Database, Table
 from headrace.model.time import Precision
-from headrace.model.types import DataType, Kind
-from headrace.storage.columns import Misfits, stored_column
-from headrace.storage.scalars import Moment, Unfit, stored
+from headrace.model.types import DataType, TypeKind
 from headrace.storage.types import arrow_type
-from headrace.storage.values import rows_to_arrow
+from headrace.storage.values.columns import InvalidValues, to_stored_column
+from headrace.storage.values.rows import rows_to_arrow
+from headrace.storage.values.scalars import InvalidValueError, TimeContext, to_stored
 from tests.storage.samples import TS
 
 TYPES = [
-    DataType(Kind.BOOL),
-    DataType(Kind.TINYINT),
-    DataType(Kind.UINT),
-    DataType(Kind.BIGINT),
-    DataType(Kind.UBIGINT),
-    DataType(Kind.FLOAT),
-    DataType(Kind.DOUBLE),
-    DataType(Kind.DECIMAL, 10, 2),
-    DataType(Kind.VARCHAR, 5),
-    DataType(Kind.NCHAR, 4),
-    DataType(Kind.TIMESTAMP),
+    DataType(TypeKind.BOOL),
+    DataType(TypeKind.TINYINT),
+    DataType(TypeKind.UINT),
+    DataType(TypeKind.BIGINT),
+    DataType(TypeKind.UBIGINT),
+    DataType(TypeKind.FLOAT),
+    DataType(TypeKind.DOUBLE),
+    DataType(TypeKind.DECIMAL, 10, 2),
+    DataType(TypeKind.VARCHAR, 5),
+    DataType(TypeKind.NCHAR, 4),
+    DataType(TypeKind.TIMESTAMP),
 ]
 ZONES = st.sampled_from(["UTC", "Europe/Berlin", "+05:30"])
 MOMENTS = st.datetimes(timezones=st.none()).map(lambda moment: moment.replace(year=1900 + moment.year % 200))
@@ -49,20 +49,20 @@ TEXTS = st.one_of(
 SCALARS = st.one_of(st.integers(-(2**65), 2**65), st.integers(-200, 300), st.floats(), st.booleans(), TEXTS)
 
 
-def one_by_one(values: list[Any], type_: DataType, moment: Moment) -> tuple[list[object], list[int]]:
+def one_by_one(values: list[Any], type_: DataType, moment: TimeContext) -> tuple[list[object], list[int]]:
     """Stored values, and the places of those that do not fit."""
     found: list[object] = []
     bad: list[int] = []
     for place, value in enumerate(values):
         try:
-            found.append(stored(value, type_, moment))
-        except Unfit:
+            found.append(to_stored(value, type_, moment))
+        except InvalidValueError:
             found.append(None)
             bad.append(place)
     return found, bad
 
 
-def as_stored(values: list[Any], type_: DataType, moment: Moment) -> list[object]:
+def as_stored(values: list[Any], type_: DataType, moment: TimeContext) -> list[object]:
     wanted = arrow_type(type_, moment.precision)
     array = pa.array(values, pa.int64()).cast(wanted) if pa.types.is_timestamp(wanted) else pa.array(values, wanted)
     return list(array.to_pylist())
@@ -74,13 +74,13 @@ def as_stored(values: list[Any], type_: DataType, moment: Moment) -> list[object
 def test_texts_of_a_file_mean_the_same_together_as_alone(
     type_: DataType, values: list[str | None], zone: str, precision: Precision
 ) -> None:
-    moment, misfits = Moment(0, zone, precision), Misfits()
+    moment, invalid_values = TimeContext(0, zone, precision), InvalidValues()
     column = pa.chunked_array([pa.array(values, pa.string())])
-    found = stored_column(column, Column("v", type_), moment, misfits, is_key=False, is_time=False)
+    found = to_stored_column(column, Column("v", type_), moment, invalid_values, is_key=False, is_time=False)
     expected, bad = one_by_one(values, type_, moment)
 
     assert found.to_pylist() == as_stored(expected, type_, moment)
-    assert [misfit.row for misfit in misfits.first()] == bad
+    assert [invalid_value.row for invalid_value in invalid_values.first()] == bad
 
 
 @pytest.mark.parametrize("type_", TYPES, ids=str)
@@ -89,7 +89,7 @@ def test_texts_of_a_file_mean_the_same_together_as_alone(
 def test_values_of_a_statement_mean_the_same_together_as_alone(
     type_: DataType, values: list[RowValue], zone: str, precision: Precision
 ) -> None:
-    database, moment = Database("d", precision, zone), Moment(0, zone, precision)
+    database, moment = Database("d", precision, zone), TimeContext(0, zone, precision)
     table = Table("d", "t", (TS, Column("v", type_)))
     given_rows = [(place, value) for place, value in enumerate(values)]
     expected, bad = one_by_one(values, type_, moment)
@@ -120,9 +120,9 @@ def test_typed_values_of_a_file_mean_the_same_together_as_alone(
 ) -> None:
     source, strategy = native
     column = pa.chunked_array([pa.array(data.draw(st.lists(st.none() | strategy, min_size=1, max_size=3)), source)])
-    moment, misfits = Moment(0, zone, precision), Misfits()
-    found = stored_column(column, Column("v", type_), moment, misfits, is_key=False, is_time=False)
+    moment, invalid_values = TimeContext(0, zone, precision), InvalidValues()
+    found = to_stored_column(column, Column("v", type_), moment, invalid_values, is_key=False, is_time=False)
     expected, bad = one_by_one(column.to_pylist(), type_, moment)
 
     assert found.to_pylist() == as_stored(expected, type_, moment)
-    assert [misfit.row for misfit in misfits.first()] == bad
+    assert [invalid_value.row for invalid_value in invalid_values.first()] == bad

@@ -11,19 +11,19 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from headrace.errors import ExistsError, LimitError, TransientError, TypeMismatchError
-from headrace.model.faults import FaultError, armed
+from headrace.model.failpoints import FailpointError, armed
 from headrace.model.tables import TBNAME, Column, Table
-from headrace.model.types import DataType, Kind
+from headrace.model.types import DataType, TypeKind
 from headrace.storage import Tables
-from headrace.storage.changes import CHANGE_TYPE
-from headrace.storage.handles import rows_uri
+from headrace.storage.delta.changes import CHANGE_TYPE
+from headrace.storage.delta.handles import rows_uri
 from tests.storage.samples import METERS, POWER, START, open_tables, read, rows
 from tests.support.racing import race
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-EXTRA = Column("c", DataType(Kind.VARCHAR, 8))
+EXTRA = Column("c", DataType(TypeKind.VARCHAR, 8))
 WIDE = replace(METERS, columns=(*METERS.columns, EXTRA))
 
 
@@ -79,7 +79,7 @@ def test_small_files_from_before_and_after_are_compacted(meters: Tables) -> None
 
 def test_a_writer_that_knows_a_shorter_length_goes_on(meters: Tables) -> None:
     wide = widened(meters)
-    longer = Column("c", DataType(Kind.VARCHAR, 64))
+    longer = Column("c", DataType(TypeKind.VARCHAR, 64))
     meters.modify_column(wide, longer)
     assert DeltaTable(rows_uri(meters.uri, METERS)).schema().fields[-1].metadata == {"headrace.type": "VARCHAR(64)"}
     meters.write(wide, POWER, rows([{"ts": START + 5, "c": "5"}], wide))
@@ -99,14 +99,14 @@ def test_a_column_is_added_once(meters: Tables) -> None:
 @pytest.mark.parametrize(
     ("column", "error"),
     [
-        (Column("a", DataType(Kind.DOUBLE)), TypeMismatchError),
-        (Column("A", DataType(Kind.INT)), LimitError),
-        (Column("TBNAME", DataType(Kind.INT)), LimitError),
+        (Column("a", DataType(TypeKind.DOUBLE)), TypeMismatchError),
+        (Column("A", DataType(TypeKind.INT)), LimitError),
+        (Column("TBNAME", DataType(TypeKind.INT)), LimitError),
     ],
 )
 def test_a_column_that_is_there_as_something_else_is_refused(meters: Tables, column: Column, error: type[Exception]) -> None:
     with pytest.raises(error):
-        meters.add_columns(METERS, POWER, [Column("new", DataType(Kind.INT)), column])
+        meters.add_columns(METERS, POWER, [Column("new", DataType(TypeKind.INT)), column])
     assert columns(meters) == ["ts", "a", "b", TBNAME]
 
 
@@ -123,7 +123,7 @@ def add_many(home: str, racer: int) -> None:
     tables = open_tables(Path(home))
     for number in range(10):
         names = [f"m{number}", f"m{number + 1}", f"own{racer}_{number}"]
-        tables.add_columns(METERS, POWER, [Column(name, DataType(Kind.DOUBLE)) for name in names])
+        tables.add_columns(METERS, POWER, [Column(name, DataType(TypeKind.DOUBLE)) for name in names])
         tables.write(METERS, POWER, rows([{"tbname": f"d{racer}", "ts": START + number, "a": number}]))
 
 
@@ -160,7 +160,7 @@ def stored_tags(tables: Tables) -> list[dict[str, object]]:
 
 def test_a_tag_is_added_renamed_and_dropped(meters: Tables) -> None:
     meters.upsert_tags(METERS, tags(site=7))
-    meters.add_tag(METERS, POWER, Column("floor", DataType(Kind.INT)))
+    meters.add_tag(METERS, POWER, Column("floor", DataType(TypeKind.INT)))
     assert stored_tags(meters) == [{TBNAME: "d1", "site": 7, "floor": None}]
     meters.rename_tag(METERS, "site", "place", lambda: None)
     meters.drop_tag(METERS, "floor")
@@ -170,7 +170,7 @@ def test_a_tag_is_added_renamed_and_dropped(meters: Tables) -> None:
 
 def test_tags_that_a_writer_leaves_out_stay(meters: Tables) -> None:
     meters.upsert_tags(METERS, tags(site=7))
-    meters.add_tag(METERS, POWER, Column("floor", DataType(Kind.INT)))
+    meters.add_tag(METERS, POWER, Column("floor", DataType(TypeKind.INT)))
     meters.upsert_tags(METERS, tags(floor=2))
     meters.upsert_tags(METERS, tags(site=8))
     assert stored_tags(meters) == [{TBNAME: "d1", "site": 8, "floor": 2}]
@@ -184,7 +184,7 @@ def test_a_tag_that_is_gone_is_not_lost_silently(meters: Tables) -> None:
 
 def test_both_names_have_the_values_while_a_tag_is_renamed_and_a_crash_is_made_good(meters: Tables) -> None:
     meters.upsert_tags(METERS, tags(site=7))
-    with armed("storage.tag.copied:1:raise"), pytest.raises(FaultError):
+    with armed("storage.tag.copied:1:raise"), pytest.raises(FailpointError):
         meters.rename_tag(METERS, "site", "place", lambda: None)
     assert stored_tags(meters) == [{TBNAME: "d1", "site": 7, "place": 7}]
     meters.upsert_tags(METERS, tags(site=9))
@@ -194,9 +194,9 @@ def test_both_names_have_the_values_while_a_tag_is_renamed_and_a_crash_is_made_g
 
 def test_a_tag_that_a_crash_left_behind_is_begun_anew(meters: Tables) -> None:
     meters.upsert_tags(METERS, tags(site=7))
-    with armed("storage.tag.renamed:1:raise"), pytest.raises(FaultError):
+    with armed("storage.tag.renamed:1:raise"), pytest.raises(FailpointError):
         meters.rename_tag(METERS, "site", "place", lambda: None)
-    meters.add_tag(METERS, POWER, Column("site", DataType(Kind.INT)))
+    meters.add_tag(METERS, POWER, Column("site", DataType(TypeKind.INT)))
     assert stored_tags(meters) == [{TBNAME: "d1", "place": 7, "site": None}]
 
 

@@ -13,11 +13,11 @@ from headrace.errors import DataError, Error, NotFoundError, ProgrammingError
 from headrace.model.tables import TBNAME, Database, Table
 from headrace.model.time import Precision
 from headrace.storage import Tables
-from headrace.storage.columns import Misfits
-from headrace.storage.loading import Loaded, LoadOptions
-from headrace.storage.pieces import Target, convert
-from headrace.storage.sources import Piece, described, pieces
-from headrace.storage.sources import read as read_piece
+from headrace.storage.loading.conversion import LoadTarget, convert_split
+from headrace.storage.loading.loader import LoadMetrics, LoadOptions
+from headrace.storage.loading.splits import FileSplit, describe, split_files
+from headrace.storage.loading.splits import read_split as read_piece
+from headrace.storage.values.columns import InvalidValues
 from tests.storage.samples import METERS, PLAIN, POWER, Row, open_tables, read, rows
 
 Writing = Callable[[str, str], Path]
@@ -39,7 +39,7 @@ def no_spark() -> NoReturn:
     raise AssertionError("Spark is not needed here")
 
 
-def load(tables: Tables, *files: Path, table: Table = METERS, database: Database = POWER, **options: Any) -> Loaded:
+def load(tables: Tables, *files: Path, table: Table = METERS, database: Database = POWER, **options: Any) -> LoadMetrics:
     return tables.load(no_spark, files, table, database, options=LoadOptions(**options))
 
 
@@ -204,23 +204,25 @@ def test_bad_rows_are_counted_and_the_first_are_told(meters: Tables, file: Writi
 def test_a_bad_row_of_a_large_file_is_found_in_its_place(file: Writing) -> None:
     lines = [f"{ts},{ts},d1" for ts in range(1000)]
     lines[777] = "777,bad,d1"
-    work = pieces([file("a.csv", "ts,a,tbname\n" + "\n".join(lines) + "\n")], None, ",", piece_bytes=100)
-    target = Target(METERS, POWER, None, 0)
-    found = [described(piece, misfit) for piece in work for misfit in convert(piece, target).misfits.first()]
+    work = split_files([file("a.csv", "ts,a,tbname\n" + "\n".join(lines) + "\n")], None, ",", piece_bytes=100)
+    target = LoadTarget(METERS, POWER, None, 0)
+    found = [
+        describe(piece, invalid_value) for piece in work for invalid_value in convert_split(piece, target).invalid_values.first()
+    ]
 
     assert len(work) > 50
     assert [text.partition(" does")[0] for text in found] == ["a.csv, row 778: 'bad'"]
 
 
-def contents(work: list[Piece]) -> list[tuple[Piece, Any]]:
-    return [(piece, read_piece(piece, Misfits()).columns) for piece in work]
+def contents(work: list[FileSplit]) -> list[tuple[FileSplit, Any]]:
+    return [(piece, read_piece(piece, InvalidValues()).columns) for piece in work]
 
 
 @pytest.mark.parametrize("ending", ["\n", ""])
 @pytest.mark.parametrize("piece_bytes", [1, 2, 3, 7, 11, 1000])
 def test_however_a_file_is_cut_each_line_is_read_once(file: Writing, piece_bytes: int, ending: str) -> None:
     path = file("a.csv", "ts,a\n" + "\n".join(f"{ts},{ts * 7}" for ts in range(40)) + ending)
-    found = [value.as_py() for piece, values in contents(pieces([path], None, ",", piece_bytes)) for value in values["ts"]]
+    found = [value.as_py() for piece, values in contents(split_files([path], None, ",", piece_bytes)) for value in values["ts"]]
 
     assert found == [str(ts) for ts in range(40)]
 

@@ -7,7 +7,7 @@ import pytest
 
 from headrace.model.tables import TBNAME
 from headrace.storage import Tables
-from headrace.storage.maintenance import LEAST_BYTES, SMALL_FILES, SPARED_FILES, plan
+from headrace.storage.delta.maintenance import MIN_FILE_BYTES, MIN_SMALL_FILES, RECENT_FILES_KEPT, plan_compaction
 from tests.storage.samples import HOUR, METERS, POWER, START, open_tables, read, rows
 from tests.support.racing import race
 
@@ -76,27 +76,27 @@ def files(*sizes: int) -> pa.Table:
 
 
 def test_small_files_are_gathered_in_order_of_time_up_to_the_size_aimed_at() -> None:
-    third = LEAST_BYTES // 3 + 1
-    groups = plan(files(third, third, third, third, third), METERS)
+    third = MIN_FILE_BYTES // 3 + 1
+    groups = plan_compaction(files(third, third, third, third, third), METERS)
 
     assert [group.paths for group in groups] == [["f4", "f3", "f2"], ["f1", "f0"]]
 
 
 def test_the_latest_files_can_be_spared() -> None:
-    assert [group.paths for group in plan(files(1, 1, 1, 1), METERS, spared=2)] == [["f3", "f2"]]
-    assert plan(files(1, 1, 1), METERS, spared=5) == []
+    assert [group.paths for group in plan_compaction(files(1, 1, 1, 1), METERS, spared=2)] == [["f3", "f2"]]
+    assert plan_compaction(files(1, 1, 1), METERS, spared=5) == []
 
 
 def test_large_files_are_left_alone() -> None:
-    assert plan(files(LEAST_BYTES, 1, LEAST_BYTES // 2), METERS) == []
+    assert plan_compaction(files(MIN_FILE_BYTES, 1, MIN_FILE_BYTES // 2), METERS) == []
 
 
 def test_many_commits_are_compacted_in_the_background(meters: Tables) -> None:
-    fill(meters, SMALL_FILES + 48)
+    fill(meters, MIN_SMALL_FILES + 48)
     meters.close()
 
-    assert live(meters) <= 48 + SPARED_FILES + 1
-    assert meters.rows(METERS) == SMALL_FILES + 48
+    assert live(meters) <= 48 + RECENT_FILES_KEPT + 1
+    assert meters.rows(METERS) == MIN_SMALL_FILES + 48
 
 
 def keep_writing(home: str, writer: int) -> int:

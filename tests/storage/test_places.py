@@ -7,7 +7,7 @@ import pytest
 
 from headrace.errors import ConfigurationError, ExistsError, LimitError
 from headrace.model.tables import TBNAME, Column, Table, TableKind
-from headrace.model.types import DataType, Kind
+from headrace.model.types import DataType, TypeKind
 from headrace.storage import Tables
 from tests.storage.samples import METERS, PLAIN, POWER, TS, CountedLock, open_tables, read, rows
 
@@ -38,7 +38,7 @@ def test_tables_of_any_names_live_side_by_side(tables: Tables) -> None:
 
 @pytest.mark.parametrize("name", ["count(*)", "_wstart", "a b,c;d=e", 'quo"te', "it's", "back`tick", "a.b", "Ä", "select"])
 def test_a_column_may_have_any_name(tables: Tables, name: str) -> None:
-    columns = (TS, Column(name, DataType(Kind.INT)), Column("s", DataType(Kind.VARCHAR, 9)))
+    columns = (TS, Column(name, DataType(TypeKind.INT)), Column("s", DataType(TypeKind.VARCHAR, 9)))
     table = Table("power", "odd", columns)
     tables.create(table, POWER)
     tables.write(table, POWER, rows([{"ts": 1, name: 1, "s": "x"}, {"ts": 2, name: 2, "s": "x"}], table))
@@ -51,7 +51,7 @@ def test_a_column_may_have_any_name(tables: Tables, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["t s", "zeit.punkt", "time"])
 def test_the_timestamp_may_have_any_name(tables: Tables, name: str) -> None:
-    table = Table("power", "odd", (Column(name, DataType(Kind.TIMESTAMP)), Column("a", DataType(Kind.INT))))
+    table = Table("power", "odd", (Column(name, DataType(TypeKind.TIMESTAMP)), Column("a", DataType(TypeKind.INT))))
     tables.create(table, POWER)
     for a in (1, 2):
         tables.write(table, POWER, rows([{name: 1, "a": a}], table))
@@ -61,7 +61,7 @@ def test_the_timestamp_may_have_any_name(tables: Tables, name: str) -> None:
 
 
 def test_a_table_may_have_many_columns(tables: Tables) -> None:
-    columns = (TS, *(Column(f"c{number}", DataType(Kind.INT)) for number in range(300)))
+    columns = (TS, *(Column(f"c{number}", DataType(TypeKind.INT)) for number in range(300)))
     table = Table("power", "wide", columns)
     tables.create(table, POWER)
     for a in (1, 2):
@@ -90,7 +90,7 @@ def test_a_folder_that_delta_cannot_use_is_said_at_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["TS", "TbName", "A"])
 def test_columns_that_differ_by_case_alone_are_refused(tables: Tables, name: str) -> None:
-    table = Table("power", "odd", (*METERS.columns, Column(name, DataType(Kind.INT))))
+    table = Table("power", "odd", (*METERS.columns, Column(name, DataType(TypeKind.INT))))
     with pytest.raises(LimitError, match=f"and {name}|{name} and"):
         tables.create(table, POWER)
     assert not tables.exists(table)

@@ -9,11 +9,11 @@ import pytest
 from headrace.errors import NotFoundError, StorageError
 from headrace.model.tables import TBNAME, Column, Database, Table
 from headrace.model.time import Precision
-from headrace.model.types import DataType, Kind
+from headrace.model.types import DataType, TypeKind
 from headrace.storage import Bounds, Tables
 from tests.storage.samples import HOUR, METERS, POWER, START, TS, read, rows
 
-NAMED = Table("power", "named", (TS, Column("name", DataType(Kind.VARCHAR, 20)), Column("a", DataType(Kind.INT))))
+NAMED = Table("power", "named", (TS, Column("name", DataType(TypeKind.VARCHAR, 20)), Column("a", DataType(TypeKind.INT))))
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from headrace.errors import FencedError
-from headrace.model.faults import FaultError, armed
+from headrace.model.failpoints import FailpointError, armed
 from headrace.storage import Commit, Tables
-from headrace.storage.commits import epoch_app, stream_app
+from headrace.storage.delta.commits import epoch_app, stream_app
 from tests.storage.samples import METERS, POWER, Row, read, rows
 
 S = "s"
@@ -167,7 +167,7 @@ def test_a_backfill_of_an_older_driver_is_fenced_too(meters: Tables) -> None:
 
 
 def test_a_commit_whose_answer_was_lost_is_not_made_twice(meters: Tables) -> None:
-    with armed("storage.committed:1:raise"), pytest.raises(FaultError):
+    with armed("storage.committed:1:raise"), pytest.raises(FailpointError):
         meters.replace(METERS, POWER, results({"ts": 1, "a": 1}), None, first())
 
     assert meters.replace(METERS, POWER, results({"ts": 1, "a": 1}), None, first()) is None

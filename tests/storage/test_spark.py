@@ -12,16 +12,20 @@ import pytest
 from headrace.errors import DataError, FencedError, NotFoundError, NotSupportedError
 from headrace.model.tables import TBNAME, Column, Database, Table
 from headrace.model.time import Precision
-from headrace.model.types import DataType, Kind
-from headrace.storage import Bounds, Commit, Tables, loading, staging
-from headrace.storage.commits import stream_app
+from headrace.model.types import DataType, TypeKind
+from headrace.storage import Bounds, Commit, Tables
+from headrace.storage.delta import staging
+from headrace.storage.delta.commits import stream_app
+from headrace.storage.loading import loader
 from tests.storage.samples import METERS, POWER, TS, Row, open_tables, read, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
-ODD = Table("power", "odd one", (TS, Column("count(*)", DataType(Kind.UBIGINT)), Column("quo`te", DataType(Kind.VARCHAR, 9))))
+ODD = Table(
+    "power", "odd one", (TS, Column("count(*)", DataType(TypeKind.UBIGINT)), Column("quo`te", DataType(TypeKind.VARCHAR, 9)))
+)
 
 
 def frame(spark: SparkSession, found: list[Row], table: Table = METERS) -> DataFrame:
@@ -210,8 +214,8 @@ def test_a_bad_row_of_a_large_load_is_named_too(spark: SparkSession, large: Tabl
 def test_what_is_too_large_for_memory_is_made_unique_and_merged_by_spark(
     spark: SparkSession, large: Tables, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(staging, "EXACT_ROWS", 10)
-    monkeypatch.setattr(loading, "MERGE_ROWS", 10)
+    monkeypatch.setattr(staging, "MAX_ROWS_COMPARED_IN_MEMORY", 10)
+    monkeypatch.setattr(loader, "MAX_ROWS_MERGED_IN_DRIVER", 10)
     large.write(METERS, POWER, rows([{"ts": ts, "a": -1, "b": 1.0} for ts in range(10)]))
     first = csv(tmp_path, "a.csv", [f"{ts},1,d1" for ts in range(50)])
     second = csv(tmp_path, "b.csv", [f"{ts},2,d1" for ts in range(25, 75)])

@@ -8,8 +8,9 @@ import pytest
 
 from headrace.errors import DataError
 from headrace.model.tables import TBNAME
-from headrace.storage import Tables, names
-from headrace.storage.tags import MOST_FILES
+from headrace.storage import Tables
+from headrace.storage.delta import subtable_names
+from headrace.storage.delta.tags import MAX_FILES
 from tests.storage.samples import METERS, POWER, START, open_tables, rows
 
 
@@ -66,12 +67,12 @@ def test_tags_of_a_table_made_anew_are_its_own(meters: Tables) -> None:
 
 
 def test_tags_given_one_by_one_do_not_pile_up_files(meters: Tables) -> None:
-    for number in range(MOST_FILES + 5):
+    for number in range(MAX_FILES + 5):
         meters.upsert_tags(METERS, tags((f"d{number}", number)))
 
     with meters._handles.tags(METERS).latest() as delta:
-        assert len(delta.file_uris()) < MOST_FILES
-    assert len(stored(meters)) == MOST_FILES + 5
+        assert len(delta.file_uris()) < MAX_FILES
+    assert len(stored(meters)) == MAX_FILES + 5
 
 
 def test_subtables_with_rows_but_no_tags_are_among_the_subtables(meters: Tables) -> None:
@@ -87,13 +88,13 @@ def test_subtables_with_rows_but_no_tags_are_among_the_subtables(meters: Tables)
 
 def test_names_are_read_from_new_files_only(meters: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
-    original = names.file_names
+    original = subtable_names.file_names
 
     def recorded(system: Any, root: str, path: str) -> pa.Array:
         read.append(path)
         return original(system, root, path)
 
-    monkeypatch.setattr(names, "file_names", recorded)
+    monkeypatch.setattr(subtable_names, "file_names", recorded)
     for name in ("d1", "d2"):
         meters.write(METERS, POWER, rows([{"tbname": name, "ts": START, "a": 1}]))
         assert name in meters.read_subtables(METERS)["tbname"].to_pylist()

@@ -11,8 +11,8 @@ from headrace.model.spans import Span
 from headrace.model.statements import Now, RowValue, TagValue
 from headrace.model.tables import TBNAME, Column, Database, Table
 from headrace.model.time import Precision
-from headrace.model.types import DataType, Kind
-from headrace.storage.values import rows_to_arrow, tags_to_arrow
+from headrace.model.types import DataType, TypeKind
+from headrace.storage.values.rows import rows_to_arrow, tags_to_arrow
 from tests.storage.samples import KEYED, METERS, POWER, TS
 
 NOW = 1_700_000_000_123
@@ -20,7 +20,7 @@ BERLIN = Database("power", Precision.MILLISECOND, "Europe/Berlin")
 
 
 def converted(
-    kind: Kind, value: RowValue, length: int | None = None, scale: int | None = None, database: Database = POWER
+    kind: TypeKind, value: RowValue, length: int | None = None, scale: int | None = None, database: Database = POWER
 ) -> object:
     """What a value becomes in a column of a type."""
     table = Table("power", "t", (TS, Column("v", DataType(kind, length, scale))))
@@ -38,63 +38,63 @@ def instant(value: RowValue, database: Database = POWER) -> int:
 @pytest.mark.parametrize(
     ("kind", "value", "expected"),
     [
-        (Kind.INT, "42", 42),
-        (Kind.INT, " -7 ", -7),
-        (Kind.INT, 2.5, 3),
-        (Kind.INT, -2.5, -3),
-        (Kind.INT, "1e3", 1000),
-        (Kind.INT, True, 1),
-        (Kind.TINYINT, -128.4, -128),
-        (Kind.BIGINT, "9223372036854775807", 2**63 - 1),
-        (Kind.UBIGINT, 2**64 - 1, Decimal(2**64 - 1)),
-        (Kind.DOUBLE, 1, 1.0),
-        (Kind.DOUBLE, "2.5e3", 2500.0),
-        (Kind.DOUBLE, False, 0.0),
-        (Kind.BOOL, 0, False),
-        (Kind.BOOL, 0.5, True),
-        (Kind.BOOL, "TRUE", True),
-        (Kind.BOOL, "false", False),
-        (Kind.VARCHAR, 12, "12"),
-        (Kind.VARCHAR, True, "true"),
-        (Kind.NCHAR, 1.5, "1.5"),
-        (Kind.VARBINARY, "\\x00fF", b"\x00\xff"),
-        (Kind.VARBINARY, "ab", b"ab"),
-        (Kind.INT, None, None),
-        (Kind.VARCHAR, None, None),
+        (TypeKind.INT, "42", 42),
+        (TypeKind.INT, " -7 ", -7),
+        (TypeKind.INT, 2.5, 3),
+        (TypeKind.INT, -2.5, -3),
+        (TypeKind.INT, "1e3", 1000),
+        (TypeKind.INT, True, 1),
+        (TypeKind.TINYINT, -128.4, -128),
+        (TypeKind.BIGINT, "9223372036854775807", 2**63 - 1),
+        (TypeKind.UBIGINT, 2**64 - 1, Decimal(2**64 - 1)),
+        (TypeKind.DOUBLE, 1, 1.0),
+        (TypeKind.DOUBLE, "2.5e3", 2500.0),
+        (TypeKind.DOUBLE, False, 0.0),
+        (TypeKind.BOOL, 0, False),
+        (TypeKind.BOOL, 0.5, True),
+        (TypeKind.BOOL, "TRUE", True),
+        (TypeKind.BOOL, "false", False),
+        (TypeKind.VARCHAR, 12, "12"),
+        (TypeKind.VARCHAR, True, "true"),
+        (TypeKind.NCHAR, 1.5, "1.5"),
+        (TypeKind.VARBINARY, "\\x00fF", b"\x00\xff"),
+        (TypeKind.VARBINARY, "ab", b"ab"),
+        (TypeKind.INT, None, None),
+        (TypeKind.VARCHAR, None, None),
     ],
 )
-def test_a_value_is_taken_as_what_its_column_holds(kind: Kind, value: RowValue, expected: object) -> None:
+def test_a_value_is_taken_as_what_its_column_holds(kind: TypeKind, value: RowValue, expected: object) -> None:
     assert converted(kind, value) == expected
 
 
 def test_a_decimal_is_rounded_to_its_scale_halves_away_from_zero() -> None:
-    assert converted(Kind.DECIMAL, "1.005", 5, 2) == Decimal("1.01")
-    assert converted(Kind.DECIMAL, -2.675, 5, 2) == Decimal("-2.68")
+    assert converted(TypeKind.DECIMAL, "1.005", 5, 2) == Decimal("1.01")
+    assert converted(TypeKind.DECIMAL, -2.675, 5, 2) == Decimal("-2.68")
 
 
 @pytest.mark.parametrize(
     ("kind", "value", "allowed"),
     [
-        (Kind.TINYINT, 128, "from -128 to 127"),
-        (Kind.TINYINT, 127.5, "from -128 to 127"),
-        (Kind.UTINYINT, -1, "from 0 to 255"),
-        (Kind.UBIGINT, 2**64, "from 0 to 18446744073709551615"),
-        (Kind.INT, "many", "a whole number"),
-        (Kind.INT, "", "a whole number"),
-        (Kind.INT, "1_000", "a whole number"),
-        (Kind.DOUBLE, "nan", "a finite number"),
-        (Kind.DOUBLE, float("inf"), "a finite number"),
-        (Kind.FLOAT, 1e39, "3.402823e"),
-        (Kind.BOOL, "maybe", "true, false or a number"),
-        (Kind.GEOMETRY, "POINT(1 2", "well-known text"),
-        (Kind.VARBINARY, "\\x0", "hexadecimal digits"),
-        (Kind.VARCHAR, "\ud800", "UTF-8"),
-        (Kind.TIMESTAMP, "yesterday", "YYYY-MM-DD"),
-        (Kind.TIMESTAMP, 10**16, "years 1 to 9999"),
-        (Kind.DATE, "2024-02-30", "a date"),
+        (TypeKind.TINYINT, 128, "from -128 to 127"),
+        (TypeKind.TINYINT, 127.5, "from -128 to 127"),
+        (TypeKind.UTINYINT, -1, "from 0 to 255"),
+        (TypeKind.UBIGINT, 2**64, "from 0 to 18446744073709551615"),
+        (TypeKind.INT, "many", "a whole number"),
+        (TypeKind.INT, "", "a whole number"),
+        (TypeKind.INT, "1_000", "a whole number"),
+        (TypeKind.DOUBLE, "nan", "a finite number"),
+        (TypeKind.DOUBLE, float("inf"), "a finite number"),
+        (TypeKind.FLOAT, 1e39, "3.402823e"),
+        (TypeKind.BOOL, "maybe", "true, false or a number"),
+        (TypeKind.GEOMETRY, "POINT(1 2", "well-known text"),
+        (TypeKind.VARBINARY, "\\x0", "hexadecimal digits"),
+        (TypeKind.VARCHAR, "\ud800", "UTF-8"),
+        (TypeKind.TIMESTAMP, "yesterday", "YYYY-MM-DD"),
+        (TypeKind.TIMESTAMP, 10**16, "years 1 to 9999"),
+        (TypeKind.DATE, "2024-02-30", "a date"),
     ],
 )
-def test_a_value_that_does_not_fit_is_refused_with_what_is_allowed(kind: Kind, value: RowValue, allowed: str) -> None:
+def test_a_value_that_does_not_fit_is_refused_with_what_is_allowed(kind: TypeKind, value: RowValue, allowed: str) -> None:
     with pytest.raises(DataError) as refused:
         converted(kind, value)
     assert allowed in refused.value.hint
@@ -102,12 +102,12 @@ def test_a_value_that_does_not_fit_is_refused_with_what_is_allowed(kind: Kind, v
 
 
 def test_varchar_is_counted_in_bytes_and_nchar_in_characters() -> None:
-    assert converted(Kind.VARCHAR, "äö", 4) == "äö"
-    assert converted(Kind.NCHAR, "äöü", 3) == "äöü"
+    assert converted(TypeKind.VARCHAR, "äö", 4) == "äö"
+    assert converted(TypeKind.NCHAR, "äöü", 3) == "äöü"
     with pytest.raises(DataError, match="row 1"):
-        converted(Kind.VARCHAR, "äöü", 4)
+        converted(TypeKind.VARCHAR, "äöü", 4)
     with pytest.raises(DataError, match="row 1"):
-        converted(Kind.NCHAR, "äöüß", 3)
+        converted(TypeKind.NCHAR, "äöüß", 3)
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_a_row_needs_a_timestamp_not_before_1970(value: RowValue) -> None:
 
 
 def test_another_timestamp_may_lie_before_1970() -> None:
-    assert converted(Kind.TIMESTAMP, "1969-12-31T23:59:59Z") == datetime(1969, 12, 31, 23, 59, 59, tzinfo=UTC)
+    assert converted(TypeKind.TIMESTAMP, "1969-12-31T23:59:59Z") == datetime(1969, 12, 31, 23, 59, 59, tzinfo=UTC)
 
 
 def test_a_bad_row_is_named_with_subtable_row_column_and_place() -> None:
@@ -210,7 +210,7 @@ def test_no_rows_are_an_empty_table_of_the_stored_columns() -> None:
 
 
 def test_tags_that_are_not_given_are_null_and_json_is_checked() -> None:
-    table = Table("power", "t", (TS,), (Column("site", DataType(Kind.INT)), Column("about", DataType(Kind.JSON))))
+    table = Table("power", "t", (TS,), (Column("site", DataType(TypeKind.INT)), Column("about", DataType(TypeKind.JSON))))
     given = {"about": TagValue('{"floor": 3}')}
 
     assert tags_to_arrow(table, POWER, "d1", given, now=NOW).to_pylist() == [{TBNAME: "d1", "site": None, "about": '{"floor": 3}'}]

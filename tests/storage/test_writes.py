@@ -9,9 +9,9 @@ from deltalake import DeltaTable
 from headrace.errors import ConflictError, DataError, InternalError, NotFoundError, StorageError, TransientError
 from headrace.model.tables import TBNAME
 from headrace.storage import Tables
-from headrace.storage.commits import Written, epoch_app
-from headrace.storage.handles import Handle
-from headrace.storage.writes import Writer, append
+from headrace.storage.delta.commits import WriteMetrics, epoch_app
+from headrace.storage.delta.handles import Handle
+from headrace.storage.delta.writer import Writer, append_rows
 from tests.storage.samples import HOUR, KEYED, METERS, PLAIN, POWER, START, CountedLock, read, rows
 
 
@@ -179,11 +179,11 @@ def test_a_commit_is_made_again_when_another_writer_was_first(meters: Tables) ->
     other = Tables(meters.uri, CountedLock(), 1000)
     seen: list[int] = []
 
-    def work(_: Handle, delta: DeltaTable) -> Written:
+    def work(_: Handle, delta: DeltaTable) -> WriteMetrics:
         seen.append(delta.version())
         if len(seen) == 1:
             other.write(METERS, POWER, rows([{"ts": 1, "a": 1}]))
-        return append(delta, rows([{"ts": 2, "a": 2, "b": None}]), None)
+        return append_rows(delta, rows([{"ts": 2, "a": 2, "b": None}]), None)
 
     assert meters._writer.commit(METERS, work).version == 2
     assert seen == [0, 1]
@@ -194,9 +194,9 @@ def test_a_commit_that_always_comes_second_ends_with_a_conflict(meters: Tables) 
     other = Tables(meters.uri, CountedLock(), 1000)
     writer = Writer(meters._handles, CountedLock(), attempts=3)
 
-    def work(_: Handle, delta: DeltaTable) -> Written:
+    def work(_: Handle, delta: DeltaTable) -> WriteMetrics:
         other.write(METERS, POWER, rows([{"ts": delta.version()}]))
-        return append(delta, rows([{"ts": -1, "a": 2, "b": None}]), None)
+        return append_rows(delta, rows([{"ts": -1, "a": 2, "b": None}]), None)
 
     with pytest.raises(ConflictError, match="changed by another writer"):
         writer.commit(METERS, work)

@@ -19,7 +19,7 @@ from headrace.model.jobs import JobRecord
 from headrace.model.statements import CreateStream, Select
 from headrace.model.tables import Column, Database, Table
 from headrace.model.time import Precision
-from headrace.model.types import DataType, Kind
+from headrace.model.types import DataType, TypeKind
 from headrace.settings import load
 from headrace.sql import parse
 from headrace.storage import Tables
@@ -36,11 +36,11 @@ START = 1_700_000_000_000
 READINGS = Table(
     "db",
     "readings",
-    (Column("ts", DataType(Kind.TIMESTAMP)), Column("a", DataType(Kind.INT)), Column("b", DataType(Kind.VARCHAR, 16))),
-    (Column("g", DataType(Kind.INT)),),
+    (Column("ts", DataType(TypeKind.TIMESTAMP)), Column("a", DataType(TypeKind.INT)), Column("b", DataType(TypeKind.VARCHAR, 16))),
+    (Column("g", DataType(TypeKind.INT)),),
 )
 SUBTABLES = {"d0": 1, "d1": 1, "d2": 2}
-LANE = Column("lane", DataType(Kind.INT))
+LANE = Column("lane", DataType(TypeKind.INT))
 NUMBERS = itertools.count(1)
 
 Row = tuple[str, int, int | None, str | None]

@@ -76,7 +76,7 @@ class Oracle:
     def insert(self, rows: Sequence[Row]) -> None:
         """One write."""
         written = {(row[0], row[1]): (row[2], row[3]) for row in rows}
-        frontier, seen = self.frontier(), dict(self.seen)
+        watermark, seen = self.watermark(), dict(self.seen)
         touched: set[Window] = set()
         dirty: set[Window] = set()
         for (subtable, ts), row in written.items():
@@ -85,11 +85,11 @@ class Oracle:
             late = self.options.ignore_expired and ts < seen.get(subtable, ts)
             images = [row] if old is None or self.options.ignore_update else [old, row]
             spoiled = len(images) == 2
-            self.count(row, ts, late, frontier)
+            self.count(row, ts, late, watermark)
             for image in filter(self.options.passes, images):
                 for start in self.options.windows(ts):
                     window = (self.options.group(subtable, self.g[subtable], image), start)
-                    if late and frontier is not None and start + self.options.length - 1 < frontier:
+                    if late and watermark is not None and start + self.options.length - 1 < watermark:
                         continue
                     if spoiled:
                         dirty.add(window)
@@ -101,11 +101,11 @@ class Oracle:
                 self.newest = max(ts, ts if self.newest is None else self.newest)
         self.conclude(touched, dirty)
 
-    def count(self, row: Kept, ts: int, late: bool, frontier: int | None) -> None:
+    def count(self, row: Kept, ts: int, late: bool, watermark: int | None) -> None:
         last = next(self.options.windows(ts)) + self.options.length - 1
         if not self.options.passes(row):
             self.filtered += 1
-        elif late and frontier is not None and last < frontier:
+        elif late and watermark is not None and last < watermark:
             self.expired += 1
         else:
             self.used += 1
@@ -143,12 +143,12 @@ class Oracle:
             and start <= ts < start + self.options.length
         ]
 
-    def frontier(self) -> int | None:
+    def watermark(self) -> int | None:
         return None if self.newest is None else self.newest - self.options.watermark
 
     def closed(self, window: Window) -> bool:
-        frontier = self.frontier()
-        return frontier is not None and window[1] + self.options.length - 1 < frontier
+        watermark = self.watermark()
+        return watermark is not None and window[1] + self.options.length - 1 < watermark
 
     def value(self, window: Window) -> tuple[Any, ...]:
         rows = self.windows[window]

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from headrace.storage.outbox import Message
+from headrace.storage.delta.outbox import Message
 
 TIMEOUT_S = 1.0
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from headrace.errors import FencedError
-from headrace.model.faults import FaultError, armed, calling
+from headrace.model.failpoints import FailpointError, armed, calling
 from headrace.model.jobs import JobState
 from headrace.streams.poller import SourcePollers
 from tests.streams.house import House, Row
@@ -43,7 +43,7 @@ def test_a_driver_that_dies_anywhere_is_followed_by_one_that_goes_on(built: Hous
         with armed(f"{point}:1:raise" if number else ""):
             try:
                 built.settle()
-            except FaultError:
+            except FailpointError:
                 built.restart()
             else:
                 assert number == 0 or point.startswith("storage")

@@ -14,7 +14,7 @@ import pytest
 
 import headrace
 from headrace.errors import Error, ExistsError, InvalidStreamError, NotFoundError
-from headrace.model.faults import calling
+from headrace.model.failpoints import calling
 from headrace.model.jobs import JobState
 from headrace.model.statements import CreateStream
 from headrace.model.tables import Database, Table

@@ -14,12 +14,12 @@ from headrace.errors import (
     TypeMismatchError,
 )
 from headrace.model.tables import Column, Table, TableKind
-from headrace.model.types import DataType, Kind
+from headrace.model.types import DataType, TypeKind
 from headrace.streams.define import plan_of
 from headrace.streams.groups import GroupKind
 from tests.streams.house import House
 
-INT, VARCHAR, TIMESTAMP = DataType(Kind.INT), DataType(Kind.VARCHAR, 20), DataType(Kind.TIMESTAMP)
+INT, VARCHAR, TIMESTAMP = DataType(TypeKind.INT), DataType(TypeKind.VARCHAR, 20), DataType(TypeKind.TIMESTAMP)
 OLD = Table(
     "db",
     "old",
@@ -150,8 +150,8 @@ def test_the_target_has_the_columns_of_the_select_list_after_the_windows_start(
 ) -> None:
     plan = furnished.define(f"create stream s into out as select {select} from readings interval(1s)")
     assert [column.name for column in plan.target.columns] == names
-    assert plan.target.timestamp.type.kind is Kind.TIMESTAMP
-    assert [(tag.name, tag.type.kind) for tag in plan.target.tags] == [("group_id", Kind.UBIGINT)]
+    assert plan.target.timestamp.type.kind is TypeKind.TIMESTAMP
+    assert [(tag.name, tag.type.kind) for tag in plan.target.tags] == [("group_id", TypeKind.UBIGINT)]
 
 
 def test_a_column_list_names_the_select_list_and_marks_the_key(furnished: House) -> None:

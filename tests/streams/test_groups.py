@@ -6,11 +6,11 @@ from decimal import Decimal
 
 import pytest
 
-from headrace.model.types import DataType, Kind
+from headrace.model.types import DataType, TypeKind
 from headrace.streams.groups import GroupKind, GroupRule, auto_name, expression_name, group_id
 
-INT = DataType(Kind.INT)
-VARCHAR = DataType(Kind.VARCHAR, 10)
+INT = DataType(TypeKind.INT)
+VARCHAR = DataType(TypeKind.VARCHAR, 10)
 
 
 @pytest.mark.parametrize(
@@ -34,14 +34,14 @@ def test_null_and_empty_text_are_different_groups() -> None:
     assert group_id([None], [VARCHAR]) != group_id([""], [VARCHAR])
 
 
-@pytest.mark.parametrize("kind", [kind for kind in Kind if kind not in (Kind.DATE,)])
-def test_every_type_has_an_id_that_tells_values_apart(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [kind for kind in TypeKind if kind not in (TypeKind.DATE,)])
+def test_every_type_has_an_id_that_tells_values_apart(kind: TypeKind) -> None:
     one, two = {
-        Kind.BOOL: (True, False),
-        Kind.DECIMAL: (Decimal("1.5"), Decimal("1.6")),
-        Kind.VARBINARY: (b"a", b"b"),
-    }.get(kind, ("a", "b") if kind in (Kind.VARCHAR, Kind.NCHAR, Kind.JSON, Kind.GEOMETRY) else (1, 2))
-    type_ = DataType(kind, 10, 1) if kind is Kind.DECIMAL else DataType(kind)
+        TypeKind.BOOL: (True, False),
+        TypeKind.DECIMAL: (Decimal("1.5"), Decimal("1.6")),
+        TypeKind.VARBINARY: (b"a", b"b"),
+    }.get(kind, ("a", "b") if kind in (TypeKind.VARCHAR, TypeKind.NCHAR, TypeKind.JSON, TypeKind.GEOMETRY) else (1, 2))
+    type_ = DataType(kind, 10, 1) if kind is TypeKind.DECIMAL else DataType(kind)
     assert group_id([one], [type_]) != group_id([two], [type_])
 
 

@@ -8,15 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.model.positions import Position
-from headrace.streams.incoming import NEVER, Incoming, Kind, earlier_maximum, newest_before, suspects
-from headrace.streams.state import SEEN, State
+from headrace.streams.incoming import NEVER, ChangeBatch, RowKind, max_event_time_before, maybe_expired, running_maximum_before
+from headrace.streams.state import SEEN, StreamState
 
 ROW = st.tuples(st.integers(0, 3), st.integers(0, 5), st.integers(-20, 20))
 
 
-def batch(rows: list[tuple[str, int, int]], kind: Kind = Kind.INPUT) -> Incoming:
+def batch(rows: list[tuple[str, int, int]], kind: RowKind = RowKind.INPUT) -> ChangeBatch:
     """Rows of (subtable, write, instant)."""
-    return Incoming(
+    return ChangeBatch(
         rows=pa.table({"tbname": pa.array([row[0] for row in rows], pa.string())}),
         kind=np.full(len(rows), kind, np.int8),
         version=np.array([row[1] for row in rows], np.int64),
@@ -29,27 +29,33 @@ def batch(rows: list[tuple[str, int, int]], kind: Kind = Kind.INPUT) -> Incoming
 def test_the_earlier_maximum_is_that_of_smaller_versions_of_the_same_group(rows: list[tuple[int, int, int]]) -> None:
     group, version, value = (np.array(column, np.int64) for column in zip(*rows, strict=True))
     expected = [max((v for g, w, v in rows if g == group_ and w < version_), default=NEVER) for group_, version_, _ in rows]
-    assert earlier_maximum(group, version, value).tolist() == expected
+    assert running_maximum_before(group, version, value).tolist() == expected
 
 
 def test_a_row_of_a_lagging_subtable_in_order_is_no_suspect() -> None:
-    state = State(Position(0, {}), seen=pa.table({"tbname": ["a", "b"], "_seen": [100, 10]}, schema=SEEN), newest=100)
-    assert suspects(batch([("b", 1, 11)]), state, 0).tolist() == [False]
-    assert suspects(batch([("b", 1, 9)]), state, 0).tolist() == [True]
+    state = StreamState(
+        Position(0, {}),
+        max_event_time_by_subtable=pa.table({"tbname": ["a", "b"], "_seen": [100, 10]}, schema=SEEN),
+        max_event_time=100,
+    )
+    assert maybe_expired(batch([("b", 1, 11)]), state, 0).tolist() == [False]
+    assert maybe_expired(batch([("b", 1, 9)]), state, 0).tolist() == [True]
 
 
 def test_the_watermark_gives_rows_time() -> None:
-    state = State(Position(0, {}), seen=pa.table({"tbname": ["a"], "_seen": [100]}, schema=SEEN), newest=100)
-    assert suspects(batch([("a", 1, 90)]), state, 10).tolist() == [False]
-    assert suspects(batch([("a", 1, 89)]), state, 10).tolist() == [True]
+    state = StreamState(
+        Position(0, {}), max_event_time_by_subtable=pa.table({"tbname": ["a"], "_seen": [100]}, schema=SEEN), max_event_time=100
+    )
+    assert maybe_expired(batch([("a", 1, 90)]), state, 10).tolist() == [False]
+    assert maybe_expired(batch([("a", 1, 89)]), state, 10).tolist() == [True]
 
 
 def test_rows_of_one_write_are_never_late_against_each_other() -> None:
-    assert suspects(batch([("a", 1, 100), ("a", 1, 1)]), State(Position(0, {})), 0).tolist() == [False, False]
-    assert suspects(batch([("a", 1, 100), ("a", 2, 1)]), State(Position(0, {})), 0).tolist() == [False, True]
+    assert maybe_expired(batch([("a", 1, 100), ("a", 1, 1)]), StreamState(Position(0, {})), 0).tolist() == [False, False]
+    assert maybe_expired(batch([("a", 1, 100), ("a", 2, 1)]), StreamState(Position(0, {})), 0).tolist() == [False, True]
 
 
 def test_deleted_rows_move_no_time_on() -> None:
-    rows = batch([("a", 1, 100)], Kind.DELETED)
-    assert newest_before(batch([("a", 2, 1)]), None).tolist() == [NEVER]
-    assert suspects(rows, State(Position(0, {}), newest=500), 0).tolist() == [False]
+    rows = batch([("a", 1, 100)], RowKind.DELETED)
+    assert max_event_time_before(batch([("a", 2, 1)]), None).tolist() == [NEVER]
+    assert maybe_expired(rows, StreamState(Position(0, {}), max_event_time=500), 0).tolist() == [False]

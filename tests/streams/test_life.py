@@ -12,7 +12,7 @@ import pytest
 from headrace.model.jobs import DesiredState, JobState
 from headrace.model.tables import Column, Database, Table
 from headrace.model.time import Precision
-from headrace.model.types import DataType, Kind
+from headrace.model.types import DataType, TypeKind
 from headrace.streams.lifecycle import activate, forget, skip
 from headrace.streams.runner import state_store
 from tests.streams.house import START, House, house
@@ -147,7 +147,7 @@ def test_a_batch_without_results_moves_the_catalog_alone(built: House) -> None:
     built.settle()
     progress = built.record(plan).progress
     assert built.record(plan).source_version == built.tables.version(plan.source)
-    assert progress.frontier == START
+    assert progress.watermark == START
     assert built.tables.version(plan.target) == before
 
 
@@ -158,8 +158,8 @@ def test_a_damaged_state_is_worked_out_again_exactly(built: House) -> None:
         built.insert(write)
         oracle.insert(write)
         built.settle()
-    newest = state_files(built, plan.id)[-1]
-    newest.write_bytes(newest.read_bytes()[:-9])
+    max_event_time = state_files(built, plan.id)[-1]
+    max_event_time.write_bytes(max_event_time.read_bytes()[:-9])
     built.restart()
     built.insert([("d0", 2, 1, None)])
     oracle.insert([("d0", 2, 1, None)])
@@ -260,11 +260,11 @@ def test_streams_of_a_nanosecond_database_close_to_the_tick(tmp_path: Path, spar
 
 def test_an_existing_table_takes_results_as_its_columns_want_them(built: House) -> None:
     columns = (
-        Column("ts", DataType(Kind.TIMESTAMP)),
-        Column("n", DataType(Kind.VARCHAR, 20)),
-        Column("m", DataType(Kind.SMALLINT)),
+        Column("ts", DataType(TypeKind.TIMESTAMP)),
+        Column("n", DataType(TypeKind.VARCHAR, 20)),
+        Column("m", DataType(TypeKind.SMALLINT)),
     )
-    old = Table("db", "old", columns, (Column("t", DataType(Kind.INT)), Column("u", DataType(Kind.INT))))
+    old = Table("db", "old", columns, (Column("t", DataType(TypeKind.INT)), Column("u", DataType(TypeKind.INT))))
     built.catalog.tables.create(old)
     built.tables.create(old, built.database)
     plan = built.create(

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from headrace.model.clock import ManualClock, SystemClock
-from headrace.model.faults import FaultError, armed
+from headrace.model.failpoints import FailpointError, armed
 from headrace.model.positions import Position, latest, source_id
 from headrace.streams.poller import SourcePollers
 from headrace.streams.runner import state_store
-from headrace.streams.state import State
+from headrace.streams.state import StreamState
 from tests.streams.house import House
 from tests.streams.ticking import SQL, ticking
 from tests.support.waiting import wait_until
@@ -114,7 +114,7 @@ def test_a_driver_that_dies_between_micro_batches_of_one_source_version_is_follo
     empty.insert([("d0", 0, 1, None)])
     empty.settle()
     clock.advance(20_000)
-    with armed(f"{point}:{passage}:raise"), pytest.raises(FaultError):
+    with armed(f"{point}:{passage}:raise"), pytest.raises(FailpointError):
         empty.settle()
     empty.restart()
     empty.settle()
@@ -131,12 +131,12 @@ def test_a_driver_restarts_where_the_target_says_though_the_catalog_is_behind(em
     behind = empty.record(plan).progress
     clock.advance(10_000)
     empty.settle()
-    newest = empty.record(plan).progress.position
+    max_event_time = empty.record(plan).progress.position
     empty.catalog.jobs.set_progress(plan.id, behind)
     empty.restart()
     version = empty.tables.version(plan.target)
     empty.settle()
-    assert empty.record(plan).progress.position == newest
+    assert empty.record(plan).progress.position == max_event_time
     assert empty.tables.version(plan.target) == version
 
 
@@ -151,14 +151,14 @@ def test_a_checkpoint_that_only_the_target_knows_of_is_made_again(empty: House, 
     empty.settle()
     empty.catalog.jobs.set_progress(plan.id, behind)
     store = state_store(empty.context, plan.id)
-    (newest,) = Path(store.folder).glob(f"{store.batches()[-1]:020d}-*.state")
+    (max_event_time,) = Path(store.folder).glob(f"{store.batches()[-1]:020d}-*.state")
     match damage:
         case "missing":
-            newest.unlink()
+            max_event_time.unlink()
         case "damaged":
-            newest.write_bytes(newest.read_bytes()[:-3])
+            max_event_time.write_bytes(max_event_time.read_bytes()[:-3])
         case _:
-            store.write(State(Position(store.batches()[-1], {plan.source_id: 0})), 0)
+            store.write(StreamState(Position(store.batches()[-1], {plan.source_id: 0})), 0)
     empty.restart()
     clock.advance(10_000)
     empty.settle()

@@ -12,9 +12,9 @@ from deltalake import write_deltalake
 
 import headrace
 from headrace.model.tables import Column
-from headrace.model.types import DataType, Kind
+from headrace.model.types import DataType, TypeKind
 from headrace.runtime import history
-from headrace.storage.handles import rows_uri
+from headrace.storage.delta.handles import rows_uri
 from tests.streams.house import READINGS, START, House
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-EXTRA = Column("c", DataType(Kind.DOUBLE))
+EXTRA = Column("c", DataType(TypeKind.DOUBLE))
 WIDE = replace(READINGS, columns=(*READINGS.columns, EXTRA))
 SUMS = "create stream s trigger at_once ignore update 0 into out as select _wstart, count(*) n, sum(a) total from readings"
 SUMS += " partition by g interval(10s)"

@@ -8,18 +8,18 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from headrace.model.faults import FaultError, armed
+from headrace.model.failpoints import FailpointError, armed
 from headrace.model.jobs import JobCounters
 from headrace.model.positions import Position
-from headrace.streams.state import SEEN, State, StateError, StateStore
+from headrace.streams.state import SEEN, StateError, StateStore, StreamState
 
 AT = Position(7, {"db.readings": 40})
-STATE = State(
+STATE = StreamState(
     position=AT,
     windows=pa.table({"p0": ["a", None], "_wstart": [0, 10], "_wend": [9, 19], "x0": [1, 2], "_emitted": [True, False]}),
-    seen=pa.table({"tbname": ["d1"], "_seen": [17]}, schema=SEEN),
-    newest=17,
-    floor=3,
+    max_event_time_by_subtable=pa.table({"tbname": ["d1"], "_seen": [17]}, schema=SEEN),
+    max_event_time=17,
+    evicted_through=3,
     counters=JobCounters(rows_in=5, rows_used=3, rows_filtered=1, rows_expired=1),
     wake_at=1_700_000_000_000,
     handled_at=1_600_000_000_000,
@@ -41,8 +41,8 @@ def test_a_state_is_read_as_it_was_written(store: StateStore) -> None:
 
 
 def test_a_state_before_the_first_window_is_read_as_it_was_written(store: StateStore) -> None:
-    store.write(State(Position(0, {})), 0)
-    assert store.read(0) == State(Position(0, {}))
+    store.write(StreamState(Position(0, {})), 0)
+    assert store.read(0) == StreamState(Position(0, {}))
 
 
 def test_a_micro_batch_without_checkpoint_has_none(store: StateStore) -> None:
@@ -70,7 +70,7 @@ def test_a_changed_byte_is_an_error_and_never_a_state(store: StateStore) -> None
 
 
 def test_a_file_cut_short_by_a_crash_is_not_taken_for_a_state(store: StateStore) -> None:
-    with armed("streams.state.rename:1:raise"), pytest.raises(FaultError):
+    with armed("streams.state.rename:1:raise"), pytest.raises(FailpointError):
         store.write(STATE, 6)
     assert store.read(7) is None
     assert store.batches() == []
@@ -78,11 +78,11 @@ def test_a_file_cut_short_by_a_crash_is_not_taken_for_a_state(store: StateStore)
 
 def test_the_state_of_the_newer_epoch_counts(store: StateStore, tmp_path: Path) -> None:
     newer = StateStore(str(tmp_path / "states"), "s1", epoch=2)
-    newer.write(replace(STATE, newest=18), 6)
+    newer.write(replace(STATE, max_event_time=18), 6)
     store.write(STATE, 6)
     found = store.read(7)
     assert found is not None
-    assert found.newest == 18
+    assert found.max_event_time == 18
 
 
 def test_old_states_go_and_the_committed_one_stays_however_often_a_batch_is_tried(store: StateStore) -> None:

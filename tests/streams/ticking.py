@@ -16,7 +16,7 @@ from headrace.streams.incoming import Changes
 from headrace.streams.poller import RunnerFactory
 from headrace.streams.runner import Reader, Runner
 from headrace.streams.sinks import DeltaSink, Sink
-from headrace.streams.state import State
+from headrace.streams.state import StreamState
 
 EVERY_MS = 10_000
 SQL = "create stream {name} trigger at_once into out_{name} as select _wstart, count(*) n from readings interval(10s)"
@@ -31,7 +31,7 @@ class Ticker:
     before: Callable[[Changes], None] = lambda _: None
     every_ms: int = EVERY_MS
 
-    def run(self, state: State, changes: Changes) -> BatchResult:
+    def run(self, state: StreamState, changes: Changes) -> BatchResult:
         self.before(changes)
         count = 0 if state.windows is None else state.windows["count"][0].as_py()
         ticks = []

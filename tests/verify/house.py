@@ -12,27 +12,27 @@ from headrace.model.queries import Query, Union
 from headrace.model.statements import Select
 from headrace.model.tables import TBNAME, Column, Database, Name, Table, TableKind
 from headrace.model.time import Precision
-from headrace.model.types import DataType, Kind
+from headrace.model.types import DataType, TypeKind
 from headrace.sql import parse
 from headrace.storage.sandbox import open_database
 from headrace.storage.types import rows_schema, tags_schema
-from headrace.verify import Lookup, Stored
-from headrace.verify.verdict import recomputed
+from headrace.verify import Lookup, StoredTable
+from headrace.verify.result import recomputed
 
 SECOND: Final = 1_000
 
 
-def column(name: str, kind: Kind, length: int | None = None, *, is_key: bool = False) -> Column:
+def column(name: str, kind: TypeKind, length: int | None = None, *, is_key: bool = False) -> Column:
     return Column(name, DataType(kind, length), is_key)
 
 
 SMALL: Final = Table(
     "db",
     "small",
-    (column("ts", Kind.TIMESTAMP), column("a", Kind.INT), column("b", Kind.DOUBLE), column("s", Kind.VARCHAR, 20)),
-    (column("site", Kind.VARCHAR, 10), column("room", Kind.INT)),
+    (column("ts", TypeKind.TIMESTAMP), column("a", TypeKind.INT), column("b", TypeKind.DOUBLE), column("s", TypeKind.VARCHAR, 20)),
+    (column("site", TypeKind.VARCHAR, 10), column("room", TypeKind.INT)),
 )
-PLAIN: Final = Table("db", "plain", (column("ts", Kind.TIMESTAMP), column("a", Kind.INT)), kind=TableKind.PLAIN)
+PLAIN: Final = Table("db", "plain", (column("ts", TypeKind.TIMESTAMP), column("a", TypeKind.INT)), kind=TableKind.PLAIN)
 TAGS: Final = {"d1": {"site": "x", "room": 1}, "d2": {"site": "y", "room": 2}}
 
 Values = Mapping[str, Any]
@@ -64,14 +64,14 @@ def lookup(
     """Tables by name, and subtables of those that have tags."""
     database = database or Database("db")
 
-    def find(name: Name) -> Stored:
+    def find(name: Name) -> StoredTable:
         owner, subtable = name.name, None
         if name.name in tags:
             owner, subtable = next(key for key, (table, _) in tables.items() if table.tags), name.name
         if owner not in tables:
             raise NotFoundError(f"there is no table {name}", span=name.span)
         table, rows = tables[owner]
-        return Stored(table, database, subtable, lambda: rows, lambda: stored_tags(table, database, tags))
+        return StoredTable(table, database, subtable, lambda: rows, lambda: stored_tags(table, database, tags))
 
     return find
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from headrace.compute import Relation, Scan, Scope, SeriesNames, Size, bind, evaluate, language
+from headrace.compute import Relation, Scan, Scope, SeriesNames, TableStatistics, bind, evaluate, language
 from headrace.errors import NotFoundError
 from headrace.model.queries import Query, Union
 from headrace.model.tables import TBNAME, Name
@@ -41,12 +41,12 @@ class Side:
 
     def answer(self, query: Query | Union) -> pa.Table:
         plan = bind(query, Scope(self.resolve, language("tdengine"), self.world.database.timezone, 0))
-        return evaluate(plan, self.read, facts=self).toArrow()
+        return evaluate(plan, self.read, statistics=self).toArrow()
 
-    def size(self, scan: Scan) -> Size:
+    def size(self, scan: Scan) -> TableStatistics:
         """The sizes of tables that are taken for large ones, since those are evaluated in other ways."""
         names = list(TAGS) if scan.table is MIXED else [scan.table.name]
-        return Size(max(1, (self.world.last - self.world.first) // 200), pa.table({TBNAME: names}))
+        return TableStatistics(max(1, (self.world.last - self.world.first) // 200), pa.table({TBNAME: names}))
 
     def subtables(self, scan: Scan) -> pa.Table:
         if scan.table is not MIXED:

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from headrace.errors import DataError
-from headrace.verify import Maintained, Verdict, verify
+from headrace.verify import MaintainedTable, VerificationResult, verify
 from headrace.verify.aggregates import Likeness
-from headrace.verify.compare import Leave, Mismatch, first_difference, same
+from headrace.verify.compare import Allowance, Mismatch, first_difference, same
 from tests.verify.house import query_of, small
 
 EXACT, WRITTEN, WITHIN = Likeness.EXACT, Likeness.WRITTEN, Likeness.WITHIN
@@ -20,7 +20,7 @@ ASKED = "select _wstart, count(*), sum(a), avg(b) from d1 interval(10s)"
 RIGHT = [(0, 2, 3, 0.375), (10_000, 2, 12, 1.0)]
 
 
-def verdict(rows: list[tuple[Any, ...]], sql: str = ASKED, maintained: Maintained | None = None) -> Verdict:
+def verdict(rows: list[tuple[Any, ...]], sql: str = ASKED, maintained: MaintainedTable | None = None) -> VerificationResult:
     columns: list[list[Any]] = [list(column) for column in zip(*rows, strict=True)]
     starts = pa.array([start * 1_000 for start in columns[0]], pa.timestamp("us", tz="UTC"))
     table = pa.table([starts, *columns[1:]], [f"c{number}" for number in range(len(columns))])
@@ -66,18 +66,18 @@ def test_a_result_of_other_columns_is_none_of_that_query() -> None:
 
 
 def test_of_a_stream_open_windows_may_lack_or_be_older_but_closed_ones_may_not() -> None:
-    open_ = Maintained(frontier=12_000)
+    open_ = MaintainedTable(watermark=12_000)
     older = (10_000, 1, 5, 1.0)
     assert verdict(RIGHT[:1], maintained=open_).equal
     assert verdict([RIGHT[0], older], maintained=open_).equal
-    assert not verdict([RIGHT[0], older], maintained=Maintained(frontier=30_000)).equal
+    assert not verdict([RIGHT[0], older], maintained=MaintainedTable(watermark=30_000)).equal
     assert not verdict(RIGHT[1:], maintained=open_).equal
     assert not verdict([(0, 2, 4, 0.375)], maintained=open_).equal
 
 
 def test_of_a_stream_without_history_untouched_windows_may_lack_but_none_may_be_wrong() -> None:
-    assert verdict(RIGHT[1:], maintained=Maintained(partial=True)).equal
-    assert not verdict([(10_000, 2, 13, 1.0)], maintained=Maintained(partial=True)).equal
+    assert verdict(RIGHT[1:], maintained=MaintainedTable(partial=True)).equal
+    assert not verdict([(10_000, 2, 13, 1.0)], maintained=MaintainedTable(partial=True)).equal
 
 
 @pytest.mark.parametrize(
@@ -132,5 +132,5 @@ def test_the_row_most_like_the_missing_one_is_shown_beside_it() -> None:
 
 def test_what_may_be_missing_or_besides_is_no_difference() -> None:
     expected, found = [(1,), (2,)], [(2,), (3,)]
-    assert first_difference(expected, found, [EXACT], leave=Leave(lambda place: place == 0, lambda row: row == (3,))) is None
-    assert first_difference(expected, found, [EXACT], leave=Leave(missing=lambda place: place == 0)) is not None
+    assert first_difference(expected, found, [EXACT], leave=Allowance(lambda place: place == 0, lambda row: row == (3,))) is None
+    assert first_difference(expected, found, [EXACT], leave=Allowance(missing=lambda place: place == 0)) is not None

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from headrace.model.instants import instant
+from headrace.model.instants import parse_instant
 from headrace.model.tables import TBNAME, Database, Table, TableKind
 from headrace.model.time import Precision
-from headrace.model.types import Kind
+from headrace.model.types import TypeKind
 from headrace.verify import Lookup
 from tests.verify.house import column, lookup, stored_rows
 
@@ -20,25 +20,30 @@ MIXED: Final = Table(
     "db",
     "mixed",
     (
-        column("ts", Kind.TIMESTAMP),
-        column("ti", Kind.TINYINT),
-        column("i", Kind.INT),
-        column("bi", Kind.BIGINT),
-        column("ui", Kind.UINT),
-        column("ub", Kind.UBIGINT),
-        column("f", Kind.FLOAT),
-        column("d", Kind.DOUBLE),
-        column("e", Kind.BOOL),
-        column("s", Kind.VARCHAR, 20),
-        column("n", Kind.NCHAR, 20),
-        column("at", Kind.TIMESTAMP),
+        column("ts", TypeKind.TIMESTAMP),
+        column("ti", TypeKind.TINYINT),
+        column("i", TypeKind.INT),
+        column("bi", TypeKind.BIGINT),
+        column("ui", TypeKind.UINT),
+        column("ub", TypeKind.UBIGINT),
+        column("f", TypeKind.FLOAT),
+        column("d", TypeKind.DOUBLE),
+        column("e", TypeKind.BOOL),
+        column("s", TypeKind.VARCHAR, 20),
+        column("n", TypeKind.NCHAR, 20),
+        column("at", TypeKind.TIMESTAMP),
     ),
-    (column("site", Kind.VARCHAR, 10), column("room", Kind.INT)),
+    (column("site", TypeKind.VARCHAR, 10), column("room", TypeKind.INT)),
 )
 KEYED: Final = Table(
     "db",
     "keyed",
-    (column("ts", Kind.TIMESTAMP), column("k", Kind.INT, is_key=True), column("i", Kind.INT), column("d", Kind.DOUBLE)),
+    (
+        column("ts", TypeKind.TIMESTAMP),
+        column("k", TypeKind.INT, is_key=True),
+        column("i", TypeKind.INT),
+        column("d", TypeKind.DOUBLE),
+    ),
     kind=TableKind.PLAIN,
 )
 TAGS: Final[dict[str, dict[str, Any]]] = {
@@ -88,7 +93,7 @@ def world(seed: int) -> World:
     timezone, start = dice.choice(PLACES)
     database = Database("db", dice.choice(PRECISIONS), timezone)
     second = database.precision.ticks_per_second
-    first = instant(start, "UTC", database.precision)
+    first = parse_instant(start, "UTC", database.precision)
     assert first is not None
     pace = dice.choice(STEPS) * second
     mixed = [row for name in TAGS for row in subtable(dice, name, first, pace, rows // len(TAGS) if name != "m4" else rows // 30)]

@@ -34,7 +34,7 @@ class Format(StrEnum):
     JSON = "json"
 
 
-class Rows(Protocol):
+class Tabular(Protocol):
     """Names and rows of a result."""
 
     @property
@@ -57,7 +57,7 @@ def show_lines(lines: Iterable[str]) -> None:
         out.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def show_rows(rows: Rows, form: Format) -> None:
+def show_rows(rows: Tabular, form: Format) -> None:
     """A result in the form asked for."""
     match form:
         case Format.TABLE:

@@ -65,9 +65,9 @@ def default_of(name: str, value: object) -> str:
 
 def types_page() -> str:
     """Every type of the language, how it is stored, and what Spark and others see."""
-    from headrace.storage.types import STORED
+    from headrace.storage.types import STORAGE_TYPES
 
-    rows = [(f"`{kind.value}`", f"`{stored.delta}`", stored.note) for kind, stored in STORED.items() if kind.value != "DATE"]
+    rows = [(f"`{kind.value}`", f"`{stored.delta}`", stored.note) for kind, stored in STORAGE_TYPES.items() if kind.value != "DATE"]
     return page(
         "Types",
         "the table in `include/headrace/storage/types.py`",
@@ -211,15 +211,15 @@ def signature(least: int, most: int | None) -> str:
 def kinds(function: AggregateFunction | SeriesFunction) -> str:
     """What the first argument may be, in words."""
     from headrace.compute.functions.aggregates import ANY, MEASURED, NUMERIC, ORDERED
-    from headrace.model.types import Kind
+    from headrace.model.types import TypeKind
 
     words = {
         ANY: "any",
-        MEASURED | {Kind.BOOL}: "numbers, timestamps, booleans",
+        MEASURED | {TypeKind.BOOL}: "numbers, timestamps, booleans",
         NUMERIC: "numbers",
         MEASURED: "numbers, timestamps",
         ORDERED: "numbers, text, timestamps, booleans",
-        frozenset({Kind.TIMESTAMP}): "timestamps",
+        frozenset({TypeKind.TIMESTAMP}): "timestamps",
     }
     return words.get(function.accepts) or ", ".join(sorted(kind.value for kind in function.accepts))
 

@@ -15,9 +15,9 @@ import psutil
 from headrace.cli.console import err, out
 from headrace.errors import ConfigurationError, Error
 from headrace.settings import Settings, load
-from headrace.storage.jars import cache_folder, delta_jars
-from headrace.storage.java import check_java
-from headrace.storage.session import class_archive
+from headrace.storage.spark.jars import cache_directory, delta_jars
+from headrace.storage.spark.java import check_java
+from headrace.storage.spark.session import class_archive
 
 GIB: Final = 1024**3
 # A driver's heap, Python, and Airflow's components beside it.
@@ -28,7 +28,7 @@ TRAINING: Final = """
 import pathlib, shutil, sys, tempfile
 import pyarrow as pa
 from headrace.settings import load
-from headrace.storage.session import start_session
+from headrace.storage.spark.session import start_session
 home = pathlib.Path(tempfile.mkdtemp())
 spark = start_session(load(home=home, spark_master="local[2]", driver_memory="1g"), archive=pathlib.Path(sys.argv[1]))
 rows = spark.createDataFrame(pa.table({"k": [0, 1] * 50, "v": [1.0] * 100}))
@@ -69,7 +69,7 @@ CHECKS: Final[dict[str, Callable[[Settings], str]]] = {
     "memory": check_memory,
     "home": check_home,
     "catalog": check_catalog,
-    "Delta's jars": lambda _: f"{len(delta_jars())} jars in {cache_folder()}",
+    "Delta's jars": lambda _: f"{len(delta_jars())} jars in {cache_directory()}",
     "class archive": lambda _: "there" if class_archive().exists() else "missing; `headrace setup` makes starts of Spark quicker",
 }
 
@@ -94,7 +94,7 @@ def prepare() -> None:
     if not archive.exists():
         with err.status("preparing Spark's start (once, about half a minute)"):
             train(archive)
-    out.print(f"{len(jars)} jars and the class archive are in {cache_folder()}", highlight=False)
+    out.print(f"{len(jars)} jars and the class archive are in {cache_directory()}", highlight=False)
 
 
 def train(archive: Path) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from headrace.model.time import Precision
     from headrace.service.session import Session
     from headrace.service.stages import Stage
-    from headrace.verify import Difference, Sample, Verdict
+    from headrace.verify import Difference, Sample, VerificationResult
 
 SHOWN_ALWAYS = 3
 """Columns of the select list that are shown of a difference, wherever it is."""
@@ -56,7 +56,7 @@ def planned(session: Session, query: str | None, stream: str) -> list[Stage]:
     return jobs.plan_query_verification(session.state, query, session.dialect)
 
 
-def show(verdict: Verdict) -> None:
+def show(verdict: VerificationResult) -> None:
     """A verdict in a line, or its first difference with the rows of the source."""
     what = ("window" if verdict.windows else "row") + ("" if verdict.rows == 1 else "s")
     if verdict.difference is None:

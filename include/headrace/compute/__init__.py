@@ -7,14 +7,13 @@ from headrace.compute.binding.scope import Relation, Scope, SeriesNames, SeriesP
 from headrace.compute.binding.select import bind
 from headrace.compute.evaluate import evaluate, project, whole
 from headrace.compute.explain import explain
-from headrace.compute.facts import Facts, Size
 from headrace.compute.language import Language, language
 from headrace.compute.plan import AnyPlan, Key, Output, Plan, Scan, UnionPlan
+from headrace.compute.statistics import StatisticsProvider, TableStatistics
 from headrace.compute.windows.segments import finish, merge, prepare, segments
 
 __all__ = [
     "AnyPlan",
-    "Facts",
     "Key",
     "Language",
     "Output",
@@ -24,7 +23,8 @@ __all__ = [
     "Scope",
     "SeriesNames",
     "SeriesPattern",
-    "Size",
+    "StatisticsProvider",
+    "TableStatistics",
     "UnionPlan",
     "bind",
     "evaluate",

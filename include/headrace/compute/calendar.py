@@ -7,7 +7,7 @@ from headrace.compute.terms import text
 from headrace.model.time import Precision
 
 
-def local(sql: str, zone: str, precision: Precision) -> str:
+def to_local(sql: str, zone: str, precision: Precision) -> str:
     """The wall clock of a zone at an instant, as ticks counted as if it were UTC."""
     return sql if is_utc(zone) else _moved("from_utc_timestamp", sql, zone, precision)
 
@@ -51,7 +51,7 @@ def month_start(month: str, precision: Precision) -> str:
     return f"(CAST(unix_date(add_months(DATE'1970-01-01', CAST({month} AS INT))) AS BIGINT) * {day}L)"
 
 
-def plus_months(local_ticks: str, count: int | str, precision: Precision) -> str:
+def add_months(local_ticks: str, count: int | str, precision: Precision) -> str:
     """A wall clock moved on by months; the day is cut to the length of the month."""
     day = precision.ticks_per_second * 86_400
     date = f"CAST(unix_date(add_months({date_of(local_ticks, precision)}, {count})) AS BIGINT)"

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 from headrace.compute.evaluation.empty_groups import with_empty_groups
 from headrace.compute.evaluation.interp import AT, interpolated
-from headrace.compute.evaluation.narrow import NAME, narrowed, numbers, widened
-from headrace.compute.evaluation.ordering import RANK, SHARE, arranged, arranged_union
-from headrace.compute.facts import Facts, Size
+from headrace.compute.evaluation.ordering import RANK, SHARE, order_result, order_union
+from headrace.compute.evaluation.surrogate_keys import NAME, decode_subtables, encode_subtables, surrogate_keys
 from headrace.compute.plan import (
     KEYS,
     SERIES,
@@ -34,11 +33,12 @@ from headrace.compute.plan import (
     UnionPlan,
 )
 from headrace.compute.running import run, stored
+from headrace.compute.statistics import StatisticsProvider, TableStatistics
 from headrace.compute.types import spark_type
 from headrace.compute.windows import intervals
-from headrace.compute.windows.fill import filled
+from headrace.compute.windows.fill import fill_windows
 from headrace.compute.windows.numbering import number_rows
-from headrace.compute.windows.runs import runs
+from headrace.compute.windows.runs import merge_runs
 from headrace.compute.windows.segments import (
     finished,
     joined,
@@ -52,7 +52,7 @@ from headrace.compute.windows.segments import (
     with_following,
 )
 from headrace.errors import InternalError
-from headrace.storage.functions import F
+from headrace.storage.spark.functions import F
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -60,15 +60,17 @@ if TYPE_CHECKING:
     Reader = Callable[[Scan], DataFrame]
 
 
-def evaluate(plan: AnyPlan, rows: DataFrame | Reader, *, ordered: bool = True, facts: Facts | None = None) -> DataFrame:
+def evaluate(
+    plan: AnyPlan, rows: DataFrame | Reader, *, ordered: bool = True, statistics: StatisticsProvider | None = None
+) -> DataFrame:
     """The result of a query: columns named and ordered as the select list, of stored types.
 
     `rows` is the one table's frame (physical columns, series key, tags joined), or a function that reads each `Scan` of the plan.
     Without ORDER BY rows come by partition and time when `ordered`, else as they fall, which is faster for large results.
-    With `facts` about the tables, large ones take faster ways to the same rows; what these cache is given up with the frame.
+    With `statistics` about the tables, large ones take faster ways to the same rows; what these cache is given up with the frame.
     """
     read: Reader = rows if callable(rows) else lambda _: rows
-    evaluator = Evaluator(read, ordered, facts)
+    evaluator = Evaluator(read, ordered, statistics)
     found = evaluator.result(plan)
     columns = [f"{stored(output.column, output.type, plan.precision)} AS {output.column}" for output in plan.outputs]
     result = found.selectExpr(*columns).toDF(*(output.name for output in plan.outputs))
@@ -92,7 +94,7 @@ class Evaluator:
 
     read: Reader
     ordered: bool
-    facts: Facts | None = None
+    statistics: StatisticsProvider | None = None
     cached: list[DataFrame] = field(default_factory=list)
 
     def result(self, plan: AnyPlan) -> DataFrame:
@@ -105,14 +107,14 @@ class Evaluator:
             found, natural = self.aggregated(plan, rows)
         else:
             found, natural = projected(plan, rows)
-        return arranged(plan, found, natural, ordered=self.ordered)
+        return order_result(plan, found, natural, ordered=self.ordered)
 
     def aggregated(self, plan: Plan, rows: DataFrame) -> tuple[DataFrame, list[str]]:
         """Finished windows or groups, and their natural order."""
         made, ranked = self.windows(plan, rows)
         natural = [*key_columns(plan), *([WSTART] if plan.window is not None else [])]
         if plan.fill is not None and isinstance(plan.window, IntervalWindow):
-            return filled(plan, plan.fill, plan.window, finished(plan, made)), natural
+            return fill_windows(plan, plan.fill, plan.window, finished(plan, made)), natural
         if ranked is None:
             return finished(plan, made), selected(plan, natural)
         ranks = [RANK if name == ranked.column else name for name in natural]
@@ -124,30 +126,30 @@ class Evaluator:
         And the key whose places in order stand beside it, where there is one.
         """
         source, key = plan.source, plan.grouped_series
-        size = self.facts.size(source) if self.facts is not None and isinstance(source, Scan) else None
+        size = self.statistics.size(source) if self.statistics is not None and isinstance(source, Scan) else None
         if size is None:
             prepared = prepare(plan, rows)
             return self.completed(plan, prepared, whole(plan, prepared)), None
-        known = numbers(rows.sparkSession, size.subtables) if key is not None else None
+        known = surrogate_keys(rows.sparkSession, size.subtables) if key is not None else None
         if key is None or known is None:
             prepared = prepare(plan, rows)
             return self.completed(plan, prepared, self.many(plan, prepared, size)), None
-        narrow = narrowed(plan, key)
+        narrow = encode_subtables(plan, key)
         prepared = prepare(narrow, rows)
-        return self.completed(plan, prepared, widened(plan, key, self.many(narrow, prepared, size), known), known), key
+        return self.completed(plan, prepared, decode_subtables(plan, key, self.many(narrow, prepared, size), known), known), key
 
     def completed(self, plan: Plan, prepared: DataFrame, made: DataFrame, known: DataFrame | None = None) -> DataFrame:
         """The groups with those of subtables without rows, where the query has them; `known` ranks the subtables."""
-        if plan.empty_groups is None or self.facts is None or not isinstance(plan.source, Scan):
+        if plan.empty_groups is None or self.statistics is None or not isinstance(plan.source, Scan):
             return made
-        subtables = made.sparkSession.createDataFrame(self.facts.subtables(plan.source))
+        subtables = made.sparkSession.createDataFrame(self.statistics.subtables(plan.source))
         if known is not None:
             subtables = subtables.join(F.broadcast(known), F.col(plan.source.table.series_key) == F.col(NAME))
         return with_empty_groups(plan, made, prepared, subtables)
 
-    def many(self, plan: Plan, prepared: DataFrame, size: Size) -> DataFrame:
+    def many(self, plan: Plan, prepared: DataFrame, size: TableStatistics) -> DataFrame:
         """Many prepared rows as one segment for each window."""
-        made = runs(plan, prepared, size.spacing) if isinstance(plan.window, StateWindow) and plan.unique else None
+        made = merge_runs(plan, prepared, size.spacing) if isinstance(plan.window, StateWindow) and plan.unique else None
         if made is None:
             return whole(plan, prepared)
         self.cached.append(made[1])
@@ -191,7 +193,7 @@ class Evaluator:
         """Both sides' columns by position, brought to the types of the whole."""
         sides = [self.side(plan, side) for side in (plan.left, plan.right)]
         found = sides[0].union(sides[1])
-        return arranged_union(plan, found if plan.all else found.distinct())
+        return order_union(plan, found if plan.all else found.distinct())
 
     def side(self, plan: UnionPlan, side: AnyPlan) -> DataFrame:
         found = replace(self, ordered=False).result(side)

@@ -10,7 +10,7 @@ from headrace.model import instants
 
 def zone(name: str) -> tzinfo:
     """A time zone by IANA name or offset; `DataError` where there is none of that name."""
-    found = instants.zone(name)
+    found = instants.find_zone(name)
     if found is None:
         raise DataError(f"there is no time zone {name!r}", hint=instants.ZONE_HINT)
     return found

@@ -8,15 +8,15 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from headrace.compute.expression_context import ExpressionContext
 from headrace.compute.functions.aggregates import AggregateFunction
 from headrace.compute.functions.arrow import ArrowFunction
 from headrace.compute.functions.scalars import ScalarFunction
 from headrace.compute.functions.series import SeriesFunction
 from headrace.compute.plan import WindowPlan
-from headrace.compute.surroundings import Surroundings
 from headrace.compute.terms import Term
 from headrace.errors import ProgrammingError
-from headrace.model.queries import Item
+from headrace.model.queries import SelectItem
 from headrace.model.time import Precision
 from headrace.model.types import DataType
 
@@ -86,7 +86,7 @@ class Operators:
     comparisons: frozenset[str]
     instant: Callable[[Term, str, Precision], Term]
     truth: Callable[[Term], str]
-    cast: Callable[[Term, DataType, Surroundings], Term]
+    cast: Callable[[Term, DataType, ExpressionContext], Term]
     common: Callable[[Sequence[DataType | None]], DataType | None]
     converted: Callable[[Term, DataType], str]
 
@@ -123,10 +123,10 @@ class Language:
     functions: Mapping[str, Function]
     operators: Operators
     pseudo_columns: PseudoColumns
-    present: Mapping[str, Callable[[Surroundings], Term]]
+    present: Mapping[str, Callable[[ExpressionContext], Term]]
     windows: Mapping[type, WindowRule]
     nulls: NullRules
-    column_name: Callable[[Item], str]
+    column_name: Callable[[SelectItem], str]
     expanded: frozenset[str] = frozenset()
     count_nothing: frozenset[str] = frozenset()
     interpolation: str = ""

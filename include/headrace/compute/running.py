@@ -6,7 +6,7 @@ from headrace.compute.plan import Plan
 from headrace.compute.terms import NOW, ticks
 from headrace.compute.types import from_ticks, spark_type
 from headrace.model.time import Precision
-from headrace.model.types import DataType, Kind
+from headrace.model.types import DataType, TypeKind
 
 
 def run(plan: Plan, sql: str | None) -> str:
@@ -16,7 +16,7 @@ def run(plan: Plan, sql: str | None) -> str:
 
 def stored(sql: str, type_: DataType, precision: Precision) -> str:
     """An expression of an internal type in the type in which it is stored: instants as timestamps."""
-    if type_.kind is Kind.TIMESTAMP:
+    if type_.kind is TypeKind.TIMESTAMP:
         return from_ticks(sql, precision)
     return f"CAST({sql} AS {spark_type(type_)})"
 

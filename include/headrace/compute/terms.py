@@ -11,7 +11,7 @@ from typing import Final
 from headrace.compute.types import is_text, spark_type
 from headrace.errors import DataError
 from headrace.model.expressions import Scalar
-from headrace.model.types import BIGINT, BOOL, DOUBLE, TIMESTAMP, VARCHAR, DataType, Kind
+from headrace.model.types import BIGINT, BOOL, DOUBLE, TIMESTAMP, VARCHAR, DataType, TypeKind
 
 NOW: Final = "\x00now\x00"
 """Stands for the present in ticks inside a term's text until a plan is run; no literal can hold it, since NUL is escaped there."""
@@ -77,7 +77,7 @@ def literal(value: Scalar) -> Term:
         case Decimal():
             return Term(number(float(value)), DOUBLE, constant)
         case bytes():
-            return Term(f"X'{value.hex()}'", DataType(Kind.VARBINARY), constant)
+            return Term(f"X'{value.hex()}'", DataType(TypeKind.VARBINARY), constant)
         case str():
             return Term(text(value), VARCHAR, constant)
 
@@ -87,7 +87,7 @@ def integer(value: int) -> Term:
     if -(2**63) <= value < 2**63:
         return Term(ticks(value), BIGINT, Constant(value))
     if 0 <= value < 2**64:
-        return Term(f"CAST('{value}' AS DECIMAL(20,0))", DataType(Kind.UBIGINT), Constant(value))
+        return Term(f"CAST('{value}' AS DECIMAL(20,0))", DataType(TypeKind.UBIGINT), Constant(value))
     raise DataError(f"the number {value} is out of the range of BIGINT", hint="write it as a floating-point number, such as 1e20")
 
 
@@ -111,7 +111,7 @@ def cast(term: Term, type_: DataType) -> str:
 
 
 def same_instant(term: Term) -> bool:
-    return term.type is not None and term.type.kind is Kind.TIMESTAMP
+    return term.type is not None and term.type.kind is TypeKind.TIMESTAMP
 
 
 def moment(value: int, relative: bool = False) -> Term:

@@ -5,33 +5,33 @@ from __future__ import annotations
 from typing import Final
 
 from headrace.model.time import Precision
-from headrace.model.types import TEXTS, DataType, Kind
+from headrace.model.types import TEXTS, DataType, TypeKind
 
 _INTERNAL: Final = {
-    Kind.BOOL: "boolean",
-    Kind.TINYINT: "tinyint",
-    Kind.SMALLINT: "smallint",
-    Kind.INT: "int",
-    Kind.BIGINT: "bigint",
-    Kind.UTINYINT: "smallint",
-    Kind.USMALLINT: "int",
-    Kind.UINT: "bigint",
-    Kind.UBIGINT: "decimal(20,0)",
-    Kind.FLOAT: "float",
-    Kind.DOUBLE: "double",
-    Kind.VARCHAR: "string",
-    Kind.NCHAR: "string",
-    Kind.JSON: "string",
-    Kind.GEOMETRY: "string",
-    Kind.VARBINARY: "binary",
-    Kind.TIMESTAMP: "bigint",
-    Kind.DATE: "date",
+    TypeKind.BOOL: "boolean",
+    TypeKind.TINYINT: "tinyint",
+    TypeKind.SMALLINT: "smallint",
+    TypeKind.INT: "int",
+    TypeKind.BIGINT: "bigint",
+    TypeKind.UTINYINT: "smallint",
+    TypeKind.USMALLINT: "int",
+    TypeKind.UINT: "bigint",
+    TypeKind.UBIGINT: "decimal(20,0)",
+    TypeKind.FLOAT: "float",
+    TypeKind.DOUBLE: "double",
+    TypeKind.VARCHAR: "string",
+    TypeKind.NCHAR: "string",
+    TypeKind.JSON: "string",
+    TypeKind.GEOMETRY: "string",
+    TypeKind.VARBINARY: "binary",
+    TypeKind.TIMESTAMP: "bigint",
+    TypeKind.DATE: "date",
 }
 
 
 def spark_type(type_: DataType) -> str:
     """Spark's name of a type as computed with: timestamps are ticks."""
-    if type_.kind is Kind.DECIMAL:
+    if type_.kind is TypeKind.DECIMAL:
         return f"decimal({type_.length or 38},{type_.scale or 0})"
     return _INTERNAL[type_.kind]
 
@@ -65,6 +65,6 @@ def is_text(type_: DataType) -> bool:
 
 def of_double(real_: str, type_: DataType) -> str:
     """A DOUBLE as a number's type; of a whole number fractions are cut off, which the cast to BIGINT UNSIGNED would round."""
-    if type_.kind is Kind.UBIGINT:
+    if type_.kind is TypeKind.UBIGINT:
         return f"try_cast({real_} - {real_} % 1D AS {spark_type(type_)})"
     return f"try_cast({real_} AS {spark_type(type_)})"

@@ -22,7 +22,7 @@ ZONE_HINT: Final = "use an IANA name such as Europe/Berlin, or an offset such as
 
 
 @functools.cache
-def zone(name: str) -> tzinfo | None:
+def find_zone(name: str) -> tzinfo | None:
     """A time zone by IANA name or offset (`+08:00`); None where there is none of that name."""
     if name.upper() in ("UTC", "Z", "GMT"):
         return UTC
@@ -48,7 +48,7 @@ def nanoseconds(text: str, timezone_: str) -> int | None:
     if matched is None:
         return None
     year, month, day, hour, minute, second, fraction, named = matched.groups()
-    where = zone(named or timezone_)
+    where = find_zone(named or timezone_)
     if where is None:
         return None
     try:
@@ -59,7 +59,7 @@ def nanoseconds(text: str, timezone_: str) -> int | None:
     return (since.days * 86_400 + since.seconds) * _SECOND + int((fraction or "0").ljust(9, "0"))
 
 
-def instant(text: str, timezone_: str, precision: Precision) -> int | None:
+def parse_instant(text: str, timezone_: str, precision: Precision) -> int | None:
     """Ticks of a timestamp written as text, what is finer than a tick cut off; None where it is no timestamp."""
     found = nanoseconds(text, timezone_)
     return None if found is None else found // precision.nanoseconds
@@ -67,5 +67,5 @@ def instant(text: str, timezone_: str, precision: Precision) -> int | None:
 
 def midnight(now: int, timezone_: str) -> int:
     """The start of the day of an instant in a zone (UTC where there is none of that name); both in epoch milliseconds."""
-    here = (EPOCH + timedelta(milliseconds=now)).astimezone(zone(timezone_) or UTC)
+    here = (EPOCH + timedelta(milliseconds=now)).astimezone(find_zone(timezone_) or UTC)
     return round(here.replace(hour=0, minute=0, second=0, microsecond=0).timestamp() * 1_000)

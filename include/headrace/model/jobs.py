@@ -146,7 +146,7 @@ class JobCounters:
     rows_expired: int = 0
     rows_pending: int = 0
     rows_out: int = 0
-    windows_repaired: int = 0
+    windows_recalculated: int = 0
     batches: int = 0
 
     def plus(self, other: JobCounters) -> JobCounters:
@@ -158,7 +158,7 @@ class JobCounters:
             self.rows_expired + other.rows_expired,
             other.rows_pending,
             self.rows_out + other.rows_out,
-            self.windows_repaired + other.windows_repaired,
+            self.windows_recalculated + other.windows_recalculated,
             self.batches + other.batches,
         )
 
@@ -178,7 +178,7 @@ class JobProgress:
 
     position: Position | None = None
     boundary: Offsets | None = None
-    frontier: int | None = None
+    watermark: int | None = None
     updated: int | None = None
     pending_since: int | None = None
     counters: JobCounters = field(default_factory=JobCounters)

@@ -12,7 +12,7 @@ from headrace.model.time import Duration
 
 
 @dataclass(frozen=True, slots=True)
-class Interval:
+class IntervalClause:
     """`INTERVAL(length[, offset]) [SLIDING(sliding)]`."""
 
     length: Duration
@@ -22,7 +22,7 @@ class Interval:
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class SessionClause:
     """`SESSION(ts, gap)`: rows at most `gap` apart."""
 
     timestamp: ColumnRef
@@ -31,7 +31,7 @@ class Session:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class StateClause:
     """`STATE_WINDOW(expr) [TRUE_FOR(d)]`: runs of rows of equal state."""
 
     expression: Expression
@@ -40,7 +40,7 @@ class State:
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class EventClause:
     """`EVENT_WINDOW START WITH … END WITH … [TRUE_FOR(d)]`."""
 
     start: Expression
@@ -50,7 +50,7 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class Count:
+class CountClause:
     """`COUNT_WINDOW(count[, sliding])`: so many rows each."""
 
     count: int
@@ -58,7 +58,7 @@ class Count:
     span: Span | None = field(default=None, compare=False)
 
 
-Window = Interval | Session | State | Event | Count
+WindowClause = IntervalClause | SessionClause | StateClause | EventClause | CountClause
 
 
 class FillMode(StrEnum):
@@ -74,14 +74,14 @@ class FillMode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Fill:
+class FillClause:
     mode: FillMode
     values: tuple[Expression, ...] = ()
     span: Span | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class SelectItem:
     """One item of a select list or PARTITION BY; `text` is what the user wrote, the name where there is no alias."""
 
     expression: Expression
@@ -126,7 +126,7 @@ Source = TableSource | QuerySource | Join
 
 
 @dataclass(frozen=True, slots=True)
-class Interpolation:
+class InterpolationClause:
     """`RANGE(start, end) EVERY(step)` of an INTERP query; ends as written, None where not given."""
 
     start: Expression | None = None
@@ -136,14 +136,14 @@ class Interpolation:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    items: tuple[Item, ...]
+    items: tuple[SelectItem, ...]
     source: Source | None
     where: Expression | None = None
-    partition_by: tuple[Item, ...] = ()
-    window: Window | None = None
-    fill: Fill | None = None
-    interpolation: Interpolation | None = None
-    group_by: tuple[Item, ...] = ()
+    partition_by: tuple[SelectItem, ...] = ()
+    window: WindowClause | None = None
+    fill: FillClause | None = None
+    interpolation: InterpolationClause | None = None
+    group_by: tuple[SelectItem, ...] = ()
     having: Expression | None = None
     order_by: tuple[Ordering, ...] = ()
     limit: int | None = None

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Final
 
 
-class Kind(StrEnum):
+class TypeKind(StrEnum):
     BOOL = "BOOL"
     TINYINT = "TINYINT"
     SMALLINT = "SMALLINT"
@@ -29,22 +29,22 @@ class Kind(StrEnum):
     DATE = "DATE"
 
 
-SIGNED = (Kind.TINYINT, Kind.SMALLINT, Kind.INT, Kind.BIGINT)
-UNSIGNED = (Kind.UTINYINT, Kind.USMALLINT, Kind.UINT, Kind.UBIGINT)
+SIGNED = (TypeKind.TINYINT, TypeKind.SMALLINT, TypeKind.INT, TypeKind.BIGINT)
+UNSIGNED = (TypeKind.UTINYINT, TypeKind.USMALLINT, TypeKind.UINT, TypeKind.UBIGINT)
 INTEGERS = (*SIGNED, *UNSIGNED)
-FLOATS = (Kind.FLOAT, Kind.DOUBLE)
-NUMBERS = (*INTEGERS, *FLOATS, Kind.DECIMAL)
-STRINGS = (Kind.VARCHAR, Kind.NCHAR)
-TEXTS = (*STRINGS, Kind.JSON, Kind.GEOMETRY)
+FLOATS = (TypeKind.FLOAT, TypeKind.DOUBLE)
+NUMBERS = (*INTEGERS, *FLOATS, TypeKind.DECIMAL)
+STRINGS = (TypeKind.VARCHAR, TypeKind.NCHAR)
+TEXTS = (*STRINGS, TypeKind.JSON, TypeKind.GEOMETRY)
 INTEGER_BITS = {
-    Kind.TINYINT: 8,
-    Kind.SMALLINT: 16,
-    Kind.INT: 32,
-    Kind.BIGINT: 64,
-    Kind.UTINYINT: 8,
-    Kind.USMALLINT: 16,
-    Kind.UINT: 32,
-    Kind.UBIGINT: 64,
+    TypeKind.TINYINT: 8,
+    TypeKind.SMALLINT: 16,
+    TypeKind.INT: 32,
+    TypeKind.BIGINT: 64,
+    TypeKind.UTINYINT: 8,
+    TypeKind.USMALLINT: 16,
+    TypeKind.UINT: 32,
+    TypeKind.UBIGINT: 64,
 }
 
 
@@ -52,7 +52,7 @@ INTEGER_BITS = {
 class DataType:
     """A kind with its length (strings, bytes: VARCHAR in bytes, NCHAR in characters) or precision and scale (DECIMAL)."""
 
-    kind: Kind
+    kind: TypeKind
     length: int | None = None
     scale: int | None = None
 
@@ -80,9 +80,9 @@ class DataType:
         return (0, 2**bits - 1) if self.kind in UNSIGNED else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
 
 
-BOOL: Final = DataType(Kind.BOOL)
-BIGINT: Final = DataType(Kind.BIGINT)
-UBIGINT: Final = DataType(Kind.UBIGINT)
-DOUBLE: Final = DataType(Kind.DOUBLE)
-TIMESTAMP: Final = DataType(Kind.TIMESTAMP)
-VARCHAR: Final = DataType(Kind.VARCHAR)
+BOOL: Final = DataType(TypeKind.BOOL)
+BIGINT: Final = DataType(TypeKind.BIGINT)
+UBIGINT: Final = DataType(TypeKind.UBIGINT)
+DOUBLE: Final = DataType(TypeKind.DOUBLE)
+TIMESTAMP: Final = DataType(TypeKind.TIMESTAMP)
+VARCHAR: Final = DataType(TypeKind.VARCHAR)

@@ -44,7 +44,7 @@ class Grid:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class ChunkRange:
     """The windows whose start lies in `[start, end)`; `rows` is an estimate of the rows there."""
 
     start: int
@@ -52,7 +52,7 @@ class Piece:
     rows: int
 
 
-class Profile:
+class RowProfile:
     """How many rows lie before an instant, taking the rows of an extent as spread evenly over it.
 
     Decimals, because a binary fraction too much that a dense extent leaves behind would be rows over the years that follow it.
@@ -94,7 +94,9 @@ def span(extents: Sequence[Extent], grid: Grid, start: int | None, end: int | No
     return first, beyond if end is None else min(beyond, grid.ceiling(end))
 
 
-def by_rows(extents: Sequence[Extent], grid: Grid, rows: int, *, start: int | None = None, end: int | None = None) -> list[Piece]:
+def by_rows(
+    extents: Sequence[Extent], grid: Grid, rows: int, *, start: int | None = None, end: int | None = None
+) -> list[ChunkRange]:
     """Pieces of about `rows` rows each, at most `MAX_CHUNKS`, whose edges lie on the grid; they cover the whole range once."""
     extents = [extent for extent in extents if extent.rows > 0]
     if not extents:
@@ -102,17 +104,17 @@ def by_rows(extents: Sequence[Extent], grid: Grid, rows: int, *, start: int | No
     first, beyond = span(extents, grid, start, end)
     if first >= beyond:
         return []
-    profile = Profile(extents)
+    profile = RowProfile(extents)
     low, high = profile.before(first), profile.before(beyond)
     count = max(1, min(MAX_CHUNKS, round((high - low) / rows)))
     inner = (grid.floor(profile.instant(low + (high - low) * number / count)) for number in range(1, count))
     edges = sorted({first, beyond, *(edge for edge in inner if first < edge < beyond)})
-    return pieces(edges, profile)
+    return chunk_ranges(edges, profile)
 
 
 def by_duration(
     extents: Sequence[Extent], grid: Grid, ticks: int, *, start: int | None = None, end: int | None = None
-) -> list[Piece]:
+) -> list[ChunkRange]:
     """Pieces of at least `ticks` each, whose edges lie on the grid.
 
     Raises:
@@ -127,12 +129,13 @@ def by_duration(
     if count > MAX_CHUNKS:
         raise LimitError(f"chunks of that length would be {count}, at most {MAX_CHUNKS} are possible", hint="take longer chunks")
     edges = [*range(first, beyond, length), beyond]
-    return pieces(edges, Profile(extents)) if first < beyond else []
+    return chunk_ranges(edges, RowProfile(extents)) if first < beyond else []
 
 
-def pieces(edges: Sequence[int], profile: Profile) -> list[Piece]:
+def chunk_ranges(edges: Sequence[int], profile: RowProfile) -> list[ChunkRange]:
     """Pieces between neighbouring edges, with rows that add up."""
     ranks = [round(profile.before(edge)) for edge in edges]
     return [
-        Piece(left, right, after - before) for (left, right), (before, after) in zip(pairwise(edges), pairwise(ranks), strict=True)
+        ChunkRange(left, right, after - before)
+        for (left, right), (before, after) in zip(pairwise(edges), pairwise(ranks), strict=True)
     ]

@@ -71,6 +71,6 @@ def tables_of(settings: Settings, catalog: Catalog) -> Tables:
 
 
 def session_of(settings: Settings) -> SparkSession:
-    from headrace.storage.session import start_session
+    from headrace.storage.spark.session import start_session
 
     return start_session(settings)

@@ -17,7 +17,7 @@ BACKFILL_POOL: Final = "headrace_backfill"
 SPARK_CONNECTION: Final = "headrace_spark"
 
 # Airflow allows 250 characters.
-LONGEST: Final = 250
+MAX_DAG_ID_CHARACTERS: Final = 250
 MAX_TAG_LENGTH: Final = 100
 # What may not stand in a DAG's id, and underscores that would blur where one name ends and the next begins.
 ESCAPED: Final = re.compile(r"[^A-Za-z0-9_-]|(?<=_)_|^_|_$")
@@ -61,7 +61,7 @@ def tag_of(name: str) -> str:
 
 def _names(dag_id: str, prefix: str) -> list[str]:
     """The names that an id was made of; none where it was shortened: what is left of them says no more which they were."""
-    if not dag_id.startswith(prefix) or len(dag_id) >= LONGEST:
+    if not dag_id.startswith(prefix) or len(dag_id) >= MAX_DAG_ID_CHARACTERS:
         return []
     return [_unescaped(part) for part in dag_id.removeprefix(prefix).split("__")]
 
@@ -74,7 +74,7 @@ def _escaped(name: str) -> str:
     return ESCAPED.sub(lambda match: f".{ord(match[0]):x}.", name)
 
 
-def _shortened(text: str, length: int = LONGEST) -> str:
+def _shortened(text: str, length: int = MAX_DAG_ID_CHARACTERS) -> str:
     """The text, its end replaced by a digest where it is longer."""
     if len(text) <= length:
         return text

@@ -15,7 +15,7 @@ from headrace.runtime.context import Context
 from headrace.runtime.histories import Histories
 from headrace.runtime.metrics import Histogram
 from headrace.runtime.reasons import stop_stream
-from headrace.runtime.reconcile import LONGEST_RETRY_MS, Role, is_live, retry_pause, role
+from headrace.runtime.reconcile import MAX_RETRY_MS, Role, is_live, retry_pause, role
 from headrace.runtime.supervision import resumed_state
 from headrace.streams.lifecycle import forget
 from headrace.streams.poller import JobActivity, SourcePollers
@@ -172,7 +172,7 @@ class Driver:
         """A stream whose driver died before it could say RUNNING is so; one that has run well for long has its retries back."""
         if record.state is JobState.FILLING and is_live(record):
             self._set_state(record, JobState.RUNNING)
-        if self._context.clock.now() > self._retry_at.get(record.definition.id, 0) + LONGEST_RETRY_MS:
+        if self._context.clock.now() > self._retry_at.get(record.definition.id, 0) + MAX_RETRY_MS:
             self._attempts.pop(record.definition.id, None)
 
     def _retry(self, record: JobRecord) -> None:

@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from headrace.errors import Error
-from headrace.storage.commits import epoch_app
+from headrace.storage.delta.commits import epoch_app
 
 if TYPE_CHECKING:
     from headrace.model.jobs import JobRecord, Lease

@@ -18,16 +18,16 @@ from headrace.model.tables import TableKind
 from headrace.model.time import Precision
 from headrace.runtime.chunks import Grid
 from headrace.runtime.context import Context
-from headrace.runtime.results import ArrowResult, FrameResult, Result
-from headrace.storage.functions import F
+from headrace.runtime.results import ArrowChunkResult, ChunkResult, DataFrameChunkResult
+from headrace.storage.spark.functions import F
 from headrace.streams.define import StreamPlan
-from headrace.streams.target import Target
+from headrace.streams.target import TargetTable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-class Evaluation:
+class ChunkEvaluation:
     """One stream at one source version. `grid` is where its windows may start, None where they have no bound."""
 
     def __init__(self, context: Context, plan: StreamPlan, version: int, grid: Grid | None) -> None:
@@ -37,17 +37,21 @@ class Evaluation:
         self._grid = grid
 
     @contextmanager
-    def result(self, target: Target, chunk: Chunk, frontier: int | None) -> Iterator[Result]:
+    def result(self, target: TargetTable, chunk: Chunk, watermark: int | None) -> Iterator[ChunkResult]:
         """The finished windows of a chunk, for the length of a `with` block in which Spark keeps them where they may be many."""
-        windows = self.windows(chunk.start, chunk.end, frontier)
+        windows = self.windows(chunk.start, chunk.end, watermark)
         most = self._context.settings.driver_rows
         if self.most_windows(chunk) <= most:
-            yield ArrowResult(self._context, target, windows.toArrow())
+            yield ArrowChunkResult(self._context, target, windows.toArrow())
             return
         kept = windows.persist()
         try:
             few = kept.count() <= most
-            yield ArrowResult(self._context, target, kept.toArrow()) if few else FrameResult(self._context, target, kept)
+            yield (
+                ArrowChunkResult(self._context, target, kept.toArrow())
+                if few
+                else DataFrameChunkResult(self._context, target, kept)
+            )
         finally:
             kept.unpersist()
 
@@ -69,8 +73,8 @@ class Evaluation:
         alone = self._plan.source_subtable is not None or source.kind is not TableKind.SUPER
         return 1 if alone else self._context.tables.read_tags(source).num_rows
 
-    def windows(self, start: int, end: int, frontier: int | None) -> DataFrame:
-        """Finished windows that start in `[start, end)` and end before `frontier` (None: all): `p…`, their place in time, `o…`."""
+    def windows(self, start: int, end: int, watermark: int | None) -> DataFrame:
+        """Finished windows that start in `[start, end)` and end before `watermark` (None: all): `p…`, their place in time, `o…`."""
         query = self._plan.query
         rows = self._rows(start, self._last_instant(end))
         if query.window is None:
@@ -78,8 +82,8 @@ class Evaluation:
         found = whole(query, prepare(query, rows))
         if self._grid is not None and not self._exact(start, end):
             found = found.where(self._owned(start, end))
-        if frontier is not None:
-            found = found.where(f"{WEND} < {frontier}L")
+        if watermark is not None:
+            found = found.where(f"{WEND} < {watermark}L")
         return finish(query, found)
 
     def groups(self) -> pa.Table:

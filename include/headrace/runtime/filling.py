@@ -19,19 +19,19 @@ from contextlib import suppress
 from typing import Final
 
 from headrace.errors import Error, FencedError, OperationalError
-from headrace.model.faults import reach
+from headrace.model.failpoints import failpoint
 from headrace.model.jobs import Chunk, ChunkState, JobRecord
 from headrace.model.positions import latest
 from headrace.model.time import Precision
 from headrace.runtime.chunks import Grid
 from headrace.runtime.context import Context, Progress
-from headrace.runtime.evaluation import Evaluation
+from headrace.runtime.evaluation import ChunkEvaluation
 from headrace.runtime.reasons import translated
-from headrace.runtime.results import Result
-from headrace.storage import Bounds, Commit, Expectation
-from headrace.storage.commits import chunk_app, stream_app
+from headrace.runtime.results import ChunkResult
+from headrace.storage import Bounds, Commit, ExpectedTransaction
+from headrace.storage.delta.commits import chunk_app, stream_app
 from headrace.streams.define import StreamPlan
-from headrace.streams.target import Target
+from headrace.streams.target import TargetTable
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ class TouchedError(Exception):
     """The source has changed in the range of a chunk since the version at which it was evaluated."""
 
 
-class Filler:
+class BackfillWriter:
     """Fills chunks of one stream. `grid` is where its windows may start, None where they have no bound."""
 
     def __init__(self, context: Context, record: JobRecord, plan: StreamPlan, grid: Grid | None, *, history: bool) -> None:
@@ -56,7 +56,7 @@ class Filler:
         self._grid = grid
         self._history = history
         self._record = record
-        self._target = Target(context, plan)
+        self._target = TargetTable(context, plan)
 
     def fill(self, run: str, number: int, progress: Progress) -> Chunk:
         """Claim, compute, write, and tell the ledger; see `history.fill_chunk`."""
@@ -112,26 +112,26 @@ class Filler:
 
     def _write(self, chunk: Chunk, version: int) -> None:
         """Write the chunk's windows as of a source version."""
-        frontier = self._frontier(chunk)
-        reach("history.evaluate")
-        with self._evaluation(version).result(self._target, chunk, frontier) as result:
+        watermark = self._frontier(chunk)
+        failpoint("history.evaluate")
+        with self._evaluation(version).result(self._target, chunk, watermark) as result:
             if not self._history:
-                self._withdraw(result, chunk, version, frontier)
-            reach("history.commit")
+                self._withdraw(result, chunk, version, watermark)
+            failpoint("history.commit")
             self._commit(result, chunk, version)
-        reach("history.committed")
+        failpoint("history.committed")
 
-    def _evaluation(self, version: int) -> Evaluation:
-        return Evaluation(self._context, self._plan, version, self._grid)
+    def _evaluation(self, version: int) -> ChunkEvaluation:
+        return ChunkEvaluation(self._context, self._plan, version, self._grid)
 
     def _frontier(self, chunk: Chunk) -> int | None:
         """Windows are written whose last instant lies before it; None: all, as a history does whatever the trigger mode."""
         if self._history or self._plan.query.window is None:
             return None
-        known = self._context.catalog.jobs.by_id(self._plan.id).progress.frontier
+        known = self._context.catalog.jobs.by_id(self._plan.id).progress.watermark
         return chunk.start if known is None else known
 
-    def _commit(self, result: Result, chunk: Chunk, version: int) -> None:
+    def _commit(self, result: ChunkResult, chunk: Chunk, version: int) -> None:
         """One commit, tried as often as the live stream comes in between.
 
         Raises:
@@ -143,7 +143,7 @@ class Filler:
             if not self._history:
                 recorded, reached = self._live_version()
                 self._check_untouched(chunk, checked + 1, reached)
-                checked, expected = max(checked, reached), Expectation(stream_app(self._plan.id), recorded)
+                checked, expected = max(checked, reached), ExpectedTransaction(stream_app(self._plan.id), recorded)
             try:
                 result.write(Commit(self._app(chunk), 1, expected))
                 return
@@ -161,16 +161,16 @@ class Filler:
         if self._evaluation(last).changed(chunk.start, chunk.end, first, last):
             raise TouchedError
 
-    def _withdraw(self, result: Result, chunk: Chunk, version: int, frontier: int | None) -> None:
+    def _withdraw(self, result: ChunkResult, chunk: Chunk, version: int, watermark: int | None) -> None:
         """Have the result withdraw closed windows of the chunk that the stream no longer has.
 
         Of windows without a bound nothing tells which keys are those of open ones, and none is withdrawn.
         """
         if self._grid is None:
             return
-        beyond = chunk.end if frontier is None else min(chunk.end, frontier - self._grid.length + 1)
+        beyond = chunk.end if watermark is None else min(chunk.end, watermark - self._grid.length + 1)
         if beyond > chunk.start:
-            result.withdraw(self._stored(chunk.start, beyond - 1), self._evaluation(version).groups)
+            result.retract(self._stored(chunk.start, beyond - 1), self._evaluation(version).groups)
 
     def _stored(self, first: int, last: int) -> Bounds:
         """Instants of the source, in ticks, as the target stores them."""

@@ -20,12 +20,12 @@ from headrace.errors import InvalidStreamError, NotSupportedError, OperationalEr
 from headrace.model.jobs import Chunk, ChunkState, JobProgress, JobRecord, JobState
 from headrace.model.statements import CreateStream
 from headrace.model.time import Duration, Precision
-from headrace.runtime.chunks import Extent, Grid, Piece, by_duration, by_rows
+from headrace.runtime.chunks import ChunkRange, Extent, Grid, by_duration, by_rows
 from headrace.runtime.context import Context, Progress, silent
-from headrace.runtime.filling import Filler
+from headrace.runtime.filling import BackfillWriter
 from headrace.runtime.reconcile import is_live
 from headrace.sql import parse
-from headrace.storage.extents import extents
+from headrace.storage.delta.extents import extents
 from headrace.streams import define, lifecycle
 from headrace.streams.define import StreamPlan
 
@@ -126,19 +126,19 @@ def version_to_read(record: JobRecord, run: str) -> int:
 
 def cut(
     plan: StreamPlan, known: Sequence[Extent], rows: int, start: int | None, end: int | None, duration: Duration | None
-) -> list[Piece]:
+) -> list[ChunkRange]:
     """The pieces of a run, at least one."""
     grid = grid_of(plan)
     total = sum(extent.rows for extent in known)
     first = min((extent.first for extent in known), default=0)
     last = max((extent.last for extent in known), default=first)
     if grid is None:
-        return [Piece(first, last + 1, total)]
+        return [ChunkRange(first, last + 1, total)]
     if duration is not None:
         pieces = by_duration(known, grid, duration.ticks(plan.query.precision), start=start, end=end)
     else:
         pieces = by_rows(known, grid, max(1, rows // overlap(plan)), start=start, end=end)
-    return pieces or [Piece(first if start is None else start, last + 1 if end is None else end, 0)]
+    return pieces or [ChunkRange(first if start is None else start, last + 1 if end is None else end, 0)]
 
 
 def overlap(plan: StreamPlan) -> int:
@@ -180,7 +180,7 @@ def fill_chunk(context: Context, job_id: str, run: str, number: int, progress: P
     """
     record = context.catalog.jobs.by_id(job_id)
     plan = plan_of(context, record)
-    filler = Filler(context, record, plan, grid_of(plan), history=run == HISTORY)
+    filler = BackfillWriter(context, record, plan, grid_of(plan), history=run == HISTORY)
     return filler.fill(run, number, progress)
 
 

@@ -15,11 +15,11 @@ from headrace.runtime.context import Context
 logger = logging.getLogger(__name__)
 
 # Readers that began before a file was replaced may still want it: Delta's own least retention.
-LEAST_HOURS: Final = 168
+MIN_RETENTION_HOURS: Final = 168
 
 
 @dataclass(frozen=True, slots=True)
-class Maintained:
+class MaintenanceResult:
     """What was done for one table; `kept` says what stays for a stream that is behind."""
 
     table: str
@@ -28,7 +28,9 @@ class Maintained:
     kept: str = ""
 
 
-def maintain(context: Context, database: str | None = None, *, retention_hours: int = LEAST_HOURS) -> list[Maintained]:
+def maintain(
+    context: Context, database: str | None = None, *, retention_hours: int = MIN_RETENTION_HOURS
+) -> list[MaintenanceResult]:
     """Compact and vacuum every table, or those of one database; a table that fails is logged and passed over."""
     names = [database] if database is not None else [one.name for one in context.catalog.databases.all()]
     done = []
@@ -40,19 +42,19 @@ def maintain(context: Context, database: str | None = None, *, retention_hours: 
     return done
 
 
-def maintain_table(context: Context, table: Table, retention_hours: int) -> Maintained:
+def maintain_table(context: Context, table: Table, retention_hours: int) -> MaintenanceResult:
     """Compact one table, and remove files older than the retention, except those that a stream has still to read."""
     name = f"{table.database}.{table.name}"
     adopt_subtables(context, table)
     readers = offsets(context, table)
     compacted = context.tables.compact(table)
     if not readers:
-        return Maintained(name, compacted, context.tables.vacuum(table, retention_hours))
+        return MaintenanceResult(name, compacted, context.tables.vacuum(table, retention_hours))
     stream, oldest = min(readers.items(), key=lambda reader: reader[1])
     removed = context.tables.vacuum(table, retention_hours, oldest)
     is_behind = oldest < context.tables.version(table)
     kept = f"files since version {oldest} are kept for stream {stream}" if is_behind else ""
-    return Maintained(name, compacted, removed, kept)
+    return MaintenanceResult(name, compacted, removed, kept)
 
 
 def offsets(context: Context, table: Table) -> dict[str, int]:

@@ -14,7 +14,7 @@ from headrace.catalog import Catalog
 from headrace.errors import OperationalError, TransientError
 from headrace.model.jobs import DesiredState, JobRecord, JobState
 from headrace.runtime.dag_ids import snode_dag_id
-from headrace.runtime.supervision import Snapshot, snapshot, stale_after_ms, trouble
+from headrace.runtime.supervision import Snapshot, driver_problem, snapshot, stale_after_ms
 
 if TYPE_CHECKING:
     from headrace.settings import Settings
@@ -64,7 +64,7 @@ def snode_names(state: Snapshot, settings: Settings) -> list[str]:
 
 def _snode_obstacle(name: str, records: list[JobRecord], state: Snapshot, settings: Settings) -> Obstacle | None:
     lease, beat = state.leases.get(name), state.beats.get(name)
-    problem = trouble(lease, beat, state.now, stale_after_ms(settings))
+    problem = driver_problem(lease, beat, state.now, stale_after_ms(settings))
     if problem is None and (lease is None or beat is None or beat.epoch != lease.epoch):
         problem = "is starting"
     if problem is None and records and beat is not None and not beat.detail.get("streams"):

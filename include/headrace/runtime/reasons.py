@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from headrace.errors import NotFoundError, TransientError
-from headrace.model.faults import FaultError
+from headrace.model.failpoints import FailpointError
 from headrace.model.jobs import JobState, StopReason
 from headrace.runtime.context import Context
 from headrace.streams.failures import explained
@@ -47,7 +47,7 @@ def translated() -> Iterator[None]:
     """Turns whatever Spark and the way to it raise into errors of ours; faults that tests put in stay what they are."""
     try:
         yield
-    except FaultError:
+    except FailpointError:
         raise
     except Exception as error:
         known = explained(error)

@@ -9,7 +9,7 @@ from headrace.model.jobs import DesiredState, JobRecord, JobState
 
 # The first retry of a stream that stopped for a passing reason, and the longest pause between two.
 FIRST_RETRY_MS: Final = 1_000
-LONGEST_RETRY_MS: Final = 300_000
+MAX_RETRY_MS: Final = 300_000
 # CREATE STREAM records a stream, then its boundary. One that still has none after this long lost its creator in between.
 ORPHANED_MS: Final = 60_000
 
@@ -69,4 +69,4 @@ def is_live(record: JobRecord) -> bool:
 
 def retry_pause(attempt: int) -> int:
     """Milliseconds to wait before a retry; `attempt` counts from 1 and the pause doubles with each."""
-    return min(LONGEST_RETRY_MS, FIRST_RETRY_MS << min(attempt - 1, 16))
+    return min(MAX_RETRY_MS, FIRST_RETRY_MS << min(attempt - 1, 16))

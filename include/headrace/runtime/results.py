@@ -13,12 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.compute.terms import quote
-from headrace.model.types import Kind
+from headrace.model.types import TypeKind
 from headrace.runtime.context import Context
 from headrace.storage import Bounds, Commit
-from headrace.storage.functions import F
+from headrace.storage.spark.functions import F
 from headrace.storage.types import MICROSECONDS
-from headrace.streams.target import Target
+from headrace.streams.target import TargetTable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 NAME: Final = "_target"
 
 
-class Result(Protocol):
+class ChunkResult(Protocol):
     """Rows for a stream's target."""
 
-    def withdraw(self, bounds: Bounds, groups: Callable[[], pa.Table]) -> None:
+    def retract(self, bounds: Bounds, groups: Callable[[], pa.Table]) -> None:
         """Withdraw what the target has within bounds (as stored) beside these rows, of subtables of the query's `groups`."""
 
     def write(self, commit: Commit) -> None:
@@ -40,16 +40,16 @@ class Result(Protocol):
         """
 
 
-class ArrowResult:
+class ArrowChunkResult:
     """A result that passes through this process. `windows` are finished windows."""
 
-    def __init__(self, context: Context, target: Target, windows: pa.Table) -> None:
+    def __init__(self, context: Context, target: TargetTable, windows: pa.Table) -> None:
         self._context = context
         self._target = target
         self._rows = target.rows(windows)
         self._gone: pa.Table | None = None
 
-    def withdraw(self, bounds: Bounds, groups: Callable[[], pa.Table]) -> None:
+    def retract(self, bounds: Bounds, groups: Callable[[], pa.Table]) -> None:
         plan, key = self._target.plan, list(self._target.plan.target.primary_key)
         present = self._context.tables.scan(plan.target, plan.target_database, columns=key, bounds=bounds)
         gone = present.join(self._rows.select(key), key, join_type="left anti") if self._rows.num_rows else present
@@ -61,16 +61,16 @@ class ArrowResult:
         self._context.tables.replace(plan.target, plan.target_database, self._rows, self._gone, commit)
 
 
-class FrameResult:
+class DataFrameChunkResult:
     """A result that stays with Spark. `windows` are finished windows, kept by Spark."""
 
-    def __init__(self, context: Context, target: Target, windows: DataFrame) -> None:
+    def __init__(self, context: Context, target: TargetTable, windows: DataFrame) -> None:
         self._context = context
         self._target = target
         self._rows = self._physical(windows)
         self._gone: DataFrame | None = None
 
-    def withdraw(self, bounds: Bounds, groups: Callable[[], pa.Table]) -> None:
+    def retract(self, bounds: Bounds, groups: Callable[[], pa.Table]) -> None:
         plan, spark = self._target.plan, self._context.spark()
         key = [quote(name) for name in plan.target.primary_key]
         low, high = (instant(value, self._stored_time) for value in (bounds.low, bounds.high))
@@ -101,7 +101,9 @@ class FrameResult:
             column = plan.target.column(name)
             kind = None if column is None else column.type.kind
             source = plan.query.outputs[place].type.kind
-            value = as_instant(f"o{place}", windows, schema.field(name).type) if kind is source is Kind.TIMESTAMP else f"o{place}"
+            value = (
+                as_instant(f"o{place}", windows, schema.field(name).type) if kind is source is TypeKind.TIMESTAMP else f"o{place}"
+            )
             columns.append(f"{value} AS {quote(name)}")
         return self._named(windows).selectExpr(*columns)
 
@@ -118,7 +120,7 @@ class FrameResult:
         return windows.join(mapping, same)
 
 
-def own_subtables(target: Target, groups: pa.Table) -> pa.Array:
+def own_subtables(target: TargetTable, groups: pa.Table) -> pa.Array:
     """Subtables of the target that belong to groups of the query."""
     return pc.unique(target.subtables(groups)).drop_null()
 

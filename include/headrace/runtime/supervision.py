@@ -38,7 +38,7 @@ RECONNECT_MS: Final = 15_000
 STALE_BEATS: Final = 10
 
 
-class Verdict(StrEnum):
+class SupervisionStatus(StrEnum):
     WATCH = "watch"
     """Nothing to report."""
     STOPPED = "stopped"
@@ -47,10 +47,10 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class SupervisionResult:
     """What is the case with a stream; `reason` where it is STOPPED, `driver` as it was seen where its loss is the reason."""
 
-    verdict: Verdict
+    verdict: SupervisionStatus
     reason: StopReason | None = None
     driver: DriverStatus | None = None
 
@@ -100,7 +100,7 @@ class Supervisor:
         self._patient_until = 0
         self._seen_alive = False
 
-    def judge(self, state: Snapshot) -> Finding:
+    def judge(self, state: Snapshot) -> SupervisionResult:
         """The finding of now; a lost driver makes a stream STOPPED before its record says so."""
         if self._began is None:
             self._began = state.now
@@ -109,26 +109,26 @@ class Supervisor:
         self._last = state.now
         record = state.jobs.get(self._id)
         if record is None or record.desired is DesiredState.DROPPED:
-            return Finding(Verdict.DROPPED)
+            return SupervisionResult(SupervisionStatus.DROPPED)
         if record.desired is DesiredState.PAUSED:
-            return Finding(Verdict.PAUSED)
+            return SupervisionResult(SupervisionStatus.PAUSED)
         if record.state is JobState.STOPPED and record.reason is not None:
             return self._stopped(record.reason, state.now)
         if record.state is JobState.RUNNING and (reason := self._lost(record, state)):
-            return Finding(Verdict.STOPPED, reason, state.driver(record.definition.snode))
-        return Finding(Verdict.WATCH)
+            return SupervisionResult(SupervisionStatus.STOPPED, reason, state.driver(record.definition.snode))
+        return SupervisionResult(SupervisionStatus.WATCH)
 
-    def _stopped(self, reason: StopReason, now: int) -> Finding:
-        known = self._reported == mark_of(reason)
+    def _stopped(self, reason: StopReason, now: int) -> SupervisionResult:
+        known = self._reported == stop_mark(reason)
         if known and reason.transient and now - (self._began or now) < REMIND_MS:
-            return Finding(Verdict.WATCH)
-        return Finding(Verdict.STOPPED, reason)
+            return SupervisionResult(SupervisionStatus.WATCH)
+        return SupervisionResult(SupervisionStatus.STOPPED, reason)
 
     def _lost(self, record: JobRecord, state: Snapshot) -> StopReason | None:
         """The reason to give when the stream's driver does not live."""
         snode = record.definition.snode
         lease = state.leases.get(snode)
-        what = trouble(lease, state.beats.get(snode), state.now, self._stale_ms)
+        what = driver_problem(lease, state.beats.get(snode), state.now, self._stale_ms)
         if what is None:
             self._seen_alive = True
             return None
@@ -141,11 +141,11 @@ class Supervisor:
         return StopReason(DRIVER_LOST, f"the driver of snode {snode} {what}", hint, state.now, transient=True)
 
 
-def trouble(lease: Lease | None, beat: Heartbeat | None, now: int, stale_ms: int) -> str | None:
+def driver_problem(lease: Lease | None, beat: Heartbeat | None, now: int, stale_ms: int) -> str | None:
     """What is wrong with a driver, as the end of a sentence; None where it lives."""
     if lease is None:
         return "is not running"
-    last = "" if beat is None else f"; its last heartbeat was {length(now - beat.at)} ago"
+    last = "" if beat is None else f"; its last heartbeat was {duration_text(now - beat.at)} ago"
     if holder_is_gone(lease.holder):
         return f"has died (process {lease.holder.split(':')[1]} is gone){last}"
     if lease.expires < now:
@@ -155,7 +155,7 @@ def trouble(lease: Lease | None, beat: Heartbeat | None, now: int, stale_ms: int
     return None
 
 
-def length(ms: int) -> str:
+def duration_text(ms: int) -> str:
     """A length of time in the unit that suits it."""
     seconds = max(0, ms) / 1000
     for unit, size in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
@@ -178,7 +178,7 @@ def holder_is_gone(holder: str) -> bool:
         return False
 
 
-def mark_of(reason: StopReason) -> str:
+def stop_mark(reason: StopReason) -> str:
     """What tells one stop of a stream from another."""
     return f"{reason} since {datetime.fromtimestamp(reason.since / 1000, UTC).isoformat(timespec='milliseconds')}"
 
@@ -204,7 +204,7 @@ def report(catalog: Catalog, job_id: str, reason: StopReason, driver: DriverStat
             return False
     except NotFoundError:
         return False
-    catalog.events.record("job", job_id, REPORTED, mark_of(reason))
+    catalog.events.record("job", job_id, REPORTED, stop_mark(reason))
     return True
 
 
@@ -212,7 +212,7 @@ def resume_cleared(catalog: Catalog, job_id: str, reported: str | None) -> bool:
     """Resume a stream whose stop has been reported before: who looks again then was sent by a person who cleared the task."""
     try:
         record = catalog.jobs.by_id(job_id)
-        if not wants_to_go_on(record, reported) or not catalog.jobs.replace_state(record, resumed_state(record)):
+        if not should_resume(record, reported) or not catalog.jobs.replace_state(record, resumed_state(record)):
             return False
     except NotFoundError:
         return False
@@ -220,10 +220,10 @@ def resume_cleared(catalog: Catalog, job_id: str, reported: str | None) -> bool:
     return True
 
 
-def wants_to_go_on(record: JobRecord, reported: str | None) -> bool:
+def should_resume(record: JobRecord, reported: str | None) -> bool:
     """Whether a stream is STOPPED for a reason that does not pass by itself, and that was reported before."""
     reason = record.reason if record.desired is DesiredState.RUNNING and record.state is JobState.STOPPED else None
-    return reason is not None and not reason.transient and mark_of(reason) == reported
+    return reason is not None and not reason.transient and stop_mark(reason) == reported
 
 
 def resumed_state(record: JobRecord) -> JobState:

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from functools import partial
 
 from headrace.catalog.alterations import added, check_free, removed, renamed, retyped
-from headrace.model.faults import reach
+from headrace.model.failpoints import failpoint
 from headrace.model.tables import Table
 from headrace.runtime.context import Context
 from headrace.service.stages import AddColumn, DropColumn, ModifyColumn, RenameTag
@@ -29,7 +29,7 @@ def add_column(stage: AddColumn, context: Context) -> None:
             context.tables.add_tag(table, stage.database, column)
         else:
             context.tables.add_columns(table, stage.database, [column])
-        reach("service.alter.stored")
+        failpoint("service.alter.stored")
         context.catalog.tables.alter(table.database, table.name, partial(added, column=column, is_tag=stage.is_tag))
 
 
@@ -39,9 +39,9 @@ def drop_column(stage: DropColumn, context: Context) -> None:
         context.catalog.tables.check_unused(table.database, table.name, [name])
         if not stage.is_tag:
             context.tables.drop_column(table, name)
-            reach("service.alter.stored")
+            failpoint("service.alter.stored")
         context.catalog.tables.alter(table.database, table.name, partial(removed, name=name), removed=[name])
-        reach("service.alter.recorded")
+        failpoint("service.alter.recorded")
         if stage.is_tag:
             context.tables.drop_tag(table, name)
 
@@ -51,7 +51,7 @@ def modify_column(stage: ModifyColumn, context: Context) -> None:
     with changing(table, context):
         if not stage.is_tag:
             context.tables.modify_column(table, column)
-            reach("service.alter.stored")
+            failpoint("service.alter.stored")
         context.catalog.tables.alter(table.database, table.name, partial(retyped, changed=column))
 
 

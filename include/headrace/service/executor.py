@@ -148,7 +148,7 @@ def _(stage: stages.DeleteRows, session: SessionState) -> Result:
 
 @apply.register(stages.RunQuery)
 def _(stage: stages.RunQuery, session: SessionState) -> Result:
-    from headrace.service.frames import run_query
+    from headrace.service.spark_queries import run_query
 
     return run_query(stage.plan, session.context)
 

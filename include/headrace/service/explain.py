@@ -137,14 +137,14 @@ def _(stage: stages.DescribeStages) -> list[str]:
 def _(stage: stages.RecordStream) -> list[str]:
     plan = stage.plan
     options = plan.options
-    facts = [
+    statistics = [
         f"trigger {options.trigger.value}",
         f"watermark {options.watermark}",
         f"expired rows {'ignored and counted' if options.ignore_expired else 'repair their windows'}",
         f"updates {'count as new rows' if options.ignore_update else 'repair their windows'}",
     ]
     head = f"maintain stream {plan.database}.{plan.name} on changes of {plan.source.database}.{plan.source.name}"
-    return [explain_target(plan), head, *indented(facts), *explain_plan(plan.query)]
+    return [explain_target(plan), head, *indented(statistics), *explain_plan(plan.query)]
 
 
 def explain_target(plan: StreamPlan) -> str:

@@ -7,7 +7,7 @@ from typing import Final
 
 from headrace.errors import NotFoundError, NotSupportedError, TypeMismatchError
 from headrace.model.expressions import Call, Cast, ColumnRef, DurationLiteral, Expression, Literal, walk
-from headrace.model.instants import instant, midnight
+from headrace.model.instants import midnight, parse_instant
 from headrace.model.tables import TBNAME, Database, Table
 
 Range = tuple[int, int]
@@ -110,7 +110,7 @@ class Times:
             case Literal(value=int(value)) if not isinstance(value, bool):
                 return value
             case Literal(value=str(text)):
-                found = instant(text, self.database.timezone, self.database.precision)
+                found = parse_instant(text, self.database.timezone, self.database.precision)
                 if found is not None:
                     return found
             case Cast(operand=inner):

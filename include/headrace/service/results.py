@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from headrace.verify import Verdict
+    from headrace.verify import VerificationResult
 
 Type = Literal["string", "bool", "int32", "int64", "timestamp[ms, tz=UTC]"]
 """A type of Arrow by its name, so that PyArrow need not be imported for a table that is only shown."""
@@ -29,7 +29,7 @@ ROWS_AT_A_TIME: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class CatalogRows:
     """A small table of Python values; instants (`INSTANT`) are epoch milliseconds.
 
     It becomes Arrow only when asked: PyArrow and NumPy take 0.3 s to import, and pandas, which PyArrow imports at the first list
@@ -39,22 +39,24 @@ class Rows:
     columns: dict[str, Type]
     values: Sequence[tuple[Any, ...]]
 
-    def where(self, name: str, value: Any) -> Rows:
+    def where(self, name: str, value: Any) -> CatalogRows:
         """The rows that have a value in a column."""
         place = list(self.columns).index(name)
         return replace(self, values=[row for row in self.values if row[place] == value])
 
-    def like(self, pattern: str | None) -> Rows:
+    def like(self, pattern: str | None) -> CatalogRows:
         """The rows whose first column is LIKE a pattern; all where there is none."""
         if pattern is None:
             return self
         wanted = re.compile("".join({"%": ".*", "_": "."}.get(sign, re.escape(sign)) for sign in pattern), re.DOTALL)
         return replace(self, values=[row for row in self.values if row[0] is not None and wanted.fullmatch(row[0])])
 
-    def select(self, names: Collection[str]) -> Rows:
+    def select(self, names: Collection[str]) -> CatalogRows:
         """Some of the columns, in the order of `names`."""
         places = [list(self.columns).index(name) for name in names]
-        return Rows({name: self.columns[name] for name in names}, [tuple(row[place] for place in places) for row in self.values])
+        return CatalogRows(
+            {name: self.columns[name] for name in names}, [tuple(row[place] for place in places) for row in self.values]
+        )
 
     def tuples(self) -> Iterator[tuple[Any, ...]]:
         instants = [kind == INSTANT for kind in self.columns.values()]
@@ -82,21 +84,21 @@ class Result:
     `verdict` is that of a verification.
     """
 
-    rows: pa.Table | Rows | None = None
+    rows: pa.Table | CatalogRows | None = None
     affected: int = -1
-    verdict: Verdict | None = None
+    verdict: VerificationResult | None = None
 
     @cached_property
     def table(self) -> pa.Table | None:
         """The rows as Arrow."""
-        return self.rows.arrow() if isinstance(self.rows, Rows) else self.rows
+        return self.rows.arrow() if isinstance(self.rows, CatalogRows) else self.rows
 
     @property
     def columns(self) -> dict[str, str]:
         """Names of the columns, and of their types in Arrow."""
         if self.rows is None:
             return {}
-        if isinstance(self.rows, Rows):
+        if isinstance(self.rows, CatalogRows):
             return dict(self.rows.columns)
         return {field.name: str(field.type) for field in self.rows.schema}
 
@@ -109,14 +111,14 @@ class Result:
         """How many rows; 0 for a statement without."""
         if self.rows is None:
             return 0
-        return len(self.rows.values) if isinstance(self.rows, Rows) else int(self.rows.num_rows)
+        return len(self.rows.values) if isinstance(self.rows, CatalogRows) else int(self.rows.num_rows)
 
     def tuples(self) -> Iterator[tuple[Any, ...]]:
         """Rows as Python values: timestamps as aware datetimes, whole decimals (unsigned BIGINT) as integers.
 
         They are made as they are asked for: whoever takes the rows as Arrow does not wait for them.
         """
-        if isinstance(self.rows, Rows):
+        if isinstance(self.rows, CatalogRows):
             yield from self.rows.tuples()
         elif self.rows is not None:
             for batch in self.rows.to_batches(max_chunksize=ROWS_AT_A_TIME):
@@ -136,4 +138,4 @@ def python_values(column: pa.Array) -> list[Any]:
 def rows_result(names: Sequence[str], rows: Sequence[Sequence[Any]], types: Sequence[Type] | None = None) -> Result:
     """A small table, as SHOW and DESCRIBE give it; strings unless `types` says otherwise."""
     kinds = types or [STRING] * len(names)
-    return Result(Rows(dict(zip(names, kinds, strict=True)), [tuple(row) for row in rows]))
+    return Result(CatalogRows(dict(zip(names, kinds, strict=True)), [tuple(row) for row in rows]))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from headrace.runtime.context import Context, Progress
     from headrace.service.embedded import Embedded
     from headrace.service.stages import Stage
-    from headrace.verify import Verdict
+    from headrace.verify import VerificationResult
 
 
 class Session:
@@ -130,14 +130,14 @@ class Session:
 
         return self.run(plan_backfill(self.state, stream, start, end, rows=rows, progress=progress)).affected
 
-    def verify(self, text: str) -> Verdict:
+    def verify(self, text: str) -> VerificationResult:
         """Answer a query, and compare with what DuckDB makes of the stored rows, in SQL of its own."""
         from headrace.service.planning.jobs import plan_query_verification
 
         with located(text):
             return verdict_of(self.run(plan_query_verification(self.state, text, self.dialect)))
 
-    def verify_stream(self, stream: str) -> Verdict:
+    def verify_stream(self, stream: str) -> VerificationResult:
         """Compare a stream's target (`database.stream`) with what DuckDB makes of the rows that the stream has handled."""
         from headrace.service.planning.jobs import plan_stream_verification
 
@@ -170,6 +170,6 @@ def located(text: str) -> Iterator[None]:
         ) from error
 
 
-def verdict_of(result: Result) -> Verdict:
+def verdict_of(result: Result) -> VerificationResult:
     assert result.verdict is not None
     return result.verdict

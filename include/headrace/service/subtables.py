@@ -12,11 +12,11 @@ import pyarrow as pa
 from headrace.compute import Plan, Relation, Scope, bind, evaluate, language
 from headrace.errors import NotSupportedError
 from headrace.model.expressions import Call, ColumnRef, Expression
-from headrace.model.queries import Item, Query, TableSource
+from headrace.model.queries import Query, SelectItem, TableSource
 from headrace.model.tables import TBNAME, Database, Name, Table
 from headrace.storage.sandbox import open_database
 from headrace.storage.types import rows_schema
-from headrace.verify import Stored, recomputed
+from headrace.verify import StoredTable, recomputed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,7 +41,7 @@ class SubtableFilter:
         The query is bound as any other. DuckDB answers it where `verify` knows its expressions, so that Spark need not start.
         """
         where = reduce(lambda left, right: Call("and", (left, right)), conditions)
-        query = Query((Item(ColumnRef(TBNAME)),), TableSource(Name(self.database.name, self.table.name)), where=where)
+        query = Query((SelectItem(ColumnRef(TBNAME)),), TableSource(Name(self.database.name, self.table.name)), where=where)
         plan = bind(query, Scope(lambda _: (Relation(self.table, self.database),), language("tdengine"), now=self.now))
         try:
             return self.by_duckdb(query)
@@ -50,7 +50,7 @@ class SubtableFilter:
 
     def by_duckdb(self, query: Query) -> list[str]:
         """Raises `NotSupportedError` for an expression that `verify` does not know."""
-        stored = Stored(self.table, self.database, None, self.rows, lambda: self.tags)
+        stored = StoredTable(self.table, self.database, None, self.rows, lambda: self.tags)
         with open_database() as connection:
             return [row[0] for row in recomputed(connection, query, lambda _: stored)[1]]
 

@@ -11,25 +11,25 @@ import pyarrow as pa
 from headrace.errors import ProgrammingError
 from headrace.model.expressions import Cast
 from headrace.model.jobs import JobRecord, StreamOptions, TriggerMode
-from headrace.model.queries import Item, Query
+from headrace.model.queries import Query, SelectItem
 from headrace.model.statements import CreateStream
 from headrace.model.tables import Database, Name, Table, TableKind
 from headrace.runtime.context import Context
-from headrace.service.frames import run_query
 from headrace.service.planning.dispatch import current_timezone, database_of, parse_name
 from headrace.service.remote import ask, living_snode
+from headrace.service.spark_queries import run_query
 from headrace.service.stages import VerifyQuery, VerifyStream
 from headrace.service.state import SessionState
 from headrace.sql import parse
 from headrace.streams.define import StreamPlan, find, plan_of
 from headrace.streams.layout import partition_item, with_start
-from headrace.verify import Lookup, Maintained, Stored, Verdict, verify
+from headrace.verify import Lookup, MaintainedTable, StoredTable, VerificationResult, verify
 
-MOST_TRIES: Final = 3
+MAX_ATTEMPTS: Final = 3
 """How often it is compared again where rows were written in between."""
 
 
-def verify_query(stage: VerifyQuery, session: SessionState) -> Verdict:
+def verify_query(stage: VerifyQuery, session: SessionState) -> VerificationResult:
     """Answer a query, and compare.
 
     Raises:
@@ -37,7 +37,7 @@ def verify_query(stage: VerifyQuery, session: SessionState) -> Verdict:
     """
     timezone = current_timezone(session)
 
-    def compared(seen: dict[str, int]) -> Verdict:
+    def compared(seen: dict[str, int]) -> VerificationResult:
         return verify(stage.query, lambda: answer(stage, session), stored_tables(session, seen), timezone)
 
     return undisturbed(session, compared)
@@ -52,9 +52,9 @@ def answer(stage: VerifyQuery, session: SessionState) -> pa.Table:
     return rows
 
 
-def undisturbed(session: SessionState, compared: Callable[[dict[str, int]], Verdict]) -> Verdict:
+def undisturbed(session: SessionState, compared: Callable[[dict[str, int]], VerificationResult]) -> VerificationResult:
     """A comparison during which nothing was written; of the last try also a disturbed one."""
-    for _ in range(MOST_TRIES - 1):
+    for _ in range(MAX_ATTEMPTS - 1):
         seen: dict[str, int] = {}
         verdict = compared(seen)
         if verdict.equal or all(version_of(session, name) == version for name, version in seen.items()):
@@ -71,7 +71,7 @@ def stored_tables(session: SessionState, seen: dict[str, int]) -> Lookup:
     """Tables by the names in a query; notes in `seen` the versions that they had before they were read."""
     context = session.context
 
-    def lookup(name: Name) -> Stored:
+    def lookup(name: Name) -> StoredTable:
         found = find(context.catalog, database_of(name, session), name.name)
         seen.setdefault(str(name), context.tables.version(found.table))
         return stored(context, found.table, found.database, found.subtable)
@@ -79,14 +79,14 @@ def stored_tables(session: SessionState, seen: dict[str, int]) -> Lookup:
     return lookup
 
 
-def stored(context: Context, table: Table, database: Database, subtable: str | None, version: int | None = None) -> Stored:
+def stored(context: Context, table: Table, database: Database, subtable: str | None, version: int | None = None) -> StoredTable:
     """A table as it is, or as of a version."""
     names = None if subtable is None or table.kind is TableKind.PLAIN else [subtable]
 
     def rows() -> pa.Table:
         return context.tables.scan(table, database, version=version, tbnames=names)
 
-    return Stored(table, database, subtable, rows, lambda: tags_of(context, table))
+    return StoredTable(table, database, subtable, rows, lambda: tags_of(context, table))
 
 
 def tags_of(context: Context, table: Table) -> pa.Table:
@@ -95,7 +95,7 @@ def tags_of(context: Context, table: Table) -> pa.Table:
     return pa.table({table.series_key: pa.array([], pa.string())})
 
 
-def verify_stream(stage: VerifyStream, context: Context) -> Verdict:
+def verify_stream(stage: VerifyStream, context: Context) -> VerificationResult:
     """Compare a stream's target with what its query makes of the rows that the stream has handled.
 
     Of a stream with WINDOW_CLOSE the closed windows count; of one that began without the history, those that it has.
@@ -104,7 +104,7 @@ def verify_stream(stage: VerifyStream, context: Context) -> Verdict:
         NotSupportedError: its query has something that verify does not know.
     """
     verdict = None
-    for _ in range(MOST_TRIES):
+    for _ in range(MAX_ATTEMPTS):
         record = context.catalog.jobs.by_id(stage.definition.id)
         verdict = stream_verdict(context, record)
         if verdict.equal or context.catalog.jobs.by_id(stage.definition.id).source_version == record.source_version:
@@ -113,7 +113,7 @@ def verify_stream(stage: VerifyStream, context: Context) -> Verdict:
     return verdict
 
 
-def stream_verdict(context: Context, record: JobRecord) -> Verdict:
+def stream_verdict(context: Context, record: JobRecord) -> VerificationResult:
     definition, progress = record.definition, record.progress
     statement = parse(definition.sql, definition.dialect)
     assert isinstance(statement, CreateStream)
@@ -123,8 +123,8 @@ def stream_verdict(context: Context, record: JobRecord) -> Verdict:
     query, tags = with_tags(with_start(statement.query), statement)
     found = target_rows(context, plan, tags)
     closes = statement.options.trigger is TriggerMode.WINDOW_CLOSE and query.window is not None
-    frontier = (progress.frontier if progress.frontier is not None else -(2**62)) if closes else None
-    maintained = Maintained(frontier, partial=not statement.options.fill_history)
+    watermark = (progress.watermark if progress.watermark is not None else -(2**62)) if closes else None
+    maintained = MaintainedTable(watermark, partial=not statement.options.fill_history)
     source = stored(context, plan.source, plan.source_database, plan.source_subtable, record.source_version)
     verdict = verify(query, lambda: found, lambda _: source, maintained=maintained)
     return verdict if verdict.equal else replace(verdict, remark=remark(record, statement.options))
@@ -146,7 +146,7 @@ def with_tags(query: Query, statement: CreateStream) -> tuple[Query, list[str]]:
     for tag in statement.tags or ():
         node = partition_item(statement.query, tag.name)
         if node is not None:
-            items.append(Item(node if tag.column is None else Cast(node, tag.column.type), f"__{tag.name}"))
+            items.append(SelectItem(node if tag.column is None else Cast(node, tag.column.type), f"__{tag.name}"))
             names.append(tag.name)
     return replace(query, items=(*query.items, *items)), names
 

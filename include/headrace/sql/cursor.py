@@ -8,9 +8,9 @@ from typing import ClassVar, NoReturn, TypeVar
 from headrace.errors import LimitError, NotSupportedError, SyntaxError_
 from headrace.model.spans import Span
 from headrace.model.tables import Name
-from headrace.sql.faults import likely, name_hint, rewrite, unexpected
 from headrace.sql.lexis import DIGITS, Lexis
-from headrace.sql.tokens import Kind, Token, tokens_of
+from headrace.sql.syntax_errors import likely_intended, name_hint, rewrite, unexpected_token
+from headrace.sql.tokens import Token, TokenType, tokenize
 
 T = TypeVar("T")
 
@@ -28,7 +28,7 @@ class Cursor:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self._tokens = tokens_of(text, self.LEXIS)
+        self._tokens = tokenize(text, self.LEXIS)
         self._index = 0
         self._token = self._tokens[0]
         self._tried: list[str] = []
@@ -40,7 +40,7 @@ class Cursor:
     def _advance(self) -> Token:
         """Step over the current token and return it."""
         token = self._token
-        if token.kind is not Kind.END:
+        if token.kind is not TokenType.END:
             self._index += 1
             self._token = self._tokens[self._index]
             self._tried = []
@@ -88,7 +88,7 @@ class Cursor:
         closed = False
         while self._accept(";"):
             closed = True
-        if self._token.kind is not Kind.END:
+        if self._token.kind is not TokenType.END:
             self._fail(
                 *(("the end of the statement",) if closed else ()), hint="run several statements as a script" if closed else ""
             )
@@ -129,9 +129,9 @@ class Cursor:
         return self._fail(what, hint=name_hint(self.LEXIS, self.text[token.start : token.end], self._tried))
 
     def _is_name(self, token: Token) -> bool:
-        if token.kind is Kind.WORD:
+        if token.kind is TokenType.WORD:
             return token.word not in self.LEXIS.reserved and token.word.isascii() and token.word.isidentifier()
-        return token.kind is Kind.QUOTED
+        return token.kind is TokenType.QUOTED
 
     def _parse_name(self, what: str) -> Name:
         """`[database.]name`."""
@@ -143,7 +143,7 @@ class Cursor:
 
     def _parse_string(self, what: str = "a string") -> str:
         token = self._token
-        if token.kind is not Kind.STRING:
+        if token.kind is not TokenType.STRING:
             self._fail(what)
         self._advance()
         return self.LEXIS.unquote(self.text[token.start : token.end])
@@ -151,7 +151,7 @@ class Cursor:
     def _parse_integer(self, what: str = "a whole number") -> int:
         token = self._token
         written = self.text[token.start : token.end]
-        if token.kind is not Kind.NUMBER or not written.isdigit() or len(written) > DIGITS:
+        if token.kind is not TokenType.NUMBER or not written.isdigit() or len(written) > DIGITS:
             self._fail(what)
         self._advance()
         return int(written)
@@ -180,13 +180,13 @@ class Cursor:
     def _fail(self, *wanted: str, hint: str = "") -> NoReturn:
         """Refuse the current token; name what was tried here. A doubtful name before it may be a misspelt keyword instead."""
         before = self._tokens[self._index - 1]
-        if self._doubtful == self._index - 1 and likely(before.word, self._tried):
-            raise unexpected(self.text, Span(before.start, before.end), self._tried)
+        if self._doubtful == self._index - 1 and likely_intended(before.word, self._tried):
+            raise unexpected_token(self.text, Span(before.start, before.end), self._tried)
         written = self.text[self._token.start : self._token.end]
         if not hint and all(word.isupper() for word in wanted):
             hint = self.MISPLACED.get(self._token.word, "")
         hint = hint or rewrite(written, [*self._possible(), *wanted])
-        raise unexpected(self.text, self._here(), [*self._tried, *wanted], hint=hint)
+        raise unexpected_token(self.text, self._here(), [*self._tried, *wanted], hint=hint)
 
     def _possible(self) -> list[str]:
         """The keywords that could stand here."""

@@ -15,7 +15,7 @@ from headrace.model.types import DataType
 from headrace.sql.cursor import Cursor
 from headrace.sql.lexis import DIGITS
 from headrace.sql.operators import NOT, OR, PREDICATE, SIGN, Operator
-from headrace.sql.tokens import Kind, Token
+from headrace.sql.tokens import Token, TokenType
 
 NUMBER = re.compile(r"0x[0-9a-f]+|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?")
 HEIGHT = 200
@@ -116,14 +116,14 @@ class ExpressionParser(Cursor, ABC):
     def _parse_operand(self) -> Expression:
         token = self._token
         match token.kind:
-            case Kind.WORD:
+            case TokenType.WORD:
                 return self._parse_word(token)
-            case Kind.QUOTED:
+            case TokenType.QUOTED:
                 return self._parse_column()
-            case Kind.NUMBER:
+            case TokenType.NUMBER:
                 self._advance()
                 return Literal(self._number(token), self._span(self._index - 1))
-            case Kind.STRING:
+            case TokenType.STRING:
                 return Literal(self._parse_string(), Span(token.start, token.end))
         return self._parse_sign_or_brackets(token)
 
@@ -136,7 +136,7 @@ class ExpressionParser(Cursor, ABC):
             return self._fail("an expression")
         start = self._index
         self._advance()
-        if token.word == "-" and self._token.kind is Kind.NUMBER:
+        if token.word == "-" and self._token.kind is TokenType.NUMBER:
             return Literal(-self._number(self._advance()), self._span(start))
         operand = self._nested(lambda: self._parse_operation(SIGN))
         return operand if token.word == "+" else self._call("unary-", (operand,), start)

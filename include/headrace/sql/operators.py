@@ -7,7 +7,7 @@ from typing import NamedTuple
 OR, AND, NOT, PREDICATE, BITS, SUM, PRODUCT, SIGN, MEMBER = range(1, 10)
 """How tightly operators bind, loosest first. Predicates (comparisons, LIKE, IN, …) do not chain."""
 
-FUNCTION = MEMBER + 1
+FUNCTION_POWER = MEMBER + 1
 """What needs no brackets anywhere."""
 
 

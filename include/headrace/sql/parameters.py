@@ -14,7 +14,7 @@ from headrace.errors import DataError, ProgrammingError
 from headrace.model.expressions import Literal
 from headrace.model.spans import Span
 from headrace.sql import expression_sql, lexis_of
-from headrace.sql.tokens import Token, tokens_of
+from headrace.sql.tokens import Token, tokenize
 
 DATA_STATEMENTS: Final = frozenset({("INSERT",), ("ALTER",), ("CREATE", "TABLE")})
 """Statements whose values are data for columns of known types, not expressions."""
@@ -78,7 +78,7 @@ def in_row(row: int | None) -> str:
 
 def template(sql: str, dialect: str) -> Template:
     """Find the `?` of a statement; those in strings, comments and quoted names are none."""
-    tokens = tokens_of(sql, lexis_of(dialect))
+    tokens = tokenize(sql, lexis_of(dialect))
     return cut(sql, Span(0, len(sql)), tokens, dialect, is_data(tokens))
 
 
@@ -98,7 +98,7 @@ def is_data(tokens: Sequence[Token]) -> bool:
 
 def render_many(sql: str, rows: Iterable[Sequence[Any]], dialect: str) -> str | None:
     """Write an INSERT with the values of many rows as one statement; None for any other statement, or if there is no row."""
-    tokens = tokens_of(sql, lexis_of(dialect))
+    tokens = tokenize(sql, lexis_of(dialect))
     while len(tokens) > 1 and tokens[-2].word == ";":
         tokens = [*tokens[:-2], tokens[-1]]
     if [token.word for token in tokens[:2]] != ["INSERT", "INTO"]:

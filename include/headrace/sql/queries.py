@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple
 
-from headrace.model.queries import Item, Join, Ordering, Query, QuerySource, Source, TableSource, Union
-from headrace.sql.tokens import Kind
+from headrace.model.queries import Join, Ordering, Query, QuerySource, SelectItem, Source, TableSource, Union
+from headrace.sql.tokens import TokenType
 from headrace.sql.windows import WindowParser
 
 Fields = dict[str, Any]
@@ -92,23 +92,23 @@ class QueryParser(WindowParser):
 
     # Items
 
-    def _parse_item(self) -> Item:
+    def _parse_item(self) -> SelectItem:
         """`expression [[AS] alias]`, or a star."""
         start = self._index
         star = self._parse_star()
-        return Item(star, None, self._column_name(start)) if star else self._parse_partition_key()
+        return SelectItem(star, None, self._column_name(start)) if star else self._parse_partition_key()
 
-    def _parse_partition_key(self) -> Item:
+    def _parse_partition_key(self) -> SelectItem:
         """`expression [[AS] alias]`."""
         start = self._index
         expression = self._parse_expression()
         text = self._column_name(start)
-        return Item(expression, self._parse_alias(), text)
+        return SelectItem(expression, self._parse_alias(), text)
 
-    def _parse_group_key(self) -> Item:
+    def _parse_group_key(self) -> SelectItem:
         start = self._index
         expression = self._parse_expression()
-        return Item(expression, None, self._column_name(start))
+        return SelectItem(expression, None, self._column_name(start))
 
     def _column_name(self, start: int) -> str:
         """The name of a column without an alias."""
@@ -170,7 +170,7 @@ class QueryParser(WindowParser):
     def _closing(self, ahead: int) -> int:
         """How far ahead the bracket stands that closes the one so far ahead."""
         depth = 0
-        while (token := self._next(ahead)).kind is not Kind.END:
+        while (token := self._next(ahead)).kind is not TokenType.END:
             depth += {"(": 1, ")": -1}.get(token.word, 0)
             if depth == 0:
                 break

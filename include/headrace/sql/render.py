@@ -8,7 +8,7 @@ from typing import ClassVar
 from headrace.errors import InternalError
 from headrace.model.expressions import Call, Case, Cast, ColumnRef, DurationLiteral, Expression, Literal, Scalar, Star
 from headrace.sql.lexis import Lexis
-from headrace.sql.operators import FUNCTION, NOT, OR, PREDICATE, SIGN, Operator
+from headrace.sql.operators import FUNCTION_POWER, NOT, OR, PREDICATE, SIGN, Operator
 
 
 class ExpressionRenderer:
@@ -33,17 +33,17 @@ class ExpressionRenderer:
     def _text_and_power(self, node: Expression) -> tuple[str, int]:
         match node:
             case Literal(value=value):
-                return self.scalar_sql(value), SIGN if _is_negative(value) else FUNCTION
+                return self.scalar_sql(value), SIGN if _is_negative(value) else FUNCTION_POWER
             case DurationLiteral(value=duration):
-                return str(duration), FUNCTION
+                return str(duration), FUNCTION_POWER
             case ColumnRef(name=name, table=table):
-                return self._member_sql(table, self.LEXIS.name_sql(name)), FUNCTION
+                return self._member_sql(table, self.LEXIS.name_sql(name)), FUNCTION_POWER
             case Star(table=table):
-                return self._member_sql(table, "*"), FUNCTION
+                return self._member_sql(table, "*"), FUNCTION_POWER
             case Cast(operand=operand, type=type_):
-                return f"CAST({self.sql(operand)} AS {type_})", FUNCTION
+                return f"CAST({self.sql(operand)} AS {type_})", FUNCTION_POWER
             case Case():
-                return self._case_sql(node), FUNCTION
+                return self._case_sql(node), FUNCTION_POWER
             case Call():
                 return self._call_sql(node)
         raise InternalError(f"no text for {node!r}")
@@ -78,7 +78,7 @@ class ExpressionRenderer:
             return self._negation_sql(arguments[0]), SIGN
         if " " in function or function in ("in", "between"):
             return self._special_predicate_sql(call), PREDICATE
-        return self._function_sql(call), FUNCTION
+        return self._function_sql(call), FUNCTION_POWER
 
     def _negation_sql(self, argument: Expression) -> str:
         """Kept apart from a negative number, and from another sign, with which it would begin a comment."""

@@ -8,8 +8,8 @@ from typing import NoReturn
 from headrace.errors import NotSupportedError
 from headrace.model.spans import Span
 from headrace.model.tables import Name
-from headrace.sql.faults import name_hint, unexpected
 from headrace.sql.lexis import BLANKS, QUOTED_NAME, WORD, Lexis
+from headrace.sql.syntax_errors import name_hint, unexpected_token
 
 SPACE = re.compile(BLANKS, re.DOTALL)
 NAME = re.compile(rf"{QUOTED_NAME}|{WORD}")
@@ -89,7 +89,7 @@ class Scanner:
         return Span(place, found.end() if found else place)
 
     def _fail(self, *wanted: str, hint: str = "") -> NoReturn:
-        raise unexpected(self.text, self._here(self._place), [*self._tried, *wanted], hint=hint)
+        raise unexpected_token(self.text, self._here(self._place), [*self._tried, *wanted], hint=hint)
 
     def _unsupported(self, what: str, hint: str) -> NoReturn:
         raise NotSupportedError(f"{what} is not supported", hint=hint, span=self._here(self._place), sql=self.text)

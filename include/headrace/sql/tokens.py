@@ -13,7 +13,7 @@ from typing import Final
 from headrace.sql.lexis import Lexis
 
 
-class Kind(Enum):
+class TokenType(Enum):
     WORD = "word"
     QUOTED = "quoted"
     STRING = "string"
@@ -22,22 +22,22 @@ class Kind(Enum):
     END = "end"
 
 
-KINDS: Final = {kind.value: kind for kind in Kind}
+TOKEN_TYPES: Final = {kind.value: kind for kind in TokenType}
 """By the names of the groups in `Lexis.token`."""
-SPELT: Final = (Kind.WORD, Kind.SYMBOL)
+TYPES_WITH_WORD: Final = (TokenType.WORD, TokenType.SYMBOL)
 
 
 @dataclass(slots=True)
 class Token:
     """A token: `word` is upper case for words, the sign itself for symbols, empty for all else."""
 
-    kind: Kind
+    kind: TokenType
     word: str
     start: int
     end: int
 
 
-def tokens_of(text: str, lexis: Lexis) -> list[Token]:
+def tokenize(text: str, lexis: Lexis) -> list[Token]:
     """The tokens of a text, closed by one that stands for its end.
 
     Raises:
@@ -47,8 +47,8 @@ def tokens_of(text: str, lexis: Lexis) -> list[Token]:
     for piece in lexis.token.finditer(text):
         if piece.lastgroup == "open":
             lexis.require_closed(text)
-        if piece.lastgroup in KINDS:
-            kind = KINDS[piece.lastgroup]
-            found.append(Token(kind, piece[0].upper() if kind in SPELT else "", piece.start(), piece.end()))
+        if piece.lastgroup in TOKEN_TYPES:
+            kind = TOKEN_TYPES[piece.lastgroup]
+            found.append(Token(kind, piece[0].upper() if kind in TYPES_WITH_WORD else "", piece.start(), piece.end()))
     last = found[-1].end if found else len(text)
-    return [*found, Token(Kind.END, "", last, last)]
+    return [*found, Token(TokenType.END, "", last, last)]

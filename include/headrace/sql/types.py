@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import ClassVar, Final, NamedTuple
 
 from headrace.errors import LimitError
-from headrace.model.types import SIGNED, UNSIGNED, DataType, Kind
+from headrace.model.types import SIGNED, UNSIGNED, DataType, TypeKind
 from headrace.sql.expressions import ExpressionParser
-from headrace.sql.faults import likely
+from headrace.sql.syntax_errors import likely_intended
 
 UNSIGNED_OF: Final = dict(zip(SIGNED, UNSIGNED, strict=True))
 
@@ -16,7 +16,7 @@ UNSIGNED_OF: Final = dict(zip(SIGNED, UNSIGNED, strict=True))
 class TypeRule(NamedTuple):
     """What follows a type's name: its kind, how many numbers in brackets at most, and the greatest first number."""
 
-    kind: Kind
+    kind: TypeKind
     numbers: int = 0
     greatest: int = 0
 
@@ -49,7 +49,7 @@ class TypeParser(ExpressionParser):
 
     def _type_hint(self) -> str:
         """What to write for a type of another system."""
-        foreign = likely(self._token.word, list(self.FOREIGN_TYPES)) if self._token.word else None
+        foreign = likely_intended(self._token.word, list(self.FOREIGN_TYPES)) if self._token.word else None
         own = self.FOREIGN_TYPES[foreign] if foreign else ""
         return f"write {own} instead of {self._token.word.lower()}" if own else ""
 

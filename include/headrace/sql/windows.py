@@ -7,7 +7,16 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from headrace.model.expressions import ColumnRef, Expression
-from headrace.model.queries import Count, Event, Fill, FillMode, Interval, Session, State, Window
+from headrace.model.queries import (
+    CountClause,
+    EventClause,
+    FillClause,
+    FillMode,
+    IntervalClause,
+    SessionClause,
+    StateClause,
+    WindowClause,
+)
 from headrace.model.time import Duration
 from headrace.sql.forms import FormParser
 
@@ -17,7 +26,7 @@ WITH_VALUES = (FillMode.VALUE, FillMode.VALUE_F)
 class WindowParser(FormParser):
     """Window clauses by the word that begins them, with their arguments, and `FILL`."""
 
-    WINDOWS: ClassVar[Mapping[str, Callable[[Any, int], Window]]] = {}
+    WINDOWS: ClassVar[Mapping[str, Callable[[Any, int], WindowClause]]] = {}
     """What parses the rest of a window clause, given where it begins."""
 
     UNSUPPORTED_WINDOWS: ClassVar[tuple[str, ...]] = ()
@@ -27,57 +36,57 @@ class WindowParser(FormParser):
     def _parse_duration(self) -> Duration:
         """Parse a duration of the dialect."""
 
-    def _parse_window(self) -> Window | None:
+    def _parse_window(self) -> WindowClause | None:
         start = self._index
         if self._token.word in self.UNSUPPORTED_WINDOWS:
             self._unsupported(self._token.word, f"use one of {', '.join(self.WINDOWS)}")
         word = self._accept_one(*self.WINDOWS)
         return self.WINDOWS[word](self, start) if word else None
 
-    def _parse_interval(self, start: int) -> Window:
+    def _parse_interval(self, start: int) -> WindowClause:
         self._expect("(")
         length = self._parse_duration()
         offset = self._parse_interval_offset() if self._accept(",") else None
         self._expect(")")
         sliding = self._wrapped(self._parse_duration) if self._accept("SLIDING") else None
-        return Interval(length, offset, sliding, self._span(start))
+        return IntervalClause(length, offset, sliding, self._span(start))
 
     def _parse_interval_offset(self) -> Duration:
         if self._token.word == "AUTO":
             self._unsupported("INTERVAL(…, AUTO)", "write the offset as a duration")
         return self._parse_duration()
 
-    def _parse_session(self, start: int) -> Window:
+    def _parse_session(self, start: int) -> WindowClause:
         self._expect("(")
         timestamp = self._parse_column()
         assert isinstance(timestamp, ColumnRef)
         self._expect(",")
         gap = self._parse_duration()
         self._expect(")")
-        return Session(timestamp, gap, self._span(start))
+        return SessionClause(timestamp, gap, self._span(start))
 
-    def _parse_state(self, start: int) -> Window:
+    def _parse_state(self, start: int) -> WindowClause:
         expression = self._wrapped(self._parse_expression)
-        return State(expression, self._parse_true_for(), self._span(start))
+        return StateClause(expression, self._parse_true_for(), self._span(start))
 
-    def _parse_event(self, start: int) -> Window:
+    def _parse_event(self, start: int) -> WindowClause:
         self._expect("START", "WITH")
         opening = self._parse_expression()
         self._expect("END", "WITH")
         closing = self._parse_expression()
-        return Event(opening, closing, self._parse_true_for(), self._span(start))
+        return EventClause(opening, closing, self._parse_true_for(), self._span(start))
 
-    def _parse_count(self, start: int) -> Window:
+    def _parse_count(self, start: int) -> WindowClause:
         self._expect("(")
         count = self._parse_integer()
         sliding = self._parse_integer() if self._accept(",") else None
         self._expect(")")
-        return Count(count, sliding, self._span(start))
+        return CountClause(count, sliding, self._span(start))
 
     def _parse_true_for(self) -> Duration | None:
         return self._wrapped(self._parse_duration) if self._accept("TRUE_FOR") else None
 
-    def _parse_fill(self) -> Fill | None:
+    def _parse_fill(self) -> FillClause | None:
         start = self._index
         if not self._accept("FILL"):
             return None
@@ -88,4 +97,4 @@ class WindowParser(FormParser):
             self._expect(",")
             values = self._list(self._parse_expression)
         self._expect(")")
-        return Fill(mode, values, self._span(start))
+        return FillClause(mode, values, self._span(start))

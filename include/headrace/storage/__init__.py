@@ -1,7 +1,7 @@
 """Delta tables: create, write by append or merge, read, changes. Spark is imported only by what is given a session."""
 
-from headrace.storage.commits import Commit, Expectation, Written
-from headrace.storage.pruning import Bounds
+from headrace.storage.delta.commits import Commit, ExpectedTransaction, WriteMetrics
+from headrace.storage.delta.pruning import Bounds
 from headrace.storage.tables import Tables
 
-__all__ = ["Bounds", "Commit", "Expectation", "Tables", "Written"]
+__all__ = ["Bounds", "Commit", "ExpectedTransaction", "Tables", "WriteMetrics"]

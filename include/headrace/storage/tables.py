@@ -12,19 +12,19 @@ from deltalake import DeltaTable
 
 from headrace.model.positions import Position, SourceId
 from headrace.model.tables import Column, Database, Table
-from headrace.storage import changes, creation, frames, reads
-from headrace.storage.commits import Commit, Written, committed_position
-from headrace.storage.evolution import Evolution
-from headrace.storage.framewrites import FrameWriter
-from headrace.storage.handles import Handles, root_of, rows_uri, segment, stored_schema
-from headrace.storage.loading import Loaded, Loader, LoadOptions
-from headrace.storage.maintenance import Maintenance
-from headrace.storage.names import SubtableNames
-from headrace.storage.outbox import Outbox
-from headrace.storage.pruning import Bounds
-from headrace.storage.tags import Tags
+from headrace.storage.delta import changes, creation, scans, spark_reads
+from headrace.storage.delta.commits import Commit, WriteMetrics, committed_position
+from headrace.storage.delta.dataframe_writer import DataFrameWriter
+from headrace.storage.delta.evolution import Evolution
+from headrace.storage.delta.handles import Handles, normalize_root, path_segment, rows_uri, stored_schema
+from headrace.storage.delta.maintenance import Maintenance
+from headrace.storage.delta.outbox import Outbox
+from headrace.storage.delta.pruning import Bounds
+from headrace.storage.delta.subtable_names import SubtableNames
+from headrace.storage.delta.tags import Tags
+from headrace.storage.delta.writer import Lock, Ranges, Writer
+from headrace.storage.loading.loader import Loader, LoadMetrics, LoadOptions
 from headrace.storage.types import field, rows_schema
-from headrace.storage.writes import Lock, Ranges, Writer
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -40,7 +40,7 @@ class Tables:
     """
 
     def __init__(self, uri: str, lock: Lock, small_write_rows: int, options: Mapping[str, str] | None = None) -> None:
-        self.uri = root_of(uri)
+        self.uri = normalize_root(uri)
         self.small_write_rows = small_write_rows
         self._handles = Handles(self.uri, options or {})
         self._writer = Writer(self._handles, lock)
@@ -55,7 +55,7 @@ class Tables:
             ExistsError: other columns, or rows, are already stored there.
             LimitError: types or column names cannot be stored.
         """
-        creation.create(self.uri, table, database, self._handles.options)
+        creation.create_table(self.uri, table, database, self._handles.options)
 
     def check(self, table: Table, database: Database) -> None:
         """`LimitError` when the table has types or column names that cannot be stored; `create` raises it as well."""
@@ -64,7 +64,7 @@ class Tables:
     def drop(self, table: Table) -> None:
         """Remove a table with all its files; one that does not exist is no error."""
         self._handles.forget(table)
-        creation.drop(self.uri, table)
+        creation.drop_table(self.uri, table)
 
     def add_columns(self, table: Table, database: Database, columns: Sequence[Column]) -> None:
         """Add columns to a table's rows; those that it has already are left alone, so racing callers all succeed.
@@ -114,7 +114,7 @@ class Tables:
         *,
         given: Collection[str] | None = None,
         commit: Commit | None = None,
-    ) -> Written:
+    ) -> WriteMetrics:
         """Insert rows, or update those whose key exists: there only the columns `given` (None: all) are replaced.
 
         `rows` has stored columns and `tbname`; one that is missing is NULL. Of rows with equal keys the last counts. One commit, or
@@ -131,7 +131,7 @@ class Tables:
         commit: Commit | None,
         *,
         fresh: bool = False,
-    ) -> Written | None:
+    ) -> WriteMetrics | None:
         """Upsert whole rows and delete the keys in `deletes` (`tbname`, timestamp[, key]) in one commit.
 
         Returns None when `commit` is recorded already. A row that would not change is left alone: readers of the change feed do not
@@ -206,11 +206,11 @@ class Tables:
 
     def bounds(self, table: Table) -> Bounds | None:
         """Least and greatest timestamp as stored, from statistics: never narrower than the rows; None of an empty table."""
-        return reads.bounds(self._handles.reader(table), table)
+        return scans.read_bounds(self._handles.reader(table), table)
 
     def rows(self, table: Table) -> int:
         """How many rows the table has, from statistics."""
-        return reads.count(self._handles.reader(table))
+        return scans.count_rows(self._handles.reader(table))
 
     def changes(self, table: Table, first: int, last: int) -> pa.Table:
         """Changes of versions `first` to `last`, both inclusive: stored columns, `_change_type`, `_commit_version`.
@@ -220,11 +220,11 @@ class Tables:
         Raises:
             HistoryGoneError: the changes of some of the versions are no longer kept.
         """
-        return changes.changes(self._handles.reader(table), first, last)
+        return changes.read_changes(self._handles.reader(table), first, last)
 
     def change_rows(self, table: Table, first: int, last: int) -> int:
         """How many rows `changes` returns, told from the log without reading data files."""
-        return changes.change_rows(self._handles.reader(table), first, last)
+        return changes.count_changes(self._handles.reader(table), first, last)
 
     def committed_at(self, table: Table, version: int) -> int | None:
         """When a version was committed, in epoch ms by its writer's clock; None when its log says nothing, or is gone."""
@@ -246,17 +246,17 @@ class Tables:
         A column that was added after the version is NULL. `bounds` (as stored, inclusive) and `tbnames` choose files by their
         statistics, and rows; `filter` chooses rows further.
         """
-        return reads.scan(self._handles.reader(table), table, columns, filter, version, tbnames, bounds)
+        return scans.scan_rows(self._handles.reader(table), table, columns, filter, version, tbnames, bounds)
 
     def frame(self, spark: SparkSession, table: Table, *, version: int | None = None) -> DataFrame:
         """Rows as stored, as a DataFrame, now or as of a version: the declared columns and `tbname`; tags are not joined."""
         with self._handles.reader(table).latest() as delta:
-            schema = reads.declared_schema(table, stored_schema(delta))
-        return frames.frame(spark, rows_uri(self.uri, table), schema, version)
+            schema = scans.declared_schema(table, stored_schema(delta))
+        return spark_reads.read_frame(spark, rows_uri(self.uri, table), schema, version)
 
     def changes_frame(self, spark: SparkSession, table: Table, first: int, last: int) -> DataFrame:
         """What `changes` returns, as a DataFrame; in no order."""
-        return frames.changes_frame(spark, rows_uri(self.uri, table), first, last)
+        return spark_reads.read_changes_frame(spark, rows_uri(self.uri, table), first, last)
 
     def replace_frame(
         self,
@@ -268,12 +268,12 @@ class Tables:
         commit: Commit | None,
         *,
         fresh: bool = False,
-    ) -> Written | None:
+    ) -> WriteMetrics | None:
         """What `replace` does, for results that should not pass through the driver: executors write them.
 
         `upserts` has one row a key. Errors as of `replace`; `OperationalError` or `ConflictError` when Spark fails.
         """
-        written = FrameWriter(self._handles, self._writer).replace(table, database, upserts, deletes, commit, fresh)
+        written = DataFrameWriter(self._handles, self._writer).replace(table, database, upserts, deletes, commit, fresh)
         return None if written is None else self._noted(table, written)
 
     def load(
@@ -286,7 +286,7 @@ class Tables:
         *,
         options: LoadOptions | None = None,
         announce: Callable[[pa.Table], None] | None = None,
-    ) -> Loaded:
+    ) -> LoadMetrics:
         """Load files of CSV, Parquet or NDJSON: all of them, or nothing. Of rows with equal keys the last counts.
 
         `spark` starts the session where the size of the files asks for it. `progress` is called with rows and bytes read so far.
@@ -312,13 +312,13 @@ class Tables:
 
     def outbox(self, job_id: str) -> Outbox:
         """Return a job's outbox; it may not exist yet."""
-        return Outbox(f"{self.uri}/{OUTBOXES}/{segment(job_id)}", job_id, self._writer, self._handles.options)
+        return Outbox(f"{self.uri}/{OUTBOXES}/{path_segment(job_id)}", job_id, self._writer, self._handles.options)
 
     def close(self) -> None:
         """End what goes on in the background."""
         self._maintenance.close()
 
-    def _noted(self, table: Table, written: Written) -> Written:
+    def _noted(self, table: Table, written: WriteMetrics) -> WriteMetrics:
         if written.rows:
             self._maintenance.committed(table, written.version)
         return written

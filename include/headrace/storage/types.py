@@ -14,7 +14,7 @@ import pyarrow as pa
 from headrace.errors import LimitError
 from headrace.model.tables import Column, Database, Table
 from headrace.model.time import Precision
-from headrace.model.types import DataType, Kind
+from headrace.model.types import DataType, TypeKind
 
 TYPE_METADATA: Final = b"headrace.type"
 MICROSECONDS: Final = pa.timestamp("us", tz="UTC")
@@ -22,7 +22,7 @@ DECIMAL_DIGITS: Final = 38
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StorageType:
     """How one kind is stored: its Arrow type, Delta's name of it, and why where that is not obvious."""
 
     arrow: Callable[[DataType, Precision], pa.DataType]
@@ -47,36 +47,38 @@ def _decimal(type_: DataType, _: Precision) -> pa.DataType:
     return pa.decimal128(digits, scale)
 
 
-STORED: Final[dict[Kind, Stored]] = {
-    Kind.BOOL: Stored(_always(pa.bool_()), "boolean"),
-    Kind.TINYINT: Stored(_always(pa.int8()), "byte"),
-    Kind.SMALLINT: Stored(_always(pa.int16()), "short"),
-    Kind.INT: Stored(_always(pa.int32()), "integer"),
-    Kind.BIGINT: Stored(_always(pa.int64()), "long"),
-    Kind.UTINYINT: Stored(_always(pa.int16()), "short", "Delta has no unsigned types; the next wider signed one holds every value"),
-    Kind.USMALLINT: Stored(_always(pa.int32()), "integer", "the next wider signed type"),
-    Kind.UINT: Stored(_always(pa.int64()), "long", "the next wider signed type"),
-    Kind.UBIGINT: Stored(_always(pa.decimal128(20, 0)), "decimal(20,0)", "no signed integer holds 64 unsigned bits"),
-    Kind.FLOAT: Stored(_always(pa.float32()), "float"),
-    Kind.DOUBLE: Stored(_always(pa.float64()), "double"),
-    Kind.DECIMAL: Stored(_decimal, "decimal(p,s)", "up to 38 digits"),
-    Kind.VARCHAR: Stored(_always(pa.string()), "string", "its length is counted in bytes of UTF-8 when a row is written"),
-    Kind.NCHAR: Stored(_always(pa.string()), "string", "its length is counted in characters when a row is written"),
-    Kind.VARBINARY: Stored(_always(pa.binary()), "binary"),
-    Kind.GEOMETRY: Stored(_always(pa.string()), "string", "as well-known text"),
-    Kind.JSON: Stored(_always(pa.string()), "string", "as written"),
-    Kind.TIMESTAMP: Stored(
+STORAGE_TYPES: Final[dict[TypeKind, StorageType]] = {
+    TypeKind.BOOL: StorageType(_always(pa.bool_()), "boolean"),
+    TypeKind.TINYINT: StorageType(_always(pa.int8()), "byte"),
+    TypeKind.SMALLINT: StorageType(_always(pa.int16()), "short"),
+    TypeKind.INT: StorageType(_always(pa.int32()), "integer"),
+    TypeKind.BIGINT: StorageType(_always(pa.int64()), "long"),
+    TypeKind.UTINYINT: StorageType(
+        _always(pa.int16()), "short", "Delta has no unsigned types; the next wider signed one holds every value"
+    ),
+    TypeKind.USMALLINT: StorageType(_always(pa.int32()), "integer", "the next wider signed type"),
+    TypeKind.UINT: StorageType(_always(pa.int64()), "long", "the next wider signed type"),
+    TypeKind.UBIGINT: StorageType(_always(pa.decimal128(20, 0)), "decimal(20,0)", "no signed integer holds 64 unsigned bits"),
+    TypeKind.FLOAT: StorageType(_always(pa.float32()), "float"),
+    TypeKind.DOUBLE: StorageType(_always(pa.float64()), "double"),
+    TypeKind.DECIMAL: StorageType(_decimal, "decimal(p,s)", "up to 38 digits"),
+    TypeKind.VARCHAR: StorageType(_always(pa.string()), "string", "its length is counted in bytes of UTF-8 when a row is written"),
+    TypeKind.NCHAR: StorageType(_always(pa.string()), "string", "its length is counted in characters when a row is written"),
+    TypeKind.VARBINARY: StorageType(_always(pa.binary()), "binary"),
+    TypeKind.GEOMETRY: StorageType(_always(pa.string()), "string", "as well-known text"),
+    TypeKind.JSON: StorageType(_always(pa.string()), "string", "as written"),
+    TypeKind.TIMESTAMP: StorageType(
         _timestamp,
         "timestamp, or long",
         "microseconds in UTC in databases of ms and us; nanoseconds as a long where the precision is ns",
     ),
-    Kind.DATE: Stored(_always(pa.date32()), "date"),
+    TypeKind.DATE: StorageType(_always(pa.date32()), "date"),
 }
 
 
 def arrow_type(type_: DataType, precision: Precision) -> pa.DataType:
     """The Arrow type in which a declared type is stored; `LimitError` when it cannot be."""
-    return STORED[type_.kind].arrow(type_, precision)
+    return STORAGE_TYPES[type_.kind].arrow(type_, precision)
 
 
 def field(column: Column, precision: Precision) -> pa.Field:

@@ -8,7 +8,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from headrace.streams.incoming import Changes
-from headrace.streams.state import State
+from headrace.streams.state import StreamState
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class BatchResult:
 
     upserts: pa.Table
     retractions: pa.Table
-    state: State
+    state: StreamState
     wake_at: int | None = None
 
     @property
@@ -37,7 +37,7 @@ class BatchResult:
 class Processor(Protocol):
     """Computes the micro-batches of one job. It writes nothing, and neither knows nor sets positions."""
 
-    def run(self, state: State, changes: Changes) -> BatchResult:
+    def run(self, state: StreamState, changes: Changes) -> BatchResult:
         """Compute one micro-batch.
 
         `changes` has no rows if the clock alone is the reason. `changes.now` may be at or after `state.wake_at` with rows as well:
@@ -45,7 +45,7 @@ class Processor(Protocol):
         """
 
 
-def idle(state: State) -> BatchResult:
+def idle(state: StreamState) -> BatchResult:
     """The result of a micro-batch without rows for the job."""
     nothing = pa.table({})
     return BatchResult(nothing, nothing, state)

@@ -9,14 +9,14 @@ from headrace.compute import Relation
 from headrace.errors import InvalidStreamError, LimitError, NotSupportedError
 from headrace.model.expressions import Call, ColumnRef, Expression, walk
 from headrace.model.jobs import TriggerMode
-from headrace.model.queries import Count, Event, Interval, Query, State, TableSource
+from headrace.model.queries import CountClause, EventClause, IntervalClause, Query, StateClause, TableSource
 from headrace.model.statements import CreateStream
 from headrace.model.tables import TBNAME, TableKind
 from headrace.model.time import Duration
 
-MOST_STREAMS: Final = 61
-LEAST_DELAY: Final = Duration(5, "s")
-LEAST_RECALCULATION: Final = Duration(600, "s")
+MAX_STREAMS_PER_DATABASE: Final = 61
+MIN_MAX_DELAY: Final = Duration(5, "s")
+MIN_RECALCULATION_INTERVAL: Final = Duration(600, "s")
 FORBIDDEN: Final = frozenset(
     {
         "leastsquares",
@@ -87,7 +87,7 @@ def called(query: Query, names: frozenset[str]) -> Call | None:
 
 def check_event(statement: CreateStream, source: Relation) -> None:
     window = statement.query.window
-    if isinstance(window, Event) and not split_by_subtable(statement.query, source):
+    if isinstance(window, EventClause) and not split_by_subtable(statement.query, source):
         raise InvalidStreamError(
             f"an event window over the supertable {source.table.name} mixes its subtables",
             hint="add PARTITION BY tbname",
@@ -105,7 +105,7 @@ def check_shape(statement: CreateStream, source: Relation) -> None:
         raise InvalidStreamError("a stream has no end to count from", hint="leave out LIMIT and OFFSET", span=query.span)
     if query.distinct:
         raise InvalidStreamError("a stream cannot take back rows that turn out equal", hint="leave out DISTINCT", span=query.span)
-    if (isinstance(query.window, State) or query.window is None) and not split_by_subtable(query, source):
+    if (isinstance(query.window, StateClause) or query.window is None) and not split_by_subtable(query, source):
         what = "a query without a window" if query.window is None else "a state window"
         raise InvalidStreamError(
             f"{what} over the supertable {source.table.name} mixes its subtables",
@@ -136,7 +136,7 @@ def check_trigger(statement: CreateStream, _: Relation) -> None:
 
 def check_count(statement: CreateStream, source: Relation) -> None:
     window, options = statement.query.window, statement.options
-    if not isinstance(window, Count):
+    if not isinstance(window, CountClause):
         return
     if not split_by_subtable(statement.query, source):
         raise InvalidStreamError(
@@ -152,7 +152,7 @@ def check_count(statement: CreateStream, source: Relation) -> None:
 
 def check_key(statement: CreateStream, source: Relation) -> None:
     window, key = statement.query.window, source.table.key
-    if key is not None and isinstance(window, State | Event | Count):
+    if key is not None and isinstance(window, StateClause | EventClause | CountClause):
         kind = type(window).__name__.lower()
         raise InvalidStreamError(
             f"a {kind} window over {source.table.name} has no order: its rows have the key {key.name} beside the timestamp",
@@ -170,7 +170,7 @@ def check_timed(statement: CreateStream, source: Relation) -> None:
         raise InvalidStreamError(
             f"{call.function} in a stream needs TRIGGER FORCE_WINDOW_CLOSE", hint="use avg, or that trigger", span=call.span
         )
-    if not isinstance(query.window, Interval):
+    if not isinstance(query.window, IntervalClause):
         raise InvalidStreamError(f"{call.function} in a stream needs INTERVAL", hint="use INTERVAL", span=call.span)
     if not split_by_subtable(query, source):
         raise InvalidStreamError(f"{call.function} mixes subtables", hint="add PARTITION BY tbname", span=call.span)
@@ -184,7 +184,7 @@ def check_forced(statement: CreateStream, source: Relation) -> None:
             hint="add PARTITION BY tbname",
             span=query.span,
         )
-    if trigger is TriggerMode.CONTINUOUS_WINDOW_CLOSE and not isinstance(query.window, Interval):
+    if trigger is TriggerMode.CONTINUOUS_WINDOW_CLOSE and not isinstance(query.window, IntervalClause):
         raise InvalidStreamError("CONTINUOUS_WINDOW_CLOSE needs INTERVAL", hint="use another trigger", span=query.span)
 
 
@@ -205,8 +205,8 @@ def check_functions(statement: CreateStream, _: Relation) -> None:
 
 def check_delays(statement: CreateStream, _: Relation) -> None:
     options = statement.options
-    at_least(options.max_delay, LEAST_DELAY, "MAX_DELAY", statement)
-    at_least(options.recalculate, LEAST_RECALCULATION, "RECALCULATE", statement)
+    at_least(options.max_delay, MIN_MAX_DELAY, "MAX_DELAY", statement)
+    at_least(options.recalculate, MIN_RECALCULATION_INTERVAL, "RECALCULATE", statement)
 
 
 def at_least(duration: Duration | None, least: Duration, what: str, statement: CreateStream) -> None:

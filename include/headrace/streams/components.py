@@ -17,8 +17,8 @@ import pyarrow as pa
 from headrace.compute import Plan
 from headrace.compute.plan import END as WINDOW_END
 from headrace.compute.plan import FIRST, ROWS, CountWindow, EventWindow, IntervalWindow, SessionWindow, StateWindow
-from headrace.streams.incoming import NEVER, REPAIRS, Bools, Int64s, Kind, array, earlier_maximum
-from headrace.streams.judgement import Segments, first_touch, last_repair, latest
+from headrace.streams.incoming import NEVER, REPAIRS, Bools, Int64s, RowKind, running_maximum_before, to_numpy
+from headrace.streams.judgement import BatchSegments, first_touch, last_repair, latest
 
 BEGINNING: Final = np.iinfo(np.int64).min // 4
 """Stands for the beginning of time where a component reaches back to it."""
@@ -45,37 +45,37 @@ class Components:
     unknown: Bools
 
     @property
-    def dirty(self) -> Bools:
+    def needs_recalculation(self) -> Bools:
         return np.asarray(self.again != NEVER)
 
-    def aside(self, segments: Segments) -> Bools:
+    def unaffected(self, segments: BatchSegments) -> Bools:
         """Held windows and stored rows that lie before what is evaluated of their component."""
-        old = np.isin(segments.kind, (Kind.HELD, Kind.STORED))
-        return np.asarray(old & self.dirty[self.of] & (segments.start < self.first[self.of]))
+        old = np.isin(segments.kind, (RowKind.HELD, RowKind.STORED))
+        return np.asarray(old & self.needs_recalculation[self.of] & (segments.start < self.first[self.of]))
 
 
-def components(plan: Plan, segments: Segments, floor: int | None) -> Components:
-    """The components of a batch. `floor`: windows that are not held start (INTERVAL) or end (others) at or before it."""
+def components(plan: Plan, segments: BatchSegments, evicted_through: int | None) -> Components:
+    """The components of a batch. `evicted_through`: windows that are not held start (INTERVAL) or end (others) at or before it."""
     match plan.window:
         case IntervalWindow():
-            return of_intervals(segments, floor)
+            return of_intervals(segments, evicted_through)
         case SessionWindow(gap=gap):
-            return of_sessions(segments, gap, floor)
+            return of_sessions(segments, gap, evicted_through)
         case _:
-            return of_partitions(plan, segments, floor)
+            return of_partitions(plan, segments, evicted_through)
 
 
-def of_intervals(segments: Segments, floor: int | None) -> Components:
+def of_intervals(segments: BatchSegments, evicted_through: int | None) -> Components:
     _, of = np.unique(np.stack((segments.group, segments.start)), axis=1, return_inverse=True)
     of = of.reshape(-1).astype(np.int64)
     unknown = np.zeros(int(of.max()) + 1, np.bool_)
-    if floor is not None:
-        unknown[of[segments.start <= floor]] = True
-        unknown[of[segments.are(Kind.HELD)]] = False
+    if evicted_through is not None:
+        unknown[of[segments.start <= evicted_through]] = True
+        unknown[of[segments.are(RowKind.HELD)]] = False
     return bounded(segments, of, unknown)
 
 
-def of_sessions(segments: Segments, gap: int, floor: int | None) -> Components:
+def of_sessions(segments: BatchSegments, gap: int, evicted_through: int | None) -> Components:
     """Rows and sessions linked by gaps; a row that has expired is linked to nothing."""
     linked = np.flatnonzero(~segments.expired)
     linked = linked[np.lexsort((segments.start[linked], segments.group[linked]))]
@@ -87,8 +87,8 @@ def of_sessions(segments: Segments, gap: int, floor: int | None) -> Components:
     alone = of < 0
     of[alone] = int(of.max(initial=-1)) + 1 + np.arange(int(alone.sum()))
     unknown = np.zeros(int(of.max()) + 1, np.bool_)
-    if floor is not None:
-        unknown[of[(segments.start - gap <= floor) & ~segments.expired]] = True
+    if evicted_through is not None:
+        unknown[of[(segments.start - gap <= evicted_through) & ~segments.expired]] = True
     return bounded(segments, of.astype(np.int64), unknown)
 
 
@@ -102,7 +102,7 @@ def running_maximum(group: Int64s, value: Int64s) -> Int64s:
     return np.asarray(values[np.maximum.accumulate(number * len(values) + rank) % len(values)])
 
 
-def bounded(segments: Segments, of: Int64s, unknown: Bools) -> Components:
+def bounded(segments: BatchSegments, of: Int64s, unknown: Bools) -> Components:
     """Components, evaluated again at the last write that took or changed a row, unknown ones at the first that touched them."""
     count = len(unknown)
     marked = last_repair(segments, of, count)
@@ -114,68 +114,70 @@ def bounded(segments: Segments, of: Int64s, unknown: Bools) -> Components:
     return Components(of, again, group, first, last, unknown)
 
 
-def of_partitions(plan: Plan, segments: Segments, floor: int | None) -> Components:
+def of_partitions(plan: Plan, segments: BatchSegments, evicted_through: int | None) -> Components:
     """Partitions, evaluated again at the write of their last row out of order."""
     of, count = segments.group, int(segments.group.max()) + 1
     disordered = out_of_order(segments)
     again = np.maximum(last_repair(segments, of, count), latest(of, segments.version, disordered, count))
-    upset = segments.are(*REPAIRS) | (segments.are(Kind.INPUT) & (segments.version <= again[of]))
+    upset = segments.are(*REPAIRS) | (segments.are(RowKind.INPUT) & (segments.version <= again[of]))
     earliest = np.full(count, END)
     np.minimum.at(earliest, of[upset], segments.start[upset])
     first = np.full(count, END)
     for group in np.flatnonzero(again != NEVER):
-        first[group] = anchor(plan, segments, int(group), int(earliest[group]), floor)
-    unknown = (again != NEVER) & (first <= (BEGINNING if floor is None else floor))
+        first[group] = anchor(plan, segments, int(group), int(earliest[group]), evicted_through)
+    unknown = (again != NEVER) & (first <= (BEGINNING if evicted_through is None else evicted_through))
     return Components(of, again, np.arange(count), first, np.full(count, END), unknown)
 
 
-def out_of_order(segments: Segments) -> Bools:
+def out_of_order(segments: BatchSegments) -> Bools:
     """New rows that are not later than what their partition had before their write."""
-    known = segments.are(Kind.HELD, Kind.INPUT)
-    before = np.maximum(earlier_maximum(segments.group, segments.version, np.where(known, segments.end, NEVER)), segments.reached)
-    return np.asarray(segments.are(Kind.INPUT) & (segments.start <= before))
+    known = segments.are(RowKind.HELD, RowKind.INPUT)
+    before = np.maximum(
+        running_maximum_before(segments.group, segments.version, np.where(known, segments.end, NEVER)), segments.reached
+    )
+    return np.asarray(segments.are(RowKind.INPUT) & (segments.start <= before))
 
 
-def held_of(segments: Segments, group: int) -> Int64s:
+def held_of(segments: BatchSegments, group: int) -> Int64s:
     """The rows of a partition's windows in state, in the order of time."""
-    held = np.flatnonzero(segments.are(Kind.HELD) & (segments.group == group))
+    held = np.flatnonzero(segments.are(RowKind.HELD) & (segments.group == group))
     return held[np.argsort(segments.start[held], kind="stable")]
 
 
-def anchor(plan: Plan, segments: Segments, group: int, earliest: int, floor: int | None) -> int:
+def anchor(plan: Plan, segments: BatchSegments, group: int, earliest: int, evicted_through: int | None) -> int:
     """Return the instant from which to recalculate a partition whose rows before `earliest` are unchanged.
 
     No window may be open just before that instant: what lies before it is left alone.
     """
-    if floor is not None and earliest <= floor:
+    if evicted_through is not None and earliest <= evicted_through:
         return BEGINNING
     held = held_of(segments, group)
     if isinstance(plan.window, StateWindow):
         # The run before may join the run after, so it is recalculated as well.
         before = segments.start[held][segments.start[held] < earliest]
-        return int(before[-1]) if len(before) else earliest if floor is None else BEGINNING
+        return int(before[-1]) if len(before) else earliest if evicted_through is None else BEGINNING
     changed = segments.start[held][may_hold(plan, segments, held, earliest)]
     return min(int(changed[0]), earliest) if len(changed) else earliest
 
 
-def may_hold(plan: Plan, segments: Segments, held: Int64s, instant: int) -> Bools:
+def may_hold(plan: Plan, segments: BatchSegments, held: Int64s, instant: int) -> Bools:
     """Tell which windows in state end at `instant` or later, or take further rows that come before it or at it."""
     reaches = segments.end[held] >= instant
     rows = segments.rows.take(pa.array(held))
     match plan.window:
         case EventWindow():
-            open_ = ~array(rows[WINDOW_END]).astype(np.bool_)
+            open_ = ~to_numpy(rows[WINDOW_END]).astype(np.bool_)
             return np.asarray((segments.start[held] <= instant) & (reaches | open_))
         case CountWindow(count=size):
-            return np.asarray(reaches | (array(rows[ROWS]).astype(np.int64) < size))
+            return np.asarray(reaches | (to_numpy(rows[ROWS]).astype(np.int64) < size))
     return np.asarray(reaches)
 
 
-def counted_before(segments: Segments, found: Components) -> Int64s:
+def counted_before(segments: BatchSegments, found: Components) -> Int64s:
     """Return for each partition the number of rows before what is recalculated of it, from which COUNT windows are numbered."""
-    first_row, rows = (array(segments.rows[name].fill_null(0)).astype(np.int64) for name in (FIRST, ROWS))
+    first_row, rows = (to_numpy(segments.rows[name].fill_null(0)).astype(np.int64) for name in (FIRST, ROWS))
     offsets = np.zeros(len(found.again), np.int64)
-    for group in np.flatnonzero(found.dirty & (found.first != BEGINNING)):
+    for group in np.flatnonzero(found.needs_recalculation & (found.first != BEGINNING)):
         held = held_of(segments, int(group))
         after = held[segments.start[held] >= found.first[group]]
         # Without a window after it, all rows that windows have come before it.

@@ -12,8 +12,8 @@ from headrace.model.jobs import JobCounters
 from headrace.model.tables import TBNAME
 from headrace.streams.define import StreamPlan
 from headrace.streams.frames import LATEST, USED
-from headrace.streams.incoming import Bools, Incoming
-from headrace.streams.state import SEEN, State
+from headrace.streams.incoming import Bools, ChangeBatch
+from headrace.streams.state import SEEN, StreamState
 
 
 @dataclass(frozen=True)
@@ -21,31 +21,33 @@ class Count:
     """Rows of a batch by what became of them, and after it the largest instant of each subtable, and of all."""
 
     counters: JobCounters
-    seen: pa.Table
-    newest: int | None
+    max_event_time_by_subtable: pa.Table
+    max_event_time: int | None
 
 
-def counted(plan: StreamPlan, batch: Incoming, state: State, windows: pa.Table) -> Count:
+def counted(plan: StreamPlan, batch: ChangeBatch, state: StreamState, windows: pa.Table) -> Count:
     """Count a batch of new rows in time. Rows that WHERE drops move no time on; the windows tell which those are."""
     if plan.query.filter is None:
         return count_of(plan, batch, state, batch.written, np.zeros(len(batch.ts), np.bool_))
     used = int(pc.sum(windows[USED]).as_py() or 0)
     written = len(batch.ts)
     counters = JobCounters(rows_in=written, rows_used=used, rows_filtered=written - used, batches=1)
-    return Count(counters, state.seen, later(pc.max(windows[LATEST]).as_py(), state.newest))
+    return Count(counters, state.max_event_time_by_subtable, later(pc.max(windows[LATEST]).as_py(), state.max_event_time))
 
 
-def count_of(plan: StreamPlan, batch: Incoming, state: State, used: Bools, expired: Bools) -> Count:
+def count_of(plan: StreamPlan, batch: ChangeBatch, state: StreamState, used: Bools, expired: Bools) -> Count:
     """Count a batch of which the used and the expired rows are known; the others that were written WHERE has dropped."""
     written, taken, lost = int(batch.written.sum()), int(used.sum()), int(expired.sum())
     counters = JobCounters(rows_in=written, rows_used=taken, rows_filtered=written - taken - lost, rows_expired=lost, batches=1)
     kept = used | expired
     if not kept.any():
-        return Count(counters, state.seen, state.newest)
-    seen = state.seen
+        return Count(counters, state.max_event_time_by_subtable, state.max_event_time)
+    max_event_time_by_subtable = state.max_event_time_by_subtable
     if plan.options.ignore_expired or plan.leaves_rows_out:
-        seen = merged(seen, largest(batch.rows[TBNAME].filter(pa.array(kept)), pa.array(batch.ts[kept])))
-    return Count(counters, seen, later(int(batch.ts[kept].max()), state.newest))
+        max_event_time_by_subtable = merged(
+            max_event_time_by_subtable, largest(batch.rows[TBNAME].filter(pa.array(kept)), pa.array(batch.ts[kept]))
+        )
+    return Count(counters, max_event_time_by_subtable, later(int(batch.ts[kept].max()), state.max_event_time))
 
 
 def later(one: int | None, other: int | None) -> int | None:
@@ -59,14 +61,17 @@ def largest(names: pa.ChunkedArray, instants: pa.Array) -> pa.Table:
     return pa.table({TBNAME: found[TBNAME], LATEST: found[f"{LATEST}_max"]})
 
 
-def merged(seen: pa.Table, shown: pa.Table) -> pa.Table:
+def merged(max_event_time_by_subtable: pa.Table, shown: pa.Table) -> pa.Table:
     """The largest instants so far; subtables keep their places, new ones follow."""
-    place = pc.index_in(shown[TBNAME], seen[TBNAME].combine_chunks() if seen.num_rows else pa.array([], pa.string()))
+    place = pc.index_in(
+        shown[TBNAME],
+        max_event_time_by_subtable[TBNAME].combine_chunks() if max_event_time_by_subtable.num_rows else pa.array([], pa.string()),
+    )
     old = shown.filter(pc.is_valid(place))
     new = shown.filter(pc.is_null(place)).rename_columns(SEEN.names).cast(SEEN)
     if old.num_rows:
-        values = np.array(seen["_seen"].to_numpy(), copy=True)
+        values = np.array(max_event_time_by_subtable["_seen"].to_numpy(), copy=True)
         at = place.drop_null().to_numpy().astype(np.int64)
         np.maximum.at(values, at, old[LATEST].to_numpy())
-        seen = pa.table({TBNAME: seen[TBNAME], "_seen": pa.array(values)}, schema=SEEN)
-    return pa.concat_tables([seen, new]).combine_chunks()
+        max_event_time_by_subtable = pa.table({TBNAME: max_event_time_by_subtable[TBNAME], "_seen": pa.array(values)}, schema=SEEN)
+    return pa.concat_tables([max_event_time_by_subtable, new]).combine_chunks()

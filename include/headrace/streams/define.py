@@ -17,12 +17,12 @@ from headrace.errors import Error, InternalError, InvalidStreamError, LimitError
 from headrace.model.expressions import Cast, ColumnRef, Expression, Star
 from headrace.model.jobs import JobDefinition, JobKind, StreamOptions, StreamSchema
 from headrace.model.positions import SourceId, source_id
-from headrace.model.queries import Item, Query
+from headrace.model.queries import Query, SelectItem
 from headrace.model.statements import CreateStream
 from headrace.model.tables import TBNAME, Database, Name, Table
-from headrace.model.types import Kind
+from headrace.model.types import TypeKind
 from headrace.sql import parse
-from headrace.streams.checks import MOST_STREAMS, check_statement, source_name
+from headrace.streams.checks import MAX_STREAMS_PER_DATABASE, check_statement, source_name
 from headrace.streams.groups import GroupKind, GroupRule, KeyColumn, TagSource
 from headrace.streams.layout import (
     LONGEST,
@@ -184,9 +184,9 @@ def check_others(plan: StreamPlan, statement: CreateStream, catalog: Catalog) ->
         error = target_taken(rival.name, plan.target.name)
         error.span = statement.target.span
         raise error
-    if sum(other.source.database == plan.source_database.name for other in others) >= MOST_STREAMS:
+    if sum(other.source.database == plan.source_database.name for other in others) >= MAX_STREAMS_PER_DATABASE:
         raise LimitError(
-            f"{plan.source_database.name} has {MOST_STREAMS} streams, and no more are possible",
+            f"{plan.source_database.name} has {MAX_STREAMS_PER_DATABASE} streams, and no more are possible",
             hint="drop one, or split the database",
         )
 
@@ -272,7 +272,7 @@ class Definer:
 def check_bound(plan: Plan, statement: CreateStream, source: Relation) -> None:
     """What can be told only once names are resolved."""
     first = plan.outputs[0]
-    if first.type.kind is not Kind.TIMESTAMP or (plan.window is None and not is_time(statement.query, source)):
+    if first.type.kind is not TypeKind.TIMESTAMP or (plan.window is None and not is_time(statement.query, source)):
         raise InvalidStreamError(
             f"the first column of the result is not the timestamp {source.table.timestamp.name}",
             hint=f"select {source.table.timestamp.name} first",
@@ -350,5 +350,5 @@ def tag_column(fill: TagFill, keys: Mapping[Expression, Key]) -> str | None:
     return None if value is None else keys[value].column
 
 
-def is_tbname(item: Item) -> bool:
+def is_tbname(item: SelectItem) -> bool:
     return isinstance(item.expression, ColumnRef) and item.expression.name == TBNAME

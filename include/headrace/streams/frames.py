@@ -1,7 +1,7 @@
 """The step's Spark SQL: rows become segments, segments and held windows become windows with their values.
 
-A batch of new rows that come in time takes both at once, in one job (`fresh`). One that makes windows be evaluated again takes
-them one after the other (`placed`, `valued`), and between them `headrace.streams.judgement` decides which segments count.
+A batch of new rows that come in time takes both at once, in one job (`merge_insert_batch`). One that makes windows be evaluated again takes
+them one after the other (`assign_windows`, `finalize_windows`), and between them `headrace.streams.judgement` decides which segments count.
 Every frame is lazy. Beside the query's own partial aggregates run a few of bookkeeping.
 """
 
@@ -98,29 +98,29 @@ def held_segments(plan: Plan, held: DataFrame) -> DataFrame:
     return held.selectExpr(*window_columns(plan), *empty)
 
 
-def fresh(plan: Plan, rows: DataFrame, held: DataFrame | None) -> DataFrame:
+def merge_insert_batch(plan: Plan, rows: DataFrame, held: DataFrame | None) -> DataFrame:
     """Windows after new rows: held ones and touched ones, with their values and partials."""
     extended = stream_plan(plan)
     found = segments(extended, prepare(extended, rows), by_row=True)
     if held is not None:
         found = found.unionByName(held_segments(plan, held))
-    return valued(plan, found.coalesce(1))
+    return finalize_windows(plan, found.coalesce(1))
 
 
-def placed(plan: Plan, rows: DataFrame) -> DataFrame:
+def assign_windows(plan: Plan, rows: DataFrame) -> DataFrame:
     """Rows that pass WHERE, each as a segment for every window that it lies in; `_row` is carried along."""
     extended = stream_plan(replace(plan, keys=(*plan.keys, Key(ROW, ROW, ROW, BIGINT))))
     return segments(extended, prepare(extended, rows), by_row=True)
 
 
-def valued(plan: Plan, found: DataFrame) -> DataFrame:
+def finalize_windows(plan: Plan, found: DataFrame) -> DataFrame:
     """Segments merged to windows: what tells all of their rows, bookkeeping, `_whole`, and the select list in stored types."""
     # The state gives only windows that the batch concerns: what parts two of them may not be among them.
     return finalized(plan, merge(stream_plan(plan), found, apart=f"({ADDED} = 0)"))
 
 
 def enlarged(plan: Plan, numbered: DataFrame) -> DataFrame:
-    """Merge segments of which each has the number of its window (`numbering.NUMBER`), as `valued` does."""
+    """Merge segments of which each has the number of its window (`numbering.NUMBER`), as `finalize_windows` does."""
     extended = stream_plan(plan)
     return finalized(plan, joined(extended, numbered, key_columns(plan), merges(extended), WSTART, WEND))
 

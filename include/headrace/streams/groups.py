@@ -11,24 +11,24 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any, Final
 
-from headrace.model.types import DataType, Kind
+from headrace.model.types import DataType, TypeKind
 
 ACCOUNT: Final = 1
 NAME_BYTES: Final = 192
 AUTO_NAME: Final = re.compile(r"t_.{32}", re.DOTALL)
 FIXED: Final = {
-    Kind.BOOL: "<?",
-    Kind.TINYINT: "<b",
-    Kind.SMALLINT: "<h",
-    Kind.INT: "<i",
-    Kind.BIGINT: "<q",
-    Kind.UTINYINT: "<B",
-    Kind.USMALLINT: "<H",
-    Kind.UINT: "<I",
-    Kind.UBIGINT: "<Q",
-    Kind.FLOAT: "<f",
-    Kind.DOUBLE: "<d",
-    Kind.TIMESTAMP: "<q",
+    TypeKind.BOOL: "<?",
+    TypeKind.TINYINT: "<b",
+    TypeKind.SMALLINT: "<h",
+    TypeKind.INT: "<i",
+    TypeKind.BIGINT: "<q",
+    TypeKind.UTINYINT: "<B",
+    TypeKind.USMALLINT: "<H",
+    TypeKind.UINT: "<I",
+    TypeKind.UBIGINT: "<Q",
+    TypeKind.FLOAT: "<f",
+    TypeKind.DOUBLE: "<d",
+    TypeKind.TIMESTAMP: "<q",
 }
 
 
@@ -103,10 +103,10 @@ def encode(value: Any, type_: DataType) -> bytes:
     if type_.kind in FIXED:
         number = value if isinstance(value, bool | float) else int(value)
         return struct.pack(FIXED[type_.kind], number)
-    if type_.kind is Kind.DECIMAL:
+    if type_.kind is TypeKind.DECIMAL:
         unscaled = int(Decimal(value).scaleb(type_.scale or 0))
         return unscaled.to_bytes(8 if (type_.length or 38) <= 18 else 16, "little", signed=True)
-    raw = value if isinstance(value, bytes) else str(value).encode("utf-32-le" if type_.kind is Kind.NCHAR else "utf-8")
+    raw = value if isinstance(value, bytes) else str(value).encode("utf-32-le" if type_.kind is TypeKind.NCHAR else "utf-8")
     return struct.pack("<H", len(raw) & 0xFFFF) + raw
 
 

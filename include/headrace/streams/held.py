@@ -19,10 +19,10 @@ from headrace.streams.define import StreamPlan
 from headrace.streams.emission import CURRENT, flags, is_closed
 from headrace.streams.frames import EMITTED, window_columns
 from headrace.streams.identity import identities
-from headrace.streams.incoming import NEVER, Bools, Incoming, Int64s, array
-from headrace.streams.state import State
+from headrace.streams.incoming import NEVER, Bools, ChangeBatch, Int64s, to_numpy
+from headrace.streams.state import StreamState
 
-MOST_CLOSED: Final = 20_000
+MAX_CLOSED_WINDOWS: Final = 20_000
 """Closed windows that are held so that late rows find them without a read of the source; twice the subtables where that is more."""
 
 
@@ -31,7 +31,7 @@ def state_columns(plan: Plan) -> list[str]:
     return [*window_columns(plan), EMITTED]
 
 
-def candidates(plan: StreamPlan, state: State, batch: Incoming) -> tuple[pa.Table | None, pa.Table | None]:
+def candidates(plan: StreamPlan, state: StreamState, batch: ChangeBatch) -> tuple[pa.Table | None, pa.Table | None]:
     """Held windows that the batch may touch, continue or close, and the others."""
     windows = state.windows
     if windows is None or windows.num_rows == 0:
@@ -41,14 +41,14 @@ def candidates(plan: StreamPlan, state: State, batch: Incoming) -> tuple[pa.Tabl
         chosen &= flags(pc.is_in(windows[key], pc.unique(batch.rows[TBNAME])))
     written = batch.ts[batch.written]
     if plan.options.trigger is not TriggerMode.AT_ONCE and len(written):
-        newest = written.max() if state.newest is None else max(written.max(), state.newest)
-        chosen |= (array(windows[WEND]) < newest - plan.watermark) & (array(windows[EMITTED]) != CURRENT)
+        max_event_time = written.max() if state.max_event_time is None else max(written.max(), state.max_event_time)
+        chosen |= (to_numpy(windows[WEND]) < max_event_time - plan.watermark) & (to_numpy(windows[EMITTED]) != CURRENT)
     return windows.filter(pa.array(chosen)), windows.filter(pa.array(~chosen))
 
 
 def concerned(plan: Plan, windows: pa.Table, first: int, last: int) -> Bools:
     """Windows that rows between two instants may change, or that tell what they continue."""
-    start, end = array(windows[WSTART]).astype(np.int64), array(windows[WEND]).astype(np.int64)
+    start, end = to_numpy(windows[WSTART]).astype(np.int64), to_numpy(windows[WEND]).astype(np.int64)
     match plan.window:
         case IntervalWindow():
             return np.asarray((start <= last) & (end >= first))
@@ -78,25 +78,29 @@ def subtable_key(plan: StreamPlan) -> str | None:
     return None if series is None else series.column
 
 
-def kept_windows(plan: StreamPlan, state: State, parts: Sequence[pa.Table | None]) -> State:
+def kept_windows(plan: StreamPlan, state: StreamState, parts: Sequence[pa.Table | None]) -> StreamState:
     """The state with these windows, but for closed ones beyond what is held; the floor tells where those lie."""
     columns = state_columns(plan.query)
     windows = [part.select(columns) for part in parts if part is not None and part.num_rows]
     if not windows:
         return replace(state, windows=None)
     held = pa.concat_tables(windows, promote_options="permissive").combine_chunks()
-    closed = flags(is_closed(held, state.frontier(plan.watermark)))
-    most = max(MOST_CLOSED, 2 * state.seen.num_rows)
+    closed = flags(is_closed(held, state.watermark(plan.watermark)))
+    most = max(MAX_CLOSED_WINDOWS, 2 * state.max_event_time_by_subtable.num_rows)
     if closed.sum() <= most:
         return replace(state, windows=held)
-    start, end = array(held[WSTART]).astype(np.int64), array(held[WEND]).astype(np.int64)
+    start, end = to_numpy(held[WSTART]).astype(np.int64), to_numpy(held[WEND]).astype(np.int64)
     if not isinstance(plan.query.window, IntervalWindow):
         closed &= ~tails(identities([held], key_columns(plan.query))[0], start, end)
     drop = oldest(closed, end, int(closed.sum()) - most * 3 // 4)
     if not drop.any():
         return replace(state, windows=held)
-    floor = int((start if isinstance(plan.query.window, IntervalWindow) else end)[drop].max())
-    return replace(state, windows=held.filter(pa.array(~drop)), floor=floor if state.floor is None else max(floor, state.floor))
+    evicted_through = int((start if isinstance(plan.query.window, IntervalWindow) else end)[drop].max())
+    return replace(
+        state,
+        windows=held.filter(pa.array(~drop)),
+        evicted_through=evicted_through if state.evicted_through is None else max(evicted_through, state.evicted_through),
+    )
 
 
 def oldest(closed: Bools, end: Int64s, count: int) -> Bools:

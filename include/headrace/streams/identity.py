@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from headrace.streams.incoming import Int64s, array
+from headrace.streams.incoming import Int64s, to_numpy
 
 
 def identities(tables: Sequence[pa.Table], columns: Sequence[str]) -> list[Int64s]:
@@ -17,7 +17,7 @@ def identities(tables: Sequence[pa.Table], columns: Sequence[str]) -> list[Int64
     for name in columns:
         column = pa.chunked_array([chunk for table in tables for chunk in table[name].chunks], type=tables[0][name].type)
         encoded = column.combine_chunks().dictionary_encode(null_encoding="encode")
-        code = code * (len(encoded.dictionary) + 1) + array(encoded.indices).astype(np.int64)
+        code = code * (len(encoded.dictionary) + 1) + to_numpy(encoded.indices).astype(np.int64)
         code = np.unique(code, return_inverse=True)[1].astype(np.int64)
     return np.split(code, sizes)
 

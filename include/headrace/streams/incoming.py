@@ -15,7 +15,7 @@ from headrace.compute.plan import CountWindow, EventWindow, StateWindow
 from headrace.model.tables import TBNAME
 from headrace.model.time import Precision
 from headrace.streams.define import StreamPlan
-from headrace.streams.state import State
+from headrace.streams.state import StreamState
 
 Int64s = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -27,7 +27,7 @@ CHANGE: Final = "_change_type"
 VERSION: Final = "_commit_version"
 
 
-class Kind(IntEnum):
+class RowKind(IntEnum):
     """What a row does to its windows."""
 
     INPUT = 0
@@ -48,10 +48,10 @@ class Kind(IntEnum):
     """It replaces a row by such an update: it counts once more in windows whose borders stay."""
 
 
-WRITTEN: Final = (Kind.INPUT, Kind.UPDATED)
-REPAIRS: Final = (Kind.DELETED, Kind.BEFORE, Kind.UPDATED)
-EVERY_KIND: Final = {"delete": Kind.DELETED, "update_preimage": Kind.BEFORE, "update_postimage": Kind.UPDATED}
-IGNORING: Final = {"delete": Kind.DELETED, "update_preimage": Kind.REPLACED}
+WRITTEN: Final = (RowKind.INPUT, RowKind.UPDATED)
+REPAIRS: Final = (RowKind.DELETED, RowKind.BEFORE, RowKind.UPDATED)
+EVERY_KIND: Final = {"delete": RowKind.DELETED, "update_preimage": RowKind.BEFORE, "update_postimage": RowKind.UPDATED}
+IGNORING: Final = {"delete": RowKind.DELETED, "update_preimage": RowKind.REPLACED}
 
 
 @dataclass(frozen=True)
@@ -68,12 +68,12 @@ class Changes:
 
 
 @dataclass(frozen=True)
-class Incoming:
+class ChangeBatch:
     """The changes that concern one stream.
 
     Attributes:
         rows: columns that the query reads, in the order of the writes.
-        kind, version, ts: for each row its `Kind`, the write, and its instant in ticks.
+        kind, version, ts: for each row its `RowKind`, the write, and its instant in ticks.
         last: the last source version of the batch.
     """
 
@@ -91,10 +91,10 @@ class Incoming:
     @property
     def repairs(self) -> bool:
         """Whether windows have to be evaluated again."""
-        return bool((self.kind != Kind.INPUT).any())
+        return bool((self.kind != RowKind.INPUT).any())
 
 
-def incoming(plan: StreamPlan, changes: Changes, *, ignore_update: bool) -> Incoming:
+def change_batch(plan: StreamPlan, changes: Changes, *, ignore_update: bool) -> ChangeBatch:
     """A batch of changes with what each does: an update is one more row where updates are ignored.
 
     Windows that depend on the order of rows need the row before it too, to see whether it moves their borders.
@@ -106,26 +106,26 @@ def incoming(plan: StreamPlan, changes: Changes, *, ignore_update: bool) -> Inco
         rows = rows.filter(pc.not_equal(rows[CHANGE], "update_preimage"))
     rows = rows.sort_by(VERSION)
     change = rows[CHANGE]
-    kind = np.full(rows.num_rows, Kind.INPUT, np.int8)
+    kind = np.full(rows.num_rows, RowKind.INPUT, np.int8)
     for name, one in (IGNORING if ignore_update else EVERY_KIND).items():
-        kind[array(pc.equal(change, name)).astype(np.bool_)] = one
+        kind[to_numpy(pc.equal(change, name)).astype(np.bool_)] = one
     timestamp = rows[plan.source.timestamp.name]
-    return Incoming(
+    return ChangeBatch(
         rows=rows.select(list(plan.query.scans[0].columns)),
         kind=kind,
-        version=array(rows[VERSION]).astype(np.int64),
+        version=to_numpy(rows[VERSION]).astype(np.int64),
         ts=ticks(timestamp, plan.query.precision),
         last=changes.last,
     )
 
 
-def array(column: pa.ChunkedArray) -> npt.NDArray[np.generic]:
+def to_numpy(column: pa.ChunkedArray) -> npt.NDArray[np.generic]:
     return np.asarray(column.to_numpy(zero_copy_only=False) if isinstance(column, pa.Array) else column.to_numpy())
 
 
 def ticks(column: pa.ChunkedArray, precision: Precision) -> Int64s:
     """A stored timestamp column as ticks."""
-    values = array(column.cast(pa.int64())).astype(np.int64)
+    values = to_numpy(column.cast(pa.int64())).astype(np.int64)
     return values // 1000 if precision is Precision.MILLISECOND else values
 
 
@@ -137,33 +137,33 @@ def from_ticks(values: pa.ChunkedArray, precision: Precision) -> pa.ChunkedArray
     return micros.cast(pa.timestamp("us", tz="UTC"))
 
 
-def known(state: State, rows: pa.Table) -> Int64s:
+def known(state: StreamState, rows: pa.Table) -> Int64s:
     """For each row the largest instant of its subtable in the state; `NEVER` where there is none."""
-    place = pc.index_in(rows[TBNAME], state.seen["tbname"])
-    found = pc.take(state.seen["_seen"], place)
-    return array(pc.fill_null(found, NEVER)).astype(np.int64)
+    place = pc.index_in(rows[TBNAME], state.max_event_time_by_subtable["tbname"])
+    found = pc.take(state.max_event_time_by_subtable["_seen"], place)
+    return to_numpy(pc.fill_null(found, NEVER)).astype(np.int64)
 
 
-def newest_before(batch: Incoming, newest: int | None) -> Int64s:
+def max_event_time_before(batch: ChangeBatch, max_event_time: int | None) -> Int64s:
     """For each row the largest instant of all rows written before its own write; `NEVER` where there is none."""
     versions, place = np.unique(batch.version, return_inverse=True)
     largest = np.full(len(versions), NEVER)
     np.maximum.at(largest, place[batch.written], batch.ts[batch.written])
-    before = np.concatenate(([NEVER if newest is None else newest], largest[:-1]))
+    before = np.concatenate(([NEVER if max_event_time is None else max_event_time], largest[:-1]))
     return np.maximum.accumulate(before)[place]
 
 
-def seen_before(batch: Incoming, state: State) -> Int64s:
+def max_subtable_time_before(batch: ChangeBatch, state: StreamState) -> Int64s:
     """For each row the largest instant of its subtable's rows written before its own write; `NEVER` where there is none."""
     already = known(state, batch.rows)
     if len(np.unique(batch.version)) < 2:
         return already
-    subtable = array(pc.index_in(batch.rows[TBNAME], pc.unique(batch.rows[TBNAME]))).astype(np.int64)
+    subtable = to_numpy(pc.index_in(batch.rows[TBNAME], pc.unique(batch.rows[TBNAME]))).astype(np.int64)
     written = np.where(batch.written, batch.ts, NEVER)
-    return np.maximum(already, earlier_maximum(subtable, batch.version, written))
+    return np.maximum(already, running_maximum_before(subtable, batch.version, written))
 
 
-def earlier_maximum(group: Int64s, version: Int64s, value: Int64s) -> Int64s:
+def running_maximum_before(group: Int64s, version: Int64s, value: Int64s) -> Int64s:
     """For each row the largest value of rows of its group with a smaller version."""
     values, rank = np.unique(value, return_inverse=True)
     order = np.lexsort((version, group))
@@ -179,40 +179,40 @@ def earlier_maximum(group: Int64s, version: Int64s, value: Int64s) -> Int64s:
     return found
 
 
-def suspects(batch: Incoming, state: State, watermark: int) -> Bools:
+def maybe_expired(batch: ChangeBatch, state: StreamState, watermark: int) -> Bools:
     """Rows that may have come too late: older than their subtable's newest, and than the frontier, before their write.
 
     What WHERE drops is counted in, so that there may be more suspects than late rows, and never fewer.
     """
-    newest = newest_before(batch, state.newest)
-    behind = batch.written & (newest != NEVER) & (batch.ts < newest - watermark)
-    return np.asarray(behind & (batch.ts < seen_before(batch, state))) if behind.any() else np.asarray(behind)
+    max_event_time = max_event_time_before(batch, state.max_event_time)
+    behind = batch.written & (max_event_time != NEVER) & (batch.ts < max_event_time - watermark)
+    return np.asarray(behind & (batch.ts < max_subtable_time_before(batch, state))) if behind.any() else np.asarray(behind)
 
 
-def frontiers(batch: Incoming, state: State, watermark: int, passing: Bools) -> Int64s:
+def watermarks_before(batch: ChangeBatch, state: StreamState, watermark: int, passing: Bools) -> Int64s:
     """For each row the instant before which it came too late: a window that ends there, or the row itself, takes it no more.
 
     That is the frontier before its write where its subtable had gone on by then, and `NEVER` for all others. Only rows that WHERE
     keeps (`passing`) move time on. Deleted rows never come too late.
     """
-    kept, place = kept_of(batch, passing)
-    newest = newest_before(kept, state.newest)
-    behind = (kept.kind != Kind.DELETED) & (newest != NEVER) & (kept.ts < seen_before(kept, state))
+    kept, place = filter_batch(batch, passing)
+    max_event_time = max_event_time_before(kept, state.max_event_time)
+    behind = (kept.kind != RowKind.DELETED) & (max_event_time != NEVER) & (kept.ts < max_subtable_time_before(kept, state))
     found = np.full(len(passing), NEVER)
-    found[place[behind]] = newest[behind] - watermark
+    found[place[behind]] = max_event_time[behind] - watermark
     return found
 
 
-def reached_before(batch: Incoming, state: State, passing: Bools) -> Int64s:
+def max_event_times_before(batch: ChangeBatch, state: StreamState, passing: Bools) -> Int64s:
     """For each row the largest instant of its subtable before its write, of rows that WHERE keeps; `NEVER` where there is none."""
-    kept, place = kept_of(batch, passing)
+    kept, place = filter_batch(batch, passing)
     found = np.full(len(passing), NEVER)
-    found[place] = seen_before(kept, state)
+    found[place] = max_subtable_time_before(kept, state)
     return found
 
 
-def kept_of(batch: Incoming, passing: Bools) -> tuple[Incoming, Int64s]:
+def filter_batch(batch: ChangeBatch, passing: Bools) -> tuple[ChangeBatch, Int64s]:
     """Some rows of a batch, and their places in it."""
     place = np.flatnonzero(passing)
     rows = batch.rows.take(pa.array(place))
-    return Incoming(rows, batch.kind[place], batch.version[place], batch.ts[place], batch.last), place
+    return ChangeBatch(rows, batch.kind[place], batch.version[place], batch.ts[place], batch.last), place

@@ -20,14 +20,25 @@ from headrace.streams import frames
 from headrace.streams.counting import Count, count_of
 from headrace.streams.define import StreamPlan
 from headrace.streams.identity import identities
-from headrace.streams.incoming import NEVER, REPAIRS, WRITTEN, Bools, Incoming, Int64s, Kind, array, frontiers, reached_before
-from headrace.streams.state import State
+from headrace.streams.incoming import (
+    NEVER,
+    REPAIRS,
+    WRITTEN,
+    Bools,
+    ChangeBatch,
+    Int64s,
+    RowKind,
+    max_event_times_before,
+    to_numpy,
+    watermarks_before,
+)
+from headrace.streams.state import StreamState
 
 NO_WRITE: Final = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True)
-class Segments:
+class BatchSegments:
     """Segments of a batch's rows, of held windows and of stored rows, with what is known of each.
 
     `rows` has the columns that `frames.segment_columns` names, and `_row`, the place in the batch (-1 for others). `group` tells
@@ -48,49 +59,49 @@ class Segments:
 
     @property
     def place(self) -> Int64s:
-        return array(self.rows[frames.ROW]).astype(np.int64)
+        return to_numpy(self.rows[frames.ROW]).astype(np.int64)
 
-    def are(self, *kinds: Kind) -> Bools:
+    def are(self, *kinds: RowKind) -> Bools:
         """Those of some kinds that have not expired."""
         return np.asarray(np.isin(self.kind, kinds) & ~self.expired)
 
 
-def of_batch(plan: StreamPlan, batch: Incoming, state: State, found: pa.Table, held: pa.Table | None) -> Segments:
+def of_batch(plan: StreamPlan, batch: ChangeBatch, state: StreamState, found: pa.Table, held: pa.Table | None) -> BatchSegments:
     """The segments of a batch's rows and of held windows."""
     rows = with_held(plan, found, held)
-    place = array(rows[frames.ROW]).astype(np.int64)
-    kind = np.append(batch.kind, np.int8(Kind.HELD))[place]
-    end = array(rows[WEND]).astype(np.int64)
+    place = to_numpy(rows[frames.ROW]).astype(np.int64)
+    kind = np.append(batch.kind, np.int8(RowKind.HELD))[place]
+    end = to_numpy(rows[WEND]).astype(np.int64)
     passing = passing_rows(batch, place)
-    frontier = np.append(late_before(plan, batch, state, passing), NEVER)[place]
-    reached = reached_before(batch, state, passing) if plan.leaves_rows_out else np.full(len(batch.ts), NEVER)
+    watermark = np.append(late_before(plan, batch, state, passing), NEVER)[place]
+    reached = max_event_times_before(batch, state, passing) if plan.leaves_rows_out else np.full(len(batch.ts), NEVER)
     none = np.full(len(place), NEVER)
-    return Segments(
+    return BatchSegments(
         rows=rows,
         group=identities([rows], key_columns(plan.query))[0],
-        start=array(rows[WSTART]).astype(np.int64),
+        start=to_numpy(rows[WSTART]).astype(np.int64),
         end=end,
         kind=kind,
         version=np.append(batch.version, NEVER)[place],
-        expired=np.asarray(end < frontier),
+        expired=np.asarray(end < watermark),
         reached=np.append(reached, NEVER)[place],
         first=none,
         last=none,
     )
 
 
-def passing_rows(batch: Incoming, place: Int64s) -> Bools:
+def passing_rows(batch: ChangeBatch, place: Int64s) -> Bools:
     """Rows of a batch that WHERE keeps: those that have segments."""
     found = np.zeros(len(batch.ts), np.bool_)
     found[place[place >= 0]] = True
     return found
 
 
-def late_before(plan: StreamPlan, batch: Incoming, state: State, passing: Bools) -> Int64s:
+def late_before(plan: StreamPlan, batch: ChangeBatch, state: StreamState, passing: Bools) -> Int64s:
     """For each row the instant before which a window that ends is closed to it; `NEVER` where none is."""
     if not plan.options.ignore_expired:
         return np.full(len(batch.ts), NEVER)
-    return frontiers(batch, state, plan.watermark, passing)
+    return watermarks_before(batch, state, plan.watermark, passing)
 
 
 def with_held(plan: StreamPlan, found: pa.Table, held: pa.Table | None) -> pa.Table:
@@ -110,18 +121,18 @@ def with_held(plan: StreamPlan, found: pa.Table, held: pa.Table | None) -> pa.Ta
     return pa.concat_tables([found.select(columns), known.select(columns)], promote_options="permissive")
 
 
-def with_stored(plan: StreamPlan, segments: Segments, found: pa.Table, first: Int64s, last: Int64s) -> Segments:
+def with_stored(plan: StreamPlan, segments: BatchSegments, found: pa.Table, first: Int64s, last: Int64s) -> BatchSegments:
     """The segments, and those of stored rows; `first` and `last` are those of the rows that `_row` counts."""
-    place = array(found[frames.ROW]).astype(np.int64)
+    place = to_numpy(found[frames.ROW]).astype(np.int64)
     apart = found.set_column(found.schema.get_field_index(frames.ROW), frames.ROW, pa.repeat(pa.scalar(-1, pa.int64()), len(place)))
     columns = segments.rows.column_names
     rows = pa.concat_tables([segments.rows, apart.select(columns)], promote_options="permissive")
-    return Segments(
+    return BatchSegments(
         rows=rows,
         group=identities([rows], key_columns(plan.query))[0],
-        start=array(rows[WSTART]).astype(np.int64),
-        end=array(rows[WEND]).astype(np.int64),
-        kind=np.append(segments.kind, np.full(len(place), Kind.STORED, np.int8)),
+        start=to_numpy(rows[WSTART]).astype(np.int64),
+        end=to_numpy(rows[WEND]).astype(np.int64),
+        kind=np.append(segments.kind, np.full(len(place), RowKind.STORED, np.int8)),
         version=np.append(segments.version, np.full(len(place), NEVER)),
         expired=np.append(segments.expired, np.zeros(len(place), np.bool_)),
         reached=np.append(segments.reached, np.full(len(place), NEVER)),
@@ -130,15 +141,15 @@ def with_stored(plan: StreamPlan, segments: Segments, found: pa.Table, first: In
     )
 
 
-def last_repair(segments: Segments, component: Int64s, count: int) -> Int64s:
+def last_repair(segments: BatchSegments, component: Int64s, count: int) -> Int64s:
     """For each component the last write that took one of its rows away or changed one; `NEVER` where none did."""
     return latest(component, segments.version, segments.are(*REPAIRS), count)
 
 
-def first_touch(segments: Segments, component: Int64s, count: int) -> Int64s:
+def first_touch(segments: BatchSegments, component: Int64s, count: int) -> Int64s:
     """For each component the first write that added a row; `NEVER` where none did."""
     found = np.full(count, NO_WRITE)
-    inputs = segments.are(Kind.INPUT)
+    inputs = segments.are(RowKind.INPUT)
     np.minimum.at(found, component[inputs], segments.version[inputs])
     return np.where(found == NO_WRITE, NEVER, found)
 
@@ -150,23 +161,23 @@ def latest(component: Int64s, version: Int64s, chosen: Bools, count: int) -> Int
     return found
 
 
-def accepted(segments: Segments, at: Int64s, aside: Bools) -> Bools:
+def accepted(segments: BatchSegments, at: Int64s, unaffected: Bools) -> Bools:
     """Segments that count: new rows in time that came after their component was evaluated (`at`, `NEVER` for not at all), the rows
     that it then had, and held windows of components that are not evaluated again. Those set aside do not."""
     plain = at == NEVER
-    inputs = segments.are(Kind.INPUT) & (plain | (segments.version > at))
-    there = segments.are(Kind.STORED) & ~plain & (segments.first <= at) & (at <= segments.last)
-    return np.asarray((inputs | there | (segments.are(Kind.HELD) & plain)) & ~aside)
+    inputs = segments.are(RowKind.INPUT) & (plain | (segments.version > at))
+    there = segments.are(RowKind.STORED) & ~plain & (segments.first <= at) & (at <= segments.last)
+    return np.asarray((inputs | there | (segments.are(RowKind.HELD) & plain)) & ~unaffected)
 
 
-def to_merge(plan: StreamPlan, segments: Segments, chosen: Bools, dirty: Bools) -> pa.Table:
+def to_merge(plan: StreamPlan, segments: BatchSegments, chosen: Bools, needs_recalculation: Bools) -> pa.Table:
     """The chosen segments as they are merged, with whether their component was evaluated again."""
     place = segments.rows.schema.get_field_index(frames.DIRTY)
-    marked = segments.rows.set_column(place, frames.DIRTY, pa.array(dirty))
+    marked = segments.rows.set_column(place, frames.DIRTY, pa.array(needs_recalculation))
     return marked.select(list(frames.segment_columns(plan.query))).filter(pa.array(chosen))
 
 
-def rows_count(plan: StreamPlan, batch: Incoming, state: State, segments: Segments) -> Count:
+def rows_count(plan: StreamPlan, batch: ChangeBatch, state: StreamState, segments: BatchSegments) -> Count:
     """Count a batch: a row has expired when every window it lies in was closed to it."""
     place = segments.place
     own = place >= 0

@@ -9,16 +9,16 @@ from typing import Final
 from headrace.compute import Plan
 from headrace.errors import ExistsError, InvalidStreamError, NotFoundError, TypeMismatchError
 from headrace.model.expressions import Cast, ColumnRef, Expression, transform
-from headrace.model.queries import Item, Query
+from headrace.model.queries import Query, SelectItem
 from headrace.model.statements import CreateStream, TargetColumn, TargetTag
 from headrace.model.tables import Column, Table, TableKind
-from headrace.model.types import DataType, Kind
+from headrace.model.types import DataType, TypeKind
 
 GROUP_ID: Final = "group_id"
-IDENTITY: Final = DataType(Kind.UBIGINT)
+IDENTITY: Final = DataType(TypeKind.UBIGINT)
 WSTART: Final = "_wstart"
-KEY_KINDS: Final = (Kind.INT, Kind.UINT, Kind.BIGINT, Kind.UBIGINT, Kind.VARCHAR)
-LONGEST: Final = {Kind.VARCHAR: 65_517, Kind.VARBINARY: 65_517, Kind.NCHAR: 16_379}
+KEY_KINDS: Final = (TypeKind.INT, TypeKind.UINT, TypeKind.BIGINT, TypeKind.UBIGINT, TypeKind.VARCHAR)
+LONGEST: Final = {TypeKind.VARCHAR: 65_517, TypeKind.VARBINARY: 65_517, TypeKind.NCHAR: 16_379}
 """Lengths of columns where the result's type tells none."""
 
 
@@ -50,7 +50,7 @@ def with_start(query: Query) -> Query:
         return query
     names = {item.name for item in query.items}
     alias = next(name for name in (WSTART, "ts", *(f"{WSTART}_{n}" for n in range(1, len(names) + 2))) if name not in names)
-    items = (Item(ColumnRef(WSTART), alias), *query.items)
+    items = (SelectItem(ColumnRef(WSTART), alias), *query.items)
     return replace(query, items=items)
 
 
@@ -241,7 +241,7 @@ def existing_tags(statement: CreateStream, table: Table) -> tuple[tuple[TagFill,
     if statement.tags is None:
         if not statement.query.partition_by:
             return tuple(TagFill(tag, None) for tag in table.tags), None
-        if len(table.tags) == 1 and table.tags[0].type.kind is Kind.UBIGINT:
+        if len(table.tags) == 1 and table.tags[0].type.kind is TypeKind.UBIGINT:
             return (), table.tags[0].name
         raise InvalidStreamError(
             f"nothing says how the tags of {table.name} are filled", hint="add TAGS (…)", span=statement.target.span
@@ -260,10 +260,10 @@ def created_by(layout: Layout, table: Table) -> bool:
     return names and [tag.name for tag in layout.table.tags] == [tag.name for tag in table.tags]
 
 
-def hidden_items(statement: CreateStream, layout: Layout) -> tuple[Item, ...]:
+def hidden_items(statement: CreateStream, layout: Layout) -> tuple[SelectItem, ...]:
     """Keys to add to the query: the SUBTABLE expression and the tags' values. They follow from its own keys, so split nothing."""
     values = (name_expression(statement), *(tag_value(fill) for fill in layout.tags))
-    return tuple(Item(value, alias=f"__{place}") for place, value in enumerate(values) if value is not None)
+    return tuple(SelectItem(value, alias=f"__{place}") for place, value in enumerate(values) if value is not None)
 
 
 def tag_value(fill: TagFill) -> Expression | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headrace.compute.plan import IntervalWindow, SessionWindow
 from headrace.errors import ExistsError, InvalidStreamError, NotFoundError
-from headrace.model.faults import reach
+from headrace.model.failpoints import failpoint
 from headrace.model.jobs import JobDefinition, JobProgress, JobState
 from headrace.model.positions import Offsets, Position
 from headrace.model.tables import Table
@@ -13,7 +13,7 @@ from headrace.streams.context import Context
 from headrace.streams.define import StreamPlan
 from headrace.streams.restore import rebuild
 from headrace.streams.runner import state_store
-from headrace.streams.state import State
+from headrace.streams.state import StreamState
 
 
 def create(context: Context, plan: StreamPlan, definition: JobDefinition, *, if_not_exists: bool = False) -> bool:
@@ -28,7 +28,7 @@ def create(context: Context, plan: StreamPlan, definition: JobDefinition, *, if_
         try:
             made = None if plan.target_exists else create_target(context, plan)
             progress = first_progress(context, plan)
-            reach("streams.create.prepared")
+            failpoint("streams.create.prepared")
             created = context.catalog.jobs.create(
                 definition,
                 if_not_exists=if_not_exists,
@@ -36,7 +36,7 @@ def create(context: Context, plan: StreamPlan, definition: JobDefinition, *, if_
                 state=JobState.FILLING if plan.options.fill_history else JobState.CREATED,
                 progress=progress,
             )
-            reach("streams.create.recorded")
+            failpoint("streams.create.recorded")
         except (ExistsError, InvalidStreamError, NotFoundError):  # others may come after the commit
             forget(context, plan.id)
             raise
@@ -50,7 +50,7 @@ def create_target(context: Context, plan: StreamPlan) -> Table:
     tables = context.catalog.tables.all(plan.target.database)
     if not any(table.name == plan.target.name for table in tables):
         context.tables.create(plan.target, plan.target_database)
-    reach("streams.create.target")
+    failpoint("streams.create.target")
     return plan.target
 
 
@@ -66,7 +66,7 @@ def first_progress(context: Context, plan: StreamPlan) -> JobProgress:
     return progress_of(context, plan, state, None)
 
 
-def first_state(context: Context, plan: StreamPlan) -> State:
+def first_state(context: Context, plan: StreamPlan) -> StreamState:
     """The state of a stream that begins after the source's present version.
 
     Windows of INTERVAL and SESSION that may have rows from before are read from the source when the stream first touches them, so
@@ -74,7 +74,7 @@ def first_state(context: Context, plan: StreamPlan) -> State:
     """
     position = Position(0, source_offsets(context, plan))
     whole = isinstance(plan.query.window, IntervalWindow | SessionWindow)
-    return State(position, floor=newest_stored(context, plan) if whole else None)
+    return StreamState(position, evicted_through=newest_stored(context, plan) if whole else None)
 
 
 def source_offsets(context: Context, plan: StreamPlan) -> Offsets:
@@ -107,7 +107,7 @@ def skip(context: Context, plan: StreamPlan) -> None:
     context.catalog.jobs.skip(plan.id, source_offsets(context, plan))
 
 
-def record(context: Context, plan: StreamPlan, state: State, boundary: Offsets | None) -> JobProgress:
+def record(context: Context, plan: StreamPlan, state: StreamState, boundary: Offsets | None) -> JobProgress:
     """Store the first state of a stream, and the progress that goes with it."""
     state_store(context, plan.id).write(state, state.position.batch)
     progress = progress_of(context, plan, state, boundary)
@@ -115,12 +115,12 @@ def record(context: Context, plan: StreamPlan, state: State, boundary: Offsets |
     return progress
 
 
-def progress_of(context: Context, plan: StreamPlan, state: State, boundary: Offsets | None) -> JobProgress:
+def progress_of(context: Context, plan: StreamPlan, state: StreamState, boundary: Offsets | None) -> JobProgress:
     """What the catalog shows of a state."""
     return JobProgress(
         position=state.position,
         boundary=boundary,
-        frontier=state.frontier(plan.watermark),
+        watermark=state.watermark(plan.watermark),
         updated=context.clock.now(),
         counters=state.counters,
     )

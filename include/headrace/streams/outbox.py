@@ -9,10 +9,10 @@ from itertools import groupby
 from typing import Final
 
 from headrace.errors import FencedError
-from headrace.model.faults import FaultError, reach
+from headrace.model.failpoints import FailpointError, failpoint
 from headrace.model.positions import Position, SourceId
 from headrace.storage import Commit
-from headrace.storage.outbox import Message, MessageFile, Outbox
+from headrace.storage.delta.outbox import Message, MessageFile, Outbox
 from headrace.streams.batches import BatchResult
 from headrace.streams.context import Context
 
@@ -130,7 +130,7 @@ class Deliverer:
             except FencedError as error:
                 logger.info("delivery for %s ended: %s", self._outbox.job_id, error.message)
                 return
-            except FaultError:
+            except FailpointError:
                 raise
             except Exception as error:  # whatever a receiver does must not end delivery
                 self._failures += 1
@@ -148,7 +148,7 @@ class Deliverer:
                     return True
                 unrecorded += file.rows
             if unrecorded >= MAX_UNRECORDED or batch == pending[-1].batch:
-                reach("outbox.sent")
+                failpoint("outbox.sent")
                 self._outbox.remove(batch, self._epoch)
                 unrecorded = 0
         return bool(pending)

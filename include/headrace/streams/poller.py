@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from headrace.errors import Error, FencedError, TerminalError, TransientError
-from headrace.model.faults import FaultError
+from headrace.model.failpoints import FailpointError
 from headrace.model.jobs import DesiredState, JobRecord, JobState
 from headrace.model.positions import SourceId
 from headrace.streams.context import Context
@@ -218,7 +218,7 @@ class SourcePoller:
         if error is None:
             self._retry.succeeded()
             return looked.result()
-        if isinstance(error, FaultError) or not isinstance(error, Exception):
+        if isinstance(error, FailpointError) or not isinstance(error, Exception):
             raise error
         self._source_failed(explained(error))
         return None
@@ -255,7 +255,7 @@ class SourcePoller:
         """Act on the end of a micro-batch."""
         future, subscription.in_flight = subscription.in_flight, None
         error = future.exception() if future is not None else None
-        if isinstance(error, FaultError | FencedError) or (error is not None and not isinstance(error, Exception)):
+        if isinstance(error, FailpointError | FencedError) or (error is not None and not isinstance(error, Exception)):
             raise error
         if subscription.leaving:
             self._drop(subscription)

@@ -16,11 +16,11 @@ from headrace.streams.counting import count_of
 from headrace.streams.define import StreamPlan
 from headrace.streams.frames import ROW, small_session
 from headrace.streams.identity import identities
-from headrace.streams.incoming import WRITTEN, Changes, Incoming, array, incoming
-from headrace.streams.state import State
+from headrace.streams.incoming import WRITTEN, ChangeBatch, Changes, change_batch, to_numpy
+from headrace.streams.state import StreamState
 
 
-class ProjectionStep:
+class ProjectionProcessor:
     """Results are rows of the source, so a batch needs neither held windows nor stored rows: its changes tell everything.
 
     There is no window that could be closed or count a row twice, so no row comes too late, and an update replaces what it changes,
@@ -31,23 +31,28 @@ class ProjectionStep:
         self.context = context
         self.plan = plan
 
-    def run(self, state: State, changes: Changes) -> BatchResult:
+    def run(self, state: StreamState, changes: Changes) -> BatchResult:
         """Handle one batch; nothing is written."""
-        batch = incoming(self.plan, changes, ignore_update=False)
+        batch = change_batch(self.plan, changes, ignore_update=False)
         if batch.rows.num_rows == 0:
             return idle(state)
         found = self.projected(batch)
         passing = np.zeros(len(batch.ts), np.bool_)
-        passing[array(found[ROW])] = True
+        passing[to_numpy(found[ROW])] = True
         none = np.zeros(len(passing), np.bool_)
         count = count_of(self.plan, batch, state, batch.written & passing, none)
         results = last_of_each(found, self.result_key(), batch)
-        there = pa.array(np.isin(batch.kind[array(results[ROW])], WRITTEN))
+        there = pa.array(np.isin(batch.kind[to_numpy(results[ROW])], WRITTEN))
         counters = state.counters.plus(replace(count.counters, rows_out=results.num_rows))
-        moved = replace(state, seen=count.seen, newest=count.newest, counters=counters)
+        moved = replace(
+            state,
+            max_event_time_by_subtable=count.max_event_time_by_subtable,
+            max_event_time=count.max_event_time,
+            counters=counters,
+        )
         return BatchResult(results.filter(there), results.filter(pa.array(~np.asarray(there))), moved)
 
-    def projected(self, batch: Incoming) -> pa.Table:
+    def projected(self, batch: ChangeBatch) -> pa.Table:
         """Results of all rows that pass WHERE, with the numbers of their rows; `_wstart` is the instant."""
         numbered = batch.rows.append_column(ROW, pa.array(np.arange(batch.rows.num_rows)))
         plan = replace(self.plan.query, keys=(*self.plan.query.keys, Key(ROW, ROW, ROW, BIGINT)))
@@ -60,11 +65,11 @@ class ProjectionStep:
         return [*self.plan.groups.columns, WSTART, *key]
 
 
-def last_of_each(found: pa.Table, key: list[str], batch: Incoming) -> pa.Table:
+def last_of_each(found: pa.Table, key: list[str], batch: ChangeBatch) -> pa.Table:
     """Of results with the same key the one that the last write gave; what a write put there outlasts what it took away."""
     if found.num_rows == 0:
         return found
-    row = array(found[ROW]).astype(np.int64)
+    row = to_numpy(found[ROW]).astype(np.int64)
     there = np.isin(batch.kind[row], WRITTEN)
     (identity,) = identities([found], key)
     order = np.lexsort((there, batch.version[row], identity))

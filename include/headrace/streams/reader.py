@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from headrace.model.tables import Database, Table
-from headrace.storage.changes import changes_schema
+from headrace.storage.delta.changes import changes_schema
 from headrace.streams.context import Context
 from headrace.streams.incoming import Changes
 from headrace.streams.sizes import CommitSizes

@@ -17,21 +17,21 @@ from headrace.storage import Bounds
 from headrace.streams.context import Context
 from headrace.streams.define import StreamPlan
 from headrace.streams.held import subtable_key
-from headrace.streams.incoming import CHANGE, VERSION, Changes, Incoming, Int64s, array
+from headrace.streams.incoming import CHANGE, VERSION, ChangeBatch, Changes, Int64s, to_numpy
 from headrace.streams.sources import with_tags
 from headrace.streams.versions import FROM, TO, with_versions
 
-MOST_RANGES: Final = 32
+MAX_RANGES: Final = 32
 """Stretches read apart; beyond so many the nearest are read as one."""
 
-GREATEST: Final = 2**63 - 1
+MAX_INT64: Final = 2**63 - 1
 
 Ranges = list[tuple[int, int]]
 """Ranges of ticks, inclusive, apart and in order."""
 
 
 @dataclass(frozen=True)
-class Stored:
+class VersionedRows:
     """Stored rows, and the first and last version in which each was what it is."""
 
     rows: pa.Table
@@ -39,7 +39,7 @@ class Stored:
     last: Int64s
 
 
-def stored_rows(context: Context, plan: StreamPlan, batch: Incoming, changes: Changes, ranges: Ranges) -> Stored:
+def stored_rows(context: Context, plan: StreamPlan, batch: ChangeBatch, changes: Changes, ranges: Ranges) -> VersionedRows:
     """What the source had, at any write of a batch, within ranges of time."""
     names = affected_subtables(plan, batch)
     bounds = [stored_bounds(low, high, plan.query.precision) for low, high in ranges]
@@ -58,11 +58,11 @@ def stored_rows(context: Context, plan: StreamPlan, batch: Incoming, changes: Ch
         changed = changed.filter(pc.field(TBNAME).isin(names))
     tagged = with_tags(context.tables, plan.source, rows, plan.query.scans[0].tags)
     found = with_versions(tagged, changed.select([*tagged.column_names, CHANGE, VERSION]), plan.source.primary_key)
-    first, last = (array(found[name]).astype(np.int64) for name in (FROM, TO))
-    return Stored(found.select(batch.rows.column_names), first, last)
+    first, last = (to_numpy(found[name]).astype(np.int64) for name in (FROM, TO))
+    return VersionedRows(found.select(batch.rows.column_names), first, last)
 
 
-def affected_subtables(plan: StreamPlan, batch: Incoming) -> list[str] | None:
+def affected_subtables(plan: StreamPlan, batch: ChangeBatch) -> list[str] | None:
     """The subtables that rows of affected windows can come from; None for all."""
     if plan.source_subtable is not None:
         return [plan.source_subtable]
@@ -71,14 +71,14 @@ def affected_subtables(plan: StreamPlan, batch: Incoming) -> list[str] | None:
     return [str(name) for name in batch.rows[TBNAME].unique().to_pylist()]
 
 
-def stretches(low: Int64s, high: Int64s) -> Ranges:
+def coalesce_ranges(low: Int64s, high: Int64s) -> Ranges:
     """Few ranges that hold all of these."""
     order = np.argsort(low, kind="stable")
     low, high = low[order], np.maximum.accumulate(high[order])
     gaps = low[1:] - high[:-1]
     cuts = np.flatnonzero(gaps > 1)
-    if len(cuts) >= MOST_RANGES:
-        widest = np.argsort(gaps[cuts], kind="stable")[-(MOST_RANGES - 1) :]
+    if len(cuts) >= MAX_RANGES:
+        widest = np.argsort(gaps[cuts], kind="stable")[-(MAX_RANGES - 1) :]
         cuts = np.sort(cuts[widest])
     firsts, lasts = np.concatenate(([0], cuts + 1)), np.concatenate((cuts, [len(low) - 1]))
     return [(int(low[first]), int(high[last])) for first, last in zip(firsts, lasts, strict=True)]
@@ -93,7 +93,7 @@ def stored_bounds(low: int, high: int, precision: Precision) -> Bounds:
     """A range of ticks in the unit in which timestamps are stored."""
     if precision is not Precision.MILLISECOND:
         return Bounds(low, high)
-    return Bounds(max(low * 1000, -GREATEST), min(high * 1000 + 999, GREATEST))
+    return Bounds(max(low * 1000, -MAX_INT64), min(high * 1000 + 999, MAX_INT64))
 
 
 def inside(plan: StreamPlan, bounds: list[Bounds]) -> pc.Expression:

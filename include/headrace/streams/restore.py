@@ -17,12 +17,12 @@ from headrace.model.jobs import JobCounters
 from headrace.model.positions import Position
 from headrace.model.tables import TBNAME
 from headrace.model.time import Duration
-from headrace.storage.functions import F
+from headrace.storage.spark.functions import F
 from headrace.streams import frames
 from headrace.streams.context import Context
 from headrace.streams.define import StreamPlan
 from headrace.streams.emission import CURRENT, OLDER
-from headrace.streams.state import SEEN, State
+from headrace.streams.state import SEEN, StreamState
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -33,7 +33,7 @@ DAY: Final = Duration(1, "d")
 
 def rebuild(
     context: Context, plan: StreamPlan, position: Position, *, after_history: bool = True, counters: JobCounters | None = None
-) -> State:
+) -> StreamState:
     """Compute the state at a position from the stored rows, as if they all had come in order.
 
     Windows that are still open are held. `after_history` tells that the target has their values, as a history writes them; all
@@ -41,18 +41,24 @@ def rebuild(
     processor can tell which instants its windows wait for.
     """
     rows = source_rows(context, plan, position.offsets[plan.source_id])
-    seen = seen_of(plan, rows)
-    newest = pc.max(seen["_seen"]).as_py()
-    total = handled(replace(counters or JobCounters(), rows_pending=0))
-    state = State(position, seen=seen, newest=newest, counters=total, wake_at=context.clock.now())
-    frontier = state.frontier(plan.watermark)
-    if frontier is None or plan.query.window is None:
+    max_event_time_by_subtable = max_event_times(plan, rows)
+    max_event_time = pc.max(max_event_time_by_subtable["_seen"]).as_py()
+    total = without_pending(replace(counters or JobCounters(), rows_pending=0))
+    state = StreamState(
+        position,
+        max_event_time_by_subtable=max_event_time_by_subtable,
+        max_event_time=max_event_time,
+        counters=total,
+        wake_at=context.clock.now(),
+    )
+    watermark = state.watermark(plan.watermark)
+    if watermark is None or plan.query.window is None:
         return state
-    windows = open_windows(plan, rows, frontier, CURRENT if after_history else OLDER)
-    return replace(state, windows=windows if windows.num_rows else None, floor=frontier - 1)
+    windows = open_windows(plan, rows, watermark, CURRENT if after_history else OLDER)
+    return replace(state, windows=windows if windows.num_rows else None, evicted_through=watermark - 1)
 
 
-def handled(counters: JobCounters) -> JobCounters:
+def without_pending(counters: JobCounters) -> JobCounters:
     """Counters without the rows that were pending when they were recorded."""
     return replace(counters, rows_in=counters.rows_used + counters.rows_filtered + counters.rows_expired)
 
@@ -68,23 +74,23 @@ def source_rows(context: Context, plan: StreamPlan, version: int) -> DataFrame:
     return rows.join(F.broadcast(known), TBNAME, "left")
 
 
-def seen_of(plan: StreamPlan, rows: DataFrame) -> pa.Table:
+def max_event_times(plan: StreamPlan, rows: DataFrame) -> pa.Table:
     """The largest instant of each subtable, of rows that WHERE keeps."""
     found = prepare(plan.query, rows).groupBy(F.col(SERIES).alias(TBNAME)).agg(F.max(TS).alias("_seen"))
     return found.toArrow().select(SEEN.names).cast(SEEN)
 
 
-def open_windows(plan: StreamPlan, rows: DataFrame, frontier: int, standing: int) -> pa.Table:
+def open_windows(plan: StreamPlan, rows: DataFrame, watermark: int, standing: int) -> pa.Table:
     """The windows that a frontier leaves open, and the last ones of every partition, as the state holds them."""
     if isinstance(plan.query.window, IntervalWindow):
-        low = from_ticks(f"{frontier - reach(plan.query, plan.query.window)}L", plan.query.precision)
+        low = from_ticks(f"{watermark - reach(plan.query, plan.query.window)}L", plan.query.precision)
         recent = rows.where(f"{quote(plan.source.timestamp.name)} >= {low}")
-        found = whole(plan.query, prepare(plan.query, recent)).where(f"{WEND} >= {frontier}L")
+        found = whole(plan.query, prepare(plan.query, recent)).where(f"{WEND} >= {watermark}L")
     else:
         every = whole(plan.query, prepare(plan.query, rows))
         keys = ", ".join(key_columns(plan.query))
         last = f"max({WSTART}) OVER ({f'PARTITION BY {keys}' if keys else ''})"
-        found = every.selectExpr("*", f"{last} AS _last").where(f"{WEND} >= {frontier}L OR {WEND} >= _last").drop("_last")
+        found = every.selectExpr("*", f"{last} AS _last").where(f"{WEND} >= {watermark}L OR {WEND} >= _last").drop("_last")
     windows = found.select(*frames.window_columns(plan.query)).toArrow()
     return windows.append_column(frames.EMITTED, pa.repeat(pa.scalar(standing, pa.int32()), windows.num_rows))
 

@@ -18,33 +18,33 @@ from headrace.compute.windows.numbering import NUMBER
 from headrace.streams.components import Components
 from headrace.streams.frames import segment_columns
 from headrace.streams.identity import identities
-from headrace.streams.incoming import NEVER, Bools, Int64s, Kind, array
-from headrace.streams.judgement import Segments
+from headrace.streams.incoming import NEVER, Bools, Int64s, RowKind, to_numpy
+from headrace.streams.judgement import BatchSegments
 
 
-def with_again(plan: Plan, segments: Segments) -> Segments:
+def with_again(plan: Plan, segments: BatchSegments) -> BatchSegments:
     """Mark the rows that were written again and leave the borders of windows as they are."""
-    if not (segments.kind == Kind.REPLACED).any():
+    if not (segments.kind == RowKind.REPLACED).any():
         return segments
     again = unmoved(plan, segments) & (is_in_a_window(segments) | begins_none(plan, segments))
-    return replace(segments, kind=np.where(again, np.int8(Kind.AGAIN), segments.kind))
+    return replace(segments, kind=np.where(again, np.int8(RowKind.AGAIN), segments.kind))
 
 
-def unmoved(plan: Plan, segments: Segments) -> Bools:
+def unmoved(plan: Plan, segments: BatchSegments) -> Bools:
     """Tell which new rows stand for a row that the same write replaced, with equal effect on borders."""
     attributes = [name for name in ATTRIBUTES.get(type(plan.window), ()) if name not in (FIRST, ROWS)]
     rows = segments.rows.append_column("_version", pa.array(segments.version))
     (identity,) = identities([rows], [*key_columns(plan), WSTART, "_version", *attributes])
-    replaced = segments.kind == Kind.REPLACED
-    return np.asarray(segments.are(Kind.INPUT) & np.isin(identity, identity[replaced]))
+    replaced = segments.kind == RowKind.REPLACED
+    return np.asarray(segments.are(RowKind.INPUT) & np.isin(identity, identity[replaced]))
 
 
-def is_in_a_window(segments: Segments) -> Bools:
+def is_in_a_window(segments: BatchSegments) -> Bools:
     """Tell which rows lie in a window in state, or come after a row of the batch with the same instant."""
-    held = np.flatnonzero(segments.kind == Kind.HELD)
+    held = np.flatnonzero(segments.kind == RowKind.HELD)
     held = held[np.lexsort((segments.end[held], segments.start[held], segments.group[held]))]
     first, last = containing(segments.group[held], segments.start[held], segments.end[held], segments.group, segments.start)
-    inputs = segments.are(Kind.INPUT)
+    inputs = segments.are(RowKind.INPUT)
     _, place = np.unique(np.stack((segments.group, segments.start)), axis=1, return_inverse=True)
     place = place.reshape(-1)
     earliest = np.full(int(place.max(initial=0)) + 1, np.iinfo(np.int64).max)
@@ -52,11 +52,11 @@ def is_in_a_window(segments: Segments) -> Bools:
     return np.asarray((last > first) | (earliest[place] < segments.version))
 
 
-def begins_none(plan: Plan, segments: Segments) -> Bools:
+def begins_none(plan: Plan, segments: BatchSegments) -> Bools:
     """Tell which rows of event windows open none: outside of a window they count nowhere."""
     if not isinstance(plan.window, EventWindow):
         return np.zeros(len(segments.start), np.bool_)
-    return np.asarray(~array(segments.rows[START].fill_null(False)).astype(np.bool_))
+    return np.asarray(~to_numpy(segments.rows[START].fill_null(False)).astype(np.bool_))
 
 
 def containing(group: Int64s, start: Int64s, end: Int64s, of: Int64s, instant: Int64s) -> tuple[Int64s, Int64s]:
@@ -69,21 +69,21 @@ def containing(group: Int64s, start: Int64s, end: Int64s, of: Int64s, instant: I
     return first.astype(np.int64), last.astype(np.int64)
 
 
-def counted_again(segments: Segments, found: Components) -> Int64s:
+def counted_again(segments: BatchSegments, found: Components) -> Int64s:
     """The rows to count once more: those of windows that were not recalculated with the row as it is stored."""
     at = found.again[found.of]
     kept = (at == NEVER) | (segments.version > at) | (segments.start < found.first[found.of])
-    return np.flatnonzero(segments.are(Kind.AGAIN) & kept)
+    return np.flatnonzero(segments.are(RowKind.AGAIN) & kept)
 
 
-def additions(plan: Plan, segments: Segments, rows: Int64s, windows: pa.Table, also: Bools) -> tuple[pa.Table, Bools]:
+def additions(plan: Plan, segments: BatchSegments, rows: Int64s, windows: pa.Table, also: Bools) -> tuple[pa.Table, Bools]:
     """Segments of the windows that these rows lie in, of some others (`also`), and of the rows; and which windows they are.
 
     Each segment has the number of its window.
     """
     added = segments.rows.take(pa.array(rows))
     own, of = identities([windows, added], key_columns(plan))
-    start, end = array(windows[WSTART]).astype(np.int64), array(windows[WEND]).astype(np.int64)
+    start, end = to_numpy(windows[WSTART]).astype(np.int64), to_numpy(windows[WEND]).astype(np.int64)
     order = np.lexsort((end, start, own))
     first, last = containing(own[order], start[order], end[order], of, segments.start[rows])
     count = np.maximum(last - first, 0)
@@ -105,5 +105,5 @@ def additions(plan: Plan, segments: Segments, rows: Int64s, windows: pa.Table, a
 def numbers(plan: Plan, windows: pa.Table) -> Int64s:
     """Numbers that tell the windows of a partition apart; those that COUNT gives them."""
     if isinstance(plan.window, CountWindow):
-        return array(windows[FIRST]).astype(np.int64) // plan.window.sliding
+        return to_numpy(windows[FIRST]).astype(np.int64) // plan.window.sliding
     return np.arange(windows.num_rows)

@@ -14,18 +14,18 @@ from enum import Enum, auto
 from typing import Final, Protocol
 
 from headrace.errors import Error, HistoryGoneError, InternalError, TransientError
-from headrace.model.faults import reach
+from headrace.model.failpoints import failpoint
 from headrace.model.jobs import DesiredState, JobProgress, JobRecord
 from headrace.model.positions import Position, latest
 from headrace.streams.batches import BatchResult, Processor
 from headrace.streams.context import Context
 from headrace.streams.define import StreamPlan, plan_of
 from headrace.streams.incoming import Changes
-from headrace.streams.projection import ProjectionStep
+from headrace.streams.projection import ProjectionProcessor
 from headrace.streams.restore import rebuild
 from headrace.streams.sinks import DeltaSink, Sink
-from headrace.streams.state import State, StateError, StateStore
-from headrace.streams.step import WindowStep
+from headrace.streams.state import StateError, StateStore, StreamState
+from headrace.streams.step import WindowProcessor
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ class Advance(Enum):
 
 def processor_of(context: Context, plan: StreamPlan) -> Processor:
     """Return the processor for a plan's kind of query."""
-    return ProjectionStep(context, plan) if plan.query.window is None else WindowStep(context, plan)
+    return ProjectionProcessor(context, plan) if plan.query.window is None else WindowProcessor(context, plan)
 
 
 def state_store(context: Context, job_id: str) -> StateStore:
@@ -88,7 +88,7 @@ class Runner:
         self.sink = sink(context, self.plan)
         self.processor = processor(context, self.plan)
         self.committed: int | None = None
-        self._state: State | None = None
+        self._state: StreamState | None = None
         self._record_at: float | None = None
 
     @property
@@ -112,7 +112,7 @@ class Runner:
         return self.plan.query.scans[0].tags
 
     @property
-    def state(self) -> State:
+    def state(self) -> StreamState:
         """The state at the stream's position; read, or computed again, on first use."""
         if self._state is None:
             self._state = self.restored()
@@ -137,7 +137,7 @@ class Runner:
         """End what works in the background, waiting for it no longer than the grace."""
         self.sink.close(grace_s)
 
-    def restored(self) -> State:
+    def restored(self) -> StreamState:
         """Fence off older drivers, and return the state at the last position that is durable."""
         self.sink.fence()
         committed = self.sink.position()
@@ -152,7 +152,7 @@ class Runner:
             state, damage = None, "the checkpoint has other offsets"
         return state if state is not None else self.recovered(position, damage)
 
-    def recovered(self, position: Position, damage: str | None) -> State:
+    def recovered(self, position: Position, damage: str | None) -> StreamState:
         """Compute the state of a position without checkpoint: from an older one and the changes since, else from stored rows."""
         state = self.replayed(position)
         how = "computed again from the changes since an older one"
@@ -165,7 +165,7 @@ class Runner:
         self.store.write(state, position.batch)
         return state
 
-    def replayed(self, position: Position) -> State | None:
+    def replayed(self, position: Position) -> StreamState | None:
         """Compute the state of a position from an older one and the changes since; None if either is gone."""
         for batch in reversed(self.store.batches()):
             if batch >= position.batch:
@@ -178,7 +178,7 @@ class Runner:
                 continue
         return None
 
-    def replayed_from(self, state: State, position: Position) -> State:
+    def replayed_from(self, state: StreamState, position: Position) -> StreamState:
         """Add the changes up to a position to an older state.
 
         Meanwhile the clock stands still, so that nothing falls due whose results would be lost: that is done once the stream runs.
@@ -224,7 +224,7 @@ class Runner:
             return self.reader.nothing(self.offset, self.tags)
         return changes
 
-    def _skip(self, asked: JobRecord | None, state: State) -> bool:
+    def _skip(self, asked: JobRecord | None, state: StreamState) -> bool:
         """Go to the offsets that the user wants to skip to; False if there are none, or it is past them."""
         if asked is None or asked.skip_to is None or not state.position.is_behind(asked.skip_to):
             return False
@@ -251,14 +251,14 @@ class Runner:
         result = self.processor.run(state, replace(changes, now=now))
         offsets = {self.plan.source_id: changes.last}
         moved = replace(result.state, position=state.position.next(offsets), wake_at=result.wake_at, handled_at=now)
-        reach("streams.evaluated")
+        failpoint("streams.evaluated")
         self.store.write(moved, self._durable())
-        reach("streams.state.written")
+        failpoint("streams.state.written")
         self.commit(result, moved.position)
-        reach("streams.target.committed")
+        failpoint("streams.target.committed")
         self._state = moved
         self.record()
-        reach("streams.progress.recorded")
+        failpoint("streams.progress.recorded")
 
     def commit(self, result: BatchResult, position: Position) -> None:
         """Commit the results of a micro-batch."""
@@ -277,7 +277,7 @@ class Runner:
         progress = JobProgress(
             position=state.position,
             boundary=self.progress.boundary,
-            frontier=state.frontier(self.plan.watermark),
+            watermark=state.watermark(self.plan.watermark),
             updated=now,
             pending_since=pending_since,
             counters=replace(state.counters, rows_in=state.counters.rows_in + pending, rows_pending=pending),

@@ -15,7 +15,7 @@ from headrace.streams.batches import BatchResult
 from headrace.streams.context import Context
 from headrace.streams.define import StreamPlan
 from headrace.streams.identity import identities, without
-from headrace.streams.target import Target
+from headrace.streams.target import TargetTable
 
 
 class Sink(Protocol):
@@ -59,11 +59,11 @@ class DeltaSink:
     def __init__(self, context: Context, plan: StreamPlan) -> None:
         self.context = context
         self.plan = plan
-        self.target = Target(context, plan)
+        self.target = TargetTable(context, plan)
 
     def fence(self) -> None:
         """See `Sink`."""
-        self.target = Target(self.context, self.plan)
+        self.target = TargetTable(self.context, self.plan)
         if self.context.epoch > 0:
             self.context.tables.fence(self.plan.target, self.plan.id, self.context.epoch)
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from headrace.errors import OperationalError, TerminalError
-from headrace.model.faults import reach
+from headrace.model.failpoints import failpoint
 from headrace.model.jobs import JobCounters
 from headrace.model.positions import Position
 
@@ -30,7 +30,7 @@ class StateError(TerminalError):
 
 
 @dataclass(frozen=True)
-class State:
+class StreamState:
     """The state of a stream after a micro-batch.
 
     Attributes:
@@ -38,7 +38,7 @@ class State:
         windows: Held windows: group columns `p*`, `_wstart`, `_wend` (ticks, inclusive), the plan's partial aggregates, and
             `_emitted`: whether the target has a row of it. None before the first window.
         seen: `tbname`, `_seen`: the largest event time of each subtable, of rows that the query's WHERE keeps.
-        newest: The largest of them all; None before the first row. The frontier is `newest - watermark`.
+        newest: The largest of them all; None before the first row. The frontier is `max_event_time - watermark`.
         floor: Windows that start at or before it and are not held may have stored rows; later ones that are not held have none.
         counters: Totals since the stream began, without pending rows.
         wake_at: When the job wants its next micro-batch even if nothing has changed, in epoch ms of the connection's clock.
@@ -47,19 +47,19 @@ class State:
 
     position: Position
     windows: pa.Table | None = None
-    seen: pa.Table = field(default_factory=SEEN.empty_table)
-    newest: int | None = None
-    floor: int | None = None
+    max_event_time_by_subtable: pa.Table = field(default_factory=SEEN.empty_table)
+    max_event_time: int | None = None
+    evicted_through: int | None = None
     counters: JobCounters = field(default_factory=JobCounters)
     wake_at: int | None = None
     handled_at: int = 0
 
-    def frontier(self, watermark: int) -> int | None:
+    def watermark(self, watermark: int) -> int | None:
         """Windows whose last instant lies before it are closed."""
-        return None if self.newest is None else self.newest - watermark
+        return None if self.max_event_time is None else self.max_event_time - watermark
 
 
-def encode(state: State) -> bytes:
+def encode(state: StreamState) -> bytes:
     """A state as bytes that end with a checksum."""
     windows = b"" if state.windows is None else ipc(state.windows)
     header = json.dumps(
@@ -67,17 +67,17 @@ def encode(state: State) -> bytes:
             "position": state.position.to_json(),
             "wake_at": state.wake_at,
             "handled_at": state.handled_at,
-            "newest": state.newest,
-            "floor": state.floor,
+            "newest": state.max_event_time,
+            "floor": state.evicted_through,
             "counters": asdict(state.counters),
             "windows": len(windows),
         }
     ).encode()
-    body = b"".join((MAGIC, struct.pack("<I", len(header)), header, windows, ipc(state.seen)))
+    body = b"".join((MAGIC, struct.pack("<I", len(header)), header, windows, ipc(state.max_event_time_by_subtable)))
     return body + struct.pack("<I", zlib.crc32(body))
 
 
-def decode(data: bytes) -> State:
+def decode(data: bytes) -> StreamState:
     """The state of such bytes.
 
     Raises:
@@ -89,12 +89,12 @@ def decode(data: bytes) -> State:
     begin = start + struct.unpack("<I", data[len(MAGIC) : start])[0]
     header = json.loads(data[start:begin])
     middle = begin + header["windows"]
-    return State(
+    return StreamState(
         position=Position.from_json(header["position"]),
         windows=table(data[begin:middle]) if header["windows"] else None,
-        seen=table(data[middle:-4]),
-        newest=header["newest"],
-        floor=header["floor"],
+        max_event_time_by_subtable=table(data[middle:-4]),
+        max_event_time=header["newest"],
+        evicted_through=header["floor"],
         counters=JobCounters(**header["counters"]),
         wake_at=header["wake_at"],
         handled_at=header["handled_at"],
@@ -125,7 +125,7 @@ class StateStore:
         self.folder = f"{root}/{job_id}"
         self.epoch = epoch
 
-    def write(self, state: State, durable: int) -> None:
+    def write(self, state: StreamState, durable: int) -> None:
         """Store a checkpoint, and drop old ones.
 
         Args:
@@ -140,13 +140,13 @@ class StateStore:
             temporary = f"{self.folder}/.{batch}-{self.epoch}.part"
             with self.filesystem.open_output_stream(temporary) as file:
                 file.write(encode(state))
-            reach("streams.state.rename")
+            failpoint("streams.state.rename")
             self.filesystem.move(temporary, self._path(batch, self.epoch))
             self._drop_old(durable)
         except OSError as error:
             raise OperationalError(f"the state of a stream cannot be written: {error}", hint="check the storage") from error
 
-    def read(self, batch: int) -> State | None:
+    def read(self, batch: int) -> StreamState | None:
         """The state after a micro-batch, by the newest epoch that wrote it; None if there is none.
 
         Raises:

@@ -21,11 +21,11 @@ from headrace.streams.define import StreamPlan
 from headrace.streams.emission import CURRENT, emit, flags, is_closed
 from headrace.streams.held import candidates, kept_windows, state_columns
 from headrace.streams.identity import matches
-from headrace.streams.incoming import Bools, Changes, Incoming, Int64s, Kind, array, incoming, suspects
-from headrace.streams.judgement import Segments, accepted, of_batch, rows_count, to_merge, with_held, with_stored
-from headrace.streams.repair import Ranges, covered, stored_rows, stretches
+from headrace.streams.incoming import Bools, ChangeBatch, Changes, Int64s, RowKind, change_batch, maybe_expired, to_numpy
+from headrace.streams.judgement import BatchSegments, accepted, of_batch, rows_count, to_merge, with_held, with_stored
+from headrace.streams.repair import Ranges, coalesce_ranges, covered, stored_rows
 from headrace.streams.rewritten import additions, counted_again, with_again
-from headrace.streams.state import State
+from headrace.streams.state import StreamState
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -35,48 +35,50 @@ if TYPE_CHECKING:
 class Evaluated:
     """The windows after a batch: those that it concerned (`windows`), the held ones that went into them, and held ones left alone.
 
-    `doubtful` are places of windows that were evaluated again, where the target may have rows that no held window tells of.
+    `possibly_emitted` are places of windows that were evaluated again, where the target may have rows that no held window tells of.
     """
 
     windows: pa.Table
     held: pa.Table
-    aside: pa.Table
-    doubtful: pa.Table
-    repaired: int
+    unaffected: pa.Table
+    possibly_emitted: pa.Table
+    recalculated: int
     count: Count
 
 
-class WindowStep:
+class WindowProcessor:
     """The step of a query with a window."""
 
     def __init__(self, context: Context, plan: StreamPlan) -> None:
         self.context = context
         self.plan = plan
 
-    def run(self, state: State, changes: Changes) -> BatchResult:
+    def run(self, state: StreamState, changes: Changes) -> BatchResult:
         """Handle one batch; nothing is written."""
-        batch = incoming(self.plan, changes, ignore_update=self.plan.options.ignore_update)
+        batch = change_batch(self.plan, changes, ignore_update=self.plan.options.ignore_update)
         if batch.rows.num_rows == 0:
             return idle(state)
         chosen, rest = candidates(self.plan, state, batch)
         found = self.fresh(batch, state, chosen) if self.simple(batch, state) else None
         return self.conclude(state, found or self.judged(batch, state, chosen, changes), rest)
 
-    def simple(self, batch: Incoming, state: State) -> bool:
+    def simple(self, batch: ChangeBatch, state: StreamState) -> bool:
         """Whether all rows are new and in time, and what the batch shows of time is told by the windows or by the batch itself."""
         if batch.repairs or not isinstance(self.plan.query.window, IntervalWindow):
             return False
         if not self.plan.options.ignore_expired:
             return True
-        return self.plan.query.filter is None and not suspects(batch, state, self.plan.watermark).any()
+        return self.plan.query.filter is None and not maybe_expired(batch, state, self.plan.watermark).any()
 
-    def fresh(self, batch: Incoming, state: State, chosen: pa.Table | None) -> Evaluated | None:
+    def fresh(self, batch: ChangeBatch, state: StreamState, chosen: pa.Table | None) -> Evaluated | None:
         """All in one job; None where a window turns out to have stored rows that are not held."""
         held = self.frame(chosen) if chosen is not None and chosen.num_rows else None
-        windows = frames.fresh(self.plan.query, self.frame(batch.rows), held).toArrow()
+        windows = frames.merge_insert_batch(self.plan.query, self.frame(batch.rows), held).toArrow()
         known = windows.slice(0, 0).select([*key_columns(self.plan.query), WSTART]) if chosen is None else chosen
-        if state.floor is not None:
-            old = windows.filter(pc.and_(pc.less_equal(windows[WSTART], state.floor), pc.greater(windows[frames.ADDED], 0)))
+        if state.evicted_through is not None:
+            old = windows.filter(
+                pc.and_(pc.less_equal(windows[WSTART], state.evicted_through), pc.greater(windows[frames.ADDED], 0))
+            )
             if (matches(old, known, [*key_columns(self.plan.query), WSTART]) < 0).any():
                 return None
         held_rows = self.held_like(windows) if chosen is None else chosen
@@ -88,7 +90,7 @@ class WindowStep:
         columns = state_columns(self.plan.query)[:-1]
         return windows.slice(0, 0).select(columns).append_column(frames.EMITTED, pa.nulls(0, pa.int32()))
 
-    def judged(self, batch: Incoming, state: State, chosen: pa.Table | None, changes: Changes) -> Evaluated:
+    def judged(self, batch: ChangeBatch, state: StreamState, chosen: pa.Table | None, changes: Changes) -> Evaluated:
         """First the rows alone, then, with what has to be read again, the windows."""
         found = self.placed(batch.rows)
         segments = with_again(self.plan.query, of_batch(self.plan, batch, state, found, chosen))
@@ -99,30 +101,32 @@ class WindowStep:
                 self.merged(to_merge(self.plan, segments, segments.expired, segments.expired)), none, none, none, 0, count
             )
         segments, judged = self.completed(segments, batch, state, changes)
-        at, aside = judged.again[judged.of], judged.aside(segments)
-        windows = self.merged(to_merge(self.plan, segments, accepted(segments, at, aside), judged.dirty[judged.of]))
+        at, unaffected = judged.again[judged.of], judged.unaffected(segments)
+        windows = self.merged(
+            to_merge(self.plan, segments, accepted(segments, at, unaffected), judged.needs_recalculation[judged.of])
+        )
         windows = self.numbered(windows, segments, judged)
-        held = segments.kind == Kind.HELD
+        held = segments.kind == RowKind.HELD
         states = self.states(segments, chosen, none)
-        doubtful = judged.dirty[judged.of] & judged.unknown[judged.of] & ~aside
+        possibly_emitted = judged.needs_recalculation[judged.of] & judged.unknown[judged.of] & ~unaffected
         evaluated = Evaluated(
             windows=windows,
-            held=states.filter(pa.array((~aside)[held])),
-            aside=states.filter(pa.array(aside[held])),
-            doubtful=segments.rows.filter(pa.array(doubtful)),
-            repaired=int(judged.dirty.sum()),
+            held=states.filter(pa.array((~unaffected)[held])),
+            unaffected=states.filter(pa.array(unaffected[held])),
+            possibly_emitted=segments.rows.filter(pa.array(possibly_emitted)),
+            recalculated=int(judged.needs_recalculation.sum()),
             count=count,
         )
         return self.completed_windows(evaluated, segments, counted_again(segments, judged))
 
-    def completed_windows(self, found: Evaluated, segments: Segments, again: Int64s) -> Evaluated:
+    def completed_windows(self, found: Evaluated, segments: BatchSegments, again: Int64s) -> Evaluated:
         """Count rows that were written again once more, and take in windows left alone that this batch closes."""
         closes = self.closed_now(found)
         if len(again) == 0 and not closes.any():
             return found
         columns = list(frames.segment_columns(self.plan.query))
-        aside = with_held(self.plan, segments.rows.slice(0, 0), found.aside).select(columns)
-        every = pa.concat_tables([found.windows.select(columns), aside], promote_options="permissive")
+        unaffected = with_held(self.plan, segments.rows.slice(0, 0), found.unaffected).select(columns)
+        every = pa.concat_tables([found.windows.select(columns), unaffected], promote_options="permissive")
         also = np.concatenate((np.zeros(found.windows.num_rows, np.bool_), closes))
         parts, touched = additions(self.plan.query, segments, again, every, also)
         if not touched.any():
@@ -132,33 +136,35 @@ class WindowStep:
         return replace(
             found,
             windows=pa.concat_tables([found.windows.filter(pa.array(~new)), larger], promote_options="permissive"),
-            held=pa.concat_tables([found.held, found.aside.filter(pa.array(moved))], promote_options="permissive"),
-            aside=found.aside.filter(pa.array(~moved)),
+            held=pa.concat_tables([found.held, found.unaffected.filter(pa.array(moved))], promote_options="permissive"),
+            unaffected=found.unaffected.filter(pa.array(~moved)),
         )
 
     def closed_now(self, found: Evaluated) -> Bools:
         """Which windows left alone are closed after the batch while the target has not their value."""
-        if self.plan.options.trigger is TriggerMode.AT_ONCE or found.count.newest is None:
-            return np.zeros(found.aside.num_rows, np.bool_)
-        closed = flags(is_closed(found.aside, found.count.newest - self.plan.watermark))
-        return np.asarray(closed & (array(found.aside[frames.EMITTED]) != CURRENT))
+        if self.plan.options.trigger is TriggerMode.AT_ONCE or found.count.max_event_time is None:
+            return np.zeros(found.unaffected.num_rows, np.bool_)
+        closed = flags(is_closed(found.unaffected, found.count.max_event_time - self.plan.watermark))
+        return np.asarray(closed & (to_numpy(found.unaffected[frames.EMITTED]) != CURRENT))
 
-    def states(self, segments: Segments, chosen: pa.Table | None, none: pa.Table) -> pa.Table:
+    def states(self, segments: BatchSegments, chosen: pa.Table | None, none: pa.Table) -> pa.Table:
         """The held windows among segments, which keep their order."""
-        return none if chosen is None or not (segments.kind == Kind.HELD).any() else chosen
+        return none if chosen is None or not (segments.kind == RowKind.HELD).any() else chosen
 
-    def completed(self, segments: Segments, batch: Incoming, state: State, changes: Changes) -> tuple[Segments, Components]:
+    def completed(
+        self, segments: BatchSegments, batch: ChangeBatch, state: StreamState, changes: Changes
+    ) -> tuple[BatchSegments, Components]:
         """The segments with the stored rows of components that are evaluated again, read until nothing more is linked to them."""
-        found = components(self.plan.query, segments, state.floor)
+        found = components(self.plan.query, segments, state.evicted_through)
         complete, read = segments, list[tuple[int, int]]()
-        while found.dirty.any():
+        while found.needs_recalculation.any():
             wanted = self.wanted(found)
             if covered(wanted, read):
                 break
             read = wanted
             stored = stored_rows(self.context, self.plan, batch, changes, read)
             complete = with_stored(self.plan, segments, self.placed(stored.rows), stored.first, stored.last)
-            found = components(self.plan.query, complete, state.floor)
+            found = components(self.plan.query, complete, state.evicted_through)
         return complete, found
 
     def wanted(self, found: Components) -> Ranges:
@@ -168,19 +174,19 @@ class WindowStep:
         if isinstance(window, SessionWindow):
             # What is not held may go on beyond what is known, so look as far as there is already, and at least a gap.
             reach = np.where(found.unknown, np.maximum(window.gap, found.last - found.first) + 1, 0)
-        dirty = found.dirty
-        return stretches((found.first - reach)[dirty], (found.last + reach)[dirty])
+        needs_recalculation = found.needs_recalculation
+        return coalesce_ranges((found.first - reach)[needs_recalculation], (found.last + reach)[needs_recalculation])
 
     def placed(self, rows: pa.Table) -> pa.Table:
         numbered = rows.append_column(frames.ROW, pa.array(np.arange(rows.num_rows)))
-        return frames.placed(self.plan.query, self.frame(numbered)).toArrow()
+        return frames.assign_windows(self.plan.query, self.frame(numbered)).toArrow()
 
     def merged(self, segments: pa.Table) -> pa.Table:
-        return frames.valued(self.plan.query, self.frame(segments).coalesce(1)).toArrow()
+        return frames.finalize_windows(self.plan.query, self.frame(segments).coalesce(1)).toArrow()
 
-    def numbered(self, windows: pa.Table, segments: Segments, found: Components) -> pa.Table:
+    def numbered(self, windows: pa.Table, segments: BatchSegments, found: Components) -> pa.Table:
         """COUNT windows of partitions that were evaluated from the middle on, numbered as from their beginning."""
-        if not isinstance(self.plan.query.window, CountWindow) or not found.dirty.any() or windows.num_rows == 0:
+        if not isinstance(self.plan.query.window, CountWindow) or not found.needs_recalculation.any() or windows.num_rows == 0:
             return windows
         offsets = counted_before(segments, found)
         representative = segments.rows.take(pa.array(np.unique(segments.group, return_index=True)[1]))
@@ -192,13 +198,15 @@ class WindowStep:
         # PySpark fails on timestamp columns without chunks, which an empty selection has.
         return frames.small_session(self.context.spark()).createDataFrame(rows if rows.num_rows else rows.schema.empty_table())
 
-    def conclude(self, state: State, found: Evaluated, rest: pa.Table | None) -> BatchResult:
+    def conclude(self, state: StreamState, found: Evaluated, rest: pa.Table | None) -> BatchResult:
         count = found.count
-        moved = replace(state, seen=count.seen, newest=count.newest)
-        before, frontier = state.frontier(self.plan.watermark), moved.frontier(self.plan.watermark)
+        moved = replace(state, max_event_time_by_subtable=count.max_event_time_by_subtable, max_event_time=count.max_event_time)
+        before, watermark = state.watermark(self.plan.watermark), moved.watermark(self.plan.watermark)
         trigger = self.plan.options.trigger
-        emission = emit(self.plan.query, trigger, found.windows, found.held, found.doubtful, before, frontier)
-        out = emission.upserts.num_rows + emission.withdrawn.num_rows
-        counters = state.counters.plus(replace(count.counters, rows_out=out, windows_repaired=found.repaired))
-        parts = [rest, found.aside, emission.windows]
-        return BatchResult(emission.upserts, emission.withdrawn, kept_windows(self.plan, replace(moved, counters=counters), parts))
+        emission = emit(self.plan.query, trigger, found.windows, found.held, found.possibly_emitted, before, watermark)
+        out = emission.upserts.num_rows + emission.retractions.num_rows
+        counters = state.counters.plus(replace(count.counters, rows_out=out, windows_recalculated=found.recalculated))
+        parts = [rest, found.unaffected, emission.windows]
+        return BatchResult(
+            emission.upserts, emission.retractions, kept_windows(self.plan, replace(moved, counters=counters), parts)
+        )

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from headrace.compute.plan import WSTART
 from headrace.errors import ExistsError
 from headrace.model.tables import TBNAME
-from headrace.model.types import Kind
+from headrace.model.types import TypeKind
 from headrace.storage.types import arrow_type
 from headrace.streams.context import Context
 from headrace.streams.define import StreamPlan
@@ -21,11 +21,11 @@ from headrace.streams.groups import GroupKind
 from headrace.streams.identity import identities
 from headrace.streams.incoming import from_ticks
 
-MOST_GROUPS: Final = 1_000_000
+MAX_CACHED_GROUPS: Final = 1_000_000
 """Groups that are remembered; beyond that all are forgotten and asked for again."""
 
 
-class Target:
+class TargetTable:
     """Turns windows into rows of one stream's target table. Caches the subtable of each group."""
 
     def __init__(self, context: Context, plan: StreamPlan) -> None:
@@ -64,7 +64,7 @@ class Target:
     def stored(self, values: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
         """Values of a result as the target's column stores them; instants go over into the target's precision."""
         column = self.plan.target.column(field.name)
-        if column is not None and column.type.kind is Kind.TIMESTAMP and values.type != field.type:
+        if column is not None and column.type.kind is TypeKind.TIMESTAMP and values.type != field.type:
             return instants(values, field.type)
         return values if values.type == field.type else values.cast(field.type, safe=False)
 
@@ -82,7 +82,7 @@ class Target:
 
     def named(self, groups: Sequence[tuple[Any, ...]]) -> list[str | None]:
         """The subtables of groups, those of new groups made."""
-        if len(self._names) > MOST_GROUPS:
+        if len(self._names) > MAX_CACHED_GROUPS:
             self._names.clear()
         new = [group for group in groups if group not in self._names]
         if new:
@@ -133,7 +133,7 @@ class Target:
         for tag in rule.tags:
             values = [None if tag.column is None else group[place[tag.column]] for group in made]
             type_ = arrow_type(tag.type, precision)
-            if tag.type.kind is Kind.TIMESTAMP:
+            if tag.type.kind is TypeKind.TIMESTAMP:
                 columns[tag.name] = instants(from_ticks(pa.chunked_array([values], pa.int64()), self.plan.query.precision), type_)
             else:
                 columns[tag.name] = pa.array(values).cast(type_)

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.streams.incoming import CHANGE, VERSION, Bools, Int64s, array
+from headrace.streams.incoming import CHANGE, VERSION, Bools, Int64s, to_numpy
 
 FROM = "_from"
 TO = "_to"
@@ -32,8 +32,8 @@ def with_versions(stored: pa.Table, changed: pa.Table, key: tuple[str, ...]) -> 
 
 def values_of(changed: pa.Table, key: tuple[str, ...]) -> pa.Table:
     """Each value that a batch's rows had before, between and after its changes, with the versions in which they had it."""
-    gone = array(pc.is_in(changed[CHANGE], pa.array(["delete", "update_preimage"]))).astype(np.bool_)
-    version = array(changed[VERSION]).astype(np.int64)
+    gone = to_numpy(pc.is_in(changed[CHANGE], pa.array(["delete", "update_preimage"]))).astype(np.bool_)
+    version = to_numpy(changed[VERSION]).astype(np.int64)
     codes = [code(changed[name]) for name in key]
     order = np.lexsort((~gone, version, *codes))
     first, last = lifetimes(gone[order], version[order], [one[order] for one in codes])
@@ -60,4 +60,4 @@ def lifetimes(gone: Bools, version: Int64s, codes: list[Int64s]) -> tuple[Int64s
 
 def code(column: pa.ChunkedArray) -> Int64s:
     """Numbers that tell the values of a column apart."""
-    return array(pc.index_in(column, pc.unique(column))).astype(np.int64)
+    return to_numpy(pc.index_in(column, pc.unique(column))).astype(np.int64)

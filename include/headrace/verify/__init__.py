@@ -3,7 +3,7 @@
 Nothing here knows how Headrace computes: `headrace.compute` and what is above it are not imported.
 """
 
-from headrace.verify.frames import Lookup, Stored
-from headrace.verify.verdict import Difference, Maintained, Sample, Verdict, recomputed, verify
+from headrace.verify.frames import Lookup, StoredTable
+from headrace.verify.result import Difference, MaintainedTable, Sample, VerificationResult, recomputed, verify
 
-__all__ = ["Difference", "Lookup", "Maintained", "Sample", "Stored", "Verdict", "recomputed", "verify"]
+__all__ = ["Difference", "Lookup", "MaintainedTable", "Sample", "StoredTable", "VerificationResult", "recomputed", "verify"]

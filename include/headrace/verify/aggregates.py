@@ -9,7 +9,7 @@ from typing import Final
 
 from headrace.model.expressions import Scalar
 from headrace.model.time import Duration, Precision
-from headrace.model.types import BIGINT, DOUBLE, INTEGER_BITS, UBIGINT, UNSIGNED, VARCHAR, DataType, Kind
+from headrace.model.types import BIGINT, DOUBLE, INTEGER_BITS, UBIGINT, UNSIGNED, VARCHAR, DataType, TypeKind
 from headrace.verify.values import Value, duck_type, real, unknown
 
 TS: Final = "_ts"
@@ -27,7 +27,7 @@ class Likeness(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
+class AggregateUse:
     """One use of an aggregate: its argument over rows, the constants after it, and what orders rows.
 
     `unique` tells that no two rows of a group have the same instant; `interval` that it is taken over INTERVAL windows; `before`
@@ -72,18 +72,18 @@ class Use:
             raise unknown(f"{self.function} over rows that may have the same instant: PARTITION BY tbname")
 
 
-Build = Callable[[Use], Value]
+Build = Callable[[AggregateUse], Value]
 
 
-def count(use: Use) -> Value:
+def count(use: AggregateUse) -> Value:
     return Value(f"count({use.x.sql})", BIGINT)
 
 
-def total(use: Use) -> Value:
+def total(use: AggregateUse) -> Value:
     """Whole numbers to 64 bits, NULL beyond; others DOUBLE."""
     type_ = use.x.type or BIGINT
-    if type_.kind is Kind.DECIMAL:
-        return Value(f"CAST(sum({use.x.sql}) AS DECIMAL(38, {type_.scale or 0}))", DataType(Kind.DECIMAL, 38, type_.scale))
+    if type_.kind is TypeKind.DECIMAL:
+        return Value(f"CAST(sum({use.x.sql}) AS DECIMAL(38, {type_.scale or 0}))", DataType(TypeKind.DECIMAL, 38, type_.scale))
     if type_.kind in INTEGER_BITS:
         result = UBIGINT if type_.kind in UNSIGNED else BIGINT
         return Value(f"TRY_CAST(sum(CAST({use.x.sql} AS HUGEINT)) AS {duck_type(result)})", result)
@@ -98,7 +98,7 @@ def extreme(function: str) -> Build:
     return lambda use: Value(f"{function}({use.x.sql})", use.x.type)
 
 
-def chosen(use: Use, value: Value) -> Value:
+def chosen(use: AggregateUse, value: Value) -> Value:
     """A value of the row that a selection function picks: of equal extremes the earliest; of equal instants by the row's key."""
     filtered = "" if use.function in ("last_row", "_group_key") else use.present
     if use.function in ("first", "_group_key"):
@@ -111,11 +111,11 @@ def chosen(use: Use, value: Value) -> Value:
     return Value(f"first({value.sql} ORDER BY {order}) {filtered}", value.type)
 
 
-def itself(use: Use) -> Value:
+def itself(use: AggregateUse) -> Value:
     return chosen(use, use.x)
 
 
-def percentile(use: Use) -> Value:
+def percentile(use: AggregateUse) -> Value:
     """Interpolated between neighbours; of several percentages a text."""
     found = [f"quantile_cont({real(use.x)}, {use.number(place) / 100!r})" for place in range(len(use.others))]
     if len(found) == 1:
@@ -124,14 +124,14 @@ def percentile(use: Use) -> Value:
     return Value(f"('[' || {shown} || ']')", VARCHAR)
 
 
-def mode(use: Use) -> Value:
+def mode(use: AggregateUse) -> Value:
     """The most frequent value, the least of several."""
     counted = f"map_entries(histogram({use.x.sql}))"
     pairs = f"list_transform({counted}, lambda e: {{'n': -CAST(e.value AS BIGINT), 'v': e.key}})"
     return Value(f"list_sort({pairs})[1].v", use.x.type)
 
 
-def irate(use: Use) -> Value:
+def irate(use: AggregateUse) -> Value:
     """The change from the last value but one to the last, a second; a counter that fell has begun from 0."""
     use.needs_unique()
     pair = f"(list({{'t': {TS}, 'v': {real(use.x)}}} ORDER BY {TS} DESC) {use.present})"
@@ -140,7 +140,7 @@ def irate(use: Use) -> Value:
     return Value(f"(({change}) / (({last}.t - {before}.t) / {float(use.precision.ticks_per_second)!r}))", DOUBLE)
 
 
-def leastsquares(use: Use) -> Value:
+def leastsquares(use: AggregateUse) -> Value:
     """The line through values at start, start + step, …, as text."""
     use.needs_unique()
     start, step = float(use.number(0)), float(use.number(1))
@@ -155,7 +155,7 @@ def leastsquares(use: Use) -> Value:
     return Value(f"(CASE WHEN {count} > 1 THEN {written} END)", VARCHAR)
 
 
-def twa(use: Use) -> Value:
+def twa(use: AggregateUse) -> Value:
     """The area below the line through the points by its length; in an INTERVAL from border to border where points lie beyond."""
     use.needs_unique()
     points = f"({use.points})"
@@ -169,13 +169,13 @@ def twa(use: Use) -> Value:
     return Value(f"(CASE WHEN {span} = 0 THEN ({points})[1].v ELSE {area} / {span} END)", DOUBLE)
 
 
-def left_border(use: Use) -> str:
+def left_border(use: AggregateUse) -> str:
     """The point at the window's first instant, on the line from the point before the window."""
     own, beyond = f"(({use.points})[1])", f"(first({use.before} ORDER BY {TS}) {use.present})"
     return border(own, beyond, f"min({START})", f"{own}.t > min({START})")
 
 
-def right_border(use: Use) -> str:
+def right_border(use: AggregateUse) -> str:
     """The point at the window's last instant, on the line to the point after the window."""
     own, beyond = f"(({use.points})[-1])", f"(last({use.after} ORDER BY {TS}) {use.present})"
     return border(own, beyond, f"max({END})", f"{own}.t < max({END})")
@@ -186,7 +186,7 @@ def border(own: str, beyond: str, edge: str, inside: str) -> str:
     return f"CASE WHEN {beyond} IS NOT NULL AND {inside} THEN [{{'t': {edge}, 'v': {value}}}] ELSE [] END"
 
 
-def elapsed(use: Use) -> Value:
+def elapsed(use: AggregateUse) -> Value:
     """From the first to the last row in units; an INTERVAL is counted up to a border beyond which there are rows."""
     unit = use.others[0] if use.others else None
     if unit is not None and not isinstance(unit, Duration):
@@ -199,13 +199,13 @@ def elapsed(use: Use) -> Value:
     return Value(f"(({last}) - ({first})) / {length!r}", DOUBLE)
 
 
-def distinct_range(use: Use) -> Value:
+def distinct_range(use: AggregateUse) -> Value:
     """What an estimate of the number of distinct values may be: 5 % beside it."""
     exact = f"count(DISTINCT {use.x.sql})"
     return Value(f"[round({exact} * 0.95::DOUBLE), round({exact} * 1.05::DOUBLE)]", DOUBLE)
 
 
-def quantile_range(use: Use) -> Value:
+def quantile_range(use: AggregateUse) -> Value:
     """What an estimate of a percentile may be: values at most 3 % of the ranks, and 2 ranks, beside it."""
     share, values = use.number(0) / 100, f"(list({real(use.x)} ORDER BY {real(use.x)}) {use.present})"
     count = f"len({values})"

@@ -17,10 +17,10 @@ ABSOLUTE: Final = 1e-12
 WRITTEN: Final = 2e-6
 """How far numbers written with six digits may be apart."""
 NUMBERS: Final = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|-?(?:nan|inf(?:inity)?)", re.IGNORECASE)
-MOST_TRIES: Final = 2_000
+MAX_COMPARISONS: Final = 2_000
 """Rows of one key that are tried one against another where sorting does not pair them."""
 
-Row = tuple[Any, ...]
+ResultRow = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,29 +29,29 @@ class Mismatch:
     may be None. `columns` are the places in which the two differ.
     """
 
-    expected: Row | None
-    found: Row | None
+    expected: ResultRow | None
+    found: ResultRow | None
     place: int | None
     columns: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Leave:
+class Allowance:
     """What two results may differ in: expected rows, by place, that may be missing, and rows that may be found besides."""
 
     missing: Callable[[int], bool] = lambda _: False
-    besides: Callable[[Row], bool] = lambda _: False
+    besides: Callable[[ResultRow], bool] = lambda _: False
 
 
-STRICT: Final = Leave()
+STRICT: Final = Allowance()
 
 
 def first_difference(
-    expected: Sequence[Row],
-    found: Sequence[Row],
+    expected: Sequence[ResultRow],
+    found: Sequence[ResultRow],
     likenesses: Sequence[Likeness],
     ordered: Sequence[int] = (),
-    leave: Leave = STRICT,
+    leave: Allowance = STRICT,
 ) -> Mismatch | None:
     """The first difference of two results; None where they are equal.
 
@@ -59,10 +59,10 @@ def first_difference(
     truth values are equal exactly, other numbers to rounding.
     """
     exact = [place for place, likeness in enumerate(likenesses) if likeness is Likeness.EXACT and is_exact(expected, found, place)]
-    buckets: dict[Row, list[Row]] = defaultdict(list)
+    buckets: dict[ResultRow, list[ResultRow]] = defaultdict(list)
     for row in found:
         buckets[key_of(row, exact)].append(row)
-    wanted: dict[Row, list[int]] = defaultdict(list)
+    wanted: dict[ResultRow, list[int]] = defaultdict(list)
     for place, row in enumerate(expected):
         wanted[key_of(row, exact)].append(place)
     alone = sorted(
@@ -75,7 +75,7 @@ def first_difference(
     return None if alone or besides else misplaced(expected, found, likenesses, ordered)
 
 
-def is_exact(expected: Sequence[Row], found: Sequence[Row], place: int) -> bool:
+def is_exact(expected: Sequence[ResultRow], found: Sequence[ResultRow], place: int) -> bool:
     """Whether neither side has numbers with fractions in a column."""
     return not any(isinstance(row[place], float) or is_fraction(row[place]) for rows in (expected, found) for row in rows)
 
@@ -84,11 +84,13 @@ def is_fraction(value: Any) -> bool:
     return isinstance(value, Decimal) and value != value.to_integral_value()
 
 
-def key_of(row: Row, exact: Sequence[int]) -> Row:
+def key_of(row: ResultRow, exact: Sequence[int]) -> ResultRow:
     return tuple((type(row[place]) is bool, row[place]) for place in exact)
 
 
-def unmatched(places: Sequence[int], expected: Sequence[Row], rows: list[Row], likenesses: Sequence[Likeness]) -> list[int]:
+def unmatched(
+    places: Sequence[int], expected: Sequence[ResultRow], rows: list[ResultRow], likenesses: Sequence[Likeness]
+) -> list[int]:
     """The expected rows of one key that have no partner; partners are taken out of `rows`."""
     if len(places) == len(rows):
         left = sorted(places, key=lambda place: sort_key(expected[place]))
@@ -99,11 +101,13 @@ def unmatched(places: Sequence[int], expected: Sequence[Row], rows: list[Row], l
     return one_by_one(places, expected, rows, likenesses)
 
 
-def one_by_one(places: Sequence[int], expected: Sequence[Row], rows: list[Row], likenesses: Sequence[Likeness]) -> list[int]:
+def one_by_one(
+    places: Sequence[int], expected: Sequence[ResultRow], rows: list[ResultRow], likenesses: Sequence[Likeness]
+) -> list[int]:
     missing = []
     for tries, place in enumerate(places):
         partner = None
-        if tries < MOST_TRIES:
+        if tries < MAX_COMPARISONS:
             partner = next((number for number, row in enumerate(rows) if alike(expected[place], row, likenesses)), None)
         if partner is None:
             missing.append(place)
@@ -112,7 +116,7 @@ def one_by_one(places: Sequence[int], expected: Sequence[Row], rows: list[Row], 
     return missing
 
 
-def sort_key(row: Row) -> tuple[tuple[int, Any], ...]:
+def sort_key(row: ResultRow) -> tuple[tuple[int, Any], ...]:
     """Something that rows with values of any types can be sorted by."""
     return tuple(
         (0, 0) if value is None else (1, float(value)) if isinstance(value, int | float | Decimal) else (2, str(value))
@@ -120,11 +124,11 @@ def sort_key(row: Row) -> tuple[tuple[int, Any], ...]:
     )
 
 
-def alike(expected: Row, found: Row, likenesses: Sequence[Likeness]) -> bool:
+def alike(expected: ResultRow, found: ResultRow, likenesses: Sequence[Likeness]) -> bool:
     return not differing(expected, found, likenesses)
 
 
-def differing(expected: Row, found: Row, likenesses: Sequence[Likeness]) -> tuple[int, ...]:
+def differing(expected: ResultRow, found: ResultRow, likenesses: Sequence[Likeness]) -> tuple[int, ...]:
     """The places in which two rows differ."""
     triples = zip(expected, found, likenesses, strict=True)
     return tuple(place for place, (one, other, likeness) in enumerate(triples) if not same(one, other, likeness))
@@ -172,7 +176,9 @@ def written_alike(expected: str, found: str) -> bool:
     return all(near(float(one), float(other)) or math.isclose(float(one), float(other), abs_tol=WRITTEN) for one, other in pairs)
 
 
-def described(missing: Sequence[int], expected: Sequence[Row], extra: Sequence[Row], likenesses: Sequence[Likeness]) -> Mismatch:
+def described(
+    missing: Sequence[int], expected: Sequence[ResultRow], extra: Sequence[ResultRow], likenesses: Sequence[Likeness]
+) -> Mismatch:
     """The first missing row beside the row that is most like it."""
     if not missing:
         return Mismatch(None, extra[0], None)
@@ -184,7 +190,7 @@ def described(missing: Sequence[int], expected: Sequence[Row], extra: Sequence[R
 
 
 def misplaced(
-    expected: Sequence[Row], found: Sequence[Row], likenesses: Sequence[Likeness], ordered: Sequence[int]
+    expected: Sequence[ResultRow], found: Sequence[ResultRow], likenesses: Sequence[Likeness], ordered: Sequence[int]
 ) -> Mismatch | None:
     """The first row that does not come where ORDER BY puts it."""
     for number, (one, other) in enumerate(zip(expected, found, strict=True)):

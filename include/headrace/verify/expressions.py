@@ -10,7 +10,7 @@ from typing import Final
 from headrace.model import instants
 from headrace.model.expressions import Call, Case, Cast, ColumnRef, DurationLiteral, Expression, Literal
 from headrace.model.time import Precision
-from headrace.model.types import BIGINT, BOOL, DOUBLE, TIMESTAMP, DataType, Kind
+from headrace.model.types import BIGINT, BOOL, DOUBLE, TIMESTAMP, DataType, TypeKind
 from headrace.verify import values
 from headrace.verify.scalars import SCALARS, Arguments
 from headrace.verify.values import Value, real, text, truth, unknown, whole
@@ -75,7 +75,7 @@ class Compiler:
         return Arguments(function, given, durations, self.precision, self.timezone)
 
     def cast(self, operand: Value, type_: DataType) -> Value:
-        if type_.kind is Kind.TIMESTAMP and operand.is_text:
+        if type_.kind is TypeKind.TIMESTAMP and operand.is_text:
             return self.instant(operand, lenient=True)
         return Value(values.as_type(operand, type_), type_)
 
@@ -99,7 +99,7 @@ class Compiler:
         if value.is_text:
             if not isinstance(value.constant, str):
                 raise unknown("text of a column as a timestamp")
-            found = instants.instant(value.constant, self.timezone, self.precision)
+            found = instants.parse_instant(value.constant, self.timezone, self.precision)
             if found is None and not lenient:
                 raise unknown(f"the timestamp {value.constant!r}")
             return Value("CAST(NULL AS BIGINT)", TIMESTAMP) if found is None else values.instant(found)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from headrace.model.expressions import Call, ColumnRef, Expression, walk
-from headrace.model.queries import Fill, FillMode
+from headrace.model.queries import FillClause, FillMode
 from headrace.model.types import BIGINT, DataType
 from headrace.verify.aggregates import END, START
 from headrace.verify.expressions import Compiler
@@ -99,7 +99,7 @@ def ticks_of(node: Expression, compiler: Compiler) -> int | None:
 
 
 def filled(
-    fill: Fill,
+    fill: FillClause,
     grid: Grid,
     span: Range,
     windows: str,
@@ -120,7 +120,7 @@ def filled(
     return step("filled", f"SELECT {', '.join([*keys, START, END, *shown])} FROM {beside}")
 
 
-def grid_sql(fill: Fill, grid: Grid, span: Range, windows: str, keys: Sequence[str]) -> str:
+def grid_sql(fill: FillClause, grid: Grid, span: Range, windows: str, keys: Sequence[str]) -> str:
     """Keys, `_ws` and `_we` of every window that there is to be."""
     wall = grid.latest(START)
     first, last = f"min({wall})", f"max({wall})"

@@ -12,7 +12,7 @@ from headrace.errors import NotFoundError, ProgrammingError
 from headrace.model.expressions import Call, ColumnRef, Expression, walk
 from headrace.model.tables import TBNAME, Database, Name, Table
 from headrace.model.time import Precision
-from headrace.model.types import VARCHAR, DataType, Kind
+from headrace.model.types import VARCHAR, DataType, TypeKind
 from headrace.verify.aggregates import TS
 from headrace.verify.values import Value, duck_type
 
@@ -20,7 +20,7 @@ ROW_TIME: Final = ("_rowts", "_c0")
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredTable:
     """What a table name means: a table, its subtable where the name is one's, and how its rows and tags are read."""
 
     table: Table
@@ -30,7 +30,7 @@ class Stored:
     tags: Callable[[], pa.Table]
 
 
-Lookup = Callable[[Name], Stored]
+Lookup = Callable[[Name], StoredTable]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class Frame:
         return (TS, *(column.sql for column in (self.tbname, self.key) if column is not None))
 
 
-def table_frame(stored: Stored, relation: str, alias: str | None, subtables: str = "") -> Frame:
+def table_frame(stored: StoredTable, relation: str, alias: str | None, subtables: str = "") -> Frame:
     """The names of a table whose columns are `c0`, `c1`, … in a relation, `tbname` last."""
     table = stored.table
     every = (*table.columns, *table.tags)
@@ -109,11 +109,11 @@ def table_frame(stored: Stored, relation: str, alias: str | None, subtables: str
     return Frame(relation, (*columns, tbname), database.precision, database.timezone, columns[0], tbname, key, single, subtables)
 
 
-def _is_starred(stored: Stored, name: str) -> bool:
+def _is_starred(stored: StoredTable, name: str) -> bool:
     return stored.subtable is None or not stored.table.is_tag(name)
 
 
-def table_sql(stored: Stored, rows: str, tags: str) -> str:
+def table_sql(stored: StoredTable, rows: str, tags: str) -> str:
     """The SELECT that gives a stored table the columns that `table_frame` names."""
     table = stored.table
     columns = [f"{loaded(column.type, 'r', column.name, stored)} AS c{number}" for number, column in enumerate(table.columns)]
@@ -125,7 +125,7 @@ def table_sql(stored: Stored, rows: str, tags: str) -> str:
     return f"SELECT {', '.join(columns)} FROM {rows} r{joined}{subtable}"
 
 
-def subtables_sql(stored: Stored, rows: str, tags: str) -> str:
+def subtables_sql(stored: StoredTable, rows: str, tags: str) -> str:
     """The SELECT that gives one row for each subtable: those that have tags or rows; a plain table is its own subtable."""
     table = stored.table
     columns = [f"CAST(NULL AS {duck_type(column.type)}) AS c{number}" for number, column in enumerate(table.columns)]
@@ -139,10 +139,10 @@ def subtables_sql(stored: Stored, rows: str, tags: str) -> str:
     return f'SELECT {", ".join(columns)}, n."{TBNAME}" AS c{len(columns)} FROM ({names}) n{joined}{only}'
 
 
-def loaded(type_: DataType, relation: str, name: str, stored: Stored) -> str:
+def loaded(type_: DataType, relation: str, name: str, stored: StoredTable) -> str:
     """A stored column as its DuckDB type; timestamps arrive as BIGINT in the unit in which they are stored."""
     column = f'{relation}."{name.replace(chr(34), chr(34) * 2)}"'
-    if type_.kind is Kind.TIMESTAMP:
+    if type_.kind is TypeKind.TIMESTAMP:
         return f"({column} // 1000)" if stored.database.precision is Precision.MILLISECOND else column
     return f"CAST({column} AS {duck_type(type_)})"
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from headrace.errors import ProgrammingError
 from headrace.model.expressions import Call, ColumnRef, Expression, walk
-from headrace.model.queries import Fill, FillMode, Interpolation, Item
+from headrace.model.queries import FillClause, FillMode, InterpolationClause, SelectItem
 from headrace.model.types import BIGINT, BOOL, TIMESTAMP
-from headrace.verify import places
+from headrace.verify import grouping
 from headrace.verify.aggregates import TS
 from headrace.verify.expressions import Compiler
 from headrace.verify.fill import Filled, line, ticks_of
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from headrace.model.queries import Query
     from headrace.verify.frames import Frame
-    from headrace.verify.places import Key
+    from headrace.verify.grouping import Key
 
 AT: Final = "_at"
 MADE: Final = "_made"
@@ -49,7 +49,7 @@ class Select(Protocol):
     def rows(self) -> Compiler: ...
 
     def kept(self, keys: Sequence[Key], also: Sequence[str] = ()) -> str: ...
-    def hidden(self, items: Sequence[Item], make: Callable[[Expression, str], Filled]) -> list[Filled]: ...
+    def hidden(self, items: Sequence[SelectItem], make: Callable[[Expression, str], Filled]) -> list[Filled]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Interpolated:
     natural: list[str]
 
 
-def uses_interp(items: Sequence[Item]) -> bool:
+def uses_interp(items: Sequence[SelectItem]) -> bool:
     return any(isinstance(part, Call) and part.function == "interp" for item in items for part in walk(item.expression))
 
 
@@ -85,7 +85,7 @@ class Points:
             case ColumnRef(name="_isfilled"):
                 return Value(MADE, BOOL)
             case Call(function="interp", arguments=(argument, *_)):
-                self.options.add(places.constants(self.rows, node) == (1,))
+                self.options.add(grouping.constants(self.rows, node) == (1,))
                 value = self.arguments.setdefault(argument, self.rows.value(argument))
                 return Value(f"v{list(self.arguments).index(argument)}", value.type)
             case ColumnRef(name=name):
@@ -94,7 +94,7 @@ class Points:
                 return None
 
 
-def interpolated(select: Select, items: Sequence[Item], keys: list[Key]) -> Interpolated:
+def interpolated(select: Select, items: Sequence[SelectItem], keys: list[Key]) -> Interpolated:
     """The points of RANGE and EVERY for each partition, those that FILL can make."""
     rows = select.rows
     points = Points(rows, keys)
@@ -117,7 +117,7 @@ def interpolated(select: Select, items: Sequence[Item], keys: list[Key]) -> Inte
 def grid(select: Select, points: Points, keys: Sequence[str]) -> str:
     """Points with the values that FILL gives them: `_at`, `_made`, `v…`."""
     query, step = select.query, select.work.step
-    fill, given = query.fill or Fill(FillMode.NONE), query.interpolation or Interpolation()
+    fill, given = query.fill or FillClause(FillMode.NONE), query.interpolation or InterpolationClause()
     values = [f"{value.sql} AS a{number}" for number, value in enumerate(points.arguments.values())]
     present = [f"a{number} IS NOT NULL" for number in range(len(values))] if points.options == {True} else []
     known = step("known", f"SELECT {', '.join([*keys, TS, *values])} FROM {select.kept(points.keys)}")
@@ -147,7 +147,7 @@ def nearest(known: str, same: str, count: int, sign: str) -> str:
     return f"(SELECT first({{{fields}}} ORDER BY {TS} {order}) FROM {known} r WHERE {same} AND r.{TS} {sign} p.{AT})"
 
 
-def ends(select: Select, given: Interpolation) -> tuple[str | None, str | None, int]:
+def ends(select: Select, given: InterpolationClause) -> tuple[str | None, str | None, int]:
     """RANGE and EVERY in ticks; an end that is not given is that of the data."""
     found = [None if node is None else ticks_of(node, select.rows) for node in (given.start, given.end)]
     if any(node is not None and ticks is None for node, ticks in zip((given.start, given.end), found, strict=True)):
@@ -172,7 +172,7 @@ def kept(mode: FillMode) -> str:
     }.get(mode, "true")
 
 
-def made_value(fill: Fill, select: Select, points: Points, number: int) -> str:
+def made_value(fill: FillClause, select: Select, points: Points, number: int) -> str:
     """A value at a point: that of a row there, else what the mode says."""
     type_ = list(points.arguments.values())[number].type or BIGINT
     own, before, after = f"_b.a{number}", f"_b.a{number}", f"_a.a{number}"

@@ -8,11 +8,23 @@ from typing import TYPE_CHECKING
 
 from headrace.errors import ProgrammingError
 from headrace.model.expressions import Call, ColumnRef, Expression
-from headrace.model.queries import Fill, FillMode, Interval, Item, Join, Ordering, Query, QuerySource, Source, TableSource, Union
+from headrace.model.queries import (
+    FillClause,
+    FillMode,
+    IntervalClause,
+    Join,
+    Ordering,
+    Query,
+    QuerySource,
+    SelectItem,
+    Source,
+    TableSource,
+    Union,
+)
 from headrace.model.tables import TBNAME
 from headrace.model.time import Precision
 from headrace.model.types import TIMESTAMP, DataType
-from headrace.verify import places, series, windows, zones
+from headrace.verify import grouping, series, windows, zones
 from headrace.verify.aggregates import ALWAYS_A_ROW, END, START, TS, Likeness
 from headrace.verify.expressions import Compiler
 from headrace.verify.fill import Filled, filled, time_range
@@ -28,8 +40,8 @@ from headrace.verify.frames import (
     table_sql,
     without_timestamps,
 )
+from headrace.verify.grouping import Groups, Key
 from headrace.verify.interp import interpolated, uses_interp
-from headrace.verify.places import Groups, Key
 from headrace.verify.values import Value, common, converted, unknown
 
 if TYPE_CHECKING:
@@ -152,8 +164,8 @@ class Recomputation:
             for side in (left, right)
         ]
         found = self.step("union", f" UNION {'ALL ' if query.all else ''}".join(selects))
-        items = [Item(ColumnRef(output.name), output.name) for output in outputs]
-        sorts = [places.sorted_place(ordering.expression, items) for ordering in query.order_by]
+        items = [SelectItem(ColumnRef(output.name), output.name) for output in outputs]
+        sorts = [grouping.sorted_place(ordering.expression, items) for ordering in query.order_by]
         if None in sorts:
             raise ProgrammingError("ORDER BY of a UNION takes names and positions of its columns")
         if query.limit is not None and not query.order_by:
@@ -177,7 +189,7 @@ def of_answer(answer: Answer, alias: str | None) -> Frame:
 
 def compiler_of(frame: Frame) -> Compiler:
     """Compiles expressions over the rows of a frame."""
-    return Compiler(places.row_leaf(frame), frame.precision, frame.timezone)
+    return Compiler(grouping.row_leaf(frame), frame.precision, frame.timezone)
 
 
 def direction(column: str, ordering: Ordering) -> str:
@@ -203,14 +215,14 @@ class Select:
     rows: Compiler
 
     def answer(self) -> Answer:
-        items = places.expanded(self.query.items, self.frame)
+        items = grouping.expanded(self.query.items, self.frame)
         for item in items:
-            places.likeness(item.expression)
-        keys = places.keys_of(self.query, items, self.frame, self.rows)
+            grouping.likeness(item.expression)
+        keys = grouping.keys_of(self.query, items, self.frame, self.rows)
         if uses_interp(items):
             points = interpolated(self, items, keys)
             return self.arranged(points.relation, items, points.outputs, points.hidden, points.natural, len(keys))
-        if places.has_aggregates(self.query, items):
+        if grouping.has_aggregates(self.query, items):
             return self.grouped(items, keys)
         return self.plain(items, keys)
 
@@ -222,10 +234,10 @@ class Select:
         found = self.work.step("rows", f"SELECT {', '.join(['*', *columns])} FROM {self.frame.relation}{where}")
         return self.work.step("beside", f"SELECT {', '.join(['*', *also])} FROM {found}") if also else found
 
-    def grouped(self, items: Sequence[Item], keys: list[Key]) -> Answer:
+    def grouped(self, items: Sequence[SelectItem], keys: list[Key]) -> Answer:
         """A query with a window, GROUP BY or aggregates."""
         groups = Groups(
-            self.query, self.frame, self.rows, keys, places.selection([item.expression for item in items]), self.work.stream
+            self.query, self.frame, self.rows, keys, grouping.selection([item.expression for item in items]), self.work.stream
         )
         compiler = replace(self.rows, leaf=groups.leaf)
         outputs = [self.output(groups, compiler, item.expression, f"o{number}") for number, item in enumerate(items)]
@@ -254,7 +266,9 @@ class Select:
             return rows
         if self.frame.time is None:
             raise ProgrammingError("a window needs a source with a timestamp column")
-        return self.work.step("members", windows.placed(self.query.window, windows.Rows(rows, keys, self.frame.order, self.rows)))
+        return self.work.step(
+            "members", windows.placed(self.query.window, windows.OrderedRows(rows, keys, self.frame.order, self.rows))
+        )
 
     def finished(self, groups: Groups, members: str, keys: Sequence[str], conditions: list[str], outputs: Sequence[Filled]) -> str:
         """Keys, the window's ends and the outputs of each group."""
@@ -266,7 +280,7 @@ class Select:
         made = self.work.step("groups", f"SELECT {', '.join([*keys, *ends, *found]) or '1'} FROM {members}{group}")
         made = self.with_subtables(groups, made, members, found)
         if window is not None:
-            rows = windows.Rows(made, keys, (TS,), self.rows)
+            rows = windows.OrderedRows(made, keys, (TS,), self.rows)
             conditions = [*conditions, *(each for each in [windows.shortest(window, rows)] if each)]
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
         names = [*keys, *([START, END] if window is not None else []), *(f"{each.sql} AS {each.column}" for each in outputs)]
@@ -288,21 +302,21 @@ class Select:
         fill, window = self.query.fill, self.query.window
         if fill is None or fill.mode is FillMode.NONE:
             return finished
-        if not isinstance(window, Interval):
+        if not isinstance(window, IntervalClause):
             raise ProgrammingError("FILL goes only with INTERVAL")
         grid = windows.Grid.of(window, self.rows)
         keys = [key.column for key in groups.keys]
         if fill.mode not in (FillMode.PREV, FillMode.NEXT, FillMode.NULL, FillMode.NULL_F) and any(
-            places.likeness(item.expression) is Likeness.WITHIN for item in self.query.items
+            grouping.likeness(item.expression) is Likeness.WITHIN for item in self.query.items
         ):
             raise unknown(f"FILL({fill.mode}) of an estimate")
         span = time_range(self.query.where, self.frame, self.rows)
         return filled(fill, grid, span, finished, keys, with_constants(fill, compiler, outputs), self.work.step)
 
-    def plain(self, items: Sequence[Item], keys: list[Key]) -> Answer:
+    def plain(self, items: Sequence[SelectItem], keys: list[Key]) -> Answer:
         """A query without window and aggregates."""
         nodes = [item.expression for item in items] + [each.expression for each in self.query.order_by]
-        calls = {call for node in nodes for call in places.series_calls(node)}
+        calls = {call for node in nodes for call in grouping.series_calls(node)}
         compiler, relation, order = self.rows, "", None
         if calls:
             compiler, relation, order = self.with_series(calls, keys)
@@ -330,7 +344,9 @@ class Select:
             raise unknown(f"the function {call.function}")
         x = self.rows.value(call.arguments[0])
         columns = tuple(key.column for key in keys)
-        use = series.Use(call.function, x, places.constants(self.rows, call), columns, self.frame.order, self.rows.precision)
+        use = series.SeriesUse(
+            call.function, x, grouping.constants(self.rows, call), columns, self.frame.order, self.rows.precision
+        )
         found = series.SERIES[call.function](use)
         relation = self.kept(keys)
         if found.only:
@@ -346,18 +362,18 @@ class Select:
 
         return replace(self.rows, leaf=leaf), relation, found.order
 
-    def hidden(self, items: Sequence[Item], make: Callable[[Expression, str], Filled]) -> list[Filled]:
+    def hidden(self, items: Sequence[SelectItem], make: Callable[[Expression, str], Filled]) -> list[Filled]:
         """Columns for what ORDER BY names and the select list does not have."""
-        missing = [each.expression for each in self.query.order_by if places.sorted_place(each.expression, items) is None]
+        missing = [each.expression for each in self.query.order_by if grouping.sorted_place(each.expression, items) is None]
         return [make(node, f"h{number}") for number, node in enumerate(missing)]
 
-    def always_a_row(self, items: Sequence[Item]) -> bool:
-        return any(call.function in ALWAYS_A_ROW for item in items for call in places.aggregate_calls(item.expression))
+    def always_a_row(self, items: Sequence[SelectItem]) -> bool:
+        return any(call.function in ALWAYS_A_ROW for item in items for call in grouping.aggregate_calls(item.expression))
 
     def arranged(
         self,
         found: str,
-        items: Sequence[Item],
+        items: Sequence[SelectItem],
         outputs: Sequence[Filled],
         hidden: Sequence[Filled],
         natural: Sequence[str],
@@ -367,7 +383,7 @@ class Select:
         query, work = self.query, self.work
         count = len(natural) - (1 if query.window is not None else 0) if keys is None else keys
         made = tuple(
-            Output(each.column, item.name, each.type, places.likeness(item.expression))
+            Output(each.column, item.name, each.type, grouping.likeness(item.expression))
             for each, item in zip(outputs, items, strict=True)
         )
         sorts, by = self.order(items, hidden)
@@ -387,8 +403,8 @@ class Select:
             relation, made, self.frame.precision, self.frame.timezone, tuple(place for place in sorts if place is not None)
         )
 
-    def order(self, items: Sequence[Item], hidden: Sequence[Filled]) -> tuple[list[int | None], list[str]]:
-        sorts = [places.sorted_place(ordering.expression, items) for ordering in self.query.order_by]
+    def order(self, items: Sequence[SelectItem], hidden: Sequence[Filled]) -> tuple[list[int | None], list[str]]:
+        sorts = [grouping.sorted_place(ordering.expression, items) for ordering in self.query.order_by]
         waiting = iter(hidden)
         columns = [next(waiting).column if place is None else f"o{place}" for place in sorts]
         return sorts, [direction(column, each) for column, each in zip(columns, self.query.order_by, strict=True)]
@@ -411,7 +427,7 @@ def ascending(columns: Sequence[str]) -> list[str]:
     return [f"{column} ASC NULLS FIRST" for column in columns]
 
 
-def with_constants(fill: Fill, compiler: Compiler, outputs: Sequence[Filled]) -> list[Filled]:
+def with_constants(fill: FillClause, compiler: Compiler, outputs: Sequence[Filled]) -> list[Filled]:
     """The outputs with the constants of FILL(VALUE, …): one for each that depends on rows."""
     if fill.mode not in (FillMode.VALUE, FillMode.VALUE_F):
         return list(outputs)

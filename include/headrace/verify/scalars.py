@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from headrace.model.time import Duration, Precision
-from headrace.model.types import BIGINT, DOUBLE, TIMESTAMP, VARCHAR, DataType, Kind
+from headrace.model.types import BIGINT, DOUBLE, TIMESTAMP, VARCHAR, DataType, TypeKind
 from headrace.verify import values
 from headrace.verify.values import Value, floored, real, text, unknown, whole
 from headrace.verify.zones import Clock, floor_to
@@ -69,7 +69,7 @@ def keeping(sql: str) -> Build:
 def integral(given: Arguments, sql: str) -> Value:
     """Makes fractions whole; whole numbers stay, FLOAT and DOUBLE keep their type."""
     value = given.given[0]
-    if value.type is not None and (value.type.is_integer or value.type.kind is Kind.BOOL):
+    if value.type is not None and (value.type.is_integer or value.type.kind is TypeKind.BOOL):
         return value
     type_ = value.type or DOUBLE
     return Value(f"CAST({sql.format(real(value))} AS {values.duck_type(type_)})", type_)
@@ -109,7 +109,7 @@ def extreme(function: str) -> Build:
 
 
 def text_type(given: Arguments) -> DataType:
-    return DataType(Kind.NCHAR) if any(value.of_kind(Kind.NCHAR) for value in given.given) else VARCHAR
+    return DataType(TypeKind.NCHAR) if any(value.of_kind(TypeKind.NCHAR) for value in given.given) else VARCHAR
 
 
 def textual(sql: str) -> Build:
@@ -145,7 +145,7 @@ def part(given: Arguments) -> Value:
 
 def byte_length(given: Arguments) -> Value:
     value = given.given[0]
-    return Value(f"CAST({'octet_length' if value.of_kind(Kind.VARBINARY) else 'strlen'}({value.sql}) AS BIGINT)", BIGINT)
+    return Value(f"CAST({'octet_length' if value.of_kind(TypeKind.VARBINARY) else 'strlen'}({value.sql}) AS BIGINT)", BIGINT)
 
 
 def first_byte(given: Arguments) -> Value:

@@ -32,7 +32,7 @@ class Series:
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
+class SeriesUse:
     """One use of a function: its argument, the constants after it, and the columns that part and order rows (instant first)."""
 
     function: str
@@ -69,14 +69,14 @@ class Use:
         return value.ticks(self.precision) if isinstance(value, Duration) else 1
 
 
-def summed(use: Use) -> tuple[str, DataType]:
+def summed(use: SeriesUse) -> tuple[str, DataType]:
     """The argument as what sums and differences are of: whole numbers and instants are BIGINT, all else DOUBLE."""
     if use.x.type is not None and (use.x.type.is_integer or use.x.type == TIMESTAMP):
         return f"CAST({use.x.sql} AS HUGEINT)", BIGINT
     return real(use.x), DOUBLE
 
 
-def diff(use: Use) -> Series:
+def diff(use: SeriesUse) -> Series:
     """From the last value before; the first row has none. Option 1: no negative ones, 2: no rows without a value, 3: both."""
     option = int(use.number(0, 0))
     x, type_ = summed(use)
@@ -85,7 +85,7 @@ def diff(use: Use) -> Series:
     return Series(value, type_, use.present if option & 2 else None, f"row_number() {use.over()}", keep)
 
 
-def derivative(use: Use) -> Series:
+def derivative(use: SeriesUse) -> Series:
     """Change from the value before by unit of time; none where no time lies between."""
     time = use.order[0]
     units = f"nullif(({time} - lag({time}) {use.over()}) / {float(use.ticks(0))!r}, 0)"
@@ -94,37 +94,37 @@ def derivative(use: Use) -> Series:
     return Series(value, DOUBLE, use.present, None, keep)
 
 
-def csum(use: Use) -> Series:
+def csum(use: SeriesUse) -> Series:
     x, type_ = summed(use)
     return Series(f"TRY_CAST(sum({x}) {use.so_far} AS {duck_type(type_)})", type_, use.present)
 
 
-def mavg(use: Use) -> Series:
+def mavg(use: SeriesUse) -> Series:
     """The mean of so many values, from where there are so many."""
     count = int(use.number(0))
     mean = f"avg({real(use.x)}) {use.over(frame=f'ROWS BETWEEN {count - 1} PRECEDING AND CURRENT ROW')}"
     return Series(mean, DOUBLE, use.present, f"row_number() {use.over()}", f"{PLACE} >= {count}")
 
 
-def condition(use: Use) -> str:
+def condition(use: SeriesUse) -> str:
     sign = use.others[0]
     if not isinstance(sign, str) or sign.upper() not in SIGNS:
         raise unknown(f"{use.function} with {sign!r}")
     return f"({real(use.x)} {SIGNS[sign.upper()]} {float(use.number(1))!r})"
 
 
-def held(use: Use, value: str) -> str:
+def held(use: SeriesUse, value: str) -> str:
     return f"CASE WHEN {use.x.sql} IS NULL THEN NULL WHEN {condition(use)} THEN {value} ELSE -1 END"
 
 
-def statecount(use: Use) -> Series:
+def statecount(use: SeriesUse) -> Series:
     """Values since the condition last failed, -1 where it fails; `_place` counts the failures so far."""
     place = f"count(*) FILTER (NOT {condition(use)}) {use.so_far}"
     run = f"PARTITION BY {', '.join([*use.keys, PLACE])} ORDER BY {', '.join(use.order)} ROWS UNBOUNDED PRECEDING"
     return Series(f"CAST({held(use, f'count(*) FILTER ({condition(use)}) OVER ({run})')} AS BIGINT)", BIGINT, None, place)
 
 
-def stateduration(use: Use) -> Series:
+def stateduration(use: SeriesUse) -> Series:
     """Time since the first value of the run for which the condition holds, in whole units."""
     place = f"count(*) FILTER (NOT {condition(use)}) {use.so_far}"
     run = f"PARTITION BY {', '.join([*use.keys, PLACE])} ORDER BY {', '.join(use.order)} ROWS UNBOUNDED PRECEDING"
@@ -132,31 +132,31 @@ def stateduration(use: Use) -> Series:
     return Series(f"CAST({held(use, f'({use.order[0]} - {began}) // {use.ticks(2)}')} AS BIGINT)", BIGINT, None, place)
 
 
-def extremes(direction: str) -> Callable[[Use], Series]:
+def extremes(direction: str) -> Callable[[SeriesUse], Series]:
     """So many rows with the greatest or least values; the earlier of equal ones."""
 
-    def build(use: Use) -> Series:
+    def build(use: SeriesUse) -> Series:
         place = f"row_number() {use.over(f'{use.x.sql} {direction}, ' + ', '.join(use.order))}"
         return Series(use.x.sql, use.x.type or BIGINT, use.present, place, f"{PLACE} <= {int(use.number(0))}", f"-{PLACE}")
 
     return build
 
 
-def tail(use: Use) -> Series:
+def tail(use: SeriesUse) -> Series:
     """The last rows, the latest first; an offset leaves out the latest."""
     count, offset = int(use.number(0)), int(use.number(1, 0))
     place = f"row_number() {use.over(', '.join([f'{use.order[0]} DESC', *use.order[1:]]))}"
     return Series(use.x.sql, use.x.type or BIGINT, None, place, f"{PLACE} > {offset} AND {PLACE} <= {offset + count}", PLACE)
 
 
-def unique(use: Use) -> Series:
+def unique(use: SeriesUse) -> Series:
     """The first row of each value."""
     partition = ", ".join([*use.keys, use.x.sql])
     place = f"row_number() OVER (PARTITION BY {partition} ORDER BY {', '.join(use.order)})"
     return Series(use.x.sql, use.x.type or BIGINT, None, place, f"{PLACE} = 1")
 
 
-SERIES: Final[dict[str, Callable[[Use], Series]]] = {
+SERIES: Final[dict[str, Callable[[SeriesUse], Series]]] = {
     "bottom": extremes("ASC"),
     "csum": csum,
     "derivative": derivative,

@@ -11,20 +11,32 @@ from typing import Final
 
 from headrace.errors import NotSupportedError
 from headrace.model.expressions import Scalar
-from headrace.model.types import BIGINT, BOOL, DOUBLE, INTEGER_BITS, TEXTS, TIMESTAMP, UBIGINT, UNSIGNED, VARCHAR, DataType, Kind
+from headrace.model.types import (
+    BIGINT,
+    BOOL,
+    DOUBLE,
+    INTEGER_BITS,
+    TEXTS,
+    TIMESTAMP,
+    UBIGINT,
+    UNSIGNED,
+    VARCHAR,
+    DataType,
+    TypeKind,
+)
 
 NUMBER_AT_START: Final = r"^\s*([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)"
 
 _NAMES: Final = {
-    Kind.BOOL: "BOOLEAN",
-    Kind.UTINYINT: "UTINYINT",
-    Kind.USMALLINT: "USMALLINT",
-    Kind.UINT: "UINTEGER",
-    Kind.UBIGINT: "UBIGINT",
-    Kind.INT: "INTEGER",
-    Kind.FLOAT: "FLOAT",
-    Kind.TIMESTAMP: "BIGINT",
-    Kind.VARBINARY: "BLOB",
+    TypeKind.BOOL: "BOOLEAN",
+    TypeKind.UTINYINT: "UTINYINT",
+    TypeKind.USMALLINT: "USMALLINT",
+    TypeKind.UINT: "UINTEGER",
+    TypeKind.UBIGINT: "UBIGINT",
+    TypeKind.INT: "INTEGER",
+    TypeKind.FLOAT: "FLOAT",
+    TypeKind.TIMESTAMP: "BIGINT",
+    TypeKind.VARBINARY: "BLOB",
 }
 
 
@@ -45,7 +57,7 @@ class Value:
     def is_instant(self) -> bool:
         return self.type == TIMESTAMP
 
-    def of_kind(self, *kinds: Kind) -> bool:
+    def of_kind(self, *kinds: TypeKind) -> bool:
         return self.type is not None and self.type.kind in kinds
 
 
@@ -58,7 +70,7 @@ def duck_type(type_: DataType | None) -> str:
     """DuckDB's name of a type."""
     if type_ is None:
         return "INTEGER"
-    if type_.kind is Kind.DECIMAL:
+    if type_.kind is TypeKind.DECIMAL:
         return f"DECIMAL({type_.length or 38}, {type_.scale or 0})"
     if type_.kind in TEXTS:
         return "VARCHAR"
@@ -85,7 +97,7 @@ def constant(value: Scalar) -> Value:
         case float() | Decimal():
             return Value(f"CAST('{float(value)!r}' AS DOUBLE)", DOUBLE, True, float(value))
         case bytes():
-            return Value("'" + "".join(f"\\x{byte:02X}" for byte in value) + "'::BLOB", DataType(Kind.VARBINARY), True, value)
+            return Value("'" + "".join(f"\\x{byte:02X}" for byte in value) + "'::BLOB", DataType(TypeKind.VARBINARY), True, value)
         case str():
             return Value(quoted(value), VARCHAR, True, value)
 
@@ -110,14 +122,14 @@ def real(value: Value) -> str:
 
 def whole(value: Value) -> str:
     """As BIGINT: fractions are cut off, what does not fit is NULL."""
-    if value.of_kind(Kind.FLOAT, Kind.DOUBLE, Kind.DECIMAL) or value.is_text:
+    if value.of_kind(TypeKind.FLOAT, TypeKind.DOUBLE, TypeKind.DECIMAL) or value.is_text:
         return f"TRY_CAST(trunc({real(value)}) AS BIGINT)"
     return f"TRY_CAST({value.sql} AS BIGINT)"
 
 
 def text(value: Value) -> str:
     """As VARCHAR."""
-    if value.of_kind(Kind.FLOAT, Kind.DOUBLE, Kind.DECIMAL, Kind.VARBINARY):
+    if value.of_kind(TypeKind.FLOAT, TypeKind.DOUBLE, TypeKind.DECIMAL, TypeKind.VARBINARY):
         raise unknown(f"{value.type} as text")
     return value.sql if value.is_text else f"CAST({value.sql} AS VARCHAR)"
 
@@ -162,13 +174,13 @@ def as_type(value: Value, type_: DataType) -> str:
     if value.type is None:
         return f"CAST(NULL AS {duck_type(type_)})"
     match type_.kind:
-        case Kind.VARCHAR | Kind.NCHAR:
+        case TypeKind.VARCHAR | TypeKind.NCHAR:
             return shortened(value, type_)
-        case Kind.BOOL:
+        case TypeKind.BOOL:
             return boolean(value)
-        case Kind.TIMESTAMP:
+        case TypeKind.TIMESTAMP:
             return whole(value)
-        case Kind.FLOAT | Kind.DOUBLE:
+        case TypeKind.FLOAT | TypeKind.DOUBLE:
             return f"CAST({real(value)} AS {duck_type(type_)})"
         case kind if kind in INTEGER_BITS:
             return as_integer(value, type_)
@@ -177,7 +189,7 @@ def as_type(value: Value, type_: DataType) -> str:
 
 
 def as_integer(value: Value, type_: DataType) -> str:
-    if value.of_kind(Kind.UBIGINT) and type_.kind in UNSIGNED:
+    if value.of_kind(TypeKind.UBIGINT) and type_.kind in UNSIGNED:
         return f"TRY_CAST({value.sql} AS {duck_type(type_)})"
     return f"TRY_CAST({whole(value)} AS {duck_type(type_)})"
 
@@ -186,7 +198,7 @@ def shortened(value: Value, type_: DataType) -> str:
     """Text cut to its length: NCHAR in characters, VARCHAR in bytes, of which only whole characters stay."""
     if type_.length is None:
         return text(value)
-    if type_.kind is Kind.NCHAR:
+    if type_.kind is TypeKind.NCHAR:
         return f"left({text(value)}, {type_.length})"
     sql = text(value)
     prefixes = f"list_transform(range(0, {type_.length} + 1), lambda i: left({sql}, i))"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from headrace.model.queries import Count, Event, Interval, Session, State, Window
+from headrace.model.queries import CountClause, EventClause, IntervalClause, SessionClause, StateClause, WindowClause
 from headrace.model.time import Duration
 from headrace.verify.aggregates import END, START, TS
 from headrace.verify.expressions import Compiler
@@ -21,7 +21,7 @@ NUMBER = "_w"
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class OrderedRows:
     """The rows that windows are made of: a relation, the columns of its groups, what orders its rows, and its expressions."""
 
     relation: str
@@ -35,18 +35,18 @@ class Rows:
         return f"OVER ({partition}ORDER BY {', '.join(self.order)} {frame})"
 
 
-def placed(window: Window, rows: Rows) -> str:
+def placed(window: WindowClause, rows: OrderedRows) -> str:
     """The rows in their windows."""
     match window:
-        case Interval():
+        case IntervalClause():
             return interval(Grid.of(window, rows.compiler), rows)
-        case Session():
+        case SessionClause():
             return session(window, rows)
-        case State():
+        case StateClause():
             return state(window, rows)
-        case Event():
+        case EventClause():
             return event(window, rows)
-        case Count():
+        case CountClause():
             return count(window, rows)
 
 
@@ -60,7 +60,7 @@ class Grid:
     clock: Clock
 
     @classmethod
-    def of(cls, window: Interval, compiler: Compiler) -> Grid:
+    def of(cls, window: IntervalClause, compiler: Compiler) -> Grid:
         length = window.length
         parts = (length, window.sliding or length, window.offset or Duration(0, length.unit))
         zone = compiler.timezone if any(part.unit in "dwny" for part in parts) else "UTC"
@@ -135,7 +135,7 @@ class Grid:
         return f"list_transform(range(0, {count} + 1), lambda i: {self.moved(first, f'i * {self.sliding.months}')})"
 
 
-def interval(grid: Grid, rows: Rows) -> str:
+def interval(grid: Grid, rows: OrderedRows) -> str:
     """Every window with `start <= ts < start + length`."""
     latest = f"SELECT *, {grid.latest(TS)} AS _latest FROM {rows.relation}"
     spread = f"SELECT * EXCLUDE (_latest), unnest({grid.starts('_latest')}) AS _wall FROM ({latest})"
@@ -144,27 +144,27 @@ def interval(grid: Grid, rows: Rows) -> str:
     return f"SELECT *, {START} AS {NUMBER} FROM ({ended}) WHERE {START} <= {TS} AND {TS} <= {END}"
 
 
-def numbered(rows: Rows, relation: str, breaks: str) -> str:
+def numbered(rows: OrderedRows, relation: str, breaks: str) -> str:
     """Windows that end where a condition on a row and the one before it holds."""
     marked = f"SELECT *, CASE WHEN {breaks} THEN 1 ELSE 0 END AS _break FROM {relation}"
     number = f"sum(_break) {rows.over('ROWS UNBOUNDED PRECEDING')}"
     return f"SELECT * EXCLUDE (_break), {number} AS {NUMBER}, {TS} AS {START}, {TS} AS {END} FROM ({marked})"
 
 
-def session(window: Session, rows: Rows) -> str:
+def session(window: SessionClause, rows: OrderedRows) -> str:
     """A row farther than the gap from the one before it begins a window."""
     gap = window.gap.ticks(rows.compiler.precision)
     return numbered(rows, rows.relation, f"{TS} - lag({TS}) {rows.over()} > {gap}")
 
 
-def state(window: State, rows: Rows) -> str:
+def state(window: StateClause, rows: OrderedRows) -> str:
     """Rows without a state do not count; a row with another state than the one before it begins a window."""
     value = rows.compiler.value(window.expression)
     known = f"(SELECT *, {value.sql} AS _state FROM {rows.relation} WHERE {value.sql} IS NOT NULL)"
     return numbered(rows, known, f"_state IS DISTINCT FROM lag(_state) {rows.over()}")
 
 
-def event(window: Event, rows: Rows) -> str:
+def event(window: EventClause, rows: OrderedRows) -> str:
     """Rows from a START to the first END at or after it. Starts that have the same END are of one window, the first begins it."""
     start, end = (rows.compiler.condition(node) for node in (window.start, window.end))
     ranked = f"SELECT *, row_number() {rows.over()} AS _rank FROM {rows.relation}"
@@ -176,7 +176,7 @@ def event(window: Event, rows: Rows) -> str:
     return f"SELECT * EXCLUDE (_rank, _opened), {TS} AS {START}, {TS} AS {END} FROM ({opened}) WHERE {inside}"
 
 
-def count(window: Count, rows: Rows) -> str:
+def count(window: CountClause, rows: OrderedRows) -> str:
     """Every `sliding` rows a window of the next `count` rows begins."""
     step = window.sliding or window.count
     ranked = f"SELECT *, row_number() {rows.over()} - 1 AS _rank FROM {rows.relation}"
@@ -185,7 +185,7 @@ def count(window: Count, rows: Rows) -> str:
     return f"SELECT * EXCLUDE (_rank), {numbers} AS {NUMBER}, {TS} AS {START}, {TS} AS {END} FROM ({ranked})"
 
 
-def shortest(window: Window, rows: Rows) -> str | None:
+def shortest(window: WindowClause, rows: OrderedRows) -> str | None:
     """The condition that TRUE_FOR puts on a window's ends."""
-    least = window.true_for if isinstance(window, State | Event) else None
+    least = window.true_for if isinstance(window, StateClause | EventClause) else None
     return None if least is None else f"{END} - {START} >= {least.ticks(rows.compiler.precision)}"

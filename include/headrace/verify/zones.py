@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Final
 
-from headrace.model.instants import zone
+from headrace.model.instants import find_zone
 from headrace.model.time import Precision
 from headrace.verify.values import floored, quoted
 
@@ -30,7 +30,7 @@ def fixed_offset(name: str) -> int | None:
         return 0
     if not name.removeprefix("UTC").removeprefix("GMT").startswith(("+", "-")):
         return None
-    found = zone(name)
+    found = find_zone(name)
     offset = found.utcoffset(datetime(2000, 1, 1, tzinfo=UTC)) if found is not None else None
     return None if offset is None else round(offset.total_seconds() * 1_000_000)
 

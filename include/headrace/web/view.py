@@ -10,7 +10,7 @@ from headrace.errors import NotFoundError
 from headrace.model.jobs import Chunk, ChunkState, JobRecord, JobState, RunSummary
 from headrace.model.time import Precision
 from headrace.runtime.dag_ids import job_dag_id, snode_dag_id
-from headrace.runtime.supervision import Snapshot, trouble
+from headrace.runtime.supervision import Snapshot, driver_problem
 from headrace.web.rates import Rates
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def snode(name: str, state: Snapshot, stale_ms: int) -> Json:
     lease, beat = state.leases.get(name), state.beats.get(name)
     return {
         "name": name,
-        "trouble": trouble(lease, beat, state.now, stale_ms),
+        "trouble": driver_problem(lease, beat, state.now, stale_ms),
         "holder": lease.holder if lease else None,
         "epoch": lease.epoch if lease else None,
         "heartbeat": beat.at if beat else None,
@@ -128,7 +128,7 @@ def detail(catalog: Catalog, record: JobRecord, now: int) -> Json:
         "dialect": definition.dialect,
         "source_version": record.source_version,
         "boundary": record.boundary_version,
-        "frontier": millis(progress.frontier, precision),
+        "frontier": millis(progress.watermark, precision),
         "runs": [run_view(catalog.ledger.summary(definition.id, run), now) for run in runs],
         "chunks": [chunk_view(chunk, precision) for chunk in shown(chunks)],
         "chunks_in_all": len(chunks),

@@ -56,7 +56,7 @@ class JobColumns(TypedColumns):
     position: Named[dict[str, Any] | None] = Column(JSON(none_as_null=True), nullable=True)
     boundary: Named[dict[str, int] | None] = Column(JSON(none_as_null=True), nullable=True)
     skip_to: Named[dict[str, int] | None] = Column(JSON(none_as_null=True), nullable=True)
-    frontier: Named[int | None] = Column(BigInteger, nullable=True)
+    watermark: Named[int | None] = Column(BigInteger, nullable=True)
     updated: Named[int | None] = Column(BigInteger, nullable=True)
     pending_since: Named[int | None] = Column(BigInteger, nullable=True)
     counters: Named[dict[str, int]] = Column(JSON)
@@ -71,7 +71,7 @@ JOBS = Table(
     ForeignKeyConstraint(["database"], ["databases.name"], ondelete="CASCADE"),
 )
 
-PLAIN_PROGRESS = ("frontier", "updated", "pending_since")
+PLAIN_PROGRESS = ("watermark", "updated", "pending_since")
 
 
 def to_row(record: JobRecord) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from sqlalchemy import JSON, BigInteger, Column, ForeignKeyConstraint, Named, Ro
 
 from headrace.catalog.rows.metadata import METADATA, NAME
 from headrace.model import tables as model
-from headrace.model.types import DataType, Kind
+from headrace.model.types import DataType, TypeKind
 
 
 class TableColumns(TypedColumns):
@@ -53,5 +53,5 @@ def column_to_json(column: model.Column) -> dict[str, Any]:
 
 
 def column_from_json(value: Mapping[str, Any]) -> model.Column:
-    kind = DataType(Kind(value["kind"]), value.get("length"), value.get("scale"))
+    kind = DataType(TypeKind(value["kind"]), value.get("length"), value.get("scale"))
     return model.Column(value["name"], kind, value.get("is_key", False), value.get("comment"))

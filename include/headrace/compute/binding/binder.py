@@ -7,14 +7,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from headrace.compute.expression_context import ExpressionContext
 from headrace.compute.functions.scalars import Arguments
 from headrace.compute.language import Language
-from headrace.compute.surroundings import Surroundings
 from headrace.compute.terms import Constant, Term, literal, moment, same_instant, ticks
 from headrace.errors import Error, NotFoundError, NotSupportedError, ProgrammingError, TypeMismatchError
 from headrace.model.expressions import Call, Case, Cast, ColumnRef, DurationLiteral, Expression, Literal, Star
-from headrace.model.instants import instant
-from headrace.model.types import BIGINT, BOOL, TIMESTAMP, DataType, Kind
+from headrace.model.instants import parse_instant
+from headrace.model.types import BIGINT, BOOL, TIMESTAMP, DataType, TypeKind
 
 
 class Resolver(Protocol):
@@ -35,7 +35,7 @@ class Binder:
     """Binds expressions of one place."""
 
     resolver: Resolver
-    surroundings: Surroundings
+    expression_context: ExpressionContext
     language: Language
 
     def bind(self, node: Expression) -> Term:
@@ -70,7 +70,7 @@ class Binder:
     def duration(self, node: DurationLiteral) -> Term:
         if node.value.is_calendar:
             raise TypeMismatchError(f"{node.value} has no fixed length", hint="months and years stand in INTERVAL, or use d or w")
-        value = node.value.ticks(self.surroundings.precision)
+        value = node.value.ticks(self.expression_context.precision)
         return Term(ticks(value), BIGINT, Constant(value))
 
     def call(self, node: Call) -> Term:
@@ -81,7 +81,7 @@ class Binder:
                 hint=f"take {name} over a sub-query, FROM (SELECT DISTINCT …), or hyperloglog for an estimate of the number",
             )
         if name in self.language.present and not arguments:
-            return self.language.present[name](self.surroundings)
+            return self.language.present[name](self.expression_context)
         if (term := self.resolver.aggregate(node)) is not None:
             return term
         if name in operators.unary and len(arguments) == 1:
@@ -106,7 +106,7 @@ class Binder:
     def matched(self, left: Term, right: Term) -> tuple[Term, Term]:
         """Both sides as timestamps where one is."""
         if same_instant(left) or same_instant(right):
-            zone, precision = self.surroundings.timezone, self.surroundings.precision
+            zone, precision = self.expression_context.timezone, self.expression_context.precision
             instant_of = self.language.operators.instant
             return instant_of(left, zone, precision), instant_of(right, zone, precision)
         return left, right
@@ -127,10 +127,10 @@ class Binder:
 
     def cast(self, operand: Term, type_: DataType) -> Term:
         value = operand.constant.value if operand.constant else None
-        if type_.kind is Kind.TIMESTAMP and isinstance(value, str):
-            found = instant(value, self.surroundings.timezone, self.surroundings.precision)
+        if type_.kind is TypeKind.TIMESTAMP and isinstance(value, str):
+            found = parse_instant(value, self.expression_context.timezone, self.expression_context.precision)
             return moment(found) if found is not None else Term("CAST(NULL AS BIGINT)", TIMESTAMP)
-        return self.language.operators.cast(operand, type_, self.surroundings)
+        return self.language.operators.cast(operand, type_, self.expression_context)
 
     def case(self, node: Case) -> Term:
         subject = self.bind(node.operand) if node.operand is not None else None
@@ -157,7 +157,7 @@ class Binder:
         terms = tuple(
             literal(None) if isinstance(argument, DurationLiteral) else self.bind(argument) for argument in node.arguments
         )
-        return function.term(Arguments(node.function, terms, durations, self.surroundings))
+        return function.term(Arguments(node.function, terms, durations, self.expression_context))
 
 
 def nearest(name: str, names: Iterable[str]) -> str:

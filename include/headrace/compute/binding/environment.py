@@ -13,7 +13,7 @@ from headrace.errors import NotFoundError, ProgrammingError
 from headrace.model.expressions import ColumnRef
 from headrace.model.tables import Column
 from headrace.model.time import Precision
-from headrace.model.types import TIMESTAMP, VARCHAR, DataType, Kind
+from headrace.model.types import TIMESTAMP, VARCHAR, DataType, TypeKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +113,8 @@ def of_scan(scan: Scan, language: Language) -> Environment:
 
 def stored_column(column: Column, qualifier: str | None, precision: Precision) -> SourceColumn:
     """A column as its table stores it."""
-    converted = column.type.kind is Kind.TIMESTAMP and precision is not Precision.NANOSECOND
-    sql = to_ticks(quote(column.name), precision) if column.type.kind is Kind.TIMESTAMP else quote(column.name)
+    converted = column.type.kind is TypeKind.TIMESTAMP and precision is not Precision.NANOSECOND
+    sql = to_ticks(quote(column.name), precision) if column.type.kind is TypeKind.TIMESTAMP else quote(column.name)
     return SourceColumn(column.name, qualifier, column.name, sql, column.type, converted=converted)
 
 

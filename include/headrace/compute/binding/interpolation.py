@@ -15,11 +15,11 @@ from headrace.compute.plan import Argument, Bound, InterpPlan, Key
 from headrace.compute.terms import ColumnRole, Term
 from headrace.errors import Error, LimitError, ProgrammingError, TypeMismatchError
 from headrace.model.expressions import Call, ColumnRef, Expression, walk
-from headrace.model.queries import Fill, FillMode, Interpolation, Item, Query
+from headrace.model.queries import FillClause, FillMode, InterpolationClause, Query, SelectItem
 from headrace.model.types import BIGINT, BOOL, TIMESTAMP
 
 
-def uses_interp(items: tuple[Item, ...], language: Language) -> bool:
+def uses_interp(items: tuple[SelectItem, ...], language: Language) -> bool:
     """Whether a select list interpolates."""
     parts = (part for item in items for part in walk(item.expression))
     return any(isinstance(part, Call) and part.function == language.interpolation for part in parts)
@@ -98,7 +98,7 @@ class PointResolver:
 
 def interp_plan(query: Query, resolver: PointResolver) -> InterpPlan:
     """RANGE, EVERY and FILL of an INTERP query."""
-    given = query.interpolation or Interpolation()
+    given = query.interpolation or InterpolationClause()
     precision = resolver.environment.precision
     first, last = (range_end(end, resolver.rows) for end in (given.start, given.end))
     if given.start is not None and given.end is None:
@@ -110,7 +110,7 @@ def interp_plan(query: Query, resolver: PointResolver) -> InterpPlan:
         raise LimitError(f"EVERY {given.every} is shorter than the tick of the database", span=query.span)
     if first is not None and last is not None and not (first.relative or last.relative):
         check_points(first.ticks, last.ticks, every)
-    fill = query.fill or Fill(FillMode.NONE)
+    fill = query.fill or FillClause(FillMode.NONE)
     return InterpPlan(first, last, every, fill.mode, fill_values(fill, resolver), resolver.skips == {True})
 
 
@@ -127,7 +127,7 @@ def range_end(node: Expression | None, rows: Binder) -> Bound | None:
     return found
 
 
-def fill_values(fill: Fill, resolver: PointResolver) -> tuple[str, ...]:
+def fill_values(fill: FillClause, resolver: PointResolver) -> tuple[str, ...]:
     """The constants of FILL(VALUE, …), one for each interpolated column."""
     if fill.mode not in (FillMode.VALUE, FillMode.VALUE_F):
         return ()
@@ -139,4 +139,4 @@ def fill_values(fill: Fill, resolver: PointResolver) -> tuple[str, ...]:
             span=fill.span,
         )
     rows, pairs = resolver.rows, zip(fill.values, arguments, strict=True)
-    return tuple(rows.language.operators.cast(rows.bind(node), each.type, rows.surroundings).sql for node, each in pairs)
+    return tuple(rows.language.operators.cast(rows.bind(node), each.type, rows.expression_context).sql for node, each in pairs)

@@ -100,7 +100,7 @@ def constant_instant(node: Expression, rows: Binder) -> Bound | None:
     term = rows.bind(node)
     if term.constant is None or term.is_null:
         return None
-    zone, precision = rows.surroundings.timezone, rows.surroundings.precision
+    zone, precision = rows.expression_context.timezone, rows.expression_context.precision
     moment = term if same_instant(term) else rows.language.operators.instant(term, zone, precision)
     value = moment.constant.value if moment.constant else None
     if not isinstance(value, int) or moment.constant is None:

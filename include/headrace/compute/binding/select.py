@@ -12,7 +12,8 @@ from headrace.compute.binding.interpolation import PointResolver, interp_plan, u
 from headrace.compute.binding.ranges import Condition, condition, conjuncts
 from headrace.compute.binding.resolvers import GroupResolver, RowResolver, SeriesResolver, aggregate_calls
 from headrace.compute.binding.scope import Scope
-from headrace.compute.binding.sources import Sourced, Sources
+from headrace.compute.binding.sources import BoundSource, Sources
+from headrace.compute.expression_context import ExpressionContext
 from headrace.compute.language import Language
 from headrace.compute.plan import (
     KEY,
@@ -34,11 +35,10 @@ from headrace.compute.plan import (
     UnionPlan,
     WindowPlan,
 )
-from headrace.compute.surroundings import Surroundings
 from headrace.compute.terms import ColumnRole, Term
 from headrace.errors import InvalidStreamError, LimitError, NotSupportedError, ProgrammingError
 from headrace.model.expressions import Call, ColumnRef, Expression, Literal, Star, walk
-from headrace.model.queries import Fill, FillMode, Item, Ordering, Query, State, Union
+from headrace.model.queries import FillClause, FillMode, Ordering, Query, SelectItem, StateClause, Union
 from headrace.model.spans import Span
 from headrace.model.types import BIGINT, BOOL, TIMESTAMP
 
@@ -80,7 +80,7 @@ def bind_union(query: Union, scope: Scope) -> UnionPlan:
 
 
 def union_sort(ordering: Ordering, outputs: tuple[Output, ...], language: Language) -> Sort:
-    items = tuple(Item(ColumnRef(output.name), output.name) for output in outputs)
+    items = tuple(SelectItem(ColumnRef(output.name), output.name) for output in outputs)
     column = sorted_output(ordering, items, outputs)
     if column is None:
         raise ProgrammingError("ORDER BY of a UNION takes names and positions of its columns", span=ordering.expression.span)
@@ -98,14 +98,14 @@ class SelectBinder:
     def plan(self) -> Plan:
         sourced = Sources(self.scope, lambda query: bind(query, self.scope)).of(self.query.source)
         names = sourced.names
-        surroundings = Surroundings(names.precision, names.timezone)
+        expression_context = ExpressionContext(names.precision, names.timezone)
         where = condition(
-            self.query.where, series_conditions(sourced), self.binder(RowResolver(names, "in WHERE"), surroundings), names
+            self.query.where, series_conditions(sourced), self.binder(RowResolver(names, "in WHERE"), expression_context), names
         )
-        rows = self.binder(RowResolver(names, "inside another aggregate"), surroundings)
+        rows = self.binder(RowResolver(names, "inside another aggregate"), expression_context)
         items = tuple(self.expanded(names))
-        keys, expressions = self.keys(self.binder(RowResolver(names, "in PARTITION BY or GROUP BY"), surroundings), items)
-        window = self.window(self.binder(RowResolver(names, "in a window's clause"), surroundings), names)
+        keys, expressions = self.keys(self.binder(RowResolver(names, "in PARTITION BY or GROUP BY"), expression_context), items)
+        window = self.window(self.binder(RowResolver(names, "in a window's clause"), expression_context), names)
         if uses_interp(items, self.scope.language):
             return self.interpolated(sourced, where, rows, items, keys, expressions)
         self.check_interpolation()
@@ -113,13 +113,13 @@ class SelectBinder:
             return self.grouped(sourced, where, rows, items, window, keys, expressions)
         return self.plain(sourced, where, rows, items, keys)
 
-    def binder(self, resolver: Resolver, surroundings: Surroundings) -> Binder:
-        return Binder(resolver, surroundings, self.scope.language)
+    def binder(self, resolver: Resolver, expression_context: ExpressionContext) -> Binder:
+        return Binder(resolver, expression_context, self.scope.language)
 
-    def plain(self, sourced: Sourced, where: Condition, rows: Binder, items: tuple[Item, ...], keys: list[Key]) -> Plan:
+    def plain(self, sourced: BoundSource, where: Condition, rows: Binder, items: tuple[SelectItem, ...], keys: list[Key]) -> Plan:
         """A query without window and aggregates."""
         resolver = SeriesResolver(sourced.names, rows=rows)
-        binder = self.binder(resolver, rows.surroundings)
+        binder = self.binder(resolver, rows.expression_context)
         outputs = tuple(output(binder, number, item) for number, item in enumerate(items))
         sorts, hidden = self.sorts(binder, items, outputs)
         if self.query.having is not None:
@@ -142,10 +142,10 @@ class SelectBinder:
 
     def interpolated(
         self,
-        sourced: Sourced,
+        sourced: BoundSource,
         where: Condition,
         rows: Binder,
-        items: tuple[Item, ...],
+        items: tuple[SelectItem, ...],
         keys: list[Key],
         expressions: dict[Expression, Key],
     ) -> Plan:
@@ -153,7 +153,7 @@ class SelectBinder:
         if self.query.window is not None or self.query.group_by or sourced.names.time is None:
             raise ProgrammingError("INTERP goes with a table alone, without window or GROUP BY", span=self.query.span)
         resolver = PointResolver(sourced.names, rows, keys, expressions)
-        binder = self.binder(resolver, rows.surroundings)
+        binder = self.binder(resolver, rows.expression_context)
         outputs = tuple(output(binder, number, item) for number, item in enumerate(items))
         sorts, hidden = self.sorts(binder, items, outputs)
         interp = interp_plan(self.query, resolver)
@@ -169,10 +169,10 @@ class SelectBinder:
 
     def grouped(
         self,
-        sourced: Sourced,
+        sourced: BoundSource,
         where: Condition,
         rows: Binder,
-        items: tuple[Item, ...],
+        items: tuple[SelectItem, ...],
         window: WindowPlan | None,
         keys: list[Key],
         expressions: dict[Expression, Key],
@@ -180,7 +180,7 @@ class SelectBinder:
         """A query with a window, GROUP BY or aggregates."""
         names = sourced.names
         unique = self.unique(names, keys)
-        if isinstance(window, StateWindow) and isinstance(self.query.window, State):
+        if isinstance(window, StateWindow) and isinstance(self.query.window, StateClause):
             expressions = expressions | {self.query.window.expression: Key(STATE, STATE, STATE, window.state.type)}
         groups = GroupResolver(
             names,
@@ -193,7 +193,7 @@ class SelectBinder:
             selection=selection([item.expression for item in items], self.scope.language),
             dependent=names.one_series or groups_by_series(keys),
         )
-        binder = self.binder(groups, rows.surroundings)
+        binder = self.binder(groups, rows.expression_context)
         outputs = tuple(output(binder, number, item) for number, item in enumerate(items))
         sorts, hidden = self.sorts(binder, items, outputs)
         having = binder.condition(self.query.having) if self.query.having is not None else None
@@ -220,7 +220,9 @@ class SelectBinder:
             empty_groups=self.empty_groups(sourced, rows, items, expressions) if expressions and window is None else None,
         )
 
-    def empty_groups(self, sourced: Sourced, rows: Binder, items: tuple[Item, ...], keys: Mapping[Expression, Key]) -> str | None:
+    def empty_groups(
+        self, sourced: BoundSource, rows: Binder, items: tuple[SelectItem, ...], keys: Mapping[Expression, Key]
+    ) -> str | None:
         """The condition on subtables of a query that counts and groups by tags and `tbname` alone; None for any other query."""
         nodes = [item.expression for item in items] + [each.expression for each in self.query.order_by]
         nodes += [self.query.having] if self.query.having is not None else []
@@ -230,7 +232,7 @@ class SelectBinder:
         parts = [rows.condition(part) for part in conjuncts(self.query.where) if of_series(part, sourced.names)]
         return " AND ".join([*series_conditions(sourced), *parts]) or "true"
 
-    def base(self, sourced: Sourced, where: Condition) -> Plan:
+    def base(self, sourced: BoundSource, where: Condition) -> Plan:
         """What does not depend on the select list."""
         names, query = sourced.names, self.query
         return Plan(
@@ -254,7 +256,7 @@ class SelectBinder:
             partitioned=bool(query.partition_by),
         )
 
-    def expanded(self, names: Environment) -> Iterator[Item]:
+    def expanded(self, names: Environment) -> Iterator[SelectItem]:
         """The select list with stars written out."""
         for item in self.query.items:
             match item.expression:
@@ -263,11 +265,11 @@ class SelectBinder:
                 case Call(function=function, arguments=(Star(table=table),)) if function in self.scope.language.expanded:
                     for column in names.starred(table):
                         inner = ColumnRef(column.name, column.qualifier)
-                        yield Item(Call(function, (inner,)), item.alias, f"{function}({column.name})")
+                        yield SelectItem(Call(function, (inner,)), item.alias, f"{function}({column.name})")
                 case _:
                     yield item
 
-    def keys(self, rows: Binder, items: tuple[Item, ...]) -> tuple[list[Key], dict[Expression, Key]]:
+    def keys(self, rows: Binder, items: tuple[SelectItem, ...]) -> tuple[list[Key], dict[Expression, Key]]:
         """PARTITION BY and GROUP BY; a name there may be an alias of the select list, a whole number is a position in it."""
         aliases = {item.alias: item.expression for item in items if item.alias is not None}
         keys: list[Key] = []
@@ -320,7 +322,7 @@ class SelectBinder:
         values = fill_values(fill, binder, outputs, hidden) if fill.mode in (FillMode.VALUE, FillMode.VALUE_F) else ()
         return FillPlan(fill.mode, values)
 
-    def is_aggregated(self, items: tuple[Item, ...]) -> bool:
+    def is_aggregated(self, items: tuple[SelectItem, ...]) -> bool:
         if self.query.window is not None or self.query.group_by:
             return True
         nodes = [item.expression for item in items]
@@ -334,7 +336,7 @@ class SelectBinder:
         return names.one_series or groups_by_series(keys)
 
     def sorts(
-        self, binder: Binder, items: tuple[Item, ...], outputs: tuple[Output, ...]
+        self, binder: Binder, items: tuple[SelectItem, ...], outputs: tuple[Output, ...]
     ) -> tuple[tuple[Sort, ...], tuple[Output, ...]]:
         """ORDER BY: positions, aliases, items of the select list, and expressions of their own as hidden columns."""
         sorts: list[Sort] = []
@@ -343,7 +345,7 @@ class SelectBinder:
             column = sorted_output(ordering, items, outputs)
             if column is None:
                 column = f"h{len(hidden)}"
-                made = output(binder, 0, Item(ordering.expression, column))
+                made = output(binder, 0, SelectItem(ordering.expression, column))
                 hidden.append(replace(made, column=column))
             sorts.append(sort_of(ordering, column, self.scope.language))
         if hidden and self.query.distinct:
@@ -351,7 +353,7 @@ class SelectBinder:
         return tuple(sorts), tuple(hidden)
 
 
-def positioned(item: Item, items: tuple[Item, ...]) -> Item:
+def positioned(item: SelectItem, items: tuple[SelectItem, ...]) -> SelectItem:
     """An item of PARTITION BY or GROUP BY, or that of the select list whose position it is."""
     match item.expression:
         case Literal(value=int(position), span=span) if not isinstance(position, bool):
@@ -363,7 +365,7 @@ def positioned(item: Item, items: tuple[Item, ...]) -> Item:
             return item
 
 
-def series_conditions(sourced: Sourced) -> list[str]:
+def series_conditions(sourced: BoundSource) -> list[str]:
     """What confines a scan to the series that are meant."""
     match sourced.source:
         case Scan(condition=str(condition)):
@@ -393,7 +395,7 @@ def of_series(node: Expression, names: Environment) -> bool:
     return all(names.column(part).tag for part in walk(node) if isinstance(part, ColumnRef))
 
 
-def output(binder: Binder, number: int, item: Item) -> Output:
+def output(binder: Binder, number: int, item: SelectItem) -> Output:
     if isinstance(binder.resolver, GroupResolver):
         binder.resolver.touched = False
     term = binder.bind(item.expression)
@@ -405,7 +407,7 @@ def output(binder: Binder, number: int, item: Item) -> Output:
     return Output(f"o{number}", binder.language.column_name(item), sql, term.type or BOOL, fills, role)
 
 
-def fill_values(fill: Fill, binder: Binder, outputs: tuple[Output, ...], hidden: tuple[Output, ...]) -> tuple[str, ...]:
+def fill_values(fill: FillClause, binder: Binder, outputs: tuple[Output, ...], hidden: tuple[Output, ...]) -> tuple[str, ...]:
     """The constants of FILL(VALUE, …), one for each output of the select list that depends on rows."""
     wanted = [made for made in outputs if made.fills]
     if len(fill.values) != len(wanted):
@@ -416,7 +418,9 @@ def fill_values(fill: Fill, binder: Binder, outputs: tuple[Output, ...], hidden:
             span=fill.span,
         )
     cast = binder.language.operators.cast
-    shown = [cast(binder.bind(node), made.type, binder.surroundings).sql for node, made in zip(fill.values, wanted, strict=True)]
+    shown = [
+        cast(binder.bind(node), made.type, binder.expression_context).sql for node, made in zip(fill.values, wanted, strict=True)
+    ]
     return (*shown, *("NULL" for made in hidden if made.fills))
 
 
@@ -426,7 +430,7 @@ def some_rows(binder: Binder, having: str | None) -> str:
     return f"{rows} > 0L" + (f" AND {having}" if having else "")
 
 
-def always_a_row(items: tuple[Item, ...], language: Language) -> bool:
+def always_a_row(items: tuple[SelectItem, ...], language: Language) -> bool:
     return any(call.function in language.count_nothing for item in items for call in aggregate_calls(item.expression, language))
 
 
@@ -441,8 +445,8 @@ def has_column(rows: Binder, reference: ColumnRef) -> bool:
     return any(column.name == reference.name for column in rows.resolver.environment.columns)
 
 
-def starred(column: SourceColumn, span: Span | None) -> Item:
-    return Item(ColumnRef(column.name, column.qualifier, span), column.name, column.name)
+def starred(column: SourceColumn, span: Span | None) -> SelectItem:
+    return SelectItem(ColumnRef(column.name, column.qualifier, span), column.name, column.name)
 
 
 def selection(nodes: list[Expression], language: Language) -> Call | None:
@@ -458,7 +462,7 @@ def sort_of(ordering: Ordering, column: str, language: Language) -> Sort:
     return Sort(column, ordering.descending, nulls_first)
 
 
-def sorted_output(ordering: Ordering, items: tuple[Item, ...], outputs: tuple[Output, ...]) -> str | None:
+def sorted_output(ordering: Ordering, items: tuple[SelectItem, ...], outputs: tuple[Output, ...]) -> str | None:
     """The output that an ORDER BY item means, if it means one."""
     node = ordering.expression
     match node:

@@ -10,8 +10,8 @@ from headrace.compute.binding.environment import Environment, SourceColumn, of_p
 from headrace.compute.binding.resolvers import RowResolver
 from headrace.compute.binding.scope import Relation, Scope
 from headrace.compute.binding.unions import scan_union
+from headrace.compute.expression_context import ExpressionContext
 from headrace.compute.plan import AnyPlan, JoinSource, Nothing, PlanSource, Scan, ScanUnion
-from headrace.compute.surroundings import Surroundings
 from headrace.compute.terms import ColumnRole
 from headrace.errors import NotSupportedError
 from headrace.model.queries import Join, Query, QuerySource, Source, TableSource, Union
@@ -21,12 +21,12 @@ KINDS = ("inner", "left", "right", "full", "left semi", "left anti", "right semi
 
 
 @dataclass(frozen=True, slots=True)
-class Sourced:
+class BoundSource:
     """A source with its names; of a join also its sides, and which column of a side each joined column is."""
 
     source: PlanSource
     names: Environment
-    sides: tuple[Sourced, ...] = ()
+    sides: tuple[BoundSource, ...] = ()
     origins: tuple[tuple[int, SourceColumn, str], ...] = ()
 
     def pruned(self) -> PlanSource:
@@ -61,27 +61,29 @@ class Sources:
     scope: Scope
     bind: Callable[[Query | Union], AnyPlan]
 
-    def of(self, source: Source | None) -> Sourced:
+    def of(self, source: Source | None) -> BoundSource:
         match source:
             case None:
-                return Sourced(Nothing(), Environment(self.scope.language, (), Precision.MILLISECOND, self.scope.timezone, None))
+                return BoundSource(
+                    Nothing(), Environment(self.scope.language, (), Precision.MILLISECOND, self.scope.timezone, None)
+                )
             case TableSource():
                 return self.table(source)
             case QuerySource(query=query, alias=alias):
                 plan = self.bind(query)
-                return Sourced(plan, of_plan(plan, alias, self.scope.language))
+                return BoundSource(plan, of_plan(plan, alias, self.scope.language))
             case Join():
                 return self.join(source)
 
-    def table(self, source: TableSource) -> Sourced:
+    def table(self, source: TableSource) -> BoundSource:
         """What a name means: a table, or the series of several tables."""
         scans = tuple(scan_of(relation, source.alias) for relation in self.scope.resolve(source.name))
         if len(scans) == 1:
-            return Sourced(scans[0], of_scan(scans[0], self.scope.language))
+            return BoundSource(scans[0], of_scan(scans[0], self.scope.language))
         union, names = scan_union(scans, source.alias, self.scope.language)
-        return Sourced(union, names)
+        return BoundSource(union, names)
 
-    def join(self, join: Join) -> Sourced:
+    def join(self, join: Join) -> BoundSource:
         if join.kind not in KINDS:
             raise NotSupportedError(f"{join.kind.upper()} JOIN is not offered", hint="use INNER, LEFT, RIGHT or FULL JOIN")
         sides = (self.of(join.left), self.of(join.right))
@@ -95,10 +97,10 @@ class Sources:
             for number, (side, column) in enumerate((side, column) for side in (0, 1) for column in sides[side].names.columns)
         )
         names = joined_names(left, origins)
-        binder = Binder(RowResolver(names, "in ON"), Surroundings(names.precision, names.timezone), names.language)
+        binder = Binder(RowResolver(names, "in ON"), ExpressionContext(names.precision, names.timezone), names.language)
         condition = None if join.condition is None else binder.condition(join.condition)
         kind = join.kind.replace("right ", "left ") if " " in join.kind else join.kind
-        return Sourced(JoinSource(sides[0].source, sides[1].source, (), (), condition, kind), names, sides, origins)
+        return BoundSource(JoinSource(sides[0].source, sides[1].source, (), (), condition, kind), names, sides, origins)
 
 
 def scan_of(relation: Relation, alias: str | None) -> Scan:

@@ -8,7 +8,7 @@ from headrace.compute.evaluation.ordering import RANK, SHARE
 from headrace.compute.plan import Plan
 from headrace.compute.running import run
 from headrace.compute.windows.segments import key_columns, updates
-from headrace.storage.functions import F
+from headrace.storage.spark.functions import F
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

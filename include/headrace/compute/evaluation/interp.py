@@ -15,7 +15,7 @@ from headrace.model.queries import FillMode
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-MOST_POINTS: Final = 10_000_000
+MAX_POINTS: Final = 10_000_000
 AT: Final = "_at"
 FILLED: Final = "_filled"
 NEXT: Final = "_next"
@@ -52,7 +52,7 @@ def places(interp: InterpPlan) -> str:
     last = f"CAST(floor(({end} - _from) / {float(interp.every)!r}D) AS BIGINT)"
     message = f"concat('INTERP would make ', {last} - {first}, ' points between two rows')"
     sequence = f"transform(sequence({first}, {last}), i -> _from + i * {step})"
-    many = f"if({last} - {first} > {MOST_POINTS}L, {refusal(message)}, {sequence})"
+    many = f"if({last} - {first} > {MAX_POINTS}L, {refusal(message)}, {sequence})"
     return f"if({last} >= {first}, {many}, array())"
 
 
@@ -92,5 +92,5 @@ def value(interp: InterpPlan, argument: Argument, number: int) -> str:
 
 def check_points(first: int | None, last: int | None, every: int) -> None:
     """Refuse ranges of more points than anyone can mean."""
-    if first is not None and last is not None and (last - first) // every > MOST_POINTS:
+    if first is not None and last is not None and (last - first) // every > MAX_POINTS:
         raise LimitError(f"INTERP would make {(last - first) // every} points", hint="narrow RANGE, or make EVERY longer")

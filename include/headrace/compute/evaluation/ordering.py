@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.compute.plan import Plan, Sort, UnionPlan
 from headrace.compute.windows.numbering import over
-from headrace.storage.functions import F
+from headrace.storage.spark.functions import F
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -17,7 +17,7 @@ SHARE: Final = "_share"
 """The place of a subtable's name among all, from 0 on, and the task that sorts the rows of such subtables."""
 
 
-def arranged(plan: Plan, found: DataFrame, natural: Sequence[str], *, ordered: bool) -> DataFrame:
+def order_result(plan: Plan, found: DataFrame, natural: Sequence[str], *, ordered: bool) -> DataFrame:
     """The select list's columns, in order and cut to the limits. `natural` is the order by partition and time."""
     outputs = [output.column for output in plan.outputs]
     if plan.distinct:
@@ -38,7 +38,7 @@ def alone(plan: Plan) -> bool:
     return made and plan.limit is None and not plan.offset
 
 
-def arranged_union(plan: UnionPlan, found: DataFrame) -> DataFrame:
+def order_union(plan: UnionPlan, found: DataFrame) -> DataFrame:
     return cut(sorted_by(found, plan.sorts, ()), plan.limit, plan.offset)
 
 

@@ -17,12 +17,12 @@ from typing import Final
 from headrace.errors import TypeMismatchError
 from headrace.model.expressions import Scalar
 from headrace.model.time import Duration, Precision
-from headrace.model.types import NUMBERS, STRINGS, DataType, Kind
+from headrace.model.types import NUMBERS, STRINGS, DataType, TypeKind
 
-ANY: Final = frozenset(Kind)
+ANY: Final = frozenset(TypeKind)
 NUMERIC: Final = frozenset(NUMBERS)
-ORDERED: Final = NUMERIC | frozenset(STRINGS) | {Kind.TIMESTAMP, Kind.BOOL}
-MEASURED: Final = NUMERIC | {Kind.TIMESTAMP}
+ORDERED: Final = NUMERIC | frozenset(STRINGS) | {TypeKind.TIMESTAMP, TypeKind.BOOL}
+MEASURED: Final = NUMERIC | {TypeKind.TIMESTAMP}
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class AggregateFunction:
     """
 
     name: str
-    accepts: frozenset[Kind]
+    accepts: frozenset[TypeKind]
     rule: Callable[[Given], Rule]
     summary: str
     pick: str | None = None

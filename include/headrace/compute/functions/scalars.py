@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from headrace.compute.surroundings import Surroundings
+from headrace.compute.expression_context import ExpressionContext
 from headrace.compute.terms import Term, double, string
 from headrace.compute.types import is_text
 from headrace.errors import TypeMismatchError
 from headrace.model.time import Duration
-from headrace.model.types import Kind
+from headrace.model.types import TypeKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class Arguments:
     function: str
     terms: tuple[Term, ...]
     durations: tuple[Duration | None, ...]
-    surroundings: Surroundings
+    expression_context: ExpressionContext
 
     def constant(self, place: int) -> object:
         """The value of an argument that must be constant."""
@@ -83,7 +83,7 @@ class ScalarFunction:
 
 def number(term: Term) -> str:
     """The SQL of an argument that must be a number, as DOUBLE."""
-    if term.type is not None and not (term.type.is_number or term.type.kind is Kind.BOOL):
+    if term.type is not None and not (term.type.is_number or term.type.kind is TypeKind.BOOL):
         raise TypeMismatchError(f"a number is needed, not {term.type}")
     return double(term)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from headrace.compute.functions.aggregates import Given, check_count
 from headrace.errors import TypeMismatchError
-from headrace.model.types import DataType, Kind
+from headrace.model.types import DataType, TypeKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class SeriesFunction:
     """A function of neighbours: kinds of its first argument, the rule, and how many arguments it takes in all."""
 
     name: str
-    accepts: frozenset[Kind]
+    accepts: frozenset[TypeKind]
     rule: Callable[[Given], SeriesRule]
     summary: str
     least: int = 1

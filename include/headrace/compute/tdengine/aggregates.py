@@ -21,7 +21,7 @@ from headrace.compute.functions.aggregates import (
 from headrace.compute.plan import WEND, WSTART
 from headrace.compute.types import spark_type
 from headrace.errors import TypeMismatchError
-from headrace.model.types import BIGINT, DOUBLE, INTEGER_BITS, UBIGINT, UNSIGNED, DataType, Kind
+from headrace.model.types import BIGINT, DOUBLE, INTEGER_BITS, UBIGINT, UNSIGNED, DataType, TypeKind
 
 
 def summed(name: str, value: str, type_: str = "BIGINT") -> PartialRule:
@@ -42,12 +42,12 @@ def count(_: Given) -> Rule:
 def total(given: Given) -> Rule:
     """Integers sum to 64 bits; out of that range the sum is NULL. BIGINT is summed in two halves, which cannot overflow."""
     kind = given.type.kind
-    if kind is Kind.DECIMAL:
-        result = DataType(Kind.DECIMAL, 38, given.type.scale)
+    if kind is TypeKind.DECIMAL:
+        result = DataType(TypeKind.DECIMAL, 38, given.type.scale)
         return Rule(result, (summed("s", "{x}", spark_type(result).upper()),), "{s}")
-    if kind is Kind.UBIGINT:
+    if kind is TypeKind.UBIGINT:
         return Rule(UBIGINT, (summed("s", "{x}", "DECIMAL(38,0)"),), f"if({{s}} < {2**64}, CAST({{s}} AS DECIMAL(20,0)), NULL)")
-    if kind is Kind.BIGINT:
+    if kind is TypeKind.BIGINT:
         halves = (summed("h", "shiftright({x}, 32)"), summed("l", "{x} & 4294967295L"))
         return Rule(BIGINT, halves, "try_cast(CAST({h} AS DECIMAL(20,0)) * 4294967296L + {l} AS BIGINT)")
     if kind in INTEGER_BITS:
@@ -98,7 +98,7 @@ SAMPLE: Final = "{q} / nullif(greatest({n} - 1L, 0L), 0L)"
 def distinct_estimate(given: Given) -> Rule:
     """A sketch of 2^14 registers (about 0.8 % error); up to some thousand values it is all but exact."""
     # Text is prefixed because the sketch leaves out empty text.
-    value = "{x}" if given.type.kind in (Kind.INT, Kind.BIGINT, Kind.TIMESTAMP) else "concat('s', CAST({x} AS STRING))"
+    value = "{x}" if given.type.kind in (TypeKind.INT, TypeKind.BIGINT, TypeKind.TIMESTAMP) else "concat('s', CAST({x} AS STRING))"
     sketch = PartialRule("k", f"hll_sketch_agg({value}, 14)", "hll_union_agg({k})")
     return Rule(BIGINT, (sketch,), "coalesce(hll_sketch_estimate({k}), 0L)")
 
@@ -180,7 +180,7 @@ TABLE: Final = (
     ),
     AggregateFunction(
         "elapsed",
-        frozenset({Kind.TIMESTAMP}),
+        frozenset({TypeKind.TIMESTAMP}),
         elapsed,
         "time from the first to the last row in units of y (a tick); an `INTERVAL` window that rows surround counts whole",
         most=2,

@@ -2,42 +2,42 @@
 
 from __future__ import annotations
 
-from headrace.compute.surroundings import Surroundings
+from headrace.compute.expression_context import ExpressionContext
 from headrace.compute.tdengine.operators import bool_of_text, real, whole
 from headrace.compute.terms import Term, cast, string
 from headrace.compute.types import is_text, spark_type
 from headrace.errors import TypeMismatchError
-from headrace.model.types import TIMESTAMP, UNSIGNED, DataType, Kind
+from headrace.model.types import TIMESTAMP, UNSIGNED, DataType, TypeKind
 
 
-def converted_to(term: Term, type_: DataType, surroundings: Surroundings) -> Term:
+def convert_to(term: Term, type_: DataType, expression_context: ExpressionContext) -> Term:
     """A term as a declared type: fractions are cut off, text is cut to its length, what does not fit is NULL."""
     if term.type is None:
         return Term(f"CAST(NULL AS {spark_type(type_)})", type_)
-    if term.type.kind is Kind.VARBINARY and type_.kind not in (Kind.VARBINARY, Kind.VARCHAR):
+    if term.type.kind is TypeKind.VARBINARY and type_.kind not in (TypeKind.VARBINARY, TypeKind.VARCHAR):
         raise TypeMismatchError(f"{term.type} cannot be cast to {type_}")
-    if type_.kind in (Kind.VARCHAR, Kind.NCHAR):
-        return Term(shortened(string(term), type_), type_)
-    if type_.kind is Kind.BOOL:
+    if type_.kind in (TypeKind.VARCHAR, TypeKind.NCHAR):
+        return Term(truncate_text(string(term), type_), type_)
+    if type_.kind is TypeKind.BOOL:
         return Term(as_bool(term), type_)
-    if type_.kind is Kind.TIMESTAMP:
-        return Term(as_timestamp(term, surroundings), TIMESTAMP)
+    if type_.kind is TypeKind.TIMESTAMP:
+        return Term(as_timestamp(term, expression_context), TIMESTAMP)
     if type_.is_integer:
         return Term(as_integer(term, type_), type_)
-    if type_.kind in (Kind.FLOAT, Kind.DOUBLE):
+    if type_.kind in (TypeKind.FLOAT, TypeKind.DOUBLE):
         return Term(f"CAST({real(term)} AS {spark_type(type_)})", type_)
-    if type_.kind is Kind.DECIMAL:
+    if type_.kind is TypeKind.DECIMAL:
         return Term(f"try_cast({term.sql} AS {spark_type(type_)})", type_)
-    if type_.kind is Kind.VARBINARY and (is_text(term.type) or term.type.kind is Kind.VARBINARY):
+    if type_.kind is TypeKind.VARBINARY and (is_text(term.type) or term.type.kind is TypeKind.VARBINARY):
         return Term(cast(term, type_), type_)
     raise TypeMismatchError(f"{term.type} cannot be cast to {type_}")
 
 
-def shortened(sql: str, type_: DataType) -> str:
+def truncate_text(sql: str, type_: DataType) -> str:
     """Text cut to the length of its type (NCHAR in characters, VARCHAR in bytes)."""
     if type_.length is None:
         return sql
-    if type_.kind is Kind.NCHAR:
+    if type_.kind is TypeKind.NCHAR:
         return f"left({sql}, {type_.length})"
     bytes_ = f"left(CAST({sql} AS BINARY), {type_.length})"
     return f"if(octet_length({sql}) <= {type_.length}, {sql}, CAST({bytes_} AS STRING))"
@@ -46,13 +46,13 @@ def shortened(sql: str, type_: DataType) -> str:
 def as_bool(term: Term) -> str:
     if term.type is not None and is_text(term.type):
         return bool_of_text(term)
-    return cast(term, DataType(Kind.BOOL)) if term.type and term.type.kind is Kind.BOOL else f"({real(term)} <> 0D)"
+    return cast(term, DataType(TypeKind.BOOL)) if term.type and term.type.kind is TypeKind.BOOL else f"({real(term)} <> 0D)"
 
 
-def as_timestamp(term: Term, surroundings: Surroundings) -> str:
+def as_timestamp(term: Term, expression_context: ExpressionContext) -> str:
     """Numbers are ticks; text is read in the zone of the statement."""
     if term.type is not None and is_text(term.type):
-        return surroundings.parsed(term.sql)
+        return expression_context.parsed(term.sql)
     return whole(term)
 
 

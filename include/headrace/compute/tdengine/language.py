@@ -4,29 +4,29 @@ from __future__ import annotations
 
 from typing import Final
 
+from headrace.compute.expression_context import ExpressionContext
 from headrace.compute.language import Language, NullRules, Operators, PseudoColumns, function_table
-from headrace.compute.surroundings import Surroundings
 from headrace.compute.tdengine import limits, operators
 from headrace.compute.tdengine.aggregates import TABLE
-from headrace.compute.tdengine.conversions import converted_to
+from headrace.compute.tdengine.conversions import convert_to
 from headrace.compute.tdengine.lists import LIST_TABLE
 from headrace.compute.tdengine.scalars import MATH_TABLE
 from headrace.compute.tdengine.scalars_text import TEXT_TABLE
 from headrace.compute.tdengine.scalars_time import TIME_TABLE
 from headrace.compute.tdengine.series import SERIES_TABLE
 from headrace.compute.terms import Term, moment
-from headrace.model.queries import Count, Event, Interval, Item, Session, State
+from headrace.model.queries import CountClause, EventClause, IntervalClause, SelectItem, SessionClause, StateClause
 from headrace.model.tables import TBNAME
 
 TESTS: Final = frozenset((*operators.COMPARISONS, "like", "not like", "match", "nmatch", "in", "not in", "between", "not between"))
 
 
-def now(_: Surroundings) -> Term:
+def now(_: ExpressionContext) -> Term:
     """Return the present instant."""
     return moment(0, relative=True)
 
 
-def column_name(item: Item) -> str:
+def column_name(item: SelectItem) -> str:
     """Return the alias, the column's name, or the expression as it was written."""
     return item.name
 
@@ -40,7 +40,7 @@ TDENGINE: Final = Language(
         comparisons=frozenset(operators.COMPARISONS),
         instant=operators.timestamp,
         truth=operators.truth,
-        cast=converted_to,
+        cast=convert_to,
         common=operators.common,
         converted=operators.converted,
     ),
@@ -53,13 +53,13 @@ TDENGINE: Final = Language(
         point_time="_irowts",
         point_filled="_isfilled",
     ),
-    present={"now": now, "today": Surroundings.today},
+    present={"now": now, "today": ExpressionContext.today},
     windows={
-        Interval: limits.interval_window,
-        Session: limits.session_window,
-        State: limits.state_window,
-        Event: limits.event_window,
-        Count: limits.count_window,
+        IntervalClause: limits.interval_window,
+        SessionClause: limits.session_window,
+        StateClause: limits.state_window,
+        EventClause: limits.event_window,
+        CountClause: limits.count_window,
     },
     nulls=NullRules(shown_false=TESTS, sorts_lowest=True),
     column_name=column_name,

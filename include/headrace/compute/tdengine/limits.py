@@ -11,19 +11,19 @@ from headrace.compute.instants import is_utc
 from headrace.compute.plan import STATE, Argument, CountWindow, EventWindow, IntervalWindow, SessionWindow, StateWindow
 from headrace.errors import LimitError, ProgrammingError, TypeMismatchError
 from headrace.model.expressions import ColumnRef
-from headrace.model.queries import Count, Event, Interval, Session, State
+from headrace.model.queries import CountClause, EventClause, IntervalClause, SessionClause, StateClause
 from headrace.model.spans import Span
 from headrace.model.time import UNIT_NAMES, Duration, Precision
-from headrace.model.types import INTEGERS, STRINGS, Kind
+from headrace.model.types import INTEGERS, STRINGS, TypeKind
 
-LONGEST: Final = Duration(1000, "y")
-MOST_SLIDES: Final = 100
-SHORTEST_SLIDING: Final = Duration(1, "a")
+MAX_INTERVAL: Final = Duration(1000, "y")
+MAX_SLIDES: Final = 100
+MIN_SLIDING: Final = Duration(1, "a")
 MONTH_TO_COMPARE: Final = Duration(28, "d")
-MOST_COUNT: Final = 2**31 - 1
+MAX_COUNT_WINDOW_ROWS: Final = 2**31 - 1
 
 
-def interval_window(window: Interval, _: Binder, names: Environment) -> IntervalWindow:
+def interval_window(window: IntervalClause, _: Binder, names: Environment) -> IntervalWindow:
     """`INTERVAL` within its limits."""
     precision, zone = names.precision, names.timezone
     length, span = window.length, window.span
@@ -45,7 +45,7 @@ def check_length(length: Duration, precision: Precision, span: Span | None) -> N
             hint="use a longer interval",
             span=span,
         )
-    if size(length) > size(LONGEST):
+    if size(length) > size(MAX_INTERVAL):
         raise LimitError(f"INTERVAL {length} is longer than 1000 years", hint="use a shorter interval", span=span)
 
 
@@ -65,15 +65,15 @@ def check_sliding(length: Duration, sliding: Duration, precision: Precision, spa
         if sliding == length:
             return
         raise LimitError(f"SLIDING {sliding} may not be in months or years", hint="use days or weeks", span=span)
-    if sliding.nanoseconds < max(SHORTEST_SLIDING.nanoseconds, precision.nanoseconds):
+    if sliding.nanoseconds < max(MIN_SLIDING.nanoseconds, precision.nanoseconds):
         raise LimitError(f"SLIDING {sliding} is shorter than 1 millisecond", hint="use 1a or more", span=span)
     if sliding.nanoseconds > size(length):
         raise LimitError(f"the sliding value {sliding} is larger than the interval value {length}", span=span)
-    if size(length) > MOST_SLIDES * sliding.nanoseconds:
+    if size(length) > MAX_SLIDES * sliding.nanoseconds:
         raise LimitError(f"the sliding value {sliding} is less than 1% of the interval value {length}", span=span)
 
 
-def session_window(window: Session, _: Binder, names: Environment) -> SessionWindow:
+def session_window(window: SessionClause, _: Binder, names: Environment) -> SessionWindow:
     """`SESSION` over the primary timestamp, with a fixed gap above 0."""
     column, time = window.timestamp, names.time and names.time.name
     if column.name != time:
@@ -88,13 +88,13 @@ def session_window(window: Session, _: Binder, names: Environment) -> SessionWin
     return SessionWindow(gap)
 
 
-def state_window(window: State, rows: Binder, names: Environment) -> StateWindow:
+def state_window(window: StateClause, rows: Binder, names: Environment) -> StateWindow:
     """`STATE_WINDOW` over integers, truth values and text, not tags."""
     node, span = window.expression, window.expression.span or window.span
     if isinstance(node, ColumnRef) and names.column(node).tag:
         raise ProgrammingError(f"STATE_WINDOW is not possible on the tag {node.name}", span=span)
     term = rows.bind(node)
-    if term.type is None or term.type.kind not in (*INTEGERS, *STRINGS, Kind.BOOL):
+    if term.type is None or term.type.kind not in (*INTEGERS, *STRINGS, TypeKind.BOOL):
         raise TypeMismatchError(
             f"STATE_WINDOW takes integers, truth values or text, not {term.type}",
             hint="cast it, as in STATE_WINDOW(CAST(x AS INT))",
@@ -103,17 +103,17 @@ def state_window(window: State, rows: Binder, names: Environment) -> StateWindow
     return StateWindow(Argument(STATE, term.sql, term.type), true_for(window.true_for, names.precision, window.span))
 
 
-def event_window(window: Event, rows: Binder, names: Environment) -> EventWindow:
+def event_window(window: EventClause, rows: Binder, names: Environment) -> EventWindow:
     """`EVENT_WINDOW`; conditions that are NULL do not hold."""
     shortest = true_for(window.true_for, names.precision, window.span)
     start, end = rows.condition(window.start), rows.condition(window.end)
     return EventWindow(f"coalesce({start}, false)", f"coalesce({end}, false)", shortest)
 
 
-def count_window(window: Count, _: Binder, __: Environment) -> CountWindow:
+def count_window(window: CountClause, _: Binder, __: Environment) -> CountWindow:
     """`COUNT_WINDOW` of 2 rows and more."""
-    if not 2 <= window.count <= MOST_COUNT:
-        raise LimitError(f"COUNT_WINDOW takes 2 to {MOST_COUNT} rows, not {window.count}", span=window.span)
+    if not 2 <= window.count <= MAX_COUNT_WINDOW_ROWS:
+        raise LimitError(f"COUNT_WINDOW takes 2 to {MAX_COUNT_WINDOW_ROWS} rows, not {window.count}", span=window.span)
     sliding = window.count if window.sliding is None else window.sliding
     if not 1 <= sliding <= window.count:
         raise LimitError(f"the sliding value of COUNT_WINDOW must be 1 to {window.count}, not {sliding}", span=window.span)

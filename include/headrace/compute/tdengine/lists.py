@@ -14,9 +14,9 @@ from headrace.compute.tdengine.aggregates import percent
 from headrace.compute.terms import text
 from headrace.compute.types import spark_type
 from headrace.errors import LimitError, TypeMismatchError
-from headrace.model.types import DOUBLE, FLOATS, VARCHAR, Kind
+from headrace.model.types import DOUBLE, FLOATS, VARCHAR, TypeKind
 
-MOST_BINS: Final = 1000
+MAX_BINS: Final = 1000
 
 
 def listed(element: str, present: str) -> PartialRule:
@@ -169,8 +169,8 @@ def bin_edges(given: Given) -> list[float]:
         raise TypeMismatchError(
             f"{given.words(1)!r} does not describe the bins of {kind}", hint=f"write them as {EXAMPLES[kind]}"
         ) from None
-    if not 2 <= len(edges) <= MOST_BINS + 1 or any(low >= high for low, high in pairwise(edges)):
-        raise LimitError(f"histogram takes 1 to {MOST_BINS} bins in ascending order")
+    if not 2 <= len(edges) <= MAX_BINS + 1 or any(low >= high for low, high in pairwise(edges)):
+        raise LimitError(f"histogram takes 1 to {MAX_BINS} bins in ascending order")
     return edges
 
 
@@ -182,7 +182,7 @@ EXAMPLES: Final = {
 
 
 def only_queries(
-    name: str, accepts: frozenset[Kind], rule: Callable[[Given], Rule], summary: str, least: int = 1, most: int = 1
+    name: str, accepts: frozenset[TypeKind], rule: Callable[[Given], Rule], summary: str, least: int = 1, most: int = 1
 ) -> AggregateFunction:
     return AggregateFunction(name, accepts, rule, summary, least=least, most=most, bounded=False, streams=False)
 

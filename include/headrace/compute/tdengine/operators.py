@@ -9,9 +9,9 @@ from typing import Final
 from headrace.compute.terms import Term, cast, double, literal, moment, same_instant, string, text
 from headrace.compute.types import is_text, spark_type
 from headrace.errors import TypeMismatchError
-from headrace.model.instants import instant
+from headrace.model.instants import parse_instant
 from headrace.model.time import Precision
-from headrace.model.types import BIGINT, BOOL, DOUBLE, TIMESTAMP, VARCHAR, DataType, Kind
+from headrace.model.types import BIGINT, BOOL, DOUBLE, TIMESTAMP, VARCHAR, DataType, TypeKind
 
 COMPARISONS: Final = {"=": "=", "<>": "<>", "!=": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 NUMBER_TEXT: Final = r"^\\s*([+-]?([0-9]+(\\.[0-9]*)?|\\.[0-9]+)([eE][+-]?[0-9]+)?)"
@@ -27,7 +27,7 @@ def timestamp(term: Term, zone: str, precision: Precision) -> Term:
             raise TypeMismatchError(
                 "a string column cannot be compared with a timestamp", hint="cast it: CAST(column AS TIMESTAMP)"
             )
-        found = instant(value, zone, precision)
+        found = parse_instant(value, zone, precision)
         if found is None:
             raise TypeMismatchError(f"{value!r} is not a timestamp", hint="write it as '2024-01-31 12:00:00.000' or as epoch ticks")
         return moment(found)
@@ -51,7 +51,7 @@ def whole(term: Term) -> str:
         return "CAST(NULL AS BIGINT)"
     if is_text(term.type):
         return f"try_cast({real(term)} AS BIGINT)"
-    if term.type.kind in (Kind.FLOAT, Kind.DOUBLE, Kind.DECIMAL, Kind.UBIGINT):
+    if term.type.kind in (TypeKind.FLOAT, TypeKind.DOUBLE, TypeKind.DECIMAL, TypeKind.UBIGINT):
         return f"try_cast({term.sql} AS BIGINT)"
     return cast(term, BIGINT)
 
@@ -60,7 +60,7 @@ def truth(term: Term) -> str:
     """A term as a condition: numbers are true where they are not 0."""
     if term.type is None:
         return "CAST(NULL AS BOOLEAN)"
-    if term.type.kind is Kind.BOOL:
+    if term.type.kind is TypeKind.BOOL:
         return term.sql
     return f"({real(term)} <> 0D)"
 
@@ -70,7 +70,7 @@ def arithmetic(sign: str, left: Term, right: Term) -> Term:
     if sign in "+-" and (same_instant(left) or same_instant(right)):
         return shifted(sign, left, right)
     for term in (left, right):
-        if term.type is not None and term.type.kind in (Kind.VARBINARY, Kind.GEOMETRY, Kind.JSON):
+        if term.type is not None and term.type.kind in (TypeKind.VARBINARY, TypeKind.GEOMETRY, TypeKind.JSON):
             raise TypeMismatchError(f"{sign} takes numbers, not {term.type}")
     divisor = f"nullif({real(right)}, 0D)" if sign in "/%" else real(right)
     return Term(f"({real(left)} {sign} {divisor})", DOUBLE)
@@ -98,13 +98,13 @@ def comparable(left: Term, right: Term) -> tuple[str, str]:
     first, second = left.type.kind, right.type.kind
     if is_text(left.type) and is_text(right.type):
         return left.sql, right.sql
-    if Kind.VARBINARY in (first, second):
-        return cast(left, DataType(Kind.VARBINARY)), cast(right, DataType(Kind.VARBINARY))
+    if TypeKind.VARBINARY in (first, second):
+        return cast(left, DataType(TypeKind.VARBINARY)), cast(right, DataType(TypeKind.VARBINARY))
     if is_text(left.type) or is_text(right.type):
         return text_against(left, right)
-    if (first is Kind.BOOL) != (second is Kind.BOOL):
-        return cast(left, DataType(Kind.INT)) if first is Kind.BOOL else left.sql, (
-            cast(right, DataType(Kind.INT)) if second is Kind.BOOL else right.sql
+    if (first is TypeKind.BOOL) != (second is TypeKind.BOOL):
+        return cast(left, DataType(TypeKind.INT)) if first is TypeKind.BOOL else left.sql, (
+            cast(right, DataType(TypeKind.INT)) if second is TypeKind.BOOL else right.sql
         )
     return left.sql, right.sql
 
@@ -112,7 +112,7 @@ def comparable(left: Term, right: Term) -> tuple[str, str]:
 def text_against(left: Term, right: Term) -> tuple[str, str]:
     """Text compared with a number or a truth value."""
     other = right if left.type is not None and is_text(left.type) else left
-    if other.type is not None and other.type.kind is Kind.BOOL:
+    if other.type is not None and other.type.kind is TypeKind.BOOL:
         return tuple(bool_of_text(term) if term is not other else term.sql for term in (left, right))  # type: ignore[return-value]
     return real(left), real(right)
 
@@ -159,17 +159,17 @@ def match(subject: Term, pattern: Term, *, negated: bool) -> Term:
 
 def member(subject: Term, key: Term) -> Term:
     """`->`: a member of a JSON object, as text; NULL where it is missing."""
-    if subject.type is not None and subject.type.kind is not Kind.JSON:
+    if subject.type is not None and subject.type.kind is not TypeKind.JSON:
         raise TypeMismatchError(f"-> takes JSON, not {subject.type}", hint="only tags of type JSON have members")
     if not key.constant or not isinstance(key.constant.value, str):
         raise TypeMismatchError("-> takes the name of a member as a constant string", hint="as in tag->'name'")
     path = "$['" + key.constant.value.replace("'", "\\'") + "']"
-    return Term(f"get_json_object({subject.sql}, {text(path)})", DataType(Kind.JSON))
+    return Term(f"get_json_object({subject.sql}, {text(path)})", DataType(TypeKind.JSON))
 
 
 def contains(subject: Term, key: Term) -> Term:
     """`CONTAINS`: whether a JSON object has a member."""
-    if subject.type is not None and subject.type.kind is not Kind.JSON:
+    if subject.type is not None and subject.type.kind is not TypeKind.JSON:
         raise TypeMismatchError(f"CONTAINS takes JSON, not {subject.type}", hint="only tags of type JSON have members")
     return Term(f"coalesce(array_contains(json_object_keys({subject.sql}), {key.sql}), false)", BOOL)
 
@@ -180,10 +180,10 @@ def common(types: Sequence[DataType | None]) -> DataType | None:
     if len(known) <= 1:
         return known[0] if known else None
     if any(is_text(type_) for type_ in known):
-        return next((type_ for type_ in known if type_.kind is Kind.NCHAR), VARCHAR)
-    if any(type_.kind is Kind.TIMESTAMP for type_ in known):
+        return next((type_ for type_ in known if type_.kind is TypeKind.NCHAR), VARCHAR)
+    if any(type_.kind is TypeKind.TIMESTAMP for type_ in known):
         return TIMESTAMP
-    if all(type_.is_integer or type_.kind is Kind.BOOL for type_ in known):
+    if all(type_.is_integer or type_.kind is TypeKind.BOOL for type_ in known):
         return BIGINT
     return DOUBLE
 

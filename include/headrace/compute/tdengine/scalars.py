@@ -11,7 +11,7 @@ from headrace.compute.tdengine.scalars_text import TEXT_TABLE
 from headrace.compute.tdengine.scalars_time import TIME_TABLE
 from headrace.compute.terms import Term
 from headrace.compute.types import is_text, spark_type
-from headrace.model.types import BIGINT, DOUBLE, FLOATS, Kind
+from headrace.model.types import BIGINT, DOUBLE, FLOATS, TypeKind
 
 
 def mathematical(sql: str) -> Build:
@@ -26,7 +26,7 @@ def keeping(sql: str) -> Build:
         term = given.terms[0]
         number(term)
         type_ = term.type or DOUBLE
-        wide = "bigint" if type_.is_integer and type_.kind is not Kind.UBIGINT else spark_type(type_)
+        wide = "bigint" if type_.is_integer and type_.kind is not TypeKind.UBIGINT else spark_type(type_)
         return Term(f"CAST({sql.format(x=f'CAST({term.sql} AS {wide})')} AS {spark_type(type_)})", type_)
 
     return build
@@ -37,7 +37,7 @@ def integral(sql: str) -> Build:
 
     def build(given: Arguments) -> Term:
         term = given.terms[0]
-        if term.type is not None and term.type.kind not in (*FLOATS, Kind.DECIMAL):
+        if term.type is not None and term.type.kind not in (*FLOATS, TypeKind.DECIMAL):
             number(term)
             return Term(term.sql, term.type)
         type_ = term.type or DOUBLE

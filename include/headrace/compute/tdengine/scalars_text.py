@@ -7,13 +7,13 @@ from typing import Final
 from headrace.compute.functions.scalars import Arguments, Build, ScalarFunction
 from headrace.compute.tdengine.operators import whole
 from headrace.compute.terms import Term
-from headrace.model.types import BIGINT, VARCHAR, DataType, Kind
+from headrace.model.types import BIGINT, VARCHAR, DataType, TypeKind
 
 
 def result_type(given: Arguments) -> DataType:
     """NCHAR where an argument is NCHAR, else VARCHAR."""
-    wide = any(term.type is not None and term.type.kind is Kind.NCHAR for term in given.terms)
-    return DataType(Kind.NCHAR) if wide else VARCHAR
+    wide = any(term.type is not None and term.type.kind is TypeKind.NCHAR for term in given.terms)
+    return DataType(TypeKind.NCHAR) if wide else VARCHAR
 
 
 def textual(sql: str) -> Build:
@@ -39,7 +39,7 @@ def measured(sql: str) -> Build:
 def length(given: Arguments) -> Term:
     """Bytes of text or binary."""
     term = given.terms[0]
-    if term.type is not None and term.type.kind is not Kind.VARBINARY:
+    if term.type is not None and term.type.kind is not TypeKind.VARBINARY:
         given.text(0)
     return Term(f"CAST(octet_length({term.sql}) AS BIGINT)", BIGINT)
 
@@ -101,7 +101,7 @@ def in_list(given: Arguments) -> Term:
 
 def json(given: Arguments) -> Term:
     """`to_json(text)`."""
-    return Term(given.text(0), DataType(Kind.JSON))
+    return Term(given.text(0), DataType(TypeKind.JSON))
 
 
 def first_byte(given: Arguments) -> Term:

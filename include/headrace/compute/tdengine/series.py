@@ -9,7 +9,7 @@ from headrace.compute.functions.aggregates import ANY, MEASURED, NUMERIC, ORDERE
 from headrace.compute.functions.series import SeriesFunction, SeriesRule
 from headrace.compute.windows.numbering import BEFORE, SO_FAR
 from headrace.errors import LimitError, TypeMismatchError
-from headrace.model.types import BIGINT, DOUBLE, DataType, Kind
+from headrace.model.types import BIGINT, DOUBLE, DataType, TypeKind
 
 PRESENT: Final = "{x} IS NOT NULL"
 COMPARED: Final = {"LT": "<", "GT": ">", "LE": "<=", "GE": ">=", "NE": "<>", "EQ": "="}
@@ -17,7 +17,7 @@ COMPARED: Final = {"LT": "<", "GT": ">", "LE": "<=", "GE": ">=", "NE": "<>", "EQ
 
 def summed(type_: DataType) -> DataType:
     """Integers and instants give BIGINT, everything else DOUBLE."""
-    return BIGINT if type_.is_integer or type_.kind is Kind.TIMESTAMP else DOUBLE
+    return BIGINT if type_.is_integer or type_.kind is TypeKind.TIMESTAMP else DOUBLE
 
 
 def as_type(type_: DataType) -> str:
@@ -142,7 +142,7 @@ SERIES_TABLE: Final = (
     ),
     SeriesFunction(
         "diff",
-        MEASURED | {Kind.BOOL},
+        MEASURED | {TypeKind.BOOL},
         difference,
         "difference from the value before; y = 1 leaves out negative ones, 2 rows without a value, 3 both",
         1,

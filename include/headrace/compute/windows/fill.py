@@ -18,7 +18,7 @@ from headrace.model.time import Precision
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-MOST_WINDOWS: Final = 10_000_000
+MAX_FILLED_WINDOWS: Final = 10_000_000
 """More windows than that in the range of WHERE are a slip, such as a year in the wrong century."""
 
 STEP: Final = "_step"
@@ -30,7 +30,7 @@ HIGH: Final = "_high"
 FORCED: Final = (FillMode.NULL_F, FillMode.VALUE_F)
 
 
-def filled(plan: Plan, fill: FillPlan, window: IntervalWindow, found: DataFrame) -> DataFrame:
+def fill_windows(plan: Plan, fill: FillPlan, window: IntervalWindow, found: DataFrame) -> DataFrame:
     """Finished windows with those that are missing: between the windows of a group, and to the ends of WHERE's range.
 
     `found` has keys, `_wstart`, `_wend` and the outputs, instants as ticks; so has the result. A group without any window stays
@@ -41,7 +41,7 @@ def filled(plan: Plan, fill: FillPlan, window: IntervalWindow, found: DataFrame)
     if fill.mode in FORCED and not keys and bounded(plan) and first is not None:
         found = with_one_row(plan, found, first)
     values = [output for output in (*plan.outputs, *plan.hidden) if output.fills]
-    beside = found.selectExpr("*", *neighbours(fill, keys, values))
+    beside = found.selectExpr("*", *add_neighbors(fill, keys, values))
     stepped = with_steps(window, plan.precision, beside, first, last)
     point = intervals.moved(window, HERE, STEP, plan.precision)
     moved = calendar.to_utc(point, window.zone or "UTC", plan.precision)
@@ -66,7 +66,7 @@ def ends(plan: Plan, window: IntervalWindow) -> tuple[str | None, str | None]:
     first, last = plan.range
     if first is not None and last is not None and not window.sliding.is_calendar:
         count = (last - first) // window.sliding.ticks(plan.precision)
-        if count > MOST_WINDOWS:
+        if count > MAX_FILLED_WINDOWS:
             raise LimitError(f"FILL would make {count} windows in each group", hint="narrow the range of timestamps in WHERE")
     starts = [None if end is None else intervals.start(window, ticks(end), plan.precision) for end in (first, last)]
     return starts[0], starts[1]
@@ -81,7 +81,7 @@ def with_one_row(plan: Plan, found: DataFrame, first: str) -> DataFrame:
     return counted.where("NOT _made OR _real = 0").drop("_made", "_real")
 
 
-def neighbours(fill: FillPlan, keys: list[str], values: list[Output]) -> list[str]:
+def add_neighbors(fill: FillPlan, keys: list[str], values: list[Output]) -> list[str]:
     """Where the next window of the group starts, whether this is the first, and the values that are filled in."""
     order = [WSTART]
     columns = [f"lead({WSTART}) {over(keys, order)} AS {NEXT}", f"lag({WSTART}) {over(keys, order)} IS NULL AS _first"]
@@ -117,7 +117,7 @@ def with_steps(window: IntervalWindow, precision: Precision, beside: DataFrame, 
 def step_numbers(before: str, after: str) -> str:
     """The slides from a window to those that are made from it, itself among them; too many end the query."""
     message = f"concat('FILL would make ', {before} + {after}, ' windows from one')"
-    return f"if({before} + {after} > {MOST_WINDOWS}L, {refusal(message)}, sequence(-{before}, {after}))"
+    return f"if({before} + {after} > {MAX_FILLED_WINDOWS}L, {refusal(message)}, sequence(-{before}, {after}))"
 
 
 def step_counts(window: IntervalWindow, precision: Precision, low: bool, high: bool) -> tuple[str, str]:

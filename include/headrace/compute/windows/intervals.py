@@ -15,7 +15,7 @@ from headrace.compute.terms import ticks
 from headrace.model.time import Duration, Precision
 
 DAY: Final = Duration(1, "d")
-MOST_SHIFTED: Final = Duration(3, "h")
+MAX_SHIFTED_SLIDES: Final = Duration(3, "h")
 """No zone puts its clock on or back by more (but for a change of the date line, which is at midnight)."""
 
 FEW: Final = 8
@@ -64,7 +64,7 @@ def wall(window: IntervalWindow, start_: str, precision: Precision) -> str:
     """The point of the grid at which the window begins that starts at an instant."""
     if window.zone is None:
         return start_
-    return floor(window, calendar.local(start_, window.zone, precision), precision)
+    return floor(window, calendar.to_local(start_, window.zone, precision), precision)
 
 
 def moved(window: IntervalWindow, point: str, count: str, precision: Precision) -> str:
@@ -73,8 +73,8 @@ def moved(window: IntervalWindow, point: str, count: str, precision: Precision) 
         return f"({point} + {count} * {ticks(window.sliding.ticks(precision))})"
     offset, months = shift(window.offset, precision), f"CAST({count} * {window.sliding.months}L AS INT)"
     if not offset:
-        return calendar.plus_months(point, months, precision)
-    return f"({calendar.plus_months(f'({point} - {ticks(offset)})', months, precision)} + {ticks(offset)})"
+        return calendar.add_months(point, months, precision)
+    return f"({calendar.add_months(f'({point} - {ticks(offset)})', months, precision)} + {ticks(offset)})"
 
 
 def end(window: IntervalWindow, start_: str, precision: Precision) -> str:
@@ -85,7 +85,7 @@ def end(window: IntervalWindow, start_: str, precision: Precision) -> str:
     if window.sliding.is_calendar:
         last = moved(window, point, "1L", precision)
     elif window.length.is_calendar:
-        last = calendar.plus_months(point, window.length.months, precision)
+        last = calendar.add_months(point, window.length.months, precision)
     else:
         last = f"({point} + {ticks(window.length.ticks(precision))})"
     return f"({calendar.to_utc(last, window.zone or 'UTC', precision)} - 1L)"
@@ -121,7 +121,7 @@ def around(window: IntervalWindow, sql: str, count: int, precision: Precision) -
     """In a zone, the window starts from the latest back as many slides, and as many beside as the clock may shift, as an array."""
     spare = 0
     if broken(window, precision):
-        spare = 1 if window.sliding.is_calendar else -(-MOST_SHIFTED.ticks(precision) // window.sliding.ticks(precision))
+        spare = 1 if window.sliding.is_calendar else -(-MAX_SHIFTED_SLIDES.ticks(precision) // window.sliding.ticks(precision))
     place = moved(window, wall(window, sql, precision), "-i", precision)
     return f"transform(sequence({-spare}L, {count - 1 + spare}L), i -> {calendar.to_utc(place, window.zone or 'UTC', precision)})"
 

@@ -47,7 +47,7 @@ from headrace.compute.running import run, stored
 from headrace.compute.windows import intervals
 from headrace.compute.windows.group_calls import with_calls
 from headrace.compute.windows.numbering import NUMBER, number_segments
-from headrace.storage.functions import F
+from headrace.storage.spark.functions import F
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

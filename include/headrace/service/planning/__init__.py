@@ -1,5 +1,5 @@
 """From statements to stages."""
 
-from headrace.service.planning.dispatch import Surroundings, plan
+from headrace.service.planning.dispatch import PlanningContext, plan
 
-__all__ = ["Surroundings", "plan"]
+__all__ = ["PlanningContext", "plan"]

@@ -11,46 +11,46 @@ from headrace.errors import Error, IntegrityError, NotFoundError, NotSupportedEr
 from headrace.model.spans import Span
 from headrace.model.statements import AddColumn, AlterTable, CreateTable, DropColumn, ModifyColumn, RenameColumn
 from headrace.model.tables import Column, Database, Table, TableKind
-from headrace.model.types import DataType, Kind
+from headrace.model.types import DataType, TypeKind
 from headrace.service import stages
-from headrace.service.planning.dispatch import Surroundings, database_of, find_table
+from headrace.service.planning.dispatch import PlanningContext, database_of, find_table
 from headrace.service.planning.tables import check_columns
 from headrace.service.stages import Stage
 
-WIDENED: Final = (Kind.VARCHAR, Kind.NCHAR, Kind.VARBINARY, Kind.GEOMETRY)
+WIDENED: Final = (TypeKind.VARCHAR, TypeKind.NCHAR, TypeKind.VARBINARY, TypeKind.GEOMETRY)
 """Types of which only the declared length grows: what is stored stays the same."""
 
 
-def add_column(statement: AddColumn, around: Surroundings) -> list[Stage]:
-    table, database = altered_table(statement, around)
+def add_column(statement: AddColumn, session: PlanningContext) -> list[Stage]:
+    table, database = altered_table(statement, session)
     column = statement.column
     with located(column.span):
         changed = added(table, column, statement.is_tag)
         check_columns(CreateTable(statement.table, changed.columns, changed.tags))
-        around.context.tables.check(changed, database)
+        session.context.tables.check(changed, database)
     return [stages.AddColumn(table, database, column, statement.is_tag)]
 
 
-def drop_column(statement: DropColumn, around: Surroundings) -> list[Stage]:
-    table, _ = altered_table(statement, around)
+def drop_column(statement: DropColumn, session: PlanningContext) -> list[Stage]:
+    table, _ = altered_table(statement, session)
     with located(statement.span):
         check_kind(table, statement.name, statement.is_tag)
         check_droppable(table, statement.name)
-        around.context.catalog.tables.check_unused(table.database, table.name, [statement.name])
+        session.context.catalog.tables.check_unused(table.database, table.name, [statement.name])
     return [stages.DropColumn(table, statement.name, statement.is_tag)]
 
 
-def modify_column(statement: ModifyColumn, around: Surroundings) -> list[Stage]:
-    table, database = altered_table(statement, around)
+def modify_column(statement: ModifyColumn, session: PlanningContext) -> list[Stage]:
+    table, database = altered_table(statement, session)
     column = statement.column
     with located(column.span):
         check_widening(check_kind(table, column.name, statement.is_tag), column.type)
-        around.context.tables.check(retyped(table, column), database)
+        session.context.tables.check(retyped(table, column), database)
     return [stages.ModifyColumn(table, column, statement.is_tag)]
 
 
-def rename_column(statement: RenameColumn, around: Surroundings) -> list[Stage]:
-    table, database = altered_table(statement, around)
+def rename_column(statement: RenameColumn, session: PlanningContext) -> list[Stage]:
+    table, database = altered_table(statement, session)
     with located(statement.span):
         check_kind(table, statement.name, statement.is_tag)
         if not statement.is_tag:
@@ -60,15 +60,15 @@ def rename_column(statement: RenameColumn, around: Surroundings) -> list[Stage]:
             )
         changed = renamed(table, statement.name, statement.new_name)
         check_columns(CreateTable(statement.table, changed.columns, changed.tags))
-        around.context.tables.check(changed, database)
-        around.context.catalog.tables.check_unused(table.database, table.name, [statement.name])
+        session.context.tables.check(changed, database)
+        session.context.catalog.tables.check_unused(table.database, table.name, [statement.name])
     return [stages.RenameTag(table, statement.name, statement.new_name)]
 
 
-def altered_table(statement: AlterTable, around: Surroundings) -> tuple[Table, Database]:
+def altered_table(statement: AlterTable, session: PlanningContext) -> tuple[Table, Database]:
     """The table that a statement changes; one subtable alone has no columns of its own."""
     name = statement.table
-    subtable = around.context.catalog.subtables.find(database_of(name, around), [name.name]).get(name.name)
+    subtable = session.context.catalog.subtables.find(database_of(name, session), [name.name]).get(name.name)
     if subtable is not None and subtable.table != name.name:
         raise ProgrammingError(
             f"{name.name} is a subtable, and has the columns and tags of {subtable.table}",
@@ -76,7 +76,7 @@ def altered_table(statement: AlterTable, around: Surroundings) -> tuple[Table, D
             span=name.span,
         )
     with located(name.span):
-        table, database = find_table(name, around)
+        table, database = find_table(name, session)
     if table.kind is not TableKind.SUPER and (statement.supertable or statement.is_tag):
         hint = "a plain table has no tags" if statement.is_tag else f"ALTER TABLE {table.name} …"
         raise ProgrammingError(f"{table.name} is a plain table", hint=hint, span=name.span)

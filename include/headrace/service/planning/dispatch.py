@@ -42,7 +42,7 @@ PLANNERS: Final[dict[type[Statement], tuple[str, str]]] = {
 """Module and planner of each kind of statement; imported when first asked for, because most bring Arrow and Delta along."""
 
 
-class Surroundings(Protocol):
+class PlanningContext(Protocol):
     """What a planner may look at: it reads the catalog and changes nothing."""
 
     @property
@@ -55,19 +55,19 @@ class Surroundings(Protocol):
     def dialect(self) -> str: ...
 
 
-def plan(statement: Statement, around: Surroundings) -> list[Stage]:
+def plan(statement: Statement, session: PlanningContext) -> list[Stage]:
     """The stages of a statement; everything that can be refused is refused here.
 
     Raises:
         Error: a named one, with the place in the text where there is one.
     """
-    return planner(type(statement))(statement, around)
+    return planner(type(statement))(statement, session)
 
 
-def planner(kind: type[Statement]) -> Callable[[Any, Surroundings], list[Stage]]:
+def planner(kind: type[Statement]) -> Callable[[Any, PlanningContext], list[Stage]]:
     """The planner of a kind of statement."""
     module, name = PLANNERS[kind]
-    found: Callable[[Any, Surroundings], list[Stage]] = getattr(import_module(f"{__package__}.{module}"), name)
+    found: Callable[[Any, PlanningContext], list[Stage]] = getattr(import_module(f"{__package__}.{module}"), name)
     return found
 
 
@@ -77,9 +77,9 @@ def parse_name(text: str) -> Name:
     return Name(database.strip("`") if dot else None, name.strip("`"), Span(0, len(text)))
 
 
-def database_of(name: Name, around: Surroundings) -> str:
+def database_of(name: Name, session: PlanningContext) -> str:
     """The database that a name means."""
-    database = name.database or around.database
+    database = name.database or session.database
     if database is None:
         raise ProgrammingError(
             f"no database for {name.name}", hint="name it (database.table), or choose one with USE database", span=name.span
@@ -87,14 +87,14 @@ def database_of(name: Name, around: Surroundings) -> str:
     return database
 
 
-def current_timezone(around: Surroundings) -> str:
+def current_timezone(session: PlanningContext) -> str:
     """The time zone of what is not of any table: that of the current database, else of the settings."""
-    context, database = around.context, around.database
+    context, database = session.context, session.database
     return context.catalog.databases.get(database).timezone if database else context.settings.timezone
 
 
-def find_table(name: Name, around: Surroundings) -> tuple[Table, Database]:
+def find_table(name: Name, session: PlanningContext) -> tuple[Table, Database]:
     """The supertable or plain table of a name."""
-    catalog = around.context.catalog
-    database = catalog.databases.get(database_of(name, around))
+    catalog = session.context.catalog
+    database = catalog.databases.get(database_of(name, session))
     return catalog.tables.get(database.name, name.name), database

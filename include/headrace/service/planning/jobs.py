@@ -6,19 +6,19 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from headrace.errors import NotFoundError, NotSupportedError, ProgrammingError
-from headrace.model.instants import instant
+from headrace.model.instants import parse_instant
 from headrace.model.jobs import JobDefinition
 from headrace.model.statements import Select
 from headrace.model.tables import Database, Table, TableKind
 from headrace.runtime.context import Progress, silent
-from headrace.service.planning.dispatch import Surroundings, database_of, parse_name
+from headrace.service.planning.dispatch import PlanningContext, database_of, parse_name
 from headrace.service.planning.queries import asks_system, bind_query
 from headrace.service.stages import Backfill, LoadFiles, Stage, VerifyQuery, VerifyStream
 from headrace.sql import parse
 
 
 def plan_load(
-    around: Surroundings,
+    session: PlanningContext,
     files: Sequence[Path],
     into: str,
     subtable: str | None = None,
@@ -31,11 +31,11 @@ def plan_load(
     Raises:
         NotFoundError: a file, the table or the subtable does not exist.
     """
-    context, name = around.context, parse_name(into)
-    database = context.catalog.databases.get(database_of(name, around))
+    context, name = session.context, parse_name(into)
+    database = context.catalog.databases.get(database_of(name, session))
     existing = context.catalog.subtables.find(database.name, [name.name]).get(name.name)
     table = context.catalog.tables.get(database.name, existing.table if existing else name.name)
-    rows_of = subtable_of_rows(table, existing.name if existing else None, subtable, around)
+    rows_of = subtable_of_rows(table, existing.name if existing else None, subtable, session)
     size = sum(file_size(path) for path in files)
     return [LoadFiles(table, database, tuple(files), rows_of, size, file_format, progress)]
 
@@ -46,20 +46,20 @@ def file_size(path: Path) -> int:
     return path.stat().st_size
 
 
-def subtable_of_rows(table: Table, target: str | None, option: str | None, around: Surroundings) -> str | None:
+def subtable_of_rows(table: Table, target: str | None, option: str | None, session: PlanningContext) -> str | None:
     """The one subtable that all rows are of, if there is one: the target itself, or what the option names."""
     if table.kind is TableKind.PLAIN:
         return table.name
     if target is not None and option is not None and target != option:
         raise ProgrammingError(f"{target} is a subtable already, not a supertable", hint="leave out --subtable")
     chosen = target or option
-    if chosen is not None and around.context.catalog.subtables.get(table.database, chosen).table != table.name:
+    if chosen is not None and session.context.catalog.subtables.get(table.database, chosen).table != table.name:
         raise NotFoundError(f"{chosen} is no subtable of {table.name}", hint=f"SHOW TABLES FROM {table.database}")
     return chosen
 
 
 def plan_backfill(
-    around: Surroundings,
+    session: PlanningContext,
     stream: str,
     start: str | None,
     end: str | None,
@@ -68,8 +68,8 @@ def plan_backfill(
     progress: Progress = silent,
 ) -> list[Stage]:
     """Compute the closed windows that start in `[start, end)` again; None is open."""
-    definition = stream_definition(around, stream)
-    database = around.context.catalog.databases.get(definition.source.database)
+    definition = stream_definition(session, stream)
+    database = session.context.catalog.databases.get(definition.source.database)
     first, last = (None if text is None else parse_tick(text, database) for text in (start, end))
     if first is not None and last is not None and first >= last:
         raise ProgrammingError(
@@ -78,20 +78,20 @@ def plan_backfill(
     return [Backfill(definition, first, last, rows, progress)]
 
 
-def stream_definition(around: Surroundings, stream: str) -> JobDefinition:
+def stream_definition(session: PlanningContext, stream: str) -> JobDefinition:
     name = parse_name(stream)
-    return around.context.catalog.jobs.get(database_of(name, around), name.name).definition
+    return session.context.catalog.jobs.get(database_of(name, session), name.name).definition
 
 
 def parse_tick(text: str, database: Database) -> int:
     """Read an instant as ticks: text in the database's time zone, or an epoch number."""
-    tick = int(text) if text.isdigit() else instant(text, database.timezone, database.precision)
+    tick = int(text) if text.isdigit() else parse_instant(text, database.timezone, database.precision)
     if tick is None:
         raise ProgrammingError(f"{text!r} is no timestamp", hint="write it as '2024-05-01 12:00:00', or as an epoch number")
     return tick
 
 
-def plan_query_verification(around: Surroundings, text: str, dialect: str) -> list[Stage]:
+def plan_query_verification(session: PlanningContext, text: str, dialect: str) -> list[Stage]:
     """Answer a query, and compare with what another engine makes of the stored rows.
 
     Raises:
@@ -100,9 +100,9 @@ def plan_query_verification(around: Surroundings, text: str, dialect: str) -> li
     statement = parse(text, dialect)
     if not isinstance(statement, Select) or asks_system(statement.query):
         raise NotSupportedError("verify takes a SELECT over tables", hint="or --stream database.stream")
-    return [VerifyQuery(statement.query, bind_query(statement.query, around), text)]
+    return [VerifyQuery(statement.query, bind_query(statement.query, session), text)]
 
 
-def plan_stream_verification(around: Surroundings, stream: str) -> list[Stage]:
+def plan_stream_verification(session: PlanningContext, stream: str) -> list[Stage]:
     """Compare a stream's target with what its query makes of the rows that the stream has handled."""
-    return [VerifyStream(stream_definition(around, stream))]
+    return [VerifyStream(stream_definition(session, stream))]

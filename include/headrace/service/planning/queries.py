@@ -9,8 +9,8 @@ from headrace.errors import NotFoundError
 from headrace.model.queries import Join, Query, QuerySource, Source, TableSource, Union
 from headrace.model.statements import Explain, Select
 from headrace.model.tables import Name
-from headrace.service import system
-from headrace.service.planning.dispatch import Surroundings, current_timezone, plan
+from headrace.service import relations
+from headrace.service.planning.dispatch import PlanningContext, current_timezone, plan
 from headrace.service.results import Result
 from headrace.service.rights import CATALOG, Action, Right
 from headrace.service.stages import DescribeStages, ReadCatalog, RunQuery, Stage
@@ -23,32 +23,32 @@ if TYPE_CHECKING:
 DESCRIBE_CATALOG: Final = (Right(Action.DESCRIBE, CATALOG),)
 
 
-def select(statement: Select, around: Surroundings) -> list[Stage]:
+def select(statement: Select, session: PlanningContext) -> list[Stage]:
     if asks_system(statement.query):
-        return [ReadCatalog(f"query of {system.SCHEMA}", partial(query_system, statement, around), DESCRIBE_CATALOG)]
-    return [RunQuery(bind_query(statement.query, around))]
+        return [ReadCatalog(f"query of {relations.SCHEMA}", partial(query_system, statement, session), DESCRIBE_CATALOG)]
+    return [RunQuery(bind_query(statement.query, session))]
 
 
-def bind_query(query: Query | Union, around: Surroundings) -> AnyPlan:
+def bind_query(query: Query | Union, session: PlanningContext) -> AnyPlan:
     """Bind a query over tables to the catalog."""
     from headrace.compute import bind
     from headrace.streams.define import catalog_scope
 
-    context, database = around.context, around.database
-    timezone, now = current_timezone(around), context.clock.now()
-    scope = catalog_scope(context.catalog, database, dialect=around.dialect, timezone=timezone, now=now)
+    context, database = session.context, session.database
+    timezone, now = current_timezone(session), context.clock.now()
+    scope = catalog_scope(context.catalog, database, dialect=session.dialect, timezone=timezone, now=now)
     return bind(query, scope)
 
 
-def explain(statement: Explain, around: Surroundings) -> list[Stage]:
-    return [DescribeStages(tuple(plan(statement.statement, around)))]
+def explain(statement: Explain, session: PlanningContext) -> list[Stage]:
+    return [DescribeStages(tuple(plan(statement.statement, session)))]
 
 
 def asks_system(query: Query | Union) -> bool:
     """Whether a query reads system tables."""
     if isinstance(query, Union):
         return asks_system(query.left) or asks_system(query.right)
-    return query.source is not None and any(name.database == system.SCHEMA for name in names(query.source))
+    return query.source is not None and any(name.database == relations.SCHEMA for name in names(query.source))
 
 
 def names(source: Source) -> list[Name]:
@@ -64,7 +64,7 @@ def names(source: Source) -> list[Name]:
             return []
 
 
-def query_system(statement: Select, around: Surroundings) -> Result:
+def query_system(statement: Select, session: PlanningContext) -> Result:
     """System tables are small and change with every batch: DuckDB answers over them, Spark need not start."""
     import duckdb
     import sqlglot
@@ -74,12 +74,12 @@ def query_system(statement: Select, around: Surroundings) -> Result:
         table.set("db", None)  # DuckDB has an information_schema of its own
     text = tree.sql("duckdb")
     with open_database() as connection:
-        for name, read in system.RELATIONS.items():
+        for name, read in relations.RELATIONS.items():
             if name in text:
-                connection.register(name, read(around.context).arrow())
+                connection.register(name, read(session.context).arrow())
         try:
             return Result(connection.sql(text).to_arrow_table())
         except (duckdb.CatalogException, duckdb.BinderException) as error:
             raise NotFoundError(
-                f"{system.SCHEMA} cannot answer that: {error}", hint=f"it has {', '.join(system.RELATIONS)}"
+                f"{relations.SCHEMA} cannot answer that: {error}", hint=f"it has {', '.join(relations.RELATIONS)}"
             ) from None

@@ -13,20 +13,20 @@ from headrace.errors import ExistsError, NotFoundError, ProgrammingError
 from headrace.model.spans import Span
 from headrace.model.statements import CreateSubtables, Delete, Insert, InsertBlock, RowValue, SetTags, SubtableSpec
 from headrace.model.tables import TBNAME, Column, Database, Name, Subtable, Table, TableKind
-from headrace.service.planning.dispatch import Surroundings, database_of, find_table
+from headrace.service.planning.dispatch import PlanningContext, database_of, find_table
 from headrace.service.planning.tables import check_name
 from headrace.service.predicates import ALWAYS, Times, split
 from headrace.service.stages import DeleteRows, MakeSubtables, Stage, WriteRows, WriteTags
-from headrace.storage.values import rows_to_arrow, tags_to_arrow
+from headrace.storage.values.rows import rows_to_arrow, tags_to_arrow
 
 
-def create_subtables(statement: CreateSubtables, around: Surroundings) -> list[Stage]:
+def create_subtables(statement: CreateSubtables, session: PlanningContext) -> list[Stage]:
     """All of the statement's subtables are checked before the first is made."""
     by_table: dict[Name, list[SubtableSpec]] = defaultdict(list)
     for spec in statement.subtables:
-        known = find_subtables([spec.name], around).get(key_of(spec.name, around))
-        using = using_of(spec, around)
-        if known is None or (spec.if_not_exists and lacks_tags(spec, known, around)):
+        known = find_subtables([spec.name], session).get(key_of(spec.name, session))
+        using = using_of(spec, session)
+        if known is None or (spec.if_not_exists and lacks_tags(spec, known, session)):
             by_table[using].append(spec)
         elif not spec.if_not_exists:
             raise ExistsError(
@@ -34,42 +34,42 @@ def create_subtables(statement: CreateSubtables, around: Surroundings) -> list[S
                 hint="use IF NOT EXISTS, or another name",
                 span=spec.name.span,
             )
-    return [make_subtables(using, specs, around) for using, specs in by_table.items()]
+    return [make_subtables(using, specs, session) for using, specs in by_table.items()]
 
 
-def using_of(spec: SubtableSpec, around: Surroundings) -> Name:
+def using_of(spec: SubtableSpec, session: PlanningContext) -> Name:
     """The supertable after USING, with its database."""
-    return Name(database_of(spec.using, around), spec.using.name, spec.using.span)
+    return Name(database_of(spec.using, session), spec.using.name, spec.using.span)
 
 
-def lacks_tags(spec: SubtableSpec, known: Subtable, around: Surroundings) -> bool:
-    using = using_of(spec, around)
+def lacks_tags(spec: SubtableSpec, known: Subtable, session: PlanningContext) -> bool:
+    using = using_of(spec, session)
     if (using.database, using.name) != (known.database, known.table):
         return False
-    return bool(untagged([spec], find_table(using, around)[0], around))
+    return bool(untagged([spec], find_table(using, session)[0], session))
 
 
-def untagged(specs: Sequence[SubtableSpec], table: Table, around: Surroundings) -> list[SubtableSpec]:
+def untagged(specs: Sequence[SubtableSpec], table: Table, session: PlanningContext) -> list[SubtableSpec]:
     """Those of existing subtables that `table` has no tags of: who created them ended before the tags were committed."""
     if table.kind is not TableKind.SUPER:
         return []
-    wanted = [spec for spec in specs if (database_of(spec.using, around), spec.using.name) == (table.database, table.name)]
-    missing = set(around.context.tables.without_tags(table, [spec.name.name for spec in wanted])) if wanted else set()
+    wanted = [spec for spec in specs if (database_of(spec.using, session), spec.using.name) == (table.database, table.name)]
+    missing = set(session.context.tables.without_tags(table, [spec.name.name for spec in wanted])) if wanted else set()
     return [spec for spec in wanted if spec.name.name in missing]
 
 
-def make_subtables(using: Name, specs: Sequence[SubtableSpec], around: Surroundings) -> MakeSubtables:
-    table, database = find_table(using, around)
+def make_subtables(using: Name, specs: Sequence[SubtableSpec], session: PlanningContext) -> MakeSubtables:
+    table, database = find_table(using, session)
     if table.kind is not TableKind.SUPER:
         raise ProgrammingError(f"{table.name} is a plain table, it has no subtables", hint="USING a supertable", span=using.span)
     for spec in specs:
         check_name(spec.name)
-        if database_of(spec.name, around) != table.database:
+        if database_of(spec.name, session) != table.database:
             raise ProgrammingError("a subtable lives in its supertable's database", span=spec.name.span)
-    return MakeSubtables(table, database, pa.concat_tables([tag_row(spec, table, database, around) for spec in specs]))
+    return MakeSubtables(table, database, pa.concat_tables([tag_row(spec, table, database, session) for spec in specs]))
 
 
-def tag_row(spec: SubtableSpec, table: Table, database: Database, around: Surroundings) -> pa.Table:
+def tag_row(spec: SubtableSpec, table: Table, database: Database, session: PlanningContext) -> pa.Table:
     """One row of the tags table: tags that are not named are NULL."""
     columns = table.tags if spec.tag_names is None else tuple(tag_of(table, name, spec) for name in spec.tag_names)
     if len(columns) != len(spec.tag_values):
@@ -79,7 +79,7 @@ def tag_row(spec: SubtableSpec, table: Table, database: Database, around: Surrou
             span=spec.name.span,
         )
     given = dict(zip((column.name for column in columns), spec.tag_values, strict=True))
-    return tags_to_arrow(table, database, spec.name.name, given, now=around.context.clock.now())
+    return tags_to_arrow(table, database, spec.name.name, given, now=session.context.clock.now())
 
 
 def tag_of(table: Table, name: str, spec: SubtableSpec) -> Column:
@@ -90,16 +90,16 @@ def tag_of(table: Table, name: str, spec: SubtableSpec) -> Column:
     raise NotFoundError(f"{table.name} has no tag {name}", hint=f"its tags are {names}", span=spec.name.span)
 
 
-def key_of(name: Name, around: Surroundings) -> tuple[str, str]:
-    return database_of(name, around), name.name
+def key_of(name: Name, session: PlanningContext) -> tuple[str, str]:
+    return database_of(name, session), name.name
 
 
-def find_subtables(names: Sequence[Name], around: Surroundings) -> dict[tuple[str, str], Subtable]:
+def find_subtables(names: Sequence[Name], session: PlanningContext) -> dict[tuple[str, str], Subtable]:
     """Those subtables that exist, by database and name."""
     by_database: dict[str, list[str]] = defaultdict(list)
     for name in names:
-        by_database[database_of(name, around)].append(name.name)
-    catalog = around.context.catalog
+        by_database[database_of(name, session)].append(name.name)
+    catalog = session.context.catalog
     return {
         (database, name): subtable
         for database, wanted in by_database.items()
@@ -119,25 +119,25 @@ class Batch:
     tbnames: list[str]
 
 
-def insert(statement: Insert, around: Surroundings) -> list[Stage]:
+def insert(statement: Insert, session: PlanningContext) -> list[Stage]:
     """One commit for each table and set of columns, after every value has been checked."""
-    known = find_subtables([block.table for block in statement.blocks], around)
+    known = find_subtables([block.table for block in statement.blocks], session)
     makers: list[Stage] = []
     batches: dict[tuple[str, str, tuple[str, ...]], Batch] = {}
     tables: dict[Name, tuple[Table, Database]] = {}
     new: dict[Name, list[SubtableSpec]] = defaultdict(list)
     existing: dict[Name, list[SubtableSpec]] = defaultdict(list)
     for block in statement.blocks:
-        subtable = known.get(key_of(block.table, around))
-        owner = owner_of(block, subtable, around)
-        table, database = tables[owner] if owner in tables else tables.setdefault(owner, find_table(owner, around))
+        subtable = known.get(key_of(block.table, session))
+        owner = owner_of(block, subtable, session)
+        table, database = tables[owner] if owner in tables else tables.setdefault(owner, find_table(owner, session))
         if block.using is not None:
             (new if subtable is None else existing)[owner].append(replace(block.using, name=block.table))
         add_rows(batches, block, table, database, is_subtable=subtable is not None or block.using is not None)
     for owner, specs in existing.items():
-        new[owner].extend(untagged(specs, tables[owner][0], around))
-    makers.extend(make_subtables(owner, unique(specs), around) for owner, specs in new.items() if specs)
-    writes = [stage for batch in batches.values() for stage in write_rows(batch, around)]
+        new[owner].extend(untagged(specs, tables[owner][0], session))
+    makers.extend(make_subtables(owner, unique(specs), session) for owner, specs in new.items() if specs)
+    writes = [stage for batch in batches.values() for stage in write_rows(batch, session)]
     return [*makers, *writes]
 
 
@@ -146,16 +146,16 @@ def unique(specs: Sequence[SubtableSpec]) -> list[SubtableSpec]:
     return list({spec.name: spec for spec in reversed(specs)}.values())[::-1]
 
 
-def owner_of(block: InsertBlock, subtable: Subtable | None, around: Surroundings) -> Name:
+def owner_of(block: InsertBlock, subtable: Subtable | None, session: PlanningContext) -> Name:
     """The table whose rows a block's are."""
     if subtable is not None:
         return Name(subtable.database, subtable.table)
     if block.using is not None:
-        return using_of(block.using, around)
-    database = database_of(block.table, around)
+        return using_of(block.using, session)
+    database = database_of(block.table, session)
     if block.columns is not None and TBNAME in block.columns:
         return Name(database, block.table.name, block.table.span)
-    if any(table.name == block.table.name for table in around.context.catalog.tables.all(database)):
+    if any(table.name == block.table.name for table in session.context.catalog.tables.all(database)):
         raise ProgrammingError(
             f"{block.table.name} is a supertable: which subtable are the rows for?",
             hint=f"INSERT INTO subtable USING {block.table.name} TAGS (…) VALUES …, or name tbname among the columns",
@@ -184,9 +184,9 @@ def add_rows(
         batch.tbnames.extend([block.table.name] * len(block.rows))
 
 
-def write_rows(batch: Batch, around: Surroundings) -> list[Stage]:
+def write_rows(batch: Batch, session: PlanningContext) -> list[Stage]:
     """The commit of a batch; of rows that name their subtable in a column, those subtables must exist."""
-    context = around.context
+    context = session.context
     key = batch.table.series_key
     named = key in batch.columns
     rows = rows_to_arrow(
@@ -209,36 +209,36 @@ def write_rows(batch: Batch, around: Surroundings) -> list[Stage]:
     return [WriteRows(batch.table, batch.database, rows, tuple(name for name in batch.columns if name != key))]
 
 
-def delete(statement: Delete, around: Surroundings) -> list[Stage]:
-    catalog, context = around.context.catalog, around.context
-    subtable = find_subtables([statement.table], around).get(key_of(statement.table, around))
+def delete(statement: Delete, session: PlanningContext) -> list[Stage]:
+    catalog, context = session.context.catalog, session.context
+    subtable = find_subtables([statement.table], session).get(key_of(statement.table, session))
     owner = statement.table if subtable is None else Name(subtable.database, subtable.table)
-    table, database = find_table(owner, around)
+    table, database = find_table(owner, session)
     times, groups = split(statement.where, table)
     ranges = Times(catalog.databases.get(database.name), context.clock.now()).ranges(times)
     tbnames: tuple[str, ...] | None = None if subtable is None else (subtable.name,)
     if groups:
         from headrace.service.subtables import SubtableFilter  # loads DuckDB and the planner, which only such a DELETE needs
 
-        subtables = SubtableFilter(table, database, tags_of(table, around), context.clock.now(), context.spark)
+        subtables = SubtableFilter(table, database, tags_of(table, session), context.clock.now(), context.spark)
         names = subtables.names(groups)
         tbnames = tuple(names) if tbnames is None else tuple(name for name in names if name in tbnames)
     return [DeleteRows(table, database, tbnames, None if ranges == ALWAYS else ranges)]
 
 
-def tags_of(table: Table, around: Surroundings) -> pa.Table:
+def tags_of(table: Table, session: PlanningContext) -> pa.Table:
     """`tbname` and tags of every subtable; a plain table has its one name."""
     if table.kind is TableKind.PLAIN:
         return pa.table({table.series_key: [table.name]})
-    return around.context.tables.read_subtables(table)
+    return session.context.tables.read_subtables(table)
 
 
-def set_tags(statement: SetTags, around: Surroundings) -> list[Stage]:
-    catalog = around.context.catalog
-    database_name, name = key_of(statement.table, around)
+def set_tags(statement: SetTags, session: PlanningContext) -> list[Stage]:
+    catalog = session.context.catalog
+    database_name, name = key_of(statement.table, session)
     subtable = catalog.subtables.get(database_name, name)
     table, database = catalog.tables.get(database_name, subtable.table), catalog.databases.get(database_name)
     spec = SubtableSpec(statement.table, Name(database_name, table.name), (), ())
     given = {tag_of(table, tag, spec).name: value for tag, value in statement.values}
-    changed = tags_to_arrow(table, database, name, given, now=around.context.clock.now())
+    changed = tags_to_arrow(table, database, name, given, now=session.context.clock.now())
     return [WriteTags(table, changed.select([table.series_key, *given]))]

@@ -6,14 +6,14 @@ from headrace.errors import ExistsError, NotFoundError
 from headrace.model.jobs import JobRecord
 from headrace.model.statements import CreateStream, DropStream, PauseStream, ResumeStream
 from headrace.model.tables import Name
-from headrace.service.planning.dispatch import Surroundings, database_of
+from headrace.service.planning.dispatch import PlanningContext, database_of
 from headrace.service.stages import Announce, ContinueStream, FillHistory, HoldStream, RecordStream, RemoveStream, Stage
 from headrace.streams.define import define
 
 
-def create_stream(statement: CreateStream, around: Surroundings) -> list[Stage]:
-    context, database = around.context, database_of(statement.name, around)
-    if find_stream(statement.name, around, missing_ok=True) is not None:
+def create_stream(statement: CreateStream, session: PlanningContext) -> list[Stage]:
+    context, database = session.context, database_of(statement.name, session)
+    if find_stream(statement.name, session, missing_ok=True) is not None:
         if statement.if_not_exists:
             return []
         raise ExistsError(
@@ -22,7 +22,7 @@ def create_stream(statement: CreateStream, around: Surroundings) -> list[Stage]:
             span=statement.name.span,
         )
     settings = context.settings
-    defined = define(statement, context.catalog, around.database, dialect=around.dialect, now=context.clock.now())
+    defined = define(statement, context.catalog, session.database, dialect=session.dialect, now=context.clock.now())
     stages: list[Stage] = [RecordStream(defined, statement.if_not_exists)]
     if statement.options.fill_history:
         rows = context.tables.rows(defined.source)
@@ -30,18 +30,18 @@ def create_stream(statement: CreateStream, around: Surroundings) -> list[Stage]:
     return [*stages, Announce(database, statement.name.name)]
 
 
-def drop_stream(statement: DropStream, around: Surroundings) -> list[Stage]:
-    record = find_stream(statement.name, around, statement.if_exists)
+def drop_stream(statement: DropStream, session: PlanningContext) -> list[Stage]:
+    record = find_stream(statement.name, session, statement.if_exists)
     return [] if record is None else [RemoveStream(record), announcement(record)]
 
 
-def pause_stream(statement: PauseStream, around: Surroundings) -> list[Stage]:
-    record = find_stream(statement.name, around, statement.if_exists)
+def pause_stream(statement: PauseStream, session: PlanningContext) -> list[Stage]:
+    record = find_stream(statement.name, session, statement.if_exists)
     return [] if record is None else [HoldStream(record)]
 
 
-def resume_stream(statement: ResumeStream, around: Surroundings) -> list[Stage]:
-    record = find_stream(statement.name, around, statement.if_exists)
+def resume_stream(statement: ResumeStream, session: PlanningContext) -> list[Stage]:
+    record = find_stream(statement.name, session, statement.if_exists)
     return [] if record is None else [ContinueStream(record, statement.ignore_untreated), announcement(record, resumed=True)]
 
 
@@ -49,10 +49,10 @@ def announcement(record: JobRecord, *, resumed: bool = False) -> Announce:
     return Announce(record.definition.database, record.definition.name, resumed)
 
 
-def find_stream(name: Name, around: Surroundings, missing_ok: bool) -> JobRecord | None:
+def find_stream(name: Name, session: PlanningContext, missing_ok: bool) -> JobRecord | None:
     """The stream of a name; None where it is missing and may be."""
     try:
-        return around.context.catalog.jobs.get(database_of(name, around), name.name)
+        return session.context.catalog.jobs.get(database_of(name, session), name.name)
     except NotFoundError as error:
         if missing_ok:
             return None

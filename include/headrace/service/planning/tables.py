@@ -6,31 +6,31 @@ from collections import Counter
 from typing import Final
 
 from headrace.errors import DataError, ExistsError, LimitError, NotFoundError, ProgrammingError, TypeMismatchError
-from headrace.model.instants import ZONE_HINT, zone
+from headrace.model.instants import ZONE_HINT, find_zone
 from headrace.model.statements import CreateDatabase, CreateTable, DropDatabase, DropTable, UseDatabase
 from headrace.model.tables import TBNAME, Column, Database, Name, Subtable, Table, TableKind
-from headrace.model.types import Kind
-from headrace.service.planning.dispatch import Surroundings, database_of, find_table
+from headrace.model.types import TypeKind
+from headrace.service.planning.dispatch import PlanningContext, database_of, find_table
 from headrace.service.stages import EnterDatabase, MakeDatabase, MakeTable, RemoveDatabase, RemoveSubtables, RemoveTable, Stage
 
-KEY_KINDS: Final = (Kind.INT, Kind.UINT, Kind.BIGINT, Kind.UBIGINT, Kind.VARCHAR)
+KEY_KINDS: Final = (TypeKind.INT, TypeKind.UINT, TypeKind.BIGINT, TypeKind.UBIGINT, TypeKind.VARCHAR)
 MAX_COLUMNS: Final = 4096
 MAX_TAGS: Final = 128
 MAX_NAME: Final = 192
 
 
-def create_database(statement: CreateDatabase, around: Surroundings) -> list[Stage]:
+def create_database(statement: CreateDatabase, session: PlanningContext) -> list[Stage]:
     check_name(statement.name)
     options = dict(statement.options)
-    timezone = options.pop("timezone", around.context.settings.timezone)
-    if zone(timezone) is None:
+    timezone = options.pop("timezone", session.context.settings.timezone)
+    if find_zone(timezone) is None:
         raise DataError(f"there is no time zone {timezone!r}", hint=ZONE_HINT)
     database = Database(statement.name.name, statement.precision, timezone=timezone, options=tuple(options.items()))
     return [MakeDatabase(database, statement.if_not_exists)]
 
 
-def drop_database(statement: DropDatabase, around: Surroundings) -> list[Stage]:
-    catalog, name = around.context.catalog, statement.name.name
+def drop_database(statement: DropDatabase, session: PlanningContext) -> list[Stage]:
+    catalog, name = session.context.catalog, statement.name.name
     try:
         tables = tuple(catalog.tables.all(name))
     except NotFoundError:
@@ -41,17 +41,17 @@ def drop_database(statement: DropDatabase, around: Surroundings) -> list[Stage]:
     return [RemoveDatabase(name, tables, streams)]
 
 
-def use_database(statement: UseDatabase, around: Surroundings) -> list[Stage]:
-    return [EnterDatabase(around.context.catalog.databases.get(statement.name.name).name)]
+def use_database(statement: UseDatabase, session: PlanningContext) -> list[Stage]:
+    return [EnterDatabase(session.context.catalog.databases.get(statement.name.name).name)]
 
 
-def create_table(statement: CreateTable, around: Surroundings) -> list[Stage]:
+def create_table(statement: CreateTable, session: PlanningContext) -> list[Stage]:
     check_name(statement.name)
     check_columns(statement)
-    database = around.context.catalog.databases.get(database_of(statement.name, around))
+    database = session.context.catalog.databases.get(database_of(statement.name, session))
     kind = TableKind.SUPER if statement.tags else TableKind.PLAIN
     table = Table(database.name, statement.name.name, statement.columns, statement.tags, kind)
-    taken = existing(table, around)
+    taken = existing(table, session)
     if taken and statement.if_not_exists:
         return []
     if taken:
@@ -63,9 +63,9 @@ def create_table(statement: CreateTable, around: Surroundings) -> list[Stage]:
     return [MakeTable(table, database, statement.if_not_exists)]
 
 
-def existing(table: Table, around: Surroundings) -> str | None:
+def existing(table: Table, session: PlanningContext) -> str | None:
     """What of the table's name exists already: `table`, `subtable`, or None."""
-    catalog = around.context.catalog
+    catalog = session.context.catalog
     if any(other.name == table.name for other in catalog.tables.all(table.database)):
         return "table"
     return "subtable" if catalog.subtables.find(table.database, [table.name]) else None
@@ -83,7 +83,7 @@ def check_columns(statement: CreateTable) -> None:
     """First column a timestamp, names unique, key column of a kind that may be one, within the limits."""
     columns, tags = statement.columns, statement.tags
     first = columns[0]
-    if first.type.kind is not Kind.TIMESTAMP:
+    if first.type.kind is not TypeKind.TIMESTAMP:
         raise TypeMismatchError(
             f"the first column of a table must be a TIMESTAMP, {first.name} is {first.type}",
             hint="begin with ts TIMESTAMP",
@@ -121,31 +121,31 @@ def check_key(column: Column, place: int) -> None:
         raise TypeMismatchError(f"{column.type} cannot be a key column", hint=f"allowed are {allowed}", span=column.span)
 
 
-def drop_table(statement: DropTable, around: Surroundings) -> list[Stage]:
+def drop_table(statement: DropTable, session: PlanningContext) -> list[Stage]:
     stages: list[Stage] = []
     for name in statement.names:
         try:
-            stages.append(removal(name, statement.supertable, around))
+            stages.append(removal(name, statement.supertable, session))
         except NotFoundError:
             if not statement.if_exists:
                 raise
     return stages
 
 
-def removal(name: Name, supertable: bool, around: Surroundings) -> Stage:
+def removal(name: Name, supertable: bool, session: PlanningContext) -> Stage:
     """The stage that drops one table or subtable."""
     if supertable:
-        return remove_supertable(name, around)
-    catalog = around.context.catalog
-    subtable = catalog.subtables.get(database_of(name, around), name.name)
+        return remove_supertable(name, session)
+    catalog = session.context.catalog
+    subtable = catalog.subtables.get(database_of(name, session), name.name)
     table, database = catalog.tables.get(subtable.database, subtable.table), catalog.databases.get(subtable.database)
     if table.kind is TableKind.PLAIN:
         return RemoveTable(table, database)
     return RemoveSubtables(table, database, (Subtable(subtable.database, subtable.name, subtable.table, subtable.uid),))
 
 
-def remove_supertable(name: Name, around: Surroundings) -> RemoveTable:
-    table, database = find_table(name, around)
+def remove_supertable(name: Name, session: PlanningContext) -> RemoveTable:
+    table, database = find_table(name, session)
     if table.kind is not TableKind.SUPER:
         raise ProgrammingError(f"{table.name} is a plain table", hint=f"DROP TABLE {table.name}", span=name.span)
     return RemoveTable(table, database)

@@ -8,11 +8,11 @@ from typing import Final
 from headrace.model.expressions import Cast, DurationLiteral, Expression, Literal
 from headrace.model.spans import Span
 from headrace.model.time import UNIT_NAMES, Duration
-from headrace.model.types import DataType, Kind
+from headrace.model.types import DataType, TypeKind
 from headrace.sql.queries import QueryParser
 from headrace.sql.tdengine.words import BARE_FUNCTIONS, BINARY, CALLABLE, LEXIS, NEGATED, PREDICATES
-from headrace.sql.tokens import Kind as TokenKind
 from headrace.sql.tokens import Token
+from headrace.sql.tokens import TokenType as TokenKind
 from headrace.sql.types import TypeRule
 
 DURATION: Final = re.compile(r"([0-9]{1,20})([busamhdwny])", re.IGNORECASE)
@@ -24,23 +24,23 @@ UNITS_HINT: Final = "a duration is a whole number and a unit, such as 10s: " + "
 
 BYTES: Final = 65_517
 TYPES: Final = {
-    "BOOL": TypeRule(Kind.BOOL),
-    "TINYINT": TypeRule(Kind.TINYINT),
-    "SMALLINT": TypeRule(Kind.SMALLINT),
-    "INT": TypeRule(Kind.INT),
-    "INTEGER": TypeRule(Kind.INT),
-    "BIGINT": TypeRule(Kind.BIGINT),
-    "FLOAT": TypeRule(Kind.FLOAT),
-    "DOUBLE": TypeRule(Kind.DOUBLE),
-    "DECIMAL": TypeRule(Kind.DECIMAL, 2, 38),
-    "NUMERIC": TypeRule(Kind.DECIMAL, 2, 38),
-    "VARCHAR": TypeRule(Kind.VARCHAR, 1, BYTES),
-    "BINARY": TypeRule(Kind.VARCHAR, 1, BYTES),
-    "NCHAR": TypeRule(Kind.NCHAR, 1, BYTES // 4),
-    "VARBINARY": TypeRule(Kind.VARBINARY, 1, BYTES),
-    "GEOMETRY": TypeRule(Kind.GEOMETRY, 1, BYTES),
-    "JSON": TypeRule(Kind.JSON),
-    "TIMESTAMP": TypeRule(Kind.TIMESTAMP),
+    "BOOL": TypeRule(TypeKind.BOOL),
+    "TINYINT": TypeRule(TypeKind.TINYINT),
+    "SMALLINT": TypeRule(TypeKind.SMALLINT),
+    "INT": TypeRule(TypeKind.INT),
+    "INTEGER": TypeRule(TypeKind.INT),
+    "BIGINT": TypeRule(TypeKind.BIGINT),
+    "FLOAT": TypeRule(TypeKind.FLOAT),
+    "DOUBLE": TypeRule(TypeKind.DOUBLE),
+    "DECIMAL": TypeRule(TypeKind.DECIMAL, 2, 38),
+    "NUMERIC": TypeRule(TypeKind.DECIMAL, 2, 38),
+    "VARCHAR": TypeRule(TypeKind.VARCHAR, 1, BYTES),
+    "BINARY": TypeRule(TypeKind.VARCHAR, 1, BYTES),
+    "NCHAR": TypeRule(TypeKind.NCHAR, 1, BYTES // 4),
+    "VARBINARY": TypeRule(TypeKind.VARBINARY, 1, BYTES),
+    "GEOMETRY": TypeRule(TypeKind.GEOMETRY, 1, BYTES),
+    "JSON": TypeRule(TypeKind.JSON),
+    "TIMESTAMP": TypeRule(TypeKind.TIMESTAMP),
 }
 FOREIGN_TYPES: Final = {
     "BLOB": "VARBINARY(1000)",
@@ -76,7 +76,7 @@ class TDengineExpressions(QueryParser):
             self._advance()
             text = self._token
             operand = Literal(self._parse_string(), Span(text.start, text.end))
-            return Cast(operand, DataType(Kind.TIMESTAMP), self._span(start))
+            return Cast(operand, DataType(TypeKind.TIMESTAMP), self._span(start))
         return super()._parse_word(token)
 
     def _parse_duration(self) -> Duration:

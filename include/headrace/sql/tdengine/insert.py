@@ -14,9 +14,9 @@ from headrace.model.spans import Span
 from headrace.model.statements import Explain, Insert, InsertBlock, Now, RowValue, SubtableSpec, TagValue
 from headrace.model.tables import Name
 from headrace.model.time import NANOSECONDS
-from headrace.sql.faults import unexpected
 from headrace.sql.lexis import BLANKS
 from headrace.sql.scanner import Scanner
+from headrace.sql.syntax_errors import unexpected_token
 from headrace.sql.tdengine.words import LEXIS
 
 INSERT: Final = re.compile(rf"{BLANKS}(EXPLAIN\b{BLANKS})?INSERT\b", re.IGNORECASE | re.DOTALL)
@@ -213,4 +213,4 @@ class InsertScanner(Scanner):
         here = self._here(place)
         word = self.text[here.start : here.end]
         hint = f"strings stand in quotes: '{word}'" if word.isidentifier() else ""
-        raise unexpected(self.text, here, [WANTED], hint=hint)
+        raise unexpected_token(self.text, here, [WANTED], hint=hint)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final
 
-from headrace.model.queries import Interpolation, Window
+from headrace.model.queries import InterpolationClause, WindowClause
 from headrace.sql.queries import Clause, Fields, QueryParser, misplaced
 from headrace.sql.tdengine.expressions import TDengineExpressions
 
-WINDOWS: Final[Mapping[str, Callable[[Any, int], Window]]] = {
+WINDOWS: Final[Mapping[str, Callable[[Any, int], WindowClause]]] = {
     "INTERVAL": lambda self, start: self._parse_interval(start),
     "SESSION": lambda self, start: self._parse_session(start),
     "STATE_WINDOW": lambda self, start: self._parse_state(start),
@@ -71,4 +71,4 @@ class TDengineQueries(TDengineExpressions):
         every = self._wrapped(self._parse_duration) if self._accept("EVERY") else None
         if not ends and every is None:
             return {}
-        return {"interpolation": Interpolation(ends[0] if ends else None, ends[1] if len(ends) > 1 else None, every)}
+        return {"interpolation": InterpolationClause(ends[0] if ends else None, ends[1] if len(ends) > 1 else None, every)}

@@ -6,22 +6,22 @@ from collections.abc import Iterable
 from typing import Final
 
 from headrace.model.queries import (
-    Count,
-    Event,
-    Fill,
-    Interpolation,
-    Interval,
-    Item,
+    CountClause,
+    EventClause,
+    FillClause,
+    InterpolationClause,
+    IntervalClause,
     Join,
     Ordering,
     Query,
     QuerySource,
-    Session,
+    SelectItem,
+    SessionClause,
     Source,
-    State,
+    StateClause,
     TableSource,
     Union,
-    Window,
+    WindowClause,
 )
 from headrace.model.time import Duration
 from headrace.sql.render import ExpressionRenderer
@@ -69,7 +69,7 @@ def _select_sql(query: Query) -> str:
     return " ".join(part for part in parts if part)
 
 
-def _items_sql(items: Iterable[Item]) -> str:
+def _items_sql(items: Iterable[SelectItem]) -> str:
     return ", ".join(_aliased(RENDERER.sql(item.expression), item.alias) for item in items)
 
 
@@ -101,18 +101,18 @@ def _is_comma(source: Source) -> bool:
     return isinstance(source, Join) and source.condition is None
 
 
-def _window_sql(window: Window) -> str:
+def _window_sql(window: WindowClause) -> str:
     match window:
-        case Interval(length=length, offset=offset, sliding=sliding):
+        case IntervalClause(length=length, offset=offset, sliding=sliding):
             shift = "" if offset is None else f", {offset}"
             return f"INTERVAL({length}{shift})" + ("" if sliding is None else f" SLIDING({sliding})")
-        case Session(timestamp=timestamp, gap=gap):
+        case SessionClause(timestamp=timestamp, gap=gap):
             return f"SESSION({RENDERER.sql(timestamp)}, {gap})"
-        case State(expression=expression, true_for=true_for):
+        case StateClause(expression=expression, true_for=true_for):
             return f"STATE_WINDOW({RENDERER.sql(expression)}){_true_for_sql(true_for)}"
-        case Event(start=start, end=end, true_for=true_for):
+        case EventClause(start=start, end=end, true_for=true_for):
             return f"EVENT_WINDOW START WITH {RENDERER.sql(start)} END WITH {RENDERER.sql(end)}{_true_for_sql(true_for)}"
-        case Count(count=count, sliding=step):
+        case CountClause(count=count, sliding=step):
             return f"COUNT_WINDOW({count}{'' if step is None else f', {step}'})"
 
 
@@ -120,11 +120,11 @@ def _true_for_sql(true_for: Duration | None) -> str:
     return "" if true_for is None else f" TRUE_FOR({true_for})"
 
 
-def _fill_sql(fill: Fill) -> str:
+def _fill_sql(fill: FillClause) -> str:
     return f"FILL({', '.join((fill.mode, *map(RENDERER.sql, fill.values)))})"
 
 
-def _interpolation_sql(interpolation: Interpolation) -> str:
+def _interpolation_sql(interpolation: InterpolationClause) -> str:
     ends = [RENDERER.sql(end) for end in (interpolation.start, interpolation.end) if end is not None]
     every = "" if interpolation.every is None else f"EVERY({interpolation.every})"
     return " ".join(filter(None, (f"RANGE({', '.join(ends)})" if ends else "", every)))

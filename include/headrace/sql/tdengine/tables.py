@@ -23,9 +23,9 @@ from headrace.model.statements import (
 )
 from headrace.model.tables import Column, Name
 from headrace.model.time import Precision
-from headrace.model.types import NUMBERS, DataType, Kind
+from headrace.model.types import NUMBERS, DataType, TypeKind
 from headrace.sql.tdengine.queries import TDengineQueries
-from headrace.sql.tokens import Kind as TokenKind
+from headrace.sql.tokens import TokenType as TokenKind
 
 STRING, NUMBER, DURATION = "a string", "a whole number", "a duration"
 DATABASE_OPTIONS: Final = {
@@ -62,7 +62,7 @@ DATABASE_OPTIONS: Final = {
 TABLE_OPTIONS: Final = ("TTL", "SMA", "ROLLUP", "WATERMARK", "MAX_DELAY", "DELETE_MARK", "KEEP", "VIRTUAL")
 ALTER_OPTIONS: Final = ("COMMENT", "TTL")
 COMPRESSION: Final = ("ENCODE", "COMPRESS", "LEVEL")
-NEEDS_LENGTH: Final = (Kind.VARCHAR, Kind.NCHAR, Kind.VARBINARY, Kind.GEOMETRY, Kind.DECIMAL)
+NEEDS_LENGTH: Final = (TypeKind.VARCHAR, TypeKind.NCHAR, TypeKind.VARBINARY, TypeKind.GEOMETRY, TypeKind.DECIMAL)
 
 
 class TDengineTables(TDengineQueries):

@@ -83,7 +83,7 @@ def create_jobs() -> None:
         sa.Column("position", sa.JSON()),
         sa.Column("boundary", sa.JSON()),
         sa.Column("skip_to", sa.JSON()),
-        sa.Column("frontier", sa.BigInteger()),
+        sa.Column("watermark", sa.BigInteger()),
         sa.Column("updated", sa.BigInteger()),
         sa.Column("pending_since", sa.BigInteger()),
         sa.Column("counters", sa.JSON(), nullable=False),

@@ -1,0 +1,92 @@
+"""Fault points: named places where a test may have this process die, stop or fail. They cost nothing while none is armed.
+
+`HEADRACE_FAULTS=name:count[:action][,…]` arms points when the process starts: at the `count`-th passage of `name` the action
+happens, once. Actions: `kill` (SIGKILL to this process, the default), `stop` (SIGSTOP), `raise` (a `FailpointError`). Within a process
+a point may also call a function (`calling`), so that what races in life can be put in order by a test.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+ACTIONS = ("kill", "stop", "raise")
+
+
+class FailpointError(RuntimeError):
+    """What an armed point raises."""
+
+
+@dataclass(slots=True)
+class _Failpoint:
+    remaining: int
+    action: str | Callable[[], None]
+
+
+_lock = threading.Lock()
+_points: dict[str, _Failpoint] = {}
+
+
+def failpoint(name: str) -> None:
+    """Pass a fault point; what is armed for it happens here."""
+    if not _points:
+        return
+    with _lock:
+        point = _points.get(name)
+        if point is None:
+            return
+        point.remaining -= 1
+        if point.remaining > 0:
+            return
+        del _points[name]
+    _act(name, point.action)
+
+
+def _act(name: str, action: str | Callable[[], None]) -> None:
+    match action:
+        case Callable():
+            action()
+        case "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "stop":
+            os.kill(os.getpid(), signal.SIGSTOP)
+        case _:
+            raise FailpointError(f"fault point {name}")
+
+
+def arm(specification: str) -> None:
+    """Arm the points of a specification as in `HEADRACE_FAULTS`; a `ValueError` says what is wrong with it."""
+    for part in filter(None, specification.split(",")):
+        name, _, rest = part.partition(":")
+        count, _, action = rest.partition(":")
+        action = action or "kill"
+        if action not in ACTIONS or not count.isdigit() or int(count) < 1:
+            raise ValueError(f"fault {part!r} is not name:count[:{'|'.join(ACTIONS)}]")
+        _points[name] = _Failpoint(int(count), action)
+
+
+@contextmanager
+def armed(specification: str) -> Iterator[None]:
+    """Arm points for the length of a `with` block."""
+    arm(specification)
+    try:
+        yield
+    finally:
+        _points.clear()
+
+
+@contextmanager
+def calling(name: str, action: Callable[[], None]) -> Iterator[None]:
+    """Have the next passage of a point call a function, for the length of a `with` block."""
+    _points[name] = _Failpoint(1, action)
+    try:
+        yield
+    finally:
+        _points.pop(name, None)
+
+
+arm(os.environ.get("HEADRACE_FAULTS", ""))

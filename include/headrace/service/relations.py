@@ -1,0 +1,153 @@
+"""What the catalog knows, as tables: `information_schema.ins_…`, from which SHOW takes its rows. No Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from headrace.model.jobs import JobKind, JobRecord
+from headrace.model.tables import Table
+from headrace.runtime.context import Context
+from headrace.service.results import BIGINT, INSTANT, INT, STRING, CatalogRows, Type
+from headrace.streams.lag import lag_ms
+
+SCHEMA: Final = "information_schema"
+Row = tuple[Any, ...]
+
+
+def databases(context: Context) -> CatalogRows:
+    rows = [(each.name, each.precision.value, each.timezone) for each in context.catalog.databases.all()]
+    return build(rows, name=STRING, precision=STRING, timezone=STRING)
+
+
+def all_tables(context: Context) -> Iterator[Table]:
+    for database in context.catalog.databases.all():
+        yield from context.catalog.tables.all(database.name)
+
+
+def stables(context: Context) -> CatalogRows:
+    rows = [(each.name, each.database, len(each.columns), len(each.tags)) for each in all_tables(context) if each.tags]
+    return build(rows, stable_name=STRING, db_name=STRING, columns=INT, tags=INT)
+
+
+def tables(context: Context) -> CatalogRows:
+    rows: list[Row] = []
+    for table in all_tables(context):
+        stable, kind = (table.name, "CHILD_TABLE") if table.tags else (None, "NORMAL_TABLE")
+        for subtable in context.catalog.subtables.all(table.database, table.name):
+            rows.append((subtable.name, table.database, len(table.columns), stable, subtable.uid, kind))
+    return build(
+        rows,
+        table_name=STRING,
+        db_name=STRING,
+        columns=INT,
+        stable_name=STRING,
+        uid=BIGINT,
+        type=STRING,
+    )
+
+
+def tags(context: Context) -> CatalogRows:
+    rows = [row for table in all_tables(context) if table.tags for row in tag_rows(context, table)]
+    return build(
+        rows,
+        table_name=STRING,
+        db_name=STRING,
+        stable_name=STRING,
+        tag_name=STRING,
+        tag_type=STRING,
+        tag_value=STRING,
+    )
+
+
+def tag_rows(context: Context, table: Table, subtable: str | None = None) -> Iterator[Row]:
+    """A row for each tag of each subtable, or of one."""
+    for values in context.tables.read_tags(table).to_pylist():
+        name = values[table.series_key]
+        if subtable in (None, name):
+            for tag in table.tags:
+                value = values[tag.name]
+                yield name, table.database, table.name, tag.name, str(tag.type), None if value is None else str(value)
+
+
+def columns(context: Context) -> CatalogRows:
+    rows = [
+        (table.name, table.database, place, column.name, str(column.type))
+        for table in all_tables(context)
+        for place, column in enumerate(table.columns)
+    ]
+    return build(rows, table_name=STRING, db_name=STRING, position=INT, col_name=STRING, col_type=STRING)
+
+
+def streams(context: Context) -> CatalogRows:
+    rows = [stream_row(context, record) for record in context.catalog.jobs.all(kind=JobKind.STREAM)]
+    return build(
+        rows,
+        stream_name=STRING,
+        db_name=STRING,
+        create_time=INSTANT,
+        stream_id=STRING,
+        sql=STRING,
+        status=STRING,
+        source_db=STRING,
+        source_table=STRING,
+        target_db=STRING,
+        target_table=STRING,
+        snode=STRING,
+        message=STRING,
+        lag_ms=BIGINT,
+        rows_in=BIGINT,
+        rows_used=BIGINT,
+        rows_filtered=BIGINT,
+        rows_expired=BIGINT,
+        rows_pending=BIGINT,
+        rows_out=BIGINT,
+        updated=INSTANT,
+    )
+
+
+def stream_row(context: Context, record: JobRecord) -> Row:
+    definition, progress, counters = record.definition, record.progress, record.progress.counters
+    return (
+        definition.name,
+        definition.database,
+        definition.created,
+        definition.id,
+        definition.sql,
+        record.state.value,
+        definition.source.database,
+        definition.source.name,
+        None if definition.target is None else definition.target.database,
+        None if definition.target is None else definition.target.name,
+        definition.snode,
+        message_of(record),
+        lag_ms(context, record),
+        counters.rows_in,
+        counters.rows_used,
+        counters.rows_filtered,
+        counters.rows_expired,
+        counters.rows_pending,
+        counters.rows_out,
+        progress.updated,
+    )
+
+
+def message_of(record: JobRecord) -> str | None:
+    """Why a stream is stopped, in one line."""
+    reason = record.reason
+    return None if reason is None else f"[{reason.code}] {reason.message} ({reason.hint})"
+
+
+def build(rows: list[Row], /, **types: Type) -> CatalogRows:
+    """Rows with a column for each type."""
+    return CatalogRows(types, rows)
+
+
+RELATIONS: Final[dict[str, Callable[[Context], CatalogRows]]] = {
+    "ins_databases": databases,
+    "ins_stables": stables,
+    "ins_tables": tables,
+    "ins_tags": tags,
+    "ins_columns": columns,
+    "ins_streams": streams,
+}

@@ -1,0 +1,80 @@
+"""What changed in a table from one version to another, from its change data feed."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+from deltalake.exceptions import DeltaError
+
+from headrace.errors import HistoryGoneError, InternalError, StorageError
+from headrace.storage.delta.handles import Handle, first_line, stored_schema
+from headrace.storage.delta.log import count_changed_rows, files_exist, read_commit
+
+CHANGE_TYPE: Final = "_change_type"
+COMMIT_VERSION: Final = "_commit_version"
+
+
+def read_changes(handle: Handle, first: int, last: int) -> pa.Table:
+    """Changes of versions `first` to `last`, both inclusive, ordered by version."""
+    try:
+        with handle.latest() as delta:
+            _check_range(handle, first, last, delta.version())
+            schema = changes_schema(stored_schema(delta))
+            reader = delta.load_cdf(first, last)
+        found = pa.table(reader)
+    except (StorageError, DeltaError, pa.ArrowException, OSError) as error:
+        raise _explained(handle, first, last, error) from error
+    found = found.select(schema.names).cast(schema)
+    return found if first == last else found.sort_by(COMMIT_VERSION)
+
+
+def changes_schema(stored: pa.Schema) -> pa.Schema:
+    """Columns of `read_changes`: the stored ones, then the kind of change and its version."""
+    return pa.schema([*stored, pa.field(CHANGE_TYPE, pa.string()), pa.field(COMMIT_VERSION, pa.int64())])
+
+
+def count_changes(handle: Handle, first: int, last: int) -> int:
+    """How many rows `read_changes` has, told from the log."""
+    total = 0
+    for version in range(first, last + 1):
+        commit = read_commit(handle.uri, version)
+        if commit is None:
+            raise _gone(handle, [version])
+        total += count_changed_rows(handle.uri, commit)
+    return total
+
+
+def committed_at(handle: Handle, version: int) -> int | None:
+    """When a version was committed, in epoch ms; None when nothing tells."""
+    commit = read_commit(handle.uri, version)
+    return None if commit is None else commit.time
+
+
+def _check_range(handle: Handle, first: int, last: int, newest: int) -> None:
+    if not 0 <= first <= last <= newest:
+        raise InternalError(f"changes {first} to {last} of {handle.name} do not exist: it is at version {newest}")
+
+
+def _explained(handle: Handle, first: int, last: int, error: Exception) -> Exception:
+    """A failure to read changes as the error that says which versions are gone, where that is why."""
+    gone = [version for version in range(first, last + 1) if not _kept(handle.uri, version)]
+    if gone:
+        return _gone(handle, gone)
+    return StorageError(
+        f"changes {first} to {last} of {handle.name} cannot be read: {first_line(error)}", hint="see to the storage"
+    )
+
+
+def _kept(uri: str, version: int) -> bool:
+    commit = read_commit(uri, version)
+    return commit is not None and files_exist(uri, commit.change_files)
+
+
+def _gone(handle: Handle, versions: list[int]) -> HistoryGoneError:
+    spans = str(versions[0]) if len(versions) == 1 else f"{versions[0]} to {versions[-1]}"
+    return HistoryGoneError(
+        f"changes of {handle.name} in version {spans} are no longer kept",
+        hint="they were vacuumed, or their log was cleaned; make the stream anew with FILL_HISTORY 1, and keep changes for longer "
+        "than a stream may stand still",
+    )

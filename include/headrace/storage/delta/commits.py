@@ -1,0 +1,148 @@
+"""What a commit records beside its rows, and what must hold for it to happen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from deltalake import CommitProperties, Transaction
+
+from headrace.errors import FencedError
+from headrace.model.positions import Offsets, Position, SourceId
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+
+def stream_app(job_id: str) -> str:
+    """App transaction that holds the number of the last micro-batch whose results a table has."""
+    return f"headrace.stream.{job_id}"
+
+
+def offset_app(job_id: str, source: SourceId) -> str:
+    """App transaction that holds a job's offset in one source after that micro-batch."""
+    return f"headrace.offset.{job_id}.{source}"
+
+
+def epoch_app(job_id: str) -> str:
+    """App transaction that holds the newest lease epoch seen by a target."""
+    return f"headrace.epoch.{job_id}"
+
+
+def chunk_app(job_id: str, run: str, number: int) -> str:
+    """App transaction that says that a target has a backfill's chunk."""
+    return f"headrace.fill.{job_id}.{run}.{number}"
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedTransaction:
+    """App transaction `app` must stand at `version`, None: must not exist; else `FencedError`."""
+
+    app: str
+    version: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """An app transaction that a commit records, and its guard.
+
+    A commit whose `version` of `app` (or a later one) is recorded already changes nothing. `expected` must hold, and the epoch that
+    the target has seen of the stream must not be newer than `epoch`; both are verified at the very version the commit builds on.
+    """
+
+    app: str
+    version: int
+    expected: ExpectedTransaction | None = None
+    job_id: str | None = None
+    epoch: int = 0
+    offsets: Offsets = field(default_factory=dict)
+
+    @classmethod
+    def of_stream(cls, job_id: str, batch: int, expected: int | None, epoch: int, offsets: Offsets | None = None) -> Commit:
+        """The results of a stream's micro-batch, where the table has those of micro-batch `expected` (None: of none)."""
+        app = stream_app(job_id)
+        return cls(app, batch, ExpectedTransaction(app, expected), job_id, epoch, offsets or {})
+
+    @classmethod
+    def of_chunk(cls, job_id: str, run: str, number: int, epoch: int = 0) -> Commit:
+        """One chunk of a backfill; chunks commit in any order, each once."""
+        return cls(chunk_app(job_id, run, number), 1, None, job_id, epoch)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteMetrics:
+    """What a write did: the table's version after it, and rows by what became of them."""
+
+    version: int
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+
+    @property
+    def rows(self) -> int:
+        return self.inserted + self.updated + self.deleted
+
+
+class CommitStatus(Enum):
+    """How a commit stands to what a table has recorded."""
+
+    NEW = "new"
+    RECORDED = "recorded"
+
+
+def fence_commit(job_id: str, epoch: int) -> Commit:
+    """The commit that makes drivers of a stream with an older epoch fail."""
+    return Commit(epoch_app(job_id), epoch)
+
+
+def commit_status(delta: DeltaTable, commit: Commit | None) -> CommitStatus:
+    """Whether a commit is still to be made at this version of a table; `FencedError` when it may not be."""
+    if commit is None:
+        return CommitStatus.NEW
+    check_epoch(delta, commit.job_id, commit.epoch)
+    seen = delta.transaction_version(commit.app)
+    if seen is not None and seen >= commit.version:
+        return CommitStatus.RECORDED
+    expected = commit.expected
+    found = None if expected is None else delta.transaction_version(expected.app)
+    if expected is not None and found != expected.version:
+        raise FencedError(
+            f"another driver has committed in between: {expected.app} stands at {found}, not at {expected.version}",
+            hint="this driver no longer owns the stream; nothing was written",
+        )
+    return CommitStatus.NEW
+
+
+def check_epoch(delta: DeltaTable, job_id: str | None, epoch: int) -> None:
+    """`FencedError` when the table has seen a newer epoch of the stream."""
+    if job_id is None:
+        return
+    seen = delta.transaction_version(epoch_app(job_id))
+    if seen is not None and seen > epoch:
+        raise FencedError(
+            f"the lease under which this driver runs (epoch {epoch}) has passed to another (epoch {seen})",
+            hint="nothing was written; the driver that holds the lease goes on",
+        )
+
+
+def committed_position(delta: DeltaTable, job_id: str, sources: Iterable[SourceId]) -> Position | None:
+    """Return the position that a table has recorded of a job; None if it has no results of it.
+
+    It is kept in app transactions, which outlive the log entry of the commit that set them.
+    """
+    batch = delta.transaction_version(stream_app(job_id))
+    offsets = {source: delta.transaction_version(offset_app(job_id, source)) for source in sources}
+    return None if batch is None else Position(batch, {source: at for source, at in offsets.items() if at is not None})
+
+
+def commit_properties(commit: Commit | None) -> CommitProperties:
+    """Commit properties under which delta-rs commits on exactly the version it has read, or not at all."""
+    transactions = []
+    if commit is not None:
+        transactions.append(Transaction(commit.app, commit.version))
+        if commit.job_id is not None and commit.epoch > 0:
+            transactions.append(Transaction(epoch_app(commit.job_id), commit.epoch))
+        transactions.extend(Transaction(offset_app(str(commit.job_id), source), at) for source, at in commit.offsets.items())
+    return CommitProperties(max_commit_retries=0, app_transactions=transactions or None)

@@ -1,0 +1,114 @@
+"""Making and removing Delta tables."""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+from deltalake import DeltaTable
+
+from headrace.errors import ExistsError, LimitError
+from headrace.model.tables import Database, Table, TableKind
+from headrace.storage.delta.handles import file_system, is_local, rows_uri, stored_schema, table_uri, tags_uri, translate_errors
+from headrace.storage.types import rows_schema, tags_schema
+
+# Versions between checkpoints. More make opening a table slower (each commit since is read), fewer make commits slower.
+CHECKPOINT_INTERVAL_VERSIONS: Final = 100
+
+
+def create_table(root: str, table: Table, database: Database, options: Mapping[str, str]) -> None:
+    """Make the Delta tables of a table. Empty ones are taken over or replaced: a creation that was cut short has left them."""
+    check_storable(table, database)
+    with translate_errors(f"table {table.database}.{table.name}"):
+        if table.kind is TableKind.SUPER:
+            _ensure(tags_uri(root, table), tags_schema(table, database), (table.series_key,), options, change_feed=False)
+        _ensure(rows_uri(root, table), rows_schema(table, database), table.primary_key, options, change_feed=True)
+
+
+def check_storable(table: Table, database: Database) -> None:
+    """`LimitError` when a table has types or names that Delta Lake cannot hold."""
+    for schema in (rows_schema(table, database), tags_schema(table, database)):
+        seen: dict[str, str] = {}
+        for name in schema.names:
+            other = seen.setdefault(name.lower(), name)
+            if other is not name:
+                raise LimitError(
+                    f"{table.name} cannot have columns {other} and {name}: Delta Lake tells columns apart without regard to case",
+                    hint=f"rename {name}",
+                )
+
+
+def _ensure(uri: str, schema: pa.Schema, key: tuple[str, ...], options: Mapping[str, str], *, change_feed: bool) -> None:
+    if DeltaTable.is_deltatable(uri, storage_options=dict(options) or None) and _reusable(uri, schema, options):
+        return
+    DeltaTable.create(uri, schema, configuration=_configuration(key, change_feed), storage_options=dict(options) or None)
+
+
+def _configuration(key: tuple[str, ...], change_feed: bool) -> dict[str, str | None]:
+    """Statistics of the key columns only: they are what files are chosen by, and every commit carries them."""
+    indexed = ",".join(f"`{name}`" for name in key)
+    configuration: dict[str, str | None] = {
+        "delta.dataSkippingStatsColumns": indexed,
+        "delta.checkpointInterval": str(CHECKPOINT_INTERVAL_VERSIONS),
+    }
+    if change_feed:
+        configuration["delta.enableChangeDataFeed"] = "true"
+    return configuration
+
+
+def _reusable(uri: str, schema: pa.Schema, options: Mapping[str, str]) -> bool:
+    """Whether an empty table has these columns; one that was never written to and has others is removed.
+
+    `ExistsError` when there are rows, or were.
+    """
+    delta = DeltaTable(uri, storage_options=dict(options) or None)
+    if not delta.file_uris() and stored_schema(delta) == schema:
+        return True
+    if delta.version() > 0:
+        raise ExistsError(
+            f"there is a Delta table at {uri} already", hint="is another catalog using this warehouse? else remove the folder"
+        )
+    _remove(uri)
+    return False
+
+
+def drop_table(root: str, table: Table) -> None:
+    """Remove a table's files. On a local disk it vanishes at once, by a rename, and is then removed."""
+    uri = table_uri(root, table)
+    with translate_errors(f"table {table.database}.{table.name}"):
+        if is_local(uri):
+            _drop_local(Path(uri))
+            with suppress(OSError):
+                Path(uri).parent.rmdir()
+        else:
+            _drop_remote(uri, ("rows/_delta_log", "tags/_delta_log", ""))
+
+
+def _remove(uri: str) -> None:
+    """Remove one Delta table."""
+    if is_local(uri):
+        _drop_local(Path(uri))
+    else:
+        _drop_remote(uri, ("_delta_log", ""))
+
+
+def _drop_local(folder: Path) -> None:
+    doomed = folder.with_name(f".dropped-{uuid.uuid4().hex}")
+    with suppress(FileNotFoundError):
+        folder.rename(doomed)
+        shutil.rmtree(doomed, ignore_errors=True)
+
+
+def _drop_remote(uri: str, parts: tuple[str, ...]) -> None:
+    """Logs go first: without its log a table exists no more."""
+    system, path = file_system(uri)
+    for part in parts:
+        place = f"{path}/{part}".rstrip("/")
+        if system.get_file_info(place).type is not pafs.FileType.NotFound:
+            system.delete_dir(place)

@@ -1,0 +1,84 @@
+"""Reading data files of tables: filters pushed down into them, row groups chosen by subtable."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+
+from headrace.storage.delta.handles import file_system
+
+if TYPE_CHECKING:
+    import pyarrow.dataset as ds
+
+
+def read_data_files(
+    uri: str,
+    paths: list[str],
+    schema: pa.Schema,
+    columns: list[str] | None,
+    where: pc.Expression | None,
+    further: pc.Expression | None = None,
+    series: tuple[str, Collection[str]] | None = None,
+) -> pa.Table:
+    """Rows of some data files of a table.
+
+    `where` is pushed down into the files, and may compare text only by `text_field`; `further` filters what comes out of them. Row
+    groups that cannot hold a row of `series`, a series key and names (None: all), are not read; others may come along.
+    """
+    import pyarrow.dataset as ds  # brings pandas along, which takes as long as all other imports together
+
+    if not paths:
+        return pa.schema([schema.field(name) for name in columns] if columns is not None else schema).empty_table()
+    system, root = file_system(uri)
+    uris = [path if "://" in path else f"{root}/{unquote(path)}" for path in paths]
+    if series is None:
+        dataset: Any = ds.dataset(uris, schema=schema, format="parquet", filesystem=system)
+    else:
+        dataset = _of_series(uris, schema, system, *series)
+    if further is None:
+        return dataset.to_table(columns=columns, filter=where)
+    reader = dataset.scanner(filter=where).to_reader()
+    return ds.Scanner.from_batches(reader, columns=columns, filter=further).to_table()
+
+
+def text_field(name: str) -> pc.Expression:
+    """A text column for a pushed-down filter.
+
+    delta-rs writes text as `string_view`, and Arrow fails to compare the statistics of such files with text; a cast keeps it from
+    looking at them.
+    """
+    return pc.field(name).cast(pa.string())
+
+
+def _of_series(
+    uris: list[str], schema: pa.Schema, system: pafs.FileSystem, key: str, names: Collection[str]
+) -> ds.FileSystemDataset:
+    """The files without the row groups in which none of the subtables can be: what `text_field` keeps Arrow from telling."""
+    import pyarrow.dataset as ds
+
+    format_ = ds.ParquetFileFormat()
+    fragments = []
+    for uri_ in uris:
+        groups = _row_groups(pq.read_metadata(uri_, filesystem=system), key, names)
+        if groups:
+            fragments.append(format_.make_fragment(uri_, filesystem=system, row_groups=groups))
+    return ds.FileSystemDataset(fragments, schema, format_, filesystem=system)
+
+
+def _row_groups(metadata: pq.FileMetaData, key: str, names: Collection[str]) -> list[int]:
+    column = metadata.schema.to_arrow_schema().get_field_index(key)
+    return [group for group in range(metadata.num_row_groups) if _may_hold(metadata.row_group(group).column(column), names)]
+
+
+def _may_hold(column: pq.ColumnChunkMetaData, names: Collection[str]) -> bool:
+    statistics = column.statistics
+    if statistics is None or not statistics.has_min_max or not isinstance(statistics.max, str):
+        return True
+    least, greatest = statistics.min, statistics.max
+    return any(least <= name <= greatest for name in names)

@@ -1,0 +1,89 @@
+"""Results as DataFrames: written by executors, committed by the driver under the same guard as small ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from headrace.model.tables import Database, Table
+from headrace.storage.delta import merging, spark_writes, staging
+from headrace.storage.delta.commits import Commit, CommitStatus, WriteMetrics, commit_status
+from headrace.storage.delta.data_files import read_data_files
+from headrace.storage.delta.handles import Handle, Handles
+from headrace.storage.delta.keys import anti_join, keep_last_per_key
+from headrace.storage.delta.merging import mark_operation
+from headrace.storage.delta.staged_files import StagedFile
+from headrace.storage.delta.writer import Writer, commit_transactions
+from headrace.storage.types import rows_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+class DataFrameWriter:
+    """Replaces rows of tables by those of DataFrames.
+
+    Executors write the rows as data files that no commit names yet. Where none of the keys exists, these very files are then added
+    by one commit; else delta-rs merges them in the driver, streaming. Either is a compare-and-set on the version at which the guard
+    was verified, like every other commit, so that a driver that lost its lease can commit as little here as there. (A merge by
+    Spark could not promise that: it commits on top of versions that it has not seen.)
+    """
+
+    def __init__(self, handles: Handles, writer: Writer) -> None:
+        self._handles = handles
+        self._writer = writer
+
+    def replace(
+        self,
+        table: Table,
+        database: Database,
+        upserts: DataFrame | None,
+        deletes: DataFrame | None,
+        commit: Commit | None,
+        fresh: bool,
+    ) -> WriteMetrics | None:
+        schema, uri = rows_schema(table, database), self._handles.writer(table).uri
+        files = [] if upserts is None else spark_writes.stage_frame(upserts, uri, table, schema)
+        deleted_files = [] if deletes is None else spark_writes.stage_frame(deletes, uri, table, schema)
+        staged = staging.StagedFileCleanup(uri, [*files, *deleted_files])
+
+        def work(handle: Handle, delta: DeltaTable) -> WriteMetrics | None:
+            if commit_status(delta, commit) is CommitStatus.RECORDED:
+                return None
+            if not files and not deleted_files:
+                return commit_transactions(delta, commit)
+            if not deleted_files and (fresh or not staging.has_stored_keys(handle, delta, table, schema, files)):
+                return staging.add_files(delta, staged.handed(files), commit)
+            rows = _marked(uri, table, schema, files, deleted_files)
+            written = merging.replace(delta, table, schema, rows, staging.staged_scope([*files, *deleted_files]), commit)
+            return written if written.rows else commit_transactions(delta, commit)
+
+        with staged:
+            return self._writer.commit(table, work)
+
+
+def _marked(
+    uri: str, table: Table, schema: pa.Schema, files: list[StagedFile], deleted_files: list[StagedFile]
+) -> pa.RecordBatchReader:
+    """Staged rows as a merge takes them; keys that are to be deleted and upserted are upserted."""
+    deletes = mark_operation(_doomed(uri, table, schema, files, deleted_files), merging.DELETE)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for batch in staging.read_batches(uri, files, schema) if files else ():
+            yield from mark_operation(pa.Table.from_batches([batch]), merging.UPSERT).to_batches()
+        yield from deletes.to_batches()
+
+    return pa.RecordBatchReader.from_batches(merging.operations_schema(schema), batches())
+
+
+def _doomed(uri: str, table: Table, schema: pa.Schema, files: list[StagedFile], deleted_files: list[StagedFile]) -> pa.Table:
+    """Rows to be deleted, one a key, of which none is upserted."""
+    if not deleted_files:
+        return schema.empty_table()
+    key = list(table.primary_key)
+    rows = keep_last_per_key(staging.read_batches(uri, deleted_files, schema).read_all(), key)
+    kept = read_data_files(uri, [file.path for file in files], schema, key, None)
+    return anti_join(rows, kept, key).select(schema.names)

@@ -1,0 +1,49 @@
+"""Where in time a table's rows lie, file by file, from the statistics of its log."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.model.tables import Database, Table
+from headrace.model.time import Precision
+from headrace.storage.delta.data_files import read_data_files
+from headrace.storage.delta.pruning import as_stored_integers, file_bounds
+from headrace.storage.tables import Tables
+from headrace.storage.types import rows_schema
+
+Extent = tuple[int, int, int]
+"""First and last instant (ticks, both inclusive, never narrower than the rows), and how many rows."""
+
+MICROSECONDS_A_TICK: Final = {Precision.MILLISECOND: 1_000, Precision.MICROSECOND: 1, Precision.NANOSECOND: 1}
+
+
+def extents(tables: Tables, table: Table, database: Database, version: int) -> list[Extent]:
+    """One extent for each data file with rows at a version; only files without statistics are read, their timestamps alone."""
+    handle = tables._handles.reader(table)
+    delta = handle.at(version)
+    files = pa.table(delta.get_add_actions(flatten=True))
+    schema = rows_schema(table, database)
+    file_times = file_bounds(files, table.timestamp.name, schema) if files.num_rows else None
+    if file_times is None:
+        return _measured(handle.uri, files, table, schema, database.precision)
+    least, greatest = file_times
+    unit = MICROSECONDS_A_TICK[database.precision]
+    has_statistics = pc.and_kleene(pc.is_valid(least), pc.and_kleene(pc.is_valid(greatest), pc.is_valid(files["num_records"])))
+    columns = [column.filter(has_statistics).to_pylist() for column in (least, greatest, files["num_records"])]
+    extents_found = [(low // unit, high // unit, rows) for low, high, rows in zip(*columns, strict=True) if rows]
+    return extents_found + _measured(handle.uri, files.filter(pc.invert(has_statistics)), table, schema, database.precision)
+
+
+def _measured(uri: str, files: pa.Table, table: Table, schema: pa.Schema, precision: Precision) -> list[Extent]:
+    """Extents of files that tell nothing of themselves."""
+    unit = MICROSECONDS_A_TICK[precision]
+    extents_found = []
+    for path in files["path"].to_pylist() if files.num_rows else []:
+        times = as_stored_integers(read_data_files(uri, [path], schema, [table.timestamp.name], None)[table.timestamp.name])
+        if len(times):
+            ends = pc.min_max(times)
+            extents_found.append((ends["min"].as_py() // unit, ends["max"].as_py() // unit, len(times)))
+    return extents_found

@@ -1,0 +1,253 @@
+"""Delta tables as this process has them open: kept at their newest version, cheaply."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+
+from headrace.errors import ConfigurationError, ConflictError, NotFoundError, NotSupportedError, StorageError
+from headrace.model.tables import Table
+
+LOG: Final = "_delta_log"
+UNSUPPORTED_FEATURES: Final = {"deletionVectors", "columnMapping"}
+# File systems take names of 255 bytes.
+MAX_SEGMENT_CHARACTERS: Final = 200
+
+
+@contextmanager
+def translate_errors(what: str) -> Iterator[None]:
+    """Turns what delta-rs, Arrow and the file system raise into our errors; `what` names the table in the message."""
+    try:
+        yield
+    except TableNotFoundError as error:
+        raise NotFoundError(
+            f"{what} has no Delta table: {first_line(error)}", hint="was it dropped, or HEADRACE_WAREHOUSE changed?"
+        ) from error
+    except CommitFailedError as error:
+        raise ConflictError(f"{what} was changed by another writer: {first_line(error)}", hint="try again") from error
+    except (DeltaError, pa.ArrowException, OSError) as error:
+        raise storage_error(what, error) from error
+    except Exception as error:
+        if type(error) is not Exception:  # delta-rs raises bare ones
+            raise
+        raise storage_error(what, error) from error
+
+
+def storage_error(what: str, error: BaseException) -> StorageError:
+    return StorageError(
+        f"{what} cannot be used: {first_line(error)}", hint="is the disk full, the storage reachable, the folder writable?"
+    )
+
+
+def first_line(error: BaseException) -> str:
+    """What an error says, without the stack that delta-rs appends."""
+    return str(error).partition("\n")[0]
+
+
+class Handle:
+    """One Delta table, open at its newest version.
+
+    A handle is used by one thread at a time: `latest` holds its mutex. Readers and writers have handles of their own, so that a
+    long commit does not keep readers waiting.
+    """
+
+    def __init__(self, uri: str, name: str, options: Mapping[str, str]) -> None:
+        self.uri = uri
+        self.name = name
+        self._options = dict(options)
+        self._mutex = threading.RLock()
+        self._delta: DeltaTable | None = None
+        # The version last seen, and what tells its log file from another of that name.
+        self._seen: tuple[int, tuple[int, int] | None] | None = None
+        self._files: tuple[int, pa.Table] | None = None
+
+    @contextmanager
+    def latest(self) -> Iterator[DeltaTable]:
+        """The table at its newest version, for this thread alone."""
+        with self._mutex, translate_errors(self.name):
+            delta = self._refreshed()
+            try:
+                yield delta
+            finally:
+                self._note(delta)
+
+    def at(self, version: int) -> DeltaTable:
+        """The table as it was at a version."""
+        with translate_errors(f"version {version} of {self.name}"):
+            return DeltaTable(self.uri, version=version, storage_options=self._options or None)
+
+    def files(self, delta: DeltaTable) -> pa.Table:
+        """The `list_files` of this version, kept until the table moves on."""
+        version = delta.version()
+        if self._files is None or self._files[0] != version:
+            check_readable(delta, self.name)
+            self._files = (version, list_files(delta))
+        return self._files[1]
+
+    def forget(self) -> None:
+        """Open the table anew next time."""
+        with self._mutex:
+            self._delta = self._seen = self._files = None
+
+    def _refreshed(self) -> DeltaTable:
+        delta = self._delta
+        if delta is None or not self._same_log(delta):
+            self._files = None
+            delta = self._delta = DeltaTable(self.uri, storage_options=self._options or None)
+        elif self._moved_on(delta):
+            delta.update_incremental()
+        self._note(delta)
+        return delta
+
+    def _note(self, delta: DeltaTable) -> None:
+        version = delta.version()
+        if self._seen is None or self._seen[0] != version:
+            self._seen = (version, self._identity(version))
+
+    def _same_log(self, delta: DeltaTable) -> bool:
+        """Whether the log is the one that was read: a table dropped and made again has another."""
+        version = delta.version()
+        return self._seen is not None and self._seen == (version, self._identity(version))
+
+    def _moved_on(self, delta: DeltaTable) -> bool:
+        return not is_local(self.uri) or os.path.exists(log_file(self.uri, delta.version() + 1))
+
+    def _identity(self, version: int) -> tuple[int, int] | None:
+        """What tells a log file from another of the same name; None where only the table itself can be asked."""
+        if not is_local(self.uri):
+            return None
+        try:
+            stat = os.stat(log_file(self.uri, version))
+        except FileNotFoundError:
+            return (0, 0)
+        return (stat.st_ino, stat.st_mtime_ns)
+
+
+def check_readable(delta: DeltaTable, name: str) -> None:
+    """`NotSupportedError` when a table has features with which a data file alone does not tell its rows."""
+    found = UNSUPPORTED_FEATURES.intersection(delta.protocol().reader_features or ())
+    if found:
+        raise NotSupportedError(
+            f"{name} uses {', '.join(sorted(found))} of Delta Lake, which is not supported",
+            hint="turn it off for this table, and purge it",
+        )
+
+
+def stored_schema(delta: DeltaTable) -> pa.Schema:
+    """All columns of a Delta table as Arrow fields, also those that are not declared."""
+    return pa.schema(delta.schema().to_arrow())
+
+
+def list_files(delta: DeltaTable) -> pa.Table:
+    """A row a data file: `path`, `size_bytes`, `num_records`, and `min.…`, `max.…` of the columns that have statistics."""
+    found = pa.table(delta.get_add_actions(flatten=True))
+    return found.cast(pa.schema([field.with_type(_plain(field.type)) for field in found.schema]))
+
+
+def _plain(type_: pa.DataType) -> pa.DataType:
+    """Text as Arrow's functions take it."""
+    return pa.string() if pa.types.is_string_view(type_) else type_
+
+
+def is_local(uri: str) -> bool:
+    """Whether a URI is a path of this machine."""
+    return "://" not in uri
+
+
+def normalize_root(uri: str) -> str:
+    """A warehouse's URI as it is used: without a slash at the end, a `file:` URI as the path that it is.
+
+    Raises:
+        ConfigurationError: delta-rs cannot work there.
+    """
+    place = unquote(uri.removeprefix("file://")) if uri.startswith("file:///") else uri
+    if is_local(place) and unquote(place) != place:
+        raise ConfigurationError(
+            f"tables cannot live in {place}: delta-rs reads its % as an escape",
+            hint="set HEADRACE_HOME or HEADRACE_WAREHOUSE elsewhere",
+        )
+    return place.rstrip("/")
+
+
+def spark_path(uri: str) -> str:
+    """A table's place as Spark takes it: Hadoop's paths are not escaped."""
+    return f"file://{uri}" if is_local(uri) else uri
+
+
+def log_file(uri: str, version: int) -> str:
+    return f"{uri}/{LOG}/{version:020}.json"
+
+
+def file_system(uri: str) -> tuple[pafs.FileSystem, str]:
+    """Arrow's own file system for a URI, and the path in it.
+
+    delta-rs has one of its own, and datasets upon it, in Python; a process that has used these may abort when it exits.
+    """
+    if is_local(uri):
+        return pafs.LocalFileSystem(), uri
+    system, path = pafs.FileSystem.from_uri(uri)
+    return system, path
+
+
+class Handles:
+    """The handles of one process, by table: a reader's and a writer's for the rows, one for the tags."""
+
+    def __init__(self, uri: str, options: Mapping[str, str]) -> None:
+        self.uri = uri.rstrip("/")
+        self.options = options
+        self._open: dict[tuple[str, str], Handle] = {}
+        self._mutex = threading.Lock()
+
+    def reader(self, table: Table) -> Handle:
+        return self._handle("reader", rows_uri(self.uri, table), f"table {table.database}.{table.name}")
+
+    def writer(self, table: Table) -> Handle:
+        return self._handle("writer", rows_uri(self.uri, table), f"table {table.database}.{table.name}")
+
+    def tags(self, table: Table) -> Handle:
+        return self._handle("tags", tags_uri(self.uri, table), f"tags of {table.database}.{table.name}")
+
+    def forget(self, table: Table) -> None:
+        with self._mutex:
+            for key in [key for key in self._open if key[1] in (rows_uri(self.uri, table), tags_uri(self.uri, table))]:
+                del self._open[key]
+
+    def _handle(self, purpose: str, uri: str, name: str) -> Handle:
+        with self._mutex:
+            return self._open.setdefault((purpose, uri), Handle(uri, name, self.options))
+
+
+def path_segment(name: str) -> str:
+    """A name as one part of a path: letters, digits and `_` stay, other bytes become `-xx`; a very long one ends in its hash."""
+    plain = "".join(character if character.isascii() and character.isalnum() else _escaped(character) for character in name)
+    return (
+        plain
+        if len(plain) <= MAX_SEGMENT_CHARACTERS
+        else f"{plain[:MAX_SEGMENT_CHARACTERS]}-{hashlib.sha256(name.encode()).hexdigest()[:16]}"
+    )
+
+
+def _escaped(character: str) -> str:
+    return character if character == "_" else "".join(f"-{byte:02x}" for byte in character.encode())
+
+
+def table_uri(root: str, table: Table) -> str:
+    return f"{root}/{path_segment(table.database)}/{path_segment(table.name)}"
+
+
+def rows_uri(root: str, table: Table) -> str:
+    return f"{table_uri(root, table)}/rows"
+
+
+def tags_uri(root: str, table: Table) -> str:
+    return f"{table_uri(root, table)}/tags"

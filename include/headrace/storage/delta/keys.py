@@ -1,0 +1,122 @@
+"""Rows by primary key: one row a key, which keys a table holds already, and the SQL that joins on them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+
+from headrace.errors import DataError, InternalError
+from headrace.model.tables import Table
+from headrace.storage.delta.data_files import read_data_files
+from headrace.storage.delta.handles import Handle
+from headrace.storage.delta.pruning import Bounds, key_filter, prune_files, time_bounds
+from headrace.storage.types import MICROSECONDS
+
+_ORDER: Final = "__order"
+
+
+def conform_rows(rows: pa.Table, schema: pa.Schema, key: Sequence[str], owner: str) -> pa.Table:
+    """Rows with exactly the stored columns in order; a column that is missing is NULL. `owner` names the table in messages.
+
+    Raises:
+        InternalError: a column has another type, or is none of the table's.
+        DataError: a timestamp or subtable name is NULL.
+    """
+    unknown = [name for name in rows.column_names if name not in schema.names]
+    if unknown:
+        raise InternalError(f"{owner} has no stored column {unknown[0]}", hint="write the stored columns only")
+    columns = [
+        rows[name] if name in rows.column_names else pa.nulls(rows.num_rows, schema.field(name).type) for name in schema.names
+    ]
+    try:
+        conformed = pa.Table.from_arrays(
+            [_cast(column, field.type) for column, field in zip(columns, schema, strict=True)], schema=schema
+        )
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        raise InternalError(f"rows for {owner} do not have its stored types: {error}") from error
+    for name in key:
+        if conformed[name].null_count:
+            raise DataError(f"{owner}: {name} cannot be NULL, it is part of the key of a row", hint="give every row its key")
+    return conformed
+
+
+def _cast(column: pa.ChunkedArray | pa.Array, wanted: pa.DataType) -> pa.ChunkedArray | pa.Array:
+    return column if column.type == wanted else column.cast(wanted)
+
+
+def keep_last_per_key(rows: pa.Table, key: Sequence[str]) -> pa.Table:
+    """Rows of which no two have the same key: of those that do, the last stays."""
+    if rows.num_rows < 2:
+        return rows
+    numbered = rows.select(list(key)).append_column(_ORDER, pa.array(np.arange(rows.num_rows)))
+    last = numbered.group_by(list(key), use_threads=False).aggregate([(_ORDER, "max")])[f"{_ORDER}_max"]
+    return rows if len(last) == rows.num_rows else rows.take(last.take(pc.sort_indices(last)))
+
+
+def anti_join(rows: pa.Table, others: pa.Table, key: Sequence[str]) -> pa.Table:
+    """Those rows whose key none of the others has."""
+    return rows.join(others.select(list(key)), keys=list(key), join_type="left anti") if others.num_rows and rows.num_rows else rows
+
+
+def semi_join(rows: pa.Table, others: pa.Table, key: Sequence[str]) -> pa.Table:
+    """Those rows whose key one of the others has."""
+    return rows.join(others.select(list(key)), keys=list(key), join_type="left semi") if rows.num_rows else rows
+
+
+def find_stored_keys(handle: Handle, delta: DeltaTable, table: Table, schema: pa.Schema, keys: pa.Table) -> pa.Table:
+    """Those keys that the table holds. Files whose statistics exclude them are not read: for rows newer than all, none is."""
+    nothing = keys.slice(0, 0)
+    if keys.num_rows == 0:
+        return nothing
+    wanted = time_bounds(keys, table.timestamp.name)
+    names = pc.unique(keys[table.series_key]).to_pylist()
+    files = prune_files(handle.files(delta), table, schema, wanted, names)
+    if files.num_rows == 0:
+        return nothing
+    primary = list(table.primary_key)
+    pushed, series = key_filter(table, schema, wanted, names), (table.series_key, names)
+    stored = read_data_files(handle.uri, files["path"].to_pylist(), schema, primary, pushed, series=series)
+    return semi_join(keys, stored, primary) if stored.num_rows else nothing
+
+
+def quote_identifier(name: str) -> str:
+    """A name as delta-rs's SQL takes it."""
+    escaped = name.replace('"', '""')
+    return f'"{escaped}"'
+
+
+def text_literal(text: str) -> str:
+    escaped = text.replace("'", "''")
+    return f"'{escaped}'"
+
+
+def instant_literal(schema: pa.Schema, name: str, value: int) -> str:
+    """A stored timestamp's integer as a literal of its column's type."""
+    if schema.field(name).type != MICROSECONDS:
+        return str(value)
+    return f"arrow_cast({value}, 'Timestamp(Microsecond, Some(\"UTC\"))')"
+
+
+# Timestamps past the year 9999, in microseconds: delta-rs cannot write them into the log.
+UNBOUNDED: Final = 253_402_300_800_000_000
+
+
+def time_condition(schema: pa.Schema, name: str, bounds: Bounds, prefix: str = "") -> str:
+    """The condition that a timestamp lies within bounds. An end beyond what a calendar holds is no condition."""
+    column = f"{prefix}{quote_identifier(name)}"
+    if bounds.low == bounds.high:
+        return f"{column} = {instant_literal(schema, name, bounds.low)}"
+    limit = UNBOUNDED if pa.types.is_timestamp(schema.field(name).type) else 2**63 - 1
+    ends = [(">=", bounds.low)] if bounds.low > -limit else []
+    ends += [("<=", bounds.high)] if bounds.high < limit else []
+    return " AND ".join(f"{column} {sign} {instant_literal(schema, name, end)}" for sign, end in ends) or "true"
+
+
+def subtable_condition(names: Sequence[str], column: str, prefix: str = "") -> str:
+    """The condition that a row belongs to one of some series, by its series key."""
+    return f"{prefix}{quote_identifier(column)} IN ({', '.join(text_literal(name) for name in names)})"

@@ -1,0 +1,93 @@
+"""Commits as a table's log has them: how many rows each changed, and which files its changes are in."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import unquote
+
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+
+from headrace.storage.delta.handles import file_system, log_file
+
+# Names of the counts by writer: delta-rs in snake case, Spark in camel case with text for numbers.
+INSERTED: Final = ("num_target_rows_inserted", "numTargetRowsInserted")
+UPDATED: Final = ("num_target_rows_updated", "num_updated_rows", "numTargetRowsUpdated", "numUpdatedRows")
+DELETED: Final = ("num_target_rows_deleted", "num_deleted_rows", "numTargetRowsDeleted", "numDeletedRows")
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedCommit:
+    """One version: when it was committed (epoch ms), what its files are, and what it says of itself."""
+
+    version: int
+    time: int | None
+    metrics: dict[str, Any]
+    added: tuple[dict[str, Any], ...]
+    removed: tuple[dict[str, Any], ...]
+    changed: tuple[dict[str, Any], ...]
+
+    @property
+    def change_files(self) -> list[str]:
+        """Paths of the files that hold this version's changes: change files where it has some, else the data files themselves."""
+        return [action["path"] for action in self.changed or (*self.added, *self.removed)]
+
+
+def read_commit(uri: str, version: int) -> LoggedCommit | None:
+    """A version's commit; None when its log file is no longer kept."""
+    system, path = file_system(log_file(uri, version))
+    try:
+        with system.open_input_stream(path) as stream:
+            text = stream.read().decode()
+    except FileNotFoundError:
+        return None
+    return _parsed(version, [json.loads(line) for line in text.splitlines() if line])
+
+
+def _parsed(version: int, actions: list[dict[str, Any]]) -> LoggedCommit:
+    metrics: dict[str, Any] = {}
+    time: int | None = None
+    files: dict[str, list[dict[str, Any]]] = {"add": [], "remove": [], "cdc": []}
+    for action in actions:
+        name, content = next(iter(action.items()))
+        if name == "commitInfo":
+            metrics, time = content.get("operationMetrics") or {}, content.get("timestamp")
+        elif name in files and (name == "cdc" or content.get("dataChange", True)):
+            files[name].append(content)
+    return LoggedCommit(version, time, metrics, tuple(files["add"]), tuple(files["remove"]), tuple(files["cdc"]))
+
+
+def count_changed_rows(uri: str, commit: LoggedCommit) -> int:
+    """Rows of the change feed of a commit: an update is two, before and after."""
+    if commit.changed:
+        counted = [_metric(commit.metrics, names) for names in (INSERTED, UPDATED, DELETED)]
+        inserted, updated, deleted = (count or 0 for count in counted)
+        if inserted + updated + deleted:
+            return inserted + 2 * updated + deleted
+    return sum(_rows_of(uri, action) for action in commit.changed or (*commit.added, *commit.removed))
+
+
+def _metric(metrics: dict[str, Any], names: tuple[str, ...]) -> int | None:
+    return next((int(metrics[name]) for name in names if name in metrics), None)
+
+
+def _rows_of(uri: str, action: dict[str, Any]) -> int:
+    """Rows of a data file: from its statistics, else from its footer; 0 when it is gone."""
+    statistics = json.loads(action.get("stats") or "{}")
+    if "numRecords" in statistics:
+        return int(statistics["numRecords"])
+    system, root = file_system(uri)
+    try:
+        return int(pq.read_metadata(f"{root}/{unquote(action['path'])}", filesystem=system).num_rows)
+    except FileNotFoundError:
+        return 0
+
+
+def files_exist(uri: str, paths: list[str]) -> bool:
+    """Whether all of some data files of a table are there."""
+    system, root = file_system(uri)
+    return all(
+        info.type is not pafs.FileType.NotFound for info in system.get_file_info([f"{root}/{unquote(path)}" for path in paths])
+    )

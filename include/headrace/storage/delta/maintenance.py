@@ -1,0 +1,190 @@
+"""Keeping tables quick: many small files become few, files that no version needs are removed."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+from deltalake.transaction import RemoveAction
+
+from headrace.errors import Error
+from headrace.model.tables import Table
+from headrace.storage.delta.commits import commit_properties
+from headrace.storage.delta.data_files import read_data_files
+from headrace.storage.delta.handles import Handle, Handles, translate_errors
+from headrace.storage.delta.log import read_commit
+from headrace.storage.delta.staged_files import now_ms, write_file
+from headrace.storage.delta.writer import Writer
+
+log = logging.getLogger(__name__)
+
+# A commit costs delta-rs about 0.1 ms for every file of the table, and an update rewrites each file it touches as a whole. So a
+# table aims at this many files, of a size within these bounds: smaller ones make too many, larger ones dear updates.
+TARGET_FILES: Final = 64
+MIN_FILE_BYTES: Final = 4 * 2**20
+MAX_FILE_BYTES: Final = 64 * 2**20
+# So many small files are let be before they are made one.
+MIN_SMALL_FILES: Final = 64
+# The latest files are spared in the background: rows that are still being updated stay in files that are cheap to rewrite.
+RECENT_FILES_KEPT: Final = 16
+# Versions between looks at whether there is something to do.
+CHECK_VERSIONS: Final = 16
+# Files that no commit names are removed as well when they are older than this: a load may be writing younger ones.
+FULL_VACUUM_HOURS: Final = 24
+HOUR_MS: Final = 3_600_000
+# Delta loads each version that is to be kept. A reader farther behind keeps files by their age alone.
+MAX_KEPT_VERSIONS: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionGroup:
+    """Files, neighbours in time, that are to be one."""
+
+    files: pa.Table
+
+    @property
+    def paths(self) -> list[str]:
+        return list(self.files["path"].to_pylist())
+
+
+def plan_compaction(files: pa.Table, table: Table, spared: int = 0) -> list[CompactionGroup]:
+    """Which files to make one, in order of time: small ones but for the latest, up to the size that the table aims at."""
+    target = target_file_bytes(files)
+    small = files.filter(pc.less(files["size_bytes"], target // 2))
+    earliest = f"min.{table.timestamp.name}"
+    if earliest in small.column_names:
+        small = small.sort_by(earliest)
+    small = small.slice(0, max(small.num_rows - spared, 0))
+    groups: list[CompactionGroup] = []
+    first, gathered = 0, 0
+    for number, size in enumerate(small["size_bytes"].to_pylist()):
+        gathered += size
+        if gathered >= target:
+            groups.append(CompactionGroup(small.slice(first, number + 1 - first)))
+            first, gathered = number + 1, 0
+    groups.append(CompactionGroup(small.slice(first)))
+    return [group for group in groups if group.files.num_rows > 1]
+
+
+def target_file_bytes(files: pa.Table) -> int:
+    """The size of file that a table aims at."""
+    total = pc.sum(files["size_bytes"]).as_py() or 0
+    return min(max(total // TARGET_FILES, MIN_FILE_BYTES), MAX_FILE_BYTES)
+
+
+def is_compaction_due(files: pa.Table) -> bool:
+    """Whether there are so many small files that compaction pays."""
+    if files.num_rows < MIN_SMALL_FILES:
+        return False
+    small = pc.sum(pc.less(files["size_bytes"], target_file_bytes(files) // 2)).as_py()
+    return bool(small >= MIN_SMALL_FILES)
+
+
+class Maintenance:
+    """Compaction and vacuum, by call or, after commits, in the background."""
+
+    def __init__(self, handles: Handles, writer: Writer) -> None:
+        self._handles = handles
+        self._writer = writer
+        self._mutex = threading.Lock()
+        self._executor: ThreadPoolExecutor | None = None
+        self._running: dict[tuple[str, str], Future[int]] = {}
+
+    def committed(self, table: Table, version: int) -> None:
+        """Told after a commit: every so many versions, looks in the background whether the table should be compacted."""
+        if version % CHECK_VERSIONS:
+            return
+        key = (table.database, table.name)
+        with self._mutex:
+            running = self._running.get(key)
+            if running is not None and not running.done():
+                return
+            if self._executor is None:
+                self._executor = ThreadPoolExecutor(1, thread_name_prefix="headrace-compact")
+            self._running[key] = self._executor.submit(self._when_due, table)
+
+    def compact(self, table: Table, spared: int = 0) -> int:
+        """Makes small files few, one commit a group, but for the latest; returns how many files were replaced."""
+        handle = self._handles.reader(table)
+        with handle.latest() as delta:
+            groups, schema = plan_compaction(handle.files(delta), table, spared), pa.schema(delta.schema().to_arrow())
+        return sum(self._compact(table, handle, group, schema) for group in groups)
+
+    def vacuum(self, table: Table, hours: int, oldest: int | None = None) -> int:
+        """Remove files that no version of the last hours needs; return how many.
+
+        Args:
+            table: The table.
+            hours: Files that were replaced within them stay.
+            oldest: The offset of the reader that is farthest behind. Files of this and later versions stay, and so do the change
+                files of the commits after it.
+        """
+        handle = self._handles.writer(table)
+        with handle.latest() as delta:
+            unread = range(oldest, delta.version() + 1) if oldest is not None and oldest < delta.version() else range(0)
+        if not unread:
+            return vacuum(handle, hours)
+        removed = vacuum(handle, hours, unread) if len(unread) <= MAX_KEPT_VERSIONS else 0
+        commit = read_commit(handle.uri, unread.start + 1)
+        if commit is None or commit.time is None:
+            return removed
+        # A full vacuum goes by the age of files alone, so it may only remove what is older than the first commit to be read.
+        age_hours = -(-(now_ms() - commit.time) // HOUR_MS)
+        return removed + vacuum(handle, max(hours, age_hours + FULL_VACUUM_HOURS))
+
+    def close(self) -> None:
+        """Waits for what runs."""
+        with self._mutex:
+            executor, self._executor = self._executor, None
+        if executor is not None:
+            executor.shutdown()
+
+    def _when_due(self, table: Table) -> int:
+        try:
+            handle = self._handles.reader(table)
+            with handle.latest() as delta:
+                due = is_compaction_due(handle.files(delta))
+            return self.compact(table, RECENT_FILES_KEPT) if due else 0
+        except Error as error:
+            log.warning("compaction of %s.%s failed: %s", table.database, table.name, error)
+            return 0
+
+    def _compact(self, table: Table, handle: Handle, group: CompactionGroup, schema: pa.Schema) -> int:
+        """Rewrites a group without the table's lock, then swaps the files, unless one of them is gone by then."""
+        with translate_errors(handle.name):
+            rows = read_data_files(handle.uri, group.paths, schema, None, None)
+            added = write_file(handle.uri, rows.sort_by([(name, "ascending") for name in table.primary_key]), table)
+        removed = [_removal(file) for file in group.files.to_pylist()]
+
+        def swap(handle: Handle, delta: DeltaTable) -> int:
+            live = set(handle.files(delta)["path"].to_pylist())
+            if not live.issuperset(group.paths):
+                return 0
+            delta.create_write_transaction([added, *removed], "append", delta.schema(), commit_properties=commit_properties(None))
+            return len(removed)
+
+        return self._writer.commit(table, swap)
+
+
+def vacuum(handle: Handle, hours: int, kept: range = range(0)) -> int:
+    """Have Delta remove what was replaced more than so many hours ago.
+
+    Without versions to be kept, files that no commit names are removed too, change files among them.
+    """
+    full = hours >= FULL_VACUUM_HOURS and not kept
+    with handle.latest() as delta:
+        removed = delta.vacuum(
+            retention_hours=hours, dry_run=False, enforce_retention_duration=False, full=full, keep_versions=list(kept) or None
+        )
+    return len(removed)
+
+
+def _removal(file: Mapping[str, Any]) -> RemoveAction:
+    return RemoveAction(file["path"], False, now_ms(), file["size_bytes"], {})

@@ -1,0 +1,122 @@
+"""Upserts and deletes of rows whose keys exist, as one merge of delta-rs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+from deltalake.table import TableMerger
+
+from headrace.model.tables import Table
+from headrace.storage.delta.commits import Commit, WriteMetrics, commit_properties
+from headrace.storage.delta.keys import quote_identifier, subtable_condition, time_condition
+from headrace.storage.delta.pruning import Bounds, time_bounds
+
+# Beyond so many names a list of them costs more than it spares.
+MAX_NAMES_IN_PREDICATE: Final = 64
+OPERATION: Final = "__operation"
+UPSERT: Final = 0
+DELETE: Final = 1
+
+
+RowSource: TypeAlias = "pa.Table | pa.RecordBatchReader"
+
+
+@dataclass(frozen=True, slots=True)
+class MergeScope:
+    """Where keys lie that exist already: only files that may hold them are read. `names` None: in any subtable."""
+
+    times: Bounds
+    names: tuple[str, ...] | None = None
+
+
+def merge_scope(known: pa.Table, table: Table) -> MergeScope:
+    """The scope of some keys, of which there is at least one."""
+    names: list[str] = pc.unique(known[table.series_key]).to_pylist()
+    return MergeScope(time_bounds(known, table.timestamp.name), tuple(names) if len(names) <= MAX_NAMES_IN_PREDICATE else None)
+
+
+def upsert(
+    delta: DeltaTable,
+    table: Table,
+    schema: pa.Schema,
+    rows: RowSource,
+    scope: MergeScope,
+    given: Collection[str] | None,
+    commit: Commit | None,
+) -> WriteMetrics:
+    """Keys that exist are updated in the columns given (None: all), the others inserted."""
+    changing = [name for name in _values(table, schema) if given is None or name in given]
+    merger = _merger(delta, table, schema, rows, scope, commit)
+    # A table of keys alone still has its rows written anew: a write of a known key is an update, whatever it changes.
+    updates = {quote_identifier(name): _source(name) for name in changing or [table.series_key]}
+    return _executed(merger.when_matched_update(updates).when_not_matched_insert(_all(schema)), delta)
+
+
+def replace(
+    delta: DeltaTable, table: Table, schema: pa.Schema, rows: RowSource, scope: MergeScope, commit: Commit | None
+) -> WriteMetrics:
+    """Marked rows upserted as a whole, or deleted, in one commit; rows that would not change are left alone."""
+    merger = _merger(delta, table, schema, rows, scope, commit)
+    values = _values(table, schema)
+    operation = _source(OPERATION)
+    merger = merger.when_matched_delete(f"{operation} = {DELETE}")
+    if values:
+        differs = " OR ".join(f"(t.{quote_identifier(name)} IS DISTINCT FROM {_source(name)})" for name in values)
+        merger = merger.when_matched_update(
+            {quote_identifier(name): _source(name) for name in values}, predicate=f"{operation} = {UPSERT} AND ({differs})"
+        )
+    return _executed(merger.when_not_matched_insert(_all(schema), predicate=f"{operation} = {UPSERT}"), delta)
+
+
+def mark_operations(upserts: pa.Table, deletes: pa.Table) -> pa.Table:
+    """Rows to be upserted and keys to be deleted, as `replace` takes them."""
+    parts = [mark_operation(upserts, UPSERT), mark_operation(deletes, DELETE)]
+    return pa.concat_tables(parts, promote_options="default")
+
+
+def mark_operation(rows: pa.Table, operation: int) -> pa.Table:
+    return rows.append_column(OPERATION, pa.array([operation] * rows.num_rows, pa.int8()))
+
+
+def operations_schema(schema: pa.Schema) -> pa.Schema:
+    """Columns of marked rows."""
+    return schema.append(pa.field(OPERATION, pa.int8()))
+
+
+def _values(table: Table, schema: pa.Schema) -> list[str]:
+    return [name for name in schema.names if name not in table.primary_key]
+
+
+def _source(name: str) -> str:
+    return f"s.{quote_identifier(name)}"
+
+
+def _all(schema: pa.Schema) -> dict[str, str]:
+    return {quote_identifier(name): _source(name) for name in schema.names}
+
+
+def _merger(
+    delta: DeltaTable, table: Table, schema: pa.Schema, rows: RowSource, scope: MergeScope, commit: Commit | None
+) -> TableMerger:
+    conditions = [f"t.{quote_identifier(name)} = {_source(name)}" for name in table.primary_key]
+    conditions.append(time_condition(schema, table.timestamp.name, scope.times, "t."))
+    if scope.names is not None:
+        conditions.append(subtable_condition(scope.names, table.series_key, "t."))
+    return delta.merge(
+        rows, " AND ".join(conditions), source_alias="s", target_alias="t", commit_properties=commit_properties(commit)
+    )
+
+
+def _executed(merger: TableMerger, delta: DeltaTable) -> WriteMetrics:
+    metrics: dict[str, Any] = merger.execute()
+    return WriteMetrics(
+        delta.version(),
+        inserted=int(metrics["num_target_rows_inserted"]),
+        updated=int(metrics["num_target_rows_updated"]),
+        deleted=int(metrics["num_target_rows_deleted"]),
+    )

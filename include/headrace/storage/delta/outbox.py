@@ -1,0 +1,168 @@
+"""A job's messages on their way out: a Delta table, so that they are durable, fenced and numbered like any result."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+
+from headrace.model.failpoints import failpoint
+from headrace.model.positions import Position, SourceId
+from headrace.storage.delta.commits import (
+    Commit,
+    CommitStatus,
+    check_epoch,
+    commit_properties,
+    commit_status,
+    committed_position,
+    epoch_app,
+    fence_commit,
+)
+from headrace.storage.delta.handles import Handle, file_system, translate_errors
+from headrace.storage.delta.writer import Writer, append_rows, commit_transactions
+
+BATCH: Final = "batch"
+NUMBER: Final = "number"
+PAYLOAD: Final = "payload"
+SCHEMA: Final = pa.schema([(BATCH, pa.int64()), (NUMBER, pa.int64()), (PAYLOAD, pa.binary())])
+RETENTION_HOURS: Final = 24
+"""Files that a driver that died left behind are removed after this long."""
+CONFIGURATION: Final[Mapping[str, str | None]] = {
+    "delta.dataSkippingStatsColumns": f"{BATCH},{NUMBER}",
+    "delta.logRetentionDuration": f"interval {RETENTION_HOURS} hours",
+    "delta.deletedFileRetentionDuration": f"interval {RETENTION_HOURS} hours",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message, with what tells it apart from all others of every job: a receiver drops what it has seen."""
+
+    job_id: str
+    batch: int
+    number: int
+    payload: bytes
+
+    @property
+    def id(self) -> str:
+        """The same whenever the message is delivered again."""
+        return f"{self.job_id}/{self.batch}/{self.number}"
+
+
+@dataclass(frozen=True, slots=True)
+class MessageFile:
+    """A data file with messages of one micro-batch, in order."""
+
+    path: str
+    batch: int
+    rows: int
+
+
+class Outbox:
+    """The messages of one job that are committed and not yet delivered. Safe for use by several threads."""
+
+    def __init__(self, uri: str, job_id: str, writer: Writer, options: Mapping[str, str]) -> None:
+        self.job_id = job_id
+        self._writer = writer
+        self._options = dict(options)
+        self._handle = Handle(uri, f"outbox of {job_id}", options)
+
+    def open(self) -> None:
+        """Create the table if it does not exist, and remove files that nobody needs."""
+        with translate_errors(self._handle.name):
+            DeltaTable.create(
+                self._handle.uri, SCHEMA, mode="ignore", configuration=CONFIGURATION, storage_options=self._options or None
+            )
+        with self._handle.latest() as delta:
+            if delta.vacuum(RETENTION_HOURS, dry_run=True):
+                delta.vacuum(RETENTION_HOURS, dry_run=False)
+
+    def fence(self, epoch: int) -> None:
+        """Make commits of drivers with an older epoch fail from now on; `FencedError` if a newer one is recorded."""
+
+        def work(_: Handle, delta: DeltaTable) -> None:
+            check_epoch(delta, self.job_id, epoch)
+            if epoch > 0 and delta.transaction_version(epoch_app(self.job_id)) != epoch:
+                commit_transactions(delta, fence_commit(self.job_id, epoch))
+
+        self._writer.attempts(self._handle, work)
+
+    def position(self, sources: Collection[SourceId]) -> Position | None:
+        """Return the position of the last micro-batch whose messages were committed; None if there is none."""
+        with self._handle.latest() as delta:
+            return committed_position(delta, self.job_id, sources)
+
+    def append(self, payloads: Sequence[bytes], commit: Commit) -> bool:
+        """Commit the messages of a micro-batch; False if they are committed already."""
+        batch = pa.repeat(pa.scalar(commit.version, pa.int64()), len(payloads))
+        rows = pa.Table.from_arrays(
+            [batch, pa.array(range(len(payloads)), pa.int64()), pa.array(payloads, pa.binary())], schema=SCHEMA
+        )
+
+        def work(_: Handle, delta: DeltaTable) -> bool:
+            if commit_status(delta, commit) is CommitStatus.RECORDED:
+                return False
+            append_rows(delta, rows, commit)
+            return True
+
+        return self._writer.attempts(self._handle, work)
+
+    def pending(self) -> list[MessageFile]:
+        """Return the files with messages that are not yet delivered, in order."""
+        with self._handle.latest() as delta:
+            files = self._handle.files(delta).to_pylist()
+        files.sort(key=lambda file: (file[f"min.{BATCH}"], file[f"min.{NUMBER}"]))
+        return [MessageFile(file["path"], file[f"min.{BATCH}"], file["num_records"]) for file in files]
+
+    def backlog(self) -> int:
+        """Return how many messages are not yet delivered."""
+        with self._handle.latest() as delta:
+            return int(pc.sum(self._handle.files(delta)["num_records"]).as_py() or 0)
+
+    def read(self, file: MessageFile, most: int) -> Iterator[list[Message]]:
+        """Read the messages of a file in order, at most so many at once."""
+        system, root = file_system(self._handle.uri)
+        with translate_errors(self._handle.name), system.open_input_file(f"{root}/{unquote(file.path)}") as source:
+            for rows in pq.ParquetFile(source).iter_batches(most):
+                columns = (rows[name].to_pylist() for name in (BATCH, NUMBER, PAYLOAD))
+                yield [Message(self.job_id, *values) for values in zip(*columns, strict=True)]
+
+    def remove(self, batch: int, epoch: int) -> None:
+        """Remove the messages of all micro-batches up to one: they are delivered.
+
+        Raises:
+            FencedError: another driver has taken the job over.
+        """
+
+        def work(handle: Handle, delta: DeltaTable) -> list[str]:
+            check_epoch(delta, self.job_id, epoch)
+            paths = [file["path"] for file in handle.files(delta).to_pylist() if file[f"max.{BATCH}"] <= batch]
+            if paths:
+                delta.delete(f"{BATCH} <= {batch}", commit_properties=commit_properties(None))
+            return paths
+
+        paths = self._writer.attempts(self._handle, work)
+        failpoint("outbox.removed")
+        self._delete_files(paths)
+
+    def drop(self) -> None:
+        """Remove everything."""
+        system, root = file_system(self._handle.uri)
+        with translate_errors(self._handle.name):
+            if system.get_file_info(root).type is pafs.FileType.Directory:
+                system.delete_dir(root)
+        self._handle.forget()
+
+    def _delete_files(self, paths: list[str]) -> None:
+        """Delete data files that no version names any more: nobody reads older versions of an outbox."""
+        system, root = file_system(self._handle.uri)
+        with translate_errors(self._handle.name):
+            for path in paths:
+                system.delete_file(f"{root}/{unquote(path)}")

@@ -1,0 +1,155 @@
+"""Large writes by Spark's executors: they write data files, and one commit adds them; where keys exist, Spark merges them."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from headrace.errors import ConflictError, Error, OperationalError
+from headrace.model.tables import Table
+from headrace.storage.delta.commits import WriteMetrics
+from headrace.storage.delta.handles import first_line, spark_path
+from headrace.storage.delta.pruning import Bounds
+from headrace.storage.delta.staged_files import StagedFile, staged_files_in
+from headrace.storage.loading.conversion import LoadTarget, StagedSplit, stage_split
+from headrace.storage.loading.splits import FileSplit
+from headrace.storage.types import MICROSECONDS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+ORDER: Final = "__order"
+
+
+@contextmanager
+def translate_spark_errors(what: str) -> Iterator[None]:
+    """Turns Spark's exceptions into ours."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        kind = ConflictError if "Concurrent" in first_line(error) else OperationalError
+        raise kind(
+            f"Spark could not write to {what}: {first_line(error)}", hint="nothing was written; the driver's log has more"
+        ) from error
+
+
+def stage_splits(spark: SparkSession, work: list[FileSplit], target: LoadTarget, uri: str) -> Iterator[StagedSplit]:
+    """Pieces of files converted and staged by Spark's workers, in order, some at a time so that progress can be told."""
+    context = spark.sparkContext
+    wave = max(1, context.defaultParallelism * 2)
+    for start in range(0, len(work), wave):
+        some = work[start : start + wave]
+        with translate_spark_errors(target.table.name):
+            outcomes = context.parallelize(some, len(some)).map(lambda piece: _attempted(piece, target, uri)).collect()
+        for outcome in outcomes:
+            if isinstance(outcome, Error):
+                raise outcome
+            yield outcome
+
+
+def _attempted(piece: FileSplit, target: LoadTarget, uri: str) -> StagedSplit | Error:
+    """Errors of ours come back as values: Spark would tell them as a failure of its own."""
+    try:
+        return stage_split(piece, target, uri)
+    except Error as error:
+        return error
+
+
+def stage_frame(frame: DataFrame, uri: str, table: Table, schema: pa.Schema) -> list[StagedFile]:
+    """Rows of a DataFrame (stored columns) written as data files of a table that no commit names yet."""
+    folder = f"staged-{uuid.uuid4().hex}"
+    with translate_spark_errors(table.name):
+        writer = stored_frame(frame, schema).write.option("compression", "zstd")
+        writer.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false").parquet(f"{spark_path(uri)}/{folder}")
+    return staged_files_in(uri, folder, table, schema)
+
+
+def stored_frame(frame: DataFrame, schema: pa.Schema) -> DataFrame:
+    """A DataFrame with exactly the stored columns; one that is missing is NULL."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.pandas.types import from_arrow_type
+
+    given = set(frame.columns)
+    columns = []
+    for field in schema:
+        value = F.col(quote_identifier(field.name)) if field.name in given else F.lit(None)
+        columns.append(value.cast(from_arrow_type(field.type)).alias(field.name))
+    return frame.select(*columns)
+
+
+def staged_frame(spark: SparkSession, uri: str, files: Sequence[StagedFile]) -> DataFrame:
+    return spark.read.parquet(*(f"{spark_path(uri)}/{file.path}" for file in files))
+
+
+def deduplicate(spark: SparkSession, uri: str, files: list[StagedFile], table: Table, schema: pa.Schema) -> list[StagedFile]:
+    """The files with one row a key: of several, that of the last file; the very same files where there are no such keys."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    keys = [quote_identifier(name) for name in table.primary_key]
+    with translate_spark_errors(table.name):
+        rows = staged_frame(spark, uri, files)
+        if not rows.groupBy(*keys).count().where("count > 1").limit(1).count():
+            return files
+        order = F.create_map(*(F.lit(each) for number, file in enumerate(files) for each in (file.path, number)))
+        name = F.element_at(F.split(F.input_file_name(), "/"), -1)
+        window = Window.partitionBy(*keys).orderBy(F.col(ORDER).desc())
+        single = rows.withColumn(ORDER, order[name]).withColumn("__rank", F.row_number().over(window)).where("__rank = 1")
+        return stage_frame(single.drop(ORDER, "__rank"), uri, table, schema)
+
+
+def merge_rows(
+    spark: SparkSession,
+    uri: str,
+    rows: DataFrame,
+    table: Table,
+    schema: pa.Schema,
+    bounds: Bounds,
+    given: Collection[str],
+) -> WriteMetrics:
+    """Spark's MERGE of rows with one row a key: those that exist are updated in the columns given, the others inserted.
+
+    It has no compare-and-set and no guard: for loads, which take the table's lock, not for streams.
+    """
+    view = f"merge_{uuid.uuid4().hex}"
+    with translate_spark_errors(table.name):
+        rows.createOrReplaceTempView(view)
+        try:
+            result = spark.sql(merge_statement(uri, view, table, schema, bounds, given)).collect()[0]
+        finally:
+            spark.catalog.dropTempView(view)
+    counts: dict[str, Any] = result.asDict()
+    return WriteMetrics(-1, int(counts["num_inserted_rows"]), int(counts["num_updated_rows"]))
+
+
+def merge_statement(uri: str, source: str, table: Table, schema: pa.Schema, bounds: Bounds, given: Collection[str]) -> str:
+    """The text of the MERGE; the target is narrowed to the times in question, so that other files are not read."""
+    time = table.timestamp.name
+    keys = " AND ".join(f"t.{quote_identifier(name)} = s.{quote_identifier(name)}" for name in table.primary_key)
+    low, high = (timestamp_literal(schema.field(time).type, value) for value in (bounds.low, bounds.high))
+    values = [name for name in schema.names if name not in table.primary_key and name in given]
+    updates = ", ".join(f"t.{quote_identifier(name)} = s.{quote_identifier(name)}" for name in values or [table.series_key])
+    columns = ", ".join(quote_identifier(name) for name in schema.names)
+    return (
+        f"MERGE INTO delta.{quote_identifier(spark_path(uri))} t USING {source} s "
+        f"ON {keys} AND t.{quote_identifier(time)} >= {low} AND t.{quote_identifier(time)} <= {high} "
+        f"WHEN MATCHED THEN UPDATE SET {updates} "
+        f"WHEN NOT MATCHED THEN INSERT ({columns}) VALUES ({', '.join(f's.{quote_identifier(name)}' for name in schema.names)})"
+    )
+
+
+def timestamp_literal(type_: pa.DataType, value: int) -> str:
+    """A stored timestamp's integer in Spark's SQL."""
+    return f"timestamp_micros({value})" if type_ == MICROSECONDS else str(value)
+
+
+def quote_identifier(name: str) -> str:
+    """A name as Spark's SQL takes it."""
+    return f"`{name.replace('`', '``')}`"

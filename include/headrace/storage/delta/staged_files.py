@@ -1,0 +1,110 @@
+"""Data files written beside the log, to be added by a commit: Parquet with the statistics that the log wants."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from dataclasses import dataclass
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+from deltalake.transaction import AddAction
+
+from headrace.model.instants import EPOCH
+from headrace.model.tables import Table
+from headrace.storage.delta.data_files import read_data_files
+from headrace.storage.delta.handles import file_system
+from headrace.storage.delta.pruning import Bounds, time_bounds
+from headrace.storage.types import MICROSECONDS
+
+ROW_GROUP_ROWS: Final = 131_072
+# Every reader of the log reads the statistics: long texts stay out.
+MAX_STATISTIC_CHARACTERS: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class StagedFile:
+    """A data file to be added, as plain values: it comes from Spark's workers."""
+
+    path: str
+    size: int
+    modified: int
+    statistics: str
+    rows: int
+    times: Bounds
+    names: tuple[str, str]
+
+    def overlaps(self, other: StagedFile) -> bool:
+        """Whether the two may hold the same key."""
+        return self.times.overlaps(other.times) and self.names[0] <= other.names[1] and other.names[0] <= self.names[1]
+
+
+def write_file(uri: str, rows: pa.Table, table: Table, *, data_change: bool = False) -> AddAction:
+    """Writes rows as a data file of a table that no commit names yet; returns the action that would add it."""
+    name = f"part-00000-{uuid.uuid4()}-c000.zstd.parquet"
+    system, root = file_system(uri)
+    path = f"{root}/{name}"
+    pq.write_table(rows, path, filesystem=system, compression="zstd", row_group_size=ROW_GROUP_ROWS)
+    size = int(system.get_file_info(path).size)
+    return AddAction(name, size, {}, now_ms(), data_change, json.dumps(file_statistics(rows, table)))
+
+
+def file_statistics(rows: pa.Table, table: Table) -> dict[str, Any]:
+    """What the log says of a file: rows, and least and greatest of the key columns."""
+    ends = {name: pc.min_max(rows[name]) for name in table.primary_key}
+    bounded = {name: end for name, end in ends.items() if end["max"].is_valid and len(str(end["max"])) <= MAX_STATISTIC_CHARACTERS}
+    return {
+        "numRecords": rows.num_rows,
+        "minValues": {name: _statistic(end["min"]) for name, end in bounded.items()},
+        "maxValues": {name: _statistic(end["max"]) for name, end in bounded.items()},
+        "nullCount": {name: rows[name].null_count for name in table.primary_key},
+    }
+
+
+def _statistic(value: pa.Scalar) -> object:
+    """A value as statistics have it: timestamps in whole milliseconds, rounded down (readers allow for that); else as it is."""
+    if value.type == MICROSECONDS:
+        moment = EPOCH + timedelta(milliseconds=value.cast(pa.int64()).as_py() // 1_000)
+        return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1_000:03}Z"
+    plain = value.as_py()
+    return int(plain) if isinstance(plain, Decimal) else plain
+
+
+def now_ms() -> int:
+    """Epoch milliseconds, as the log has them."""
+    return time.time_ns() // 1_000_000
+
+
+def stage_rows(rows: pa.Table, table: Table, uri: str) -> StagedFile:
+    """Writes rows as a data file that no commit names yet, in the order of subtable and time."""
+    rows = rows.sort_by([(name, "ascending") for name in table.primary_key])
+    action = write_file(uri, rows, table, data_change=True)
+    names = (rows[table.series_key][0].as_py(), rows[table.series_key][-1].as_py())
+    times = time_bounds(rows, table.timestamp.name)
+    return StagedFile(action.path, action.size, action.modification_time, action.stats, rows.num_rows, times, names)
+
+
+def staged_files_in(uri: str, folder: str, table: Table, schema: pa.Schema) -> list[StagedFile]:
+    """The Parquet files of a folder below a table, as another writer left them there; empty ones are left out."""
+    system, root = file_system(uri)
+    entries = system.get_file_info(pafs.FileSelector(f"{root}/{folder}", allow_not_found=True))
+    files = sorted((info for info in entries if info.base_name.endswith(".parquet")), key=lambda info: str(info.base_name))
+    staged = [_staged(uri, f"{folder}/{info.base_name}", int(info.size), table, schema) for info in files]
+    return [file for file in staged if file.rows]
+
+
+def _staged(uri: str, path: str, size: int, table: Table, schema: pa.Schema) -> StagedFile:
+    """A file as it is to be added. Its keys are read: footers do not tell all that is wanted of them."""
+    keys = read_data_files(uri, [path], schema, list(table.primary_key), None)
+    if not keys.num_rows:
+        return StagedFile(path, size, now_ms(), "{}", 0, Bounds(0, 0), ("", ""))
+    names = pc.min_max(keys[table.series_key])
+    bounded = json.dumps(file_statistics(keys, table))
+    times = time_bounds(keys, table.timestamp.name)
+    return StagedFile(path, size, now_ms(), bounded, keys.num_rows, times, (names["min"].as_py(), names["max"].as_py()))

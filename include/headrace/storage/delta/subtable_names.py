@@ -1,0 +1,74 @@
+"""Names of the subtables that have rows, whatever the tags table says."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+
+from headrace.model.tables import TBNAME, Table
+from headrace.storage.delta.handles import Handles, file_system, translate_errors
+
+EMPTY: Final = pa.array([], pa.string())
+
+
+@dataclass(slots=True)
+class NameIndex:
+    """The names in the data files of one table. A name is stored once, and per file as its position in `names`."""
+
+    names: pa.Array = field(default_factory=lambda: EMPTY)
+    by_file: dict[str, pa.Array] = field(default_factory=dict)
+
+    def add(self, path: str, names: pa.Array) -> None:
+        new = names.filter(pc.invert(pc.is_in(names, self.names)))
+        self.names = pa.concat_arrays([self.names, new])
+        self.by_file[path] = pc.index_in(names, self.names)
+
+    def keep(self, paths: Collection[str]) -> None:
+        """Forget the files that are not among the paths."""
+        kept = set(paths)
+        self.by_file = {path: positions for path, positions in self.by_file.items() if path in kept}
+
+    def all(self) -> pa.Array:
+        positions = pa.chunked_array([*self.by_file.values(), pa.array([], pa.int32())]).unique()
+        return self.names.take(positions)
+
+
+class SubtableNames:
+    """Reads `tbname` once per data file: a data file never changes, so its names are kept while the table has it."""
+
+    def __init__(self, handles: Handles) -> None:
+        self._handles = handles
+        self._mutex = threading.Lock()
+        self._indexes: dict[str, NameIndex] = {}
+
+    def read(self, table: Table) -> pa.Array:
+        """Return the names at the newest version, each once."""
+        handle = self._handles.reader(table)
+        with handle.latest() as delta:
+            paths = handle.files(delta)["path"].to_pylist()
+        system, root = file_system(handle.uri)
+        with self._mutex, translate_errors(handle.name):
+            index = self._indexes.setdefault(handle.uri, NameIndex())
+            index.keep(paths)
+            for path in paths:
+                if path not in index.by_file:
+                    index.add(path, file_names(system, root, path))
+            return index.all()
+
+
+def file_names(system: pafs.FileSystem, root: str, path: str) -> pa.Array:
+    """Read the names in one data file, a row group at a time, as dictionaries: the values themselves are few."""
+    location = path if "://" in path else f"{root}/{unquote(path)}"
+    with pq.ParquetFile(location, filesystem=system, read_dictionary=[TBNAME]) as file:
+        groups = [file.read_row_group(group, columns=[TBNAME])[TBNAME] for group in range(file.num_row_groups)]
+    chunks = [pc.unique(chunk) for group in groups for chunk in group.chunks]
+    plain = [chunk.dictionary_decode() if pa.types.is_dictionary(chunk.type) else chunk for chunk in chunks]
+    return pa.chunked_array([*(chunk.cast(pa.string()) for chunk in plain), EMPTY]).unique()

@@ -1,0 +1,176 @@
+"""Tags of subtables: a small Delta table beside the rows, kept in memory while its version stands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable, write_deltalake
+
+from headrace.errors import TransientError
+from headrace.model.failpoints import failpoint
+from headrace.model.tables import Table, TableKind
+from headrace.storage.delta.commits import commit_properties
+from headrace.storage.delta.data_files import read_data_files
+from headrace.storage.delta.handles import Handle, Handles, stored_schema
+from headrace.storage.delta.keys import conform_rows, keep_last_per_key, quote_identifier, semi_join, subtable_condition
+from headrace.storage.delta.subtable_names import SubtableNames
+from headrace.storage.delta.writer import Writer, with_all_columns
+
+TAG_KEY: Final = [TableKind.SUPER.series_key]
+# Tags come in by the handful. Each file costs every reader and writer a little; so many are made one.
+MAX_FILES: Final = 50
+
+
+class Tags:
+    """Reads and writes tags; what was read is kept by version, as every query joins it."""
+
+    def __init__(self, handles: Handles, writer: Writer, names: SubtableNames) -> None:
+        self._handles = handles
+        self._writer = writer
+        self._names = names
+        self._kept: dict[str, tuple[tuple[object, int], pa.Table]] = {}
+        self._tagged: dict[str, frozenset[str]] = {}
+
+    def read(self, table: Table) -> pa.Table:
+        handle = self._handles.tags(table)
+        with handle.latest() as delta:
+            return self._current(handle, delta)
+
+    def of_subtables(self, table: Table) -> pa.Table:
+        """All tags, and a row of NULLs for each subtable that has rows but no tags, by name."""
+        tags = self.read(table)
+        return completed(tags, self._names.read(table)).sort_by(TAG_KEY[0])
+
+    def missing(self, table: Table, tbnames: Collection[str]) -> list[str]:
+        """Those of some names without tags. Asks the table only about names that the tags last read do not have."""
+        unseen = set(tbnames) - self._tagged.get(self._handles.tags(table).uri, frozenset())
+        if unseen:
+            unseen -= set(self.read(table)[TAG_KEY[0]].to_pylist())
+        return [name for name in dict.fromkeys(tbnames) if name in unseen]
+
+    def upsert(self, table: Table, rows: pa.Table) -> None:
+        def work(handle: Handle, delta: DeltaTable) -> None:
+            stored = self._current(handle, delta)
+            wanted = keep_last_per_key(
+                conform_rows(rows, fields_of(rows, stored.schema, handle.name), TAG_KEY, handle.name), TAG_KEY
+            )
+            if wanted.num_rows == 0:
+                return
+            if semi_join(wanted.select(TAG_KEY), stored, TAG_KEY).num_rows:
+                _merge(delta, wanted)
+            else:
+                write_deltalake(delta, with_all_columns(wanted, delta), mode="append", commit_properties=commit_properties(None))
+            if len(delta.file_uris()) > MAX_FILES:
+                delta.optimize.compact()
+
+        self._commit(table, work)
+
+    def drop(self, table: Table, tbnames: Collection[str]) -> None:
+        def work(_: Handle, delta: DeltaTable) -> None:
+            if tbnames:
+                delta.delete(subtable_condition(sorted(tbnames), table.series_key), commit_properties=commit_properties(None))
+
+        self._commit(table, work)
+
+    def add(self, table: Table, field: pa.Field) -> None:
+        """Add a tag that is NULL for all subtables, in place of one that an unfinished change has left."""
+        with self._locked(table):
+            self._rewrite(table, lambda tags: _set(tags, field, pa.nulls(tags.num_rows, field.type)))
+
+    def remove(self, table: Table, name: str) -> None:
+        """Remove a tag, where there is one of that name."""
+        with self._locked(table):
+            self._rewrite(table, lambda tags: _without(tags, name))
+
+    def rename(self, table: Table, old: str, new: str, rename: Callable[[], None]) -> None:
+        """Copy a tag, call `rename`, and remove the old one: whoever knows either name finds its values meanwhile.
+
+        The lock is held throughout, so that no value is set under the old name after the copy.
+        """
+        with self._locked(table):
+            self._rewrite(table, lambda tags: _set(tags, tags.schema.field(old).with_name(new), tags[old]))
+            failpoint("storage.tag.copied")
+            rename()
+            failpoint("storage.tag.renamed")
+            self._rewrite(table, lambda tags: _without(tags, old))
+
+    def _rewrite(self, table: Table, change: Callable[[pa.Table], pa.Table]) -> None:
+        """Write all tags anew with other columns, in one commit."""
+
+        def work(handle: Handle, delta: DeltaTable) -> None:
+            stored = self._current(handle, delta)
+            changed = change(stored)
+            if changed is not stored:
+                write_deltalake(
+                    delta, changed, mode="overwrite", schema_mode="overwrite", commit_properties=commit_properties(None)
+                )
+
+        self._writer.attempts(self._handles.tags(table), work)
+
+    def _locked(self, table: Table) -> AbstractContextManager[None]:
+        return self._writer.exclusive(_lock_name(table), needed=True)
+
+    def _commit(self, table: Table, work: Callable[[Handle, DeltaTable], None]) -> None:
+        with self._writer.exclusive(_lock_name(table)):
+            self._writer.attempts(self._handles.tags(table), work)
+
+    def _current(self, handle: Handle, delta: DeltaTable) -> pa.Table:
+        """All tags at this version, by name."""
+        state = (delta.metadata().id, delta.version())
+        kept = self._kept.get(handle.uri)
+        if kept is None or kept[0] != state:
+            schema = stored_schema(delta)
+            rows = read_data_files(handle.uri, handle.files(delta)["path"].to_pylist(), schema, None, None)
+            kept = self._kept[handle.uri] = (state, rows.sort_by(TAG_KEY[0]))
+            self._tagged[handle.uri] = frozenset(rows[TAG_KEY[0]].to_pylist())
+        return kept[1]
+
+
+def _lock_name(table: Table) -> str:
+    return f"tags.{table.database}.{table.name}"
+
+
+def fields_of(rows: pa.Table, stored: pa.Schema, owner: str) -> pa.Schema:
+    """The stored fields that rows have; `TransientError` for a tag that is gone: the caller read the catalog before."""
+    gone = next((name for name in rows.column_names if name not in stored.names), None)
+    if gone is not None:
+        raise TransientError(f"{owner} changed: there is no {gone} any more", hint="try again")
+    return pa.schema([field for field in stored if field.name in rows.column_names])
+
+
+def _set(tags: pa.Table, field: pa.Field, values: pa.Array | pa.ChunkedArray) -> pa.Table:
+    return _without(tags, field.name).append_column(field, values)
+
+
+def _without(tags: pa.Table, name: str) -> pa.Table:
+    return tags.drop_columns([name]) if name in tags.column_names else tags
+
+
+def absent(names: Collection[str], tags: pa.Table) -> list[str]:
+    """The names, each once, that have no row among the tags."""
+    wanted = pa.array(dict.fromkeys(names), pa.string())
+    return list(wanted.filter(pc.invert(pc.is_in(wanted, tags[TAG_KEY[0]].combine_chunks()))).to_pylist())
+
+
+def completed(tags: pa.Table, names: pa.Array) -> pa.Table:
+    """The tags, followed by a row of NULLs for each of the names that has none."""
+    added = absent(names.to_pylist(), tags)
+    rows = {TAG_KEY[0]: pa.array(added, pa.string())}
+    columns = [rows.get(field.name, pa.nulls(len(added), field.type)).cast(field.type) for field in tags.schema]
+    return pa.concat_tables([tags, pa.table(columns, schema=tags.schema)])
+
+
+def _merge(delta: DeltaTable, rows: pa.Table) -> None:
+    values = {quote_identifier(name): f"s.{quote_identifier(name)}" for name in rows.column_names}
+    merger = delta.merge(
+        rows,
+        f"t.{quote_identifier(TAG_KEY[0])} = s.{quote_identifier(TAG_KEY[0])}",
+        source_alias="s",
+        target_alias="t",
+        commit_properties=commit_properties(None),
+    )
+    merger.when_matched_update(values).when_not_matched_insert(values).execute()

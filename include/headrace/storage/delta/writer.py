@@ -1,0 +1,244 @@
+"""The write path: an append, or a merge where keys exist; each in one commit on exactly the version it has read."""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Final, TypeVar
+
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
+
+from headrace.errors import ConflictError, TransientError
+from headrace.model.failpoints import failpoint
+from headrace.model.tables import Database, Table
+from headrace.model.time import Precision
+from headrace.storage.delta import merging
+from headrace.storage.delta.commits import (
+    Commit,
+    CommitStatus,
+    WriteMetrics,
+    check_epoch,
+    commit_properties,
+    commit_status,
+    epoch_app,
+    fence_commit,
+)
+from headrace.storage.delta.handles import Handle, Handles, stored_schema
+from headrace.storage.delta.keys import (
+    anti_join,
+    conform_rows,
+    find_stored_keys,
+    keep_last_per_key,
+    semi_join,
+    subtable_condition,
+    time_condition,
+)
+from headrace.storage.delta.merging import merge_scope
+from headrace.storage.delta.pruning import Bounds
+from headrace.storage.types import rows_schema
+
+log = logging.getLogger(__name__)
+
+# Others can commit in between only as often as they have something to write; so many in a row mean that something is wrong.
+MAX_ATTEMPTS: Final = 50
+MAX_BACKOFF_S: Final = 0.02
+MAX_INT64: Final = 2**63 - 1
+NO_ROWS: Final = "false"
+
+Lock = Callable[[str], AbstractContextManager[None]]
+Ranges = Sequence[tuple[int, int]]
+Result = TypeVar("Result")
+
+
+class Writer:
+    """Commits to tables: one writer at a time a table, and each commit a compare-and-set on the table's version.
+
+    The lock keeps Headrace's own processes from working in vain; that no update is lost rests on the compare-and-set alone, since
+    any other Delta writer may commit at any time.
+    """
+
+    def __init__(self, handles: Handles, lock: Lock, attempts: int = MAX_ATTEMPTS) -> None:
+        self._handles = handles
+        self._attempts = attempts
+        self._lock = lock
+        self._mutexes: dict[str, threading.Lock] = {}
+
+    def write(
+        self, table: Table, database: Database, rows: pa.Table, given: Collection[str] | None, commit: Commit | None
+    ) -> WriteMetrics:
+        schema = rows_schema(table, database)
+        rows = keep_last_per_key(conform_rows(rows, schema, table.primary_key, table.name), table.primary_key)
+
+        def work(handle: Handle, delta: DeltaTable) -> WriteMetrics:
+            if commit_status(delta, commit) is CommitStatus.RECORDED or (rows.num_rows == 0 and commit is None):
+                return WriteMetrics(delta.version())
+            stored = find_stored_keys(handle, delta, table, schema, rows.select(list(table.primary_key)))
+            if stored.num_rows == 0:
+                return append_rows(delta, rows, commit)
+            return merging.upsert(delta, table, schema, rows, merge_scope(stored, table), given, commit)
+
+        return self.commit(table, work)
+
+    def replace(
+        self,
+        table: Table,
+        database: Database,
+        upserts: pa.Table | None,
+        deletes: pa.Table | None,
+        commit: Commit | None,
+        fresh: bool,
+    ) -> WriteMetrics | None:
+        schema = rows_schema(table, database)
+        key = list(table.primary_key)
+        rows = keep_last_per_key(
+            conform_rows(upserts if upserts is not None else schema.empty_table(), schema, key, table.name), key
+        )
+        deleted_keys = _keys(deletes, schema, key)
+        deleted_keys = anti_join(keep_last_per_key(deleted_keys, key), rows, key)
+
+        def work(handle: Handle, delta: DeltaTable) -> WriteMetrics | None:
+            if commit_status(delta, commit) is CommitStatus.RECORDED:
+                return None
+            keys = pa.concat_tables([rows.select(key), deleted_keys])
+            stored = keys.slice(0, 0) if fresh else find_stored_keys(handle, delta, table, schema, keys)
+            if stored.num_rows == 0:
+                return append_rows(delta, rows, commit)
+            written = merging.replace(
+                delta,
+                table,
+                schema,
+                merging.mark_operations(rows, semi_join(deleted_keys, stored, key)),
+                merge_scope(stored, table),
+                commit,
+            )
+            return written if written.rows else commit_transactions(delta, commit)
+
+        return self.commit(table, work)
+
+    def fence(self, table: Table, job_id: str, epoch: int) -> None:
+        def work(_: Handle, delta: DeltaTable) -> None:
+            check_epoch(delta, job_id, epoch)
+            if epoch > 0 and delta.transaction_version(epoch_app(job_id)) != epoch:
+                commit_transactions(delta, fence_commit(job_id, epoch))
+
+        # Without the lock: the driver that is to be fenced off may hold it.
+        self.attempts(self._handles.writer(table), work)
+
+    def delete(
+        self, table: Table, database: Database, tbnames: Collection[str] | None, ranges: Ranges | None, where: str | None
+    ) -> WriteMetrics:
+        predicate = delete_predicate(table, database, tbnames, ranges, where)
+
+        def work(_: Handle, delta: DeltaTable) -> WriteMetrics:
+            if predicate == NO_ROWS:
+                return WriteMetrics(delta.version())
+            metrics = delta.delete(predicate, commit_properties=commit_properties(None))
+            return WriteMetrics(delta.version(), deleted=int(metrics["num_deleted_rows"]))
+
+        return self.commit(table, work)
+
+    def commit(self, table: Table, work: Callable[[Handle, DeltaTable], Result]) -> Result:
+        """Does `work` at the table's newest version while no other of us writes to it."""
+        with self.exclusive(self.lock_name(table)):
+            return self.attempts(self._handles.writer(table), work)
+
+    def lock_name(self, table: Table) -> str:
+        """The lock under which a table's rows are written."""
+        return f"table.{table.database}.{table.name}"
+
+    def attempts(self, handle: Handle, work: Callable[[Handle, DeltaTable], Result]) -> Result:
+        """Does `work` at the newest version, and again when another writer committed in between."""
+        number = 0
+        while True:
+            number += 1
+            try:
+                with handle.latest() as delta:
+                    failpoint("storage.commit")
+                    result = work(handle, delta)
+                    failpoint("storage.committed")
+                    return result
+            except ConflictError:
+                if number == self._attempts:
+                    raise
+                time.sleep(random.uniform(0, MAX_BACKOFF_S * min(number, 10)))
+
+    @contextmanager
+    def exclusive(self, name: str, *, needed: bool = False) -> Iterator[None]:
+        """While no other thread, or process that takes the lock of that name, is in here.
+
+        A lock that cannot be had (its holder is frozen, say) stops nobody but those that need it: others have the compare-and-set.
+        """
+        with self._mutexes.setdefault(name, threading.Lock()), ExitStack() as held:
+            try:
+                held.enter_context(self._lock(name))
+            except TransientError as error:
+                if needed:
+                    raise
+                log.warning("goes on without the lock %s: %s", name, error.message)
+            yield
+
+
+def append_rows(delta: DeltaTable, rows: pa.Table, commit: Commit | None) -> WriteMetrics:
+    """Adds rows of which no key exists; without rows, records the commit's transactions alone."""
+    if rows.num_rows == 0:
+        return commit_transactions(delta, commit)
+    write_deltalake(delta, with_all_columns(rows, delta), mode="append", commit_properties=commit_properties(commit))
+    return WriteMetrics(delta.version(), inserted=rows.num_rows)
+
+
+def with_all_columns(rows: pa.Table, delta: DeltaTable) -> pa.Table:
+    """Rows with the Delta table's columns in its order: NULL where the writer does not know the column.
+
+    They carry no declared types, which may have changed since the writer read the catalog, and delta-rs would refuse.
+    """
+    schema = stored_schema(delta)
+    stored = set(rows.column_names)
+    columns = (rows[field.name] if field.name in stored else pa.nulls(rows.num_rows, field.type) for field in schema)
+    return pa.table(dict(zip(schema.names, columns, strict=True)))
+
+
+def commit_transactions(delta: DeltaTable, commit: Commit | None) -> WriteMetrics:
+    """Records a commit's transactions, and no rows."""
+    if commit is None:
+        return WriteMetrics(delta.version())
+    version = delta.version() + 1
+    delta.create_write_transaction([], "append", delta.schema(), commit_properties=commit_properties(commit))
+    return WriteMetrics(version)
+
+
+def _keys(rows: pa.Table | None, schema: pa.Schema, key: list[str]) -> pa.Table:
+    """The key columns of rows, in stored types."""
+    keys = pa.schema([schema.field(name) for name in key])
+    return keys.empty_table() if rows is None else rows.select(key).cast(keys)
+
+
+def delete_predicate(
+    table: Table, database: Database, tbnames: Collection[str] | None, ranges: Ranges | None, where: str | None
+) -> str | None:
+    """What a delete deletes, as SQL: None is every row, `NO_ROWS` none."""
+    if (tbnames is not None and not tbnames) or (ranges is not None and not ranges):
+        return NO_ROWS
+    conditions = [subtable_condition(sorted(tbnames), table.series_key)] if tbnames is not None else []
+    if ranges is not None:
+        schema = rows_schema(table, database)
+        spans = [_range(schema, table.timestamp.name, ticks_to_bounds(database, low, high)) for low, high in ranges]
+        conditions.append(f"({' OR '.join(spans)})")
+    if where:
+        conditions.append(f"({where})")
+    return " AND ".join(conditions) or None
+
+
+def ticks_to_bounds(database: Database, low: int, high: int) -> Bounds:
+    """A range of ticks, both ends inclusive, in the unit in which timestamps are stored; what exceeds 64 bits is cut."""
+    if database.precision is not Precision.MILLISECOND:
+        return Bounds(low, high)
+    return Bounds(max(low * 1000, -MAX_INT64), min(high * 1000 + 999, MAX_INT64))
+
+
+def _range(schema: pa.Schema, name: str, bounds: Bounds) -> str:
+    return f"({time_condition(schema, name, bounds)})"

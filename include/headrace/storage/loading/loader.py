@@ -1,0 +1,218 @@
+"""Loading files: CSV, Parquet and newline-delimited JSON; every value is checked before the first row is committed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from headrace.errors import DataError, ProgrammingError
+from headrace.model.tables import Database, Table
+from headrace.storage.delta import merging, spark_writes, staging
+from headrace.storage.delta.commits import WriteMetrics
+from headrace.storage.delta.handles import Handle, Handles, translate_errors
+from headrace.storage.delta.keys import keep_last_per_key
+from headrace.storage.delta.staged_files import StagedFile
+from headrace.storage.delta.writer import Writer
+from headrace.storage.loading.conversion import (
+    ConvertedSplit,
+    LoadTarget,
+    StagedSplit,
+    convert_split,
+    match_columns,
+    stage_converted,
+)
+from headrace.storage.loading.splits import FileSplit, describe, split_files
+from headrace.storage.types import rows_schema
+from headrace.storage.values.columns import MAX_EXAMPLES
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# Files up to this size are converted in this process: starting Spark would take longer.
+MAX_LOCAL_BYTES: Final = 64 * 2**20
+WORKERS: Final = 2
+# A merge by delta-rs keeps about 300 bytes a row in memory; so many rows are merged by Spark instead.
+MAX_ROWS_MERGED_IN_DRIVER: Final = 20_000_000
+
+Progress = Callable[[int, int], None]
+Announce = Callable[[pa.Table], None]
+Spark = Callable[[], "SparkSession"]
+
+
+@dataclass(frozen=True, slots=True)
+class LoadOptions:
+    """How files are read.
+
+    `format` is csv, parquet or ndjson (None: by the files' names); `tbname` the subtable of all rows (None: a column `tbname` names
+    it); `delimiter` that of CSV; `now` epoch milliseconds (None: the machine's clock).
+    """
+
+    format: str | None = None
+    tbname: str | None = None
+    delimiter: str = ","
+    now: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LoadMetrics:
+    """What a load did: the table's version after it, rows by what became of them, bytes read."""
+
+    version: int
+    inserted: int
+    updated: int
+    bytes: int
+
+
+class Loader:
+    """One load of some files into one table."""
+
+    def __init__(
+        self, handles: Handles, writer: Writer, small_write_rows: int, spark: Spark, table: Table, database: Database
+    ) -> None:
+        self._handles = handles
+        self._writer = writer
+        self._small_write_rows = small_write_rows
+        self._spark = spark
+        self._table = table
+        self._database = database
+        self._schema = rows_schema(table, database)
+        self._uri = handles.writer(table).uri
+
+    def load(
+        self, files: Sequence[Path], progress: Progress | None, options: LoadOptions, announce: Announce | None
+    ) -> LoadMetrics:
+        """Reads, checks, announces, commits."""
+        now = time.time_ns() // 1_000_000 if options.now is None else options.now
+        target = LoadTarget(self._table, self._database, options.tbname, now)
+        with translate_errors(f"table {self._table.database}.{self._table.name}"):
+            work = split_files(files, options.format, options.delimiter)
+            _check_headers(work, target)
+            size = sum(piece.bytes for piece in work)
+            large = self._small_write_rows == 0 or size > MAX_LOCAL_BYTES
+            splits = self._by_spark(work, target) if large else self._here(work, target)
+            return self._commit(splits, size, progress, announce)
+
+    def _here(self, work: list[FileSplit], target: LoadTarget) -> Iterator[ConvertedSplit | StagedSplit]:
+        """Pieces converted by threads of this process: rows stay in memory while they are few, then go into files."""
+        kept: list[ConvertedSplit] | None = []
+        with ThreadPoolExecutor(WORKERS) as executor:
+            for converted in executor.map(lambda piece: convert_split(piece, target), work):
+                if kept is None:
+                    yield stage_converted(converted, target, self._uri)
+                    continue
+                kept.append(converted)
+                if sum(each.rows.num_rows for each in kept) > self._small_write_rows:
+                    yield from (stage_converted(each, target, self._uri) for each in kept)
+                    kept = None
+        yield from kept or ()
+
+    def _by_spark(self, work: list[FileSplit], target: LoadTarget) -> Iterator[ConvertedSplit | StagedSplit]:
+        return spark_writes.stage_splits(self._spark(), work, target, self._uri)
+
+    def _commit(
+        self, splits: Iterator[ConvertedSplit | StagedSplit], size: int, progress: Progress | None, announce: Announce | None
+    ) -> LoadMetrics:
+        with staging.StagedFileCleanup(self._uri) as sweep:
+            converted = self._gathered(splits, sweep, progress)
+            _refuse_misfits(converted)
+            if announce is not None and converted:
+                named = pa.concat_tables([each.subtables for each in converted], promote_options="default")
+                announce(keep_last_per_key(named, [self._table.series_key]))
+            given = _given(converted)
+            in_memory = [each.rows for each in converted if isinstance(each, ConvertedSplit)]
+            if in_memory:
+                written = self._writer.write(self._table, self._database, pa.concat_tables(in_memory), given, None)
+            else:
+                written = self._commit_staged(_files(converted), given, sweep)
+        return LoadMetrics(written.version, written.inserted, written.updated, size)
+
+    def _gathered(
+        self, splits: Iterator[ConvertedSplit | StagedSplit], sweep: staging.StagedFileCleanup, progress: Progress | None
+    ) -> list[ConvertedSplit | StagedSplit]:
+        converted: list[ConvertedSplit | StagedSplit] = []
+        rows = read = 0
+        for each in splits:
+            converted.append(each)
+            sweep.also(_files([each]))
+            rows, read = rows + each.read, read + each.piece.bytes
+            if progress is not None:
+                progress(rows, read)
+        return converted
+
+    def _commit_staged(self, files: list[StagedFile], given: frozenset[str], sweep: staging.StagedFileCleanup) -> WriteMetrics:
+        files = self._unique(files)
+        sweep.also(files)
+
+        def work(handle: Handle, delta: DeltaTable) -> WriteMetrics | None:
+            if not files:
+                return WriteMetrics(delta.version())
+            if not staging.has_stored_keys(handle, delta, self._table, self._schema, files):
+                return staging.add_files(delta, sweep.handed(files), None)
+            sweep.kept_none()
+            if by_spark:
+                return None
+            rows = staging.read_batches(self._uri, files, self._schema)
+            return merging.upsert(delta, self._table, self._schema, rows, staging.staged_scope(files), given, None)
+
+        by_spark = staging.total_rows(files) > MAX_ROWS_MERGED_IN_DRIVER
+        with self._writer.exclusive(self._writer.lock_name(self._table), needed=by_spark):
+            written = self._writer.attempts(self._handles.writer(self._table), work)
+            return self._merge_by_spark(files, given) if written is None else written
+
+    def _unique(self, files: list[StagedFile]) -> list[StagedFile]:
+        """Files with one row a key."""
+        if staging.total_rows(files) <= staging.MAX_ROWS_COMPARED_IN_MEMORY:
+            return staging.deduplicate_in_memory(self._uri, files, self._table, self._schema)
+        if staging.find_overlapping(files):
+            return spark_writes.deduplicate(self._spark(), self._uri, files, self._table, self._schema)
+        return files
+
+    def _merge_by_spark(self, files: list[StagedFile], given: frozenset[str]) -> WriteMetrics:
+        spark = self._spark()
+        rows = spark_writes.staged_frame(spark, self._uri, files)
+        merged = spark_writes.merge_rows(spark, self._uri, rows, self._table, self._schema, staging.combined_bounds(files), given)
+        with self._handles.writer(self._table).latest() as delta:
+            return replace(merged, version=delta.version())
+
+
+def _check_headers(work: list[FileSplit], target: LoadTarget) -> None:
+    """Names that are wrong are said before anything is read; files with different columns are refused."""
+    first: frozenset[str] | None = None
+    for piece in work:
+        if not piece.names:
+            continue
+        names = frozenset(match_columns(piece.names, target, piece.name))
+        if first is not None and names != first:
+            odd = sorted(names ^ first)
+            raise ProgrammingError(
+                f"{piece.name} has other columns than the first file: {', '.join(odd)}",
+                hint="load files of the same columns together",
+            )
+        first = names
+
+
+def _refuse_misfits(converted: Sequence[ConvertedSplit | StagedSplit]) -> None:
+    bad = [each for each in converted if each.invalid_values.count]
+    if not bad:
+        return
+    count = sum(each.invalid_values.count for each in bad)
+    examples = [describe(each.piece, invalid_value) for each in bad for invalid_value in each.invalid_values.first()][:MAX_EXAMPLES]
+    rest = f" and {count - 1} more" if count > 1 else ""
+    raise DataError(
+        f"{examples[0]}{rest}; nothing was loaded", hint="\n".join(examples[1:]) or "correct the file and load it again"
+    )
+
+
+def _given(converted: Sequence[ConvertedSplit | StagedSplit]) -> frozenset[str]:
+    return frozenset(name for each in converted for name in each.given)
+
+
+def _files(converted: Sequence[ConvertedSplit | StagedSplit]) -> list[StagedFile]:
+    return [each.action for each in converted if isinstance(each, StagedSplit) and each.action is not None]

@@ -1,0 +1,254 @@
+"""Files to be loaded, cut into pieces that are read and converted one by one, here or by Spark's workers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+import pyarrow as pa
+import pyarrow.csv as csv
+import pyarrow.parquet as pq
+
+from headrace.errors import DataError, NotFoundError, ProgrammingError
+from headrace.storage.values.columns import InvalidValue, InvalidValues, Values
+
+# What a worker has in memory at once: about a million rows.
+SPLIT_BYTES: Final = 32 * 2**20
+SPLIT_ROWS: Final = 1_000_000
+# What a misfit names instead of a column when a whole line is wrong.
+LINE: Final = "line"
+BLOCK_BYTES: Final = 2**20
+NULLS: Final = ["", "NULL", "null", "\\N"]
+FORMATS: Final = {
+    "csv": "csv",
+    "tsv": "csv",
+    "parquet": "parquet",
+    "pq": "parquet",
+    "ndjson": "ndjson",
+    "jsonl": "ndjson",
+    "json": "ndjson",
+}
+BOM: Final = "\ufeff"
+
+
+@dataclass(frozen=True, slots=True)
+class FileSplit:
+    """Bytes `start` to `end` of a file of lines (the lines that start there), or row groups of a Parquet file."""
+
+    number: int
+    path: str
+    format: str
+    start: int
+    end: int
+    delimiter: str = ","
+    names: tuple[str, ...] = ()
+    data_start: int = 0
+
+    bytes: int = 0
+
+    @property
+    def name(self) -> str:
+        return Path(self.path).name
+
+
+@dataclass(frozen=True, slots=True)
+class SplitContent:
+    """What a piece holds: values by the name that the file has for them, as many as `rows`."""
+
+    columns: Mapping[str, Values]
+    rows: int
+
+
+def format_of(path: Path, given: str | None) -> str:
+    """csv, parquet or ndjson: as given, else by the file's name."""
+    splits = FORMATS.get((given or path.suffix.lstrip(".")).lower())
+    if splits is None:
+        raise ProgrammingError(
+            f"{path.name}: {given or path.suffix or 'no suffix'} is none of the formats csv, parquet, ndjson",
+            hint="name the file so, or give its format",
+        )
+    return splits
+
+
+def split_files(paths: Sequence[Path], format_: str | None, delimiter: str, piece_bytes: int = SPLIT_BYTES) -> list[FileSplit]:
+    """All pieces of the files, in order.
+
+    Raises:
+        NotFoundError: a file is missing.
+        DataError: a file is not what its format says.
+    """
+    splits: list[FileSplit] = []
+    for path in paths:
+        if not path.is_file():
+            raise NotFoundError(f"there is no file {path}", hint="is the path right?")
+        format_name = format_of(path, format_)
+        splits.extend(
+            _parquet(path, len(splits))
+            if format_name == "parquet"
+            else _lines(path, format_name, delimiter, piece_bytes, len(splits))
+        )
+    return splits
+
+
+def _lines(path: Path, format_name: str, delimiter: str, piece_bytes: int, number: int) -> Iterator[FileSplit]:
+    size = path.stat().st_size
+    tab = path.suffix.lower() == ".tsv" and delimiter == ","
+    separator = "\t" if tab else delimiter
+    names, begin = _header(path, separator) if format_name == "csv" else ((), 0)
+    for start in range(begin, max(size, begin + 1), piece_bytes):
+        end = min(start + piece_bytes, size)
+        yield FileSplit(number, str(path), format_name, start, end, separator, names, begin, end - (start if start > begin else 0))
+        number += 1
+
+
+def _header(path: Path, delimiter: str) -> tuple[tuple[str, ...], int]:
+    """Names in the first line of a CSV file, and where the second begins."""
+    with path.open("rb") as file:
+        line = file.readline()
+    try:
+        parsed = csv.read_csv(
+            pa.BufferReader(line), csv.ReadOptions(autogenerate_column_names=True), csv.ParseOptions(delimiter=delimiter)
+        )
+        names = tuple(str(column[0].as_py() or "").removeprefix(BOM).strip() for column in parsed.columns)
+    except (pa.ArrowInvalid, IndexError):
+        raise DataError(f"{path.name} does not begin with a line of column names", hint="is it a CSV file with a header?") from None
+    return names, len(line)
+
+
+def _parquet(path: Path, number: int) -> Iterator[FileSplit]:
+    """Row groups, gathered up to about a million rows."""
+    try:
+        metadata = pq.read_metadata(path)
+        names = tuple(pq.read_schema(path).names)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise DataError(f"{path.name} is not a Parquet file: {error}", hint="is it whole?") from None
+    size = path.stat().st_size
+    first, rows = 0, 0
+    for group in range(metadata.num_row_groups):
+        rows += metadata.row_group(group).num_rows
+        if rows >= SPLIT_ROWS or group == metadata.num_row_groups - 1:
+            share = size * rows // max(metadata.num_rows, 1)
+            yield FileSplit(number, str(path), "parquet", first, group + 1, names=names, bytes=share)
+            number, first, rows = number + 1, group + 1, 0
+
+
+def read_split(piece: FileSplit, invalid_values: InvalidValues) -> SplitContent:
+    """The values of a piece; lines that cannot be read are told in `invalid_values`."""
+    if piece.format == "parquet":
+        table = pq.ParquetFile(piece.path).read_row_groups(list(range(piece.start, piece.end)))
+        return SplitContent({name: table[name] for name in table.column_names}, table.num_rows)
+    text = _bytes_of(piece)
+    return _csv(piece, text, invalid_values) if piece.format == "csv" else _ndjson(text, invalid_values)
+
+
+def _bytes_of(piece: FileSplit) -> bytes:
+    """The lines that start within a piece, whole."""
+    with open(piece.path, "rb") as file:
+        start = piece.start
+        if start > piece.data_start:
+            file.seek(start - 1)
+            start += len(file.readline()) - 1
+        if start >= piece.end:
+            return b""
+        file.seek(start)
+        return file.read(piece.end - start) + _rest_of_line(file, piece.end)
+
+
+def _rest_of_line(file: BinaryIO, end: int) -> bytes:
+    file.seek(end - 1)
+    return b"" if file.read(1) == b"\n" else file.readline()
+
+
+def _csv(piece: FileSplit, text: bytes, invalid_values: InvalidValues) -> SplitContent:
+    nothing = SplitContent({name: [] for name in piece.names}, 0)
+
+    def invalid(row: csv.InvalidRow) -> str:
+        allowed = f"one value for each of the {row.expected_columns} names in the first line"
+        invalid_values.add_text(row.number - 1, LINE, f"{row.actual_columns} values", allowed)
+        return "skip"
+
+    if not text.strip():
+        return nothing
+    try:
+        table = csv.read_csv(
+            pa.BufferReader(text),
+            csv.ReadOptions(column_names=list(piece.names), use_threads=False),
+            csv.ParseOptions(delimiter=piece.delimiter, invalid_row_handler=invalid),
+            csv.ConvertOptions(
+                column_types=dict.fromkeys(piece.names, pa.string()),
+                null_values=NULLS,
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+            ),
+        )
+    except pa.ArrowInvalid as error:
+        _undecodable(text, invalid_values, str(error))
+        return nothing
+    # Rows after a skipped one would be counted wrongly; what is wrong with them is told once the lines are right.
+    return nothing if invalid_values.count else SplitContent({name: table[name] for name in table.column_names}, table.num_rows)
+
+
+def _undecodable(text: bytes, invalid_values: InvalidValues, error: str) -> None:
+    """Finds the first line that is not UTF-8."""
+    for row, line in enumerate(text.splitlines()):
+        try:
+            line.decode()
+        except UnicodeDecodeError:
+            invalid_values.add_text(row, LINE, repr(line[:60]), "text in UTF-8")
+            return
+    invalid_values.add_text(0, LINE, error.partition("\n")[0][:60], "a line of CSV")
+
+
+def _ndjson(text: bytes, invalid_values: InvalidValues) -> SplitContent:
+    columns: dict[str, list[object]] = {}
+    rows = 0
+    for row, line in enumerate(text.splitlines()):
+        if not line.strip():
+            continue
+        for name, value in _object(row, line, invalid_values).items():
+            column = columns.setdefault(name, [])
+            column.extend([None] * (rows - len(column)))
+            column.append(value)
+        rows += 1
+    for column in columns.values():
+        column.extend([None] * (rows - len(column)))
+    return SplitContent({}, 0) if invalid_values.count else SplitContent(columns, rows)
+
+
+def _object(row: int, line: bytes, invalid_values: InvalidValues) -> dict[str, Any]:
+    try:
+        parsed = json.loads(line)
+    except ValueError:
+        parsed = None
+    if isinstance(parsed, dict):
+        return parsed
+    invalid_values.add_text(row, LINE, repr(line[:60].decode(errors="replace")), "a JSON object")
+    return {}
+
+
+def rows_before(piece: FileSplit) -> int:
+    """How many rows of the file come before a piece: counted only when a message needs it."""
+    if piece.format == "parquet":
+        metadata = pq.read_metadata(piece.path)
+        return sum(metadata.row_group(group).num_rows for group in range(piece.start))
+    lines, block = 0, b"\n"
+    with open(piece.path, "rb") as file:
+        file.seek(piece.data_start)
+        left = piece.start - piece.data_start
+        while left > 0:
+            block = file.read(min(left, BLOCK_BYTES))
+            lines += block.count(b"\n")
+            left -= len(block)
+    # A line that goes on beyond the start of this piece belongs to the one before.
+    return lines if block.endswith(b"\n") else lines + 1
+
+
+def describe(piece: FileSplit, invalid_value: InvalidValue) -> str:
+    """Where a value stands and why it does not fit."""
+    place = f"{piece.name}, row {rows_before(piece) + invalid_value.row + 1}"
+    if invalid_value.column == LINE:
+        return f"{place}: {invalid_value.value}, where {invalid_value.allowed} is expected"
+    return f"{place}: {invalid_value.value} does not fit {invalid_value.column}; give it {invalid_value.allowed}"

@@ -1,0 +1,115 @@
+"""Delta's jars: resolved once by Spark's own Ivy into a cache, then put on the class path by name.
+
+Resolving costs seconds at every start, and a class path that changes from start to start defeats the class archive.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from filelock import FileLock
+
+from headrace.errors import ConfigurationError
+from headrace.storage.spark.java import check_java
+
+DELTA = "io.delta:delta-spark_4.2_2.13:4.4.0"
+# What Delta's pom asks for and Spark's distribution already has; without these rules 33 modules would be fetched instead of 7.
+IN_SPARK = (
+    "org.apache.hadoop",
+    "com.fasterxml.jackson.core",
+    "com.fasterxml.jackson.datatype",
+    "com.fasterxml.jackson.module",
+    "org.apache.parquet",
+    "org.slf4j",
+    "org.apache.logging.log4j",
+    "com.github.luben",
+    "org.apache.commons",
+    "io.airlift",
+    "org.roaringbitmap",
+    "org.xerial.snappy",
+    "com.google.code.findbugs",
+    "javax.annotation",
+    "org.locationtech.jts",
+)
+# One resolver alone: the default settings look into ~/.m2 first, where a pom without its jar makes the download fail.
+IVY_SETTINGS = """<ivysettings>
+  <settings defaultResolver="central"/>
+  <resolvers><ibiblio name="central" m2compatible="true"/></resolvers>
+</ivysettings>
+"""
+RESOLVE_SECONDS = 300
+
+
+def cache_directory() -> Path:
+    """Folder for what all homes of a user share."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "headrace"
+
+
+def spark_home() -> Path:
+    """Folder of the Spark distribution inside the installed pyspark package, found without importing it."""
+    from importlib.util import find_spec
+
+    found = find_spec("pyspark")
+    if found is None or found.origin is None:
+        raise ConfigurationError("the package pyspark is not installed", hint="run `make setup`")
+    return Path(found.origin).parent
+
+
+def delta_jars() -> list[Path]:
+    """Delta's jars in a stable order, fetched first where the cache has none."""
+    key = hashlib.sha256(f"{DELTA}{IN_SPARK}".encode()).hexdigest()[:12]
+    folder = cache_directory() / f"jars-{key}"
+    if not folder.exists():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(f"{folder}.lock"):
+            if not folder.exists():
+                fetch(folder)
+    return sorted(folder.glob("*.jar"))
+
+
+def fetch(folder: Path) -> None:
+    """Let Spark's Ivy resolve the jars beside `folder`, then put them in place whole."""
+    check_java()
+    with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+        resolved = resolve(Path(scratch))
+        if not resolved:
+            raise ConfigurationError("Spark's Ivy fetched no jar", hint="look at the network and the Maven repository's settings")
+        complete = Path(scratch) / "complete"
+        complete.mkdir()
+        for jar in resolved:
+            shutil.move(jar, complete / jar.name)
+        complete.rename(folder)
+
+
+def resolve(scratch: Path) -> list[Path]:
+    """Run spark-submit on an empty program, for the packages that it resolves on the way."""
+    (scratch / "settings.xml").write_text(IVY_SETTINGS)
+    (scratch / "nothing.py").write_text("")
+    conf = {
+        "spark.jars.ivy": str(scratch / "ivy"),
+        "spark.jars.ivySettings": str(scratch / "settings.xml"),
+        "spark.jars.excludes": ",".join(f"{group}:*" for group in IN_SPARK),
+    }
+    home = spark_home()
+    command = [str(home / "bin" / "spark-submit"), "--packages", DELTA]
+    command += [part for name, value in conf.items() for part in ("--conf", f"{name}={value}")]
+    environment = os.environ | {"SPARK_HOME": str(home), "PYSPARK_PYTHON": sys.executable}
+    done = subprocess.run(
+        [*command, str(scratch / "nothing.py")],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=RESOLVE_SECONDS,
+        check=False,
+    )
+    if done.returncode != 0:
+        last = "\n".join((done.stdout + done.stderr).strip().splitlines()[-12:])
+        raise ConfigurationError(f"Delta's jars could not be fetched:\n{last}", hint="look at the network; a later run starts over")
+    return sorted((scratch / "ivy" / "jars").glob("*.jar"))

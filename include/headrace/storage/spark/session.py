@@ -1,0 +1,103 @@
+"""The Spark session: one configuration for every driver, whether started here or by spark-submit."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headrace.errors import OperationalError
+from headrace.settings import Settings
+from headrace.storage.spark.jars import cache_directory, delta_jars, spark_home
+from headrace.storage.spark.java import check_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOGGING = """status = error
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
+"""
+
+
+def class_archive() -> Path:
+    """The archive of loaded classes that halves the start of a driver; valid for one Java and one class path."""
+    key = hashlib.sha256("|".join([check_java(), str(spark_home()), *map(str, delta_jars())]).encode()).hexdigest()[:12]
+    return cache_directory() / f"classes-{key}.jsa"
+
+
+def java_options(archive: Path | None = None) -> str:
+    """Options of a driver's JVM; with `archive` it writes the class archive when it exits, else it uses one that exists."""
+    logging = cache_directory() / "log4j2.properties"
+    if not logging.exists():
+        logging.parent.mkdir(parents=True, exist_ok=True)
+        logging.write_text(LOGGING)
+    options = [f"-Dlog4j2.configurationFile=file:{logging}", "-XX:-UsePerfData"]
+    if archive is not None:
+        options.append(f"-XX:ArchiveClassesAtExit={archive}")
+    elif class_archive().exists():
+        options.append(f"-XX:SharedArchiveFile={class_archive()}")
+    return " ".join(options)
+
+
+def launch_conf(settings: Settings, archive: Path | None = None) -> dict[str, str]:
+    """Configuration that must be known when the JVM starts: what spark-submit needs on its command line."""
+    jars = [str(jar) for jar in delta_jars()]
+    conf = {
+        "spark.driver.memory": settings.driver_memory,
+        "spark.driver.extraJavaOptions": java_options(archive),
+        "spark.driver.extraClassPath": os.pathsep.join(jars),
+    }
+    if not settings.spark_master.startswith("local"):
+        conf["spark.jars"] = ",".join(jars)
+    return conf
+
+
+def session_conf(settings: Settings) -> dict[str, str]:
+    """Configuration of the session itself."""
+    return {
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+        "spark.sql.warehouse.dir": str(settings.home_path / "spark-warehouse"),
+        # The default of 50 partitions for a table's own snapshot costs more than the snapshot.
+        "spark.databricks.delta.snapshotPartitions": "2",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+
+
+def start_session(settings: Settings, *, archive: Path | None = None, application: str = "headrace") -> SparkSession:
+    """The process's Spark session, started where there is none.
+
+    Raises:
+        ConfigurationError: Java or the jars are missing, and what to install.
+        OperationalError: Spark did not start.
+    """
+    check_java()
+    conf = launch_conf(settings, archive) | session_conf(settings)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ["SPARK_HOME"] = str(spark_home())
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.appName(application).master(settings.spark_master)
+    for name, value in conf.items():
+        builder = builder.config(name, value)
+    try:
+        session = builder.getOrCreate()
+    except Exception as error:
+        raise OperationalError(
+            f"Spark did not start: {error}", hint="`headrace doctor` checks Java, memory and the jars"
+        ) from error
+    session.sparkContext.setLogLevel("ERROR")
+    return session
