@@ -1,4 +1,4 @@
-"""Every error a user may meet: a code, a message, a hint, and for SQL the place in the text.
+"""Every error a user may see: a code, a message, a hint, and for SQL the position in the text.
 
 Two families decide what supervision does: `TerminalError` waits for a person, `TransientError` may be retried.
 The names that PEP 249 asks for (`ProgrammingError`, `OperationalError`, …) are bases of the leaves below.
@@ -24,7 +24,7 @@ class Error(Exception):
         self.sql = sql
 
     def located(self, sql: str) -> Error:
-        """The same error, knowing the statement it arose from."""
+        """Return the error with the statement that caused it."""
         if self.sql is None:
             self.sql = sql
         return self
@@ -39,11 +39,11 @@ class Error(Exception):
 
 
 WIDEST: Final = 120
-"""So much of a line is shown."""
+"""Characters of a line to show."""
 
 
 def underline(sql: str, span: Span) -> str:
-    """The line of the text in which a span starts, with the span marked below it."""
+    """Return the line in which a span starts, with the span underlined."""
     line, column = span.position(sql)
     begin = sql.rfind("\n", 0, span.start) + 1
     end = sql.find("\n", begin)
@@ -57,49 +57,49 @@ def underline(sql: str, span: Span) -> str:
 
 
 class DatabaseError(Error):
-    """PEP 249: something went wrong in the database."""
+    """PEP 249: an error of the database."""
 
     code = "DATABASE"
 
 
 class InterfaceError(Error):
-    """PEP 249: the interface was used wrongly (a closed connection, say)."""
+    """PEP 249: the interface was misused (a closed connection, say)."""
 
     code = "INTERFACE"
 
 
 class TerminalError(DatabaseError):
-    """Trying again changes nothing; a person has to act."""
+    """Retrying does not help; a user must act."""
 
     code = "TERMINAL"
 
 
 class TransientError(DatabaseError):
-    """Trying again may succeed."""
+    """Retrying may succeed."""
 
     code = "TRANSIENT"
 
 
 class ProgrammingError(TerminalError):
-    """PEP 249: the statement is wrong."""
+    """PEP 249: the statement is invalid."""
 
     code = "PROGRAMMING"
 
 
 class DataError(TerminalError):
-    """PEP 249: a value does not fit."""
+    """PEP 249: a value is invalid."""
 
     code = "DATA"
 
 
 class IntegrityError(TerminalError):
-    """PEP 249: the statement would break what holds between tables."""
+    """PEP 249: the statement would break the integrity between tables."""
 
     code = "INTEGRITY"
 
 
 class NotSupportedError(TerminalError):
-    """PEP 249: understood, but not offered."""
+    """PEP 249: valid, but not supported."""
 
     code = "NOT_SUPPORTED"
 
@@ -111,13 +111,13 @@ class OperationalError(TransientError):
 
 
 class InternalError(TerminalError):
-    """PEP 249: a fault of Headrace itself."""
+    """PEP 249: a bug in Headrace."""
 
     code = "INTERNAL"
 
 
 class SyntaxError_(ProgrammingError):
-    """The text is not a statement of the dialect."""
+    """The text is not a valid statement of the dialect."""
 
     code = "SYNTAX"
 
@@ -129,31 +129,31 @@ class NotFoundError(ProgrammingError):
 
 
 class ExistsError(ProgrammingError):
-    """Something of that name exists already."""
+    """An object of that name already exists."""
 
     code = "EXISTS"
 
 
 class TypeMismatchError(ProgrammingError):
-    """An expression's type does not fit where it stands."""
+    """An expression has a type that is not allowed there."""
 
     code = "TYPE"
 
 
 class LimitError(ProgrammingError):
-    """A value lies outside the limits of the language."""
+    """A value is beyond a limit of the language."""
 
     code = "LIMIT"
 
 
 class InvalidStreamError(ProgrammingError):
-    """A query or option that a stream cannot have."""
+    """A query or option is not allowed in a stream."""
 
     code = "INVALID_STREAM"
 
 
 class FencedError(TerminalError):
-    """This driver's lease has passed to another: it may no longer commit."""
+    """This driver's lease has passed to another driver, so it may no longer commit."""
 
     code = "FENCED"
 
@@ -165,18 +165,18 @@ class StorageError(OperationalError):
 
 
 class ConflictError(StorageError):
-    """Other writers committed to the table again and again while this one tried."""
+    """Other writers kept committing to the table while this one tried to."""
 
     code = "CONFLICT"
 
 
 class HistoryGoneError(TerminalError):
-    """Changes that are asked for are no longer kept: the versions were vacuumed or their log was cleaned."""
+    """Requested changes have been removed: their versions were vacuumed or their log was cleaned."""
 
     code = "HISTORY_GONE"
 
 
 class ConfigurationError(TerminalError):
-    """A setting, or something the machine must have (Java, a port), is wrong or missing."""
+    """A setting, or a prerequisite (Java, a port), is invalid or missing."""
 
     code = "CONFIGURATION"

@@ -71,7 +71,7 @@ class Settings(BaseSettings):
 
     @property
     def home_path(self) -> Path:
-        """The home folder, absolute."""
+        """The home directory, absolute."""
         return self.home.expanduser().resolve()
 
     @property
@@ -84,12 +84,12 @@ class Settings(BaseSettings):
 
     @property
     def catalog(self) -> str:
-        """The catalog's URL, the default filled in."""
+        """The catalog's URL, or its default."""
         return self.catalog_url or f"sqlite:///{self.home_path / 'catalog.db'}"
 
     @property
     def tables_uri(self) -> str:
-        """Where the Delta tables live, the default filled in; no slash at the end."""
+        """URI of the Delta tables, or its default; without a trailing slash."""
         return (self.warehouse or str(self.home_path / "tables")).rstrip("/")
 
     def shown(self) -> dict[str, str]:
@@ -104,7 +104,7 @@ class Settings(BaseSettings):
         return {f"HEADRACE_{name.upper()}": str(value) for name, value in plain.items()}
 
     def sources(self) -> dict[str, str]:
-        """For each setting, where its value came from: `default`, or the name of the environment variable."""
+        """Return the source of each setting: `default`, or the name of the environment variable."""
         return {
             name: f"HEADRACE_{name.upper()}" if name in self.model_fields_set else "default" for name in type(self).model_fields
         }
@@ -117,7 +117,7 @@ def masked(text: str) -> str:
 
 
 def load(**overrides: Any) -> Settings:
-    """Settings of the environment, `overrides` first; a `ConfigurationError` names the first that is wrong."""
+    """Load settings from `overrides` and the environment; raise `ConfigurationError` for the first invalid one."""
     try:
         return Settings(**overrides)
     except ValidationError as error:
@@ -131,5 +131,5 @@ def load(**overrides: Any) -> Settings:
 
 @functools.cache
 def current() -> Settings:
-    """Settings of this process, read once."""
+    """Return the settings of this process, read once."""
     return load()

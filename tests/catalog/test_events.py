@@ -13,7 +13,7 @@ def test_events_are_told_newest_first(catalog: Catalog, clock: ManualClock) -> N
     catalog.events.record("snode", "default", "STARTED", "epoch 2")
     catalog.events.record("job", "s2", "RESUMED", "by hand")
     now = clock.now()
-    stopped, resumed = Event(now - 5, "stream", "s1", "STOPPED", "disk full"), Event(now, "stream", "s2", "RESUMED", "by hand")
+    stopped, resumed = Event(now - 5, "job", "s1", "STOPPED", "disk full"), Event(now, "job", "s2", "RESUMED", "by hand")
     assert catalog.events.all() == [resumed, Event(now, "snode", "default", "STARTED", "epoch 2"), stopped]
     assert catalog.events.all("job") == [resumed, stopped]
     assert catalog.events.all("job", "s1") == [stopped]

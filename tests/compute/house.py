@@ -91,7 +91,7 @@ def scope(*, timezone: str = "UTC", precision: Precision = Precision.MILLISECOND
             return (Relation(TABLES[name.name], database),)
         if name.name in SUBTABLES:
             return (Relation(TABLES[SUBTABLES[name.name]], database, SeriesNames((name.name,))),)
-        raise NotFoundError(f"there is no table {name}", span=name.span)
+        raise NotFoundError(f"table {name} does not exist", span=name.span)
 
     return Scope(resolve, language("tdengine"), timezone, now)
 

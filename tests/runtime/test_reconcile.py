@@ -11,7 +11,7 @@ from headrace.runtime.reconcile import MAX_RETRY_MS, Role, retry_pause, role
 
 NOW = 1_000_000
 PASSING = StopReason("OPERATIONAL", "the disk was full", "wait", NOW, transient=True)
-LASTING = StopReason("DATA", "a value does not fit", "mend it", NOW)
+LASTING = StopReason("DATA", "a value is invalid", "mend it", NOW)
 AT = {"d.t": 3}
 NEW, BOUND, LIVE = JobProgress(), JobProgress(boundary=AT), JobProgress(Position(0, AT), AT)
 

@@ -200,7 +200,7 @@ def test_a_snode_outranks_the_targets_of_a_catalog_restored_from_a_backup(contex
     stream = meters.create_stream("TRIGGER AT_ONCE")
     context.tables.fence(context.catalog.tables.get("db", "out"), stream, 50)
     job = start("snode")
-    heartbeat(context, 1)
+    until(lambda: epoch(context) >= 1, "the snode does not take the lease", (job,))
     meters.write(readings(50))
     until(lambda: meters.results() == meters.expected(), "the stream is fenced for ever", (job,))
     assert epoch(context) == 51

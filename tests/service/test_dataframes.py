@@ -55,7 +55,7 @@ def test_a_column_names_the_subtables_and_others_their_tags(readings: headrace.C
 
 
 def test_values_are_checked_like_those_of_insert(readings: headrace.Connection) -> None:
-    with pytest.raises(DataError, match="data, row 2: 'x' does not fit a, which is INT") as raised:
+    with pytest.raises(DataError, match="data, row 2: 'x' is not valid for a, which is INT") as raised:
         readings.append(pa.table({"ts": [1, 2], "a": ["1", "x"]}), "dev1")
     assert "a whole number from" in str(raised.value)
     with pytest.raises(DataError, match="rows cannot be read as columns: column a"):

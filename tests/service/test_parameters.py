@@ -180,7 +180,7 @@ def test_executemany_writes_all_rows_or_none(typed: headrace.Connection) -> None
     table = typed.session.context.catalog.tables.get("d", "t")
     with pytest.raises(ProgrammingError, match="row 2: the statement has 2 parameters, 1 given"):
         typed.cursor().executemany("insert into t (ts, i) values (?, ?)", [(1, 1), (2,)])
-    with pytest.raises(DataError, match="row 3: 'x' does not fit i"):
+    with pytest.raises(DataError, match="row 3: 'x' is not valid for i"):
         typed.cursor().executemany("insert into t (ts, i) values (?, ?)", [(1, 1), (2, 2), (3, "x")])
     assert typed.session.context.tables.rows(table) == 0
 

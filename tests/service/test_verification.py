@@ -72,7 +72,7 @@ def test_large_tables_are_answered_alike(
 
 
 def test_what_cannot_be_asked_or_is_not_known_is_refused(filled: headrace.Connection) -> None:
-    with pytest.raises(NotFoundError, match="there is no column aa"):
+    with pytest.raises(NotFoundError, match="column aa does not exist"):
         filled.session.verify("select aa from readings")
     with pytest.raises(NotSupportedError, match="verify does not know the function rand"):
         filled.session.verify("select rand() from readings")

@@ -67,7 +67,7 @@ def test_changes_whose_files_were_vacuumed_say_which_versions_and_what_to_do(cha
     changed.compact(METERS)
     changed.vacuum(METERS, 0)
 
-    with pytest.raises(HistoryGoneError, match=r"power\.meters in version 1 are no longer kept") as gone:
+    with pytest.raises(HistoryGoneError, match=r"power\.meters in version 1 have been removed") as gone:
         changed.changes(METERS, 0, 2)
     assert "FILL_HISTORY 1" in gone.value.hint
 
@@ -78,8 +78,8 @@ def test_changes_whose_log_was_cleaned_say_so(changed: Tables) -> None:
     for version in (0, 1):
         os.unlink(log_file(f"{changed.uri}/power/meters/rows", version))
 
-    with pytest.raises(HistoryGoneError, match="version 1 are"):
+    with pytest.raises(HistoryGoneError, match="version 1 have"):
         changed.changes(METERS, 1, 3)
-    with pytest.raises(HistoryGoneError, match="version 1 are"):
+    with pytest.raises(HistoryGoneError, match="version 1 have"):
         changed.change_rows(METERS, 1, 3)
     assert changed.changes(METERS, 2, 3).num_rows == 3

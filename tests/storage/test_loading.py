@@ -175,14 +175,14 @@ def test_what_the_announcement_raises_ends_the_load(tmp_path: Path, file: Writin
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("a.csv", "ts,a,tbname\n1,1,d1\n2,x,d1\n", "a.csv, row 2: 'x' does not fit a, which is INT; give it a whole number"),
-        ("a.csv", "ts,a,tbname\n1,1,d1\n-2,1,d1\n", "row 2: '-2' does not fit ts, which is TIMESTAMP"),
-        ("a.csv", "ts,a,tbname\n,1,d1\n", "row 1: NULL does not fit ts"),
-        ("a.csv", "ts,a,tbname\n1,1,\n", "row 1: NULL does not fit tbname"),
+        ("a.csv", "ts,a,tbname\n1,1,d1\n2,x,d1\n", "a.csv, row 2: 'x' is not valid for a, which is INT; give it a whole number"),
+        ("a.csv", "ts,a,tbname\n1,1,d1\n-2,1,d1\n", "row 2: '-2' is not valid for ts, which is TIMESTAMP"),
+        ("a.csv", "ts,a,tbname\n,1,d1\n", "row 1: NULL is not valid for ts"),
+        ("a.csv", "ts,a,tbname\n1,1,\n", "row 1: NULL is not valid for tbname"),
         ("a.csv", "ts,a,tbname\n1,1,d1\n2,2\n", "row 2: 2 values, where one value for each of the 3 names"),
-        ("a.csv", "ts,b,tbname\n1,nan,d1\n", "row 1: 'nan' does not fit b"),
+        ("a.csv", "ts,b,tbname\n1,nan,d1\n", "row 1: 'nan' is not valid for b"),
         ("a.ndjson", '{"ts": 1, "tbname": "d1"}\n{"ts": 2\n', "a.ndjson, row 2: '{\"ts\": 2', where a JSON object is expected"),
-        ("a.ndjson", '{"ts": 1, "a": [1], "tbname": "d1"}\n', "row 1: \\[1\\] does not fit a"),
+        ("a.ndjson", '{"ts": 1, "a": [1], "tbname": "d1"}\n', "row 1: \\[1\\] is not valid for a"),
     ],
 )
 def test_a_bad_row_refuses_the_load_and_is_named(meters: Tables, file: Writing, name: str, text: str, message: str) -> None:
@@ -211,7 +211,7 @@ def test_a_bad_row_of_a_large_file_is_found_in_its_place(file: Writing) -> None:
     ]
 
     assert len(work) > 50
-    assert [text.partition(" does")[0] for text in found] == ["a.csv, row 778: 'bad'"]
+    assert [text.partition(" is not")[0] for text in found] == ["a.csv, row 778: 'bad'"]
 
 
 def contents(work: list[FileSplit]) -> list[tuple[FileSplit, Any]]:
@@ -255,7 +255,7 @@ def test_a_file_that_cannot_be_meant_is_refused(
 
 
 def test_a_file_that_is_not_there_is_said(meters: Tables, tmp_path: Path) -> None:
-    with pytest.raises(NotFoundError, match=r"there is no file .*nowhere\.csv"):
+    with pytest.raises(NotFoundError, match=r"file .*nowhere\.csv does not exist"):
         load(meters, tmp_path / "nowhere.csv")
 
 

@@ -118,9 +118,15 @@ def test_rows_that_are_there_already_are_not_taken_over(meters: Tables) -> None:
         meters.create(METERS, POWER)
 
 
-def test_an_empty_table_of_other_columns_is_not_taken_over(meters: Tables) -> None:
+def test_a_table_of_other_columns_is_replaced_only_if_it_was_never_written(meters: Tables) -> None:
+    narrower = replace(METERS, columns=METERS.columns[:2])
+    meters.create(narrower, POWER)
+    assert meters.scan(narrower, POWER).column_names == meters.schema(narrower, POWER).names
+
+    meters.write(narrower, POWER, rows([{"ts": 1}], narrower))
+    meters.delete(narrower, POWER)
     with pytest.raises(ExistsError):
-        meters.create(replace(METERS, columns=METERS.columns[:2]), POWER)
+        meters.create(METERS, POWER)
 
 
 def test_a_dropped_table_leaves_nothing_behind(meters: Tables) -> None:

@@ -202,7 +202,7 @@ def test_a_large_load_is_converted_by_workers_and_added_in_one_commit(spark: Spa
 
 
 def test_a_bad_row_of_a_large_load_is_named_too(spark: SparkSession, large: Tables, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"a\.csv, row 2: 'x' does not fit a"):
+    with pytest.raises(DataError, match=r"a\.csv, row 2: 'x' is not valid for a"):
         large.load(lambda: spark, [csv(tmp_path, "a.csv", ["1,1,d1", "2,x,d1"])], METERS, POWER)
     unknown = tmp_path / "a.ndjson"
     unknown.write_text('{"ts": 1, "other": 2, "tbname": "d1"}\n')

@@ -98,7 +98,7 @@ def test_a_value_that_does_not_fit_is_refused_with_what_is_allowed(kind: TypeKin
     with pytest.raises(DataError) as refused:
         converted(kind, value)
     assert allowed in refused.value.hint
-    assert "does not fit v" in refused.value.message
+    assert "is not valid for v" in refused.value.message
 
 
 def test_varchar_is_counted_in_bytes_and_nchar_in_characters() -> None:
@@ -149,7 +149,7 @@ def test_now_is_in_the_ticks_of_the_database() -> None:
 
 @pytest.mark.parametrize("value", [-1, "-1", "1969-12-31 23:59:59", True, "2024-13-01", "2024-05-01 25:00", "", 1.5])
 def test_a_row_needs_a_timestamp_not_before_1970(value: RowValue) -> None:
-    with pytest.raises(DataError, match="does not fit ts"):
+    with pytest.raises(DataError, match="is not valid for ts"):
         instant(value)
 
 
@@ -162,7 +162,7 @@ def test_a_bad_row_is_named_with_subtable_row_column_and_place() -> None:
     with pytest.raises(DataError) as refused:
         rows_to_arrow(METERS, POWER, ("ts", "a"), [(1, 1), (2, "x")], tbnames=["d1", "d2"], now=NOW, spans=spans)
 
-    assert refused.value.message == "d2, row 2: 'x' does not fit a, which is INT"
+    assert refused.value.message == "d2, row 2: 'x' is not valid for a, which is INT"
     assert refused.value.span == spans[1]
 
 

@@ -130,6 +130,7 @@ def test_a_history_is_filled_at_its_boundary_after_a_column_was_added(built: Hou
     insert(other, "d0", 40_005, "a, later", "100, 0.5")
     for chunk in history.plan_chunks(built.context, plan.id, rows=2):
         history.fill_chunk(built.context, plan.id, history.HISTORY, chunk.number)
+    history.activate(built.context, plan.id)
     history.go_live(built.context, plan.id)
     built.settle()
     assert [row[:3] for row in built.results(plan)] == [*((n * 10_000, 1, n) for n in range(4)), (40_000, 2, 104)]

@@ -69,7 +69,7 @@ def lookup(
         if name.name in tags:
             owner, subtable = next(key for key, (table, _) in tables.items() if table.tags), name.name
         if owner not in tables:
-            raise NotFoundError(f"there is no table {name}", span=name.span)
+            raise NotFoundError(f"table {name} does not exist", span=name.span)
         table, rows = tables[owner]
         return StoredTable(table, database, subtable, lambda: rows, lambda: stored_tags(table, database, tags))
 

@@ -61,5 +61,5 @@ class Side:
             return (Relation(MIXED, self.world.database, SeriesNames((name.name,))),)
         found = {table.name: table for table in (MIXED, KEYED)}.get(name.name)
         if found is None:
-            raise NotFoundError(f"there is no table {name}", span=name.span)
+            raise NotFoundError(f"table {name} does not exist", span=name.span)
         return (Relation(found, self.world.database),)

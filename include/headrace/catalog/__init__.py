@@ -1,4 +1,4 @@
-"""The catalog: what exists, what should run, what was done, and who may do it.
+"""The catalog: tables, jobs, the ledger of backfills, leases and events.
 
 To add a repository: a file here with its table (columns, constraints), the conversion of rows, and a class over `Store`;
 an attribute in `Catalog`; a migration with the next number in `migrations/versions`.

@@ -1,4 +1,4 @@
-"""The catalog as its users see it: repositories as attributes, and locks."""
+"""The entry point to the catalog: repositories as attributes, and locks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from headrace.catalog.tables import Tables
 
 
 class Catalog:
-    """One catalog database. Safe to use from several threads; each call is a transaction of its own.
+    """One catalog database. Thread-safe; each call is a separate transaction.
 
     Every method raises `OperationalError` (transient) when the database cannot be reached or stays busy.
     """
@@ -42,7 +42,7 @@ class Catalog:
 
     @classmethod
     def open(cls, url: str, *, clock: Callable[[], int] | None = None) -> Catalog:
-        """Opens the catalog at `sqlite:///file` or `postgresql://…`, made or migrated where it is behind.
+        """Open the catalog at `sqlite:///file` or `postgresql://…`; create or migrate it if necessary.
 
         Times are the database's own, unless `clock` gives epoch milliseconds (`ManualClock().now` in tests).
         `ConfigurationError` for a URL that cannot be used or a catalog of a newer version.
@@ -59,7 +59,7 @@ class Catalog:
         return catalog
 
     def lock(self, name: str, timeout_ms: int = LOCK_MS) -> AbstractContextManager[None]:
-        """Excludes other threads and processes that lock the same name; within a thread it may be taken again.
+        """Exclude other threads and processes that lock the same name. Reentrant within a thread.
 
         `TransientError` after `timeout_ms`, with who holds it. A process that dies lets go.
         """
@@ -71,7 +71,7 @@ class Catalog:
             return self._store.now(connection)
 
     def close(self) -> None:
-        """Closes the connections; the catalog may be closed twice."""
+        """Close the connections. Idempotent."""
         self._store.close()
 
     def __enter__(self) -> Self:

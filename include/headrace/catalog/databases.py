@@ -17,7 +17,7 @@ class Databases:
         self._store = store
 
     def create(self, database: Database, if_not_exists: bool = False) -> bool:
-        """Whether it was created: False where one of the name exists and `if_not_exists`, else `ExistsError`."""
+        """Create a database; return False if it exists and `if_not_exists`, else raise `ExistsError`."""
         with self._store.write() as connection:
             row = to_row(database) | {"created": self._store.now(connection)}
             statement = insert(connection, DATABASES).values(row).on_conflict_do_nothing()
@@ -27,7 +27,7 @@ class Databases:
         return created
 
     def drop(self, name: str, if_exists: bool = False) -> bool:
-        """Whether it was dropped, with its tables, subtables and the streams that stay within it.
+        """Drop a database with its tables, subtables and the jobs within it; return whether it existed.
 
         `NotFoundError` where it is missing and not `if_exists`; `IntegrityError` while a stream leads into or out of it.
         """
@@ -42,7 +42,7 @@ class Databases:
         return True
 
     def get(self, name: str) -> Database:
-        """The database; `NotFoundError` with the nearest name."""
+        """Return the database; raise `NotFoundError` with the nearest name."""
         with self._store.read() as connection:
             row = connection.execute(select(DATABASES).where(DATABASES.c.name == name)).mappings().one_or_none()
             if row is None:
@@ -50,6 +50,6 @@ class Databases:
         return from_row(row)
 
     def all(self) -> list[Database]:
-        """Every database, by name."""
+        """Return every database, by name."""
         with self._store.read() as connection:
             return [from_row(row) for row in connection.execute(select(DATABASES).order_by(DATABASES.c.name)).mappings()]

@@ -1,4 +1,4 @@
-"""Engines for the two kinds of database that a catalog may live in: a SQLite file, or PostgreSQL."""
+"""SQLAlchemy engines of the catalog: a SQLite file, or PostgreSQL."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from sqlalchemy.pool import ConnectionPoolEntry, Pool
 from headrace.catalog.rows.metadata import SCHEMA
 from headrace.errors import ConfigurationError
 
-# How long a writer of SQLite waits for another to finish. Transactions take milliseconds; a longer wait means a process that hangs.
+# How long a writer of SQLite waits for another. Transactions take milliseconds, so a longer wait means that a process hangs.
 BUSY_SECONDS: Final = 30
 CONNECT_SECONDS: Final = 10
 NAME_BYTES: Final = 63
-"""What PostgreSQL keeps of an application's name; the process id is at its end."""
+"""Length to which PostgreSQL truncates an application name, which ends in the process id."""
 BEGIN: Final = "headrace_begin"
 """The execution option that says how SQLite begins a transaction."""
 
-# Settings of every session on PostgreSQL. A machine that vanished loses its connections, and with them its locks, within a minute.
+# Settings of every PostgreSQL session. A machine that vanishes loses its connections, and so its locks, within a minute.
 SESSION: Final = {
     "search_path": SCHEMA,
     "tcp_keepalives_idle": "30",
@@ -38,7 +38,7 @@ _INHERITED: Final[list[Pool]] = []
 
 
 def open_engine(url: str) -> Engine:
-    """An engine for a URL of SQLite (a file) or PostgreSQL; `ConfigurationError` for any other."""
+    """Return an engine for a SQLite (file) or PostgreSQL URL; raise `ConfigurationError` for any other."""
     parsed = parse_url(url)
     engine = _sqlite_engine(parsed) if parsed.get_backend_name() == "sqlite" else _postgresql_engine(parsed)
     _ENGINES.add(engine)
@@ -46,7 +46,7 @@ def open_engine(url: str) -> Engine:
 
 
 def parse_url(url: str) -> URL:
-    """The URL with its driver filled in."""
+    """Return the URL with its driver."""
     try:
         parsed = make_url(url)
     except (exc.ArgumentError, ValueError):
@@ -62,7 +62,7 @@ def parse_url(url: str) -> URL:
 
 
 def process_name() -> str:
-    """How this process signs what it holds: host and process id."""
+    """Return the name of this process as a holder: host and process id."""
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
@@ -75,7 +75,7 @@ def _sqlite_engine(url: URL) -> Engine:
 
 
 def _create_file(path: Path) -> None:
-    """Creates the file, readable by its owner alone: the catalog holds the tokens of snodes."""
+    """Create the file, readable by its owner only: the catalog holds the tokens of snodes."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if not path.exists():
@@ -107,7 +107,7 @@ def _postgresql_engine(url: URL) -> Engine:
 
 
 def _leave_to_parent() -> None:
-    """Connections that came along through a fork are the parent's: they are neither used nor closed, this process opens its own."""
+    """Abandon connections inherited by a fork without closing them, as they belong to the parent."""
     for engine in _ENGINES:
         _INHERITED.append(engine.pool)
         engine.dispose(close=False)

@@ -10,18 +10,18 @@ from headrace.catalog.rows.events import EVENTS, from_row
 from headrace.catalog.store import Store
 from headrace.model.events import Event
 
-# A stream that fails once a minute writes half a million events a year: older ones make room.
+# A stream that fails once a minute writes half a million events a year, so remove old ones.
 KEPT: Final = 100_000
 
 
 class Events:
-    """The newest events; old ones are forgotten."""
+    """The newest events; old ones are removed."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def record(self, subject_kind: str, subject: str, kind: str, message: str) -> None:
-        """Records that something happened now."""
+        """Record an event now."""
         row: dict[str, object] = {"subject_kind": subject_kind, "subject": subject, "kind": kind, "message": message}
         with self._store.write() as connection:
             dated = row | {"time": self._store.now(connection)}
@@ -29,7 +29,7 @@ class Events:
             connection.execute(delete(EVENTS).where(EVENTS.c.id <= (id or 0) - KEPT))
 
     def all(self, subject_kind: str | None = None, subject: str | None = None, limit: int = 1_000) -> list[Event]:
-        """Events, the newest first, of one kind of subject or one subject where given."""
+        """Return events, newest first, optionally of one kind of subject or one subject."""
         query = select(EVENTS).order_by(EVENTS.c.id.desc()).limit(limit)
         if subject_kind is not None:
             query = query.where(EVENTS.c.subject_kind == subject_kind)

@@ -1,4 +1,4 @@
-"""Leases of snodes: one holder an epoch, each step a single statement that compares and sets."""
+"""Leases of snodes: one holder per epoch; each step is a single compare-and-set statement."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Leases:
         self._store = store
 
     def acquire(self, snode: str, holder: str, ttl_ms: int, address: str | None = None) -> Lease | None:
-        """A lease of a new epoch, or None while another holds one that has not expired.
+        """Acquire a lease of a new epoch; return None while another holds one that has not expired.
 
         `holder` names one process for good (host, pid, start): who asks again gets a new epoch at once.
         """
@@ -34,7 +34,7 @@ class Leases:
         return None if epoch is None else Lease(snode, holder, epoch, now + ttl_ms, address)
 
     def renew(self, lease: Lease, ttl_ms: int) -> Lease:
-        """The lease with a later end; `FencedError` when it was released or taken by another, even if that one's has ended."""
+        """Extend a lease; raise `FencedError` if it was released or taken by another, even if that one has expired."""
         with self._store.write() as connection:
             renewed = replace(lease, expires=self._store.now(connection) + ttl_ms)
             statement = update(LEASES).where(*_is(lease)).values(expires=renewed.expires, address=lease.address)
@@ -54,13 +54,13 @@ class Leases:
         return raised
 
     def release(self, lease: Lease) -> None:
-        """Gives the lease up; nothing happens when it was lost."""
+        """Release a lease, if it was not lost."""
         with self._store.write() as connection:
             released = {"holder": None, "expires": self._store.now(connection), "address": None}
             connection.execute(update(LEASES).where(*_is(lease)).values(released))
 
     def get(self, snode: str) -> Lease | None:
-        """The newest lease, which may have expired; None where nobody holds one."""
+        """Return the newest lease, which may have expired; None if it was released."""
         with self._store.read() as connection:
             row = connection.execute(select(LEASES).where(LEASES.c.snode == snode)).mappings().one_or_none()
         return None if row is None else from_row(row)

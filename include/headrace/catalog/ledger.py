@@ -1,4 +1,4 @@
-"""The ledger of backfills: chunks planned, claimed, finished; none skipped, none done twice."""
+"""The ledger of backfills: each chunk is planned, claimed and finished exactly once."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ from headrace.catalog.store import Store, insert
 from headrace.errors import FencedError, NotFoundError, TransientError
 from headrace.model.jobs import Chunk, ChunkState, RunSummary
 
-# A chunk takes minutes at most. A claim that is older than this was abandoned: its holder died without a word.
+# A chunk takes minutes at most, so the holder of a claim older than this has died.
 ABANDONED_MS: Final = 3_600_000
 
 
 class Ledger:
-    """Chunks by stream, run and number. A run is one backfill: its first plan stands."""
+    """Chunks by stream, run and number. A run is one backfill, planned once."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def plan(self, job_id: str, run: str, chunks: Sequence[Chunk]) -> list[Chunk]:
-        """The chunks of a run by number: those given, as PENDING, or those of the first plan where the run is planned already.
+        """Plan a run unless it is planned already, and return its chunks by number.
 
         `NotFoundError` where the stream was dropped.
         """
@@ -55,7 +55,7 @@ class Ledger:
         return [from_row(row) for row in present]
 
     def claim(self, job_id: str, run: str, number: int, holder: str | None = None, *, abandoned_ms: int = ABANDONED_MS) -> Chunk:
-        """The chunk, RUNNING and this holder's; DONE where there is nothing left to do.
+        """Claim a chunk; it is RUNNING for this holder then, or DONE if it needs no work.
 
         PENDING and FAILED chunks can be claimed, and RUNNING ones by the same holder or when claimed `abandoned_ms` ago or
         earlier. `TransientError` while another holds it; `NotFoundError` where there is no such chunk. The default holder is
@@ -75,20 +75,20 @@ class Ledger:
         return from_row(row)
 
     def finish(self, job_id: str, run: str, number: int, rows: int | None = None, holder: str | None = None) -> None:
-        """Marks a claimed chunk DONE, with the rows it read; harmless twice. `FencedError` when another has claimed it since."""
+        """Mark a claimed chunk DONE, with the rows it read. Idempotent. Raise `FencedError` if another has claimed it since."""
         self._close(job_id, run, number, holder, {"state": ChunkState.DONE.value, "rows_done": rows, "message": None})
 
     def fail(self, job_id: str, run: str, number: int, message: str, holder: str | None = None) -> None:
-        """Marks a claimed chunk FAILED, so that it may be claimed again. `FencedError` when another has claimed it since."""
+        """Mark a claimed chunk FAILED, so that it may be claimed again. Raise `FencedError` if another has claimed it since."""
         self._close(job_id, run, number, holder, {"state": ChunkState.FAILED.value, "message": message})
 
     def chunks(self, job_id: str, run: str | None = None) -> list[Chunk]:
-        """The chunks of a run by number, or those of all runs of the stream."""
+        """Return the chunks of a run by number, or those of all runs of the job."""
         with self._store.read() as connection:
             return [from_row(row) for row in connection.execute(_chunks(job_id, run)).mappings()]
 
     def summary(self, job_id: str, run: str) -> RunSummary:
-        """How far a run has come; all zero where nothing is planned."""
+        """Return the progress of a run; all zero if nothing is planned."""
         with self._store.read() as connection:
             row = connection.execute(_summary(job_id, run)).mappings().one()
         return RunSummary(job_id, run, **row)
@@ -134,7 +134,7 @@ def _summary(job_id: str, run: str) -> Select[*tuple[Any, ...]]:
         return CHUNKS.c.state == state.value
 
     def total(column: Column[Any], where: ColumnElement[bool]) -> ColumnElement[int]:
-        # The cast is for PostgreSQL, whose sums of BIGINT are decimals.
+        # PostgreSQL sums BIGINT to decimals, hence the cast.
         return cast(func.coalesce(func.sum(column).filter(where), 0), BigInteger)
 
     done = in_state(ChunkState.DONE)

@@ -23,15 +23,16 @@ from headrace.catalog.engines import process_name
 from headrace.catalog.store import translated
 from headrace.errors import ConfigurationError, TransientError
 
-# Longer than a statement holds a lock, as long as a person waits. Loads may hold theirs longer: others get an error that says so.
+# Longer than any statement holds a lock, and as long as a user will wait. A load may hold one longer; other writers then get an
+# error that says so.
 LOCK_MS: Final = 60_000
-# How often a waiting process looks at a file; a commit to a Delta table takes about 7 ms.
+# How often a waiting process checks the file; a commit to a Delta table takes about 7 ms.
 POLL_SECONDS: Final = 0.005
 LOCK_NOT_AVAILABLE: Final = "55P03"
 
 
 class _Turn:
-    """Whose turn it is among the threads of this process, and how often the thread that has it holds the lock."""
+    """The thread of this process that holds the lock, and how often."""
 
     def __init__(self) -> None:
         self.mutex = threading.RLock()
@@ -50,7 +51,7 @@ class Locks(ABC):
 
     @contextmanager
     def hold(self, name: str, timeout_ms: int = LOCK_MS) -> Iterator[None]:
-        """Holds a lock; a thread that has it may hold it again. `TransientError` says who has it when the time is up."""
+        """Hold a lock, reentrantly within a thread. Raise `TransientError` naming the holder on timeout."""
         deadline = time.monotonic() + timeout_ms / 1000
         turn = _TURNS[self._place, name]
         if not turn.mutex.acquire(timeout=timeout_ms / 1000):
@@ -67,7 +68,7 @@ class Locks(ABC):
 
     @abstractmethod
     def _exclude(self, name: str, timeout_ms: int, deadline: float) -> AbstractContextManager[None]:
-        """Excludes other processes, waiting until `deadline` of the monotonic clock."""
+        """Exclude other processes, waiting until `deadline` of the monotonic clock."""
 
 
 def busy(name: str, timeout_ms: int, holder: str) -> TransientError:
@@ -75,7 +76,7 @@ def busy(name: str, timeout_ms: int, holder: str) -> TransientError:
 
 
 class FileLocks(Locks):
-    """A file per name in one folder. Beside each lies another that says who holds it, for messages."""
+    """One file per name in a directory, with a second one that names the holder, for messages."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(str(folder))
@@ -104,7 +105,7 @@ class FileLocks(Locks):
 
 
 def file_name(name: str) -> str:
-    """A file name that is different for different names, and still tells them."""
+    """Return a readable file name that is unique per name."""
     digest = hashlib.blake2b(name.encode(), digest_size=6).hexdigest()
     return f"{re.sub(r'[^A-Za-z0-9_-]+', '-', name)[:60]}-{digest}"
 
@@ -116,7 +117,7 @@ def _read(signature: Path) -> str:
 
 
 class AdvisoryLocks(Locks):
-    """Advisory locks of a PostgreSQL database, each on a connection of its own: the server ends them with the connection."""
+    """Advisory locks of a PostgreSQL database, each on its own connection, with which the server releases it."""
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine.url.render_as_string())
@@ -136,7 +137,7 @@ class AdvisoryLocks(Locks):
 
 
 def advisory_key(name: str) -> int:
-    """The signed 64-bit number that stands for a name."""
+    """Return the signed 64-bit key of a name."""
     return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "big", signed=True)
 
 
@@ -153,7 +154,7 @@ def _acquire(connection: Connection, name: str, deadline: float) -> bool:
 
 
 def _let_go(connection: Connection) -> None:
-    """Unlocks and returns the connection; where that fails the connection is closed, which unlocks as well."""
+    """Unlock and return the connection; if that fails, close it, which unlocks too."""
     try:
         connection.execute(text("SELECT pg_advisory_unlock_all(), set_config('lock_timeout', '0', false)"))
     except exc.SQLAlchemyError:

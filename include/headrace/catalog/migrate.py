@@ -1,4 +1,4 @@
-"""Brings a catalog database to the form that this version knows: numbered migrations, forward only, one process at a time."""
+"""Migrates a catalog database to this version's schema: numbered, forward only, by one process at a time."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from headrace.catalog.store import Store, is_sqlite, translated
 from headrace.errors import ConfigurationError
 
 HEAD: Final = "0001"
-"""The newest migration. A constant, because asking Alembic takes longer than all else that opening a catalog does."""
+"""The newest migration. A constant, because asking Alembic takes longer than the rest of opening a catalog."""
 
 MIGRATIONS: Final = Path(__file__).parent / "migrations"
 
 
 def migrate(store: Store, locks: Locks) -> None:
-    """Runs the migrations that are missing; quick where there are none. Safe against other processes that do the same."""
+    """Run missing migrations; fast if there are none. Safe with concurrent processes."""
     if stored_version(store) == HEAD:
         return
     with _alone(store, locks) as connection:
@@ -29,7 +29,7 @@ def migrate(store: Store, locks: Locks) -> None:
 
 
 def stored_version(store: Store) -> str | None:
-    """Number of the last migration that ran, None in an empty database; `ConfigurationError` where a newer version wrote it."""
+    """Return the number of the last migration, None for an empty database; raise `ConfigurationError` if it is newer than ours."""
     query = text(f"SELECT version_num FROM {VERSION_TABLE}")
     version: str | None
     with store.read() as connection:
@@ -49,7 +49,7 @@ def stored_version(store: Store) -> str | None:
 
 @contextmanager
 def _alone(store: Store, locks: Locks) -> Iterator[Connection]:
-    """A write transaction in which no other process migrates."""
+    """Yield a write transaction in which no other process migrates."""
     with locks.hold("migrate"):
         if is_sqlite(store.engine):
             _write_ahead(store)
@@ -58,7 +58,7 @@ def _alone(store: Store, locks: Locks) -> Iterator[Connection]:
 
 
 def _write_ahead(store: Store) -> None:
-    """Turns on SQLite's write-ahead log, for good: from then on readers and the writer do not wait for each other."""
+    """Turn on SQLite's write-ahead log permanently, so that readers and the writer do not wait for each other."""
     with translated(store.engine.url):
         connection = store.engine.raw_connection()
         try:

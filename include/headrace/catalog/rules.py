@@ -1,4 +1,4 @@
-"""What holds between the catalog's tables, and the errors that name what is missing or in the way.
+"""Integrity rules between the catalog's tables, and their errors.
 
 A name stands for one table or subtable of its database. The two live in different tables of the catalog, so whoever adds or
 removes one first holds the row of its database (`hold_databases`).
@@ -18,24 +18,24 @@ from headrace.errors import ExistsError, IntegrityError, InvalidStreamError, Not
 from headrace.model.jobs import JobDefinition
 from headrace.model.tables import TableId
 
-# Names looked through for the nearest one; more would make the error slow where there are millions of subtables.
+# Names searched for the nearest one; more would make the error slow with millions of subtables.
 NEAR_NAMES: Final = 2_000
 
 
 def missing(kind: str, name: str, known: Iterable[str]) -> NotFoundError:
-    """The error for a name that does not exist, with the nearest that does."""
+    """Return the error for a name that does not exist, with the nearest that does."""
     near = difflib.get_close_matches(name, list(known), n=1)
     hint = f"did you mean {near[0]}?" if near else f"SHOW {kind.upper()}S lists what there is"
     return NotFoundError(f"{kind} {name} does not exist", hint=hint)
 
 
 def exists(kind: str, name: str, hint: str = "use IF NOT EXISTS, or another name") -> ExistsError:
-    """The error for a name that is taken."""
+    """Return the error for a name that is taken."""
     return ExistsError(f"{kind} {name} exists already", hint=hint)
 
 
 def hold_databases(connection: Connection, *names: str) -> None:
-    """Lets nobody else change what is in these databases until the transaction ends; `NotFoundError` when one is missing."""
+    """Lock these databases until the transaction ends; raise `NotFoundError` if one is missing."""
     wanted = sorted(set(names))
     held = select(DATABASES.c.name).where(DATABASES.c.name.in_(wanted)).order_by(DATABASES.c.name).with_for_update()
     found = set(connection.scalars(held))
@@ -45,7 +45,7 @@ def hold_databases(connection: Connection, *names: str) -> None:
 
 
 def require_database(connection: Connection, name: str) -> None:
-    """`NotFoundError` unless there is a database of that name."""
+    """Raise `NotFoundError` unless there is a database of that name."""
     if connection.scalar(select(DATABASES.c.name).where(DATABASES.c.name == name)) is None:
         raise missing_database(connection, name)
 
@@ -60,14 +60,14 @@ def has_table(connection: Connection, database: str, name: str) -> bool:
 
 
 def require_table(connection: Connection, database: str, name: str) -> None:
-    """`NotFoundError` unless there is a table of that name."""
+    """Raise `NotFoundError` unless there is a table of that name."""
     if not has_table(connection, database, name):
         require_database(connection, database)
         raise missing_table(connection, database, name)
 
 
 def missing_table(connection: Connection, database: str, name: str) -> NotFoundError:
-    """The error for a table or subtable that a database lacks."""
+    """Return the error for a table or subtable that a database lacks."""
     tables = connection.scalars(select(TABLES.c.name).where(TABLES.c.database == database)).all()
     subtables = connection.scalars(select(SUBTABLES.c.name).where(SUBTABLES.c.database == database).limit(NEAR_NAMES)).all()
     return missing("table", f"{database}.{name}", [f"{database}.{other}" for other in dict.fromkeys([*tables, *subtables])])

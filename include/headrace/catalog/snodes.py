@@ -1,4 +1,4 @@
-"""Snodes: their last heartbeat, with where they answer and what they tell of themselves."""
+"""Snodes: their last heartbeat, address and status."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Snodes:
         self._store = store
 
     def beat(self, lease: Lease, *, token: str | None = None, detail: Mapping[str, Any] | None = None) -> Heartbeat:
-        """Records a sign of life of the lease's holder, now; `FencedError` when a newer lease was handed out.
+        """Record a heartbeat of the lease's holder now; raise `FencedError` if a newer lease exists.
 
         `detail` must be JSON. The address is the lease's.
         """
@@ -37,7 +37,7 @@ class Snodes:
         return beat
 
     def get(self, name: str) -> Heartbeat:
-        """The last heartbeat; `NotFoundError` where the snode never had one."""
+        """Return the last heartbeat; raise `NotFoundError` if the snode never had one."""
         with self._store.read() as connection:
             row = connection.execute(select(SNODES).where(SNODES.c.name == name)).mappings().one_or_none()
             if row is None:
@@ -45,6 +45,6 @@ class Snodes:
         return from_row(row)
 
     def all(self) -> list[Heartbeat]:
-        """The last heartbeat of every snode, by name."""
+        """Return the last heartbeat of every snode, by name."""
         with self._store.read() as connection:
             return [from_row(row) for row in connection.execute(select(SNODES).order_by(SNODES.c.name)).mappings()]

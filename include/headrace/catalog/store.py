@@ -1,4 +1,4 @@
-"""Transactions on the catalog database, with errors of our own, and the statements that its two kinds spell differently."""
+"""Transactions on the catalog database with our own errors, and statements that differ between its engines."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ class Store:
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """A connection that only reads: one snapshot on SQLite, a snapshot per statement on PostgreSQL."""
+        """Yield a read-only connection: one snapshot on SQLite, a snapshot per statement on PostgreSQL."""
         with translated(self.engine.url), self._reads.begin() as connection:
             yield connection
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
-        """A transaction that is committed at the end, rolled back by an exception. SQLite has one writer at a time."""
+        """Yield a transaction that is committed at the end, or rolled back by an exception. SQLite has one writer at a time."""
         with translated(self.engine.url), self._writes.begin() as connection:
             yield connection
 
@@ -70,7 +70,7 @@ def is_sqlite(engine: Engine | Connection) -> bool:
 
 
 def insert(connection: Connection, table: Table) -> sqlite.Insert | postgresql.Insert:
-    """An INSERT that can say what to do on a conflict. Only the dialect in use is imported: each takes a while."""
+    """Return an INSERT with an ON CONFLICT clause. Only the dialect in use is imported, as each import is slow."""
     if is_sqlite(connection):
         from sqlalchemy.dialects import sqlite
 
@@ -81,7 +81,7 @@ def insert(connection: Connection, table: Table) -> sqlite.Insert | postgresql.I
 
 
 def among(connection: Connection, column: ColumnElement[str], values: Sequence[str]) -> ColumnElement[bool]:
-    """Whether a column has one of many values: they travel as one parameter, for which there is no limit."""
+    """Return the condition that a column has one of many values, passed as a single parameter of unlimited size."""
     if is_sqlite(connection):
         each = func.json_each(json.dumps(list(values))).table_valued("value")
         return column.in_(select(each.c.value))
@@ -92,7 +92,7 @@ def among(connection: Connection, column: ColumnElement[str], values: Sequence[s
 
 @contextmanager
 def translated(url: URL) -> Iterator[None]:
-    """Turns errors of SQLAlchemy into ours."""
+    """Translate errors of SQLAlchemy into ours."""
     try:
         yield
     except exc.SQLAlchemyError as error:
@@ -108,11 +108,11 @@ def _translate(error: exc.SQLAlchemyError, url: URL) -> Error:
         case exc.OperationalError() if "is locked" in cause:
             return OperationalError(
                 f"the catalog is busy: another process has been writing to {place} for {BUSY_SECONDS} s",
-                hint="try again; should it last, look for a process that hangs while it holds the file",
+                hint="try again; if it persists, look for a hanging process that holds the file",
             )
         case exc.OperationalError() | exc.InterfaceError() | exc.TimeoutError():
             return OperationalError(
-                f"the catalog at {place} cannot be used: {cause}", hint="is its server up, its folder writable?"
+                f"the catalog at {place} cannot be used: {cause}", hint="check that its server is up and its folder writable"
             )
         case exc.IntegrityError():
             return IntegrityError(f"the catalog refused a change: {cause}")

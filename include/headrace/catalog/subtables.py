@@ -14,7 +14,7 @@ from headrace.catalog.store import Store, among, insert
 from headrace.errors import InternalError, ProgrammingError
 from headrace.model.tables import Subtable, TableKind
 
-# Two names with the same uid are expected among billions; each attempt makes other uids.
+# Among billions of names two may have the same uid; each attempt makes other uids.
 UID_ATTEMPTS: Final = 8
 
 
@@ -25,7 +25,7 @@ class Subtables:
         self._store = store
 
     def add(self, database: str, table: str, names: Sequence[str]) -> dict[str, Subtable]:
-        """The subtables of these names, in their order, those that are missing added.
+        """Return the subtables of these names in order, adding missing ones.
 
         `ExistsError` where a name belongs to another table or is one: then none is added.
         `NotFoundError` where the table is missing.
@@ -42,12 +42,12 @@ class Subtables:
         return {name: found[name] for name in wanted}
 
     def find(self, database: str, names: Sequence[str]) -> dict[str, Subtable]:
-        """Those of the names that are subtables."""
+        """Return those of the names that are subtables."""
         with self._store.read() as connection:
             return find_subtables(connection, database, names)
 
     def get(self, database: str, name: str) -> Subtable:
-        """The subtable; `NotFoundError` with the nearest name."""
+        """Return the subtable; raise `NotFoundError` with the nearest name."""
         with self._store.read() as connection:
             found = find_subtables(connection, database, [name])
             if not found:
@@ -56,7 +56,7 @@ class Subtables:
         return found[name]
 
     def all(self, database: str, table: str | None = None) -> list[Subtable]:
-        """Every subtable of a database, or of one of its tables, by name; `NotFoundError` where that is missing."""
+        """Return every subtable of a database, or of one of its tables, by name; raise `NotFoundError` if that is missing."""
         query = select(SUBTABLES).where(SUBTABLES.c.database == database).order_by(SUBTABLES.c.name)
         with self._store.read() as connection:
             if table is None:
@@ -67,7 +67,7 @@ class Subtables:
             return [from_row(row) for row in connection.execute(query).mappings()]
 
     def drop(self, database: str, names: Sequence[str]) -> None:
-        """Drops all of the names or none: `NotFoundError` where one is missing, `ProgrammingError` where one is a plain table."""
+        """Drop all of the names or none; raise `NotFoundError` if one is missing, `ProgrammingError` if one is a plain table."""
         with self._store.write() as connection:
             hold_databases(connection, database)
             found = find_subtables(connection, database, names)
@@ -85,7 +85,7 @@ def find_subtables(connection: Connection, database: str, names: Sequence[str]) 
 
 
 def add_subtables(connection: Connection, database: str, table: str, names: Sequence[str]) -> dict[str, Subtable]:
-    """Adds the names that are missing and returns all; the caller holds the database."""
+    """Add the missing names and return all; the caller has locked the database."""
     found = find_subtables(connection, database, names)
     _refuse_foreign(found.values(), table)
     _refuse_tables(connection, database, table, names)
@@ -107,7 +107,7 @@ def _refuse_foreign(found: Iterable[Subtable], table: str) -> None:
 
 
 def _refuse_tables(connection: Connection, database: str, table: str, names: Sequence[str]) -> None:
-    """A subtable may have the name of a table only where that is the plain table it belongs to."""
+    """Raise if a subtable has the name of a table, unless that is the plain table it belongs to."""
     query = select(TABLES.c.name, TABLES.c.kind).where(TABLES.c.database == database)
     kinds = {row.name: row.kind for row in connection.execute(query)}
     for name in names:

@@ -29,7 +29,7 @@ class Tables:
         self._store = store
 
     def create(self, table: Table, if_not_exists: bool = False) -> bool:
-        """Whether it was created: False where a table of the name exists and `if_not_exists`, else `ExistsError`.
+        """Create a table; return False if it exists and `if_not_exists`, else raise `ExistsError`.
 
         `ExistsError` also where a subtable has the name; `NotFoundError` where the database is missing.
         A plain table gets its one subtable, of its own name, at once.
@@ -75,7 +75,7 @@ class Tables:
         return self.alter(database, name, lambda table: with_columns(table, columns))
 
     def drop(self, database: str, name: str) -> None:
-        """Drops a table with its subtables: `NotFoundError`, or `IntegrityError` while a stream reads or fills it."""
+        """Drop a table with its subtables; raise `NotFoundError`, or `IntegrityError` while a job reads or writes it."""
         with self._store.write() as connection:
             hold_databases(connection, database)
             if not has_table(connection, database, name):
@@ -84,12 +84,12 @@ class Tables:
             connection.execute(delete(TABLES).where(TABLES.c.database == database, TABLES.c.name == name))
 
     def get(self, database: str, name: str) -> Table:
-        """The table; `NotFoundError` with the nearest name."""
+        """Return the table; raise `NotFoundError` with the nearest name."""
         with self._store.read() as connection:
             return find_table(connection, database, name)
 
     def all(self, database: str) -> list[Table]:
-        """Every table of a database, by name; `NotFoundError` where the database is missing."""
+        """Return every table of a database, by name; raise `NotFoundError` if the database is missing."""
         with self._store.read() as connection:
             require_database(connection, database)
             query = select(TABLES).where(TABLES.c.database == database).order_by(TABLES.c.name)
@@ -97,7 +97,7 @@ class Tables:
 
 
 def find_table(connection: Connection, database: str, name: str) -> Table:
-    """The table; `NotFoundError` with the nearest name."""
+    """Return the table; raise `NotFoundError` with the nearest name."""
     query = select(TABLES).where(TABLES.c.database == database, TABLES.c.name == name)
     row = connection.execute(query).mappings().one_or_none()
     if row is None:

@@ -134,7 +134,7 @@ def functions_page() -> str:
 FORMS: Final = (
     (
         "`CAST(x AS type)`",
-        "fractions are cut off, text is cut to its length or counts as the number it begins with (or 0), what does not fit is NULL",
+        "fractions and excess text are cut off, text counts as the number it begins with (or 0), invalid values become NULL",
     ),
     ("`CASE WHEN c THEN x … [ELSE y] END`, `CASE v WHEN w THEN x … END`", "the first branch whose condition holds"),
     ("`NOW`, `NOW()`, `TODAY`, `TODAY()`", "the present, and midnight before it"),

@@ -12,7 +12,7 @@ def zone(name: str) -> tzinfo:
     """A time zone by IANA name or offset; `DataError` where there is none of that name."""
     found = instants.find_zone(name)
     if found is None:
-        raise DataError(f"there is no time zone {name!r}", hint=instants.ZONE_HINT)
+        raise DataError(f"time zone {name!r} does not exist", hint=instants.ZONE_HINT)
     return found
 
 

@@ -1,4 +1,4 @@
-"""Clocks: what `now` is. A manual clock lets tests and replays decide."""
+"""Clocks that define `now`. Tests and replays use a manual one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Protocol
 
 class Clock(Protocol):
     def now(self) -> int:
-        """Epoch milliseconds."""
+        """Return the current time in epoch milliseconds."""
         ...
 
 
@@ -21,7 +21,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that stands still until it is moved; milliseconds since the epoch."""
+    """A clock that only moves when told to; milliseconds since the epoch."""
 
     def __init__(self, start_ms: int = 0) -> None:
         self._now = start_ms
@@ -31,12 +31,12 @@ class ManualClock:
         return self._now
 
     def set(self, ms: int) -> None:
-        """Move to an instant, which may not lie before the present one."""
+        """Move to an instant, which must not be before the current one."""
         with self._lock:
             if ms < self._now:
                 raise ValueError(f"a clock does not go back: {ms} is before {self._now}")
             self._now = ms
 
     def advance(self, ms: int) -> None:
-        """Move on by so many milliseconds."""
+        """Move forward by some milliseconds."""
         self.set(self._now + ms)

@@ -1,4 +1,4 @@
-"""Events: what happened to databases, streams and snodes, for people to read."""
+"""Events: what happened to databases, jobs and snodes, for users to read."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ Scalar = None | bool | int | float | Decimal | str | bytes
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A constant. Timestamp text stays text until a plan knows what it is compared with."""
+    """A constant. The text of a timestamp stays text until binding, which knows what it is compared with."""
 
     value: Scalar
     span: Span | None = field(default=None, compare=False)
@@ -83,7 +83,7 @@ Expression = Literal | DurationLiteral | ColumnRef | Star | Call | Cast | Case
 
 
 def children(node: Expression) -> tuple[Expression, ...]:
-    """The expressions directly inside one."""
+    """Return the direct children of an expression."""
     match node:
         case Call(arguments=arguments):
             return arguments
@@ -97,14 +97,14 @@ def children(node: Expression) -> tuple[Expression, ...]:
 
 
 def walk(node: Expression) -> Iterator[Expression]:
-    """An expression and all inside it, outermost first."""
+    """Yield an expression and all its descendants, outermost first."""
     yield node
     for child in children(node):
         yield from walk(child)
 
 
 def transform(node: Expression, change: Callable[[Expression], Expression | None]) -> Expression:
-    """A copy in which `change` replaced what it returned something for, outermost first; the rest is visited inside."""
+    """Return a copy with each node replaced for which `change` returns one, outermost first; recurse into the others."""
     changed = change(node)
     if changed is not None:
         return changed

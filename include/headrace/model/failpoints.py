@@ -1,8 +1,8 @@
-"""Fault points: named places where a test may have this process die, stop or fail. They cost nothing while none is armed.
+"""Failpoints: named places where a test can make this process die, stop or fail. They cost nothing unless armed.
 
-`HEADRACE_FAULTS=name:count[:action][,…]` arms points when the process starts: at the `count`-th passage of `name` the action
-happens, once. Actions: `kill` (SIGKILL to this process, the default), `stop` (SIGSTOP), `raise` (a `FailpointError`). Within a process
-a point may also call a function (`calling`), so that what races in life can be put in order by a test.
+`HEADRACE_FAULTS=name:count[:action][,…]` arms them when the process starts: the `count`-th passage of `name` triggers the action,
+once. Actions: `kill` (SIGKILL to this process, the default), `stop` (SIGSTOP), `raise` (a `FailpointError`). Within a process a
+failpoint may also call a function (`calling`), so that a test can order what races.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ACTIONS = ("kill", "stop", "raise")
 
 
 class FailpointError(RuntimeError):
-    """What an armed point raises."""
+    """Raised by an armed failpoint."""
 
 
 @dataclass(slots=True)
@@ -32,7 +32,7 @@ _points: dict[str, _Failpoint] = {}
 
 
 def failpoint(name: str) -> None:
-    """Pass a fault point; what is armed for it happens here."""
+    """Pass a failpoint; an armed action happens here."""
     if not _points:
         return
     with _lock:
@@ -59,7 +59,7 @@ def _act(name: str, action: str | Callable[[], None]) -> None:
 
 
 def arm(specification: str) -> None:
-    """Arm the points of a specification as in `HEADRACE_FAULTS`; a `ValueError` says what is wrong with it."""
+    """Arm failpoints by a specification as in `HEADRACE_FAULTS`; raise `ValueError` if it is invalid."""
     for part in filter(None, specification.split(",")):
         name, _, rest = part.partition(":")
         count, _, action = rest.partition(":")
@@ -71,7 +71,7 @@ def arm(specification: str) -> None:
 
 @contextmanager
 def armed(specification: str) -> Iterator[None]:
-    """Arm points for the length of a `with` block."""
+    """Arm failpoints during a `with` block."""
     arm(specification)
     try:
         yield
@@ -81,7 +81,7 @@ def armed(specification: str) -> Iterator[None]:
 
 @contextmanager
 def calling(name: str, action: Callable[[], None]) -> Iterator[None]:
-    """Have the next passage of a point call a function, for the length of a `with` block."""
+    """Call a function when a failpoint is next passed, during a `with` block."""
     _points[name] = _Failpoint(1, action)
     try:
         yield

@@ -23,7 +23,7 @@ ZONE_HINT: Final = "use an IANA name such as Europe/Berlin, or an offset such as
 
 @functools.cache
 def find_zone(name: str) -> tzinfo | None:
-    """A time zone by IANA name or offset (`+08:00`); None where there is none of that name."""
+    """Return a time zone by IANA name or offset (`+08:00`); None if it does not exist."""
     if name.upper() in ("UTC", "Z", "GMT"):
         return UTC
     if matched := _OFFSET.fullmatch(name):
@@ -60,12 +60,12 @@ def nanoseconds(text: str, timezone_: str) -> int | None:
 
 
 def parse_instant(text: str, timezone_: str, precision: Precision) -> int | None:
-    """Ticks of a timestamp written as text, what is finer than a tick cut off; None where it is no timestamp."""
+    """Parse a timestamp to ticks, truncating fractions of a tick; None if it is not a timestamp."""
     found = nanoseconds(text, timezone_)
     return None if found is None else found // precision.nanoseconds
 
 
 def midnight(now: int, timezone_: str) -> int:
-    """The start of the day of an instant in a zone (UTC where there is none of that name); both in epoch milliseconds."""
+    """Return the start of an instant's day in a zone (UTC if it does not exist); both in epoch milliseconds."""
     here = (EPOCH + timedelta(milliseconds=now)).astimezone(find_zone(timezone_) or UTC)
     return round(here.replace(hour=0, minute=0, second=0, microsecond=0).timestamp() * 1_000)

@@ -51,7 +51,7 @@ class EventClause:
 
 @dataclass(frozen=True, slots=True)
 class CountClause:
-    """`COUNT_WINDOW(count[, sliding])`: so many rows each."""
+    """`COUNT_WINDOW(count[, sliding])`: a fixed number of rows each."""
 
     count: int
     sliding: int | None = None
@@ -82,7 +82,7 @@ class FillClause:
 
 @dataclass(frozen=True, slots=True)
 class SelectItem:
-    """One item of a select list or PARTITION BY; `text` is what the user wrote, the name where there is no alias."""
+    """One item of a select list or PARTITION BY; `text` is what the user wrote, the name if there is no alias."""
 
     expression: Expression
     alias: str | None = None
@@ -127,7 +127,7 @@ Source = TableSource | QuerySource | Join
 
 @dataclass(frozen=True, slots=True)
 class InterpolationClause:
-    """`RANGE(start, end) EVERY(step)` of an INTERP query; ends as written, None where not given."""
+    """`RANGE(start, end) EVERY(step)` of an INTERP query; ends as written, None if not given."""
 
     start: Expression | None = None
     end: Expression | None = None

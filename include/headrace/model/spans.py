@@ -1,4 +1,4 @@
-"""Where in a statement's text something stands."""
+"""Positions in a statement's text."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ class Span:
     end: int
 
     def position(self, text: str) -> tuple[int, int]:
-        """Line and column of the start, both counted from 1."""
+        """Return the line and column of the start, both counted from 1."""
         before = text[: self.start]
         return before.count("\n") + 1, self.start - (before.rfind("\n") + 1) + 1

@@ -1,4 +1,4 @@
-"""Statements: what one piece of SQL asks for, before names are resolved."""
+"""Statements as data, before names are resolved."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class CreateTable:
 
 @dataclass(frozen=True, slots=True)
 class TagValue:
-    """A tag's constant. Text stays text; what it means is settled against the tag's type."""
+    """A tag's constant. Text stays text until it is converted to the tag's type."""
 
     value: Scalar
     span: Span | None = field(default=None, compare=False)
@@ -52,7 +52,7 @@ class TagValue:
 
 @dataclass(frozen=True, slots=True)
 class SubtableSpec:
-    """`name USING supertable [(tag, …)] TAGS (value, …)`; `tag_names` is None where all tags are given in order."""
+    """`name USING supertable [(tag, …)] TAGS (value, …)`; `tag_names` is None if all tags are given in order."""
 
     name: Name
     using: Name

@@ -15,7 +15,7 @@ DEVICE = "device"
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """A table's or stream's name as written; `database` is None where the current one is meant."""
+    """A table's or stream's name as written; `database` is None for the current one."""
 
     database: str | None
     name: str
@@ -102,16 +102,16 @@ class Table:
 
     @property
     def key(self) -> Column | None:
-        """The composite key column, where one is declared."""
+        """The composite key column, if one is declared."""
         return self.columns[1] if len(self.columns) > 1 and self.columns[1].is_key else None
 
     @property
     def primary_key(self) -> tuple[str, ...]:
-        """Physical columns that identify a row."""
+        """Stored columns that identify a row."""
         return (self.series_key, self.timestamp.name, *((self.key.name,) if self.key else ()))
 
     def column(self, name: str) -> Column | None:
-        """The column or tag of that name, or None."""
+        """Return the column or tag of a name, or None."""
         return next((column for column in (*self.columns, *self.tags) if column.name == name), None)
 
     def is_tag(self, name: str) -> bool:
@@ -120,7 +120,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Subtable:
-    """Where the rows of one `tbname` live, with the id that names its group in a stream."""
+    """The table that holds the rows of one `tbname`, and the id of its group in a stream."""
 
     database: str
     name: str

@@ -60,7 +60,7 @@ class Duration:
 
     @property
     def is_calendar(self) -> bool:
-        """Whether its length depends on where in the calendar it starts."""
+        """Whether its length depends on its start in the calendar."""
         return self.unit in MONTHS
 
     @property
@@ -74,5 +74,5 @@ class Duration:
         return self.count * NANOSECONDS[self.unit]
 
     def ticks(self, precision: Precision) -> int:
-        """Length in ticks of a precision, rounded down; only of fixed durations."""
+        """Return the length in ticks of a precision, rounded down; only of fixed durations."""
         return self.nanoseconds // precision.nanoseconds

@@ -75,7 +75,7 @@ class DataType:
         return self.kind in STRINGS
 
     def integer_range(self) -> tuple[int, int]:
-        """Least and greatest value of an integer kind, both inclusive."""
+        """Return the least and greatest value of an integer type, both inclusive."""
         bits = INTEGER_BITS[self.kind]
         return (0, 2**bits - 1) if self.kind in UNSIGNED else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
 

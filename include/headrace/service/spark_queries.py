@@ -100,5 +100,5 @@ def run_query(plan: AnyPlan, context: Context) -> Result:
             message = (error.getMessageParameters() or {}).get("errorMessage", first)
             raise LimitError(message, hint="narrow the range of timestamps in WHERE or RANGE, or make steps longer") from error
         if condition.startswith(("CAST_", "ARITHMETIC", "DIVIDE", "NUMERIC", "INVALID_")):
-            raise DataError(first, hint="a value does not fit the expression; cast it, or leave it out with WHERE") from error
+            raise DataError(first, hint="a value is not valid for the expression; cast it, or leave it out with WHERE") from error
         raise OperationalError(f"Spark could not answer: {first}", hint="see the cause below, or the driver's log") from error

@@ -1,4 +1,4 @@
-"""Delta tables: create, write by append or merge, read, changes. Spark is imported only by what is given a session."""
+"""Delta tables: create, write by append or merge, read, changes. Spark is imported only by functions that take a session."""
 
 from headrace.storage.delta.commits import Commit, ExpectedTransaction, WriteMetrics
 from headrace.storage.delta.pruning import Bounds

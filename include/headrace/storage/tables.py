@@ -1,4 +1,4 @@
-"""All access to Delta tables that needs no Spark: create, write, read, changes, tags."""
+"""The entry point to Delta tables: create, write, read, changes, tags, load, maintain."""
 
 from __future__ import annotations
 
@@ -33,10 +33,13 @@ OUTBOXES: Final = ".outbox"
 
 
 class Tables:
-    """All Delta tables below one URI; one object a process and settings, used from any thread.
+    """All Delta tables below one URI. Thread-safe; create one per process and settings.
 
-    `lock` gives mutual exclusion among processes by name; `small_write_rows` is where a load goes over from delta-rs to Spark;
-    `options` are delta-rs's storage options for object stores.
+    Args:
+        uri: Root of the tables.
+        lock: Mutual exclusion among processes, by name.
+        small_write_rows: Rows up to which a load is written by delta-rs rather than by Spark.
+        options: Storage options of delta-rs for object stores.
     """
 
     def __init__(self, uri: str, lock: Lock, small_write_rows: int, options: Mapping[str, str] | None = None) -> None:
@@ -49,20 +52,20 @@ class Tables:
         self._maintenance = Maintenance(self._handles, self._writer)
 
     def create(self, table: Table, database: Database) -> None:
-        """Make a table's Delta tables: its rows, and for a supertable its tags. An empty table of the same columns may exist.
+        """Create a table's Delta tables: its rows, and for a supertable its tags. An empty table of the same columns may exist.
 
         Raises:
-            ExistsError: other columns, or rows, are already stored there.
-            LimitError: types or column names cannot be stored.
+            ExistsError: Other columns, or rows, are stored there.
+            LimitError: A type or column name cannot be stored.
         """
         creation.create_table(self.uri, table, database, self._handles.options)
 
     def check(self, table: Table, database: Database) -> None:
-        """`LimitError` when the table has types or column names that cannot be stored; `create` raises it as well."""
+        """Raise `LimitError` if the table has types or column names that cannot be stored; `create` does so too."""
         creation.check_storable(table, database)
 
     def drop(self, table: Table) -> None:
-        """Remove a table with all its files; one that does not exist is no error."""
+        """Remove a table with all its files, if it exists."""
         self._handles.forget(table)
         creation.drop_table(self.uri, table)
 
@@ -99,11 +102,11 @@ class Tables:
         self._tags.rename(table, old, new, rename)
 
     def exists(self, table: Table) -> bool:
-        """Whether the table's Delta table exists."""
+        """Return whether the table's Delta table exists."""
         return DeltaTable.is_deltatable(rows_uri(self.uri, table), storage_options=dict(self._handles.options) or None)
 
     def schema(self, table: Table, database: Database) -> pa.Schema:
-        """Stored columns of a table: the declared ones, then `tbname`; field metadata `headrace.type` holds the declared type."""
+        """Return the stored columns of a table: the declared ones, then `tbname`; field metadata has the declared type."""
         return rows_schema(table, database)
 
     def write(
@@ -115,10 +118,12 @@ class Tables:
         given: Collection[str] | None = None,
         commit: Commit | None = None,
     ) -> WriteMetrics:
-        """Insert rows, or update those whose key exists: there only the columns `given` (None: all) are replaced.
+        """Insert rows, or update those whose key exists, in one commit.
 
-        `rows` has stored columns and `tbname`; one that is missing is NULL. Of rows with equal keys the last counts. One commit, or
-        none where there are no rows, or where `commit` is recorded already.
+        Args:
+            rows: Stored columns and `tbname`; a missing column is NULL. The last row of a key wins.
+            given: Columns that an update replaces; None for all.
+            commit: Transaction to record. Nothing is written if it is recorded already, or if there are no rows.
         """
         return self._noted(table, self._writer.write(table, database, rows, given, commit))
 
@@ -132,20 +137,27 @@ class Tables:
         *,
         fresh: bool = False,
     ) -> WriteMetrics | None:
-        """Upsert whole rows and delete the keys in `deletes` (`tbname`, timestamp[, key]) in one commit.
+        """Upsert whole rows and delete keys in one commit, which is recorded even if no row changes.
 
-        Returns None when `commit` is recorded already. A row that would not change is left alone: readers of the change feed do not
-        see it. A key in both is upserted. The commit is recorded even when nothing changes. `fresh`: the caller knows that none of
-        the keys exists.
+        Rows that would not change are left out of the change feed. A key in both arguments is upserted.
+
+        Args:
+            upserts: Stored columns and `tbname`.
+            deletes: `tbname`, timestamp[, key].
+            commit: Transaction to record.
+            fresh: None of the keys exists, so the table need not be searched for them.
+
+        Returns:
+            None if `commit` is recorded already.
 
         Raises:
-            FencedError: the guard of `commit` does not hold; nothing is written.
+            FencedError: The guard of `commit` does not hold; nothing is written.
         """
         written = self._writer.replace(table, database, upserts, deletes, commit, fresh)
         return None if written is None else self._noted(table, written)
 
     def fence(self, table: Table, job_id: str, epoch: int) -> None:
-        """Make commits of drivers of a stream with an older epoch fail from now on; `FencedError` when a newer one is known."""
+        """Make commits of drivers of a stream with an older epoch fail; raise `FencedError` if a newer one is recorded."""
         self._writer.fence(table, job_id, epoch)
 
     def delete(
@@ -157,10 +169,12 @@ class Tables:
         ranges: Ranges | None = None,
         where: str | None = None,
     ) -> int:
-        """Delete rows of some subtables (None: all) within ranges of ticks, both ends inclusive (None: of all times).
+        """Delete rows and return how many; commit only if there are some.
 
-        Returns how many. `where` is a further condition, SQL of delta-rs over stored columns. Where nothing is to be deleted there
-        is no commit.
+        Args:
+            tbnames: Subtables; None for all.
+            ranges: Ranges of ticks, both ends inclusive; None for all times.
+            where: A further condition, SQL of delta-rs over stored columns.
         """
         return self._noted(table, self._writer.delete(table, database, tbnames, ranges, where)).deleted
 
@@ -173,11 +187,11 @@ class Tables:
         self._tags.upsert(table, rows)
 
     def drop_tags(self, table: Table, tbnames: Collection[str]) -> None:
-        """Forget the tags of subtables."""
+        """Remove the tags of subtables."""
         self._tags.drop(table, tbnames)
 
     def read_tags(self, table: Table) -> pa.Table:
-        """`tbname` and a column a tag, a row for each subtable that has tags."""
+        """Return `tbname` and one column per tag, a row for each subtable that has tags."""
         return self._tags.read(table)
 
     def read_subtables(self, table: Table) -> pa.Table:
@@ -189,12 +203,12 @@ class Tables:
         return self._tags.missing(table, tbnames)
 
     def version(self, table: Table) -> int:
-        """The newest version of a table's rows; cheap enough to poll."""
+        """Return the newest version of a table's rows; cheap enough to poll."""
         with self._handles.reader(table).latest() as delta:
             return delta.version()
 
     def transaction(self, table: Table, app: str) -> int | None:
-        """The version recorded for an app transaction; None when there is none."""
+        """Return the version recorded for an app transaction, or None."""
         with self._handles.reader(table).latest() as delta:
             version: int | None = delta.transaction_version(app)
             return version
@@ -205,29 +219,29 @@ class Tables:
             return committed_position(delta, job_id, sources)
 
     def bounds(self, table: Table) -> Bounds | None:
-        """Least and greatest timestamp as stored, from statistics: never narrower than the rows; None of an empty table."""
+        """Return the least and greatest stored timestamp, from statistics; possibly wider than the rows. None if empty."""
         return scans.read_bounds(self._handles.reader(table), table)
 
     def rows(self, table: Table) -> int:
-        """How many rows the table has, from statistics."""
+        """Return the number of rows, from statistics."""
         return scans.count_rows(self._handles.reader(table))
 
     def changes(self, table: Table, first: int, last: int) -> pa.Table:
-        """Changes of versions `first` to `last`, both inclusive: stored columns, `_change_type`, `_commit_version`.
+        """Return the changes of versions `first` to `last`, both inclusive: stored columns, `_change_type`, `_commit_version`.
 
         Ordered by version. `_change_type` is insert, update_preimage, update_postimage or delete.
 
         Raises:
-            HistoryGoneError: the changes of some of the versions are no longer kept.
+            HistoryGoneError: The changes of some of the versions have been removed.
         """
         return changes.read_changes(self._handles.reader(table), first, last)
 
     def change_rows(self, table: Table, first: int, last: int) -> int:
-        """How many rows `changes` returns, told from the log without reading data files."""
+        """Return the number of rows of `changes`, from the log without reading data files."""
         return changes.count_changes(self._handles.reader(table), first, last)
 
     def committed_at(self, table: Table, version: int) -> int | None:
-        """When a version was committed, in epoch ms by its writer's clock; None when its log says nothing, or is gone."""
+        """Return when a version was committed, in epoch ms by its writer's clock; None if its log does not say, or was removed."""
         return changes.committed_at(self._handles.reader(table), version)
 
     def scan(
@@ -255,7 +269,7 @@ class Tables:
         return spark_reads.read_frame(spark, rows_uri(self.uri, table), schema, version)
 
     def changes_frame(self, spark: SparkSession, table: Table, first: int, last: int) -> DataFrame:
-        """What `changes` returns, as a DataFrame; in no order."""
+        """Return what `changes` does as a DataFrame, in no order."""
         return spark_reads.read_changes_frame(spark, rows_uri(self.uri, table), first, last)
 
     def replace_frame(
@@ -269,9 +283,9 @@ class Tables:
         *,
         fresh: bool = False,
     ) -> WriteMetrics | None:
-        """What `replace` does, for results that should not pass through the driver: executors write them.
+        """Do what `replace` does for results that should not pass through the driver: executors write them.
 
-        `upserts` has one row a key. Errors as of `replace`; `OperationalError` or `ConflictError` when Spark fails.
+        `upserts` has one row per key. Raises what `replace` does, and `OperationalError` or `ConflictError` if Spark fails.
         """
         written = DataFrameWriter(self._handles, self._writer).replace(table, database, upserts, deletes, commit, fresh)
         return None if written is None else self._noted(table, written)
@@ -287,20 +301,22 @@ class Tables:
         options: LoadOptions | None = None,
         announce: Callable[[pa.Table], None] | None = None,
     ) -> LoadMetrics:
-        """Load files of CSV, Parquet or NDJSON: all of them, or nothing. Of rows with equal keys the last counts.
+        """Load files of CSV, Parquet or NDJSON, all or none of them. The last row of a key wins.
 
-        `spark` starts the session where the size of the files asks for it. `progress` is called with rows and bytes read so far.
-        `announce` is called once every value has been checked and before anything is written, with the files' subtables: `tbname`
-        and those tags for which there is a column; what it raises ends the load.
+        Args:
+            spark: Starts the session; called only for large files.
+            progress: Called with the rows and bytes read so far.
+            announce: Called once all values are validated and before anything is written, with the files' subtables: `tbname`
+                and those tags that have a column. An exception from it ends the load.
 
         Raises:
-            DataError: a value does not fit: file, row, column, and what is allowed; how many more there are.
+            DataError: A value is invalid: names the file, row, column, what is allowed, and how many more there are.
         """
         loader = Loader(self._handles, self._writer, self.small_write_rows, spark, table, database)
         return loader.load(files, progress, options or LoadOptions(), announce)
 
     def compact(self, table: Table) -> int:
-        """Make many small files few; returns how many were replaced. Rows, change feed and other writers are not disturbed."""
+        """Compact small files and return how many were replaced. Readers, the change feed and other writers are unaffected."""
         return self._maintenance.compact(table)
 
     def vacuum(self, table: Table, retention_hours: int, oldest: int | None = None) -> int:
@@ -315,7 +331,7 @@ class Tables:
         return Outbox(f"{self.uri}/{OUTBOXES}/{path_segment(job_id)}", job_id, self._writer, self._handles.options)
 
     def close(self) -> None:
-        """End what goes on in the background."""
+        """End background compaction."""
         self._maintenance.close()
 
     def _noted(self, table: Table, written: WriteMetrics) -> WriteMetrics:

@@ -1,6 +1,6 @@
-"""How a declared type is stored: one table, from which the documentation is made as well.
+"""How declared types are stored: one table, from which the documentation is generated too.
 
-Every kind is stored exactly or refused; nothing is rounded.
+Every type is stored exactly or refused; nothing is rounded.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ DECIMAL_DIGITS: Final = 38
 
 @dataclass(frozen=True, slots=True)
 class StorageType:
-    """How one kind is stored: its Arrow type, Delta's name of it, and why where that is not obvious."""
+    """How one type is stored: its Arrow type, its Delta name, and a note on the choice."""
 
     arrow: Callable[[DataType, Precision], pa.DataType]
     delta: str
@@ -77,12 +77,12 @@ STORAGE_TYPES: Final[dict[TypeKind, StorageType]] = {
 
 
 def arrow_type(type_: DataType, precision: Precision) -> pa.DataType:
-    """The Arrow type in which a declared type is stored; `LimitError` when it cannot be."""
+    """Return the Arrow type in which a declared type is stored; raise `LimitError` if it cannot be."""
     return STORAGE_TYPES[type_.kind].arrow(type_, precision)
 
 
 def field(column: Column, precision: Precision) -> pa.Field:
-    """The stored field of a column or tag; its metadata carries the declared type."""
+    """Return the stored field of a column or tag; its metadata has the declared type."""
     return pa.field(column.name, arrow_type(column.type, precision), metadata={TYPE_METADATA: str(column.type).encode()})
 
 

@@ -49,7 +49,7 @@ def check_statement(statement: CreateStream, source: Relation) -> None:
 
     Raises:
         InvalidStreamError, LimitError: the language has no such stream.
-        NotSupportedError: it has, but it is not offered.
+        NotSupportedError: it has, but it is not supported.
     """
     for check in CHECKS:
         check(statement, source)
@@ -191,7 +191,7 @@ def check_forced(statement: CreateStream, source: Relation) -> None:
 def check_group(statement: CreateStream, _: Relation) -> None:
     if statement.query.group_by:
         raise InvalidStreamError(
-            "GROUP BY has no place in a stream", hint="use PARTITION BY with a window", span=statement.query.span
+            "GROUP BY is not allowed in a stream", hint="use PARTITION BY with a window", span=statement.query.span
         )
 
 
@@ -218,7 +218,7 @@ def check_having(statement: CreateStream, _: Relation) -> None:
     having = statement.query.having
     if having is not None:
         raise InvalidStreamError(
-            "HAVING has no place in a stream", hint="filter when you read the target", span=getattr(having, "span", None)
+            "HAVING is not allowed in a stream", hint="filter when you read the target", span=getattr(having, "span", None)
         )
 
 
@@ -250,9 +250,9 @@ def check_offered(statement: CreateStream) -> None:
     query, options = statement.query, statement.options
     if options.trigger not in OFFERED:
         raise NotSupportedError(
-            f"TRIGGER {options.trigger} is not offered yet", hint="use AT_ONCE or WINDOW_CLOSE", span=statement.name.span
+            f"TRIGGER {options.trigger} is not supported yet", hint="use AT_ONCE or WINDOW_CLOSE", span=statement.name.span
         )
     if query.fill is not None:
-        raise NotSupportedError("FILL is not offered in streams yet", hint="fill when you read the target", span=query.fill.span)
+        raise NotSupportedError("FILL is not supported in streams yet", hint="fill when you read the target", span=query.fill.span)
     if query.interpolation is not None:
-        raise NotSupportedError("INTERP is not offered in streams yet", hint="use a window", span=query.span)
+        raise NotSupportedError("INTERP is not supported in streams yet", hint="use a window", span=query.span)

@@ -141,7 +141,7 @@ def define(
 
     Raises:
         InvalidStreamError: the query or an option is none that a stream may have.
-        NotSupportedError: a window or trigger mode that is not offered.
+        NotSupportedError: a window or trigger mode that is not supported.
         NotFoundError, ExistsError, LimitError, TypeMismatchError: as their names say; all carry the place in the text.
     """
     plan = Definer(statement, catalog, catalog_scope(catalog, database, dialect=dialect, now=now), database).plan()

@@ -22,7 +22,7 @@ NOTHING, OLDER, CURRENT = 0, 1, 2
 
 @dataclass(frozen=True)
 class Emission:
-    """Windows whose values are to be written, places (`p*`, `_wstart`) that are to be withdrawn, and all windows afterwards."""
+    """Windows whose values are to be written, places (`p*`, `_wstart`) to retract, and all windows afterwards."""
 
     upserts: pa.Table
     retractions: pa.Table
@@ -38,12 +38,18 @@ def emit(
     before: int | None,
     watermark: int | None,
 ) -> Emission:
-    """Decide on the windows of a step.
+    """Decide which windows of a micro-batch to write and which to retract.
 
-    `held` are the windows that went into it from the state, `possibly_emitted` places of windows evaluated again that the target may have
-    without the state knowing; `before` and `watermark` are the frontier before and after the batch. AT_ONCE writes what was touched.
-    WINDOW_CLOSE writes a window when it is closed, and again whenever it changes after that; what it has written of windows still
-    open (the tail of a history) stands until then. A window that is there no more, or is open again, is withdrawn.
+    AT_ONCE writes touched windows. WINDOW_CLOSE writes a window when it closes, and again whenever it changes after that; what it
+    has written of windows that are still open (the tail of a history) remains until then. A window that no longer exists, or is
+    open again, is retracted.
+
+    Args:
+        windows: The windows after the micro-batch.
+        held: Windows of the state that went into them.
+        possibly_emitted: Recalculated windows that the target may have without the state knowing.
+        before: The watermark before the micro-batch.
+        watermark: The watermark after it.
     """
     place = [*key_columns(plan), WSTART]
     match_ = matches(windows, held, place)

@@ -58,7 +58,7 @@ def new_layout(statement: CreateStream, database: str, plan: Plan, prepended: bo
     """The layout of a target that does not exist.
 
     Raises:
-        InvalidStreamError: the column list or a type does not fit.
+        InvalidStreamError: the column list or a type is invalid.
         ExistsError: two columns, or a column and a tag, have the same name.
         NotFoundError: a tag is none of PARTITION BY.
     """

@@ -81,7 +81,7 @@ class Frame:
     def column(self, reference: ColumnRef) -> Column:
         found = self.find(reference)
         if found is None:
-            raise NotFoundError(f"there is no column {reference.name}", span=reference.span)
+            raise NotFoundError(f"column {reference.name} does not exist", span=reference.span)
         return found
 
     def starred(self, qualifier: str | None) -> list[Column]:

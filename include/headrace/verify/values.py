@@ -121,7 +121,7 @@ def real(value: Value) -> str:
 
 
 def whole(value: Value) -> str:
-    """As BIGINT: fractions are cut off, what does not fit is NULL."""
+    """As BIGINT: fractions are cut off, an invalid value becomes NULL."""
     if value.of_kind(TypeKind.FLOAT, TypeKind.DOUBLE, TypeKind.DECIMAL) or value.is_text:
         return f"TRY_CAST(trunc({real(value)}) AS BIGINT)"
     return f"TRY_CAST({value.sql} AS BIGINT)"
@@ -170,7 +170,7 @@ def converted(value: Value, type_: DataType) -> str:
 
 
 def as_type(value: Value, type_: DataType) -> str:
-    """`CAST`, but to TIMESTAMP out of text, which needs a zone: what does not fit is NULL."""
+    """`CAST`, but to TIMESTAMP out of text, which needs a zone: an invalid value becomes NULL."""
     if value.type is None:
         return f"CAST(NULL AS {duck_type(type_)})"
     match type_.kind:

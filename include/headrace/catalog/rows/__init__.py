@@ -1,4 +1,4 @@
-"""The tables of the catalog database, one file each, with what turns a row into the model and back."""
+"""The tables of the catalog database, one file each, with conversions between rows and the model."""
 
 from headrace.catalog.rows.chunks import CHUNKS
 from headrace.catalog.rows.databases import DATABASES

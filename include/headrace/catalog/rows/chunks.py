@@ -1,4 +1,4 @@
-"""Chunks of backfills: what was planned and what became of it."""
+"""Chunks of backfills: plan and outcome."""
 
 from __future__ import annotations
 

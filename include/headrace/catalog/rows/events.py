@@ -9,7 +9,7 @@ from headrace.model.events import Event
 
 
 class EventColumns(TypedColumns):
-    # SQLite numbers rows by itself only where the key is an INTEGER, which there has 64 bits.
+    # SQLite only numbers rows automatically if the key is an INTEGER, which has 64 bits there.
     id: Named[int] = Column(BigInteger().with_variant(Integer, "sqlite"), primary_key=True)
     time: Named[int] = Column(BigInteger)
     subject_kind: Named[str]

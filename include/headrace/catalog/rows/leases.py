@@ -1,4 +1,4 @@
-"""Leases: who may run an snode. A released lease keeps its row, for the epoch must go on growing."""
+"""Leases: who may run an snode. A released lease keeps its row, as the epoch must keep increasing."""
 
 from __future__ import annotations
 
@@ -20,5 +20,5 @@ LEASES = Table("leases", METADATA, LeaseColumns)
 
 
 def from_row(row: RowMapping) -> Lease | None:
-    """The lease, or None where it was released."""
+    """Return the lease, or None if it was released."""
     return None if row["holder"] is None else Lease(row["snode"], row["holder"], row["epoch"], row["expires"], row["address"])

@@ -1,4 +1,4 @@
-"""The collection that every table of the catalog database joins, and the names of its constraints."""
+"""The metadata of the catalog's tables, and the naming of constraints."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Final
 
 from sqlalchemy import MetaData, String
 
-# On PostgreSQL the tables live in a schema of their own, so that the catalog may share a database with others (Airflow, say).
+# On PostgreSQL the tables have their own schema, so that the catalog may share a database (with Airflow, say).
 SCHEMA: Final = "headrace"
 VERSION_TABLE: Final = "catalog_version"
 
-# Names are ordered by code point everywhere, whatever the locale of a PostgreSQL server.
+# Order names by code point everywhere, whatever the locale of a PostgreSQL server.
 NAME: Final = String().with_variant(String(collation="C"), "postgresql")
 
 METADATA: Final = MetaData(

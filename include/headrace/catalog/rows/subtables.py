@@ -47,6 +47,6 @@ def from_row(row: RowMapping) -> Subtable:
 
 
 def uid_of(database: str, name: str, attempt: int = 0) -> int:
-    """A positive 63-bit id made from the name, so that a subtable made anew keeps its group; another `attempt` gives another."""
+    """Return a positive 63-bit id derived from the name, so that a recreated subtable keeps its group; it differs by `attempt`."""
     digest = hashlib.blake2b(repr((database, name, attempt)).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") >> 1 or 1

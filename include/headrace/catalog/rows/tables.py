@@ -41,7 +41,7 @@ def from_row(row: RowMapping) -> model.Table:
 
 
 def column_to_json(column: model.Column) -> dict[str, Any]:
-    """A column without what has its default."""
+    """Return a column as JSON, without defaults."""
     optional = {
         "length": column.type.length,
         "scale": column.type.scale,

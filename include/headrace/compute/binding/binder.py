@@ -77,7 +77,7 @@ class Binder:
         name, arguments, operators = node.function, node.arguments, self.language.operators
         if node.distinct:
             raise NotSupportedError(
-                f"{name}(DISTINCT …) is not offered",
+                f"{name}(DISTINCT …) is not supported",
                 hint=f"take {name} over a sub-query, FROM (SELECT DISTINCT …), or hyperloglog for an estimate of the number",
             )
         if name in self.language.present and not arguments:
@@ -151,7 +151,7 @@ class Binder:
         function = self.language.scalar(node.function)
         if function is None:
             raise NotFoundError(
-                f"there is no function {node.function}", hint=nearest(node.function, self.language.functions), span=node.span
+                f"function {node.function} does not exist", hint=nearest(node.function, self.language.functions), span=node.span
             )
         durations = tuple(argument.value if isinstance(argument, DurationLiteral) else None for argument in node.arguments)
         terms = tuple(

@@ -60,7 +60,7 @@ class Environment:
         if not found:
             names = [column.name for column in self.columns]
             shown = f"{reference.table}.{reference.name}" if reference.table else reference.name
-            raise NotFoundError(f"there is no column {shown}", hint=nearest(reference.name, names), span=reference.span)
+            raise NotFoundError(f"column {shown} does not exist", hint=nearest(reference.name, names), span=reference.span)
         if len(found) > 1:
             places = " and ".join(str(column.qualifier) for column in found)
             raise ProgrammingError(f"column {reference.name} is ambiguous: it is in {places}", hint="write the table before it")
@@ -82,7 +82,7 @@ class Environment:
         """The columns that `*` or `qualifier.*` stands for."""
         found = [column for column in self.columns if column.starred and qualifier in (None, column.qualifier)]
         if not found:
-            raise NotFoundError(f"there is no table {qualifier} in this query")
+            raise NotFoundError(f"table {qualifier} is not in this query")
         return found
 
 

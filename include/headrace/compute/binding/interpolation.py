@@ -70,7 +70,7 @@ class PointResolver:
         language = self.environment.language
         if language.aggregate(call.function) or language.series(call.function):
             raise ProgrammingError(
-                f"{call.function} does not go with interp", hint="take it over a sub-query that interpolates", span=call.span
+                f"{call.function} cannot be combined with interp", hint="take it over a sub-query that interpolates", span=call.span
             )
         if call.function != language.interpolation:
             return None

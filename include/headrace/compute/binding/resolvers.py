@@ -184,7 +184,7 @@ class GroupResolver:
         function = self.environment.language.aggregate(call.function)
         if function is None and self.environment.language.series(call.function):
             raise NotSupportedError(
-                f"{call.function} gives a value for each row, which does not go with groups and windows",
+                f"{call.function} gives a value for each row, which cannot be combined with groups and windows",
                 hint="put it in a sub-query",
                 span=call.span,
             )

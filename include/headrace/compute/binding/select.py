@@ -293,7 +293,7 @@ class SelectBinder:
         if names.time is None:
             raise ProgrammingError("a window needs a source with a timestamp column", span=window.span)
         if self.query.group_by:
-            raise ProgrammingError("GROUP BY does not go with a window", hint="use PARTITION BY", span=window.span)
+            raise ProgrammingError("GROUP BY cannot be combined with a window", hint="use PARTITION BY", span=window.span)
         return self.scope.language.windows[type(window)](window, rows, names)
 
     def window_terms(self, window: WindowPlan | None) -> dict[str, Term]:

@@ -85,7 +85,7 @@ class Sources:
 
     def join(self, join: Join) -> BoundSource:
         if join.kind not in KINDS:
-            raise NotSupportedError(f"{join.kind.upper()} JOIN is not offered", hint="use INNER, LEFT, RIGHT or FULL JOIN")
+            raise NotSupportedError(f"{join.kind.upper()} JOIN is not supported", hint="use INNER, LEFT, RIGHT or FULL JOIN")
         sides = (self.of(join.left), self.of(join.right))
         left, right = sides[0].names, sides[1].names
         if left.precision != right.precision:

@@ -117,7 +117,7 @@ class AggregateFunction:
         check_count(self.name, self.least, self.most, count)
 
     def applied(self, given: Given) -> Rule:
-        """The rule for given arguments; `TypeMismatchError` where the kind of the first does not fit."""
+        """The rule for given arguments; `TypeMismatchError` where the kind of the first is invalid."""
         if given.type.kind not in self.accepts:
             raise TypeMismatchError(f"{self.name} does not take {given.type}")
         return self.rule(given)

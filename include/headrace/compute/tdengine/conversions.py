@@ -11,7 +11,7 @@ from headrace.model.types import TIMESTAMP, UNSIGNED, DataType, TypeKind
 
 
 def convert_to(term: Term, type_: DataType, expression_context: ExpressionContext) -> Term:
-    """A term as a declared type: fractions are cut off, text is cut to its length, what does not fit is NULL."""
+    """A term as a declared type: fractions are cut off, text is cut to its length, an invalid value becomes NULL."""
     if term.type is None:
         return Term(f"CAST(NULL AS {spark_type(type_)})", type_)
     if term.type.kind is TypeKind.VARBINARY and type_.kind not in (TypeKind.VARBINARY, TypeKind.VARCHAR):

@@ -53,11 +53,11 @@ def check_offset(length: Duration, offset: Duration, span: Span | None) -> None:
     if offset.count < 0:
         raise LimitError(f"the INTERVAL offset {offset} is negative", hint="use 0 or more", span=span)
     if offset.unit == "y" and length.unit == "n":
-        raise LimitError(f"the offset {offset} in years does not go with INTERVAL {length} in months", span=span)
+        raise LimitError(f"the offset {offset} in years cannot be combined with INTERVAL {length} in months", span=span)
     if offset.count and size(offset) >= size(length):
         raise LimitError(f"the INTERVAL offset {offset} should be shorter than the interval {length}", span=span)
     if offset.is_calendar and not length.is_calendar and offset.count:
-        raise LimitError(f"the calendar offset {offset} does not go with INTERVAL {length} of fixed length", span=span)
+        raise LimitError(f"the calendar offset {offset} cannot be combined with INTERVAL {length} of fixed length", span=span)
 
 
 def check_sliding(length: Duration, sliding: Duration, precision: Precision, span: Span | None) -> None:

@@ -99,7 +99,7 @@ def formatted(given: Arguments) -> Term:
 
 
 def scanned(given: Arguments) -> Term:
-    """`to_timestamp(text, format)`; NULL where the text does not fit."""
+    """`to_timestamp(text, format)`; NULL if the text is invalid."""
     expression_context = given.expression_context
     read = f"try_to_timestamp({string(given.terms[0])}, {text(java_pattern(given.words(1)))})"
     wall = f"unix_micros(from_utc_timestamp({read}, current_timezone()))"
@@ -136,7 +136,7 @@ TIME_TABLE: Final = (
     ScalarFunction("timezone", 0, 0, zone_name, "name of the time zone"),
     ScalarFunction("to_char", 2, 2, formatted, "timestamp as text by the format y"),
     ScalarFunction("to_iso8601", 1, 2, iso, "timestamp as ISO 8601 text, in the zone y (`Z`, `+02:00`)"),
-    ScalarFunction("to_timestamp", 2, 2, scanned, "text as timestamp by the format y; NULL where it does not fit"),
+    ScalarFunction("to_timestamp", 2, 2, scanned, "text as timestamp by the format y; NULL if it is invalid"),
     ScalarFunction("to_unixtimestamp", 1, 2, epoch, "ISO 8601 text as ticks since 1970; with y = 1 as timestamp"),
     ScalarFunction("week", 1, 2, week, "week of the year; y from 0 to 7 says when weeks and the first one begin, as in MySQL"),
     ScalarFunction("weekday", 1, 1, of_date("weekday({d})"), "day of the week, Monday is 0"),

@@ -30,7 +30,7 @@ def unbounded(type_: DataType) -> str:
 
 
 def fitting(sql: str, type_: DataType) -> str:
-    """A sum or difference as BIGINT, NULL where it does not fit, or as it is."""
+    """A sum or difference as BIGINT, NULL if it is invalid, or as it is."""
     return f"try_cast({sql} AS BIGINT)" if type_ == BIGINT else sql
 
 

@@ -22,7 +22,7 @@ def show(statement: Show, session: PlanningContext) -> list[Stage]:
     reader = READERS.get(statement.what)
     if reader is None:
         raise NotSupportedError(
-            f"SHOW {statement.what.upper()} is not offered", hint=f"there are {', '.join(READERS).upper()}", span=statement.span
+            f"SHOW {statement.what.upper()} is not supported", hint=f"there are {', '.join(READERS).upper()}", span=statement.span
         )
     return [ReadCatalog(f"SHOW {statement.what.upper()}", partial(reader, statement, session), rights_of_show(statement, session))]
 

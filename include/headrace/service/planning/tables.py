@@ -24,7 +24,7 @@ def create_database(statement: CreateDatabase, session: PlanningContext) -> list
     options = dict(statement.options)
     timezone = options.pop("timezone", session.context.settings.timezone)
     if find_zone(timezone) is None:
-        raise DataError(f"there is no time zone {timezone!r}", hint=ZONE_HINT)
+        raise DataError(f"time zone {timezone!r} does not exist", hint=ZONE_HINT)
     database = Database(statement.name.name, statement.precision, timezone=timezone, options=tuple(options.items()))
     return [MakeDatabase(database, statement.if_not_exists)]
 

@@ -1,4 +1,4 @@
-"""What changed in a table from one version to another, from its change data feed."""
+"""Reading a table's change data feed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COMMIT_VERSION: Final = "_commit_version"
 
 
 def read_changes(handle: Handle, first: int, last: int) -> pa.Table:
-    """Changes of versions `first` to `last`, both inclusive, ordered by version."""
+    """Return the changes of versions `first` to `last`, both inclusive, ordered by version."""
     try:
         with handle.latest() as delta:
             _check_range(handle, first, last, delta.version())
@@ -30,12 +30,12 @@ def read_changes(handle: Handle, first: int, last: int) -> pa.Table:
 
 
 def changes_schema(stored: pa.Schema) -> pa.Schema:
-    """Columns of `read_changes`: the stored ones, then the kind of change and its version."""
+    """Return the columns of `read_changes`: the stored ones, then the type of change and its version."""
     return pa.schema([*stored, pa.field(CHANGE_TYPE, pa.string()), pa.field(COMMIT_VERSION, pa.int64())])
 
 
 def count_changes(handle: Handle, first: int, last: int) -> int:
-    """How many rows `read_changes` has, told from the log."""
+    """Return the number of rows of `read_changes`, from the log."""
     total = 0
     for version in range(first, last + 1):
         commit = read_commit(handle.uri, version)
@@ -46,7 +46,7 @@ def count_changes(handle: Handle, first: int, last: int) -> int:
 
 
 def committed_at(handle: Handle, version: int) -> int | None:
-    """When a version was committed, in epoch ms; None when nothing tells."""
+    """Return when a version was committed, in epoch ms; None if unknown."""
     commit = read_commit(handle.uri, version)
     return None if commit is None else commit.time
 
@@ -57,13 +57,11 @@ def _check_range(handle: Handle, first: int, last: int, newest: int) -> None:
 
 
 def _explained(handle: Handle, first: int, last: int, error: Exception) -> Exception:
-    """A failure to read changes as the error that says which versions are gone, where that is why."""
+    """Return the error for a failed read, naming the versions that were removed if that is the cause."""
     gone = [version for version in range(first, last + 1) if not _kept(handle.uri, version)]
     if gone:
         return _gone(handle, gone)
-    return StorageError(
-        f"changes {first} to {last} of {handle.name} cannot be read: {first_line(error)}", hint="see to the storage"
-    )
+    return StorageError(f"changes {first} to {last} of {handle.name} cannot be read: {first_line(error)}", hint="check the storage")
 
 
 def _kept(uri: str, version: int) -> bool:
@@ -74,7 +72,7 @@ def _kept(uri: str, version: int) -> bool:
 def _gone(handle: Handle, versions: list[int]) -> HistoryGoneError:
     spans = str(versions[0]) if len(versions) == 1 else f"{versions[0]} to {versions[-1]}"
     return HistoryGoneError(
-        f"changes of {handle.name} in version {spans} are no longer kept",
-        hint="they were vacuumed, or their log was cleaned; make the stream anew with FILL_HISTORY 1, and keep changes for longer "
-        "than a stream may stand still",
+        f"changes of {handle.name} in version {spans} have been removed",
+        hint="they were vacuumed, or their log was cleaned; create the stream again with FILL_HISTORY 1, and retain changes for "
+        "longer than a stream may be paused",
     )

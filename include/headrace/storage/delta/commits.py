@@ -1,4 +1,4 @@
-"""What a commit records beside its rows, and what must hold for it to happen."""
+"""App transactions that a commit records, and the guard under which it may happen."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def chunk_app(job_id: str, run: str, number: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ExpectedTransaction:
-    """App transaction `app` must stand at `version`, None: must not exist; else `FencedError`."""
+    """App transaction `app` must be recorded at `version` (None: not at all), else `FencedError`."""
 
     app: str
     version: int | None
@@ -73,7 +73,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class WriteMetrics:
-    """What a write did: the table's version after it, and rows by what became of them."""
+    """What a write did: the table's version after it, and rows by operation."""
 
     version: int
     inserted: int = 0
@@ -86,19 +86,19 @@ class WriteMetrics:
 
 
 class CommitStatus(Enum):
-    """How a commit stands to what a table has recorded."""
+    """Whether a table has recorded a commit already."""
 
     NEW = "new"
     RECORDED = "recorded"
 
 
 def fence_commit(job_id: str, epoch: int) -> Commit:
-    """The commit that makes drivers of a stream with an older epoch fail."""
+    """Return the commit that makes drivers of a stream with an older epoch fail."""
     return Commit(epoch_app(job_id), epoch)
 
 
 def commit_status(delta: DeltaTable, commit: Commit | None) -> CommitStatus:
-    """Whether a commit is still to be made at this version of a table; `FencedError` when it may not be."""
+    """Return whether this version of a table has recorded a commit; raise `FencedError` if its guard does not hold."""
     if commit is None:
         return CommitStatus.NEW
     check_epoch(delta, commit.job_id, commit.epoch)
@@ -116,7 +116,7 @@ def commit_status(delta: DeltaTable, commit: Commit | None) -> CommitStatus:
 
 
 def check_epoch(delta: DeltaTable, job_id: str | None, epoch: int) -> None:
-    """`FencedError` when the table has seen a newer epoch of the stream."""
+    """Raise `FencedError` if the table has recorded a newer epoch of the stream."""
     if job_id is None:
         return
     seen = delta.transaction_version(epoch_app(job_id))
@@ -138,7 +138,7 @@ def committed_position(delta: DeltaTable, job_id: str, sources: Iterable[SourceI
 
 
 def commit_properties(commit: Commit | None) -> CommitProperties:
-    """Commit properties under which delta-rs commits on exactly the version it has read, or not at all."""
+    """Return commit properties with which delta-rs commits on exactly the version it has read, or not at all."""
     transactions = []
     if commit is not None:
         transactions.append(Transaction(commit.app, commit.version))

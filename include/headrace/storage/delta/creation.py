@@ -1,4 +1,4 @@
-"""Making and removing Delta tables."""
+"""Creating and dropping Delta tables."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from headrace.model.tables import Database, Table, TableKind
 from headrace.storage.delta.handles import file_system, is_local, rows_uri, stored_schema, table_uri, tags_uri, translate_errors
 from headrace.storage.types import rows_schema, tags_schema
 
-# Versions between checkpoints. More make opening a table slower (each commit since is read), fewer make commits slower.
+# More versions between checkpoints slow opening a table, which reads each commit since; fewer slow commits.
 CHECKPOINT_INTERVAL_VERSIONS: Final = 100
 
 
@@ -32,14 +32,14 @@ def create_table(root: str, table: Table, database: Database, options: Mapping[s
 
 
 def check_storable(table: Table, database: Database) -> None:
-    """`LimitError` when a table has types or names that Delta Lake cannot hold."""
+    """Raise `LimitError` if a table has types or names that Delta Lake cannot store."""
     for schema in (rows_schema(table, database), tags_schema(table, database)):
         seen: dict[str, str] = {}
         for name in schema.names:
             other = seen.setdefault(name.lower(), name)
             if other is not name:
                 raise LimitError(
-                    f"{table.name} cannot have columns {other} and {name}: Delta Lake tells columns apart without regard to case",
+                    f"{table.name} cannot have columns {other} and {name}: Delta Lake ignores case in column names",
                     hint=f"rename {name}",
                 )
 
@@ -51,7 +51,7 @@ def _ensure(uri: str, schema: pa.Schema, key: tuple[str, ...], options: Mapping[
 
 
 def _configuration(key: tuple[str, ...], change_feed: bool) -> dict[str, str | None]:
-    """Statistics of the key columns only: they are what files are chosen by, and every commit carries them."""
+    """Return the table's properties. Only key columns have statistics: they prune files, and every commit carries them."""
     indexed = ",".join(f"`{name}`" for name in key)
     configuration: dict[str, str | None] = {
         "delta.dataSkippingStatsColumns": indexed,
@@ -72,14 +72,15 @@ def _reusable(uri: str, schema: pa.Schema, options: Mapping[str, str]) -> bool:
         return True
     if delta.version() > 0:
         raise ExistsError(
-            f"there is a Delta table at {uri} already", hint="is another catalog using this warehouse? else remove the folder"
+            f"there is a Delta table at {uri} already",
+            hint="check whether another catalog uses this warehouse; if not, remove the folder",
         )
     _remove(uri)
     return False
 
 
 def drop_table(root: str, table: Table) -> None:
-    """Remove a table's files. On a local disk it vanishes at once, by a rename, and is then removed."""
+    """Remove a table's files; on a local disk atomically, by a rename first."""
     uri = table_uri(root, table)
     with translate_errors(f"table {table.database}.{table.name}"):
         if is_local(uri):
@@ -106,7 +107,7 @@ def _drop_local(folder: Path) -> None:
 
 
 def _drop_remote(uri: str, parts: tuple[str, ...]) -> None:
-    """Logs go first: without its log a table exists no more."""
+    """Delete the logs first: without its log a table does not exist."""
     system, path = file_system(uri)
     for part in parts:
         place = f"{path}/{part}".rstrip("/")

@@ -1,4 +1,4 @@
-"""Reading data files of tables: filters pushed down into them, row groups chosen by subtable."""
+"""Reading data files with pushed-down filters, pruning row groups by subtable."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def read_data_files(
     `where` is pushed down into the files, and may compare text only by `text_field`; `further` filters what comes out of them. Row
     groups that cannot hold a row of `series`, a series key and names (None: all), are not read; others may come along.
     """
-    import pyarrow.dataset as ds  # brings pandas along, which takes as long as all other imports together
+    import pyarrow.dataset as ds  # imports pandas, which takes as long as all other imports together
 
     if not paths:
         return pa.schema([schema.field(name) for name in columns] if columns is not None else schema).empty_table()
@@ -48,10 +48,10 @@ def read_data_files(
 
 
 def text_field(name: str) -> pc.Expression:
-    """A text column for a pushed-down filter.
+    """Return a text column for a pushed-down filter.
 
-    delta-rs writes text as `string_view`, and Arrow fails to compare the statistics of such files with text; a cast keeps it from
-    looking at them.
+    delta-rs writes text as `string_view`, and Arrow fails to compare the statistics of such files with text. A cast keeps Arrow
+    from using the statistics.
     """
     return pc.field(name).cast(pa.string())
 
@@ -59,7 +59,7 @@ def text_field(name: str) -> pc.Expression:
 def _of_series(
     uris: list[str], schema: pa.Schema, system: pafs.FileSystem, key: str, names: Collection[str]
 ) -> ds.FileSystemDataset:
-    """The files without the row groups in which none of the subtables can be: what `text_field` keeps Arrow from telling."""
+    """Return the files without row groups that cannot hold any of the subtables, as `text_field` keeps Arrow from pruning them."""
     import pyarrow.dataset as ds
 
     format_ = ds.ParquetFileFormat()

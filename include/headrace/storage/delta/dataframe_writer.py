@@ -1,4 +1,4 @@
-"""Results as DataFrames: written by executors, committed by the driver under the same guard as small ones."""
+"""Writes DataFrames: executors write the files, the driver commits them under the same guard as small writes."""
 
 from __future__ import annotations
 
@@ -24,12 +24,11 @@ if TYPE_CHECKING:
 
 
 class DataFrameWriter:
-    """Replaces rows of tables by those of DataFrames.
+    """Replaces rows of tables with those of DataFrames.
 
-    Executors write the rows as data files that no commit names yet. Where none of the keys exists, these very files are then added
-    by one commit; else delta-rs merges them in the driver, streaming. Either is a compare-and-set on the version at which the guard
-    was verified, like every other commit, so that a driver that lost its lease can commit as little here as there. (A merge by
-    Spark could not promise that: it commits on top of versions that it has not seen.)
+    Executors write staged files. If none of the keys exists, one commit adds these files; otherwise delta-rs merges them in the
+    driver as a stream. Either is a compare-and-set on the version at which the guard was verified, so that a driver that has lost
+    its lease cannot commit. (Spark's MERGE cannot guarantee that: it commits on top of versions that it has not read.)
     """
 
     def __init__(self, handles: Handles, writer: Writer) -> None:
@@ -68,7 +67,7 @@ class DataFrameWriter:
 def _marked(
     uri: str, table: Table, schema: pa.Schema, files: list[StagedFile], deleted_files: list[StagedFile]
 ) -> pa.RecordBatchReader:
-    """Staged rows as a merge takes them; keys that are to be deleted and upserted are upserted."""
+    """Return staged rows as the input of a merge; a key to delete and upsert is upserted."""
     deletes = mark_operation(_doomed(uri, table, schema, files, deleted_files), merging.DELETE)
 
     def batches() -> Iterator[pa.RecordBatch]:
@@ -80,7 +79,7 @@ def _marked(
 
 
 def _doomed(uri: str, table: Table, schema: pa.Schema, files: list[StagedFile], deleted_files: list[StagedFile]) -> pa.Table:
-    """Rows to be deleted, one a key, of which none is upserted."""
+    """Return rows to delete, one per key, without those to upsert."""
     if not deleted_files:
         return schema.empty_table()
     key = list(table.primary_key)

@@ -1,4 +1,4 @@
-"""Where in time a table's rows lie, file by file, from the statistics of its log."""
+"""The time range of each data file of a table, from the statistics in its log."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from headrace.storage.tables import Tables
 from headrace.storage.types import rows_schema
 
 Extent = tuple[int, int, int]
-"""First and last instant (ticks, both inclusive, never narrower than the rows), and how many rows."""
+"""First and last instant (ticks, both inclusive, possibly wider than the rows), and the number of rows."""
 
 MICROSECONDS_A_TICK: Final = {Precision.MILLISECOND: 1_000, Precision.MICROSECOND: 1, Precision.NANOSECOND: 1}
 
 
 def extents(tables: Tables, table: Table, database: Database, version: int) -> list[Extent]:
-    """One extent for each data file with rows at a version; only files without statistics are read, their timestamps alone."""
+    """Return an extent per data file with rows at a version. Only timestamps of files without statistics are read."""
     handle = tables._handles.reader(table)
     delta = handle.at(version)
     files = pa.table(delta.get_add_actions(flatten=True))
@@ -38,7 +38,7 @@ def extents(tables: Tables, table: Table, database: Database, version: int) -> l
 
 
 def _measured(uri: str, files: pa.Table, table: Table, schema: pa.Schema, precision: Precision) -> list[Extent]:
-    """Extents of files that tell nothing of themselves."""
+    """Measure the extents of files without statistics."""
     unit = MICROSECONDS_A_TICK[precision]
     extents_found = []
     for path in files["path"].to_pylist() if files.num_rows else []:

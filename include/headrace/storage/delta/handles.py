@@ -1,4 +1,4 @@
-"""Delta tables as this process has them open: kept at their newest version, cheaply."""
+"""Open Delta tables of this process, refreshed to their newest version at low cost."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from headrace.model.tables import Table
 
 LOG: Final = "_delta_log"
 UNSUPPORTED_FEATURES: Final = {"deletionVectors", "columnMapping"}
-# File systems take names of 255 bytes.
+# File systems allow names of 255 bytes.
 MAX_SEGMENT_CHARACTERS: Final = 200
 
 
 @contextmanager
 def translate_errors(what: str) -> Iterator[None]:
-    """Turns what delta-rs, Arrow and the file system raise into our errors; `what` names the table in the message."""
+    """Translate exceptions of delta-rs, Arrow and the file system; `what` names the table in the message."""
     try:
         yield
     except TableNotFoundError as error:
         raise NotFoundError(
-            f"{what} has no Delta table: {first_line(error)}", hint="was it dropped, or HEADRACE_WAREHOUSE changed?"
+            f"{what} has no Delta table: {first_line(error)}", hint="check whether it was dropped, or HEADRACE_WAREHOUSE changed"
         ) from error
     except CommitFailedError as error:
         raise ConflictError(f"{what} was changed by another writer: {first_line(error)}", hint="try again") from error
@@ -45,20 +45,20 @@ def translate_errors(what: str) -> Iterator[None]:
 
 def storage_error(what: str, error: BaseException) -> StorageError:
     return StorageError(
-        f"{what} cannot be used: {first_line(error)}", hint="is the disk full, the storage reachable, the folder writable?"
+        f"{what} cannot be used: {first_line(error)}", hint="check disk space, access to the storage, and permissions of the folder"
     )
 
 
 def first_line(error: BaseException) -> str:
-    """What an error says, without the stack that delta-rs appends."""
+    """Return an error's message without the stack trace that delta-rs appends."""
     return str(error).partition("\n")[0]
 
 
 class Handle:
     """One Delta table, open at its newest version.
 
-    A handle is used by one thread at a time: `latest` holds its mutex. Readers and writers have handles of their own, so that a
-    long commit does not keep readers waiting.
+    One thread uses a handle at a time: `latest` holds its mutex. Readers and writers have separate handles, so that readers need
+    not wait for a long commit.
     """
 
     def __init__(self, uri: str, name: str, options: Mapping[str, str]) -> None:
@@ -67,13 +67,13 @@ class Handle:
         self._options = dict(options)
         self._mutex = threading.RLock()
         self._delta: DeltaTable | None = None
-        # The version last seen, and what tells its log file from another of that name.
+        # The last version read, and the identity of its log file.
         self._seen: tuple[int, tuple[int, int] | None] | None = None
         self._files: tuple[int, pa.Table] | None = None
 
     @contextmanager
     def latest(self) -> Iterator[DeltaTable]:
-        """The table at its newest version, for this thread alone."""
+        """Yield the table at its newest version, exclusively."""
         with self._mutex, translate_errors(self.name):
             delta = self._refreshed()
             try:
@@ -82,12 +82,12 @@ class Handle:
                 self._note(delta)
 
     def at(self, version: int) -> DeltaTable:
-        """The table as it was at a version."""
+        """Return the table as of a version."""
         with translate_errors(f"version {version} of {self.name}"):
             return DeltaTable(self.uri, version=version, storage_options=self._options or None)
 
     def files(self, delta: DeltaTable) -> pa.Table:
-        """The `list_files` of this version, kept until the table moves on."""
+        """Return `list_files` of this version, cached until the next version."""
         version = delta.version()
         if self._files is None or self._files[0] != version:
             check_readable(delta, self.name)
@@ -95,7 +95,7 @@ class Handle:
         return self._files[1]
 
     def forget(self) -> None:
-        """Open the table anew next time."""
+        """Reopen the table on next use."""
         with self._mutex:
             self._delta = self._seen = self._files = None
 
@@ -115,7 +115,7 @@ class Handle:
             self._seen = (version, self._identity(version))
 
     def _same_log(self, delta: DeltaTable) -> bool:
-        """Whether the log is the one that was read: a table dropped and made again has another."""
+        """Return whether the log is the one that was read: a table dropped and created again has another."""
         version = delta.version()
         return self._seen is not None and self._seen == (version, self._identity(version))
 
@@ -123,7 +123,7 @@ class Handle:
         return not is_local(self.uri) or os.path.exists(log_file(self.uri, delta.version() + 1))
 
     def _identity(self, version: int) -> tuple[int, int] | None:
-        """What tells a log file from another of the same name; None where only the table itself can be asked."""
+        """Return the identity of a log file; None if the storage does not provide one."""
         if not is_local(self.uri):
             return None
         try:
@@ -134,12 +134,12 @@ class Handle:
 
 
 def check_readable(delta: DeltaTable, name: str) -> None:
-    """`NotSupportedError` when a table has features with which a data file alone does not tell its rows."""
+    """Raise `NotSupportedError` if a table uses features under which a data file alone does not define its rows."""
     found = UNSUPPORTED_FEATURES.intersection(delta.protocol().reader_features or ())
     if found:
         raise NotSupportedError(
             f"{name} uses {', '.join(sorted(found))} of Delta Lake, which is not supported",
-            hint="turn it off for this table, and purge it",
+            hint="disable the feature for this table, and purge it",
         )
 
 
@@ -149,38 +149,38 @@ def stored_schema(delta: DeltaTable) -> pa.Schema:
 
 
 def list_files(delta: DeltaTable) -> pa.Table:
-    """A row a data file: `path`, `size_bytes`, `num_records`, and `min.…`, `max.…` of the columns that have statistics."""
+    """Return one row per data file: `path`, `size_bytes`, `num_records`, and `min.…`, `max.…` of columns with statistics."""
     found = pa.table(delta.get_add_actions(flatten=True))
     return found.cast(pa.schema([field.with_type(_plain(field.type)) for field in found.schema]))
 
 
 def _plain(type_: pa.DataType) -> pa.DataType:
-    """Text as Arrow's functions take it."""
+    """Return the type with string views as plain strings, which all Arrow functions accept."""
     return pa.string() if pa.types.is_string_view(type_) else type_
 
 
 def is_local(uri: str) -> bool:
-    """Whether a URI is a path of this machine."""
+    """Return whether a URI is a local path."""
     return "://" not in uri
 
 
 def normalize_root(uri: str) -> str:
-    """A warehouse's URI as it is used: without a slash at the end, a `file:` URI as the path that it is.
+    """Normalize a warehouse URI: no trailing slash, and `file:` URIs as paths.
 
     Raises:
-        ConfigurationError: delta-rs cannot work there.
+        ConfigurationError: delta-rs cannot use the path.
     """
     place = unquote(uri.removeprefix("file://")) if uri.startswith("file:///") else uri
     if is_local(place) and unquote(place) != place:
         raise ConfigurationError(
-            f"tables cannot live in {place}: delta-rs reads its % as an escape",
-            hint="set HEADRACE_HOME or HEADRACE_WAREHOUSE elsewhere",
+            f"tables cannot be stored in {place}: delta-rs reads its % as an escape",
+            hint="set HEADRACE_HOME or HEADRACE_WAREHOUSE to another path",
         )
     return place.rstrip("/")
 
 
 def spark_path(uri: str) -> str:
-    """A table's place as Spark takes it: Hadoop's paths are not escaped."""
+    """Return a table's path for Spark: Hadoop paths are not escaped."""
     return f"file://{uri}" if is_local(uri) else uri
 
 
@@ -189,9 +189,9 @@ def log_file(uri: str, version: int) -> str:
 
 
 def file_system(uri: str) -> tuple[pafs.FileSystem, str]:
-    """Arrow's own file system for a URI, and the path in it.
+    """Return Arrow's file system for a URI, and the path in it.
 
-    delta-rs has one of its own, and datasets upon it, in Python; a process that has used these may abort when it exits.
+    A process that uses the file system of delta-rs from Python may abort at exit, so Arrow's is used.
     """
     if is_local(uri):
         return pafs.LocalFileSystem(), uri
@@ -200,7 +200,7 @@ def file_system(uri: str) -> tuple[pafs.FileSystem, str]:
 
 
 class Handles:
-    """The handles of one process, by table: a reader's and a writer's for the rows, one for the tags."""
+    """The handles of one process: per table a reader and a writer of its rows, and one for its tags."""
 
     def __init__(self, uri: str, options: Mapping[str, str]) -> None:
         self.uri = uri.rstrip("/")
@@ -228,7 +228,7 @@ class Handles:
 
 
 def path_segment(name: str) -> str:
-    """A name as one part of a path: letters, digits and `_` stay, other bytes become `-xx`; a very long one ends in its hash."""
+    """Encode a name as a path segment: other bytes than letters, digits and `_` become `-xx`; a long name ends in its hash."""
     plain = "".join(character if character.isascii() and character.isalnum() else _escaped(character) for character in name)
     return (
         plain

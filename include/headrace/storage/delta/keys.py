@@ -1,4 +1,4 @@
-"""Rows by primary key: one row a key, which keys a table holds already, and the SQL that joins on them."""
+"""Rows by primary key: deduplication, lookup of stored keys, and SQL conditions on keys."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _ORDER: Final = "__order"
 
 
 def conform_rows(rows: pa.Table, schema: pa.Schema, key: Sequence[str], owner: str) -> pa.Table:
-    """Rows with exactly the stored columns in order; a column that is missing is NULL. `owner` names the table in messages.
+    """Return rows with exactly the stored columns in order; a missing column is NULL. `owner` names the table in messages.
 
     Raises:
-        InternalError: a column has another type, or is none of the table's.
-        DataError: a timestamp or subtable name is NULL.
+        InternalError: A column has another type, or is not one of the table's.
+        DataError: A timestamp or subtable name is NULL.
     """
     unknown = [name for name in rows.column_names if name not in schema.names]
     if unknown:
@@ -50,7 +50,7 @@ def _cast(column: pa.ChunkedArray | pa.Array, wanted: pa.DataType) -> pa.Chunked
 
 
 def keep_last_per_key(rows: pa.Table, key: Sequence[str]) -> pa.Table:
-    """Rows of which no two have the same key: of those that do, the last stays."""
+    """Deduplicate rows by key, keeping the last of each."""
     if rows.num_rows < 2:
         return rows
     numbered = rows.select(list(key)).append_column(_ORDER, pa.array(np.arange(rows.num_rows)))
@@ -59,17 +59,17 @@ def keep_last_per_key(rows: pa.Table, key: Sequence[str]) -> pa.Table:
 
 
 def anti_join(rows: pa.Table, others: pa.Table, key: Sequence[str]) -> pa.Table:
-    """Those rows whose key none of the others has."""
+    """Return the rows whose key is not among the others."""
     return rows.join(others.select(list(key)), keys=list(key), join_type="left anti") if others.num_rows and rows.num_rows else rows
 
 
 def semi_join(rows: pa.Table, others: pa.Table, key: Sequence[str]) -> pa.Table:
-    """Those rows whose key one of the others has."""
+    """Return the rows whose key is among the others."""
     return rows.join(others.select(list(key)), keys=list(key), join_type="left semi") if rows.num_rows else rows
 
 
 def find_stored_keys(handle: Handle, delta: DeltaTable, table: Table, schema: pa.Schema, keys: pa.Table) -> pa.Table:
-    """Those keys that the table holds. Files whose statistics exclude them are not read: for rows newer than all, none is."""
+    """Return the keys that the table holds. Files are pruned by statistics: for keys newer than all rows, none is read."""
     nothing = keys.slice(0, 0)
     if keys.num_rows == 0:
         return nothing
@@ -85,7 +85,7 @@ def find_stored_keys(handle: Handle, delta: DeltaTable, table: Table, schema: pa
 
 
 def quote_identifier(name: str) -> str:
-    """A name as delta-rs's SQL takes it."""
+    """Quote a name for SQL of delta-rs."""
     escaped = name.replace('"', '""')
     return f'"{escaped}"'
 
@@ -96,7 +96,7 @@ def text_literal(text: str) -> str:
 
 
 def instant_literal(schema: pa.Schema, name: str, value: int) -> str:
-    """A stored timestamp's integer as a literal of its column's type."""
+    """Return a stored timestamp's integer as a literal of its column's type."""
     if schema.field(name).type != MICROSECONDS:
         return str(value)
     return f"arrow_cast({value}, 'Timestamp(Microsecond, Some(\"UTC\"))')"
@@ -107,7 +107,7 @@ UNBOUNDED: Final = 253_402_300_800_000_000
 
 
 def time_condition(schema: pa.Schema, name: str, bounds: Bounds, prefix: str = "") -> str:
-    """The condition that a timestamp lies within bounds. An end beyond what a calendar holds is no condition."""
+    """Return the condition that a timestamp lies within bounds. An end beyond the calendar's range is left out."""
     column = f"{prefix}{quote_identifier(name)}"
     if bounds.low == bounds.high:
         return f"{column} = {instant_literal(schema, name, bounds.low)}"

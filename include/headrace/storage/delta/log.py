@@ -1,4 +1,4 @@
-"""Commits as a table's log has them: how many rows each changed, and which files its changes are in."""
+"""Commits in a table's log: how many rows each changed, and which files hold its changes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from headrace.storage.delta.handles import file_system, log_file
 
-# Names of the counts by writer: delta-rs in snake case, Spark in camel case with text for numbers.
+# Metric names by writer: delta-rs uses snake case, Spark camel case and text for numbers.
 INSERTED: Final = ("num_target_rows_inserted", "numTargetRowsInserted")
 UPDATED: Final = ("num_target_rows_updated", "num_updated_rows", "numTargetRowsUpdated", "numUpdatedRows")
 DELETED: Final = ("num_target_rows_deleted", "num_deleted_rows", "numTargetRowsDeleted", "numDeletedRows")
@@ -20,7 +20,7 @@ DELETED: Final = ("num_target_rows_deleted", "num_deleted_rows", "numTargetRowsD
 
 @dataclass(frozen=True, slots=True)
 class LoggedCommit:
-    """One version: when it was committed (epoch ms), what its files are, and what it says of itself."""
+    """One version: its commit time (epoch ms), metrics and file actions."""
 
     version: int
     time: int | None
@@ -31,12 +31,12 @@ class LoggedCommit:
 
     @property
     def change_files(self) -> list[str]:
-        """Paths of the files that hold this version's changes: change files where it has some, else the data files themselves."""
+        """Paths of the files that hold this version's changes: its change files if it has any, else its data files."""
         return [action["path"] for action in self.changed or (*self.added, *self.removed)]
 
 
 def read_commit(uri: str, version: int) -> LoggedCommit | None:
-    """A version's commit; None when its log file is no longer kept."""
+    """Read a version's commit; None if its log file was removed."""
     system, path = file_system(log_file(uri, version))
     try:
         with system.open_input_stream(path) as stream:
@@ -60,7 +60,7 @@ def _parsed(version: int, actions: list[dict[str, Any]]) -> LoggedCommit:
 
 
 def count_changed_rows(uri: str, commit: LoggedCommit) -> int:
-    """Rows of the change feed of a commit: an update is two, before and after."""
+    """Count the rows of a commit in the change feed; an update has two, before and after."""
     if commit.changed:
         counted = [_metric(commit.metrics, names) for names in (INSERTED, UPDATED, DELETED)]
         inserted, updated, deleted = (count or 0 for count in counted)
@@ -74,7 +74,7 @@ def _metric(metrics: dict[str, Any], names: tuple[str, ...]) -> int | None:
 
 
 def _rows_of(uri: str, action: dict[str, Any]) -> int:
-    """Rows of a data file: from its statistics, else from its footer; 0 when it is gone."""
+    """Count the rows of a data file from its statistics or footer; 0 if it was removed."""
     statistics = json.loads(action.get("stats") or "{}")
     if "numRecords" in statistics:
         return int(statistics["numRecords"])
@@ -86,7 +86,7 @@ def _rows_of(uri: str, action: dict[str, Any]) -> int:
 
 
 def files_exist(uri: str, paths: list[str]) -> bool:
-    """Whether all of some data files of a table are there."""
+    """Return whether all of these data files exist."""
     system, root = file_system(uri)
     return all(
         info.type is not pafs.FileType.NotFound for info in system.get_file_info([f"{root}/{unquote(path)}" for path in paths])

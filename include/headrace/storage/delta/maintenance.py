@@ -1,4 +1,4 @@
-"""Keeping tables quick: many small files become few, files that no version needs are removed."""
+"""Compaction of small files and vacuum of files that no version needs."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from headrace.storage.delta.writer import Writer
 
 log = logging.getLogger(__name__)
 
-# A commit costs delta-rs about 0.1 ms for every file of the table, and an update rewrites each file it touches as a whole. So a
-# table aims at this many files, of a size within these bounds: smaller ones make too many, larger ones dear updates.
+# Each file adds about 0.1 ms to a commit, and an update rewrites whole files. Aim for this many files: smaller ones slow commits,
+# larger ones slow updates.
 TARGET_FILES: Final = 64
 MIN_FILE_BYTES: Final = 4 * 2**20
 MAX_FILE_BYTES: Final = 64 * 2**20
-# So many small files are let be before they are made one.
+# Compact once a table has this many small files.
 MIN_SMALL_FILES: Final = 64
-# The latest files are spared in the background: rows that are still being updated stay in files that are cheap to rewrite.
+# Background compaction leaves the latest files, so that rows still being updated stay in files that are cheap to rewrite.
 RECENT_FILES_KEPT: Final = 16
-# Versions between looks at whether there is something to do.
+# Versions between checks whether compaction is due.
 CHECK_VERSIONS: Final = 16
-# Files that no commit names are removed as well when they are older than this: a load may be writing younger ones.
+# A vacuum of at least this retention also removes files that no commit has added; a load may still be writing younger ones.
 FULL_VACUUM_HOURS: Final = 24
 HOUR_MS: Final = 3_600_000
 # Delta loads each version that is to be kept. A reader farther behind keeps files by their age alone.
@@ -45,7 +45,7 @@ MAX_KEPT_VERSIONS: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class CompactionGroup:
-    """Files, neighbours in time, that are to be one."""
+    """Files, adjacent in time, to compact into one."""
 
     files: pa.Table
 
@@ -55,7 +55,7 @@ class CompactionGroup:
 
 
 def plan_compaction(files: pa.Table, table: Table, spared: int = 0) -> list[CompactionGroup]:
-    """Which files to make one, in order of time: small ones but for the latest, up to the size that the table aims at."""
+    """Group small files in order of time, except the latest `spared`, up to the table's target size."""
     target = target_file_bytes(files)
     small = files.filter(pc.less(files["size_bytes"], target // 2))
     earliest = f"min.{table.timestamp.name}"
@@ -74,13 +74,13 @@ def plan_compaction(files: pa.Table, table: Table, spared: int = 0) -> list[Comp
 
 
 def target_file_bytes(files: pa.Table) -> int:
-    """The size of file that a table aims at."""
+    """Return the target size of a table's files."""
     total = pc.sum(files["size_bytes"]).as_py() or 0
     return min(max(total // TARGET_FILES, MIN_FILE_BYTES), MAX_FILE_BYTES)
 
 
 def is_compaction_due(files: pa.Table) -> bool:
-    """Whether there are so many small files that compaction pays."""
+    """Return whether there are enough small files for compaction."""
     if files.num_rows < MIN_SMALL_FILES:
         return False
     small = pc.sum(pc.less(files["size_bytes"], target_file_bytes(files) // 2)).as_py()
@@ -88,7 +88,7 @@ def is_compaction_due(files: pa.Table) -> bool:
 
 
 class Maintenance:
-    """Compaction and vacuum, by call or, after commits, in the background."""
+    """Compaction and vacuum: on request, and after commits in the background."""
 
     def __init__(self, handles: Handles, writer: Writer) -> None:
         self._handles = handles
@@ -98,7 +98,7 @@ class Maintenance:
         self._running: dict[tuple[str, str], Future[int]] = {}
 
     def committed(self, table: Table, version: int) -> None:
-        """Told after a commit: every so many versions, looks in the background whether the table should be compacted."""
+        """Note a commit; every `CHECK_VERSIONS` versions, check in the background whether compaction is due."""
         if version % CHECK_VERSIONS:
             return
         key = (table.database, table.name)
@@ -111,7 +111,7 @@ class Maintenance:
             self._running[key] = self._executor.submit(self._when_due, table)
 
     def compact(self, table: Table, spared: int = 0) -> int:
-        """Makes small files few, one commit a group, but for the latest; returns how many files were replaced."""
+        """Compact small files except the latest `spared`, one commit per group; return how many files were replaced."""
         handle = self._handles.reader(table)
         with handle.latest() as delta:
             groups, schema = plan_compaction(handle.files(delta), table, spared), pa.schema(delta.schema().to_arrow())
@@ -140,7 +140,7 @@ class Maintenance:
         return removed + vacuum(handle, max(hours, age_hours + FULL_VACUUM_HOURS))
 
     def close(self) -> None:
-        """Waits for what runs."""
+        """Wait for running compactions."""
         with self._mutex:
             executor, self._executor = self._executor, None
         if executor is not None:
@@ -157,7 +157,7 @@ class Maintenance:
             return 0
 
     def _compact(self, table: Table, handle: Handle, group: CompactionGroup, schema: pa.Schema) -> int:
-        """Rewrites a group without the table's lock, then swaps the files, unless one of them is gone by then."""
+        """Rewrite a group without the table's lock, then swap the files unless one of them was removed meanwhile."""
         with translate_errors(handle.name):
             rows = read_data_files(handle.uri, group.paths, schema, None, None)
             added = write_file(handle.uri, rows.sort_by([(name, "ascending") for name in table.primary_key]), table)

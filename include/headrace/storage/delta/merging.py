@@ -1,4 +1,4 @@
-"""Upserts and deletes of rows whose keys exist, as one merge of delta-rs."""
+"""Upserts and deletes of existing keys, as one merge of delta-rs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headrace.storage.delta.commits import Commit, WriteMetrics, commit_properti
 from headrace.storage.delta.keys import quote_identifier, subtable_condition, time_condition
 from headrace.storage.delta.pruning import Bounds, time_bounds
 
-# Beyond so many names a list of them costs more than it spares.
+# A longer list of names costs more than the pruning saves.
 MAX_NAMES_IN_PREDICATE: Final = 64
 OPERATION: Final = "__operation"
 UPSERT: Final = 0
@@ -28,14 +28,14 @@ RowSource: TypeAlias = "pa.Table | pa.RecordBatchReader"
 
 @dataclass(frozen=True, slots=True)
 class MergeScope:
-    """Where keys lie that exist already: only files that may hold them are read. `names` None: in any subtable."""
+    """Times and subtables of keys that exist, so that only files that may hold them are read. `names` None: any subtable."""
 
     times: Bounds
     names: tuple[str, ...] | None = None
 
 
 def merge_scope(known: pa.Table, table: Table) -> MergeScope:
-    """The scope of some keys, of which there is at least one."""
+    """Return the scope of one or more keys."""
     names: list[str] = pc.unique(known[table.series_key]).to_pylist()
     return MergeScope(time_bounds(known, table.timestamp.name), tuple(names) if len(names) <= MAX_NAMES_IN_PREDICATE else None)
 
@@ -49,10 +49,10 @@ def upsert(
     given: Collection[str] | None,
     commit: Commit | None,
 ) -> WriteMetrics:
-    """Keys that exist are updated in the columns given (None: all), the others inserted."""
+    """Update existing keys in the `given` columns (None: all), and insert the others."""
     changing = [name for name in _values(table, schema) if given is None or name in given]
     merger = _merger(delta, table, schema, rows, scope, commit)
-    # A table of keys alone still has its rows written anew: a write of a known key is an update, whatever it changes.
+    # Writing an existing key is an update even if the table has no other columns.
     updates = {quote_identifier(name): _source(name) for name in changing or [table.series_key]}
     return _executed(merger.when_matched_update(updates).when_not_matched_insert(_all(schema)), delta)
 
@@ -60,7 +60,7 @@ def upsert(
 def replace(
     delta: DeltaTable, table: Table, schema: pa.Schema, rows: RowSource, scope: MergeScope, commit: Commit | None
 ) -> WriteMetrics:
-    """Marked rows upserted as a whole, or deleted, in one commit; rows that would not change are left alone."""
+    """Upsert or delete marked rows in one commit; rows that would not change are left out."""
     merger = _merger(delta, table, schema, rows, scope, commit)
     values = _values(table, schema)
     operation = _source(OPERATION)
@@ -74,7 +74,7 @@ def replace(
 
 
 def mark_operations(upserts: pa.Table, deletes: pa.Table) -> pa.Table:
-    """Rows to be upserted and keys to be deleted, as `replace` takes them."""
+    """Combine rows to upsert and keys to delete into the input of `replace`."""
     parts = [mark_operation(upserts, UPSERT), mark_operation(deletes, DELETE)]
     return pa.concat_tables(parts, promote_options="default")
 
@@ -84,7 +84,7 @@ def mark_operation(rows: pa.Table, operation: int) -> pa.Table:
 
 
 def operations_schema(schema: pa.Schema) -> pa.Schema:
-    """Columns of marked rows."""
+    """Return the columns of marked rows."""
     return schema.append(pa.field(OPERATION, pa.int8()))
 
 

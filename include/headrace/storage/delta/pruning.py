@@ -1,4 +1,4 @@
-"""Which data files can hold given keys, told from the statistics in the table's log alone."""
+"""Pruning of data files by the statistics in the table's log."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headrace.model.tables import Table
 from headrace.storage.delta.data_files import text_field
 from headrace.storage.types import MICROSECONDS
 
-# Statistics hold timestamps in whole milliseconds, rounded down: a file's greatest may lie up to this much above what they say.
+# Statistics round timestamps down to milliseconds, so that a file's maximum may be this much greater.
 SLACK_MICROSECONDS: Final = 999
 
 
@@ -29,23 +29,23 @@ class Bounds:
 
 
 def as_stored_integers(times: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
-    """Stored timestamps as integers of their own unit."""
+    """Return stored timestamps as integers of their own unit."""
     return times.cast(pa.int64())
 
 
 def stored_timestamp(schema: pa.Schema, name: str, value: int) -> pa.Scalar:
-    """A stored timestamp of a column from its integer."""
+    """Return a column's stored timestamp from its integer."""
     return pa.scalar(value, pa.int64()).cast(schema.field(name).type)
 
 
 def time_bounds(rows: pa.Table, name: str) -> Bounds:
-    """Bounds of the timestamps of rows, of which there is at least one."""
+    """Return the bounds of the timestamps of one or more rows."""
     least_greatest = pc.min_max(as_stored_integers(rows[name]))
     return Bounds(least_greatest["min"].as_py(), least_greatest["max"].as_py())
 
 
 def file_bounds(files: pa.Table, name: str, schema: pa.Schema) -> tuple[pa.ChunkedArray, pa.ChunkedArray] | None:
-    """For each file, least and greatest timestamp as integers, null where unknown; None where no file has statistics."""
+    """Return each file's least and greatest timestamp as integers, null if unknown; None if no file has statistics."""
     low, high = f"min.{name}", f"max.{name}"
     if low not in files.column_names or high not in files.column_names:
         return None
@@ -58,14 +58,14 @@ def file_bounds(files: pa.Table, name: str, schema: pa.Schema) -> tuple[pa.Chunk
 def prune_files(
     files: pa.Table, table: Table, schema: pa.Schema, wanted: Bounds | None, tbnames: Collection[str] | None
 ) -> pa.Table:
-    """Those files that may hold rows of the wanted times and subtables (None: of all)."""
+    """Return the files that may hold rows of these times and subtables (None: of all)."""
     keep = None
     file_times = file_bounds(files, table.timestamp.name, schema) if wanted is not None else None
     if file_times is not None and wanted is not None:
         least, greatest = file_times
         keep = pc.and_(pc.less_equal(least, wanted.high), pc.greater_equal(greatest, wanted.low))
     if tbnames and f"min.{table.series_key}" in files.column_names:
-        # Long names are cut in the statistics; comparing the cut maximum with cut names keeps every file that counts.
+        # Statistics truncate long names, so the least name is truncated alike before it is compared with a maximum.
         least, greatest = files[f"min.{table.series_key}"], files[f"max.{table.series_key}"]
         named = pc.and_(pc.less_equal(least, max(tbnames)), pc.greater_equal(greatest, _cut(min(tbnames))))
         keep = named if keep is None else pc.and_kleene(keep, named)
@@ -73,12 +73,12 @@ def prune_files(
 
 
 def _cut(name: str) -> str:
-    """No longer than what statistics keep of a string."""
+    """Truncate a name as statistics do."""
     return name[:32]
 
 
 def key_filter(table: Table, schema: pa.Schema, wanted: Bounds | None, tbnames: Sequence[str] | None) -> pc.Expression | None:
-    """What a scan for keys filters by."""
+    """Return the filter of a scan for keys."""
     condition: pc.Expression | None = None
     if wanted is not None:
         time = pc.field(table.timestamp.name)

@@ -1,4 +1,4 @@
-"""Reading rows without Spark: files chosen by statistics, filters pushed down into them, now or as of a version."""
+"""Reading rows without Spark: pruning by statistics and pushed-down filters, now or as of a version."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def scan_rows(
 
 
 def read_bounds(handle: Handle, table: Table) -> Bounds | None:
-    """Least and greatest timestamp from statistics; files without any are read."""
+    """Return the least and greatest timestamp from statistics; files without any are read."""
     files, schema = _files(handle, None)
     if files.num_rows == 0:
         return None
@@ -49,7 +49,7 @@ def read_bounds(handle: Handle, table: Table) -> Bounds | None:
 
 
 def count_rows(handle: Handle) -> int:
-    """Rows of all files, from statistics."""
+    """Return the number of rows of all files, from statistics."""
     files, schema = _files(handle, None)
     if files["num_records"].null_count:
         return int(read_data_files(handle.uri, files["path"].to_pylist(), schema, [], None).num_rows)

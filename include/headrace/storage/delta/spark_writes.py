@@ -1,4 +1,4 @@
-"""Large writes by Spark's executors: they write data files, and one commit adds them; where keys exist, Spark merges them."""
+"""Large writes by Spark: executors write staged files, or merge rows whose keys exist."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ORDER: Final = "__order"
 
 @contextmanager
 def translate_spark_errors(what: str) -> Iterator[None]:
-    """Turns Spark's exceptions into ours."""
+    """Translate Spark's exceptions."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -41,7 +41,7 @@ def translate_spark_errors(what: str) -> Iterator[None]:
 
 
 def stage_splits(spark: SparkSession, work: list[FileSplit], target: LoadTarget, uri: str) -> Iterator[StagedSplit]:
-    """Pieces of files converted and staged by Spark's workers, in order, some at a time so that progress can be told."""
+    """Convert and stage file splits by Spark's workers, in order, in waves so that progress can be reported."""
     context = spark.sparkContext
     wave = max(1, context.defaultParallelism * 2)
     for start in range(0, len(work), wave):
@@ -55,7 +55,7 @@ def stage_splits(spark: SparkSession, work: list[FileSplit], target: LoadTarget,
 
 
 def _attempted(piece: FileSplit, target: LoadTarget, uri: str) -> StagedSplit | Error:
-    """Errors of ours come back as values: Spark would tell them as a failure of its own."""
+    """Return our errors as values, as Spark would wrap them in its own."""
     try:
         return stage_split(piece, target, uri)
     except Error as error:
@@ -63,7 +63,7 @@ def _attempted(piece: FileSplit, target: LoadTarget, uri: str) -> StagedSplit | 
 
 
 def stage_frame(frame: DataFrame, uri: str, table: Table, schema: pa.Schema) -> list[StagedFile]:
-    """Rows of a DataFrame (stored columns) written as data files of a table that no commit names yet."""
+    """Write rows of a DataFrame (stored columns) as staged files of a table."""
     folder = f"staged-{uuid.uuid4().hex}"
     with translate_spark_errors(table.name):
         writer = stored_frame(frame, schema).write.option("compression", "zstd")
@@ -72,7 +72,7 @@ def stage_frame(frame: DataFrame, uri: str, table: Table, schema: pa.Schema) -> 
 
 
 def stored_frame(frame: DataFrame, schema: pa.Schema) -> DataFrame:
-    """A DataFrame with exactly the stored columns; one that is missing is NULL."""
+    """Return a DataFrame with exactly the stored columns; a missing one is NULL."""
     from pyspark.sql import functions as F
     from pyspark.sql.pandas.types import from_arrow_type
 
@@ -89,7 +89,7 @@ def staged_frame(spark: SparkSession, uri: str, files: Sequence[StagedFile]) -> 
 
 
 def deduplicate(spark: SparkSession, uri: str, files: list[StagedFile], table: Table, schema: pa.Schema) -> list[StagedFile]:
-    """The files with one row a key: of several, that of the last file; the very same files where there are no such keys."""
+    """Return files with one row per key, that of the last file; the same files if no key repeats."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
@@ -114,9 +114,9 @@ def merge_rows(
     bounds: Bounds,
     given: Collection[str],
 ) -> WriteMetrics:
-    """Spark's MERGE of rows with one row a key: those that exist are updated in the columns given, the others inserted.
+    """Merge rows (one per key) by Spark: update existing keys in the `given` columns, and insert the others.
 
-    It has no compare-and-set and no guard: for loads, which take the table's lock, not for streams.
+    It has no compare-and-set and no guard, so it is for loads, which hold the table's lock, and not for streams.
     """
     view = f"merge_{uuid.uuid4().hex}"
     with translate_spark_errors(table.name):
@@ -130,7 +130,7 @@ def merge_rows(
 
 
 def merge_statement(uri: str, source: str, table: Table, schema: pa.Schema, bounds: Bounds, given: Collection[str]) -> str:
-    """The text of the MERGE; the target is narrowed to the times in question, so that other files are not read."""
+    """Return the MERGE statement, with a condition on time so that other files are not read."""
     time = table.timestamp.name
     keys = " AND ".join(f"t.{quote_identifier(name)} = s.{quote_identifier(name)}" for name in table.primary_key)
     low, high = (timestamp_literal(schema.field(time).type, value) for value in (bounds.low, bounds.high))
@@ -146,10 +146,10 @@ def merge_statement(uri: str, source: str, table: Table, schema: pa.Schema, boun
 
 
 def timestamp_literal(type_: pa.DataType, value: int) -> str:
-    """A stored timestamp's integer in Spark's SQL."""
+    """Return a stored timestamp's integer as a literal of Spark SQL."""
     return f"timestamp_micros({value})" if type_ == MICROSECONDS else str(value)
 
 
 def quote_identifier(name: str) -> str:
-    """A name as Spark's SQL takes it."""
+    """Quote a name for Spark SQL."""
     return f"`{name.replace('`', '``')}`"

@@ -1,4 +1,4 @@
-"""Data files written beside the log, to be added by a commit: Parquet with the statistics that the log wants."""
+"""Staged data files: Parquet files that no commit has added yet, with their statistics."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from headrace.storage.delta.pruning import Bounds, time_bounds
 from headrace.storage.types import MICROSECONDS
 
 ROW_GROUP_ROWS: Final = 131_072
-# Every reader of the log reads the statistics: long texts stay out.
+# Every reader parses these statistics, so leave long strings out.
 MAX_STATISTIC_CHARACTERS: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
 class StagedFile:
-    """A data file to be added, as plain values: it comes from Spark's workers."""
+    """A data file to add, as plain values that Spark's workers can return."""
 
     path: str
     size: int
@@ -41,12 +41,12 @@ class StagedFile:
     names: tuple[str, str]
 
     def overlaps(self, other: StagedFile) -> bool:
-        """Whether the two may hold the same key."""
+        """Return whether the two may hold the same key."""
         return self.times.overlaps(other.times) and self.names[0] <= other.names[1] and other.names[0] <= self.names[1]
 
 
 def write_file(uri: str, rows: pa.Table, table: Table, *, data_change: bool = False) -> AddAction:
-    """Writes rows as a data file of a table that no commit names yet; returns the action that would add it."""
+    """Write rows as a staged data file of a table; return the action that adds it."""
     name = f"part-00000-{uuid.uuid4()}-c000.zstd.parquet"
     system, root = file_system(uri)
     path = f"{root}/{name}"
@@ -56,7 +56,7 @@ def write_file(uri: str, rows: pa.Table, table: Table, *, data_change: bool = Fa
 
 
 def file_statistics(rows: pa.Table, table: Table) -> dict[str, Any]:
-    """What the log says of a file: rows, and least and greatest of the key columns."""
+    """Return a file's statistics for the log: rows, and the least and greatest of the key columns."""
     ends = {name: pc.min_max(rows[name]) for name in table.primary_key}
     bounded = {name: end for name, end in ends.items() if end["max"].is_valid and len(str(end["max"])) <= MAX_STATISTIC_CHARACTERS}
     return {
@@ -68,7 +68,7 @@ def file_statistics(rows: pa.Table, table: Table) -> dict[str, Any]:
 
 
 def _statistic(value: pa.Scalar) -> object:
-    """A value as statistics have it: timestamps in whole milliseconds, rounded down (readers allow for that); else as it is."""
+    """Return a value for statistics: timestamps are rounded down to milliseconds, as readers expect."""
     if value.type == MICROSECONDS:
         moment = EPOCH + timedelta(milliseconds=value.cast(pa.int64()).as_py() // 1_000)
         return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1_000:03}Z"
@@ -77,12 +77,12 @@ def _statistic(value: pa.Scalar) -> object:
 
 
 def now_ms() -> int:
-    """Epoch milliseconds, as the log has them."""
+    """Return the current time in epoch milliseconds."""
     return time.time_ns() // 1_000_000
 
 
 def stage_rows(rows: pa.Table, table: Table, uri: str) -> StagedFile:
-    """Writes rows as a data file that no commit names yet, in the order of subtable and time."""
+    """Write rows as a staged data file, sorted by subtable and time."""
     rows = rows.sort_by([(name, "ascending") for name in table.primary_key])
     action = write_file(uri, rows, table, data_change=True)
     names = (rows[table.series_key][0].as_py(), rows[table.series_key][-1].as_py())
@@ -91,7 +91,7 @@ def stage_rows(rows: pa.Table, table: Table, uri: str) -> StagedFile:
 
 
 def staged_files_in(uri: str, folder: str, table: Table, schema: pa.Schema) -> list[StagedFile]:
-    """The Parquet files of a folder below a table, as another writer left them there; empty ones are left out."""
+    """Return the nonempty Parquet files that another writer has left in a folder of a table."""
     system, root = file_system(uri)
     entries = system.get_file_info(pafs.FileSelector(f"{root}/{folder}", allow_not_found=True))
     files = sorted((info for info in entries if info.base_name.endswith(".parquet")), key=lambda info: str(info.base_name))
@@ -100,7 +100,7 @@ def staged_files_in(uri: str, folder: str, table: Table, schema: pa.Schema) -> l
 
 
 def _staged(uri: str, path: str, size: int, table: Table, schema: pa.Schema) -> StagedFile:
-    """A file as it is to be added. Its keys are read: footers do not tell all that is wanted of them."""
+    """Describe a file to add. Its keys are read, as footers lack some of the statistics."""
     keys = read_data_files(uri, [path], schema, list(table.primary_key), None)
     if not keys.num_rows:
         return StagedFile(path, size, now_ms(), "{}", 0, Bounds(0, 0), ("", ""))

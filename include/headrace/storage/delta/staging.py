@@ -1,4 +1,4 @@
-"""Rows that wait in data files which no commit names yet: kept one a key, then added to the table, or thrown away."""
+"""Staged rows: deduplicated, then added to the table or deleted."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from headrace.storage.delta.merging import MergeScope
 from headrace.storage.delta.pruning import Bounds, prune_files
 from headrace.storage.delta.staged_files import StagedFile, stage_rows
 
-# Up to so many rows, keys are compared here, in memory; beyond that by Spark.
+# Beyond this many rows, Spark compares the keys.
 MAX_ROWS_COMPARED_IN_MEMORY: Final = 5_000_000
 MAX_ROWS_PER_FILE: Final = 1_000_000
 
 
 def find_overlapping(files: Sequence[StagedFile]) -> list[StagedFile]:
-    """Those files that may share a key with another of them, in their order."""
+    """Return the files that may share a key with another of them, in order."""
     ordered = sorted(files, key=lambda file: file.times.low)
     found: set[str] = set()
     open_: list[StagedFile] = []
@@ -44,12 +44,12 @@ def total_rows(files: Sequence[StagedFile]) -> int:
 
 
 def combined_bounds(files: Sequence[StagedFile]) -> Bounds:
-    """Least and greatest timestamp of the files, of which there is at least one."""
+    """Return the least and greatest timestamp of one or more files."""
     return Bounds(min(file.times.low for file in files), max(file.times.high for file in files))
 
 
 def deduplicate_in_memory(uri: str, files: list[StagedFile], table: Table, schema: pa.Schema) -> list[StagedFile]:
-    """The files with one row a key, the last; written anew where keys were shared."""
+    """Return files with one row per key, the last; files that shared keys are rewritten."""
     overlapping = find_overlapping(files)
     if not overlapping:
         return files
@@ -71,7 +71,7 @@ def _parts(rows: pa.Table) -> Iterator[pa.Table]:
 
 
 def has_stored_keys(handle: Handle, delta: DeltaTable, table: Table, schema: pa.Schema, files: Sequence[StagedFile]) -> bool:
-    """Whether the table may hold a key of the files: told by statistics, and by the keys themselves where they are not too many."""
+    """Return whether the table may hold a key of the files, by statistics, then by the keys if there are not too many."""
     stored = handle.files(delta)
     overlapping = [(file, prune_files(stored, table, schema, file.times, file.names)) for file in files]
     overlapping = [(file, found) for file, found in overlapping if found.num_rows]
@@ -92,7 +92,7 @@ def has_stored_keys(handle: Handle, delta: DeltaTable, table: Table, schema: pa.
 
 
 def add_files(delta: DeltaTable, files: Sequence[StagedFile], commit: Commit | None) -> WriteMetrics:
-    """Adds the files to the table in one commit on exactly this version."""
+    """Add the files to the table in one commit on exactly this version."""
     actions = [AddAction(file.path, file.size, {}, file.modified, True, file.statistics) for file in files]
     version = delta.version() + 1
     delta.create_write_transaction([*actions], "append", delta.schema(), commit_properties=commit_properties(commit))
@@ -100,8 +100,8 @@ def add_files(delta: DeltaTable, files: Sequence[StagedFile], commit: Commit | N
 
 
 def read_batches(uri: str, files: Sequence[StagedFile], schema: pa.Schema) -> pa.RecordBatchReader:
-    """Rows of the files, some at a time."""
-    import pyarrow.dataset as ds  # brings pandas along: not before it is used
+    """Read the rows of the files in batches."""
+    import pyarrow.dataset as ds  # imports pandas, which is slow
 
     system, root = file_system(uri)
     paths = [f"{root}/{file.path}" for file in files]
@@ -113,7 +113,7 @@ def staged_scope(files: Sequence[StagedFile]) -> MergeScope:
 
 
 class StagedFileCleanup:
-    """Removes staged files at the end of a `with` block, but for those that a commit may have added."""
+    """Deletes staged files at the end of a `with` block, except those that a commit may have added."""
 
     def __init__(self, uri: str, files: Sequence[StagedFile] = ()) -> None:
         self._uri = uri
@@ -121,19 +121,19 @@ class StagedFileCleanup:
         self._handed: set[str] = set()
 
     def also(self, files: Sequence[StagedFile]) -> None:
-        """More files that were staged."""
+        """Include more staged files."""
         self._files.extend(files)
 
     def handed(self, files: Sequence[StagedFile]) -> Sequence[StagedFile]:
-        """Files about to be handed to a commit: should it fail, nobody knows for sure whether it took place, so they stay.
+        """Keep files that are about to be committed: if the commit fails, it may still have taken place.
 
-        What no commit names is removed by a vacuum.
+        A vacuum removes files that no commit has added.
         """
         self._handed = {file.path for file in files}
         return files
 
     def kept_none(self) -> None:
-        """The rows have been committed otherwise: no file is needed."""
+        """Delete all files after all: their rows were committed by other means."""
         self._handed = set()
 
     def __enter__(self) -> StagedFileCleanup:
@@ -144,7 +144,7 @@ class StagedFileCleanup:
 
 
 def delete_files(uri: str, files: Sequence[StagedFile]) -> None:
-    """Removes files that will not be added."""
+    """Delete files that will not be added."""
     system, root = file_system(uri)
     for file in files:
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""Tags of subtables: a small Delta table beside the rows, kept in memory while its version stands."""
+"""Tags of subtables: a small Delta table beside the rows, cached by version."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from headrace.storage.delta.subtable_names import SubtableNames
 from headrace.storage.delta.writer import Writer, with_all_columns
 
 TAG_KEY: Final = [TableKind.SUPER.series_key]
-# Tags come in by the handful. Each file costs every reader and writer a little; so many are made one.
+# Tags arrive a few at a time. Each file slows every reader and writer, so compact beyond this many.
 MAX_FILES: Final = 50
 
 
 class Tags:
-    """Reads and writes tags; what was read is kept by version, as every query joins it."""
+    """Reads and writes tags. Reads are cached by version, as every query joins them."""
 
     def __init__(self, handles: Handles, writer: Writer, names: SubtableNames) -> None:
         self._handles = handles
@@ -119,7 +119,7 @@ class Tags:
             self._writer.attempts(self._handles.tags(table), work)
 
     def _current(self, handle: Handle, delta: DeltaTable) -> pa.Table:
-        """All tags at this version, by name."""
+        """Return all tags at this version, sorted by subtable."""
         state = (delta.metadata().id, delta.version())
         kept = self._kept.get(handle.uri)
         if kept is None or kept[0] != state:

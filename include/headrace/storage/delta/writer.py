@@ -1,4 +1,4 @@
-"""The write path: an append, or a merge where keys exist; each in one commit on exactly the version it has read."""
+"""The write path: append, or merge if keys exist, in one commit on exactly the version that was read."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from headrace.storage.types import rows_schema
 
 log = logging.getLogger(__name__)
 
-# Others can commit in between only as often as they have something to write; so many in a row mean that something is wrong.
+# Each retry means that another writer committed first. This many in a row indicate a fault.
 MAX_ATTEMPTS: Final = 50
 MAX_BACKOFF_S: Final = 0.02
 MAX_INT64: Final = 2**63 - 1
@@ -56,10 +56,10 @@ Result = TypeVar("Result")
 
 
 class Writer:
-    """Commits to tables: one writer at a time a table, and each commit a compare-and-set on the table's version.
+    """Commits to tables, one writer at a time per table, each commit a compare-and-set on the table's version.
 
-    The lock keeps Headrace's own processes from working in vain; that no update is lost rests on the compare-and-set alone, since
-    any other Delta writer may commit at any time.
+    The lock only keeps Headrace's own processes from wasted work. Safety rests on the compare-and-set, as any other Delta writer
+    may commit at any time.
     """
 
     def __init__(self, handles: Handles, lock: Lock, attempts: int = MAX_ATTEMPTS) -> None:
@@ -126,7 +126,7 @@ class Writer:
             if epoch > 0 and delta.transaction_version(epoch_app(job_id)) != epoch:
                 commit_transactions(delta, fence_commit(job_id, epoch))
 
-        # Without the lock: the driver that is to be fenced off may hold it.
+        # Without the lock, which the driver to be fenced may hold.
         self.attempts(self._handles.writer(table), work)
 
     def delete(
@@ -143,16 +143,16 @@ class Writer:
         return self.commit(table, work)
 
     def commit(self, table: Table, work: Callable[[Handle, DeltaTable], Result]) -> Result:
-        """Does `work` at the table's newest version while no other of us writes to it."""
+        """Do `work` at the table's newest version while no other Headrace process writes to it."""
         with self.exclusive(self.lock_name(table)):
             return self.attempts(self._handles.writer(table), work)
 
     def lock_name(self, table: Table) -> str:
-        """The lock under which a table's rows are written."""
+        """Return the name of the lock under which a table's rows are written."""
         return f"table.{table.database}.{table.name}"
 
     def attempts(self, handle: Handle, work: Callable[[Handle, DeltaTable], Result]) -> Result:
-        """Does `work` at the newest version, and again when another writer committed in between."""
+        """Do `work` at the newest version, and retry if another writer committed first."""
         number = 0
         while True:
             number += 1
@@ -169,9 +169,9 @@ class Writer:
 
     @contextmanager
     def exclusive(self, name: str, *, needed: bool = False) -> Iterator[None]:
-        """While no other thread, or process that takes the lock of that name, is in here.
+        """Hold the lock of a name, among threads and processes.
 
-        A lock that cannot be had (its holder is frozen, say) stops nobody but those that need it: others have the compare-and-set.
+        If the lock is unavailable (its holder is frozen, say), continue without it unless `needed`: the compare-and-set protects.
         """
         with self._mutexes.setdefault(name, threading.Lock()), ExitStack() as held:
             try:
@@ -179,12 +179,12 @@ class Writer:
             except TransientError as error:
                 if needed:
                     raise
-                log.warning("goes on without the lock %s: %s", name, error.message)
+                log.warning("continuing without the lock %s: %s", name, error.message)
             yield
 
 
 def append_rows(delta: DeltaTable, rows: pa.Table, commit: Commit | None) -> WriteMetrics:
-    """Adds rows of which no key exists; without rows, records the commit's transactions alone."""
+    """Add rows whose keys do not exist; without rows, only record the commit's transactions."""
     if rows.num_rows == 0:
         return commit_transactions(delta, commit)
     write_deltalake(delta, with_all_columns(rows, delta), mode="append", commit_properties=commit_properties(commit))
@@ -203,7 +203,7 @@ def with_all_columns(rows: pa.Table, delta: DeltaTable) -> pa.Table:
 
 
 def commit_transactions(delta: DeltaTable, commit: Commit | None) -> WriteMetrics:
-    """Records a commit's transactions, and no rows."""
+    """Record a commit's transactions without rows."""
     if commit is None:
         return WriteMetrics(delta.version())
     version = delta.version() + 1
@@ -212,7 +212,7 @@ def commit_transactions(delta: DeltaTable, commit: Commit | None) -> WriteMetric
 
 
 def _keys(rows: pa.Table | None, schema: pa.Schema, key: list[str]) -> pa.Table:
-    """The key columns of rows, in stored types."""
+    """Return the key columns of rows, in stored types."""
     keys = pa.schema([schema.field(name) for name in key])
     return keys.empty_table() if rows is None else rows.select(key).cast(keys)
 
@@ -220,7 +220,7 @@ def _keys(rows: pa.Table | None, schema: pa.Schema, key: list[str]) -> pa.Table:
 def delete_predicate(
     table: Table, database: Database, tbnames: Collection[str] | None, ranges: Ranges | None, where: str | None
 ) -> str | None:
-    """What a delete deletes, as SQL: None is every row, `NO_ROWS` none."""
+    """Return the predicate of a delete: None for all rows, `NO_ROWS` for none."""
     if (tbnames is not None and not tbnames) or (ranges is not None and not ranges):
         return NO_ROWS
     conditions = [subtable_condition(sorted(tbnames), table.series_key)] if tbnames is not None else []
@@ -234,7 +234,7 @@ def delete_predicate(
 
 
 def ticks_to_bounds(database: Database, low: int, high: int) -> Bounds:
-    """A range of ticks, both ends inclusive, in the unit in which timestamps are stored; what exceeds 64 bits is cut."""
+    """Convert a range of ticks, both ends inclusive, to the stored unit, clamped to 64 bits."""
     if database.precision is not Precision.MILLISECOND:
         return Bounds(low, high)
     return Bounds(max(low * 1000, -MAX_INT64), min(high * 1000 + 999, MAX_INT64))

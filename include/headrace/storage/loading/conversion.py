@@ -1,4 +1,4 @@
-"""One piece of a file made into rows of a table: names matched, values converted and checked, one row a key."""
+"""Converts a split of a file into rows of a table: matches names, validates values, deduplicates keys."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SERIES_TYPE = DataType(TypeKind.VARCHAR, 192)
 
 @dataclass(frozen=True, slots=True)
 class LoadTarget:
-    """What pieces are made for: the table, the subtable of all rows (None: a column says), what `now` is (epoch ms)."""
+    """Where splits are loaded to: the table, the subtable of all rows (None: a column names it), and `now` (epoch ms)."""
 
     table: Table
     database: Database
@@ -42,7 +42,7 @@ class LoadTarget:
 class ConvertedSplit:
     """A piece as rows of the table. `read_split` counts the file's rows, `given` are the table's columns that it has.
 
-    `subtables` holds `tbname` and those tags for which there is a column; `invalid_values` what does not fit: then the rest means little.
+    `subtables` has `tbname` and those tags that have a column. If there are `invalid_values`, the rest is incomplete.
     """
 
     piece: FileSplit
@@ -55,7 +55,7 @@ class ConvertedSplit:
 
 @dataclass(frozen=True, slots=True)
 class StagedSplit:
-    """A converted piece whose rows are in a data file of the table that no commit names yet; None where there are no rows."""
+    """A converted split whose rows are in a staged file of the table; None if there are no rows."""
 
     piece: FileSplit
     action: StagedFile | None
@@ -66,11 +66,11 @@ class StagedSplit:
 
 
 def match_columns(names: Iterable[str], target: LoadTarget, owner: str) -> dict[str, str]:
-    """The file's name for each column, tag and `tbname` that it has; without regard to case where that is unambiguous.
+    """Map each column, tag and `tbname` to the file's name for it, ignoring case if that is unambiguous.
 
     Raises:
-        NotFoundError: the table has no such column.
-        ProgrammingError: two names mean the same column, or the key is incomplete.
+        NotFoundError: The table has no such column.
+        ProgrammingError: Two names mean the same column, or the key is incomplete.
     """
     table = target.table
     known = [column.name for column in (*table.columns, *table.tags)] + ([table.series_key] if target.fixed_name is None else [])
@@ -91,12 +91,12 @@ def _check_complete(found: dict[str, str], target: LoadTarget, owner: str) -> No
     for name in target.table.primary_key:
         if name in found or (name == target.table.series_key and target.fixed_name is not None):
             continue
-        hint = "say which subtable the rows are for" if name == target.table.series_key else "the first line must name the columns"
+        hint = "name the subtable of the rows" if name == target.table.series_key else "the first line must name the columns"
         raise ProgrammingError(f"{owner} has no column {name}, part of the key of every row", hint=hint)
 
 
 def convert_split(piece: FileSplit, target: LoadTarget) -> ConvertedSplit:
-    """Reads and converts a piece."""
+    """Read and convert a split."""
     invalid_values = InvalidValues()
     raw = read_split(piece, invalid_values)
     found = match_columns(raw.columns, target, piece.name) if raw.rows else {}
@@ -133,14 +133,14 @@ def _assembled(stored: dict[str, pa.Array], schema: pa.Schema, count: int) -> pa
 
 
 def _subtables(stored: dict[str, pa.Array], target: LoadTarget, count: int) -> pa.Table:
-    """The subtables that rows name, each with the last of its tags."""
+    """Return the subtables of the rows, each with its last tags."""
     schema = tags_schema(target.table, target.database)
     named = pa.schema([each for each in schema if each.name in stored or each.name == target.table.series_key])
     return keep_last_per_key(_assembled(stored, named, count), [target.table.series_key])
 
 
 def stage_split(piece: FileSplit, target: LoadTarget, uri: str) -> StagedSplit:
-    """Converts a piece and writes its rows as a data file of the table, in the order of subtable and time."""
+    """Convert a split and write its rows as a staged file, sorted by subtable and time."""
     return stage_converted(convert_split(piece, target), target, uri)
 
 

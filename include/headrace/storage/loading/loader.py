@@ -1,4 +1,4 @@
-"""Loading files: CSV, Parquet and newline-delimited JSON; every value is checked before the first row is committed."""
+"""Loading files: CSV, Parquet and newline-delimited JSON; every value is validated before the first row is committed."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ from headrace.storage.values.columns import MAX_EXAMPLES
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Files up to this size are converted in this process: starting Spark would take longer.
+# Larger files are converted by Spark; for smaller ones its start would take longer than the conversion.
 MAX_LOCAL_BYTES: Final = 64 * 2**20
 WORKERS: Final = 2
-# A merge by delta-rs keeps about 300 bytes a row in memory; so many rows are merged by Spark instead.
+# A merge by delta-rs keeps about 300 bytes per row in memory, so Spark merges more rows than this.
 MAX_ROWS_MERGED_IN_DRIVER: Final = 20_000_000
 
 Progress = Callable[[int, int], None]
@@ -50,8 +50,11 @@ Spark = Callable[[], "SparkSession"]
 class LoadOptions:
     """How files are read.
 
-    `format` is csv, parquet or ndjson (None: by the files' names); `tbname` the subtable of all rows (None: a column `tbname` names
-    it); `delimiter` that of CSV; `now` epoch milliseconds (None: the machine's clock).
+    Attributes:
+        format: csv, parquet or ndjson; None to go by the files' names.
+        tbname: Subtable of all rows; None if a column `tbname` names it.
+        delimiter: Delimiter of CSV.
+        now: Epoch milliseconds; None for the machine's clock.
     """
 
     format: str | None = None
@@ -62,7 +65,7 @@ class LoadOptions:
 
 @dataclass(frozen=True, slots=True)
 class LoadMetrics:
-    """What a load did: the table's version after it, rows by what became of them, bytes read."""
+    """What a load did: the table's version after it, rows by operation, bytes read."""
 
     version: int
     inserted: int
@@ -88,7 +91,7 @@ class Loader:
     def load(
         self, files: Sequence[Path], progress: Progress | None, options: LoadOptions, announce: Announce | None
     ) -> LoadMetrics:
-        """Reads, checks, announces, commits."""
+        """Read, validate, announce and commit the files."""
         now = time.time_ns() // 1_000_000 if options.now is None else options.now
         target = LoadTarget(self._table, self._database, options.tbname, now)
         with translate_errors(f"table {self._table.database}.{self._table.name}"):
@@ -100,7 +103,7 @@ class Loader:
             return self._commit(splits, size, progress, announce)
 
     def _here(self, work: list[FileSplit], target: LoadTarget) -> Iterator[ConvertedSplit | StagedSplit]:
-        """Pieces converted by threads of this process: rows stay in memory while they are few, then go into files."""
+        """Convert splits by threads of this process; rows stay in memory up to `small_write_rows`, then go to staged files."""
         kept: list[ConvertedSplit] | None = []
         with ThreadPoolExecutor(WORKERS) as executor:
             for converted in executor.map(lambda piece: convert_split(piece, target), work):
@@ -167,7 +170,7 @@ class Loader:
             return self._merge_by_spark(files, given) if written is None else written
 
     def _unique(self, files: list[StagedFile]) -> list[StagedFile]:
-        """Files with one row a key."""
+        """Return files with one row per key."""
         if staging.total_rows(files) <= staging.MAX_ROWS_COMPARED_IN_MEMORY:
             return staging.deduplicate_in_memory(self._uri, files, self._table, self._schema)
         if staging.find_overlapping(files):
@@ -183,7 +186,7 @@ class Loader:
 
 
 def _check_headers(work: list[FileSplit], target: LoadTarget) -> None:
-    """Names that are wrong are said before anything is read; files with different columns are refused."""
+    """Validate column names before anything is read; all files must have the same columns."""
     first: frozenset[str] | None = None
     for piece in work:
         if not piece.names:

@@ -1,4 +1,4 @@
-"""Files to be loaded, cut into pieces that are read and converted one by one, here or by Spark's workers."""
+"""Files to load, split into parts that are read and converted one by one, here or by Spark's workers."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 from headrace.errors import DataError, NotFoundError, ProgrammingError
 from headrace.storage.values.columns import InvalidValue, InvalidValues, Values
 
-# What a worker has in memory at once: about a million rows.
+# A worker holds one split in memory: about a million rows.
 SPLIT_BYTES: Final = 32 * 2**20
 SPLIT_ROWS: Final = 1_000_000
-# What a misfit names instead of a column when a whole line is wrong.
+# Stands for the column of an invalid value when a whole line is invalid.
 LINE: Final = "line"
 BLOCK_BYTES: Final = 2**20
 NULLS: Final = ["", "NULL", "null", "\\N"]
@@ -56,34 +56,34 @@ class FileSplit:
 
 @dataclass(frozen=True, slots=True)
 class SplitContent:
-    """What a piece holds: values by the name that the file has for them, as many as `rows`."""
+    """The content of a split: values by the file's column names, `rows` of each."""
 
     columns: Mapping[str, Values]
     rows: int
 
 
 def format_of(path: Path, given: str | None) -> str:
-    """csv, parquet or ndjson: as given, else by the file's name."""
+    """Return csv, parquet or ndjson: as given, else by the file's name."""
     splits = FORMATS.get((given or path.suffix.lstrip(".")).lower())
     if splits is None:
         raise ProgrammingError(
             f"{path.name}: {given or path.suffix or 'no suffix'} is none of the formats csv, parquet, ndjson",
-            hint="name the file so, or give its format",
+            hint="name the format",
         )
     return splits
 
 
 def split_files(paths: Sequence[Path], format_: str | None, delimiter: str, piece_bytes: int = SPLIT_BYTES) -> list[FileSplit]:
-    """All pieces of the files, in order.
+    """Return all splits of the files, in order.
 
     Raises:
-        NotFoundError: a file is missing.
-        DataError: a file is not what its format says.
+        NotFoundError: A file does not exist.
+        DataError: A file does not have its format.
     """
     splits: list[FileSplit] = []
     for path in paths:
         if not path.is_file():
-            raise NotFoundError(f"there is no file {path}", hint="is the path right?")
+            raise NotFoundError(f"file {path} does not exist", hint="check the path")
         format_name = format_of(path, format_)
         splits.extend(
             _parquet(path, len(splits))
@@ -105,7 +105,7 @@ def _lines(path: Path, format_name: str, delimiter: str, piece_bytes: int, numbe
 
 
 def _header(path: Path, delimiter: str) -> tuple[tuple[str, ...], int]:
-    """Names in the first line of a CSV file, and where the second begins."""
+    """Return the names in the first line of a CSV file, and the offset of the second line."""
     with path.open("rb") as file:
         line = file.readline()
     try:
@@ -114,17 +114,19 @@ def _header(path: Path, delimiter: str) -> tuple[tuple[str, ...], int]:
         )
         names = tuple(str(column[0].as_py() or "").removeprefix(BOM).strip() for column in parsed.columns)
     except (pa.ArrowInvalid, IndexError):
-        raise DataError(f"{path.name} does not begin with a line of column names", hint="is it a CSV file with a header?") from None
+        raise DataError(
+            f"{path.name} does not begin with a line of column names", hint="check that it is a CSV file with a header"
+        ) from None
     return names, len(line)
 
 
 def _parquet(path: Path, number: int) -> Iterator[FileSplit]:
-    """Row groups, gathered up to about a million rows."""
+    """Yield splits of row groups, about a million rows each."""
     try:
         metadata = pq.read_metadata(path)
         names = tuple(pq.read_schema(path).names)
     except (pa.ArrowInvalid, OSError) as error:
-        raise DataError(f"{path.name} is not a Parquet file: {error}", hint="is it whole?") from None
+        raise DataError(f"{path.name} is not a Parquet file: {error}", hint="check that it is complete") from None
     size = path.stat().st_size
     first, rows = 0, 0
     for group in range(metadata.num_row_groups):
@@ -136,7 +138,7 @@ def _parquet(path: Path, number: int) -> Iterator[FileSplit]:
 
 
 def read_split(piece: FileSplit, invalid_values: InvalidValues) -> SplitContent:
-    """The values of a piece; lines that cannot be read are told in `invalid_values`."""
+    """Read the values of a split; lines that cannot be read are added to `invalid_values`."""
     if piece.format == "parquet":
         table = pq.ParquetFile(piece.path).read_row_groups(list(range(piece.start, piece.end)))
         return SplitContent({name: table[name] for name in table.column_names}, table.num_rows)
@@ -145,7 +147,7 @@ def read_split(piece: FileSplit, invalid_values: InvalidValues) -> SplitContent:
 
 
 def _bytes_of(piece: FileSplit) -> bytes:
-    """The lines that start within a piece, whole."""
+    """Return the complete lines that start within a split."""
     with open(piece.path, "rb") as file:
         start = piece.start
         if start > piece.data_start:
@@ -187,12 +189,12 @@ def _csv(piece: FileSplit, text: bytes, invalid_values: InvalidValues) -> SplitC
     except pa.ArrowInvalid as error:
         _undecodable(text, invalid_values, str(error))
         return nothing
-    # Rows after a skipped one would be counted wrongly; what is wrong with them is told once the lines are right.
+    # Rows after a skipped line would be miscounted, so their values are validated only once all lines can be read.
     return nothing if invalid_values.count else SplitContent({name: table[name] for name in table.column_names}, table.num_rows)
 
 
 def _undecodable(text: bytes, invalid_values: InvalidValues, error: str) -> None:
-    """Finds the first line that is not UTF-8."""
+    """Find the first line that is not UTF-8."""
     for row, line in enumerate(text.splitlines()):
         try:
             line.decode()
@@ -230,7 +232,7 @@ def _object(row: int, line: bytes, invalid_values: InvalidValues) -> dict[str, A
 
 
 def rows_before(piece: FileSplit) -> int:
-    """How many rows of the file come before a piece: counted only when a message needs it."""
+    """Count the rows of the file before a split; only messages need it."""
     if piece.format == "parquet":
         metadata = pq.read_metadata(piece.path)
         return sum(metadata.row_group(group).num_rows for group in range(piece.start))
@@ -242,13 +244,13 @@ def rows_before(piece: FileSplit) -> int:
             block = file.read(min(left, BLOCK_BYTES))
             lines += block.count(b"\n")
             left -= len(block)
-    # A line that goes on beyond the start of this piece belongs to the one before.
+    # A line that continues beyond the start of this split belongs to the previous one.
     return lines if block.endswith(b"\n") else lines + 1
 
 
 def describe(piece: FileSplit, invalid_value: InvalidValue) -> str:
-    """Where a value stands and why it does not fit."""
+    """Return the position of an invalid value and what is allowed."""
     place = f"{piece.name}, row {rows_before(piece) + invalid_value.row + 1}"
     if invalid_value.column == LINE:
         return f"{place}: {invalid_value.value}, where {invalid_value.allowed} is expected"
-    return f"{place}: {invalid_value.value} does not fit {invalid_value.column}; give it {invalid_value.allowed}"
+    return f"{place}: {invalid_value.value} is not valid for {invalid_value.column}; give it {invalid_value.allowed}"

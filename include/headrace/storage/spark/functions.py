@@ -1,4 +1,4 @@
-"""Spark's functions, imported when the first is used: statements that need no Spark should not wait for its import."""
+"""Spark's functions, imported on first use, so that statements that need no Spark do not wait for it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ else:
     import importlib
 
     class Functions:
-        """Stands for the module until something of it is asked for."""
+        """A lazy stand-in for the module."""
 
         def __getattr__(self, name: str) -> object:
             return getattr(importlib.import_module("pyspark.sql.functions"), name)

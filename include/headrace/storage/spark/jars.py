@@ -1,6 +1,6 @@
-"""Delta's jars: resolved once by Spark's own Ivy into a cache, then put on the class path by name.
+"""Delta's jars: resolved once by Spark's Ivy into a cache, then put on the class path by name.
 
-Resolving costs seconds at every start, and a class path that changes from start to start defeats the class archive.
+Resolving takes seconds at every start, and a class path that changes between starts invalidates the class archive.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from headrace.errors import ConfigurationError
 from headrace.storage.spark.java import check_java
 
 DELTA = "io.delta:delta-spark_4.2_2.13:4.4.0"
-# What Delta's pom asks for and Spark's distribution already has; without these rules 33 modules would be fetched instead of 7.
+# Dependencies of Delta that Spark's distribution contains. Without these exclusions 33 modules are fetched instead of 7.
 IN_SPARK = (
     "org.apache.hadoop",
     "com.fasterxml.jackson.core",
@@ -37,7 +37,7 @@ IN_SPARK = (
     "javax.annotation",
     "org.locationtech.jts",
 )
-# One resolver alone: the default settings look into ~/.m2 first, where a pom without its jar makes the download fail.
+# A single resolver: the default settings search ~/.m2 first, where a pom without its jar makes the download fail.
 IVY_SETTINGS = """<ivysettings>
   <settings defaultResolver="central"/>
   <resolvers><ibiblio name="central" m2compatible="true"/></resolvers>
@@ -47,13 +47,13 @@ RESOLVE_SECONDS = 300
 
 
 def cache_directory() -> Path:
-    """Folder for what all homes of a user share."""
+    """Return the directory shared by all homes of a user."""
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "headrace"
 
 
 def spark_home() -> Path:
-    """Folder of the Spark distribution inside the installed pyspark package, found without importing it."""
+    """Return the directory of the Spark distribution in the pyspark package, without importing it."""
     from importlib.util import find_spec
 
     found = find_spec("pyspark")
@@ -63,7 +63,7 @@ def spark_home() -> Path:
 
 
 def delta_jars() -> list[Path]:
-    """Delta's jars in a stable order, fetched first where the cache has none."""
+    """Return Delta's jars in a stable order; fetch them if the cache has none."""
     key = hashlib.sha256(f"{DELTA}{IN_SPARK}".encode()).hexdigest()[:12]
     folder = cache_directory() / f"jars-{key}"
     if not folder.exists():
@@ -75,12 +75,14 @@ def delta_jars() -> list[Path]:
 
 
 def fetch(folder: Path) -> None:
-    """Let Spark's Ivy resolve the jars beside `folder`, then put them in place whole."""
+    """Resolve the jars by Spark's Ivy beside `folder`, then move them into place atomically."""
     check_java()
     with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
         resolved = resolve(Path(scratch))
         if not resolved:
-            raise ConfigurationError("Spark's Ivy fetched no jar", hint="look at the network and the Maven repository's settings")
+            raise ConfigurationError(
+                "Spark's Ivy fetched no jar", hint="check the network and the settings of the Maven repository"
+            )
         complete = Path(scratch) / "complete"
         complete.mkdir()
         for jar in resolved:
@@ -89,7 +91,7 @@ def fetch(folder: Path) -> None:
 
 
 def resolve(scratch: Path) -> list[Path]:
-    """Run spark-submit on an empty program, for the packages that it resolves on the way."""
+    """Run spark-submit on an empty program, so that it resolves the packages."""
     (scratch / "settings.xml").write_text(IVY_SETTINGS)
     (scratch / "nothing.py").write_text("")
     conf = {
@@ -111,5 +113,5 @@ def resolve(scratch: Path) -> list[Path]:
     )
     if done.returncode != 0:
         last = "\n".join((done.stdout + done.stderr).strip().splitlines()[-12:])
-        raise ConfigurationError(f"Delta's jars could not be fetched:\n{last}", hint="look at the network; a later run starts over")
+        raise ConfigurationError(f"Delta's jars could not be fetched:\n{last}", hint="check the network, then run it again")
     return sorted((scratch / "ivy" / "jars").glob("*.jar"))

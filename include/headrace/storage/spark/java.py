@@ -1,4 +1,4 @@
-"""The Java runtime that Spark needs: found and checked before anything is downloaded or started."""
+"""The Java runtime that Spark needs: checked before anything is downloaded or started."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ INSTALL_HINT = (
 
 
 def find_java() -> Path:
-    """The `java` executable of JAVA_HOME or the path; a `ConfigurationError` where there is none."""
+    """Return the `java` executable of JAVA_HOME or the path; raise `ConfigurationError` if there is none."""
     home = os.environ.get("JAVA_HOME")
     found = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if not found or not Path(found).exists():
@@ -28,16 +28,16 @@ def find_java() -> Path:
 
 
 def java_version(java: Path) -> str:
-    """The full version that a `java` executable says of itself, as in `17.0.15`."""
+    """Return the full version of a `java` executable, such as `17.0.15`."""
     said = subprocess.run([str(java), "-version"], capture_output=True, text=True, check=False)
     match = re.search(r'version "([^"]+)"', said.stderr)
     if match is None:
-        raise ConfigurationError(f"{java} does not say its version", hint=INSTALL_HINT)
+        raise ConfigurationError(f"{java} does not report its version", hint=INSTALL_HINT)
     return match.group(1)
 
 
 def check_java() -> str:
-    """The version of a supported Java runtime; a `ConfigurationError` says what to install otherwise."""
+    """Return the version of a supported Java runtime; raise `ConfigurationError` saying what to install otherwise."""
     java = find_java()
     version = java_version(java)
     major = int(version.split(".")[0].split("-")[0])

@@ -28,13 +28,13 @@ appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
 
 
 def class_archive() -> Path:
-    """The archive of loaded classes that halves the start of a driver; valid for one Java and one class path."""
+    """Return the class archive that halves a driver's start time; valid for one Java and one class path."""
     key = hashlib.sha256("|".join([check_java(), str(spark_home()), *map(str, delta_jars())]).encode()).hexdigest()[:12]
     return cache_directory() / f"classes-{key}.jsa"
 
 
 def java_options(archive: Path | None = None) -> str:
-    """Options of a driver's JVM; with `archive` it writes the class archive when it exits, else it uses one that exists."""
+    """Return options of a driver's JVM. With `archive` it writes the class archive at exit, else it uses an existing one."""
     logging = cache_directory() / "log4j2.properties"
     if not logging.exists():
         logging.parent.mkdir(parents=True, exist_ok=True)
@@ -48,7 +48,7 @@ def java_options(archive: Path | None = None) -> str:
 
 
 def launch_conf(settings: Settings, archive: Path | None = None) -> dict[str, str]:
-    """Configuration that must be known when the JVM starts: what spark-submit needs on its command line."""
+    """Return configuration that must be set before the JVM starts: on the command line of spark-submit."""
     jars = [str(jar) for jar in delta_jars()]
     conf = {
         "spark.driver.memory": settings.driver_memory,
@@ -61,7 +61,7 @@ def launch_conf(settings: Settings, archive: Path | None = None) -> dict[str, st
 
 
 def session_conf(settings: Settings) -> dict[str, str]:
-    """Configuration of the session itself."""
+    """Return configuration of the session."""
     return {
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -78,10 +78,10 @@ def session_conf(settings: Settings) -> dict[str, str]:
 
 
 def start_session(settings: Settings, *, archive: Path | None = None, application: str = "headrace") -> SparkSession:
-    """The process's Spark session, started where there is none.
+    """Return the process's Spark session; start it if there is none.
 
     Raises:
-        ConfigurationError: Java or the jars are missing, and what to install.
+        ConfigurationError: Java or the jars are missing; says what to install.
         OperationalError: Spark did not start.
     """
     check_java()

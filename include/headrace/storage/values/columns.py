@@ -1,4 +1,4 @@
-"""Whole columns of a file's values in stored types: by Arrow where they are plain, one by one where they are not."""
+"""Conversion of columns of files to stored types: vectorized by Arrow if the values are plain, else one by one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from headrace.storage.values.scalars import InvalidValueError, TimeContext, stor
 
 Values: TypeAlias = "pa.ChunkedArray | list[object]"
 
-# So many values that do not fit are kept as examples; the others are counted.
+# Keep this many invalid values as examples; only count the others.
 MAX_EXAMPLES: Final = 5
 MAX_SHOWN_CHARACTERS: Final = 60
 LAST_YEAR_WITH_ZONE_RULES: Final = 2037
@@ -26,7 +26,7 @@ _UTC: Final = ("UTC", "Z", "GMT", "Etc/UTC")
 
 @dataclass(frozen=True, slots=True)
 class InvalidValue:
-    """A value that does not fit: its row counted from 0, its column, what it is and what is allowed."""
+    """An invalid value: its row counted from 0, its column, the value, and what is allowed."""
 
     row: int
     column: str
@@ -36,7 +36,7 @@ class InvalidValue:
 
 @dataclass(slots=True)
 class InvalidValues:
-    """How many values do not fit, and examples: the first of each column, as columns are looked at one after another."""
+    """The number of invalid values, and the first of each column as examples."""
 
     count: int = 0
     examples: list[InvalidValue] = field(default_factory=list)
@@ -53,14 +53,14 @@ class InvalidValues:
             self.examples.append(InvalidValue(row, column, value, allowed))
 
     def first(self) -> list[InvalidValue]:
-        """The first examples in the order of rows."""
+        """Return the first examples in order of rows."""
         return sorted(self.examples, key=lambda invalid_value: invalid_value.row)[:MAX_EXAMPLES]
 
 
 def to_stored_column(
     values: Values, column: Column, context: TimeContext, invalid_values: InvalidValues, *, is_key: bool, is_time: bool
 ) -> pa.Array:
-    """Values of a file as a column's stored type; those that do not fit become NULL and are told in `invalid_values`."""
+    """Convert values of a file to a column's stored type; invalid ones become NULL and are added to `invalid_values`."""
     plain = _plain(values)
     found = None if isinstance(plain, list) else _at_once(plain, column, context)
     if found is None or (is_time and _any_negative(found)):
@@ -74,7 +74,7 @@ def to_stored_column(
 
 
 def _plain(values: Values) -> pa.Array | list[object]:
-    """Values as one array; as a list where they are of several kinds."""
+    """Return values as one array, or as a list if they have several types."""
     if isinstance(values, list):
         try:
             return pa.array(values)
@@ -108,7 +108,7 @@ def _one_by_one(
 
 
 def _at_once(values: pa.Array, column: Column, context: TimeContext) -> pa.Array | None:
-    """The column converted by Arrow; None where it has to be looked at value by value."""
+    """Convert the column by Arrow; None if it must be converted value by value."""
     type_ = arrow_type(column.type, context.precision)
     if pa.types.is_null(values.type):
         return pa.nulls(len(values), type_)
@@ -147,7 +147,7 @@ def _bools(values: pa.Array, _: Column, __: TimeContext, ___: pa.DataType) -> pa
 
 
 def _times(values: pa.Array, _: Column, context: TimeContext, type_: pa.DataType) -> pa.Array | None:
-    """Numbers are ticks; text is a time or, in digits alone, ticks; what is finer than a tick is cut off."""
+    """Convert times: numbers and digits are ticks, other text is parsed; fractions of a tick are truncated."""
     if pa.types.is_integer(values.type):
         return _ticks_stored(values.cast(pa.int64()), context.precision, type_)
     if _is_text(values.type):
@@ -161,7 +161,7 @@ def _times(values: pa.Array, _: Column, context: TimeContext, type_: pa.DataType
 
 
 def _parsed(values: pa.Array, context: TimeContext, type_: pa.DataType) -> pa.Array | None:
-    """Texts of one form, `YYYY-MM-DD hh:mm:ss[.f]`, without a zone or all in UTC."""
+    """Parse `YYYY-MM-DD hh:mm:ss[.f]`, all without a zone or all in UTC."""
     zoned = bool(values[0].as_py().endswith("Z")) if len(values) and values[0].is_valid else False
     if zoned:
         return _cut(values.cast(pa.timestamp("ns", "UTC")), context.precision, type_)
@@ -173,7 +173,7 @@ def _parsed(values: pa.Array, context: TimeContext, type_: pa.DataType) -> pa.Ar
 
 
 def _localized(times: pa.Array, timezone: str) -> pa.Array | None:
-    """Local times as instants; None for times of which Arrow does not know the zone's rules: it has them up to 2037."""
+    """Convert local times to instants; None beyond 2037, where Arrow lacks the zone's rules."""
     latest = pc.max(pc.year(times)).as_py()
     if latest is not None and latest >= LAST_YEAR_WITH_ZONE_RULES:
         return None
@@ -181,7 +181,7 @@ def _localized(times: pa.Array, timezone: str) -> pa.Array | None:
 
 
 def _cut(instants: pa.Array, precision: Precision, type_: pa.DataType) -> pa.Array | None:
-    """Instants in ticks, finer parts cut off; None where they are coarser than 64 bits allow to say in ticks."""
+    """Convert instants to ticks, truncating fractions; None if they overflow 64 bits."""
     unit = pa.timestamp(precision.value, "UTC")
     found = pc.floor_temporal(instants, 1, unit={"ms": "millisecond", "us": "microsecond", "ns": "nanosecond"}[precision.value])
     return _ticks_stored(found.cast(unit).cast(pa.int64()), precision, type_)

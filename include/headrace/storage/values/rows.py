@@ -1,4 +1,4 @@
-"""Rows of statements (Python scalars, text, `now`) as typed Arrow tables, every value checked."""
+"""Conversion of the rows of statements (Python scalars, text, `now`) to typed Arrow tables, with validation."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TEXT: Final = {str, type(None)}
 
 @dataclass(frozen=True, slots=True)
 class _RowContext:
-    """Rows on their way, and what messages need to know of them."""
+    """The table of the rows, and what error messages need."""
 
     table: Table
     context: TimeContext
@@ -33,7 +33,7 @@ class _RowContext:
     spans: Sequence[Span]
 
     def refusal(self, number: int, what: str, hint: str) -> DataError:
-        """The error of a row, counted from 0."""
+        """Return the error for a row, counted from 0."""
         name = self.table.name if self.tbnames is None else self.tbnames[number]
         return DataError(
             f"{name}, row {number + 1}: {what}", hint=hint, span=self.spans[number] if number < len(self.spans) else None
@@ -50,15 +50,20 @@ def rows_to_arrow(
     now: int,
     spans: Sequence[Span] = (),
 ) -> pa.Table:
-    """Rows in the stored columns of a table, those that are not named NULL, and `tbname`.
+    """Convert rows to the stored columns of a table and `tbname`; columns that are not named are NULL.
 
-    `columns` names the values of a row in order; `tbnames` gives each row's subtable, None where a column `tbname` does. `now` is
-    in epoch milliseconds, `spans` say where each row stands. Timestamps without a zone are in the database's time zone.
+    Timestamps without a zone are in the database's time zone.
+
+    Args:
+        columns: Names of the values of a row, in order.
+        tbnames: Subtable of each row; None if a column `tbname` names it.
+        now: Epoch milliseconds.
+        spans: Position of each row in the statement.
 
     Raises:
-        NotFoundError: a column does not exist.
-        ProgrammingError: a column is named twice, the timestamp (or key) is missing, or a row has too few or too many values.
-        DataError: a value does not fit: which row and column, and what is allowed.
+        NotFoundError: A column does not exist.
+        ProgrammingError: A column is named twice, the timestamp (or key) is missing, or a row has too few or too many values.
+        DataError: A value is invalid: names the row, the column, and what is allowed.
     """
     context = _RowContext(table, TimeContext(now, database.timezone, database.precision), tbnames, spans)
     _check_columns(table, columns, tbnames)
@@ -72,10 +77,10 @@ def rows_to_arrow(
 
 
 def tags_to_arrow(table: Table, database: Database, tbname: str, given: Mapping[str, TagValue], *, now: int) -> pa.Table:
-    """One row of a table's tags: `tbname` and a column a tag, those not given NULL.
+    """Convert one row of a table's tags: `tbname` and one column per tag; tags that are not given are NULL.
 
     Raises:
-        DataError: a value does not fit its tag; with the value's span.
+        DataError: A value is invalid for its tag; has the value's span.
     """
     context = TimeContext(now, database.timezone, database.precision)
     row: dict[str, object] = {table.series_key: tbname}
@@ -90,7 +95,7 @@ def _tag(tbname: str, tag: Column, value: TagValue, context: TimeContext) -> obj
         return to_stored(value.value, tag.type, context)
     except InvalidValueError as unfit:
         raise DataError(
-            f"tag {tag.name} of {tbname} is {tag.type}, {_shown(value.value)} does not fit",
+            f"tag {tag.name} of {tbname} is {tag.type}, {_shown(value.value)} is invalid",
             hint=f"give it {unfit}",
             span=value.span,
         ) from None
@@ -124,7 +129,7 @@ def _check_lengths(context: _RowContext, columns: Sequence[str], rows: Sequence[
 
 
 def _names(context: _RowContext, values: Sequence[RowValue]) -> pa.Array:
-    """Names of subtables given as a column."""
+    """Validate names of subtables given as a column."""
     for number, value in enumerate(values):
         if not isinstance(value, str) or not value:
             raise context.refusal(
@@ -134,7 +139,7 @@ def _names(context: _RowContext, values: Sequence[RowValue]) -> pa.Array:
 
 
 def _column(context: _RowContext, column: Column, values: Sequence[RowValue]) -> pa.Array:
-    """A column's values, at once where they are all of the plain kind, else one by one."""
+    """Convert a column: vectorized if all values have the plain type, else one by one."""
     fast = _at_once(column, values, context)
     found = fast if fast is not None else _one_by_one(context, column, values)
     if column.name in context.table.primary_key and found.null_count:
@@ -144,7 +149,7 @@ def _column(context: _RowContext, column: Column, values: Sequence[RowValue]) ->
 
 
 def _at_once(column: Column, values: Sequence[RowValue], context: _RowContext) -> pa.Array | None:
-    """The whole column converted by Arrow; None where a value is of another kind, or does not fit."""
+    """Convert the whole column by Arrow; None if a value has another type or is invalid."""
     kinds = set(map(type, values))
     convert = _FAST.get(column.type.kind)
     if convert is None:
@@ -229,7 +234,7 @@ def _array(values: Sequence[object], type_: pa.DataType) -> pa.Array:
 
 
 def _misfit(context: _RowContext, number: int, column: Column, value: object, allowed: str) -> Error:
-    return context.refusal(number, f"{_shown(value)} does not fit {column.name}, which is {column.type}", f"give it {allowed}")
+    return context.refusal(number, f"{_shown(value)} is not valid for {column.name}, which is {column.type}", f"give it {allowed}")
 
 
 def _shown(value: object) -> str:

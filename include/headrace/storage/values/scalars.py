@@ -1,6 +1,6 @@
-"""One value at a time: what may stand in a column of each kind, and how it is stored.
+"""Conversion of one value to its stored form.
 
-A value that does not fit raises `InvalidValueError`, which says what is allowed; who calls knows the table, row and column.
+An invalid value raises `InvalidValueError`, which says what is allowed; the caller adds the table, row and column.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _TRUTH: Final = {"true": True, "false": False, "t": True, "f": False}
 
 
 class InvalidValueError(Exception):
-    """A value that does not fit; the text says what is allowed."""
+    """A value is invalid; the message says what is allowed."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimeContext:
-    """What `now` and times without a zone mean: epoch milliseconds, a zone's name, the database's precision."""
+    """The meaning of `now` (epoch ms), of times without a zone (a zone's name), and the database's precision."""
 
     now: int
     timezone: str
@@ -51,12 +51,12 @@ Converter = Callable[[object, DataType, TimeContext], object]
 
 
 def to_stored(value: object, type_: DataType, context: TimeContext) -> object:
-    """A value as it is stored in a column of a type; timestamps as integers of their stored unit."""
+    """Convert a value to the stored form of a type; timestamps to integers of their stored unit."""
     return None if value is None else CONVERTERS[type_.kind](value, type_, context)
 
 
 def _number(value: object) -> Decimal:
-    """A number from what may stand for one."""
+    """Convert a value to a number; NaN if it is none."""
     if isinstance(value, bool):
         return Decimal(value)
     if isinstance(value, int | Decimal):
@@ -190,7 +190,7 @@ def _json(value: object, _: DataType, __: TimeContext) -> str | None:
 
 
 def to_ticks(value: object, context: TimeContext) -> int:
-    """A timestamp as ticks: an integer is ticks already, text is parsed, `now` is the clock's."""
+    """Convert a timestamp to ticks: integers are ticks, text is parsed, `now` is the clock's."""
     match value:
         case Now(offset=offset, today=today):
             start = midnight(context.now, context.timezone) if today else context.now
@@ -215,7 +215,7 @@ def _ticks_of(text: str, context: TimeContext) -> int:
 
 
 def tick_range(precision: Precision) -> tuple[int, int]:
-    """Least and greatest tick that can be stored, both inclusive."""
+    """Return the least and greatest tick that can be stored, both inclusive."""
     if precision is Precision.NANOSECOND:
         return -(2**63), 2**63 - 1
     unit = precision.ticks_per_second
@@ -223,7 +223,7 @@ def tick_range(precision: Precision) -> tuple[int, int]:
 
 
 def stored_units_per_tick(precision: Precision) -> int:
-    """How many of the stored unit (microseconds, or nanoseconds where the precision is ns) a tick has."""
+    """Return how many stored units (microseconds, or nanoseconds if the precision is ns) a tick has."""
     return MICROSECONDS_PER_MILLISECOND if precision is Precision.MILLISECOND else 1
 
 
