@@ -46,18 +46,18 @@ class FillChunk(SparkJob):
         return str(arguments[arguments.index("--run") + 1]), int(arguments[arguments.index("--chunk") + 1])
 
     def execute(self, context: Any) -> None:
-        from headrace.runtime import backfill
+        from headrace.runtime import airflow_tasks
 
         run, number = self.chunk
         with runtime() as opened:
-            backfill.go_on(opened, self.job_id, number)
-            run = backfill.run_to_fill(opened, self.job_id, run, number)
+            airflow_tasks.go_on(opened, self.job_id, number)
+            run = airflow_tasks.run_to_fill(opened, self.job_id, run, number)
         self.application_args = ["--stream", self.job_id, "--run", run, "--chunk", str(number)]
         try:
             super().execute(context)
         except AirflowException as error:
             with runtime() as opened:
-                raise AirflowException(backfill.cause(opened, self.job_id, run, number, str(error))) from error
+                raise AirflowException(airflow_tasks.cause(opened, self.job_id, run, number, str(error))) from error
 
 
 class PlanHistory(BaseOperator):
@@ -73,14 +73,14 @@ class PlanHistory(BaseOperator):
         self.job_id = job_id
 
     def execute(self, context: Any) -> list[list[str]]:
-        from headrace.runtime import backfill
+        from headrace.runtime import airflow_tasks
 
         with runtime() as opened:
             if supervises(context):
-                chunks = backfill.plan_history(opened, self.job_id)
+                chunks = airflow_tasks.plan_history(opened, self.job_id)
             else:
-                wanted = backfill.Range.of_form(context["params"], backfill.zone_of(opened, self.job_id))
-                chunks = backfill.plan_range(opened, self.job_id, context["run_id"], wanted)
+                wanted = airflow_tasks.Range.of_form(context["params"], airflow_tasks.zone_of(opened, self.job_id))
+                chunks = airflow_tasks.plan_range(opened, self.job_id, context["run_id"], wanted)
         self.log.info("%d chunks, about %d rows", len(chunks), sum(chunk.rows for chunk in chunks))
         return [["--stream", self.job_id, "--run", chunk.run, "--chunk", str(chunk.number)] for chunk in chunks]
 
@@ -95,12 +95,12 @@ class ActivateStream(BaseOperator):
         self.job_id = job_id
 
     def execute(self, context: Any) -> None:
-        from headrace.runtime import backfill
+        from headrace.runtime import airflow_tasks
 
         if not supervises(context):
             raise AirflowSkipException("a range was recomputed; the live stream goes on undisturbed")
         with runtime() as opened:
-            backfill.activate(opened, self.job_id)
+            airflow_tasks.activate(opened, self.job_id)
 
 
 def supervises(context: Any) -> bool:
@@ -125,11 +125,11 @@ def runtime() -> Iterator[Context]:
 
 def history_failed(context: Any) -> None:
     """Callback of the tasks before supervision: the stream is STOPPED, for the reason that the task gives."""
-    from headrace.runtime import backfill
+    from headrace.runtime import airflow_tasks
 
     if not supervises(context):
         return
     task = context["task"]
     number = task.chunk[1] if isinstance(task, FillChunk) else None
     with runtime() as opened:
-        backfill.failed(opened, task.job_id, str(context.get("exception") or "the task was ended"), number)
+        airflow_tasks.failed(opened, task.job_id, str(context.get("exception") or "the task was ended"), number)

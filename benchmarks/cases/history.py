@@ -13,8 +13,8 @@ from benchmarks.data import filled_meters
 from benchmarks.handwritten import batch
 from benchmarks.measure import Memory, Timings, interleave, timed
 from benchmarks.results import Line, Wanted
+from headrace.history import backfill
 from headrace.model.jobs import ChunkState
-from headrace.runtime import history
 
 NAME = "history_fill"
 TARGET = "history_result"
@@ -39,18 +39,18 @@ class Ours:
         stream = context.catalog.jobs.get(DATABASE, NAME).definition.id
         self.parts.clear()
         began = time.perf_counter()
-        history.begin(context, stream)
-        chunks = history.plan_chunks(context, stream)
+        backfill.begin(context, stream)
+        chunks = backfill.plan_chunks(context, stream)
         self._note("plan", began)
         for chunk in chunks:
             at = time.perf_counter()
-            done = history.fill_chunk(context, stream, chunk.run, chunk.number)
+            done = backfill.fill_chunk(context, stream, chunk.run, chunk.number)
             assert done.state is ChunkState.DONE
             self._note(f"chunk of about {chunk.rows} rows", at)
         taken = time.perf_counter() - began
         at = time.perf_counter()
-        history.activate(context, stream)
-        history.go_live(context, stream)
+        backfill.activate(context, stream)
+        backfill.go_live(context, stream)
         self._note("go live (not in the time)", at)
         return [taken]
 

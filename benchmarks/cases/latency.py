@@ -201,11 +201,11 @@ def spots() -> list[Spot]:
     from pyspark.sql.classic.dataframe import DataFrame
 
     from headrace.storage import Tables
-    from headrace.streams.reader import ChangeReader
     from headrace.streams.runner import Runner
-    from headrace.streams.state import StateStore
-    from headrace.streams.step import WindowProcessor
-    from headrace.streams.target import TargetTable
+    from headrace.streams.sinks.target import TargetTable
+    from headrace.streams.sources.reader import ChangeReader
+    from headrace.streams.state.checkpoints import StateStore
+    from headrace.streams.windows.processor import WindowProcessor
 
     return [
         Spot("read changes", ChangeReader, "after"),

@@ -10,12 +10,13 @@ import pytest
 
 from headrace.catalog import Catalog
 from headrace.errors import DataError, TransientError
+from headrace.history import backfill
 from headrace.model.clock import ManualClock
 from headrace.model.jobs import Chunk, ChunkState, DesiredState, JobProgress, JobState
 from headrace.model.positions import Position
 from headrace.model.time import Duration, Precision
-from headrace.runtime import backfill, history
-from headrace.runtime.backfill import Range, ticks
+from headrace.runtime import airflow_tasks
+from headrace.runtime.airflow_tasks import Range, ticks
 from headrace.runtime.context import Context
 from headrace.settings import Settings
 from tests.airflow.samples import SOURCE, add_stream, without_spark, write_rows
@@ -35,7 +36,7 @@ def failed_stream(catalog: Catalog, context: Context, *numbers: int) -> str:
     stream = add_stream(catalog, state=JobState.FILLING, progress=JobProgress(boundary={SOURCE: 1}))
     catalog.ledger.plan(stream, "history", [Chunk(stream, "history", number, 0, 1, 1) for number in range(2)])
     for number in numbers:
-        backfill.failed(context, stream, "no memory", number)
+        airflow_tasks.failed(context, stream, "no memory", number)
     return stream
 
 
@@ -83,7 +84,7 @@ def test_an_instant_in_ticks_is_exact(precision: Precision, expected: int) -> No
 def test_a_new_stream_gets_its_boundary_and_its_chunks_without_spark(context: Context, catalog: Catalog) -> None:
     stream = new_stream(catalog)
     write_rows(context, 600)
-    chunks = backfill.plan_history(context, stream)
+    chunks = airflow_tasks.plan_history(context, stream)
     assert sum(chunk.rows for chunk in chunks) == 600
     record = catalog.jobs.by_id(stream)
     assert record.state is JobState.FILLING
@@ -93,35 +94,35 @@ def test_a_new_stream_gets_its_boundary_and_its_chunks_without_spark(context: Co
 def test_planning_again_leaves_out_what_is_done(context: Context, catalog: Catalog) -> None:
     stream = new_stream(catalog)
     write_rows(context, 600)
-    (chunk,) = backfill.plan_history(context, stream)
+    (chunk,) = airflow_tasks.plan_history(context, stream)
     catalog.ledger.claim(stream, chunk.run, chunk.number)
     catalog.ledger.finish(stream, chunk.run, chunk.number)
-    assert backfill.plan_history(context, stream) == []
+    assert airflow_tasks.plan_history(context, stream) == []
 
 
 def test_a_stream_without_history_has_nothing_to_fill_or_to_activate(context: Context, catalog: Catalog) -> None:
     stream = new_stream(catalog, options="")
-    assert backfill.plan_history(context, stream) == []
-    backfill.activate(context, stream)
+    assert airflow_tasks.plan_history(context, stream) == []
+    airflow_tasks.activate(context, stream)
     assert catalog.jobs.by_id(stream).state is JobState.CREATED
 
 
 def test_a_live_stream_is_left_alone_by_a_second_run(context: Context, catalog: Catalog) -> None:
     stream = add_stream(catalog)
-    assert backfill.plan_history(context, stream) == []
-    backfill.activate(context, stream)
+    assert airflow_tasks.plan_history(context, stream) == []
+    airflow_tasks.activate(context, stream)
     assert catalog.jobs.by_id(stream).state is JobState.RUNNING
 
 
 def test_activation_refuses_while_chunks_are_missing(context: Context, catalog: Catalog) -> None:
     with pytest.raises(TransientError, match="0 "):
-        backfill.activate(context, failed_stream(catalog, context))
+        airflow_tasks.activate(context, failed_stream(catalog, context))
 
 
 def test_a_range_is_cut_by_the_length_asked_for(context: Context, catalog: Catalog) -> None:
     stream = live_stream(context, catalog)
     wanted = Range.of_form({"from": "1970-01-01T00:02:00Z", "to": "1970-01-01T00:08:00Z", "chunk_minutes": 2})
-    chunks = backfill.plan_range(context, stream, "manual__1", wanted)
+    chunks = airflow_tasks.plan_range(context, stream, "manual__1", wanted)
     assert [(chunk.start, chunk.end) for chunk in chunks] == [(120_000, 240_000), (240_000, 360_000), (360_000, 480_000)]
     assert {chunk.run for chunk in chunks} == {"airflow/manual__1"}
 
@@ -130,7 +131,7 @@ def live_stream(context: Context, catalog: Catalog) -> str:
     """A stream that has come as far as its source, of ten minutes."""
     stream = new_stream(catalog)
     write_rows(context, 600)
-    boundary = history.begin(context, stream).progress.boundary
+    boundary = backfill.begin(context, stream).progress.boundary
     assert boundary is not None
     catalog.jobs.set_progress(stream, JobProgress(Position(0, boundary), boundary))
     catalog.jobs.set_state(stream, JobState.RUNNING)
@@ -147,26 +148,26 @@ def test_a_finished_range_that_is_cleared_is_planned_anew(context: Context, cata
     stream = live_stream(context, catalog)
     by_length = Range(duration=Duration(5, "m"))
     for run in ("airflow/r", "airflow/r/2", "airflow/r/3"):
-        chunks = backfill.plan_range(context, stream, "r", by_length)
+        chunks = airflow_tasks.plan_range(context, stream, "r", by_length)
         assert [(chunk.run, chunk.number) for chunk in chunks] == [(run, 0), (run, 1)]
         finish(catalog, chunks)
 
 
 def test_a_range_that_is_not_finished_goes_on_where_it_was(context: Context, catalog: Catalog) -> None:
     stream = live_stream(context, catalog)
-    chunks = backfill.plan_range(context, stream, "r", Range(duration=Duration(5, "m")))
+    chunks = airflow_tasks.plan_range(context, stream, "r", Range(duration=Duration(5, "m")))
     finish(catalog, chunks[:1])
-    assert backfill.plan_range(context, stream, "r", Range(duration=Duration(5, "m"))) == chunks[1:]
+    assert airflow_tasks.plan_range(context, stream, "r", Range(duration=Duration(5, "m"))) == chunks[1:]
 
 
 def test_a_finished_chunk_that_is_cleared_is_computed_again(context: Context, catalog: Catalog) -> None:
     stream = live_stream(context, catalog)
-    chunks = backfill.plan_range(context, stream, "r", Range(duration=Duration(5, "m")))
-    assert backfill.run_to_fill(context, stream, "airflow/r", 1) == "airflow/r"
+    chunks = airflow_tasks.plan_range(context, stream, "r", Range(duration=Duration(5, "m")))
+    assert airflow_tasks.run_to_fill(context, stream, "airflow/r", 1) == "airflow/r"
     finish(catalog, chunks)
     for run in ("airflow/r/chunk-1/2", "airflow/r/chunk-1/3"):
-        assert backfill.run_to_fill(context, stream, "airflow/r", 1) == run
-        assert backfill.run_to_fill(context, stream, "airflow/r", 1) == run, "a try that failed goes on with it"
+        assert airflow_tasks.run_to_fill(context, stream, "airflow/r", 1) == run
+        assert airflow_tasks.run_to_fill(context, stream, "airflow/r", 1) == run, "a try that failed goes on with it"
         (again,) = catalog.ledger.chunks(stream, run)
         assert (again.number, again.start, again.end) == (1, chunks[1].start, chunks[1].end)
         finish(catalog, [again])
@@ -175,14 +176,14 @@ def test_a_finished_chunk_that_is_cleared_is_computed_again(context: Context, ca
 def test_a_chunk_of_the_history_that_is_done_stays_done(context: Context, catalog: Catalog) -> None:
     stream = new_stream(catalog)
     write_rows(context, 600)
-    finish(catalog, backfill.plan_history(context, stream))
-    assert backfill.run_to_fill(context, stream, "history", 0) == "history"
+    finish(catalog, airflow_tasks.plan_history(context, stream))
+    assert airflow_tasks.run_to_fill(context, stream, "history", 0) == "history"
 
 
 def test_a_run_may_be_called_history(context: Context, catalog: Catalog) -> None:
     stream = live_stream(context, catalog)
     finish(catalog, catalog.ledger.plan(stream, "history", [Chunk(stream, "history", 0, 0, 1, 1)]))
-    chunks = backfill.plan_range(context, stream, "history", Range())
+    chunks = airflow_tasks.plan_range(context, stream, "history", Range())
     assert {chunk.run for chunk in chunks} == {"airflow/history"}
 
 
@@ -199,26 +200,26 @@ def test_a_chunk_that_failed_stops_the_stream_and_says_which_and_why(context: Co
 def test_a_failure_after_the_user_has_paused_or_dropped_the_stream_changes_nothing(context: Context, catalog: Catalog) -> None:
     stream = failed_stream(catalog, context)
     catalog.jobs.set_desired(stream, DesiredState.PAUSED)
-    assert backfill.failed(context, stream, "no memory", 0) is None
+    assert airflow_tasks.failed(context, stream, "no memory", 0) is None
     assert catalog.jobs.by_id(stream).state is JobState.FILLING
     catalog.jobs.drop(stream)
-    assert backfill.failed(context, stream, "no memory", 0) is None
+    assert airflow_tasks.failed(context, stream, "no memory", 0) is None
 
 
 def test_clearing_the_one_chunk_that_failed_lets_the_stream_go_on(context: Context, catalog: Catalog) -> None:
     stream = failed_stream(catalog, context, 1)
-    assert backfill.go_on(context, stream, 1).state is JobState.FILLING
+    assert airflow_tasks.go_on(context, stream, 1).state is JobState.FILLING
 
 
 def test_another_chunk_does_not_hide_the_failure_of_the_first(context: Context, catalog: Catalog) -> None:
     stream = failed_stream(catalog, context, 1)
-    assert backfill.go_on(context, stream, 0).state is JobState.STOPPED
+    assert airflow_tasks.go_on(context, stream, 0).state is JobState.STOPPED
 
 
 def test_the_cause_is_what_the_job_has_recorded(context: Context, catalog: Catalog) -> None:
     stream = failed_stream(catalog, context, 1)
-    assert backfill.cause(context, stream, "history", 1, "exit code 1") == "no memory"
-    assert backfill.cause(context, stream, "history", 0, "exit code 1") == "exit code 1"
+    assert airflow_tasks.cause(context, stream, "history", 1, "exit code 1") == "no memory"
+    assert airflow_tasks.cause(context, stream, "history", 0, "exit code 1") == "exit code 1"
 
 
 @pytest.mark.airflow

@@ -57,13 +57,13 @@ def test_a_query_of_the_catalog_needs_no_spark(home: Path) -> None:
     query = "SELECT table_name, count(*) n FROM information_schema.ins_tables WHERE db_name LIKE 'd%' GROUP BY 1 ORDER BY 2 LIMIT 1"
     modules = imported(home, "sql", query)
     assert "duckdb" in modules
-    assert not modules & {"pyspark", "headrace.compute", "headrace.streams.define"}
+    assert not modules & {"pyspark", "headrace.compute", "headrace.streams.definition.define"}
 
 
 def test_an_insert_needs_no_engine(home: Path) -> None:
     modules = imported(home, "sql", "INSERT INTO d.t VALUES (now, 1)")
     assert "deltalake" in modules
-    assert not modules & (ENGINES | {"sqlglot", "headrace.compute", "headrace.streams.define", "alembic", "httpx"})
+    assert not modules & (ENGINES | {"sqlglot", "headrace.compute", "headrace.streams.definition.define", "alembic", "httpx"})
 
 
 def test_help_opens_no_catalog(home: Path) -> None:

@@ -18,7 +18,7 @@ from headrace.model.types import DataType, TypeKind
 from headrace.runtime.context import Context
 from headrace.sql import parse
 from headrace.streams import lifecycle
-from headrace.streams.define import define
+from headrace.streams.definition.define import define
 
 DATABASE = Database("db")
 METERS = Table(

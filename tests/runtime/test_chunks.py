@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headrace.errors import LimitError
-from headrace.runtime.chunks import MAX_CHUNKS, Extent, Grid, RowProfile, by_duration, by_rows
+from headrace.history.chunks import MAX_CHUNKS, Extent, Grid, RowProfile, by_duration, by_rows
 
 MINUTE = Grid(step=60, length=60)
 

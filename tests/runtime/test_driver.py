@@ -8,18 +8,18 @@ from dataclasses import replace
 import pytest
 
 from headrace.errors import FencedError, NotFoundError
+from headrace.history import backfill
 from headrace.model.clock import ManualClock
 from headrace.model.jobs import DesiredState, JobDefinition, JobKind, JobProgress, JobState, StopReason
 from headrace.model.positions import Position
 from headrace.model.tables import TableId
-from headrace.runtime import history
 from headrace.runtime.context import Context, open_context
 from headrace.runtime.driver import Driver
 from headrace.runtime.metrics import Histogram
 from headrace.runtime.reconcile import ORPHANED_MS
 from headrace.runtime.snode import busy_jobs
 from headrace.settings import Settings
-from headrace.streams.poller import JobActivity, SourcePollers
+from headrace.streams.sources.poller import JobActivity, SourcePollers
 from tests.runtime.meters import METERS, Meters, readings
 
 
@@ -150,7 +150,7 @@ def test_a_heartbeat_names_the_streams_that_have_something_to_do(meters: Meters,
 
 def test_a_driver_that_does_not_fill_waits_for_who_does(meters: Meters, driver: Driver) -> None:
     stream = meters.create_stream("FILL_HISTORY 1")
-    history.plan_chunks(meters.context, stream)
+    backfill.plan_chunks(meters.context, stream)
     driver.reconcile()
     record = meters.context.catalog.jobs.by_id(stream)
     assert (record.state, record.source_version) == (JobState.FILLING, None)
@@ -175,7 +175,7 @@ def test_a_driver_that_was_overtaken_while_frozen_writes_no_state(meters: Meters
     states = {stream: streams.by_id(stream).state for stream in (fresh, resting, broken)}
     assert states == {fresh: JobState.CREATED, resting: JobState.RUNNING, broken: JobState.RUNNING}
     with pytest.raises(FencedError):
-        history.begin(context, create(meters, "late", progress=JobProgress()))
+        backfill.begin(context, create(meters, "late", progress=JobProgress()))
     pollers.close()
 
 

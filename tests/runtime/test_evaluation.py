@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from headrace.history import backfill
+from headrace.history.evaluation import ChunkEvaluation
 from headrace.model.jobs import Chunk
-from headrace.runtime import history
 from headrace.runtime.context import Context, open_context
-from headrace.runtime.evaluation import ChunkEvaluation
 from headrace.settings import Settings
 from tests.runtime.meters import START, Meters
 
@@ -40,7 +40,7 @@ def test_a_chunk_has_no_more_windows_than_its_rows_or_its_subtables_and_range_al
 ) -> None:
     meters = Meters.create(context)
     stream = meters.create_stream(rest=rest)
-    plan = history.plan_of(context, context.catalog.jobs.by_id(stream))
-    evaluation = ChunkEvaluation(context, plan, 0, history.grid_of(plan))
+    plan = backfill.plan_of(context, context.catalog.jobs.by_id(stream))
+    evaluation = ChunkEvaluation(context, plan, 0, backfill.grid_of(plan))
     start = START - START % MINUTE
     assert evaluation.most_windows(Chunk(stream, "history", 0, start, start + 10 * MINUTE, rows)) == most

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.errors import InvalidStreamError, OperationalError
+from headrace.history import backfill
 from headrace.model import failpoints
 from headrace.model.failpoints import FailpointError
 from headrace.model.jobs import ChunkState, JobState
 from headrace.model.tables import Database
 from headrace.model.time import Duration, Precision
-from headrace.runtime import history
 from headrace.runtime.context import Context
 from headrace.settings import Settings, load
-from headrace.streams.poller import SourcePollers
+from headrace.streams.sources.poller import SourcePollers
 from tests.runtime.meters import METERS, START, Meters, readings
 
 if TYPE_CHECKING:
@@ -75,26 +75,26 @@ def target_version(context: Context) -> int:
 def test_chunks_are_planned_without_spark_and_planned_once(meters: Meters) -> None:
     meters.write(readings(500))
     stream = meters.create_stream()
-    chunks = history.plan_chunks(meters.context, stream)
+    chunks = backfill.plan_chunks(meters.context, stream)
     assert len(chunks) == 5
     assert sum(chunk.rows for chunk in chunks) == 500
     meters.write(readings(300, seed=1, start=START + 10_000_000))
-    assert history.plan_chunks(meters.context, stream, duration=Duration(1, "h")) == chunks
+    assert backfill.plan_chunks(meters.context, stream, duration=Duration(1, "h")) == chunks
 
 
 def test_a_history_in_chunks_equals_the_query_whatever_is_written_meanwhile(meters: Meters) -> None:
     meters.write(readings(150))
     meters.write(readings(100, seed=1, start=START + 300_000))
     stream = meters.create_stream("TRIGGER AT_ONCE FILL_HISTORY 1 IGNORE EXPIRED 0 IGNORE UPDATE 0")
-    chunks = history.plan_chunks(meters.context, stream)
+    chunks = backfill.plan_chunks(meters.context, stream)
     assert len(chunks) == 2
     late, new = readings(30, seed=2, start=START + 5), readings(50, seed=3, start=START + 1_049_000)
     for chunk in chunks:
         meters.write([row for row in late + new if row[1] % len(chunks) == chunk.number])
-        assert history.fill_chunk(meters.context, stream, chunk.run, chunk.number).state is ChunkState.DONE
+        assert backfill.fill_chunk(meters.context, stream, chunk.run, chunk.number).state is ChunkState.DONE
     meters.delete("m2", START, START + 200_000)
-    history.activate(meters.context, stream)
-    history.go_live(meters.context, stream)
+    backfill.activate(meters.context, stream)
+    backfill.go_live(meters.context, stream)
     settle(meters.context)
     assert meters.results() == meters.expected()
 
@@ -102,11 +102,11 @@ def test_a_history_in_chunks_equals_the_query_whatever_is_written_meanwhile(mete
 def test_a_chunk_that_is_done_is_not_done_again(meters: Meters) -> None:
     meters.write(readings(200))
     stream = meters.create_stream("TRIGGER AT_ONCE FILL_HISTORY 1")
-    history.fill_history(meters.context, stream)
+    backfill.fill_history(meters.context, stream)
     version, results = target_version(meters.context), meters.results()
     assert results == meters.expected()
-    for chunk in history.plan_chunks(meters.context, stream):
-        history.fill_chunk(meters.context, stream, chunk.run, chunk.number)
+    for chunk in backfill.plan_chunks(meters.context, stream):
+        backfill.fill_chunk(meters.context, stream, chunk.run, chunk.number)
     assert (target_version(meters.context), meters.results()) == (version, results)
 
 
@@ -115,23 +115,23 @@ def test_a_chunk_that_failed_anywhere_is_filled_by_the_next_attempt(meters: Mete
     prepare(meters)
     meters.write(readings(90))
     stream = meters.create_stream("TRIGGER AT_ONCE FILL_HISTORY 1")
-    (chunk,) = history.plan_chunks(meters.context, stream)
+    (chunk,) = backfill.plan_chunks(meters.context, stream)
     for point in ("history.evaluate", "history.commit", "storage.commit", "history.committed"):
         with failpoints.armed(f"{point}:1:raise"), pytest.raises(FailpointError):
-            history.fill_chunk(meters.context, stream, chunk.run, chunk.number)
+            backfill.fill_chunk(meters.context, stream, chunk.run, chunk.number)
         (failed,) = meters.context.catalog.ledger.chunks(stream)
         assert failed.state is ChunkState.FAILED
         assert point in str(failed.message)
         with pytest.raises(OperationalError, match="not filled"):
-            history.activate(meters.context, stream)
-    history.fill_history(meters.context, stream)
+            backfill.activate(meters.context, stream)
+    backfill.fill_history(meters.context, stream)
     assert meters.results() == meters.expected()
 
 
 def test_open_windows_of_the_history_are_written_and_change_when_they_close(meters: Meters) -> None:
     meters.write(readings(300))
     stream = meters.create_stream("TRIGGER WINDOW_CLOSE WATERMARK 90s FILL_HISTORY 1")
-    history.fill_history(meters.context, stream)
+    backfill.fill_history(meters.context, stream)
     filled = meters.expected()
     assert meters.results() == filled
     newest = max(time for _, time in meters.stored)
@@ -147,13 +147,13 @@ def test_a_history_has_the_rows_that_pass_where_and_their_tags(meters: Meters) -
     meters.write(readings(200))
     meters.write([("m1", START + 10_000_000, -1)])
     stream = meters.create_stream("TRIGGER WINDOW_CLOSE FILL_HISTORY 1", "WHERE v >= 0 AND area < 2 PARTITION BY tbname")
-    history.fill_history(meters.context, stream)
+    backfill.fill_history(meters.context, stream)
     assert meters.results() == meters.expected(where="v >= 0 AND tbname <> 'm3'")
 
 
 def test_a_stream_over_an_empty_source_goes_live(meters: Meters) -> None:
     stream = meters.create_stream("TRIGGER AT_ONCE FILL_HISTORY 1")
-    history.fill_history(meters.context, stream)
+    backfill.fill_history(meters.context, stream)
     meters.write(readings(50))
     settle(meters.context)
     assert meters.results() == meters.expected()
@@ -164,11 +164,11 @@ def test_filling_ends_when_asked_and_goes_on_later(meters: Meters) -> None:
     meters.write(readings(300))
     stream = meters.create_stream("TRIGGER AT_ONCE FILL_HISTORY 1")
     asked = iter([False, True])
-    assert not history.fill_history(meters.context, stream, stopped=lambda: next(asked))
+    assert not backfill.fill_history(meters.context, stream, stopped=lambda: next(asked))
     states = [chunk.state for chunk in meters.context.catalog.ledger.chunks(stream)]
     assert states == [ChunkState.DONE, ChunkState.PENDING, ChunkState.PENDING]
     told: list[tuple[int, int]] = []
-    assert history.fill_history(meters.context, stream, progress=lambda done, total: told.append((done, total)))
+    assert backfill.fill_history(meters.context, stream, progress=lambda done, total: told.append((done, total)))
     assert told[0] == (0, 300)
     assert told[-1] == (300, 300)
     assert meters.results() == meters.expected()
@@ -178,7 +178,7 @@ def live_stream(meters: Meters, options: str = "TRIGGER AT_ONCE FILL_HISTORY 1")
     """A live stream over some readings, one result of which is wrong, one gone, one too many, and one of another's."""
     meters.write(readings(100))
     stream = meters.create_stream(options)
-    history.fill_history(meters.context, stream)
+    backfill.fill_history(meters.context, stream)
     settle(meters.context)
     return stream
 
@@ -200,11 +200,11 @@ def test_a_range_is_computed_again_and_nothing_beyond_it(meters: Meters, prepare
     prepare(meters)
     spoil(meters)
     assert meters.results() != meters.expected()
-    history.recompute(meters.context, stream, "manual-1", None, None)
+    backfill.recompute(meters.context, stream, "manual-1", None, None)
     assert meters.results() == meters.expected()
     spoil(meters)
     spoiled = meters.results()
-    history.recompute(meters.context, stream, "manual-2", START + 10**9, None)
+    backfill.recompute(meters.context, stream, "manual-2", START + 10**9, None)
     assert meters.results() == spoiled
 
 
@@ -222,7 +222,7 @@ def test_windows_without_rows_are_withdrawn_by_a_recomputation_unless_they_are_o
     context.catalog.subtables.add("db", "out", ["others"])
     stray = stray.set_column(rows.column_names.index("tbname"), "tbname", [[own, "others"]])
     context.tables.write(target, database, stray)
-    history.recompute(context, stream, "manual", None, None)
+    backfill.recompute(context, stream, "manual", None, None)
     kept = context.tables.scan(target, database, tbnames=["others"])
     assert kept.num_rows == 1
     assert len(meters.results()) == len(meters.expected()) + 1
@@ -239,7 +239,7 @@ def test_a_recomputation_never_replaces_newer_results_by_older_ones(meters: Mete
         settle(meters.context)
 
     with failpoints.calling("history.commit", interfere):
-        history.recompute(meters.context, stream, "manual", None, None, rows=10_000)
+        backfill.recompute(meters.context, stream, "manual", None, None, rows=10_000)
     assert next(changes) == 1
     assert meters.results() == meters.expected()
 
@@ -248,7 +248,7 @@ def test_a_stream_that_is_not_live_has_no_range_computed_again(meters: Meters) -
     meters.write(readings(50))
     stream = meters.create_stream()
     with pytest.raises(InvalidStreamError, match="no results yet"):
-        history.plan_chunks(meters.context, stream, "manual")
+        backfill.plan_chunks(meters.context, stream, "manual")
 
 
 def test_the_boundary_is_fixed_once(meters: Meters) -> None:
@@ -256,7 +256,7 @@ def test_the_boundary_is_fixed_once(meters: Meters) -> None:
     stream = meters.create_stream()
     boundary = meters.context.tables.version(METERS)
     meters.write(readings(50, seed=1))
-    assert history.begin(meters.context, stream).boundary_version == boundary
+    assert backfill.begin(meters.context, stream).boundary_version == boundary
 
 
 def test_a_stream_whose_history_was_filled_handles_rows_written_and_deleted_in_one_batch(meters: Meters) -> None:
@@ -273,5 +273,5 @@ def test_a_history_may_go_to_a_database_of_another_precision(meters: Meters, pre
     meters.write(readings(90))
     meters.context.catalog.databases.create(Database("other", Precision.NANOSECOND))
     stream = meters.create_stream("TRIGGER AT_ONCE FILL_HISTORY 1", target="other.out")
-    history.fill_history(meters.context, stream)
+    backfill.fill_history(meters.context, stream)
     assert meters.results("other") == meters.expected()

@@ -17,8 +17,8 @@ import psutil
 import pytest
 
 import headrace
+from headrace.history import backfill
 from headrace.model.jobs import ChunkState, Heartbeat, JobState
-from headrace.runtime import history
 from headrace.runtime.context import Context, open_context
 from headrace.runtime.snode import Exit
 from headrace.settings import Settings, load
@@ -210,7 +210,7 @@ def test_a_backfill_job_killed_after_its_commit_has_done_its_work(context: Conte
     meters = Meters.create(context)
     meters.write(readings(100))
     stream = meters.create_stream("TRIGGER AT_ONCE FILL_HISTORY 1")
-    (chunk,) = history.plan_chunks(context, stream)
+    (chunk,) = backfill.plan_chunks(context, stream)
     arguments = ("--stream", stream, "--run", chunk.run, "--chunk", "0")
     killed = start("fill_history", *arguments, faults="history.committed:1:kill")
     assert killed.ended() == -signal.SIGKILL

@@ -25,10 +25,10 @@ from headrace.sql import parse
 from headrace.storage import Tables
 from headrace.streams import lifecycle
 from headrace.streams.context import Context
-from headrace.streams.define import StreamPlan, catalog_scope, define, plan_of
-from headrace.streams.poller import RunnerFactory, SourcePollers
+from headrace.streams.definition.define import StreamPlan, catalog_scope, define, plan_of
 from headrace.streams.runner import Runner
-from headrace.streams.sources import with_tags
+from headrace.streams.sources.poller import RunnerFactory, SourcePollers
+from headrace.streams.sources.tags import with_tags
 
 START = 1_700_000_000_000
 """The instant that tests count from, in ms: a whole number of minutes and of ten seconds."""

@@ -9,7 +9,7 @@ import pytest
 from headrace.errors import FencedError
 from headrace.model.failpoints import FailpointError, armed, calling
 from headrace.model.jobs import JobState
-from headrace.streams.poller import SourcePollers
+from headrace.streams.sources.poller import SourcePollers
 from tests.streams.house import House, Row
 from tests.streams.oracle import Options, Oracle
 

@@ -22,7 +22,7 @@ from headrace.runtime.context import Context, open_context
 from headrace.settings import Settings, load
 from headrace.sql import parse
 from headrace.streams import lifecycle
-from headrace.streams.define import define, plan_of
+from headrace.streams.definition.define import define, plan_of
 from tests.streams.house import READINGS, SUBTABLES
 from tests.support.racing import race
 

@@ -15,8 +15,8 @@ from headrace.errors import (
 )
 from headrace.model.tables import Column, Table, TableKind
 from headrace.model.types import DataType, TypeKind
-from headrace.streams.define import plan_of
-from headrace.streams.groups import GroupKind
+from headrace.streams.definition.define import plan_of
+from headrace.streams.definition.groups import GroupKind
 from tests.streams.house import House
 
 INT, VARCHAR, TIMESTAMP = DataType(TypeKind.INT), DataType(TypeKind.VARCHAR, 20), DataType(TypeKind.TIMESTAMP)

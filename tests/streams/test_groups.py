@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 
 from headrace.model.types import DataType, TypeKind
-from headrace.streams.groups import GroupKind, GroupRule, auto_name, expression_name, group_id
+from headrace.streams.definition.groups import GroupKind, GroupRule, auto_name, expression_name, group_id
 
 INT = DataType(TypeKind.INT)
 VARCHAR = DataType(TypeKind.VARCHAR, 10)

@@ -8,8 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.model.positions import Position
-from headrace.streams.incoming import NEVER, ChangeBatch, RowKind, max_event_time_before, maybe_expired, running_maximum_before
-from headrace.streams.state import SEEN, StreamState
+from headrace.streams.state.checkpoints import SEEN, StreamState
+from headrace.streams.windows.changes import (
+    NEVER,
+    ChangeBatch,
+    RowKind,
+    max_event_time_before,
+    maybe_expired,
+    running_maximum_before,
+)
 
 ROW = st.tuples(st.integers(0, 3), st.integers(0, 5), st.integers(-20, 20))
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.streams.define import StreamPlan
+from headrace.streams.definition.define import StreamPlan
 from tests.streams.house import House, house
 from tests.streams.oracle import Options, Oracle
 from tests.streams.scenarios import EXAMPLES, SCENARIOS, Scenario, apply, campaign, shrinking_is_bounded

@@ -16,8 +16,8 @@ from headrace.errors import FencedError
 from headrace.model.clock import ManualClock
 from headrace.model.jobs import JobState
 from headrace.streams.lifecycle import forget
-from headrace.streams.outbox import OutboxSink
-from headrace.streams.poller import SourcePollers
+from headrace.streams.sinks.outbox import OutboxSink
+from headrace.streams.sources.poller import SourcePollers
 from tests.streams.house import House
 from tests.streams.receiver import Receiver
 from tests.streams.ticking import SQL

@@ -15,13 +15,13 @@ from headrace.model.clock import ManualClock
 from headrace.model.jobs import DesiredState, JobState
 from headrace.model.positions import Position
 from headrace.model.tables import Table
-from headrace.streams import sizes
-from headrace.streams.define import StreamPlan
-from headrace.streams.incoming import Changes
-from headrace.streams.lag import lag_ms
+from headrace.streams.definition.define import StreamPlan
 from headrace.streams.lifecycle import skip
-from headrace.streams.poller import SourcePollers
-from headrace.streams.reader import ChangeReader
+from headrace.streams.sources import sizes
+from headrace.streams.sources.lag import lag_ms
+from headrace.streams.sources.poller import SourcePollers
+from headrace.streams.sources.reader import ChangeReader
+from headrace.streams.windows.changes import Changes
 from tests.streams.house import READINGS, House
 from tests.streams.ticking import SQL, ticking
 

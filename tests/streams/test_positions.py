@@ -10,9 +10,9 @@ import pytest
 from headrace.model.clock import ManualClock, SystemClock
 from headrace.model.failpoints import FailpointError, armed
 from headrace.model.positions import Position, latest, source_id
-from headrace.streams.poller import SourcePollers
 from headrace.streams.runner import state_store
-from headrace.streams.state import StreamState
+from headrace.streams.sources.poller import SourcePollers
+from headrace.streams.state.checkpoints import StreamState
 from tests.streams.house import House
 from tests.streams.ticking import SQL, ticking
 from tests.support.waiting import wait_until

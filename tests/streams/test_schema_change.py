@@ -11,9 +11,9 @@ import pytest
 from deltalake import write_deltalake
 
 import headrace
+from headrace.history import backfill
 from headrace.model.tables import Column
 from headrace.model.types import DataType, TypeKind
-from headrace.runtime import history
 from headrace.storage.delta.handles import rows_uri
 from tests.streams.house import READINGS, START, House
 
@@ -128,10 +128,10 @@ def test_a_history_is_filled_at_its_boundary_after_a_column_was_added(built: Hou
     plan = built.create(SUMS.replace("trigger", "fill_history 1 trigger"))
     other.execute("alter stable readings add column later double")
     insert(other, "d0", 40_005, "a, later", "100, 0.5")
-    for chunk in history.plan_chunks(built.context, plan.id, rows=2):
-        history.fill_chunk(built.context, plan.id, history.HISTORY, chunk.number)
-    history.activate(built.context, plan.id)
-    history.go_live(built.context, plan.id)
+    for chunk in backfill.plan_chunks(built.context, plan.id, rows=2):
+        backfill.fill_chunk(built.context, plan.id, backfill.HISTORY, chunk.number)
+    backfill.activate(built.context, plan.id)
+    backfill.go_live(built.context, plan.id)
     built.settle()
     assert [row[:3] for row in built.results(plan)] == [*((n * 10_000, 1, n) for n in range(4)), (40_000, 2, 104)]
 

@@ -11,7 +11,7 @@ import pytest
 from headrace.model.failpoints import FailpointError, armed
 from headrace.model.jobs import JobCounters
 from headrace.model.positions import Position
-from headrace.streams.state import SEEN, StateError, StateStore, StreamState
+from headrace.streams.state.checkpoints import SEEN, StateError, StateStore, StreamState
 
 AT = Position(7, {"db.readings": 40})
 STATE = StreamState(

@@ -11,12 +11,12 @@ from headrace.compute.plan import WSTART
 from headrace.model.jobs import JobCounters, JobRecord
 from headrace.streams.batches import BatchResult
 from headrace.streams.context import Context
-from headrace.streams.define import StreamPlan
-from headrace.streams.incoming import Changes
-from headrace.streams.poller import RunnerFactory
+from headrace.streams.definition.define import StreamPlan
 from headrace.streams.runner import Reader, Runner
-from headrace.streams.sinks import DeltaSink, Sink
-from headrace.streams.state import StreamState
+from headrace.streams.sinks.sink import DeltaSink, Sink
+from headrace.streams.sources.poller import RunnerFactory
+from headrace.streams.state.checkpoints import StreamState
+from headrace.streams.windows.changes import Changes
 
 EVERY_MS = 10_000
 SQL = "create stream {name} trigger at_once into out_{name} as select _wstart, count(*) n from readings interval(10s)"

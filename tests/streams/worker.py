@@ -20,9 +20,9 @@ from headrace.settings import load
 from headrace.storage import Tables
 from headrace.streams.batches import BatchResult
 from headrace.streams.context import Context
-from headrace.streams.define import StreamPlan
-from headrace.streams.outbox import MAX_BACKLOG, OutboxSink
-from headrace.streams.poller import RunnerFactory, SourcePollers
+from headrace.streams.definition.define import StreamPlan
+from headrace.streams.sinks.outbox import MAX_BACKLOG, OutboxSink
+from headrace.streams.sources.poller import RunnerFactory, SourcePollers
 from tests.streams.receiver import sender
 from tests.streams.ticking import ticking
 

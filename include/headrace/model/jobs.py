@@ -202,6 +202,11 @@ class JobRecord:
     skip_to: Offsets | None = None
 
     @property
+    def is_live(self) -> bool:
+        """Whether the job has a position; one whose history is being filled has only a boundary."""
+        return self.progress.position is not None
+
+    @property
     def source_version(self) -> int | None:
         """The last version of the job's first source that it has handled; None before it is live."""
         position = self.progress.position

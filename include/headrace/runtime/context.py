@@ -18,14 +18,7 @@ if TYPE_CHECKING:
     from headrace.storage import Tables
 
 T = TypeVar("T")
-__all__ = ["Context", "OnDemand", "Progress", "open_context", "silent"]
-
-Progress = Callable[[int, int], None]
-"""Called with what is done and what there is in all, in rows."""
-
-
-def silent(done: int, total: int) -> None:
-    """A `Progress` that nobody watches."""
+__all__ = ["Context", "OnDemand", "open_context"]
 
 
 class OnDemand(Generic[T]):

@@ -9,16 +9,16 @@ from collections.abc import Callable
 from typing import Final
 
 from headrace.errors import Error, FencedError, TransientError
+from headrace.history import backfill
 from headrace.model.jobs import JobRecord, JobState
-from headrace.runtime import history
 from headrace.runtime.context import Context
 from headrace.runtime.histories import Histories
 from headrace.runtime.metrics import Histogram
 from headrace.runtime.reasons import stop_stream
-from headrace.runtime.reconcile import MAX_RETRY_MS, Role, is_live, retry_pause, role
+from headrace.runtime.reconcile import MAX_RETRY_MS, Role, retry_pause, role
 from headrace.runtime.supervision import resumed_state
 from headrace.streams.lifecycle import forget
-from headrace.streams.poller import JobActivity, SourcePollers
+from headrace.streams.sources.poller import JobActivity, SourcePollers
 
 logger = logging.getLogger(__name__)
 
@@ -145,11 +145,11 @@ class Driver:
 
     def _role(self, record: JobRecord) -> Role:
         job_id = record.definition.id
-        waiting = record.progress.boundary is not None and not is_live(record)
+        waiting = record.progress.boundary is not None and not record.is_live
         return role(
             record,
-            has_history=history.has_history(self._context, record),
-            filled=waiting and history.is_filled(self._context, job_id),
+            has_history=backfill.has_history(self._context, record),
+            filled=waiting and backfill.is_filled(self._context, job_id),
             fills=self._fills,
             retry_at=self._retry_at.get(job_id, 0),
             now=self._context.clock.now(),
@@ -160,7 +160,7 @@ class Driver:
             case Role.FEED:
                 self._settle_state(record)
             case Role.BOUND:
-                history.begin(self._context, record.definition.id)
+                backfill.begin(self._context, record.definition.id)
             case Role.FILL:
                 self._histories.fill(record)
             case Role.GO_LIVE:
@@ -170,7 +170,7 @@ class Driver:
 
     def _settle_state(self, record: JobRecord) -> None:
         """A stream whose driver died before it could say RUNNING is so; one that has run well for long has its retries back."""
-        if record.state is JobState.FILLING and is_live(record):
+        if record.state is JobState.FILLING and record.is_live:
             self._set_state(record, JobState.RUNNING)
         if self._context.clock.now() > self._retry_at.get(record.definition.id, 0) + MAX_RETRY_MS:
             self._attempts.pop(record.definition.id, None)

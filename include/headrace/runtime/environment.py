@@ -18,7 +18,7 @@ PRELOADED: Final = (
     "airflow.sdk.execution_time.task_runner",
     "headrace_operators",
     "headrace_supervision",
-    "headrace.runtime.backfill",
+    "headrace.runtime.airflow_tasks",
     "headrace.sql.tdengine",
     "pandas",
 )

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from headrace.errors import Error, FencedError
+from headrace.history import backfill
 from headrace.model.jobs import DesiredState, JobRecord
-from headrace.runtime import history
 from headrace.runtime.context import Context
 from headrace.runtime.reasons import stop_stream
 
@@ -29,12 +29,12 @@ class Histories:
     def fill(self, record: JobRecord) -> None:
         """Fill a stream's history, then go live; where that ends early, the next round asks again."""
         job_id = record.definition.id
-        self._submit(job_id, lambda: history.fill_history(self._context, job_id, stopped=lambda: self._unwanted(job_id)))
+        self._submit(job_id, lambda: backfill.fill_history(self._context, job_id, stopped=lambda: self._unwanted(job_id)))
 
     def go_live(self, record: JobRecord) -> None:
         """Rebuild a stream's state as of its boundary and record its position there."""
         job_id = record.definition.id
-        self._submit(job_id, lambda: history.go_live(self._context, job_id))
+        self._submit(job_id, lambda: backfill.go_live(self._context, job_id))
 
     def stop(self) -> None:
         """Start nothing more; a chunk under way is given up with the process, its claim ends with it."""

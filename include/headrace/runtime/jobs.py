@@ -12,8 +12,9 @@ from contextlib import contextmanager, suppress
 from typing import Final, NoReturn
 
 from headrace.errors import Error
+from headrace.history import backfill
 from headrace.model.jobs import ChunkState
-from headrace.runtime import history, maintenance
+from headrace.runtime import maintenance
 from headrace.runtime.context import Context, open_context
 from headrace.runtime.http import RunSql
 from headrace.runtime.snode import Exit, run_snode, under_spark_submit
@@ -55,9 +56,9 @@ def fill_history(job_id: str, run: str, number: int | None) -> int:
                 chunk for chunk in chunks if (chunk.state is not ChunkState.DONE if number is None else chunk.number == number)
             ]
             if number is not None and not wanted:
-                wanted = [history.fill_chunk(context, job_id, run, number)]
+                wanted = [backfill.fill_chunk(context, job_id, run, number)]
             for chunk in wanted:
-                done = history.fill_chunk(context, job_id, run, chunk.number)
+                done = backfill.fill_chunk(context, job_id, run, chunk.number)
                 logger.info("chunk %d of %s, run %s: %s, about %d rows", done.number, job_id, run, done.state, done.rows)
     except Error as error:
         logger.error("%s", error)

@@ -14,7 +14,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from headrace.model.jobs import JobCounters, JobRecord, JobState
 
 if TYPE_CHECKING:
-    from headrace.streams.poller import JobActivity
+    from headrace.streams.sources.poller import JobActivity
 
 # Seconds. A batch of a thousand rows takes about 0.3 s; one that catches up may take minutes.
 BUCKETS: Final = (0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0)

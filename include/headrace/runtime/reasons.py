@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Final
 
 from headrace.errors import NotFoundError, TransientError
-from headrace.model.failpoints import FailpointError
 from headrace.model.jobs import JobState, StopReason
 from headrace.runtime.context import Context
 from headrace.streams.failures import explained
@@ -40,17 +37,3 @@ def stop_stream(context: Context, job_id: str, error: Exception) -> None:
         return
     logger.error("stream %s is stopped", job_id, exc_info=error)
     context.catalog.events.record("job", job_id, "STOPPED", str(reason))
-
-
-@contextmanager
-def translated() -> Iterator[None]:
-    """Turns whatever Spark and the way to it raise into errors of ours; faults that tests put in stay what they are."""
-    try:
-        yield
-    except FailpointError:
-        raise
-    except Exception as error:
-        known = explained(error)
-        if known is error:
-            raise
-        raise known from error

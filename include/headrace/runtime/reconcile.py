@@ -48,7 +48,7 @@ def role(record: JobRecord, *, has_history: bool, filled: bool, fills: bool, ret
     if record.state is JobState.STOPPED:
         passing = record.reason is not None and record.reason.transient and record.desired is DesiredState.RUNNING
         return Role.RETRY if passing and now >= retry_at else Role.WAIT
-    if record.desired is DesiredState.PAUSED or is_live(record) or not has_history:
+    if record.desired is DesiredState.PAUSED or record.is_live or not has_history:
         return Role.FEED
     return history_role(record, filled, fills, now)
 
@@ -60,11 +60,6 @@ def history_role(record: JobRecord, filled: bool, fills: bool, now: int) -> Role
     if filled or record.state is JobState.RUNNING:
         return Role.GO_LIVE
     return Role.FILL if fills else Role.WAIT
-
-
-def is_live(record: JobRecord) -> bool:
-    """Whether the stream has a position in its source; one whose history is being filled has only a boundary."""
-    return record.progress.position is not None
 
 
 def retry_pause(attempt: int) -> int:

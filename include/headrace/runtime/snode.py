@@ -24,7 +24,7 @@ from headrace.runtime.driver import Driver
 from headrace.runtime.http import Endpoint, Guard, Health, RunSql, create_app
 from headrace.runtime.lease import LeaseKeeper, acquire, holder_name
 from headrace.runtime.metrics import Histogram, Reading, render, slow_batches
-from headrace.streams.poller import JobActivity
+from headrace.streams.sources.poller import JobActivity
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.errors import InterfaceError
 from headrace.model.clock import Clock, SystemClock
-from headrace.runtime.context import Progress, open_context, silent
+from headrace.model.progress import Progress, silent
+from headrace.runtime.context import open_context
 from headrace.service.results import Result
 from headrace.service.rights import Authorizer
 from headrace.service.session import Session

@@ -9,11 +9,11 @@ from dataclasses import replace
 from typing import Final
 
 from headrace.errors import FencedError, OperationalError
+from headrace.history.backfill import fill_history
 from headrace.model.jobs import DesiredState, JobRecord, JobState, Lease
 from headrace.runtime.context import Context
 from headrace.runtime.epochs import raise_epoch
-from headrace.runtime.history import fill_history
-from headrace.streams.poller import SourcePollers
+from headrace.streams.sources.poller import SourcePollers
 
 # How long `settle` waits for a living snode that does not get ahead.
 STALLED_SECONDS: Final = 120

@@ -216,7 +216,7 @@ def _(stage: stages.ContinueStream, session: SessionState) -> Result:
     """A stopped stream goes on where it stood: with its history where that is not filled yet."""
     context, record = session.context, stage.record
     if stage.ignore_untreated:
-        from headrace.streams.define import plan_of
+        from headrace.streams.definition.define import plan_of
         from headrace.streams.lifecycle import skip
 
         skip(context, plan_of(record.definition, context.catalog))

@@ -12,7 +12,7 @@ from headrace.service.rights import required_rights
 
 if TYPE_CHECKING:
     from headrace.compute import AnyPlan
-    from headrace.streams.define import StreamPlan
+    from headrace.streams.definition.define import StreamPlan
 
 
 def describe_all(listed: Sequence[stages.Stage]) -> list[str]:

@@ -6,9 +6,9 @@ import uuid
 
 import pyarrow as pa
 
+from headrace.history.backfill import recompute
 from headrace.model.tables import Database, Table, TableKind
 from headrace.runtime.context import Context
-from headrace.runtime.history import recompute
 from headrace.service.stages import Backfill, LoadFiles
 from headrace.storage.loading.loader import LoadOptions
 from headrace.storage.types import tags_schema

@@ -9,7 +9,7 @@ from headrace.model.jobs import JobKind, JobRecord
 from headrace.model.tables import Table
 from headrace.runtime.context import Context
 from headrace.service.results import BIGINT, INSTANT, INT, STRING, CatalogRows, Type
-from headrace.streams.lag import lag_ms
+from headrace.streams.sources.lag import lag_ms
 
 SCHEMA: Final = "information_schema"
 Row = tuple[Any, ...]

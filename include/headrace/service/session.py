@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.errors import Error, InternalError
-from headrace.runtime.context import silent
+from headrace.model.progress import silent
 from headrace.service.executor import apply
 from headrace.service.planning import plan
 from headrace.service.remote import ask, living_snode
@@ -20,7 +20,8 @@ from headrace.sql import parse
 
 if TYPE_CHECKING:
     from headrace.model.clock import Clock
-    from headrace.runtime.context import Context, Progress
+    from headrace.model.progress import Progress
+    from headrace.runtime.context import Context
     from headrace.service.embedded import Embedded
     from headrace.service.stages import Stage
     from headrace.verify import VerificationResult

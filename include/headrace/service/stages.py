@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headrace.runtime.context import silent
+from headrace.model.progress import silent
 from headrace.service.rights import (
     CATALOG,
     Action,
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
     from headrace.compute import AnyPlan
     from headrace.model.jobs import JobDefinition, JobRecord
+    from headrace.model.progress import Progress
     from headrace.model.queries import Query, Union
     from headrace.model.tables import Column, Database, Subtable, Table
-    from headrace.runtime.context import Progress
     from headrace.service.results import Result
-    from headrace.streams.define import StreamPlan
+    from headrace.streams.definition.define import StreamPlan
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,8 @@ from headrace.service.spark_queries import run_query
 from headrace.service.stages import VerifyQuery, VerifyStream
 from headrace.service.state import SessionState
 from headrace.sql import parse
-from headrace.streams.define import StreamPlan, find, plan_of
-from headrace.streams.layout import partition_item, with_start
+from headrace.streams.definition.define import StreamPlan, find, plan_of
+from headrace.streams.definition.layout import partition_item, with_start
 from headrace.verify import Lookup, MaintainedTable, StoredTable, VerificationResult, verify
 
 MAX_ATTEMPTS: Final = 3

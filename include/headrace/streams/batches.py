@@ -7,8 +7,8 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from headrace.streams.incoming import Changes
-from headrace.streams.state import StreamState
+from headrace.streams.state.checkpoints import StreamState
+from headrace.streams.windows.changes import Changes
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from headrace.errors import DataError, Error, InternalError, NotFoundError, OperationalError, TransientError
+from headrace.model.failpoints import FailpointError
 from headrace.model.jobs import JobRecord, JobState, StopReason
 from headrace.streams.context import Context
 
@@ -49,3 +53,17 @@ def stop(context: Context, record: JobRecord, error: Error) -> None:
     except NotFoundError:
         return
     context.catalog.events.record("job", job_id, "STOPPED", f"{reason.code}: {reason.message}")
+
+
+@contextmanager
+def translate_errors() -> Iterator[None]:
+    """Translate what Spark and the way to it raise into our errors; armed failpoints pass through."""
+    try:
+        yield
+    except FailpointError:
+        raise
+    except Exception as error:
+        known = explained(error)
+        if known is error:
+            raise
+        raise known from error

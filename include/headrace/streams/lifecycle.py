@@ -10,10 +10,10 @@ from headrace.model.positions import Offsets, Position
 from headrace.model.tables import Table
 from headrace.model.time import Precision
 from headrace.streams.context import Context
-from headrace.streams.define import StreamPlan
-from headrace.streams.restore import rebuild
+from headrace.streams.definition.define import StreamPlan
 from headrace.streams.runner import state_store
-from headrace.streams.state import StreamState
+from headrace.streams.state.checkpoints import StreamState
+from headrace.streams.state.rebuild import rebuild
 
 
 def create(context: Context, plan: StreamPlan, definition: JobDefinition, *, if_not_exists: bool = False) -> bool:

@@ -12,12 +12,12 @@ from headrace.compute.plan import TS, WSTART
 from headrace.model.types import BIGINT
 from headrace.streams.batches import BatchResult, idle
 from headrace.streams.context import Context
-from headrace.streams.counting import count_of
-from headrace.streams.define import StreamPlan
-from headrace.streams.frames import ROW, small_session
-from headrace.streams.identity import identities
-from headrace.streams.incoming import WRITTEN, ChangeBatch, Changes, change_batch, to_numpy
-from headrace.streams.state import StreamState
+from headrace.streams.definition.define import StreamPlan
+from headrace.streams.state.checkpoints import StreamState
+from headrace.streams.windows.accounting import count_of
+from headrace.streams.windows.changes import WRITTEN, ChangeBatch, Changes, change_batch, to_numpy
+from headrace.streams.windows.row_matching import identities
+from headrace.streams.windows.window_sql import ROW, small_session
 
 
 class ProjectionProcessor:

@@ -19,13 +19,13 @@ from headrace.model.jobs import DesiredState, JobProgress, JobRecord
 from headrace.model.positions import Position, latest
 from headrace.streams.batches import BatchResult, Processor
 from headrace.streams.context import Context
-from headrace.streams.define import StreamPlan, plan_of
-from headrace.streams.incoming import Changes
+from headrace.streams.definition.define import StreamPlan, plan_of
 from headrace.streams.projection import ProjectionProcessor
-from headrace.streams.restore import rebuild
-from headrace.streams.sinks import DeltaSink, Sink
-from headrace.streams.state import StateError, StateStore, StreamState
-from headrace.streams.step import WindowProcessor
+from headrace.streams.sinks.sink import DeltaSink, Sink
+from headrace.streams.state.checkpoints import StateError, StateStore, StreamState
+from headrace.streams.state.rebuild import rebuild
+from headrace.streams.windows.changes import Changes
+from headrace.streams.windows.processor import WindowProcessor
 
 logger = logging.getLogger(__name__)
 

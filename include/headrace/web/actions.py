@@ -55,7 +55,7 @@ def offered(record: JobRecord, allowed: Callable[[str], bool]) -> list[dict[str,
 def plan_text(catalog: Catalog, record: JobRecord) -> str:
     """How the stream's query is computed, or why that cannot be told."""
     from headrace.compute import explain
-    from headrace.streams.define import plan_of
+    from headrace.streams.definition.define import plan_of
 
     try:
         return "\n".join(explain(plan_of(record.definition, catalog).query))

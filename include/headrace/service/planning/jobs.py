@@ -8,9 +8,9 @@ from pathlib import Path
 from headrace.errors import NotFoundError, NotSupportedError, ProgrammingError
 from headrace.model.instants import parse_instant
 from headrace.model.jobs import JobDefinition
+from headrace.model.progress import Progress, silent
 from headrace.model.statements import Select
 from headrace.model.tables import Database, Table, TableKind
-from headrace.runtime.context import Progress, silent
 from headrace.service.planning.dispatch import PlanningContext, database_of, parse_name
 from headrace.service.planning.queries import asks_system, bind_query
 from headrace.service.stages import Backfill, LoadFiles, Stage, VerifyQuery, VerifyStream

@@ -32,7 +32,7 @@ def select(statement: Select, session: PlanningContext) -> list[Stage]:
 def bind_query(query: Query | Union, session: PlanningContext) -> AnyPlan:
     """Bind a query over tables to the catalog."""
     from headrace.compute import bind
-    from headrace.streams.define import catalog_scope
+    from headrace.streams.definition.define import catalog_scope
 
     context, database = session.context, session.database
     timezone, now = current_timezone(session), context.clock.now()

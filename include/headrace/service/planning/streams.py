@@ -8,7 +8,7 @@ from headrace.model.statements import CreateStream, DropStream, PauseStream, Res
 from headrace.model.tables import Name
 from headrace.service.planning.dispatch import PlanningContext, database_of
 from headrace.service.stages import Announce, ContinueStream, FillHistory, HoldStream, RecordStream, RemoveStream, Stage
-from headrace.streams.define import define
+from headrace.streams.definition.define import define
 
 
 def create_stream(statement: CreateStream, session: PlanningContext) -> list[Stage]:

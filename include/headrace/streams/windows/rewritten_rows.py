@@ -15,11 +15,11 @@ from headrace.compute import Plan
 from headrace.compute.plan import FIRST, ROWS, START, WEND, WSTART, CountWindow, EventWindow
 from headrace.compute.windows import ATTRIBUTES, key_columns
 from headrace.compute.windows.numbering import NUMBER
-from headrace.streams.components import Components
-from headrace.streams.frames import segment_columns
-from headrace.streams.identity import identities
-from headrace.streams.incoming import NEVER, Bools, Int64s, RowKind, to_numpy
-from headrace.streams.judgement import BatchSegments
+from headrace.streams.windows.changes import NEVER, Bools, Int64s, RowKind, to_numpy
+from headrace.streams.windows.lateness import BatchSegments
+from headrace.streams.windows.recalculation import Components
+from headrace.streams.windows.row_matching import identities
+from headrace.streams.windows.window_sql import segment_columns
 
 
 def with_again(plan: Plan, segments: BatchSegments) -> BatchSegments:

@@ -12,20 +12,20 @@ import pyarrow.compute as pc
 from headrace.compute.plan import FIRST, WSTART, CountWindow, IntervalWindow, SessionWindow
 from headrace.compute.windows import key_columns
 from headrace.model.jobs import TriggerMode
-from headrace.streams import frames
 from headrace.streams.batches import BatchResult, idle
-from headrace.streams.components import Components, components, counted_before
 from headrace.streams.context import Context
-from headrace.streams.counting import Count, counted
-from headrace.streams.define import StreamPlan
-from headrace.streams.emission import CURRENT, emit, flags, is_closed
-from headrace.streams.held import candidates, kept_windows, state_columns
-from headrace.streams.identity import matches
-from headrace.streams.incoming import Bools, ChangeBatch, Changes, Int64s, RowKind, change_batch, maybe_expired, to_numpy
-from headrace.streams.judgement import BatchSegments, accepted, of_batch, rows_count, to_merge, with_held, with_stored
-from headrace.streams.repair import Ranges, coalesce_ranges, covered, stored_rows
-from headrace.streams.rewritten import additions, counted_again, with_again
-from headrace.streams.state import StreamState
+from headrace.streams.definition.define import StreamPlan
+from headrace.streams.state.checkpoints import StreamState
+from headrace.streams.windows import window_sql
+from headrace.streams.windows.accounting import Count, counted
+from headrace.streams.windows.changes import Bools, ChangeBatch, Changes, Int64s, RowKind, change_batch, maybe_expired, to_numpy
+from headrace.streams.windows.emission import CURRENT, emit, flags, is_closed
+from headrace.streams.windows.lateness import BatchSegments, accepted, of_batch, rows_count, to_merge, with_held, with_stored
+from headrace.streams.windows.recalculation import Components, components, counted_before
+from headrace.streams.windows.retention import candidates, kept_windows, state_columns
+from headrace.streams.windows.rewritten_rows import additions, counted_again, with_again
+from headrace.streams.windows.row_matching import matches
+from headrace.streams.windows.stored_rows import Ranges, coalesce_ranges, covered, stored_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -73,11 +73,11 @@ class WindowProcessor:
     def fresh(self, batch: ChangeBatch, state: StreamState, chosen: pa.Table | None) -> Evaluated | None:
         """All in one job; None where a window turns out to have stored rows that are not held."""
         held = self.frame(chosen) if chosen is not None and chosen.num_rows else None
-        windows = frames.merge_insert_batch(self.plan.query, self.frame(batch.rows), held).toArrow()
+        windows = window_sql.merge_insert_batch(self.plan.query, self.frame(batch.rows), held).toArrow()
         known = windows.slice(0, 0).select([*key_columns(self.plan.query), WSTART]) if chosen is None else chosen
         if state.evicted_through is not None:
             old = windows.filter(
-                pc.and_(pc.less_equal(windows[WSTART], state.evicted_through), pc.greater(windows[frames.ADDED], 0))
+                pc.and_(pc.less_equal(windows[WSTART], state.evicted_through), pc.greater(windows[window_sql.ADDED], 0))
             )
             if (matches(old, known, [*key_columns(self.plan.query), WSTART]) < 0).any():
                 return None
@@ -88,7 +88,7 @@ class WindowProcessor:
     def held_like(self, windows: pa.Table) -> pa.Table:
         """No held window, with the columns that held windows have."""
         columns = state_columns(self.plan.query)[:-1]
-        return windows.slice(0, 0).select(columns).append_column(frames.EMITTED, pa.nulls(0, pa.int32()))
+        return windows.slice(0, 0).select(columns).append_column(window_sql.EMITTED, pa.nulls(0, pa.int32()))
 
     def judged(self, batch: ChangeBatch, state: StreamState, chosen: pa.Table | None, changes: Changes) -> Evaluated:
         """First the rows alone, then, with what has to be read again, the windows."""
@@ -124,7 +124,7 @@ class WindowProcessor:
         closes = self.closed_now(found)
         if len(again) == 0 and not closes.any():
             return found
-        columns = list(frames.segment_columns(self.plan.query))
+        columns = list(window_sql.segment_columns(self.plan.query))
         unaffected = with_held(self.plan, segments.rows.slice(0, 0), found.unaffected).select(columns)
         every = pa.concat_tables([found.windows.select(columns), unaffected], promote_options="permissive")
         also = np.concatenate((np.zeros(found.windows.num_rows, np.bool_), closes))
@@ -132,7 +132,7 @@ class WindowProcessor:
         if not touched.any():
             return found
         new, moved = touched[: found.windows.num_rows], touched[found.windows.num_rows :]
-        larger = frames.enlarged(self.plan.query, self.frame(parts).coalesce(1)).toArrow()
+        larger = window_sql.enlarged(self.plan.query, self.frame(parts).coalesce(1)).toArrow()
         return replace(
             found,
             windows=pa.concat_tables([found.windows.filter(pa.array(~new)), larger], promote_options="permissive"),
@@ -145,7 +145,7 @@ class WindowProcessor:
         if self.plan.options.trigger is TriggerMode.AT_ONCE or found.count.max_event_time is None:
             return np.zeros(found.unaffected.num_rows, np.bool_)
         closed = flags(is_closed(found.unaffected, found.count.max_event_time - self.plan.watermark))
-        return np.asarray(closed & (to_numpy(found.unaffected[frames.EMITTED]) != CURRENT))
+        return np.asarray(closed & (to_numpy(found.unaffected[window_sql.EMITTED]) != CURRENT))
 
     def states(self, segments: BatchSegments, chosen: pa.Table | None, none: pa.Table) -> pa.Table:
         """The held windows among segments, which keep their order."""
@@ -178,11 +178,11 @@ class WindowProcessor:
         return coalesce_ranges((found.first - reach)[needs_recalculation], (found.last + reach)[needs_recalculation])
 
     def placed(self, rows: pa.Table) -> pa.Table:
-        numbered = rows.append_column(frames.ROW, pa.array(np.arange(rows.num_rows)))
-        return frames.assign_windows(self.plan.query, self.frame(numbered)).toArrow()
+        numbered = rows.append_column(window_sql.ROW, pa.array(np.arange(rows.num_rows)))
+        return window_sql.assign_windows(self.plan.query, self.frame(numbered)).toArrow()
 
     def merged(self, segments: pa.Table) -> pa.Table:
-        return frames.finalize_windows(self.plan.query, self.frame(segments).coalesce(1)).toArrow()
+        return window_sql.finalize_windows(self.plan.query, self.frame(segments).coalesce(1)).toArrow()
 
     def numbered(self, windows: pa.Table, segments: BatchSegments, found: Components) -> pa.Table:
         """COUNT windows of partitions that were evaluated from the middle on, numbered as from their beginning."""
@@ -196,7 +196,7 @@ class WindowProcessor:
 
     def frame(self, rows: pa.Table) -> DataFrame:
         # PySpark fails on timestamp columns without chunks, which an empty selection has.
-        return frames.small_session(self.context.spark()).createDataFrame(rows if rows.num_rows else rows.schema.empty_table())
+        return window_sql.small_session(self.context.spark()).createDataFrame(rows if rows.num_rows else rows.schema.empty_table())
 
     def conclude(self, state: StreamState, found: Evaluated, rest: pa.Table | None) -> BatchResult:
         count = found.count

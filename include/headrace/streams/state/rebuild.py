@@ -18,11 +18,11 @@ from headrace.model.positions import Position
 from headrace.model.tables import TBNAME
 from headrace.model.time import Duration
 from headrace.storage.spark.functions import F
-from headrace.streams import frames
 from headrace.streams.context import Context
-from headrace.streams.define import StreamPlan
-from headrace.streams.emission import CURRENT, OLDER
-from headrace.streams.state import SEEN, StreamState
+from headrace.streams.definition.define import StreamPlan
+from headrace.streams.state.checkpoints import SEEN, StreamState
+from headrace.streams.windows import window_sql
+from headrace.streams.windows.emission import CURRENT, OLDER
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -91,8 +91,8 @@ def open_windows(plan: StreamPlan, rows: DataFrame, watermark: int, standing: in
         keys = ", ".join(key_columns(plan.query))
         last = f"max({WSTART}) OVER ({f'PARTITION BY {keys}' if keys else ''})"
         found = every.selectExpr("*", f"{last} AS _last").where(f"{WEND} >= {watermark}L OR {WEND} >= _last").drop("_last")
-    windows = found.select(*frames.window_columns(plan.query)).toArrow()
-    return windows.append_column(frames.EMITTED, pa.repeat(pa.scalar(standing, pa.int32()), windows.num_rows))
+    windows = found.select(*window_sql.window_columns(plan.query)).toArrow()
+    return windows.append_column(window_sql.EMITTED, pa.repeat(pa.scalar(standing, pa.int32()), windows.num_rows))
 
 
 def reach(plan: Plan, window: IntervalWindow) -> int:

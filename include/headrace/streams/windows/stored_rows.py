@@ -15,11 +15,11 @@ from headrace.model.tables import TBNAME
 from headrace.model.time import Precision
 from headrace.storage import Bounds
 from headrace.streams.context import Context
-from headrace.streams.define import StreamPlan
-from headrace.streams.held import subtable_key
-from headrace.streams.incoming import CHANGE, VERSION, ChangeBatch, Changes, Int64s, to_numpy
-from headrace.streams.sources import with_tags
-from headrace.streams.versions import FROM, TO, with_versions
+from headrace.streams.definition.define import StreamPlan
+from headrace.streams.sources.tags import with_tags
+from headrace.streams.windows.changes import CHANGE, VERSION, ChangeBatch, Changes, Int64s, to_numpy
+from headrace.streams.windows.retention import subtable_key
+from headrace.streams.windows.versioned_rows import FROM, TO, with_versions
 
 MAX_RANGES: Final = 32
 """Stretches read apart; beyond so many the nearest are read as one."""

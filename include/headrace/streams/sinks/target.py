@@ -16,10 +16,10 @@ from headrace.model.tables import TBNAME
 from headrace.model.types import TypeKind
 from headrace.storage.types import arrow_type
 from headrace.streams.context import Context
-from headrace.streams.define import StreamPlan
-from headrace.streams.groups import GroupKind
-from headrace.streams.identity import identities
-from headrace.streams.incoming import from_ticks
+from headrace.streams.definition.define import StreamPlan
+from headrace.streams.definition.groups import GroupKind
+from headrace.streams.windows.changes import from_ticks
+from headrace.streams.windows.row_matching import identities
 
 MAX_CACHED_GROUPS: Final = 1_000_000
 """Groups that are remembered; beyond that all are forgotten and asked for again."""

@@ -10,9 +10,9 @@ from typing import Final
 from headrace.model.tables import Database, Table
 from headrace.storage.delta.changes import changes_schema
 from headrace.streams.context import Context
-from headrace.streams.incoming import Changes
-from headrace.streams.sizes import CommitSizes
-from headrace.streams.sources import with_tags
+from headrace.streams.sources.sizes import CommitSizes
+from headrace.streams.sources.tags import with_tags
+from headrace.streams.windows.changes import Changes
 
 KEPT: Final = 8
 """Batches that are kept for streams that come a little later."""

@@ -19,19 +19,20 @@ from contextlib import suppress
 from typing import Final
 
 from headrace.errors import Error, FencedError, OperationalError
+from headrace.history.chunks import Grid
+from headrace.history.evaluation import ChunkEvaluation
+from headrace.history.results import ChunkResult
 from headrace.model.failpoints import failpoint
 from headrace.model.jobs import Chunk, ChunkState, JobRecord
 from headrace.model.positions import latest
+from headrace.model.progress import Progress
 from headrace.model.time import Precision
-from headrace.runtime.chunks import Grid
-from headrace.runtime.context import Context, Progress
-from headrace.runtime.evaluation import ChunkEvaluation
-from headrace.runtime.reasons import translated
-from headrace.runtime.results import ChunkResult
 from headrace.storage import Bounds, Commit, ExpectedTransaction
 from headrace.storage.delta.commits import chunk_app, stream_app
-from headrace.streams.define import StreamPlan
-from headrace.streams.target import TargetTable
+from headrace.streams.context import Context
+from headrace.streams.definition.define import StreamPlan
+from headrace.streams.failures import translate_errors
+from headrace.streams.sinks.target import TargetTable
 
 logger = logging.getLogger(__name__)
 
@@ -73,7 +74,7 @@ class BackfillWriter:
         """Compute and write, or have the ledger say why not."""
         progress(0, chunk.rows)
         try:
-            with translated():
+            with translate_errors():
                 if self._context.tables.transaction(self._plan.target, self._app(chunk)) is None:
                     self._compute(chunk)
         except Exception as error:

@@ -16,11 +16,11 @@ import pyarrow as pa
 
 from headrace.compute.plan import WEND, WSTART
 from headrace.compute.windows import key_columns
-from headrace.streams import frames
-from headrace.streams.counting import Count, count_of
-from headrace.streams.define import StreamPlan
-from headrace.streams.identity import identities
-from headrace.streams.incoming import (
+from headrace.streams.definition.define import StreamPlan
+from headrace.streams.state.checkpoints import StreamState
+from headrace.streams.windows import window_sql
+from headrace.streams.windows.accounting import Count, count_of
+from headrace.streams.windows.changes import (
     NEVER,
     REPAIRS,
     WRITTEN,
@@ -32,7 +32,7 @@ from headrace.streams.incoming import (
     to_numpy,
     watermarks_before,
 )
-from headrace.streams.state import StreamState
+from headrace.streams.windows.row_matching import identities
 
 NO_WRITE: Final = np.iinfo(np.int64).max
 
@@ -59,7 +59,7 @@ class BatchSegments:
 
     @property
     def place(self) -> Int64s:
-        return to_numpy(self.rows[frames.ROW]).astype(np.int64)
+        return to_numpy(self.rows[window_sql.ROW]).astype(np.int64)
 
     def are(self, *kinds: RowKind) -> Bools:
         """Those of some kinds that have not expired."""
@@ -69,7 +69,7 @@ class BatchSegments:
 def of_batch(plan: StreamPlan, batch: ChangeBatch, state: StreamState, found: pa.Table, held: pa.Table | None) -> BatchSegments:
     """The segments of a batch's rows and of held windows."""
     rows = with_held(plan, found, held)
-    place = to_numpy(rows[frames.ROW]).astype(np.int64)
+    place = to_numpy(rows[window_sql.ROW]).astype(np.int64)
     kind = np.append(batch.kind, np.int8(RowKind.HELD))[place]
     end = to_numpy(rows[WEND]).astype(np.int64)
     passing = passing_rows(batch, place)
@@ -106,16 +106,16 @@ def late_before(plan: StreamPlan, batch: ChangeBatch, state: StreamState, passin
 
 def with_held(plan: StreamPlan, found: pa.Table, held: pa.Table | None) -> pa.Table:
     """Segments of rows, then held windows as segments."""
-    columns = [*frames.segment_columns(plan.query), frames.ROW]
+    columns = [*window_sql.segment_columns(plan.query), window_sql.ROW]
     if held is None or held.num_rows == 0:
         return found.select(columns)
     size = held.num_rows
     empty = {
-        frames.ADDED: pa.repeat(pa.scalar(0, pa.int64()), size),
-        frames.USED: pa.repeat(pa.scalar(0, pa.int64()), size),
-        frames.LATEST: pa.nulls(size, pa.int64()),
-        frames.DIRTY: pa.repeat(pa.scalar(False), size),
-        frames.ROW: pa.repeat(pa.scalar(-1, pa.int64()), size),
+        window_sql.ADDED: pa.repeat(pa.scalar(0, pa.int64()), size),
+        window_sql.USED: pa.repeat(pa.scalar(0, pa.int64()), size),
+        window_sql.LATEST: pa.nulls(size, pa.int64()),
+        window_sql.DIRTY: pa.repeat(pa.scalar(False), size),
+        window_sql.ROW: pa.repeat(pa.scalar(-1, pa.int64()), size),
     }
     known = pa.table({**{name: held[name] for name in held.column_names}, **empty})
     return pa.concat_tables([found.select(columns), known.select(columns)], promote_options="permissive")
@@ -123,8 +123,10 @@ def with_held(plan: StreamPlan, found: pa.Table, held: pa.Table | None) -> pa.Ta
 
 def with_stored(plan: StreamPlan, segments: BatchSegments, found: pa.Table, first: Int64s, last: Int64s) -> BatchSegments:
     """The segments, and those of stored rows; `first` and `last` are those of the rows that `_row` counts."""
-    place = to_numpy(found[frames.ROW]).astype(np.int64)
-    apart = found.set_column(found.schema.get_field_index(frames.ROW), frames.ROW, pa.repeat(pa.scalar(-1, pa.int64()), len(place)))
+    place = to_numpy(found[window_sql.ROW]).astype(np.int64)
+    apart = found.set_column(
+        found.schema.get_field_index(window_sql.ROW), window_sql.ROW, pa.repeat(pa.scalar(-1, pa.int64()), len(place))
+    )
     columns = segments.rows.column_names
     rows = pa.concat_tables([segments.rows, apart.select(columns)], promote_options="permissive")
     return BatchSegments(
@@ -172,9 +174,9 @@ def accepted(segments: BatchSegments, at: Int64s, unaffected: Bools) -> Bools:
 
 def to_merge(plan: StreamPlan, segments: BatchSegments, chosen: Bools, needs_recalculation: Bools) -> pa.Table:
     """The chosen segments as they are merged, with whether their component was evaluated again."""
-    place = segments.rows.schema.get_field_index(frames.DIRTY)
-    marked = segments.rows.set_column(place, frames.DIRTY, pa.array(needs_recalculation))
-    return marked.select(list(frames.segment_columns(plan.query))).filter(pa.array(chosen))
+    place = segments.rows.schema.get_field_index(window_sql.DIRTY)
+    marked = segments.rows.set_column(place, window_sql.DIRTY, pa.array(needs_recalculation))
+    return marked.select(list(window_sql.segment_columns(plan.query))).filter(pa.array(chosen))
 
 
 def rows_count(plan: StreamPlan, batch: ChangeBatch, state: StreamState, segments: BatchSegments) -> Count:

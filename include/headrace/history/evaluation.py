@@ -13,15 +13,15 @@ from headrace.compute import finish, prepare, whole
 from headrace.compute.evaluate import project
 from headrace.compute.plan import TS, WEND, WSTART, IntervalWindow
 from headrace.compute.terms import ColumnRole, quote
+from headrace.history.chunks import Grid
+from headrace.history.results import ArrowChunkResult, ChunkResult, DataFrameChunkResult
 from headrace.model.jobs import Chunk
 from headrace.model.tables import TableKind
 from headrace.model.time import Precision
-from headrace.runtime.chunks import Grid
-from headrace.runtime.context import Context
-from headrace.runtime.results import ArrowChunkResult, ChunkResult, DataFrameChunkResult
 from headrace.storage.spark.functions import F
-from headrace.streams.define import StreamPlan
-from headrace.streams.target import TargetTable
+from headrace.streams.context import Context
+from headrace.streams.definition.define import StreamPlan
+from headrace.streams.sinks.target import TargetTable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -14,8 +14,8 @@ from headrace.model.jobs import DesiredState, JobRecord, JobState
 from headrace.model.positions import SourceId
 from headrace.streams.context import Context
 from headrace.streams.failures import explained, stop
-from headrace.streams.reader import ChangeReader
 from headrace.streams.runner import Advance, Reader, Runner
+from headrace.streams.sources.reader import ChangeReader
 
 MAX_ATTEMPTS: Final = 5
 """Times that a micro-batch, or a look at a source, is tried while it fails with a transient error."""

@@ -15,12 +15,12 @@ from headrace.compute.plan import WEND, WSTART, IntervalWindow, SessionWindow
 from headrace.compute.windows import key_columns
 from headrace.model.jobs import TriggerMode
 from headrace.model.tables import TBNAME
-from headrace.streams.define import StreamPlan
-from headrace.streams.emission import CURRENT, flags, is_closed
-from headrace.streams.frames import EMITTED, window_columns
-from headrace.streams.identity import identities
-from headrace.streams.incoming import NEVER, Bools, ChangeBatch, Int64s, to_numpy
-from headrace.streams.state import StreamState
+from headrace.streams.definition.define import StreamPlan
+from headrace.streams.state.checkpoints import StreamState
+from headrace.streams.windows.changes import NEVER, Bools, ChangeBatch, Int64s, to_numpy
+from headrace.streams.windows.emission import CURRENT, flags, is_closed
+from headrace.streams.windows.row_matching import identities
+from headrace.streams.windows.window_sql import EMITTED, window_columns
 
 MAX_CLOSED_WINDOWS: Final = 20_000
 """Closed windows that are held so that late rows find them without a read of the source; twice the subtables where that is more."""

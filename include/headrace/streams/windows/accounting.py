@@ -10,10 +10,10 @@ import pyarrow.compute as pc
 
 from headrace.model.jobs import JobCounters
 from headrace.model.tables import TBNAME
-from headrace.streams.define import StreamPlan
-from headrace.streams.frames import LATEST, USED
-from headrace.streams.incoming import Bools, ChangeBatch
-from headrace.streams.state import SEEN, StreamState
+from headrace.streams.definition.define import StreamPlan
+from headrace.streams.state.checkpoints import SEEN, StreamState
+from headrace.streams.windows.changes import Bools, ChangeBatch
+from headrace.streams.windows.window_sql import LATEST, USED
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ import pyarrow as pa
 from headrace.compute import Plan
 from headrace.compute.plan import END as WINDOW_END
 from headrace.compute.plan import FIRST, ROWS, CountWindow, EventWindow, IntervalWindow, SessionWindow, StateWindow
-from headrace.streams.incoming import NEVER, REPAIRS, Bools, Int64s, RowKind, running_maximum_before, to_numpy
-from headrace.streams.judgement import BatchSegments, first_touch, last_repair, latest
+from headrace.streams.windows.changes import NEVER, REPAIRS, Bools, Int64s, RowKind, running_maximum_before, to_numpy
+from headrace.streams.windows.lateness import BatchSegments, first_touch, last_repair, latest
 
 BEGINNING: Final = np.iinfo(np.int64).min // 4
 """Stands for the beginning of time where a component reaches back to it."""

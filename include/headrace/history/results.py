@@ -14,11 +14,11 @@ import pyarrow.compute as pc
 
 from headrace.compute.terms import quote
 from headrace.model.types import TypeKind
-from headrace.runtime.context import Context
 from headrace.storage import Bounds, Commit
 from headrace.storage.spark.functions import F
 from headrace.storage.types import MICROSECONDS
-from headrace.streams.target import TargetTable
+from headrace.streams.context import Context
+from headrace.streams.sinks.target import TargetTable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -13,9 +13,9 @@ from headrace.model.tables import TBNAME
 from headrace.storage import Bounds, Commit
 from headrace.streams.batches import BatchResult
 from headrace.streams.context import Context
-from headrace.streams.define import StreamPlan
-from headrace.streams.identity import identities, without
-from headrace.streams.target import TargetTable
+from headrace.streams.definition.define import StreamPlan
+from headrace.streams.sinks.target import TargetTable
+from headrace.streams.windows.row_matching import identities, without
 
 
 class Sink(Protocol):

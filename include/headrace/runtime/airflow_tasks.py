@@ -11,9 +11,10 @@ from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 from headrace.errors import DataError, Error, NotFoundError
+from headrace.history import backfill
 from headrace.model.jobs import Chunk, ChunkState, DesiredState, JobRecord, JobState, StopReason
 from headrace.model.time import Duration, Precision
-from headrace.runtime import history, supervision
+from headrace.runtime import supervision
 from headrace.runtime.context import Context
 
 FAILED: Final = "BACKFILL"
@@ -55,11 +56,11 @@ def zone_of(context: Context, job_id: str) -> str:
 def plan_history(context: Context, job_id: str) -> list[Chunk]:
     """The chunks of a stream's history that are not done; none for a stream without history, or one that is live already."""
     record = go_on(context, job_id)
-    if record.progress.position is not None or not history.has_history(context, record):
+    if record.progress.position is not None or not backfill.has_history(context, record):
         return []
     if record.progress.boundary is None:
-        history.begin(context, job_id)
-    return [chunk for chunk in history.plan_chunks(context, job_id) if chunk.state is not ChunkState.DONE]
+        backfill.begin(context, job_id)
+    return [chunk for chunk in backfill.plan_chunks(context, job_id) if chunk.state is not ChunkState.DONE]
 
 
 def plan_range(context: Context, job_id: str, run_id: str, wanted: Range) -> list[Chunk]:
@@ -71,7 +72,7 @@ def plan_range(context: Context, job_id: str, run_id: str, wanted: Range) -> lis
     run = unfinished_run(context, job_id, AIRFLOW_RUN.format(run_id=run_id))
     record = context.catalog.jobs.by_id(job_id)
     precision = context.catalog.databases.get(record.definition.source.database).precision
-    chunks = history.plan_chunks(
+    chunks = backfill.plan_chunks(
         context,
         job_id,
         run,
@@ -90,7 +91,7 @@ def run_to_fill(context: Context, job_id: str, run: str, number: int) -> str:
     the history stays done: the live stream has built on it.
     """
     chunk = next((chunk for chunk in context.catalog.ledger.chunks(job_id, run) if chunk.number == number), None)
-    if run == history.HISTORY or chunk is None or chunk.state is not ChunkState.DONE:
+    if run == backfill.HISTORY or chunk is None or chunk.state is not ChunkState.DONE:
         return run
     again = unfinished_run(context, job_id, CHUNK_RUN.format(run=run, number=number), first=2)
     context.catalog.ledger.plan(job_id, again, [chunk])
@@ -110,8 +111,8 @@ def unfinished_run(context: Context, job_id: str, run: str, first: int = 1) -> s
 def activate(context: Context, job_id: str) -> None:
     """Hand the stream to its snode where its history is filled; nothing to do for a stream that has none, or is live."""
     record = go_on(context, job_id)
-    if record.progress.position is None and history.has_history(context, record):
-        history.activate(context, job_id)
+    if record.progress.position is None and backfill.has_history(context, record):
+        backfill.activate(context, job_id)
 
 
 def go_on(context: Context, job_id: str, number: int | None = None) -> JobRecord:
@@ -122,7 +123,7 @@ def go_on(context: Context, job_id: str, number: int | None = None) -> JobRecord
     record = context.catalog.jobs.by_id(job_id)
     if record.reason is None or record.reason.code != FAILED or record.desired is not DesiredState.RUNNING:
         return record
-    chunks = context.catalog.ledger.chunks(job_id, history.HISTORY)
+    chunks = context.catalog.ledger.chunks(job_id, backfill.HISTORY)
     if any(chunk.state is ChunkState.FAILED and chunk.number != number for chunk in chunks):
         return record
     context.catalog.jobs.replace_state(record, supervision.resumed_state(record))
@@ -158,9 +159,9 @@ def failed(context: Context, job_id: str, message: str, number: int | None = Non
 def _mark_failed(context: Context, job_id: str, number: int, message: str) -> None:
     """A chunk whose job did not come so far as to say it, is FAILED."""
     with suppress(Error):
-        chunk = context.catalog.ledger.claim(job_id, history.HISTORY, number, HOLDER, abandoned_ms=0)
+        chunk = context.catalog.ledger.claim(job_id, backfill.HISTORY, number, HOLDER, abandoned_ms=0)
         if chunk.state is ChunkState.RUNNING:
-            context.catalog.ledger.fail(job_id, history.HISTORY, number, message, HOLDER)
+            context.catalog.ledger.fail(job_id, backfill.HISTORY, number, message, HOLDER)
 
 
 def ticks(instant: datetime | None, precision: Precision) -> int | None:

@@ -22,9 +22,9 @@ from headrace.model.statements import CreateStream
 from headrace.model.tables import TBNAME, Database, Name, Table
 from headrace.model.types import TypeKind
 from headrace.sql import parse
-from headrace.streams.checks import MAX_STREAMS_PER_DATABASE, check_statement, source_name
-from headrace.streams.groups import GroupKind, GroupRule, KeyColumn, TagSource
-from headrace.streams.layout import (
+from headrace.streams.definition.checks import MAX_STREAMS_PER_DATABASE, check_statement, source_name
+from headrace.streams.definition.groups import GroupKind, GroupRule, KeyColumn, TagSource
+from headrace.streams.definition.layout import (
     LONGEST,
     Layout,
     TagFill,

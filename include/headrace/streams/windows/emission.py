@@ -12,9 +12,9 @@ from headrace.compute import Plan
 from headrace.compute.plan import WEND, WSTART
 from headrace.compute.windows import key_columns
 from headrace.model.jobs import TriggerMode
-from headrace.streams.frames import ADDED, DIRTY, EMITTED, WHOLE, window_columns
-from headrace.streams.identity import matches, without
-from headrace.streams.incoming import Bools, to_numpy
+from headrace.streams.windows.changes import Bools, to_numpy
+from headrace.streams.windows.row_matching import matches, without
+from headrace.streams.windows.window_sql import ADDED, DIRTY, EMITTED, WHOLE, window_columns
 
 NOTHING, OLDER, CURRENT = 0, 1, 2
 """What the target has of a window: no row, a row that is not its value any more, its value."""

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 from headrace.compute.plan import CountWindow, EventWindow, StateWindow
 from headrace.model.tables import TBNAME
 from headrace.model.time import Precision
-from headrace.streams.define import StreamPlan
-from headrace.streams.state import StreamState
+from headrace.streams.definition.define import StreamPlan
+from headrace.streams.state.checkpoints import StreamState
 
 Int64s = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]

@@ -17,17 +17,18 @@ from typing import Final
 
 from headrace.compute.plan import IntervalWindow
 from headrace.errors import InvalidStreamError, NotSupportedError, OperationalError
+from headrace.history.chunks import ChunkRange, Extent, Grid, by_duration, by_rows
+from headrace.history.writer import BackfillWriter
 from headrace.model.jobs import Chunk, ChunkState, JobProgress, JobRecord, JobState
+from headrace.model.progress import Progress, silent
 from headrace.model.statements import CreateStream
 from headrace.model.time import Duration, Precision
-from headrace.runtime.chunks import ChunkRange, Extent, Grid, by_duration, by_rows
-from headrace.runtime.context import Context, Progress, silent
-from headrace.runtime.filling import BackfillWriter
-from headrace.runtime.reconcile import is_live
 from headrace.sql import parse
 from headrace.storage.delta.extents import extents
-from headrace.streams import define, lifecycle
-from headrace.streams.define import StreamPlan
+from headrace.streams import lifecycle
+from headrace.streams.context import Context
+from headrace.streams.definition import define
+from headrace.streams.definition.define import StreamPlan
 
 HISTORY: Final = "history"
 """The run in the ledger that fills a stream's history; other runs are manual recomputations."""
@@ -56,7 +57,7 @@ def plan_of(context: Context, record: JobRecord) -> StreamPlan:
 def begin(context: Context, job_id: str) -> JobRecord:
     """Fix the boundary of a stream that has none yet at the source's present version; it is FILLING from then on. No Spark."""
     record = context.catalog.jobs.by_id(job_id)
-    if record.progress.boundary is None and not is_live(record):
+    if record.progress.boundary is None and not record.is_live:
         source = context.catalog.tables.get(record.definition.source.database, record.definition.source.name)
         boundary = {record.definition.source_id: context.tables.version(source)}
         progress = JobProgress(boundary=boundary, updated=context.clock.now())
@@ -103,7 +104,7 @@ def plan_chunks(
 
 def check_run(record: JobRecord, plan: StreamPlan, run: str, start: int | None, end: int | None) -> None:
     """Refuse a run that makes no sense for the stream as it stands."""
-    if run != HISTORY and not is_live(record):
+    if run != HISTORY and not record.is_live:
         raise InvalidStreamError(
             f"the stream {record.definition.name} has no results yet: a range cannot be computed again",
             hint="wait until it is RUNNING; SHOW STREAMS tells",
@@ -191,7 +192,7 @@ def activate(context: Context, job_id: str) -> None:
         OperationalError: chunks of the history are not DONE; the message names them.
     """
     record = context.catalog.jobs.by_id(job_id)
-    if is_live(record):
+    if record.is_live:
         return
     chunks = context.catalog.ledger.chunks(job_id, HISTORY)
     missing = [chunk for chunk in chunks if chunk.state is not ChunkState.DONE]
@@ -219,7 +220,7 @@ def is_filled(context: Context, job_id: str) -> bool:
 def go_live(context: Context, job_id: str) -> None:
     """Rebuild the state of an activated stream as of its boundary, and record its position there; then a poller takes it in."""
     record = context.catalog.jobs.by_id(job_id)
-    if is_live(record) or record.progress.boundary is None:
+    if record.is_live or record.progress.boundary is None:
         return
     lifecycle.activate(context, plan_of(context, record), record.progress.boundary)
 

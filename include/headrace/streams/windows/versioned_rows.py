@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.streams.incoming import CHANGE, VERSION, Bools, Int64s, to_numpy
+from headrace.streams.windows.changes import CHANGE, VERSION, Bools, Int64s, to_numpy
 
 FROM = "_from"
 TO = "_to"

@@ -1,0 +1,12 @@
+"""Progress of long work, reported to whoever shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+Progress = Callable[[int, int], None]
+"""Called with what is done and with the total, in rows."""
+
+
+def silent(done: int, total: int) -> None:
+    """A `Progress` that shows nothing."""
