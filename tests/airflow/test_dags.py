@@ -94,11 +94,11 @@ def test_a_task_reads_its_own_stream_only(catalog: Catalog, statements: list[str
     add_stream(catalog, "other")
     statements.clear()
     assert set(generated(STREAM)) == {STREAM}
-    (read,) = [statement for statement in statements if "FROM streams" in statement]
-    assert "streams.name = ?" in read
+    (read,) = [statement for statement in statements if "FROM jobs" in statement]
+    assert "jobs.name = ?" in read
     statements.clear()
     assert set(generated(SNODE)) == {SNODE}
-    assert [statement for statement in statements if "FROM streams" in statement] == []
+    assert [statement for statement in statements if "FROM jobs" in statement] == []
 
 
 def test_a_task_of_a_stream_that_was_dropped_has_no_dag(catalog: Catalog) -> None:

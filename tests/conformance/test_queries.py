@@ -50,8 +50,9 @@ def test_a_query_gives_what_was_recorded(connection: headrace.Connection, case: 
 
 
 def test_few_answers_differ() -> None:
-    assert set(DIFFERENCES) <= {case["id"] for case in CASES}
-    assert len(DIFFERENCES) <= len(CASES) * 0.03
+    queries = {name for name in DIFFERENCES if not name.startswith("rec-")}
+    assert queries <= {case["id"] for case in CASES}
+    assert len(queries) <= len(CASES) * 0.03
 
 
 def alike(got: list[list[Any]], wanted: list[list[Any]], tolerance: float) -> bool:

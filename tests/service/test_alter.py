@@ -122,7 +122,7 @@ def test_tags_are_added_renamed_widened_and_dropped(readings: headrace.Connectio
         ("alter table readings add column «a int»", ExistsError, "column a already"),
         ("alter table readings add column «floor int»", ExistsError, "tag floor already"),
         ("alter table readings add tag «b int»", ExistsError, "column b already"),
-        ("alter table readings add column «`A` int»", LimitError, "without regard to case"),
+        ("alter table readings add column «`A` int»", LimitError, "ignores case"),
         ("alter table readings add column «tbname int»", ProgrammingError, "tbname"),
         ("alter table readings drop column «ts»", IntegrityError, "key"),
         ("alter table readings drop column «c»", NotFoundError, "no column or tag c"),

@@ -126,8 +126,10 @@ def test_polars_need_not_be_installed(readings: headrace.Connection, monkeypatch
 def test_what_is_appended_comes_back(connection: headrace.Connection) -> None:
     connection.execute("create table t (ts timestamp, d decimal(10, 2), u bigint unsigned, s nchar(9), x varbinary(9), b bool)")
     rows = [{"ts": datetime(2024, 5, 1, tzinfo=UTC), "d": Decimal("1.25"), "u": 2**63, "s": "ü", "x": b"\x00", "b": True}]
-    for make in (pd.DataFrame, pl.DataFrame, pa.Table.from_pylist):
-        connection.append(make(rows), "t")
+    unsigned = pa.Table.from_pylist([{**rows[0], "u": 0}]).schema
+    unsigned = unsigned.set(unsigned.get_field_index("u"), pa.field("u", pa.uint64()))
+    for data in (pd.DataFrame(rows), pl.DataFrame(rows), pa.Table.from_pylist(rows, schema=unsigned)):
+        connection.append(data, "t")
         assert connection.execute("select * from t").fetchall() == [tuple(rows[0].values())]
     frame = connection.execute("select * from t").fetch_polars()
     assert frame["ts"].to_list() == [rows[0]["ts"]]

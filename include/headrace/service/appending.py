@@ -45,7 +45,7 @@ def batches_of(data: object) -> pa.RecordBatchReader:
     if module == "pandas":
         return of_pandas(data).to_reader()
     if module == "polars" and hasattr(data, "to_arrow"):
-        return data.to_arrow().to_reader()
+        return of_polars(data).to_reader()
     if isinstance(data, Sequence) and all(isinstance(row, Mapping) for row in data):
         return of_dictionaries(data).to_reader()
     if hasattr(data, "__arrow_c_stream__"):
@@ -65,6 +65,14 @@ def of_pandas(data: Any) -> pa.Table:
         return pa.Table.from_pandas(frame, preserve_index=None not in frame.index.names)
     except (pa.ArrowException, AttributeError) as error:
         raise several_kinds(error) from None
+
+
+def of_polars(data: Any) -> pa.Table:
+    """Convert a polars DataFrame. Arrow has no integers of 128 bits, so these become decimals."""
+    import polars as pl
+
+    wide = [name for name, type_ in data.schema.items() if str(type_) in ("Int128", "UInt128")]
+    return data.with_columns(pl.col(wide).cast(pl.Decimal(38, 0))).to_arrow()
 
 
 def of_dictionaries(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
