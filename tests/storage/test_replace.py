@@ -12,7 +12,7 @@ import pytest
 from headrace.errors import FencedError
 from headrace.model.failpoints import FailpointError, armed
 from headrace.storage import Commit, Tables
-from headrace.storage.delta.commits import epoch_app, stream_app
+from headrace.storage.delta.commits import chunk_app, epoch_app, stream_app
 from tests.storage.samples import METERS, POWER, Row, read, rows
 
 S = "s"
@@ -153,17 +153,10 @@ def test_streams_into_one_table_do_not_fence_each_other(meters: Tables) -> None:
 
 def test_chunks_of_a_backfill_commit_in_any_order_and_once_each(meters: Tables) -> None:
     for number in (2, 0, 1, 2, 0):
-        meters.replace(METERS, POWER, results({"ts": number, "a": number}), None, Commit.of_chunk(S, "run", number))
+        meters.replace(METERS, POWER, results({"ts": number, "a": number}), None, Commit(chunk_app(S, "run", number), 1))
 
     assert meters.version(METERS) == 3
     assert stored(meters) == {0: 0, 1: 1, 2: 2}
-
-
-def test_a_backfill_of_an_older_driver_is_fenced_too(meters: Tables) -> None:
-    meters.fence(METERS, S, 3)
-
-    with pytest.raises(FencedError):
-        meters.replace(METERS, POWER, results({"ts": 1}), None, Commit.of_chunk(S, "run", 0, epoch=2))
 
 
 def test_a_commit_whose_answer_was_lost_is_not_made_twice(meters: Tables) -> None:

@@ -127,10 +127,6 @@ class Task:
     def __call__(self, done: int, total: int) -> None:
         self._progress.update(self._task, completed=done, total=max(total, 1))
 
-    def say(self, description: str) -> None:
-        """Change what the bar is called."""
-        self._progress.update(self._task, description=description)
-
 
 @contextmanager
 def bar(description: str) -> Iterator[Task]:

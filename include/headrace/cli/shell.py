@@ -64,7 +64,6 @@ class Shell:
     """One conversation at a terminal."""
 
     def __init__(self, connection: Connection, form: Format) -> None:
-        self._connection = connection
         self._session = connection.session
         self._form = form
         self._lexis = lexis_of(self._session.dialect)

@@ -28,11 +28,6 @@ class BatchResult:
     state: StreamState
     wake_at: int | None = None
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether there is nothing to commit."""
-        return not self.upserts.num_rows and not self.retractions.num_rows
-
 
 class Processor(Protocol):
     """Computes the micro-batches of one job. It writes nothing, and neither knows nor sets positions."""

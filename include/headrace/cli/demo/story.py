@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import socket
 import time
@@ -211,10 +210,6 @@ class Story:
                     f"{failure} after {seconds:.0f} s ({states})", hint="see `headrace status`, and the logs in the home"
                 )
             time.sleep(0.1)
-
-    def clean(self) -> None:
-        """Remove the files of the demonstration."""
-        shutil.rmtree(self.session.context.settings.home_path / "demo", ignore_errors=True)
 
 
 def say(text: str) -> None:

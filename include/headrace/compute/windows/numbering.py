@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import gcd
 from typing import TYPE_CHECKING, Final
 
 from headrace.compute.plan import (
@@ -114,8 +113,3 @@ def window_array(window: CountWindow) -> str:
         return f"array({FIRST} div {window.count}L)"
     earliest = f"greatest(0L, ({FIRST} - {window.count}L) div {window.sliding}L + if({FIRST} >= {window.count}L, 1L, 0L))"
     return f"sequence({earliest}, {FIRST} div {window.sliding}L)"
-
-
-def pane(window: CountWindow) -> int:
-    """The greatest number of rows that always lie in the same windows together."""
-    return gcd(window.count, window.sliding)

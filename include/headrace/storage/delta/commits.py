@@ -65,11 +65,6 @@ class Commit:
         app = stream_app(job_id)
         return cls(app, batch, ExpectedTransaction(app, expected), job_id, epoch, offsets or {})
 
-    @classmethod
-    def of_chunk(cls, job_id: str, run: str, number: int, epoch: int = 0) -> Commit:
-        """One chunk of a backfill; chunks commit in any order, each once."""
-        return cls(chunk_app(job_id, run, number), 1, None, job_id, epoch)
-
 
 @dataclass(frozen=True, slots=True)
 class WriteMetrics:
