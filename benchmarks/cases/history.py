@@ -39,7 +39,6 @@ class Ours:
         stream = context.catalog.jobs.get(DATABASE, NAME).definition.id
         self.parts.clear()
         began = time.perf_counter()
-        backfill.begin(context, stream)
         chunks = backfill.plan_chunks(context, stream)
         self._note("plan", began)
         for chunk in chunks:

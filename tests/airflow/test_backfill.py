@@ -10,7 +10,6 @@ import pytest
 
 from headrace.catalog import Catalog
 from headrace.errors import DataError, TransientError
-from headrace.history import backfill
 from headrace.model.clock import ManualClock
 from headrace.model.jobs import Chunk, ChunkState, DesiredState, JobProgress, JobState
 from headrace.model.positions import Position
@@ -19,7 +18,7 @@ from headrace.runtime import airflow_tasks
 from headrace.runtime.airflow_tasks import Range, ticks
 from headrace.runtime.context import Context
 from headrace.settings import Settings
-from tests.airflow.samples import SOURCE, add_stream, without_spark, write_rows
+from tests.airflow.samples import SOURCE, add_stream, prepare, table, without_spark, write_rows
 
 
 @pytest.fixture
@@ -29,6 +28,14 @@ def context(home: Settings, catalog: Catalog, clock: ManualClock) -> Context:
 
 def new_stream(catalog: Catalog, **options: Any) -> str:
     return add_stream(catalog, state=JobState.CREATED, progress=JobProgress(), **options)
+
+
+def stream_with_history(context: Context, catalog: Catalog) -> str:
+    """A stream as CREATE STREAM records it, of a source of ten minutes."""
+    prepare(catalog)
+    write_rows(context, 600)
+    boundary = {SOURCE: context.tables.version(table())}
+    return add_stream(catalog, state=JobState.FILLING, progress=JobProgress(boundary=boundary))
 
 
 def failed_stream(catalog: Catalog, context: Context, *numbers: int) -> str:
@@ -81,19 +88,14 @@ def test_an_instant_in_ticks_is_exact(precision: Precision, expected: int) -> No
     assert ticks(datetime(1969, 12, 31, 23, 59, 59, tzinfo=UTC), Precision.MILLISECOND) == -1_000
 
 
-def test_a_new_stream_gets_its_boundary_and_its_chunks_without_spark(context: Context, catalog: Catalog) -> None:
-    stream = new_stream(catalog)
-    write_rows(context, 600)
+def test_a_new_stream_gets_its_chunks_without_spark(context: Context, catalog: Catalog) -> None:
+    stream = stream_with_history(context, catalog)
     chunks = airflow_tasks.plan_history(context, stream)
     assert sum(chunk.rows for chunk in chunks) == 600
-    record = catalog.jobs.by_id(stream)
-    assert record.state is JobState.FILLING
-    assert record.progress.boundary is not None
 
 
 def test_planning_again_leaves_out_what_is_done(context: Context, catalog: Catalog) -> None:
-    stream = new_stream(catalog)
-    write_rows(context, 600)
+    stream = stream_with_history(context, catalog)
     (chunk,) = airflow_tasks.plan_history(context, stream)
     catalog.ledger.claim(stream, chunk.run, chunk.number)
     catalog.ledger.finish(stream, chunk.run, chunk.number)
@@ -129,9 +131,8 @@ def test_a_range_is_cut_by_the_length_asked_for(context: Context, catalog: Catal
 
 def live_stream(context: Context, catalog: Catalog) -> str:
     """A stream that has come as far as its source, of ten minutes."""
-    stream = new_stream(catalog)
-    write_rows(context, 600)
-    boundary = backfill.begin(context, stream).progress.boundary
+    stream = stream_with_history(context, catalog)
+    boundary = catalog.jobs.by_id(stream).progress.boundary
     assert boundary is not None
     catalog.jobs.set_progress(stream, JobProgress(Position(0, boundary), boundary))
     catalog.jobs.set_state(stream, JobState.RUNNING)
@@ -174,8 +175,7 @@ def test_a_finished_chunk_that_is_cleared_is_computed_again(context: Context, ca
 
 
 def test_a_chunk_of_the_history_that_is_done_stays_done(context: Context, catalog: Catalog) -> None:
-    stream = new_stream(catalog)
-    write_rows(context, 600)
+    stream = stream_with_history(context, catalog)
     finish(catalog, airflow_tasks.plan_history(context, stream))
     assert airflow_tasks.run_to_fill(context, stream, "history", 0) == "history"
 

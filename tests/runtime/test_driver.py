@@ -16,11 +16,10 @@ from headrace.model.tables import TableId
 from headrace.runtime.context import Context, open_context
 from headrace.runtime.driver import Driver
 from headrace.runtime.metrics import Histogram
-from headrace.runtime.reconcile import ORPHANED_MS
 from headrace.runtime.snode import busy_jobs
 from headrace.settings import Settings
 from headrace.streams.sources.poller import JobActivity, SourcePollers
-from tests.runtime.meters import METERS, Meters, readings
+from tests.runtime.meters import Meters, readings
 
 
 @pytest.fixture
@@ -114,18 +113,6 @@ def test_a_dropped_stream_is_gone(meters: Meters, driver: Driver) -> None:
         meters.context.catalog.jobs.by_id(stream)
 
 
-def test_a_stream_whose_creator_died_gets_its_boundary_in_the_end(meters: Meters, driver: Driver, clock: ManualClock) -> None:
-    stream = meters.create_stream("FILL_HISTORY 1")
-    meters.context.catalog.jobs.set_progress(stream, JobProgress())
-    meters.context.catalog.jobs.set_state(stream, JobState.CREATED)
-    driver.reconcile()
-    assert meters.context.catalog.jobs.by_id(stream).progress.boundary is None
-    clock.advance(ORPHANED_MS + 1)
-    driver.reconcile()
-    record = meters.context.catalog.jobs.by_id(stream)
-    assert (record.state, record.boundary_version) == (JobState.FILLING, meters.context.tables.version(METERS))
-
-
 def test_a_stream_that_cannot_be_understood_is_stopped_and_the_others_run(meters: Meters, driver: Driver) -> None:
     good = meters.create_stream("TRIGGER AT_ONCE")
     definition = meters.context.catalog.jobs.by_id(good).definition
@@ -174,12 +161,10 @@ def test_a_driver_that_was_overtaken_while_frozen_writes_no_state(meters: Meters
         pollers.poll()
     states = {stream: streams.by_id(stream).state for stream in (fresh, resting, broken)}
     assert states == {fresh: JobState.CREATED, resting: JobState.RUNNING, broken: JobState.RUNNING}
-    with pytest.raises(FencedError):
-        backfill.begin(context, create(meters, "late", progress=JobProgress()))
     pollers.close()
 
 
-def create(meters: Meters, name: str, progress: JobProgress | None = None) -> str:
+def create(meters: Meters, name: str) -> str:
     """Record a stream whose text no driver can parse."""
     definition = JobDefinition(
         id=name,
@@ -193,5 +178,5 @@ def create(meters: Meters, name: str, progress: JobProgress | None = None) -> st
         created=0,
     )
     meters.context.catalog.jobs.create(definition)
-    meters.context.catalog.jobs.set_progress(name, progress or JobProgress(Position(1, {definition.source_id: 1})))
+    meters.context.catalog.jobs.set_progress(name, JobProgress(Position(1, {definition.source_id: 1})))
     return name

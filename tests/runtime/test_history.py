@@ -251,12 +251,12 @@ def test_a_stream_that_is_not_live_has_no_range_computed_again(meters: Meters) -
         backfill.plan_chunks(meters.context, stream, "manual")
 
 
-def test_the_boundary_is_fixed_once(meters: Meters) -> None:
+def test_the_boundary_is_the_version_at_which_the_stream_was_created(meters: Meters) -> None:
     meters.write(readings(50))
     stream = meters.create_stream()
     boundary = meters.context.tables.version(METERS)
     meters.write(readings(50, seed=1))
-    assert backfill.begin(meters.context, stream).boundary_version == boundary
+    assert meters.context.catalog.jobs.by_id(stream).boundary_version == boundary
 
 
 def test_a_stream_whose_history_was_filled_handles_rows_written_and_deleted_in_one_batch(meters: Meters) -> None:

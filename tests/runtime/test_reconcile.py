@@ -21,7 +21,6 @@ def stream(
     progress: JobProgress = NEW,
     desired: DesiredState = DesiredState.RUNNING,
     reason: StopReason | None = None,
-    created: int = 0,
 ) -> JobRecord:
     definition = JobDefinition(
         id="id",
@@ -32,7 +31,7 @@ def stream(
         dialect="tdengine",
         sources=(TableId("db", "src"),),
         target=TableId("db", "dst"),
-        created=created,
+        created=0,
     )
     return JobRecord(definition, desired, state, progress, reason)
 
@@ -41,8 +40,8 @@ def decide(record: JobRecord, *, has_history: bool = True, filled: bool = False,
     return role(record, has_history=has_history, filled=filled, fills=fills, retry_at=retry_at, now=NOW)
 
 
-def test_a_stream_without_history_goes_to_the_feeds_at_once() -> None:
-    assert decide(stream(JobState.CREATED), has_history=False) is Role.FEED
+def test_a_stream_without_history_goes_to_the_pollers_at_once() -> None:
+    assert decide(stream(JobState.CREATED), has_history=False) is Role.POLL
 
 
 def test_a_stream_whose_history_is_being_filled_is_filled_by_the_snode_that_fills() -> None:
@@ -62,23 +61,18 @@ def test_a_filled_history_goes_live_whoever_filled_it() -> None:
     assert decide(stream(JobState.FILLING, BOUND), filled=True, fills=True) is Role.GO_LIVE
 
 
-def test_a_live_stream_goes_to_the_feeds_whatever_its_state_says() -> None:
-    assert decide(stream(JobState.FILLING, LIVE)) is Role.FEED
-    assert decide(stream(JobState.RUNNING, LIVE)) is Role.FEED
+def test_a_live_stream_goes_to_the_pollers_whatever_its_state_says() -> None:
+    assert decide(stream(JobState.FILLING, LIVE)) is Role.POLL
+    assert decide(stream(JobState.RUNNING, LIVE)) is Role.POLL
 
 
-def test_a_stream_to_be_paused_goes_to_the_feeds_that_let_it_go() -> None:
-    assert decide(stream(JobState.RUNNING, LIVE, DesiredState.PAUSED)) is Role.FEED
-    assert decide(stream(JobState.FILLING, BOUND, DesiredState.PAUSED)) is Role.FEED
+def test_a_stream_to_be_paused_goes_to_the_pollers_that_let_it_go() -> None:
+    assert decide(stream(JobState.RUNNING, LIVE, DesiredState.PAUSED)) is Role.POLL
+    assert decide(stream(JobState.FILLING, BOUND, DesiredState.PAUSED)) is Role.POLL
 
 
 def test_a_stream_resumed_before_its_history_was_filled_is_filled_on() -> None:
     assert decide(stream(JobState.PAUSED, BOUND)) is Role.FILL
-
-
-def test_a_stream_whose_creator_died_gets_its_boundary_later_but_one_being_created_is_left_alone() -> None:
-    assert decide(stream(JobState.CREATED)) is Role.BOUND
-    assert decide(stream(JobState.CREATED, created=NOW - 1_000)) is Role.WAIT
 
 
 def test_a_dropped_stream_is_forgotten_whatever_its_state() -> None:

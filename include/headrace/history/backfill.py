@@ -19,7 +19,7 @@ from headrace.compute.plan import IntervalWindow
 from headrace.errors import InvalidStreamError, NotSupportedError, OperationalError
 from headrace.history.chunks import ChunkRange, Extent, Grid, by_duration, by_rows
 from headrace.history.writer import BackfillWriter
-from headrace.model.jobs import Chunk, ChunkState, JobProgress, JobRecord, JobState
+from headrace.model.jobs import Chunk, ChunkState, JobRecord, JobState
 from headrace.model.progress import Progress, silent
 from headrace.model.statements import CreateStream
 from headrace.model.time import Duration, Precision
@@ -52,18 +52,6 @@ def _fills_history(sql: str, dialect: str) -> bool:
 def plan_of(context: Context, record: JobRecord) -> StreamPlan:
     """The plan of a recorded stream."""
     return define.plan_of(record.definition, context.catalog)
-
-
-def begin(context: Context, job_id: str) -> JobRecord:
-    """Fix the boundary of a stream that has none yet at the source's present version; it is FILLING from then on. No Spark."""
-    record = context.catalog.jobs.by_id(job_id)
-    if record.progress.boundary is None and not record.is_live:
-        source = context.catalog.tables.get(record.definition.source.database, record.definition.source.name)
-        boundary = {record.definition.source_id: context.tables.version(source)}
-        progress = JobProgress(boundary=boundary, updated=context.clock.now())
-        context.catalog.jobs.set_progress(job_id, progress, context.epoch or None)
-        context.catalog.jobs.set_state(job_id, JobState.FILLING, epoch=context.epoch or None)
-    return context.catalog.jobs.by_id(job_id)
 
 
 def plan_chunks(
@@ -230,7 +218,6 @@ def fill_history(context: Context, job_id: str, progress: Progress = silent, sto
 
     Looks at `stopped` before each chunk; False when that ended it early. What is done stays done.
     """
-    begin(context, job_id)
     chunks = plan_chunks(context, job_id)
     if not fill_chunks(context, chunks, progress, stopped):
         return False

@@ -58,8 +58,6 @@ def plan_history(context: Context, job_id: str) -> list[Chunk]:
     record = go_on(context, job_id)
     if record.progress.position is not None or not backfill.has_history(context, record):
         return []
-    if record.progress.boundary is None:
-        backfill.begin(context, job_id)
     return [chunk for chunk in backfill.plan_chunks(context, job_id) if chunk.state is not ChunkState.DONE]
 
 

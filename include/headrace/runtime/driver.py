@@ -122,7 +122,7 @@ class Driver:
         """Bring what runs in line with what the catalog asks for."""
         self.records = self._context.catalog.jobs.all(self._name)
         placed = [(record, self._placed(record)) for record in self.records]
-        self._pollers.reconcile([record for record, role_ in placed if role_ is Role.FEED])
+        self._pollers.reconcile([record for record, role_ in placed if role_ is Role.POLL])
         for record, role_ in placed:
             if role_ is Role.FORGET and record.definition.id not in self._pollers.streams:
                 self._guarded(record, lambda record=record: self._forget(record))  # type: ignore[misc]
@@ -137,7 +137,7 @@ class Driver:
             raise
         except TransientError as error:
             logger.warning("stream %s: %s", record.definition.name, error.message)
-            return Role.FEED if chosen is Role.FEED else Role.WAIT
+            return Role.POLL if chosen is Role.POLL else Role.WAIT
         except Exception as error:
             stop_stream(self._context, record.definition.id, error)
             return Role.WAIT
@@ -145,11 +145,10 @@ class Driver:
 
     def _role(self, record: JobRecord) -> Role:
         job_id = record.definition.id
-        waiting = record.progress.boundary is not None and not record.is_live
         return role(
             record,
             has_history=backfill.has_history(self._context, record),
-            filled=waiting and backfill.is_filled(self._context, job_id),
+            filled=not record.is_live and backfill.is_filled(self._context, job_id),
             fills=self._fills,
             retry_at=self._retry_at.get(job_id, 0),
             now=self._context.clock.now(),
@@ -157,10 +156,8 @@ class Driver:
 
     def _act(self, record: JobRecord, chosen: Role) -> None:
         match chosen:
-            case Role.FEED:
+            case Role.POLL:
                 self._settle_state(record)
-            case Role.BOUND:
-                backfill.begin(self._context, record.definition.id)
             case Role.FILL:
                 self._histories.fill(record)
             case Role.GO_LIVE:

@@ -10,17 +10,13 @@ from headrace.model.jobs import DesiredState, JobRecord, JobState
 # The first retry of a stream that stopped for a passing reason, and the longest pause between two.
 FIRST_RETRY_MS: Final = 1_000
 MAX_RETRY_MS: Final = 300_000
-# CREATE STREAM records a stream, then its boundary. One that still has none after this long lost its creator in between.
-ORPHANED_MS: Final = 60_000
 
 
 class Role(StrEnum):
     """What becomes of a stream in this round."""
 
-    FEED = "feed"
-    """It belongs to the feeds, which run it, or let it go when it is to pause."""
-    BOUND = "bound"
-    """Its history has no boundary yet: the statement that created it did not come so far."""
+    POLL = "poll"
+    """It belongs to the source pollers, which run it, or let it go when it is to pause."""
     FILL = "fill"
     """Its history is to be filled by this snode."""
     WAIT = "wait"
@@ -49,14 +45,12 @@ def role(record: JobRecord, *, has_history: bool, filled: bool, fills: bool, ret
         passing = record.reason is not None and record.reason.transient and record.desired is DesiredState.RUNNING
         return Role.RETRY if passing and now >= retry_at else Role.WAIT
     if record.desired is DesiredState.PAUSED or record.is_live or not has_history:
-        return Role.FEED
-    return history_role(record, filled, fills, now)
+        return Role.POLL
+    return history_role(record, filled, fills)
 
 
-def history_role(record: JobRecord, filled: bool, fills: bool, now: int) -> Role:
+def history_role(record: JobRecord, filled: bool, fills: bool) -> Role:
     """The role of a stream that should run and whose history is not behind it."""
-    if record.progress.boundary is None:
-        return Role.BOUND if now - record.definition.created > ORPHANED_MS else Role.WAIT
     if filled or record.state is JobState.RUNNING:
         return Role.GO_LIVE
     return Role.FILL if fills else Role.WAIT
