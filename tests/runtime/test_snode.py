@@ -47,7 +47,7 @@ class Job:
 
     def __init__(self, settings: Settings, folder: Path, script: str, *arguments: str, faults: str = "") -> None:
         self.log = folder / f"{script}-{time.monotonic_ns()}.log"
-        environment = os.environ | QUICK | {"HEADRACE_HOME": str(settings.home_path), "HEADRACE_FAULTS": faults}
+        environment = os.environ | QUICK | {"HEADRACE_HOME": str(settings.home_path), "HEADRACE_FAILPOINTS": faults}
         environment |= {"HEADRACE_SPARK_MASTER": settings.spark_master}
         command = [sys.executable, str(settings.project / "spark_jobs" / f"{script}.py"), *arguments]
         with self.log.open("wb") as log:

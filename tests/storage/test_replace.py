@@ -178,7 +178,7 @@ tables.replace(METERS, POWER, rows([{"ts": 1, "a": 1}]), None, Commit.of_stream(
 
 @pytest.mark.parametrize(("point", "version"), [("storage.commit", 0), ("storage.committed", 1)])
 def test_a_driver_killed_around_its_commit_does_it_once_after_all(tmp_path: Path, meters: Tables, point: str, version: int) -> None:
-    environment = {**os.environ, "HEADRACE_FAULTS": f"{point}:1:kill"}
+    environment = {**os.environ, "HEADRACE_FAILPOINTS": f"{point}:1:kill"}
     died = subprocess.run([sys.executable, "-c", DRIVER, str(tmp_path)], env=environment, capture_output=True, check=False)
     assert died.returncode == -signal.SIGKILL
     assert meters.version(METERS) == version

@@ -76,7 +76,7 @@ with headrace.connect(sys.argv[1]) as connection:
 
 def killed(home: Path, sql: str, point: str) -> None:
     """Run a statement in a process that is killed at a failpoint."""
-    environment = os.environ | {"HEADRACE_FAULTS": f"{point}:1:kill"}
+    environment = os.environ | {"HEADRACE_FAILPOINTS": f"{point}:1:kill"}
     ended = subprocess.run([sys.executable, "-c", CREATE, str(home), sql], env=environment, check=False, timeout=120)
     assert ended.returncode == -signal.SIGKILL
 

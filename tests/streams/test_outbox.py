@@ -201,4 +201,4 @@ def work(house: House, receiver: Receiver, epoch: int, faults: str = "") -> int:
         "40000",
         str(epoch),
     ]
-    return subprocess.run(command, env={**os.environ, "HEADRACE_FAULTS": faults}, check=False, timeout=120).returncode
+    return subprocess.run(command, env={**os.environ, "HEADRACE_FAILPOINTS": faults}, check=False, timeout=120).returncode

@@ -256,7 +256,7 @@ class FillPlan:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One use of a function of neighbours: its column `__s…`, and what its `headrace.compute.series.SeriesRule` says, as Spark SQL
+    """One use of a function of neighbours: its column `__s…`, and what its `SeriesRule` says, as Spark SQL
     in which `KEYS` and `TIES` stand for the columns of the partition and for those that order rows.
     """
 

@@ -60,7 +60,7 @@ class BackfillWriter:
         self._target = TargetTable(context, plan)
 
     def fill(self, run: str, number: int, progress: Progress) -> Chunk:
-        """Claim, compute, write, and tell the ledger; see `history.fill_chunk`."""
+        """Claim, compute, write, and tell the ledger; see `backfill.fill_chunk`."""
         ledger, job_id = self._context.catalog.ledger, self._plan.id
         with self._context.catalog.lock(f"chunk.{job_id}.{run}.{number}", CHUNK_WAIT_MS):
             # Who has the lock is alone with the chunk: a claim that stands is that of a process that died.

@@ -1,8 +1,8 @@
 """Failpoints: named places where a test can make this process die, stop or fail. They cost nothing unless armed.
 
-`HEADRACE_FAULTS=name:count[:action][,…]` arms them when the process starts: the `count`-th passage of `name` triggers the action,
-once. Actions: `kill` (SIGKILL to this process, the default), `stop` (SIGSTOP), `raise` (a `FailpointError`). Within a process a
-failpoint may also call a function (`calling`), so that a test can order what races.
+`HEADRACE_FAILPOINTS=name:count[:action][,…]` arms them when the process starts: the `count`-th passage of `name` triggers the
+action, once. Actions: `kill` (SIGKILL to this process, the default), `stop` (SIGSTOP), `raise` (a `FailpointError`). Within a
+process a failpoint may also call a function (`calling`), so that a test can order what races.
 """
 
 from __future__ import annotations
@@ -55,17 +55,17 @@ def _act(name: str, action: str | Callable[[], None]) -> None:
         case "stop":
             os.kill(os.getpid(), signal.SIGSTOP)
         case _:
-            raise FailpointError(f"fault point {name}")
+            raise FailpointError(f"failpoint {name}")
 
 
 def arm(specification: str) -> None:
-    """Arm failpoints by a specification as in `HEADRACE_FAULTS`; raise `ValueError` if it is invalid."""
+    """Arm failpoints by a specification as in `HEADRACE_FAILPOINTS`; raise `ValueError` if it is invalid."""
     for part in filter(None, specification.split(",")):
         name, _, rest = part.partition(":")
         count, _, action = rest.partition(":")
         action = action or "kill"
         if action not in ACTIONS or not count.isdigit() or int(count) < 1:
-            raise ValueError(f"fault {part!r} is not name:count[:{'|'.join(ACTIONS)}]")
+            raise ValueError(f"failpoint {part!r} is not name:count[:{'|'.join(ACTIONS)}]")
         _points[name] = _Failpoint(int(count), action)
 
 
@@ -89,4 +89,4 @@ def calling(name: str, action: Callable[[], None]) -> Iterator[None]:
         _points.pop(name, None)
 
 
-arm(os.environ.get("HEADRACE_FAULTS", ""))
+arm(os.environ.get("HEADRACE_FAILPOINTS", ""))

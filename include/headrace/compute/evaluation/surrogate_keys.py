@@ -40,9 +40,9 @@ def surrogate_keys(spark: SparkSession, names: pa.Table) -> DataFrame | None:
 
 
 def decode_subtables(plan: Plan, key: Key, found: DataFrame, known: DataFrame) -> DataFrame:
-    """Windows of the narrowed plan with the names, what follows from them, and the names' places.
+    """Windows of the encoded plan with the names, what follows from them, and the names' places.
 
-    `known` holds every subtable that has rows (see `Size`), so that the join drops none.
+    `known` holds every subtable that has rows (see `TableStatistics`), so that the join drops none.
     """
     named = found.join(F.broadcast(known), F.col(key.column) == F.col(NUMBER)).drop(key.column, NUMBER)
     return with_following(plan, named.withColumnRenamed(NAME, key.column))

@@ -37,9 +37,11 @@ class StreamState:
         position: The micro-batch.
         windows: Held windows: group columns `p*`, `_wstart`, `_wend` (ticks, inclusive), the plan's partial aggregates, and
             `_emitted`: whether the target has a row of it. None before the first window.
-        seen: `tbname`, `_seen`: the largest event time of each subtable, of rows that the query's WHERE keeps.
-        newest: The largest of them all; None before the first row. The frontier is `max_event_time - watermark`.
-        floor: Windows that start at or before it and are not held may have stored rows; later ones that are not held have none.
+        max_event_time_by_subtable: `tbname`, `_seen`: the largest event time of each subtable, of rows that the query's WHERE
+            keeps.
+        max_event_time: The largest of them all; None before the first row. The watermark is this minus the `WATERMARK` option.
+        evicted_through: Windows that start at or before it and are not held may have stored rows; later ones that are not held
+            have none.
         counters: Totals since the stream began, without pending rows.
         wake_at: When the job wants its next micro-batch even if nothing has changed, in epoch ms of the connection's clock.
         handled_at: When the micro-batch was handled, by the same clock.

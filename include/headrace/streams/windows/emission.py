@@ -69,7 +69,7 @@ def emit(
 
 
 def is_closed(windows: pa.Table, watermark: int | None) -> pa.ChunkedArray:
-    """Whether each window's last instant lies before the frontier."""
+    """Whether each window's last instant lies before the watermark."""
     if watermark is None:
         return pa.chunked_array([pa.repeat(pa.scalar(False), windows.num_rows)])
     return pc.less(windows[WEND], watermark)

@@ -2,7 +2,7 @@
 
 Everything here is arithmetic over segments, so it needs no Spark. Writes are judged one by one, as if each had been a batch of
 its own: how writes are cut into batches makes no difference. What is evaluated together, because rows of one part can change
-windows of the other, is a *component* (`headrace.streams.components`).
+windows of the other, is a *component* (`headrace.streams.windows.recalculation`).
 """
 
 from __future__ import annotations

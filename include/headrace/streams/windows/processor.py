@@ -1,4 +1,4 @@
-"""The step: a batch of changes and the state give rows to write, rows to withdraw, and the state after them."""
+"""The micro-batch: changes and the state give rows to write, rows to retract, and the state after them."""
 
 from __future__ import annotations
 

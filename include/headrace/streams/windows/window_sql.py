@@ -1,8 +1,8 @@
 """The Spark SQL of a micro-batch: rows become segments, segments and windows in state become windows with their values.
 
 A batch of new rows that are on time does both in one job (`merge_insert_batch`). A batch that makes windows be recalculated does
-one after the other (`assign_windows`, `finalize_windows`), and between them `headrace.streams.judgement` decides which segments
-count. Every frame is lazy. Beside the query's own partial aggregates there are a few for bookkeeping.
+one after the other (`assign_windows`, `finalize_windows`), and between them `headrace.streams.windows.lateness` decides which
+segments count. Every frame is lazy. Beside the query's own partial aggregates there are a few for bookkeeping.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Fault points."""
+"""Failpoints."""
 
 from __future__ import annotations
 
