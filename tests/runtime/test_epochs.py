@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import headrace
 from headrace.errors import FencedError
-from headrace.runtime.context import Context, open_context
+from headrace.runtime.context import Context
 from headrace.runtime.epochs import raise_epoch
-from headrace.settings import Settings
 from tests.runtime.meters import Meters
-
-
-@pytest.fixture
-def context(settings: Settings) -> Iterator[Context]:
-    opened = open_context(settings)
-    yield opened
-    opened.tables.close()
-    opened.catalog.close()
 
 
 def test_an_epoch_is_raised_above_what_the_targets_have_seen(context: Context) -> None:

@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from headrace.errors import HistoryGoneError
 from headrace.model.jobs import JobProgress
 from headrace.model.positions import Position, source_id
-from headrace.runtime.context import Context, open_context
+from headrace.runtime.context import Context
 from headrace.runtime.maintenance import maintain
-from headrace.settings import Settings
 from headrace.storage.delta import maintenance
 from tests.runtime.meters import DATABASE, METERS, START, Meters, readings
-
-
-@pytest.fixture
-def context(settings: Settings) -> Iterator[Context]:
-    opened = open_context(settings)
-    yield opened
-    opened.tables.close()
-    opened.catalog.close()
 
 
 @pytest.fixture

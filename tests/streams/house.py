@@ -42,6 +42,16 @@ READINGS = Table(
 SUBTABLES = {"d0": 1, "d1": 1, "d2": 2}
 LANE = Column("lane", DataType(TypeKind.INT))
 NUMBERS = itertools.count(1)
+MICRO_BATCH_FAILPOINTS = (
+    "streams.evaluated",
+    "streams.state.rename",
+    "streams.state.written",
+    "storage.commit",
+    "storage.committed",
+    "streams.target.committed",
+    "streams.progress.recorded",
+)
+"""The failpoints that every micro-batch with results passes, in order."""
 
 Row = tuple[str, int, int | None, str | None]
 """Subtable, ms after `START`, `a`, `b`."""

@@ -10,20 +10,11 @@ from headrace.errors import FencedError
 from headrace.model.failpoints import FailpointError, armed, calling
 from headrace.model.jobs import JobState
 from headrace.streams.sources.poller import SourcePollers
-from tests.streams.house import House, Row
+from tests.streams.house import MICRO_BATCH_FAILPOINTS, House, Row
 from tests.streams.oracle import Options, Oracle
 
 pytestmark = pytest.mark.spark
 
-POINTS = [
-    "streams.evaluated",
-    "streams.state.rename",
-    "streams.state.written",
-    "storage.commit",
-    "storage.committed",
-    "streams.target.committed",
-    "streams.progress.recorded",
-]
 # Counting every write, late ones cut off: what is done twice shows.
 OPTIONS = Options(partition="tbname", ignore_expired=True, ignore_update=True, trigger="window_close", watermark=2000)
 WRITES: list[list[Row]] = [
@@ -34,7 +25,7 @@ WRITES: list[list[Row]] = [
 ]
 
 
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", MICRO_BATCH_FAILPOINTS)
 def test_a_driver_that_dies_anywhere_is_followed_by_one_that_goes_on(built: House, point: str) -> None:
     plan, oracle = built.create(OPTIONS.sql("s")), Oracle(OPTIONS)
     for number, write in enumerate(WRITES):

@@ -13,7 +13,7 @@ from headrace.model.positions import Position, latest, source_id
 from headrace.streams.runner import state_store
 from headrace.streams.sources.poller import SourcePollers
 from headrace.streams.state.checkpoints import StreamState
-from tests.streams.house import House
+from tests.streams.house import MICRO_BATCH_FAILPOINTS, House
 from tests.streams.ticking import SQL, ticking
 from tests.support.waiting import wait_until
 
@@ -94,18 +94,7 @@ def test_the_clock_of_the_machine_wakes_as_well(empty: House) -> None:
     assert {row[1] for row in ticks(empty)} == {1}
 
 
-POINTS = [
-    "streams.evaluated",
-    "streams.state.rename",
-    "streams.state.written",
-    "storage.commit",
-    "storage.committed",
-    "streams.target.committed",
-    "streams.progress.recorded",
-]
-
-
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", MICRO_BATCH_FAILPOINTS)
 @pytest.mark.parametrize("passage", [1, 2])
 def test_a_driver_that_dies_between_micro_batches_of_one_source_version_is_followed_by_one_that_goes_on(
     empty: House, clock: ManualClock, point: str, passage: int

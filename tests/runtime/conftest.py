@@ -1,0 +1,18 @@
+"""Fixtures of the runtime's tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from headrace.runtime.context import Context, open_context
+from headrace.settings import Settings
+
+
+@pytest.fixture
+def context(settings: Settings) -> Iterator[Context]:
+    opened = open_context(settings)
+    yield opened
+    opened.tables.close()
+    opened.catalog.close()
