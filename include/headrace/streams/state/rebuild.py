@@ -81,7 +81,7 @@ def max_event_times(plan: StreamPlan, rows: DataFrame) -> pa.Table:
 
 
 def open_windows(plan: StreamPlan, rows: DataFrame, watermark: int, standing: int) -> pa.Table:
-    """The windows that a frontier leaves open, and the last ones of every partition, as the state holds them."""
+    """The windows that a watermark leaves open, and the last ones of every partition, as the state holds them."""
     if isinstance(plan.query.window, IntervalWindow):
         low = from_ticks(f"{watermark - reach(plan.query, plan.query.window)}L", plan.query.precision)
         recent = rows.where(f"{quote(plan.source.timestamp.name)} >= {low}")

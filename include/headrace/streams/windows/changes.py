@@ -180,7 +180,7 @@ def running_maximum_before(group: Int64s, version: Int64s, value: Int64s) -> Int
 
 
 def maybe_expired(batch: ChangeBatch, state: StreamState, watermark: int) -> Bools:
-    """Rows that may have come too late: older than their subtable's newest, and than the frontier, before their write.
+    """Rows that may have come too late: older than their subtable's newest, and than the watermark, before their write.
 
     What WHERE drops is counted in, so that there may be more suspects than late rows, and never fewer.
     """
@@ -192,7 +192,7 @@ def maybe_expired(batch: ChangeBatch, state: StreamState, watermark: int) -> Boo
 def watermarks_before(batch: ChangeBatch, state: StreamState, watermark: int, passing: Bools) -> Int64s:
     """For each row the instant before which it came too late: a window that ends there, or the row itself, takes it no more.
 
-    That is the frontier before its write where its subtable had gone on by then, and `NEVER` for all others. Only rows that WHERE
+    That is the watermark before its write where its subtable had gone on by then, and `NEVER` for all others. Only rows that WHERE
     keeps (`passing`) move time on. Deleted rows never come too late.
     """
     kept, place = filter_batch(batch, passing)
