@@ -7,6 +7,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.compute.plan import SERIES
 from headrace.model.positions import Position
 from headrace.streams.state.checkpoints import SEEN, StreamState
 from headrace.streams.windows.changes import (
@@ -25,6 +26,7 @@ def batch(rows: list[tuple[str, int, int]], kind: RowKind = RowKind.INPUT) -> Ch
     """Rows of (subtable, write, instant)."""
     return ChangeBatch(
         rows=pa.table({"tbname": pa.array([row[0] for row in rows], pa.string())}),
+        series_key="tbname",
         kind=np.full(len(rows), kind, np.int8),
         version=np.array([row[1] for row in rows], np.int64),
         ts=np.array([row[2] for row in rows], np.int64),
@@ -42,7 +44,7 @@ def test_the_earlier_maximum_is_that_of_smaller_versions_of_the_same_group(rows:
 def test_a_row_of_a_lagging_subtable_in_order_is_no_suspect() -> None:
     state = StreamState(
         Position(0, {}),
-        max_event_time_by_subtable=pa.table({"tbname": ["a", "b"], "_seen": [100, 10]}, schema=SEEN),
+        max_event_time_by_subtable=pa.table({SERIES: ["a", "b"], "_seen": [100, 10]}, schema=SEEN),
         max_event_time=100,
     )
     assert maybe_expired(batch([("b", 1, 11)]), state, 0).tolist() == [False]
@@ -51,7 +53,7 @@ def test_a_row_of_a_lagging_subtable_in_order_is_no_suspect() -> None:
 
 def test_the_watermark_gives_rows_time() -> None:
     state = StreamState(
-        Position(0, {}), max_event_time_by_subtable=pa.table({"tbname": ["a"], "_seen": [100]}, schema=SEEN), max_event_time=100
+        Position(0, {}), max_event_time_by_subtable=pa.table({SERIES: ["a"], "_seen": [100]}, schema=SEEN), max_event_time=100
     )
     assert maybe_expired(batch([("a", 1, 90)]), state, 10).tolist() == [False]
     assert maybe_expired(batch([("a", 1, 89)]), state, 10).tolist() == [True]

@@ -1,4 +1,4 @@
-"""What a DELETE means: which subtables, and which spans of time. Its WHERE knows the timestamp, tags and tbname only."""
+"""What a DELETE means: which subtables, and which spans of time. Its WHERE knows the timestamp, tags and the series key only."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 from headrace.errors import NotFoundError, NotSupportedError, TypeMismatchError
 from headrace.model.expressions import Call, Cast, ColumnRef, DurationLiteral, Expression, Literal, walk
 from headrace.model.instants import midnight, parse_instant
-from headrace.model.tables import TBNAME, Database, Table
+from headrace.model.tables import Database, Table
 
 Range = tuple[int, int]
 """Instants in ticks, both ends inclusive."""
@@ -36,7 +36,7 @@ def refers(node: Expression) -> list[ColumnRef]:
 
 
 def split(where: Expression | None, table: Table) -> tuple[list[Expression], list[Expression]]:
-    """Conditions on time, and conditions on tags and tbname; anything else is refused with its place."""
+    """Conditions on time, and conditions on tags and the series key; anything else is refused with its place."""
     times: list[Expression] = []
     groups: list[Expression] = []
     for condition in conjuncts(where):
@@ -56,11 +56,11 @@ def split(where: Expression | None, table: Table) -> tuple[list[Expression], lis
 
 def check(reference: ColumnRef, table: Table) -> None:
     name = reference.name
-    if name in (table.timestamp.name, TBNAME) or table.is_tag(name):
+    if name in (table.timestamp.name, table.series_key) or table.is_tag(name):
         return
     if table.column(name) is not None:
         raise NotSupportedError(
-            f"DELETE chooses rows by {table.timestamp.name}, tags and tbname, not by {name}",
+            f"DELETE chooses rows by {table.timestamp.name}, tags and {table.series_key}, not by {name}",
             hint=f"delete by {table.timestamp.name}, or write the rows again",
             span=reference.span,
         )

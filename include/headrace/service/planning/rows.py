@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from headrace.errors import ExistsError, NotFoundError, ProgrammingError
 from headrace.model.spans import Span
 from headrace.model.statements import CreateSubtables, Delete, Insert, InsertBlock, RowValue, SetTags, SubtableSpec
-from headrace.model.tables import TBNAME, Column, Database, Name, Subtable, Table, TableKind
+from headrace.model.tables import Column, Database, Name, Subtable, Table, TableKind
 from headrace.service.planning.dispatch import PlanningContext, database_of, find_table
 from headrace.service.planning.tables import check_name
 from headrace.service.predicates import ALWAYS, Times, split
@@ -153,7 +153,7 @@ def owner_of(block: InsertBlock, subtable: Subtable | None, session: PlanningCon
     if block.using is not None:
         return using_of(block.using, session)
     database = database_of(block.table, session)
-    if block.columns is not None and TBNAME in block.columns:
+    if block.columns is not None and TableKind.SUPER.series_key in block.columns:
         return Name(database, block.table.name, block.table.span)
     if any(table.name == block.table.name for table in session.context.catalog.tables.all(database)):
         raise ProgrammingError(

@@ -8,7 +8,7 @@ from typing import Final
 from headrace.errors import DataError, ExistsError, LimitError, NotFoundError, ProgrammingError, TypeMismatchError
 from headrace.model.instants import ZONE_HINT, find_zone
 from headrace.model.statements import CreateDatabase, CreateTable, DropDatabase, DropTable, UseDatabase
-from headrace.model.tables import TBNAME, Column, Database, Name, Subtable, Table, TableKind
+from headrace.model.tables import Column, Database, Name, Subtable, Table, TableKind
 from headrace.model.types import TypeKind
 from headrace.service.planning.dispatch import PlanningContext, database_of, find_table
 from headrace.service.stages import EnterDatabase, MakeDatabase, MakeTable, RemoveDatabase, RemoveSubtables, RemoveTable, Stage
@@ -49,8 +49,7 @@ def create_table(statement: CreateTable, session: PlanningContext) -> list[Stage
     check_name(statement.name)
     check_columns(statement)
     database = session.context.catalog.databases.get(database_of(statement.name, session))
-    kind = TableKind.SUPER if statement.tags else TableKind.PLAIN
-    table = Table(database.name, statement.name.name, statement.columns, statement.tags, kind)
+    table = Table(database.name, statement.name.name, statement.columns, statement.tags, kind_of(statement))
     taken = existing(table, session)
     if taken and statement.if_not_exists:
         return []
@@ -93,17 +92,21 @@ def check_columns(statement: CreateTable) -> None:
         raise ProgrammingError("a table needs a column beside its timestamp", hint="add a column", span=first.span)
     if len(columns) > MAX_COLUMNS or len(tags) > MAX_TAGS:
         raise LimitError(f"a table has at most {MAX_COLUMNS} columns and {MAX_TAGS} tags", span=statement.name.span)
-    check_duplicates((*columns, *tags))
+    check_duplicates((*columns, *tags), kind_of(statement).series_key)
     for place, column in enumerate(columns):
         check_key(column, place)
 
 
-def check_duplicates(columns: tuple[Column, ...]) -> None:
+def kind_of(statement: CreateTable) -> TableKind:
+    return TableKind.SUPER if statement.tags else TableKind.PLAIN
+
+
+def check_duplicates(columns: tuple[Column, ...], series_key: str) -> None:
     counts = Counter(column.name for column in columns)
     for column in columns:
-        if column.name == TBNAME:
+        if column.name == series_key:
             raise ProgrammingError(
-                "tbname is the name of the subtable, no column can have it", hint="choose another name", span=column.span
+                f"{series_key} is the name of the subtable, no column can have it", hint="choose another name", span=column.span
             )
         if counts[column.name] > 1:
             raise ProgrammingError(

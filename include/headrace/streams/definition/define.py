@@ -12,14 +12,15 @@ from headrace.catalog import Catalog
 from headrace.catalog.rules import target_taken
 from headrace.compute import Key, Plan, Relation, Scope, SeriesNames, bind, language
 from headrace.compute.plan import EventWindow
+from headrace.compute.terms import ColumnRole
 from headrace.compute.types import spark_type
 from headrace.errors import Error, InternalError, InvalidStreamError, LimitError, NotFoundError, TypeMismatchError
 from headrace.model.expressions import Cast, ColumnRef, Expression, Star
 from headrace.model.jobs import JobDefinition, JobKind, StreamOptions, StreamSchema
 from headrace.model.positions import SourceId, source_id
-from headrace.model.queries import Query, SelectItem
+from headrace.model.queries import Query
 from headrace.model.statements import CreateStream
-from headrace.model.tables import TBNAME, Database, Name, Table
+from headrace.model.tables import Database, Name, Table
 from headrace.model.types import TypeKind
 from headrace.sql import parse
 from headrace.streams.definition.checks import MAX_STREAMS_PER_DATABASE, check_statement, source_name
@@ -332,7 +333,7 @@ def group_rule(statement: CreateStream, layout: Layout, plan: Plan) -> GroupRule
             f"SUBTABLE gives {name.type}, not text", hint="use CAST(… AS VARCHAR(64)) or concat", span=statement.target.span
         )
     own = [keys[item.expression] for item in statement.query.partition_by]
-    alone = len(own) == 1 and is_tbname(statement.query.partition_by[0])
+    alone = len(own) == 1 and own[0].role is ColumnRole.SERIES
     return GroupRule(
         kind=GroupKind.ONE if not own else GroupKind.SUBTABLE if alone else GroupKind.VALUES,
         database=layout.table.database,
@@ -348,7 +349,3 @@ def tag_column(fill: TagFill, keys: Mapping[Expression, Key]) -> str | None:
     """The key that holds a tag's values."""
     value = tag_value(fill)
     return None if value is None else keys[value].column
-
-
-def is_tbname(item: SelectItem) -> bool:
-    return isinstance(item.expression, ColumnRef) and item.expression.name == TBNAME

@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.model.positions import Position
-from headrace.model.tables import TBNAME
 from headrace.storage import Bounds, Commit
 from headrace.streams.batches import BatchResult
 from headrace.streams.context import Context
@@ -93,7 +92,7 @@ class DeltaSink:
     def superseded(self, upserts: pa.Table | None, deletes: pa.Table | None) -> pa.Table | None:
         """Return the keys to delete from a target with a composite key: all at the instants that are written or retracted."""
         target = self.plan.target
-        instant = [TBNAME, target.timestamp.name]
+        instant = [target.series_key, target.timestamp.name]
         touched = [part.select(instant) for part in (upserts, deletes) if part is not None and part.num_rows]
         if not touched:
             return None
@@ -103,7 +102,7 @@ class DeltaSink:
             target,
             self.plan.target_database,
             columns=list(target.primary_key),
-            tbnames=pc.unique(touching[TBNAME]).to_pylist(),
+            tbnames=pc.unique(touching[target.series_key]).to_pylist(),
             bounds=Bounds(pc.min(times).as_py(), pc.max(times).as_py()),
         )
         mine, theirs = identities([stored, touching], instant)

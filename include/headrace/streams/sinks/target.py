@@ -12,7 +12,6 @@ import pyarrow.compute as pc
 
 from headrace.compute.plan import WSTART
 from headrace.errors import ExistsError
-from headrace.model.tables import TBNAME
 from headrace.model.types import TypeKind
 from headrace.storage.types import arrow_type
 from headrace.streams.context import Context
@@ -44,22 +43,23 @@ class TargetTable:
         filled = {name: f"o{place}" for place, name in enumerate(plan.columns)}
         columns = []
         for field in schema:
-            if field.name == TBNAME:
+            if field.name == plan.target.series_key:
                 columns.append(self.subtables(windows))
             elif field.name in filled:
                 columns.append(self.stored(windows[filled[field.name]], field))
             else:
                 columns.append(pa.nulls(windows.num_rows, field.type))
         found = pa.Table.from_arrays(columns, schema=schema)
-        return found.filter(pc.is_valid(found[TBNAME])) if found[TBNAME].null_count else found
+        series = found[plan.target.series_key]
+        return found.filter(pc.is_valid(series)) if series.null_count else found
 
     def keys(self, windows: pa.Table) -> pa.Table:
         """Subtable and timestamp of the rows of windows (`p*` and `_wstart`)."""
         plan = self.plan
         field = self.context.tables.schema(plan.target, plan.target_database).field(plan.target.timestamp.name)
         start = self.stored(from_ticks(windows[WSTART], plan.query.precision), field)
-        found = pa.table({TBNAME: self.subtables(windows), field.name: start})
-        return found.filter(pc.is_valid(found[TBNAME]))
+        series = self.subtables(windows)
+        return pa.table({plan.target.series_key: series, field.name: start}).filter(pc.is_valid(series))
 
     def stored(self, values: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
         """Values of a result as the target's column stores them; instants go over into the target's precision."""
@@ -129,7 +129,7 @@ class TargetTable:
         """Tags of new subtables, in stored types."""
         rule, precision = self.plan.groups, self.plan.target_database.precision
         place = {column: number for number, column in enumerate(rule.columns)}
-        columns: dict[str, pa.Array] = {TBNAME: pa.array(list(made.values()), pa.string())}
+        columns: dict[str, pa.Array] = {self.plan.target.series_key: pa.array(list(made.values()), pa.string())}
         for tag in rule.tags:
             values = [None if tag.column is None else group[place[tag.column]] for group in made]
             type_ = arrow_type(tag.type, precision)

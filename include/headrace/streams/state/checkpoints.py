@@ -11,6 +11,7 @@ from typing import Final
 import pyarrow as pa
 from pyarrow import fs
 
+from headrace.compute.plan import SERIES
 from headrace.errors import OperationalError, TerminalError
 from headrace.model.failpoints import failpoint
 from headrace.model.jobs import JobCounters
@@ -20,7 +21,7 @@ MAGIC: Final = b"HRSTATE1"
 KEPT: Final = 3
 """Checkpoints to keep: a newer state can be computed again from an older one and the source's changes since."""
 
-SEEN: Final = pa.schema([("tbname", pa.string()), ("_seen", pa.int64())])
+SEEN: Final = pa.schema([(SERIES, pa.string()), ("_seen", pa.int64())])
 
 
 class StateError(TerminalError):
@@ -37,7 +38,7 @@ class StreamState:
         position: The micro-batch.
         windows: Held windows: group columns `p*`, `_wstart`, `_wend` (ticks, inclusive), the plan's partial aggregates, and
             `_emitted`: whether the target has a row of it. None before the first window.
-        max_event_time_by_subtable: `tbname`, `_seen`: the largest event time of each subtable, of rows that the query's WHERE
+        max_event_time_by_subtable: `_series_key`, `_seen`: the largest event time of each subtable, of rows that the query's WHERE
             keeps.
         max_event_time: The largest of them all; None before the first row. The watermark is this minus the `WATERMARK` option.
         evicted_through: Windows that start at or before it and are not held may have stored rows; later ones that are not held

@@ -15,7 +15,6 @@ from headrace.compute.types import from_ticks
 from headrace.compute.windows import key_columns
 from headrace.model.jobs import JobCounters
 from headrace.model.positions import Position
-from headrace.model.tables import TBNAME
 from headrace.model.time import Duration
 from headrace.storage.spark.functions import F
 from headrace.streams.context import Context
@@ -70,13 +69,13 @@ def source_rows(context: Context, plan: StreamPlan, version: int) -> DataFrame:
     tags = plan.query.scans[0].tags
     if not tags:
         return rows
-    known = spark.createDataFrame(context.tables.read_tags(plan.source).select([TBNAME, *tags]))
-    return rows.join(F.broadcast(known), TBNAME, "left")
+    known = spark.createDataFrame(context.tables.read_tags(plan.source).select([plan.source.series_key, *tags]))
+    return rows.join(F.broadcast(known), plan.source.series_key, "left")
 
 
 def max_event_times(plan: StreamPlan, rows: DataFrame) -> pa.Table:
     """The largest instant of each subtable, of rows that WHERE keeps."""
-    found = prepare(plan.query, rows).groupBy(F.col(SERIES).alias(TBNAME)).agg(F.max(TS).alias("_seen"))
+    found = prepare(plan.query, rows).groupBy(SERIES).agg(F.max(TS).alias("_seen"))
     return found.toArrow().select(SEEN.names).cast(SEEN)
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.compute.plan import SERIES
 from headrace.model.jobs import JobCounters
-from headrace.model.tables import TBNAME
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.state.checkpoints import SEEN, StreamState
 from headrace.streams.windows.changes import Bools, ChangeBatch
@@ -45,7 +45,7 @@ def count_of(plan: StreamPlan, batch: ChangeBatch, state: StreamState, used: Boo
     max_event_time_by_subtable = state.max_event_time_by_subtable
     if plan.options.ignore_expired or plan.leaves_rows_out:
         max_event_time_by_subtable = merged(
-            max_event_time_by_subtable, largest(batch.rows[TBNAME].filter(pa.array(kept)), pa.array(batch.ts[kept]))
+            max_event_time_by_subtable, largest(batch.series.filter(pa.array(kept)), pa.array(batch.ts[kept]))
         )
     return Count(counters, max_event_time_by_subtable, later(int(batch.ts[kept].max()), state.max_event_time))
 
@@ -57,15 +57,15 @@ def later(one: int | None, other: int | None) -> int | None:
 
 def largest(names: pa.ChunkedArray, instants: pa.Array) -> pa.Table:
     """The largest instant that each subtable was given."""
-    found = pa.table({TBNAME: names, LATEST: instants}).group_by(TBNAME).aggregate([(LATEST, "max")])
-    return pa.table({TBNAME: found[TBNAME], LATEST: found[f"{LATEST}_max"]})
+    found = pa.table({SERIES: names, LATEST: instants}).group_by(SERIES).aggregate([(LATEST, "max")])
+    return pa.table({SERIES: found[SERIES], LATEST: found[f"{LATEST}_max"]})
 
 
 def merged(max_event_time_by_subtable: pa.Table, shown: pa.Table) -> pa.Table:
     """The largest instants so far; subtables keep their places, new ones follow."""
     place = pc.index_in(
-        shown[TBNAME],
-        max_event_time_by_subtable[TBNAME].combine_chunks() if max_event_time_by_subtable.num_rows else pa.array([], pa.string()),
+        shown[SERIES],
+        max_event_time_by_subtable[SERIES].combine_chunks() if max_event_time_by_subtable.num_rows else pa.array([], pa.string()),
     )
     old = shown.filter(pc.is_valid(place))
     new = shown.filter(pc.is_null(place)).rename_columns(SEEN.names).cast(SEEN)
@@ -73,5 +73,5 @@ def merged(max_event_time_by_subtable: pa.Table, shown: pa.Table) -> pa.Table:
         values = np.array(max_event_time_by_subtable["_seen"].to_numpy(), copy=True)
         at = place.drop_null().to_numpy().astype(np.int64)
         np.maximum.at(values, at, old[LATEST].to_numpy())
-        max_event_time_by_subtable = pa.table({TBNAME: max_event_time_by_subtable[TBNAME], "_seen": pa.array(values)}, schema=SEEN)
+        max_event_time_by_subtable = pa.table({SERIES: max_event_time_by_subtable[SERIES], "_seen": pa.array(values)}, schema=SEEN)
     return pa.concat_tables([max_event_time_by_subtable, new]).combine_chunks()

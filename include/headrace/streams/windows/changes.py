@@ -11,8 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.compute.plan import CountWindow, EventWindow, StateWindow
-from headrace.model.tables import TBNAME
+from headrace.compute.plan import SERIES, CountWindow, EventWindow, StateWindow
 from headrace.model.time import Precision
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.state.checkpoints import StreamState
@@ -73,15 +72,22 @@ class ChangeBatch:
 
     Attributes:
         rows: columns that the query reads, in the order of the writes.
+        series_key: the one of them that tells the source's series apart.
         kind, version, ts: for each row its `RowKind`, the write, and its instant in ticks.
         last: the last source version of the batch.
     """
 
     rows: pa.Table
+    series_key: str
     kind: npt.NDArray[np.int8]
     version: Int64s
     ts: Int64s
     last: int
+
+    @property
+    def series(self) -> pa.ChunkedArray:
+        """For each row the name of its series."""
+        return self.rows[self.series_key]
 
     @property
     def written(self) -> Bools:
@@ -101,7 +107,7 @@ def change_batch(plan: StreamPlan, changes: Changes, *, ignore_update: bool) -> 
     """
     rows = changes.rows
     if plan.source_subtable is not None:
-        rows = rows.filter(pc.equal(rows[TBNAME], plan.source_subtable))
+        rows = rows.filter(pc.equal(rows[plan.source.series_key], plan.source_subtable))
     if ignore_update and not isinstance(plan.query.window, StateWindow | EventWindow | CountWindow):
         rows = rows.filter(pc.not_equal(rows[CHANGE], "update_preimage"))
     rows = rows.sort_by(VERSION)
@@ -112,6 +118,7 @@ def change_batch(plan: StreamPlan, changes: Changes, *, ignore_update: bool) -> 
     timestamp = rows[plan.source.timestamp.name]
     return ChangeBatch(
         rows=rows.select(list(plan.query.scans[0].columns)),
+        series_key=plan.source.series_key,
         kind=kind,
         version=to_numpy(rows[VERSION]).astype(np.int64),
         ts=ticks(timestamp, plan.query.precision),
@@ -137,9 +144,9 @@ def from_ticks(values: pa.ChunkedArray, precision: Precision) -> pa.ChunkedArray
     return micros.cast(pa.timestamp("us", tz="UTC"))
 
 
-def known(state: StreamState, rows: pa.Table) -> Int64s:
+def known(state: StreamState, series: pa.ChunkedArray) -> Int64s:
     """For each row the largest instant of its subtable in the state; `NEVER` where there is none."""
-    place = pc.index_in(rows[TBNAME], state.max_event_time_by_subtable["tbname"])
+    place = pc.index_in(series, state.max_event_time_by_subtable[SERIES])
     found = pc.take(state.max_event_time_by_subtable["_seen"], place)
     return to_numpy(pc.fill_null(found, NEVER)).astype(np.int64)
 
@@ -155,10 +162,10 @@ def max_event_time_before(batch: ChangeBatch, max_event_time: int | None) -> Int
 
 def max_subtable_time_before(batch: ChangeBatch, state: StreamState) -> Int64s:
     """For each row the largest instant of its subtable's rows written before its own write; `NEVER` where there is none."""
-    already = known(state, batch.rows)
+    already = known(state, batch.series)
     if len(np.unique(batch.version)) < 2:
         return already
-    subtable = to_numpy(pc.index_in(batch.rows[TBNAME], pc.unique(batch.rows[TBNAME]))).astype(np.int64)
+    subtable = to_numpy(pc.index_in(batch.series, pc.unique(batch.series))).astype(np.int64)
     written = np.where(batch.written, batch.ts, NEVER)
     return np.maximum(already, running_maximum_before(subtable, batch.version, written))
 
@@ -215,4 +222,4 @@ def filter_batch(batch: ChangeBatch, passing: Bools) -> tuple[ChangeBatch, Int64
     """Some rows of a batch, and their places in it."""
     place = np.flatnonzero(passing)
     rows = batch.rows.take(pa.array(place))
-    return ChangeBatch(rows, batch.kind[place], batch.version[place], batch.ts[place], batch.last), place
+    return ChangeBatch(rows, batch.series_key, batch.kind[place], batch.version[place], batch.ts[place], batch.last), place

@@ -14,7 +14,6 @@ from headrace.compute import Plan
 from headrace.compute.plan import WEND, WSTART, IntervalWindow, SessionWindow
 from headrace.compute.windows import key_columns
 from headrace.model.jobs import TriggerMode
-from headrace.model.tables import TBNAME
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.state.checkpoints import StreamState
 from headrace.streams.windows.changes import NEVER, Bools, ChangeBatch, Int64s, to_numpy
@@ -38,7 +37,7 @@ def candidates(plan: StreamPlan, state: StreamState, batch: ChangeBatch) -> tupl
         return None, None
     chosen = concerned(plan.query, windows, int(batch.ts.min()), int(batch.ts.max()))
     if (key := subtable_key(plan)) is not None:
-        chosen &= flags(pc.is_in(windows[key], pc.unique(batch.rows[TBNAME])))
+        chosen &= flags(pc.is_in(windows[key], pc.unique(batch.series)))
     written = batch.ts[batch.written]
     if plan.options.trigger is not TriggerMode.AT_ONCE and len(written):
         max_event_time = written.max() if state.max_event_time is None else max(written.max(), state.max_event_time)
@@ -73,7 +72,7 @@ def tails(group: Int64s, start: Int64s, end: Int64s) -> Bools:
 
 
 def subtable_key(plan: StreamPlan) -> str | None:
-    """The group column that is the source's `tbname`, where the query is partitioned by it."""
+    """The group column that is the source's series key, where the query is partitioned by it."""
     series = plan.query.grouped_series
     return None if series is None else series.column
 

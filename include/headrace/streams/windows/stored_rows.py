@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.model.tables import TBNAME
 from headrace.model.time import Precision
 from headrace.storage import Bounds
 from headrace.streams.context import Context
@@ -55,7 +54,7 @@ def stored_rows(context: Context, plan: StreamPlan, batch: ChangeBatch, changes:
     )
     changed = changes.rows.filter(inside(plan, bounds))
     if names is not None:
-        changed = changed.filter(pc.field(TBNAME).isin(names))
+        changed = changed.filter(pc.field(plan.source.series_key).isin(names))
     tagged = with_tags(context.tables, plan.source, rows, plan.query.scans[0].tags)
     found = with_versions(tagged, changed.select([*tagged.column_names, CHANGE, VERSION]), plan.source.primary_key)
     first, last = (to_numpy(found[name]).astype(np.int64) for name in (FROM, TO))
@@ -68,7 +67,7 @@ def affected_subtables(plan: StreamPlan, batch: ChangeBatch) -> list[str] | None
         return [plan.source_subtable]
     if subtable_key(plan) is None:
         return None
-    return [str(name) for name in batch.rows[TBNAME].unique().to_pylist()]
+    return [str(name) for name in batch.series.unique().to_pylist()]
 
 
 def coalesce_ranges(low: Int64s, high: Int64s) -> Ranges:
