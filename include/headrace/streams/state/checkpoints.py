@@ -57,9 +57,9 @@ class StreamState:
     wake_at: int | None = None
     handled_at: int = 0
 
-    def watermark(self, watermark: int) -> int | None:
+    def watermark(self, delay: int) -> int | None:
         """Windows whose last instant lies before it are closed."""
-        return None if self.max_event_time is None else self.max_event_time - watermark
+        return None if self.max_event_time is None else self.max_event_time - delay
 
 
 def encode(state: StreamState) -> bytes:
