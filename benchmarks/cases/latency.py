@@ -28,6 +28,7 @@ from benchmarks.results import Line, Wanted
 from headrace.model.tables import Table
 from headrace.runtime.driver import Driver
 from headrace.runtime.metrics import Histogram
+from headrace.storage.delta.commits import offset_app
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -90,14 +91,16 @@ class Ours:
         self.names = [f"latency_{task.label}_{number}" for number in range(task.streams)]
         for name in self.names:
             bench.execute(CREATE.format(name=name, trigger=task.trigger, source=self.source.table.name, seconds=task.seconds))
-        self.apps = [f"headrace.stream.{self._id(name)}" for name in self.names]
+        self.apps = [self._offset_app(name) for name in self.names]
         self.logs = [Log(bench.location(f"{name}_result")) for name in self.names]
         lease = bench.context.catalog.leases.acquire(bench.settings.snode, "benchmarks", bench.settings.lease_ms)
         assert lease is not None, "the home is in use by an snode"
         self.lease = lease
 
-    def _id(self, name: str) -> str:
-        return self.bench.context.catalog.jobs.get(DATABASE, name).definition.id
+    def _offset_app(self, name: str) -> str:
+        """The app transaction by which the target's log tells how far a stream has read its source."""
+        definition = self.bench.context.catalog.jobs.get(DATABASE, name).definition
+        return offset_app(definition.id, definition.source_id)
 
     @contextmanager
     def running(self) -> Iterator[None]:
