@@ -91,6 +91,7 @@ def run_query(plan: AnyPlan, context: Context) -> Result:
     """
     from pyspark.errors import PySparkException
 
+    context.spark()  # started here, since a query without a table asks for the active session
     try:
         return Result(collect(plan, context))
     except PySparkException as error:

@@ -15,7 +15,6 @@ from headrace.service.results import Result
 from headrace.service.rights import CATALOG, Action, Right
 from headrace.service.stages import DescribeStages, ReadCatalog, RunQuery, Stage
 from headrace.sql import to_sql
-from headrace.storage.sandbox import open_database
 
 if TYPE_CHECKING:
     from headrace.compute import AnyPlan
@@ -68,6 +67,8 @@ def query_system(statement: Select, session: PlanningContext) -> Result:
     """System tables are small and change with every batch: DuckDB answers over them, Spark need not start."""
     import duckdb
     import sqlglot
+
+    from headrace.storage.sandbox import open_database
 
     tree = sqlglot.parse_one(to_sql(statement), read="mysql")
     for table in tree.find_all(sqlglot.exp.Table):
