@@ -42,7 +42,8 @@ class Settings(BaseSettings):
     slow_batch_ms: int = Field(
         120_000,
         ge=1,
-        description="Milliseconds after which a micro-batch under way is reported as slow, in `/health` and `/metrics`.",
+        description="Milliseconds after which a micro-batch under way is reported as slow, in `SHOW STREAMS`, on the page, in "
+        "`/health` and `/metrics`.",
     )
     lease_ms: int = Field(10_000, ge=1_000, description="Milliseconds after which a lease that was not renewed may be taken over.")
     chunk_rows: int = Field(20_000_000, ge=1, description="Rows that one backfill chunk aims at.")

@@ -1,4 +1,4 @@
-"""The page in a browser, reached through a proxy that rewrites the Host header, as most do."""
+"""The page in a browser: what stands out, and actions through a proxy that rewrites the Host header, as most do."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ import pytest
 import uvicorn
 
 from headrace.catalog import Catalog
+from headrace.model.clock import ManualClock
 from headrace.runtime.processes import free_port
 from headrace.settings import Settings
 from headrace.web.app import create_app
 from tests.airflow.samples import add_stream
-from tests.airflow.test_web import Executed, Rights
+from tests.airflow.test_web import Executed, Rights, beat
 from tests.support.waiting import MAX_WAIT_S, wait_until
 
 PASSED_ON = ("content-type", "origin", "sec-fetch-site", "x-headrace-action", "accept")
@@ -107,3 +108,13 @@ def test_an_action_is_taken_through_a_proxy_and_its_command_can_be_copied(home: 
     assert executed.statements == [statement]
     echoed = command.replace("headrace sql", "printf %s", 1)
     assert subprocess.run(["sh", "-c", echoed], capture_output=True, text=True, check=True).stdout == statement
+
+
+def test_a_slow_micro_batch_stands_out_beside_the_lag(home: Settings, catalog: Catalog, clock: ManualClock) -> None:
+    beat(catalog, add_stream(catalog), in_flight_ms=180_000)
+    with served(create_app(Rights(), home, execute=Executed(), clock=clock)) as url, browser() as page:
+        page.goto(url)
+        row = page.locator("table.streams .warn", has_text="slow batch")
+        assert row.inner_text() == "▲ slow batch: 3 m 0 s"
+        page.get_by_role("link", name="power.avg_v").click()
+        assert page.locator(".facts .warn").inner_text() == "▲ slow batch: 3 m 0 s"

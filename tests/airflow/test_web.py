@@ -12,12 +12,17 @@ from fastapi import HTTPException, Request
 from fastapi.testclient import TestClient
 
 from headrace.catalog import Catalog
+from headrace.cli.system import streams_table
 from headrace.errors import Error, OperationalError
 from headrace.model.clock import ManualClock
 from headrace.model.jobs import Chunk, DesiredState, JobProgress, JobState, StopReason
 from headrace.model.positions import Position
 from headrace.runtime.dag_ids import stream_dag_id
+from headrace.runtime.metrics import slow_batches
+from headrace.runtime.snode import busy_jobs
+from headrace.runtime.supervision import snapshot, stale_after_ms
 from headrace.settings import Settings
+from headrace.streams.sources.poller import JobActivity
 from headrace.web.app import create_app
 from tests.airflow.conftest import NOW
 from tests.airflow.samples import LIVE, SOURCE, add_stream
@@ -143,6 +148,51 @@ def test_the_list_tells_state_reason_lag_and_counters(page: TestClient, catalog:
     assert counters["rows_in"] == sum(counters[part] for part in parts) == 100
 
 
+def beat(catalog: Catalog, stream: str, *, lag_ms: int = 0, in_flight_ms: int = 0) -> None:
+    """Record a heartbeat of the stream's driver as the snode does, of a lease that outlives the test."""
+    lease = catalog.leases.acquire("default", "elsewhere:1:1", 3_600_000)
+    assert lease is not None
+    activity = {stream: JobActivity(in_flight_ms, 0, catalog.now() - lag_ms)}
+    catalog.snodes.beat(lease, detail={"jobs": busy_jobs(activity, catalog.now()), "slow_batches": slow_batches(activity, 120_000)})
+
+
+def test_a_running_micro_batch_shows_its_age_and_the_lag_from_now(page: TestClient, catalog: Catalog, clock: ManualClock) -> None:
+    stream = add_stream(catalog, progress=JobProgress(Position(1, {})))
+    beat(catalog, stream, lag_ms=900, in_flight_ms=700)
+    clock.advance(250)
+    shown = only(page)
+    assert (shown["batch_ms"], shown["slow_batch"], shown["lag_ms"]) == (700, None, 1_150)
+    assert page.get("/api/streams").json()["health"]["worst_lag"] == {"ms": 1_150, "stream": "power.avg_v"}
+
+
+def test_a_slow_micro_batch_is_named_on_the_page(page: TestClient, catalog: Catalog) -> None:
+    stream = add_stream(catalog)
+    beat(catalog, stream, in_flight_ms=180_000)
+    shown = only(page)
+    assert shown["batch_ms"] == 180_000
+    assert shown["slow_batch"].startswith("the micro-batch has been running for 3 minutes")
+
+
+def test_the_status_command_names_a_slow_micro_batch(home: Settings, catalog: Catalog) -> None:
+    beat(catalog, add_stream(catalog), in_flight_ms=180_000)
+    table = streams_table(snapshot(catalog, catalog.now()), stale_after_ms(home))
+    assert [str(cell) for cell in table.columns[-1].cells] == ["the micro-batch has been running for 3 minutes"]
+
+
+def test_a_stale_heartbeat_is_no_running_micro_batch(page: TestClient, catalog: Catalog, clock: ManualClock) -> None:
+    stream = add_stream(catalog)
+    beat(catalog, stream, lag_ms=900, in_flight_ms=180_000)
+    clock.advance(60_000)
+    shown = only(page)
+    assert (shown["batch_ms"], shown["slow_batch"], shown["lag_ms"]) == (None, None, 60_040)
+
+
+def test_a_stream_that_is_not_live_has_no_lag(page: TestClient, catalog: Catalog) -> None:
+    stream = add_stream(catalog, progress=JobProgress())
+    beat(catalog, stream, in_flight_ms=5)
+    assert only(page)["lag_ms"] is None
+
+
 def test_the_health_numbers_count_every_stream_once(page: TestClient, catalog: Catalog) -> None:
     add_stream(catalog, "one")
     add_stream(catalog, "two", JobState.STOPPED, FAILED, JobProgress(Position(1, {}), pending_since=NOW - 900))
@@ -186,7 +236,7 @@ def test_the_detail_tells_the_statement_the_position_and_what_has_happened(page:
     catalog.events.record("job", stream, "RESUMED", "by a person")
     detail = page.get(f"/api/streams/{stream}").json()
     assert detail["sql"].startswith("CREATE STREAM power.avg_v")
-    assert (detail["source_version"], detail["boundary"], detail["frontier"]) == (7, 3, 1_700_000_000_000)
+    assert (detail["source_version"], detail["boundary"], detail["watermark"]) == (7, 3, 1_700_000_000_000)
     assert [event["kind"] for event in detail["events"]] == ["RESUMED"]
 
 

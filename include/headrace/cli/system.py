@@ -83,7 +83,7 @@ def status(home: Home = None) -> None:
     for line in snode_lines(state, settings, without_driver={obstacle.snode for obstacle in left}):
         out.print(line, style="green", markup=False, highlight=False)
     if state.jobs:
-        out.print(streams_table(state))
+        out.print(streams_table(state, supervision.stale_after_ms(settings)))
     for obstacle in left:
         out.print(f"Not ready: {obstacle.text}", style="red", markup=False, highlight=False, soft_wrap=True)
     if left or not found.healthy:
@@ -143,17 +143,20 @@ def snode_lines(state: Snapshot, settings: Settings, without_driver: set[str | N
     return [f"Snode {lease.snode}: alive, process {lease.holder}, epoch {lease.epoch}" for lease in leases]
 
 
-def streams_table(state: Snapshot) -> Table:
+def streams_table(state: Snapshot, stale_ms: int) -> Table:
+    from headrace.runtime.activity import NO_ACTIVITY, lag_ms, reported_activity
+
+    reported = reported_activity(state, stale_ms)
     table = Table("stream", "state", "lag", "rows in", "rows out", "why", header_style="bold", box=None, pad_edge=False)
     for record in sorted(state.jobs.values(), key=lambda each: (each.definition.database, each.definition.name)):
-        progress = record.progress
-        lag_ms = progress.lag_ms(state.now)
+        activity, counters = reported.get(record.definition.id, NO_ACTIVITY), record.progress.counters
+        lag = lag_ms(record, activity, state.now)
         table.add_row(
             f"{record.definition.database}.{record.definition.name}",
             Text(record.state.value, STATE_STYLES.get(record.state.value, "")),
-            "–" if lag_ms is None else f"{lag_ms} ms",
-            f"{progress.counters.rows_in:,}",
-            f"{progress.counters.rows_out:,}",
-            Text(str(record.reason) if record.reason else "", overflow="fold"),
+            "–" if lag is None else f"{lag} ms",
+            f"{counters.rows_in:,}",
+            f"{counters.rows_out:,}",
+            Text(str(record.reason or activity.slow_batch or ""), overflow="fold"),
         )
     return table

@@ -7,7 +7,9 @@ from typing import Any, Final
 
 from headrace.model.jobs import JobKind, JobRecord
 from headrace.model.tables import Table
+from headrace.runtime.activity import NO_ACTIVITY, SLOW_BATCH, SLOW_BATCH_HINT, ReportedActivity, reported_activity
 from headrace.runtime.context import Context
+from headrace.runtime.supervision import snapshot, stale_after_ms
 from headrace.service.results import BIGINT, INSTANT, INT, STRING, CatalogRows, Type
 from headrace.streams.sources.lag import lag_ms
 
@@ -80,7 +82,13 @@ def columns(context: Context) -> CatalogRows:
 
 
 def streams(context: Context) -> CatalogRows:
-    rows = [stream_row(context, record) for record in context.catalog.jobs.all(kind=JobKind.STREAM)]
+    state = snapshot(context.catalog, context.catalog.now())
+    activity = reported_activity(state, stale_after_ms(context.settings))
+    rows = [
+        stream_row(context, record, activity.get(job_id, NO_ACTIVITY))
+        for job_id, record in state.jobs.items()
+        if record.definition.kind is JobKind.STREAM
+    ]
     return build(
         rows,
         stream_name=STRING,
@@ -103,10 +111,11 @@ def streams(context: Context) -> CatalogRows:
         rows_pending=BIGINT,
         rows_out=BIGINT,
         updated=INSTANT,
+        batch_ms=BIGINT,
     )
 
 
-def stream_row(context: Context, record: JobRecord) -> Row:
+def stream_row(context: Context, record: JobRecord, activity: ReportedActivity) -> Row:
     definition, progress, counters = record.definition, record.progress, record.progress.counters
     return (
         definition.name,
@@ -120,7 +129,7 @@ def stream_row(context: Context, record: JobRecord) -> Row:
         None if definition.target is None else definition.target.database,
         None if definition.target is None else definition.target.name,
         definition.snode,
-        message_of(record),
+        message_of(record, activity),
         lag_ms(context, record),
         counters.rows_in,
         counters.rows_used,
@@ -129,13 +138,15 @@ def stream_row(context: Context, record: JobRecord) -> Row:
         counters.rows_pending,
         counters.rows_out,
         progress.updated,
+        activity.batch_ms,
     )
 
 
-def message_of(record: JobRecord) -> str | None:
-    """Why a stream is stopped, in one line."""
-    reason = record.reason
-    return None if reason is None else f"[{reason.code}] {reason.message} ({reason.hint})"
+def message_of(record: JobRecord, activity: ReportedActivity) -> str | None:
+    """Return why a stream is stopped, else that its micro-batch is slow, in one line."""
+    if (reason := record.reason) is not None:
+        return f"[{reason.code}] {reason.message} ({reason.hint})"
+    return None if activity.slow_batch is None else f"[{SLOW_BATCH}] {activity.slow_batch} ({SLOW_BATCH_HINT})"
 
 
 def build(rows: list[Row], /, **types: Type) -> CatalogRows:

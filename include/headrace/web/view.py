@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.errors import NotFoundError
 from headrace.model.jobs import Chunk, ChunkState, JobRecord, JobState, RunSummary
 from headrace.model.time import Precision
+from headrace.runtime.activity import NO_ACTIVITY, SLOW_BATCH_HINT, ReportedActivity, lag_ms, reported_activity
 from headrace.runtime.dag_ids import job_dag_id, snode_dag_id
 from headrace.runtime.supervision import Snapshot, driver_problem
 from headrace.web.rates import Rates
@@ -25,17 +26,20 @@ CHUNKS: Final = 200
 
 def overview(state: Snapshot, runs: Mapping[str, RunSummary], rates: Rates, stale_ms: int) -> Json:
     """All streams, the snodes that run them, and four numbers about their health."""
-    records = list(state.jobs.values())
-    streams = [stream_row(record, runs.get(record.definition.id), rates, state.now) for record in records]
-    return {"as_of": state.now, "health": health(records, rates, state.now), "snodes": snodes(state, stale_ms), "streams": streams}
+    activity = reported_activity(state, stale_ms)
+    streams = [
+        stream_row(record, runs.get(job_id), rates, activity.get(job_id, NO_ACTIVITY), state.now)
+        for job_id, record in state.jobs.items()
+    ]
+    return {"as_of": state.now, "health": health(state, activity, rates), "snodes": snodes(state, stale_ms), "streams": streams}
 
 
-def health(records: Iterable[JobRecord], rates: Rates, now: int) -> Json:
+def health(state: Snapshot, activity: Mapping[str, ReportedActivity], rates: Rates) -> Json:
     """Streams by state, the worst lag, rows a second, and rows that came too late."""
-    records = list(records)
+    records = list(state.jobs.values())
     states = {state.value: sum(record.state is state for record in records) for state in JobState}
-    lags = [(lag_ms, qualified(record)) for record in records if (lag_ms := record.progress.lag_ms(now)) is not None]
-    worst = max(lags, default=None)
+    lags = [(lag_ms(record, activity.get(job_id), state.now), qualified(record)) for job_id, record in state.jobs.items()]
+    worst = max(((lag, name) for lag, name in lags if lag is not None), default=None)
     known = [rate for record in records if (rate := rates.of(record.definition.id)) is not None]
     return {
         "states": states,
@@ -72,7 +76,7 @@ def dag_of(record: JobRecord) -> str:
     return job_dag_id(record.definition.kind, record.definition.database, record.definition.name)
 
 
-def stream_row(record: JobRecord, run: RunSummary | None, rates: Rates, now: int) -> Json:
+def stream_row(record: JobRecord, run: RunSummary | None, rates: Rates, activity: ReportedActivity, now: int) -> Json:
     """One line of the list."""
     definition, progress = record.definition, record.progress
     rate = rates.of(definition.id)
@@ -89,7 +93,9 @@ def stream_row(record: JobRecord, run: RunSummary | None, rates: Rates, now: int
         "state": record.state.value,
         "desired": record.desired.value,
         "reason": None if record.reason is None else asdict(record.reason),
-        "lag_ms": progress.lag_ms(now),
+        "lag_ms": lag_ms(record, activity, now),
+        "batch_ms": activity.batch_ms,
+        "slow_batch": None if activity.slow_batch is None else f"{activity.slow_batch}: {SLOW_BATCH_HINT}",
         "updated": progress.updated,
         "counters": asdict(progress.counters),
         "rate": None if rate is None else asdict(rate),
@@ -128,7 +134,7 @@ def detail(catalog: Catalog, record: JobRecord, now: int) -> Json:
         "dialect": definition.dialect,
         "source_version": record.source_version,
         "boundary": record.boundary_version,
-        "frontier": millis(progress.watermark, precision),
+        "watermark": millis(progress.watermark, precision),
         "runs": [run_view(catalog.ledger.summary(definition.id, run), now) for run in runs],
         "chunks": [chunk_view(chunk, precision) for chunk in shown(chunks)],
         "chunks_in_all": len(chunks),

@@ -132,6 +132,7 @@ STREAM_COLUMNS: Final = [
     "target_db",
     "target_table",
     "lag_ms",
+    "batch_ms",
     "rows_in",
     "rows_used",
     "rows_filtered",

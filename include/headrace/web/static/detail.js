@@ -1,6 +1,6 @@
 // One stream: what it is, how it gets on, what happened to it, and what can be done about it.
 
-import { accounting, airflowLink, badge, bar, reason, spark } from "./parts.js";
+import { accounting, airflowLink, badge, bar, batch, reason, spark } from "./parts.js";
 import { ago, duration, element, number, rate, time, zoneName } from "./dom.js";
 
 const TABS = ["Overview", "SQL", "Plan", "Backfill", "Events"];
@@ -100,12 +100,13 @@ function facts(row, more, now) {
       fact("Reads", row.source),
       fact("Fills", row.target),
       fact("Lag", duration(row.lag_ms)),
+      fact("Current batch", batch(row) ?? duration(row.batch_ms)),
       fact("Last moved", time(row.updated), row.updated === null ? "" : ` (${ago(row.updated, now)})`),
       fact("Rows a second", spark(row.history) ?? "", ` ${rate(row.rate?.rows_in)} in, ${rate(row.rate?.rows_out)} out`),
       fact("Rows out", number(counters.rows_out)),
-      fact("Windows repaired", number(counters.windows_repaired)),
+      fact("Windows recalculated", number(counters.windows_recalculated)),
       fact("Batches", number(counters.batches)),
-      fact("Frontier", time(more.frontier)),
+      fact("Watermark", time(more.watermark)),
       fact("Source", behind),
       fact("History ends at", more.boundary === null ? "no history" : `version ${number(more.boundary)}`),
       fact("Snode", row.snode),

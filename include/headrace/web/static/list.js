@@ -1,6 +1,6 @@
 // The list of streams, with the numbers about their health above it.
 
-import { airflowLink, badge, bar, reason, spark } from "./parts.js";
+import { airflowLink, badge, bar, batch, reason, spark } from "./parts.js";
 import { ago, compact, duration, element, number, rate } from "./dom.js";
 
 const ORDER = ["STOPPED", "FILLING", "CREATED", "RUNNING", "PAUSED"];
@@ -105,7 +105,7 @@ export class List {
         element("div", { class: "quiet" }, `${stream.source} → ${stream.target}`),
       ),
       element("td", {}, badge(stream), stream.backfill ? bar(stream.backfill) : null),
-      element("td", { class: "n" }, duration(stream.lag_ms)),
+      element("td", { class: "n" }, duration(stream.lag_ms), batch(stream)),
       element("td", { class: "n" }, ago(stream.updated, now)),
       element("td", { class: "n", title: number(counters.rows_in) }, compact(counters.rows_in)),
       element("td", { class: "n", title: number(counters.rows_out) }, compact(counters.rows_out)),

@@ -36,6 +36,12 @@ export function reason(stream, now) {
   );
 }
 
+// How long the current micro-batch has been running. Most end within a second: those would only flicker.
+export function batch(stream) {
+  if (stream.slow_batch) return element("div", { class: "warn", title: stream.slow_batch }, `▲ slow batch: ${duration(stream.batch_ms)}`);
+  return stream.batch_ms >= 1000 ? element("div", { class: "quiet" }, `batch: ${duration(stream.batch_ms)}`) : null;
+}
+
 export function bar(run) {
   const known = run.chunks > 0;
   const words = known ? `${percent(run.fraction)}, ${run.done} of ${run.chunks} chunks` : "is being planned";
