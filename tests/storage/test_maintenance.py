@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pyarrow as pa
@@ -7,8 +8,9 @@ import pytest
 
 from headrace.model.tables import TBNAME
 from headrace.storage import Tables
-from headrace.storage.delta.maintenance import MIN_FILE_BYTES, MIN_SMALL_FILES, RECENT_FILES_KEPT, plan_compaction
-from tests.storage.samples import HOUR, METERS, POWER, START, open_tables, read, rows
+from headrace.storage.delta.maintenance import MIN_FILE_BYTES, MIN_SMALL_FILES, RECENT_FILES_KEPT, Maintenance, plan_compaction
+from headrace.storage.delta.writer import Writer
+from tests.storage.samples import HOUR, METERS, POWER, START, file_locks, open_tables, read, rows
 from tests.support.racing import race
 
 MB = 2**20
@@ -120,6 +122,23 @@ def test_compaction_beside_writers_loses_nothing(tmp_path: Path, meters: Tables)
         assert [stored[writer, START + HOUR + number] for number in range(8)] == list(range(8))
     kinds = meters.changes(METERS, 0, meters.version(METERS))["_change_type"].to_pylist()
     assert kinds.count("insert") == meters.rows(METERS) == len(stored)
+
+
+def test_background_compaction_completes_although_a_recent_file_is_rewritten_meanwhile(tmp_path: Path, meters: Tables) -> None:
+    fill(meters, RECENT_FILES_KEPT + 4)
+    handles, lock = meters._handles, file_locks(tmp_path)
+    rewrites: list[int] = []
+
+    def lock_after_rewrite(name: str) -> AbstractContextManager[None]:
+        if not rewrites:  # once the files were chosen and their rows rewritten, before the commit that swaps them
+            recent = rows([{"ts": START + RECENT_FILES_KEPT + 3, "a": -1, TBNAME: "d1"}])
+            rewrites.append(meters.write(METERS, POWER, recent).updated)
+        return lock(name)
+
+    replaced = Maintenance(handles, Writer(handles, lock_after_rewrite)).compact(METERS, RECENT_FILES_KEPT)
+
+    assert (rewrites, replaced) == ([1], 4)
+    assert [row["a"] for row in read(meters.scan(METERS, POWER))].count(-1) == 1
 
 
 def test_a_vacuum_removes_what_no_version_in_reach_needs(meters: Tables) -> None:

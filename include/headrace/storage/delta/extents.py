@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from headrace.model.tables import Database, Table
 from headrace.model.time import Precision
 from headrace.storage.delta.data_files import read_data_files
+from headrace.storage.delta.handles import list_files
 from headrace.storage.delta.pruning import as_stored_integers, file_bounds
 from headrace.storage.tables import Tables
 from headrace.storage.types import rows_schema
@@ -23,8 +24,7 @@ MICROSECONDS_A_TICK: Final = {Precision.MILLISECOND: 1_000, Precision.MICROSECON
 def extents(tables: Tables, table: Table, database: Database, version: int) -> list[Extent]:
     """Return an extent per data file with rows at a version. Only timestamps of files without statistics are read."""
     handle = tables._handles.reader(table)
-    delta = handle.at(version)
-    files = pa.table(delta.get_add_actions(flatten=True))
+    files = list_files(handle.at(version))
     schema = rows_schema(table, database)
     file_times = file_bounds(files, table.timestamp.name, schema) if files.num_rows else None
     if file_times is None:

@@ -1,4 +1,7 @@
-"""Open Delta tables of this process, refreshed to their newest version at low cost."""
+"""Open Delta tables of this process, refreshed to their newest version at low cost.
+
+`update_incremental` of delta-rs takes 0.3 ms even if nothing is new, and does not see that a table was dropped and created again.
+"""
 
 from __future__ import annotations
 

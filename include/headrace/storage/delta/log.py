@@ -1,4 +1,8 @@
-"""Commits in a table's log: how many rows each changed, and which files hold its changes."""
+"""Commits in a table's log: how many rows each changed, and which files hold its changes.
+
+delta-rs offers no single commit: its `history` reads all later commits first and leaves out file actions, and counting rows by
+`load_cdf` opens every data file, which takes 4 to 50 times as long.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Compaction of small files and vacuum of files that no version needs."""
+"""Compaction of small files and vacuum of files that no version needs.
+
+delta-rs does the vacuum. Its own compaction replaces all small files in one commit, so beside a writer that updates recent rows it
+loses every attempt, and it does not sort rows by series.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +20,10 @@ from deltalake.transaction import RemoveAction
 
 from headrace.errors import Error
 from headrace.model.tables import Table
+from headrace.storage.delta.changes import committed_at
 from headrace.storage.delta.commits import commit_properties
 from headrace.storage.delta.data_files import read_data_files
 from headrace.storage.delta.handles import Handle, Handles, translate_errors
-from headrace.storage.delta.log import read_commit
 from headrace.storage.delta.staged_files import now_ms, write_file
 from headrace.storage.delta.writer import Writer
 
@@ -132,11 +136,11 @@ class Maintenance:
         if not unread:
             return vacuum(handle, hours)
         removed = vacuum(handle, hours, unread) if len(unread) <= MAX_KEPT_VERSIONS else 0
-        commit = read_commit(handle.uri, unread.start + 1)
-        if commit is None or commit.time is None:
+        first_unread = committed_at(handle, unread.start + 1)
+        if first_unread is None:
             return removed
         # A full vacuum goes by the age of files alone, so it may only remove what is older than the first commit to be read.
-        age_hours = -(-(now_ms() - commit.time) // HOUR_MS)
+        age_hours = -(-(now_ms() - first_unread) // HOUR_MS)
         return removed + vacuum(handle, max(hours, age_hours + FULL_VACUUM_HOURS))
 
     def close(self) -> None:

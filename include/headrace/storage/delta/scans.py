@@ -1,4 +1,8 @@
-"""Reading rows without Spark: pruning by statistics and pushed-down filters, now or as of a version."""
+"""Reading rows without Spark: pruning by statistics and pushed-down filters, now or as of a version.
+
+`DeltaTable.scan` of delta-rs takes its filter as SQL text, guarantees no order, and takes 1 ms to find that no file matches, which
+each commit of new rows asks.
+"""
 
 from __future__ import annotations
 

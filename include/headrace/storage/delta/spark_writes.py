@@ -20,7 +20,7 @@ from headrace.storage.loading.splits import FileSplit
 from headrace.storage.types import MICROSECONDS
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 ORDER: Final = "__order"
 
@@ -118,31 +118,25 @@ def merge_rows(
 
     It has no compare-and-set and no guard, so it is for loads, which hold the table's lock, and not for streams.
     """
-    view = f"merge_{uuid.uuid4().hex}"
+    from delta.tables import DeltaTable
+
+    columns: dict[str, str | Column] = {quote_identifier(name): f"s.{quote_identifier(name)}" for name in schema.names}
+    values = [name for name in schema.names if name not in table.primary_key and name in given]
+    updates = {column: columns[column] for column in map(quote_identifier, values or [table.series_key])}
     with translate_spark_errors(table.name):
-        rows.createOrReplaceTempView(view)
-        try:
-            result = spark.sql(merge_statement(uri, view, table, schema, bounds, given)).collect()[0]
-        finally:
-            spark.catalog.dropTempView(view)
+        target = DeltaTable.forPath(spark, spark_path(uri)).alias("t")
+        merge = target.merge(rows.alias("s"), merge_condition(table, schema, bounds))
+        result = merge.whenMatchedUpdate(set=updates).whenNotMatchedInsert(values=columns).execute().collect()[0]
     counts: dict[str, Any] = result.asDict()
     return WriteMetrics(-1, int(counts["num_inserted_rows"]), int(counts["num_updated_rows"]))
 
 
-def merge_statement(uri: str, source: str, table: Table, schema: pa.Schema, bounds: Bounds, given: Collection[str]) -> str:
-    """Return the MERGE statement, with a condition on time so that other files are not read."""
-    time = table.timestamp.name
-    keys = " AND ".join(f"t.{quote_identifier(name)} = s.{quote_identifier(name)}" for name in table.primary_key)
-    low, high = (timestamp_literal(schema.field(time).type, value) for value in (bounds.low, bounds.high))
-    values = [name for name in schema.names if name not in table.primary_key and name in given]
-    updates = ", ".join(f"t.{quote_identifier(name)} = s.{quote_identifier(name)}" for name in values or [table.series_key])
-    columns = ", ".join(quote_identifier(name) for name in schema.names)
-    return (
-        f"MERGE INTO delta.{quote_identifier(spark_path(uri))} t USING {source} s "
-        f"ON {keys} AND t.{quote_identifier(time)} >= {low} AND t.{quote_identifier(time)} <= {high} "
-        f"WHEN MATCHED THEN UPDATE SET {updates} "
-        f"WHEN NOT MATCHED THEN INSERT ({columns}) VALUES ({', '.join(f's.{quote_identifier(name)}' for name in schema.names)})"
-    )
+def merge_condition(table: Table, schema: pa.Schema, bounds: Bounds) -> str:
+    """Return the condition that keys are equal, bounded in time so that other files are not read."""
+    time = quote_identifier(table.timestamp.name)
+    low, high = (timestamp_literal(schema.field(table.timestamp.name).type, value) for value in (bounds.low, bounds.high))
+    keys = [f"t.{name} = s.{name}" for name in map(quote_identifier, table.primary_key)]
+    return " AND ".join([*keys, f"t.{time} >= {low}", f"t.{time} <= {high}"])
 
 
 def timestamp_literal(type_: pa.DataType, value: int) -> str:
