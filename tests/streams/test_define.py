@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from headrace.compute import Language, Relation
+from headrace.compute.functions.series import SeriesFunction
+from headrace.compute.functions.stream_use import StreamUse
+from headrace.compute.tdengine import TDENGINE
 from headrace.errors import (
     Error,
     ExistsError,
@@ -13,8 +19,11 @@ from headrace.errors import (
     NotSupportedError,
     TypeMismatchError,
 )
-from headrace.model.tables import Column, Table, TableKind
+from headrace.model.statements import CreateStream
+from headrace.model.tables import Column, Database, Table, TableKind
 from headrace.model.types import DataType, TypeKind
+from headrace.sql import parse
+from headrace.streams.definition.checks import check_statement
 from headrace.streams.definition.define import plan_of
 from headrace.streams.definition.groups import GroupKind
 from tests.streams.house import House
@@ -118,7 +127,11 @@ REFUSED = [
         InvalidStreamError,
         "EXPIRED",
     ),
-    ("create stream s into out as select count(*) from keyed partition by tbname state_window(n)", InvalidStreamError, "key k"),
+    (
+        "create stream s into out as select count(*) from keyed partition by tbname state_window(n)",
+        InvalidStreamError,
+        "a state window over keyed has no order: its rows have the key k",
+    ),
     ("create stream s trigger max_delay 6s into out as select count(*) from readings interval(1s)", NotSupportedError, "MAX_DELAY"),
     ("create stream s into out as select count(*) from readings interval(1s) fill(null)", NotSupportedError, "FILL"),
     ("create stream s into out as select count(*) from nowhere interval(1s)", NotFoundError, "nowhere"),
@@ -230,3 +243,45 @@ def test_errors_of_a_recorded_stream_show_its_text(furnished: House) -> None:
     with pytest.raises(NotFoundError) as missing:
         plan_of(definition, furnished.catalog)
     assert missing.value.sql == definition.sql
+
+
+def check(sql: str, language: Language, table: Table = OLD) -> None:
+    """Check a statement as if it were one of a language, over one table."""
+    statement = parse(sql)
+    assert isinstance(statement, CreateStream)
+    check_statement(statement, Relation(table, Database("db")), language)
+
+
+def test_the_table_of_functions_says_which_of_them_a_stream_may_call() -> None:
+    csum = TDENGINE.functions["csum"]
+    assert isinstance(csum, SeriesFunction)
+    sql = "create stream s trigger at_once into out as select ts, my_sum(n) from old partition by tbname"
+
+    with pytest.raises(InvalidStreamError, match="my_sum cannot be kept up to date"):
+        check(sql, TDENGINE.with_functions(replace(csum, name="my_sum")))
+    with pytest.raises(InvalidStreamError, match="my_sum in a stream needs TRIGGER FORCE_WINDOW_CLOSE"):
+        check(sql, TDENGINE.with_functions(replace(csum, name="my_sum", streams=StreamUse.FORCED_CLOSE)))
+    check(sql, TDENGINE.with_functions(replace(csum, name="my_sum", streams=StreamUse.ANY)))
+
+
+ONLY_QUERIES = (
+    "bottom csum derivative diff elapsed histogram irate leastsquares mavg mode percentile sample statecount stateduration tail "
+    "top twa unique"
+)
+
+
+@pytest.mark.parametrize("name", ONLY_QUERIES.split())
+def test_functions_of_the_language_that_no_stream_calls_yet(name: str) -> None:
+    with pytest.raises(InvalidStreamError, match=rf"\] {name} (cannot be kept up to date in|in a stream needs TRIGGER)"):
+        check(f"create stream s into out as select {name}(n) from old partition by tbname interval(1s)", TDENGINE)
+
+
+def test_the_series_of_a_tree_are_told_apart_by_its_own_series_key() -> None:
+    tree = Table("db", "tree", (Column("time", TIMESTAMP), Column("n", INT)), kind=TableKind.TREE)
+    language = replace(TDENGINE, pseudo_columns=replace(TDENGINE.pseudo_columns, series=""))
+    sql = "create stream s into out as select count(*) from tree{} state_window(n)"
+
+    check(sql.format(" partition by device"), language, tree)
+    with pytest.raises(InvalidStreamError, match="mixes its subtables") as mixed:
+        check(sql.format(" partition by tbname"), language, tree)
+    assert mixed.value.hint == "add PARTITION BY device"

@@ -175,11 +175,13 @@ def by_name(functions: Iterable[AggregateFunction]) -> list[AggregateFunction]:
 
 
 def aggregate_row(function: AggregateFunction) -> tuple[str, ...]:
+    from headrace.compute.functions.stream_use import StreamUse
+
     return (
         f"`{function.name}({signature(function.least, function.most)})`",
         kinds(function),
         function.summary,
-        "yes" if function.streams else "no",
+        "yes" if function.streams is StreamUse.ANY else "no",
         "yes" if function.selects else "",
         "fixed" if function.bounded else "rows",
     )

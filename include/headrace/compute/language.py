@@ -13,6 +13,7 @@ from headrace.compute.functions.aggregates import AggregateFunction
 from headrace.compute.functions.arrow import ArrowFunction
 from headrace.compute.functions.scalars import ScalarFunction
 from headrace.compute.functions.series import SeriesFunction
+from headrace.compute.functions.stream_use import StreamUse
 from headrace.compute.plan import WindowPlan
 from headrace.compute.terms import Term
 from headrace.errors import ProgrammingError
@@ -145,6 +146,15 @@ class Language:
         """Return the function of a row and its neighbors of a name."""
         function = self.functions.get(name)
         return function if isinstance(function, SeriesFunction) else None
+
+    def stream_use(self, name: str) -> StreamUse:
+        """Return which streams may call a function; of a name that is none, any."""
+        function = self.functions.get(name)
+        return StreamUse.ANY if function is None else function.streams
+
+    def series_name(self, series_key: str) -> str:
+        """Return what queries call a table's series key."""
+        return self.pseudo_columns.series or series_key
 
     def is_selection(self, name: str) -> bool:
         """Return whether a function picks one row of a group."""

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from headrace.compute import Plan, Relation, Scope, bind, evaluate, language
+from headrace.compute import Language, Plan, Relation, Scope, bind, evaluate
 from headrace.errors import NotSupportedError
 from headrace.model.expressions import Call, ColumnRef, Expression
 from headrace.model.queries import Query, SelectItem, TableSource
-from headrace.model.tables import TBNAME, Database, Name, Table
+from headrace.model.tables import Database, Name, Table
 from headrace.storage.sandbox import open_database
 from headrace.storage.types import rows_schema
 from headrace.verify import StoredTable, recomputed
@@ -32,6 +32,7 @@ class SubtableFilter:
     table: Table
     database: Database
     tags: pa.Table
+    language: Language
     now: int
     spark: Callable[[], SparkSession]
 
@@ -41,8 +42,9 @@ class SubtableFilter:
         The query is bound as any other. DuckDB answers it where `verify` knows its expressions, so that Spark need not start.
         """
         where = reduce(lambda left, right: Call("and", (left, right)), conditions)
-        query = Query((SelectItem(ColumnRef(TBNAME)),), TableSource(Name(self.database.name, self.table.name)), where=where)
-        plan = bind(query, Scope(lambda _: (Relation(self.table, self.database),), language("tdengine"), now=self.now))
+        series = self.language.series_name(self.table.series_key)
+        query = Query((SelectItem(ColumnRef(series)),), TableSource(Name(self.database.name, self.table.name)), where=where)
+        plan = bind(query, Scope(lambda _: (Relation(self.table, self.database),), self.language, now=self.now))
         try:
             return self.by_duckdb(query)
         except NotSupportedError:
@@ -61,7 +63,8 @@ class SubtableFilter:
     def rows(self) -> pa.Table:
         """One row for each subtable, NULL but for its name."""
         schema = rows_schema(self.table, self.database)
-        columns = [self.tags[TBNAME] if field.name == TBNAME else pa.nulls(self.tags.num_rows, field.type) for field in schema]
+        key = self.table.series_key
+        columns = [self.tags[key] if field.name == key else pa.nulls(self.tags.num_rows, field.type) for field in schema]
         return pa.table(columns, schema=schema)
 
     def frame(self) -> pa.Table:

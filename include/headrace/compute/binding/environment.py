@@ -120,7 +120,7 @@ def stored_column(column: Column, qualifier: str | None, precision: Precision) -
 
 def series_column(column: str, qualifier: str | None, language: Language) -> SourceColumn:
     """The series key of a table, by the language's name for it."""
-    name = language.pseudo_columns.series or column
+    name = language.series_name(column)
     return SourceColumn(name, qualifier, column, quote(column), VARCHAR, starred=False, tag=True, role=ColumnRole.SERIES)
 
 

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from headrace.compute.functions.stream_use import StreamUse
 from headrace.errors import TypeMismatchError
 from headrace.model.expressions import Scalar
 from headrace.model.time import Duration, Precision
@@ -94,8 +95,8 @@ class AggregateFunction:
     """An aggregate: the kinds its first argument may have, the rule made from its arguments, and how many more it takes.
 
     A selection function picks the row whose `order` is the least or greatest (`pick`; rows whose order is NULL never); plain
-    columns beside it come from that row. `bounded` tells that partials do not grow with the rows; `streams` that a stream may
-    use it.
+    columns beside it come from that row. `bounded` tells that partials do not grow with the rows; `streams` which streams
+    may use it.
     """
 
     name: str
@@ -107,7 +108,7 @@ class AggregateFunction:
     least: int = 1
     most: int = 1
     bounded: bool = True
-    streams: bool = True
+    streams: StreamUse = StreamUse.ANY
 
     @property
     def selects(self) -> bool:

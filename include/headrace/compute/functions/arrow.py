@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from headrace.compute.functions.aggregates import check_count
+from headrace.compute.functions.stream_use import StreamUse
 from headrace.model.expressions import Scalar
 from headrace.model.time import Duration, Precision
 from headrace.model.types import DataType
@@ -49,6 +50,7 @@ class ArrowFunction:
     summary: str
     least: int = 1
     most: int = 1
+    streams: StreamUse = StreamUse.NONE
 
     def applied(self, arguments: ArrowArguments) -> ArrowRule:
         """Return the rule for these arguments, or raise `TypeMismatchError`."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from headrace.compute.expression_context import ExpressionContext
+from headrace.compute.functions.stream_use import StreamUse
 from headrace.compute.terms import Term, double, string
 from headrace.compute.types import is_text
 from headrace.errors import TypeMismatchError
@@ -67,6 +68,7 @@ class ScalarFunction:
     most: int | None
     build: Build
     summary: str
+    streams: StreamUse = StreamUse.ANY
 
     def term(self, given: Arguments) -> Term:
         """The function applied; a `TypeMismatchError` where number or types of arguments do not fit."""

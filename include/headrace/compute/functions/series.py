@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from headrace.compute.functions.aggregates import Given, check_count
+from headrace.compute.functions.stream_use import StreamUse
 from headrace.errors import TypeMismatchError
 from headrace.model.types import DataType, TypeKind
 
@@ -38,6 +39,7 @@ class SeriesFunction:
     summary: str
     least: int = 1
     most: int = 1
+    streams: StreamUse = StreamUse.NONE
 
     def check_count(self, count: int) -> None:
         check_count(self.name, self.least, self.most, count)

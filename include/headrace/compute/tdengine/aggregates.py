@@ -18,6 +18,7 @@ from headrace.compute.functions.aggregates import (
     chosen,
     kept,
 )
+from headrace.compute.functions.stream_use import StreamUse
 from headrace.compute.plan import WEND, WSTART
 from headrace.compute.types import spark_type
 from headrace.errors import TypeMismatchError
@@ -184,6 +185,6 @@ TABLE: Final = (
         elapsed,
         "time from the first to the last row in units of y (a tick); an `INTERVAL` window that rows surround counts whole",
         most=2,
-        streams=False,
+        streams=StreamUse.FORCED_CLOSE,
     ),
 )

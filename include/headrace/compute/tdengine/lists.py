@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from headrace.compute.functions.aggregates import NUMERIC, ORDERED, AggregateFunction, Given, PartialRule, Rule
+from headrace.compute.functions.stream_use import StreamUse
 from headrace.compute.plan import WEND, WSTART
 from headrace.compute.tdengine.aggregates import percent
 from headrace.compute.terms import text
@@ -182,9 +183,15 @@ EXAMPLES: Final = {
 
 
 def only_queries(
-    name: str, accepts: frozenset[TypeKind], rule: Callable[[Given], Rule], summary: str, least: int = 1, most: int = 1
+    name: str,
+    accepts: frozenset[TypeKind],
+    rule: Callable[[Given], Rule],
+    summary: str,
+    least: int = 1,
+    most: int = 1,
+    streams: StreamUse = StreamUse.NONE,
 ) -> AggregateFunction:
-    return AggregateFunction(name, accepts, rule, summary, least=least, most=most, bounded=False, streams=False)
+    return AggregateFunction(name, accepts, rule, summary, least=least, most=most, bounded=False, streams=streams)
 
 
 LIST_TABLE: Final = (
@@ -220,5 +227,11 @@ LIST_TABLE: Final = (
         2,
         11,
     ),
-    only_queries("twa", NUMERIC, time_weighted, "mean of the line through the values over time; of one value that value"),
+    only_queries(
+        "twa",
+        NUMERIC,
+        time_weighted,
+        "mean of the line through the values over time; of one value that value",
+        streams=StreamUse.FORCED_CLOSE,
+    ),
 )

@@ -218,9 +218,12 @@ def delete(statement: Delete, session: PlanningContext) -> list[Stage]:
     ranges = Times(catalog.databases.get(database.name), context.clock.now()).ranges(times)
     tbnames: tuple[str, ...] | None = None if subtable is None else (subtable.name,)
     if groups:
+        from headrace.compute import language
         from headrace.service.subtables import SubtableFilter  # loads DuckDB and the planner, which only such a DELETE needs
 
-        subtables = SubtableFilter(table, database, tags_of(table, session), context.clock.now(), context.spark)
+        subtables = SubtableFilter(
+            table, database, tags_of(table, session), language(session.dialect), context.clock.now(), context.spark
+        )
         names = subtables.names(groups)
         tbnames = tuple(names) if tbnames is None else tuple(name for name in names if name in tbnames)
     return [DeleteRows(table, database, tbnames, None if ranges == ALWAYS else ranges)]

@@ -5,46 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from headrace.compute import Relation
+from headrace.compute import Language, Relation
+from headrace.compute.functions.stream_use import StreamUse
 from headrace.errors import InvalidStreamError, LimitError, NotSupportedError
 from headrace.model.expressions import Call, ColumnRef, Expression, walk
 from headrace.model.jobs import TriggerMode
 from headrace.model.queries import CountClause, EventClause, IntervalClause, Query, StateClause, TableSource
 from headrace.model.statements import CreateStream
-from headrace.model.tables import TBNAME, TableKind
+from headrace.model.tables import TableKind
 from headrace.model.time import Duration
 
 MAX_STREAMS_PER_DATABASE: Final = 61
 MIN_MAX_DELAY: Final = Duration(5, "s")
 MIN_RECALCULATION_INTERVAL: Final = Duration(600, "s")
-FORBIDDEN: Final = frozenset(
-    {
-        "leastsquares",
-        "percentile",
-        "top",
-        "bottom",
-        "derivative",
-        "irate",
-        "histogram",
-        "diff",
-        "statecount",
-        "stateduration",
-        "csum",
-        "mavg",
-        "sample",
-        "tail",
-        "unique",
-        "mode",
-        "forecast",
-    }
-)
-TIMED: Final = frozenset(("twa", "elapsed"))
 OFFERED: Final = (TriggerMode.AT_ONCE, TriggerMode.WINDOW_CLOSE)
 
-Check = Callable[[CreateStream, Relation], None]
+Check = Callable[[CreateStream, Relation, Language], None]
 
 
-def check_statement(statement: CreateStream, source: Relation) -> None:
+def check_statement(statement: CreateStream, source: Relation, language: Language) -> None:
     """Refuse what a stream cannot be, in the order in which the language names the reasons.
 
     Raises:
@@ -52,7 +31,7 @@ def check_statement(statement: CreateStream, source: Relation) -> None:
         NotSupportedError: it has, but it is not supported.
     """
     for check in CHECKS:
-        check(statement, source)
+        check(statement, source, language)
     check_offered(statement)
 
 
@@ -65,11 +44,17 @@ def source_name(query: Query) -> TableSource:
     return query.source
 
 
-def split_by_subtable(query: Query, source: Relation) -> bool:
+def split_by_subtable(query: Query, source: Relation, language: Language) -> bool:
     """Whether no group of the query has rows of two subtables."""
     if source.table.kind is TableKind.PLAIN or source.subtable is not None:
         return True
-    return any(isinstance(item.expression, ColumnRef) and item.expression.name == TBNAME for item in query.partition_by)
+    series = series_name(source, language)
+    return any(isinstance(item.expression, ColumnRef) and item.expression.name == series for item in query.partition_by)
+
+
+def series_name(source: Relation, language: Language) -> str:
+    """What the language's queries call the series key of a source."""
+    return language.series_name(source.table.series_key)
 
 
 def expressions(query: Query) -> Iterator[Expression]:
@@ -79,23 +64,27 @@ def expressions(query: Query) -> Iterator[Expression]:
     yield from filter(None, (query.where, query.having))
 
 
-def called(query: Query, names: frozenset[str]) -> Call | None:
-    """The first call of one of these functions."""
-    parts = (part for expression in expressions(query) for part in walk(expression))
-    return next((part for part in parts if isinstance(part, Call) and part.function in names), None)
+def calls(query: Query) -> Iterator[Call]:
+    """Every call of a function."""
+    return (part for expression in expressions(query) for part in walk(expression) if isinstance(part, Call))
 
 
-def check_event(statement: CreateStream, source: Relation) -> None:
+def first_call(query: Query, language: Language, use: StreamUse) -> Call | None:
+    """The first call of a function that is of this use in streams."""
+    return next((call for call in calls(query) if language.stream_use(call.function) is use), None)
+
+
+def check_event(statement: CreateStream, source: Relation, language: Language) -> None:
     window = statement.query.window
-    if isinstance(window, EventClause) and not split_by_subtable(statement.query, source):
+    if isinstance(window, EventClause) and not split_by_subtable(statement.query, source, language):
         raise InvalidStreamError(
             f"an event window over the supertable {source.table.name} mixes its subtables",
-            hint="add PARTITION BY tbname",
+            hint=f"add PARTITION BY {series_name(source, language)}",
             span=window.span,
         )
 
 
-def check_shape(statement: CreateStream, source: Relation) -> None:
+def check_shape(statement: CreateStream, source: Relation, language: Language) -> None:
     query = statement.query
     if query.order_by:
         raise InvalidStreamError(
@@ -105,16 +94,16 @@ def check_shape(statement: CreateStream, source: Relation) -> None:
         raise InvalidStreamError("a stream has no end to count from", hint="leave out LIMIT and OFFSET", span=query.span)
     if query.distinct:
         raise InvalidStreamError("a stream cannot take back rows that turn out equal", hint="leave out DISTINCT", span=query.span)
-    if (isinstance(query.window, StateClause) or query.window is None) and not split_by_subtable(query, source):
+    if (isinstance(query.window, StateClause) or query.window is None) and not split_by_subtable(query, source, language):
         what = "a query without a window" if query.window is None else "a state window"
         raise InvalidStreamError(
             f"{what} over the supertable {source.table.name} mixes its subtables",
-            hint="add PARTITION BY tbname",
+            hint=f"add PARTITION BY {series_name(source, language)}",
             span=query.span,
         )
 
 
-def check_name(statement: CreateStream, _: Relation) -> None:
+def check_name(statement: CreateStream, _: Relation, _language: Language) -> None:
     if statement.subtable is None or statement.query.partition_by:
         return
     column = next((part for part in walk(statement.subtable) if isinstance(part, ColumnRef)), None)
@@ -126,22 +115,23 @@ def check_name(statement: CreateStream, _: Relation) -> None:
         )
 
 
-def check_trigger(statement: CreateStream, _: Relation) -> None:
+def check_trigger(statement: CreateStream, _: Relation, language: Language) -> None:
     query, options = statement.query, statement.options
-    if query.window is None and options.trigger is not TriggerMode.AT_ONCE and called(query, frozenset(("interp",))) is None:
+    has_interpolation = any(call.function == language.interpolation for call in calls(query))
+    if query.window is None and options.trigger is not TriggerMode.AT_ONCE and not has_interpolation:
         raise InvalidStreamError(
             "without a window a stream can only have TRIGGER AT_ONCE", hint="add TRIGGER AT_ONCE, or a window", span=query.span
         )
 
 
-def check_count(statement: CreateStream, source: Relation) -> None:
+def check_count(statement: CreateStream, source: Relation, language: Language) -> None:
     window, options = statement.query.window, statement.options
     if not isinstance(window, CountClause):
         return
-    if not split_by_subtable(statement.query, source):
+    if not split_by_subtable(statement.query, source, language):
         raise InvalidStreamError(
             f"a count window over the supertable {source.table.name} mixes its subtables",
-            hint="add PARTITION BY tbname",
+            hint=f"add PARTITION BY {series_name(source, language)}",
             span=window.span,
         )
     if options.watermark.count <= 0:
@@ -150,10 +140,10 @@ def check_count(statement: CreateStream, source: Relation) -> None:
         raise InvalidStreamError("a count window needs IGNORE EXPIRED 1", hint="leave out IGNORE EXPIRED 0", span=window.span)
 
 
-def check_key(statement: CreateStream, source: Relation) -> None:
+def check_key(statement: CreateStream, source: Relation, _language: Language) -> None:
     window, key = statement.query.window, source.table.key
     if key is not None and isinstance(window, StateClause | EventClause | CountClause):
-        kind = type(window).__name__.lower()
+        kind = type(window).__name__.removesuffix("Clause").lower()
         raise InvalidStreamError(
             f"a {kind} window over {source.table.name} has no order: its rows have the key {key.name} beside the timestamp",
             hint="use INTERVAL or SESSION",
@@ -161,9 +151,9 @@ def check_key(statement: CreateStream, source: Relation) -> None:
         )
 
 
-def check_timed(statement: CreateStream, source: Relation) -> None:
+def check_timed(statement: CreateStream, source: Relation, language: Language) -> None:
     query = statement.query
-    call = called(query, TIMED)
+    call = first_call(query, language, StreamUse.FORCED_CLOSE)
     if call is None:
         return
     if statement.options.trigger is not TriggerMode.FORCE_WINDOW_CLOSE:
@@ -172,38 +162,40 @@ def check_timed(statement: CreateStream, source: Relation) -> None:
         )
     if not isinstance(query.window, IntervalClause):
         raise InvalidStreamError(f"{call.function} in a stream needs INTERVAL", hint="use INTERVAL", span=call.span)
-    if not split_by_subtable(query, source):
-        raise InvalidStreamError(f"{call.function} mixes subtables", hint="add PARTITION BY tbname", span=call.span)
+    if not split_by_subtable(query, source, language):
+        raise InvalidStreamError(
+            f"{call.function} mixes subtables", hint=f"add PARTITION BY {series_name(source, language)}", span=call.span
+        )
 
 
-def check_forced(statement: CreateStream, source: Relation) -> None:
+def check_forced(statement: CreateStream, source: Relation, language: Language) -> None:
     query, trigger = statement.query, statement.options.trigger
-    if trigger is TriggerMode.FORCE_WINDOW_CLOSE and not split_by_subtable(query, source):
+    if trigger is TriggerMode.FORCE_WINDOW_CLOSE and not split_by_subtable(query, source, language):
         raise InvalidStreamError(
             f"FORCE_WINDOW_CLOSE over the supertable {source.table.name} mixes its subtables",
-            hint="add PARTITION BY tbname",
+            hint=f"add PARTITION BY {series_name(source, language)}",
             span=query.span,
         )
     if trigger is TriggerMode.CONTINUOUS_WINDOW_CLOSE and not isinstance(query.window, IntervalClause):
         raise InvalidStreamError("CONTINUOUS_WINDOW_CLOSE needs INTERVAL", hint="use another trigger", span=query.span)
 
 
-def check_group(statement: CreateStream, _: Relation) -> None:
+def check_group(statement: CreateStream, _: Relation, _language: Language) -> None:
     if statement.query.group_by:
         raise InvalidStreamError(
             "GROUP BY is not allowed in a stream", hint="use PARTITION BY with a window", span=statement.query.span
         )
 
 
-def check_functions(statement: CreateStream, _: Relation) -> None:
-    call = called(statement.query, FORBIDDEN)
+def check_functions(statement: CreateStream, _: Relation, language: Language) -> None:
+    call = first_call(statement.query, language, StreamUse.NONE)
     if call is not None:
         raise InvalidStreamError(
             f"{call.function} cannot be kept up to date in a stream", hint="use it in a query over the target", span=call.span
         )
 
 
-def check_delays(statement: CreateStream, _: Relation) -> None:
+def check_delays(statement: CreateStream, _: Relation, _language: Language) -> None:
     options = statement.options
     at_least(options.max_delay, MIN_MAX_DELAY, "MAX_DELAY", statement)
     at_least(options.recalculate, MIN_RECALCULATION_INTERVAL, "RECALCULATE", statement)
@@ -214,7 +206,7 @@ def at_least(duration: Duration | None, least: Duration, what: str, statement: C
         raise LimitError(f"{what} {duration} is shorter than {least}", hint=f"use {least} or more", span=statement.query.span)
 
 
-def check_having(statement: CreateStream, _: Relation) -> None:
+def check_having(statement: CreateStream, _: Relation, _language: Language) -> None:
     having = statement.query.having
     if having is not None:
         raise InvalidStreamError(
@@ -222,7 +214,7 @@ def check_having(statement: CreateStream, _: Relation) -> None:
         )
 
 
-def check_watermark(statement: CreateStream, _: Relation) -> None:
+def check_watermark(statement: CreateStream, _: Relation, _language: Language) -> None:
     for what, duration in (("WATERMARK", statement.options.watermark), ("DELETE_MARK", statement.options.delete_mark)):
         if duration is not None and duration.is_calendar:
             raise LimitError(f"{what} {duration} has no fixed length", hint="use b u a s m h d or w", span=statement.name.span)

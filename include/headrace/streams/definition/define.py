@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from headrace.catalog import Catalog
 from headrace.catalog.rules import target_taken
-from headrace.compute import Key, Plan, Relation, Scope, SeriesNames, bind, language
+from headrace.compute import Key, Language, Plan, Relation, Scope, SeriesNames, bind, language
 from headrace.compute.plan import EventWindow
 from headrace.compute.terms import ColumnRole
 from headrace.compute.types import spark_type
@@ -205,10 +205,10 @@ class Definer:
     def plan(self) -> StreamPlan:
         statement = self.statement
         source = self.scope.relation(source_name(statement.query).name)
-        check_statement(statement, source)
+        check_statement(statement, source, self.scope.language)
         query = with_start(statement.query)
         bound = self.bound(query)
-        check_bound(bound, statement, source)
+        check_bound(bound, statement, source, self.scope.language)
         prepended = query is not statement.query
         target, existing = self.target()
         layout = self.layout(target, existing, bound, prepended)
@@ -270,10 +270,10 @@ class Definer:
         return existing_layout(self.statement, existing, bound, prepended)
 
 
-def check_bound(plan: Plan, statement: CreateStream, source: Relation) -> None:
+def check_bound(plan: Plan, statement: CreateStream, source: Relation, language: Language) -> None:
     """What can be told only once names are resolved."""
     first = plan.outputs[0]
-    if first.type.kind is not TypeKind.TIMESTAMP or (plan.window is None and not is_time(statement.query, source)):
+    if first.type.kind is not TypeKind.TIMESTAMP or (plan.window is None and not is_time(statement.query, source, language)):
         raise InvalidStreamError(
             f"the first column of the result is not the timestamp {source.table.timestamp.name}",
             hint=f"select {source.table.timestamp.name} first",
@@ -292,9 +292,9 @@ def check_bound(plan: Plan, statement: CreateStream, source: Relation) -> None:
         )
 
 
-def is_time(query: Query, source: Relation) -> bool:
+def is_time(query: Query, source: Relation, language: Language) -> bool:
     """Whether the first item of a query without a window is the source's timestamp."""
-    return any(is_column(query, 0, name) for name in (source.table.timestamp.name, "_rowts", "_c0"))
+    return any(is_column(query, 0, name) for name in (source.table.timestamp.name, *language.pseudo_columns.row_time))
 
 
 def is_column(query: Query, place: int, name: str) -> bool:
