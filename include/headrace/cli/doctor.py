@@ -17,7 +17,7 @@ from headrace.errors import ConfigurationError, Error
 from headrace.settings import Settings, load
 from headrace.storage.spark.jars import cache_directory, delta_jars
 from headrace.storage.spark.java import check_java
-from headrace.storage.spark.session import class_archive
+from headrace.storage.spark.session import class_archive, outdated_archives
 
 GIB: Final = 1024**3
 # A driver's heap, Python, and Airflow's components beside it.
@@ -88,7 +88,7 @@ def run_checks(home: Path | None) -> int:
 
 
 def prepare() -> None:
-    """Fetch the jars and write the class archive, where either is missing."""
+    """Fetch the jars if they are missing, and write the class archive if there is none for the jars as they are."""
     jars = delta_jars()
     archive = class_archive()
     if not archive.exists():
@@ -103,5 +103,7 @@ def train(archive: Path) -> None:
     done = subprocess.run([sys.executable, "-c", TRAINING, str(scratch)], capture_output=True, text=True, check=False)
     if done.returncode == 0 and scratch.exists():
         scratch.rename(archive)
+        for outdated in outdated_archives(archive):
+            outdated.unlink(missing_ok=True)
     else:
         err.print(f"no class archive: {done.stderr.strip().splitlines()[-1:]}", style="yellow", markup=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,9 +29,26 @@ appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
 
 
 def class_archive() -> Path:
-    """Return the class archive that halves a driver's start time; valid for one Java and one class path."""
-    key = hashlib.sha256("|".join([check_java(), str(spark_home()), *map(str, delta_jars())]).encode()).hexdigest()[:12]
-    return cache_directory() / f"classes-{key}.jsa"
+    """Return the class archive that halves a driver's start time; valid for one Java, one class path and one state of its jars."""
+    own, delta = sorted((spark_home() / "jars").glob("*.jar")), delta_jars()
+    class_path = digest(check_java(), str(spark_home()), *map(str, delta))
+    return cache_directory() / f"classes-{class_path}-{jar_stamp([*own, *delta])}.jsa"
+
+
+def outdated_archives(archive: Path) -> list[Path]:
+    """Return the archives of the same class path whose jars have been replaced."""
+    class_path, _, _ = archive.stem.rpartition("-")
+    return [other for other in archive.parent.glob(f"{class_path}-*.jsa") if other != archive]
+
+
+def jar_stamp(jars: Sequence[Path]) -> str:
+    """Digest what the JVM compares before it uses an archive: the size of each jar, and when it was modified, in seconds."""
+    found = [jar.stat() for jar in jars]
+    return digest(*(f"{status.st_size} {int(status.st_mtime)}" for status in found))
+
+
+def digest(*parts: str) -> str:
+    return hashlib.sha256("|".join(parts).encode()).hexdigest()[:12]
 
 
 def java_options(archive: Path | None = None) -> str:
