@@ -14,6 +14,7 @@ from typing import Any
 
 import httpx
 import psutil
+import psycopg
 import pytest
 
 import headrace
@@ -31,8 +32,9 @@ QUICK = {"HEADRACE_LEASE_MS": "3000", "HEADRACE_HEARTBEAT_MS": "200", "HEADRACE_
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    return load(home=tmp_path / "home", spark_master="local[2]", chunk_rows=200)
+def settings(tmp_path: Path, request: pytest.FixtureRequest) -> Settings:
+    url = request.getfixturevalue("postgres_url") if request.node.get_closest_marker("postgres") else ""
+    return load(home=tmp_path / "home", spark_master="local[2]", chunk_rows=200, catalog_url=url)
 
 
 @pytest.fixture
@@ -48,7 +50,7 @@ class Job:
     def __init__(self, settings: Settings, folder: Path, script: str, *arguments: str, faults: str = "") -> None:
         self.log = folder / f"{script}-{time.monotonic_ns()}.log"
         environment = os.environ | QUICK | {"HEADRACE_HOME": str(settings.home_path), "HEADRACE_FAILPOINTS": faults}
-        environment |= {"HEADRACE_SPARK_MASTER": settings.spark_master}
+        environment |= {"HEADRACE_SPARK_MASTER": settings.spark_master, "HEADRACE_CATALOG_URL": settings.catalog_url}
         command = [sys.executable, str(settings.project / "spark_jobs" / f"{script}.py"), *arguments]
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
@@ -219,6 +221,44 @@ def test_a_backfill_job_killed_after_its_commit_has_done_its_work(context: Conte
     assert start("fill_history", *arguments).ended() == 0
     assert context.catalog.ledger.chunks(stream)[0].state is ChunkState.DONE
     assert meters.results() == meters.expected()
+
+
+def lose_locks(url: str) -> None:
+    """Have the server end the connections that hold locks, as it does when it no longer hears of their processes."""
+    holders = "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND granted"
+    with psycopg.connect(url, autocommit=True) as connection:
+        assert connection.execute(holders).fetchall()
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize(
+    "frozen_at", ["history.commit:1", "storage.commit:2"], ids=["before the commit", "between reading the version and the commit"]
+)
+def test_a_frozen_backfill_job_commits_nothing_once_another_has_done_its_chunk(
+    context: Context, start: Callable[..., Job], frozen_at: str
+) -> None:
+    meters = Meters.create(context)
+    meters.write(readings(100))
+    stream = meters.create_stream("TRIGGER AT_ONCE FILL_HISTORY 1")
+    target = context.catalog.tables.get("db", "out")
+    (chunk,) = backfill.plan_chunks(context, stream)
+    arguments = ("--stream", stream, "--run", chunk.run, "--chunk", "0")
+    frozen = start("fill_history", *arguments, faults=f"{frozen_at}:stop")
+    until(lambda: psutil.Process(frozen.process.pid).status() == psutil.STATUS_STOPPED, "the job does not stop", (frozen,))
+    assert context.tables.read_tags(target).num_rows == 3  # only the commit of the results is left to do
+    assert meters.results() == []
+
+    lose_locks(context.settings.catalog_url)
+    assert start("fill_history", *arguments).ended() == 0
+    assert meters.results() == meters.expected()
+    context.tables.delete(target, context.catalog.databases.get("db"))
+    version = context.tables.version(target)
+    frozen.signal(signal.SIGCONT)
+
+    assert frozen.ended() == 1
+    assert "DONE by" in frozen.text
+    assert (context.tables.version(target), meters.results()) == (version, [])
+    assert context.catalog.ledger.chunks(stream)[0].state is ChunkState.DONE
 
 
 def test_a_backfill_job_says_what_is_wrong(start: Callable[..., Job]) -> None:

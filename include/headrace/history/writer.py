@@ -5,7 +5,8 @@ What makes it safe to do again, at any time and from any process:
 - Rows are read at a fixed version of the source: the boundary for the history, the live stream's position for a recomputation.
 - A chunk owns the windows whose start lies in it, reads the rows up to the end of the last of them, and writes no others.
 - The commit that completes it records a Delta transaction of (stream, run, chunk) in the target; where that is recorded, nothing
-  is computed. What an attempt that died had written before are upserts of the same rows, which change nothing.
+  is computed. What an attempt that died had written before are upserts of the same rows, which change nothing. It needs no epoch:
+  a process that was frozen while another did its chunk finds the transaction recorded, whatever has become of its lock.
 - A history writes the windows that are still open too, whatever the trigger mode; the live stream holds them as written.
 - A recomputation commits only while the live stream's own transaction in the target stands where it stood when the range was
   last found to be untouched by later changes of the source. Where such changes touch the range, it is computed again at the
