@@ -27,7 +27,8 @@ def context(home: Settings, catalog: Catalog, clock: ManualClock) -> Context:
 
 
 def new_stream(catalog: Catalog, **options: Any) -> str:
-    return add_stream(catalog, state=JobState.CREATED, progress=JobProgress(), **options)
+    """A stream without history as CREATE STREAM records it."""
+    return add_stream(catalog, state=JobState.CREATED, **options)
 
 
 def stream_with_history(context: Context, catalog: Catalog) -> str:

@@ -225,9 +225,8 @@ def test_clearing_does_not_resume_what_the_user_has_paused_or_what_passes_by_its
     [
         (JobProgress(Position(0, {"d.t": 4}), {"d.t": 2}), JobState.RUNNING),
         (JobProgress(boundary={"d.t": 2}), JobState.FILLING),
-        (JobProgress(), JobState.CREATED),
     ],
 )
 def test_a_stream_goes_on_where_it_stood(catalog: Catalog, progress: JobProgress, state: JobState) -> None:
     stream = add_stream(catalog, state=JobState.STOPPED, reason=FAILED, progress=progress)
-    assert supervision.resumed_state(catalog.jobs.by_id(stream)) is state
+    assert catalog.jobs.by_id(stream).resumed_state is state

@@ -117,7 +117,10 @@ def test_a_stream_that_cannot_be_understood_is_stopped_and_the_others_run(meters
     good = meters.create_stream("TRIGGER AT_ONCE")
     definition = meters.context.catalog.jobs.by_id(good).definition
     bad = replace(definition, id="bad", name="bad", sql="CREATE STREAM bad INTO", target=TableId("db", "bad"), schema=None)
-    meters.context.catalog.jobs.create(bad)
+    meters.context.catalog.jobs.create(bad, progress=JobProgress(Position(0, {bad.source_id: 0})))
+    driver.reconcile()
+    while driver._pollers.poll():
+        pass
     driver.reconcile()
     record = meters.context.catalog.jobs.by_id("bad")
     assert record.state is JobState.STOPPED

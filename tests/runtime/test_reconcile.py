@@ -13,12 +13,12 @@ NOW = 1_000_000
 PASSING = StopReason("OPERATIONAL", "the disk was full", "wait", NOW, transient=True)
 LASTING = StopReason("DATA", "a value is invalid", "mend it", NOW)
 AT = {"d.t": 3}
-NEW, BOUND, LIVE = JobProgress(), JobProgress(boundary=AT), JobProgress(Position(0, AT), AT)
+BOUND, LIVE = JobProgress(boundary=AT), JobProgress(Position(0, AT), AT)
 
 
 def stream(
     state: JobState,
-    progress: JobProgress = NEW,
+    progress: JobProgress,
     desired: DesiredState = DesiredState.RUNNING,
     reason: StopReason | None = None,
 ) -> JobRecord:
@@ -36,12 +36,12 @@ def stream(
     return JobRecord(definition, desired, state, progress, reason)
 
 
-def decide(record: JobRecord, *, has_history: bool = True, filled: bool = False, fills: bool = True, retry_at: int = 0) -> Role:
-    return role(record, has_history=has_history, filled=filled, fills=fills, retry_at=retry_at, now=NOW)
+def decide(record: JobRecord, *, filled: bool = False, fills: bool = True, retry_at: int = 0) -> Role:
+    return role(record, filled=filled, fills=fills, retry_at=retry_at, now=NOW)
 
 
 def test_a_stream_without_history_goes_to_the_pollers_at_once() -> None:
-    assert decide(stream(JobState.CREATED), has_history=False) is Role.POLL
+    assert decide(stream(JobState.CREATED, LIVE)) is Role.POLL
 
 
 def test_a_stream_whose_history_is_being_filled_is_filled_by_the_snode_that_fills() -> None:

@@ -11,7 +11,6 @@ are still open belong to the live stream and are left to it.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -21,9 +20,7 @@ from headrace.history.chunks import ChunkRange, Extent, Grid, by_duration, by_ro
 from headrace.history.writer import BackfillWriter
 from headrace.model.jobs import Chunk, ChunkState, JobRecord, JobState
 from headrace.model.progress import Progress, silent
-from headrace.model.statements import CreateStream
 from headrace.model.time import Duration, Precision
-from headrace.sql import parse
 from headrace.storage.delta.extents import extents
 from headrace.streams import lifecycle
 from headrace.streams.context import Context
@@ -36,17 +33,6 @@ HISTORY: Final = "history"
 # A day of a changing clock has an hour more; zones have changed by more than that, but never by more than a day.
 ZONE_SLACK: Final = Duration(1, "d")
 LONGEST_MONTH: Final = Duration(31, "d")
-
-
-def has_history(_: Context, record: JobRecord) -> bool:
-    """Whether a stream was created with FILL_HISTORY 1."""
-    return _fills_history(record.definition.sql, record.definition.dialect)
-
-
-@functools.lru_cache(maxsize=10_000)
-def _fills_history(sql: str, dialect: str) -> bool:
-    statement = parse(sql, dialect)
-    return isinstance(statement, CreateStream) and statement.options.fill_history
 
 
 def plan_of(context: Context, record: JobRecord) -> StreamPlan:

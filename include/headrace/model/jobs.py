@@ -207,6 +207,11 @@ class JobRecord:
         return self.progress.position is not None
 
     @property
+    def resumed_state(self) -> JobState:
+        """The state in which the job goes on after a stop: live, or with its history where that was left."""
+        return JobState.RUNNING if self.is_live else JobState.FILLING
+
+    @property
     def source_version(self) -> int | None:
         """The last version of the job's first source that it has handled; None before it is live."""
         position = self.progress.position

@@ -14,7 +14,6 @@ from headrace.errors import DataError, Error, NotFoundError
 from headrace.history import backfill
 from headrace.model.jobs import Chunk, ChunkState, DesiredState, JobRecord, JobState, StopReason
 from headrace.model.time import Duration, Precision
-from headrace.runtime import supervision
 from headrace.runtime.context import Context
 
 FAILED: Final = "BACKFILL"
@@ -56,7 +55,7 @@ def zone_of(context: Context, job_id: str) -> str:
 def plan_history(context: Context, job_id: str) -> list[Chunk]:
     """The chunks of a stream's history that are not done; none for a stream without history, or one that is live already."""
     record = go_on(context, job_id)
-    if record.progress.position is not None or not backfill.has_history(context, record):
+    if record.is_live:
         return []
     return [chunk for chunk in backfill.plan_chunks(context, job_id) if chunk.state is not ChunkState.DONE]
 
@@ -109,7 +108,7 @@ def unfinished_run(context: Context, job_id: str, run: str, first: int = 1) -> s
 def activate(context: Context, job_id: str) -> None:
     """Hand the stream to its snode where its history is filled; nothing to do for a stream that has none, or is live."""
     record = go_on(context, job_id)
-    if record.progress.position is None and backfill.has_history(context, record):
+    if not record.is_live:
         backfill.activate(context, job_id)
 
 
@@ -124,7 +123,7 @@ def go_on(context: Context, job_id: str, number: int | None = None) -> JobRecord
     chunks = context.catalog.ledger.chunks(job_id, backfill.HISTORY)
     if any(chunk.state is ChunkState.FAILED and chunk.number != number for chunk in chunks):
         return record
-    context.catalog.jobs.replace_state(record, supervision.resumed_state(record))
+    context.catalog.jobs.replace_state(record, record.resumed_state)
     return context.catalog.jobs.by_id(job_id)
 
 

@@ -16,7 +16,6 @@ from headrace.runtime.histories import Histories
 from headrace.runtime.metrics import Histogram
 from headrace.runtime.reasons import stop_stream
 from headrace.runtime.reconcile import MAX_RETRY_MS, Role, retry_pause, role
-from headrace.runtime.supervision import resumed_state
 from headrace.streams.lifecycle import forget
 from headrace.streams.sources.poller import JobActivity, SourcePollers
 
@@ -147,7 +146,6 @@ class Driver:
         job_id = record.definition.id
         return role(
             record,
-            has_history=backfill.has_history(self._context, record),
             filled=not record.is_live and backfill.is_filled(self._context, job_id),
             fills=self._fills,
             retry_at=self._retry_at.get(job_id, 0),
@@ -176,7 +174,7 @@ class Driver:
         job_id = record.definition.id
         attempt = self._attempts[job_id] = self._attempts.get(job_id, 0) + 1
         self._retry_at[job_id] = self._context.clock.now() + retry_pause(attempt)
-        self._set_state(record, resumed_state(record))
+        self._set_state(record, record.resumed_state)
         self._context.catalog.events.record("job", job_id, "RETRIED", f"attempt {attempt}")
 
     def _forget(self, record: JobRecord) -> None:

@@ -29,11 +29,10 @@ class Role(StrEnum):
     """It was dropped: state and record go."""
 
 
-def role(record: JobRecord, *, has_history: bool, filled: bool, fills: bool, retry_at: int, now: int) -> Role:
+def role(record: JobRecord, *, filled: bool, fills: bool, retry_at: int, now: int) -> Role:
     """The role of a stream.
 
     Args:
-        has_history: whether the stream was created with FILL_HISTORY 1.
         filled: whether every chunk of its history is done.
         fills: whether this snode fills histories itself.
         retry_at: when a stream that stopped for a passing reason may run again, epoch milliseconds.
@@ -44,7 +43,7 @@ def role(record: JobRecord, *, has_history: bool, filled: bool, fills: bool, ret
     if record.state is JobState.STOPPED:
         passing = record.reason is not None and record.reason.transient and record.desired is DesiredState.RUNNING
         return Role.RETRY if passing and now >= retry_at else Role.WAIT
-    if record.desired is DesiredState.PAUSED or record.is_live or not has_history:
+    if record.desired is DesiredState.PAUSED or record.is_live:
         return Role.POLL
     return history_role(record, filled, fills)
 

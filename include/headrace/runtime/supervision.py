@@ -212,7 +212,7 @@ def resume_cleared(catalog: Catalog, job_id: str, reported: str | None) -> bool:
     """Resume a stream whose stop has been reported before: who looks again then was sent by a person who cleared the task."""
     try:
         record = catalog.jobs.by_id(job_id)
-        if not should_resume(record, reported) or not catalog.jobs.replace_state(record, resumed_state(record)):
+        if not should_resume(record, reported) or not catalog.jobs.replace_state(record, record.resumed_state):
             return False
     except NotFoundError:
         return False
@@ -224,12 +224,3 @@ def should_resume(record: JobRecord, reported: str | None) -> bool:
     """Whether a stream is STOPPED for a reason that does not pass by itself, and that was reported before."""
     reason = record.reason if record.desired is DesiredState.RUNNING and record.state is JobState.STOPPED else None
     return reason is not None and not reason.transient and stop_mark(reason) == reported
-
-
-def resumed_state(record: JobRecord) -> JobState:
-    """The state from which a stopped stream goes on: where its history was left, or live."""
-    if record.progress.position is not None:
-        return JobState.RUNNING
-    if record.progress.boundary is None:
-        return JobState.CREATED
-    return JobState.FILLING

@@ -221,8 +221,7 @@ def _(stage: stages.ContinueStream, session: SessionState) -> Result:
 
         skip(context, plan_of(record.definition, context.catalog))
     if record.state is JobState.STOPPED:
-        filled = record.progress.position is not None or record.progress.boundary is None
-        context.catalog.jobs.set_state(record.definition.id, JobState.RUNNING if filled else JobState.FILLING)
+        context.catalog.jobs.set_state(record.definition.id, record.resumed_state)
     context.catalog.jobs.set_desired(record.definition.id, DesiredState.RUNNING)
     return DONE
 
