@@ -14,7 +14,7 @@ from benchmarks.handwritten import batch
 from benchmarks.measure import Memory, Timings, interleave, timed
 from benchmarks.results import Line, Wanted
 from headrace.history import backfill
-from headrace.model.jobs import ChunkState
+from headrace.model.ledger import ChunkState
 
 NAME = "history_fill"
 TARGET = "history_result"

@@ -11,7 +11,8 @@ import pytest
 from headrace.catalog import Catalog
 from headrace.errors import DataError, TransientError
 from headrace.model.clock import ManualClock
-from headrace.model.jobs import Chunk, ChunkState, DesiredState, JobProgress, JobState
+from headrace.model.jobs import DesiredState, JobProgress, JobState
+from headrace.model.ledger import Chunk, ChunkState
 from headrace.model.positions import Position
 from headrace.model.time import Duration, Precision
 from headrace.runtime import airflow_tasks

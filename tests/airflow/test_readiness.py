@@ -13,7 +13,8 @@ import pytest
 
 from headrace.catalog import Catalog
 from headrace.model.clock import ManualClock, SystemClock
-from headrace.model.jobs import DesiredState, JobProgress, JobState, Lease, StopReason
+from headrace.model.jobs import DesiredState, JobProgress, JobState, StopReason
+from headrace.model.snodes import Lease
 from headrace.runtime.readiness import Obstacle, await_ready, obstacles
 from headrace.runtime.supervision import snapshot
 from headrace.settings import Settings

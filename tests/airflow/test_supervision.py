@@ -12,8 +12,9 @@ import pytest
 
 from headrace.catalog import Catalog
 from headrace.model.clock import ManualClock
-from headrace.model.jobs import DesiredState, Heartbeat, JobProgress, JobState, Lease, StopReason
+from headrace.model.jobs import DesiredState, JobProgress, JobState, StopReason
 from headrace.model.positions import Position
+from headrace.model.snodes import Heartbeat, Lease
 from headrace.runtime import supervision
 from headrace.runtime.supervision import RECONNECT_MS, REMIND_MS, START_MS, SupervisionStatus, Supervisor, driver_problem, snapshot
 from tests.airflow.conftest import NOW

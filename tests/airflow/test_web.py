@@ -15,7 +15,8 @@ from headrace.catalog import Catalog
 from headrace.cli.system import streams_table
 from headrace.errors import Error, OperationalError
 from headrace.model.clock import ManualClock
-from headrace.model.jobs import Chunk, DesiredState, JobProgress, JobState, StopReason
+from headrace.model.jobs import DesiredState, JobProgress, JobState, StopReason
+from headrace.model.ledger import Chunk
 from headrace.model.positions import Position
 from headrace.runtime.dag_ids import stream_dag_id
 from headrace.runtime.metrics import slow_batches

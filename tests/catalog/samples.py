@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from headrace.catalog import Catalog
-from headrace.model.jobs import Chunk, JobDefinition, JobKind
+from headrace.model.jobs import JobDefinition, JobKind
+from headrace.model.ledger import Chunk
 from headrace.model.tables import Column, Database, Table, TableId, TableKind
 from headrace.model.types import DataType, TypeKind
 

@@ -8,8 +8,9 @@ import pytest
 from headrace.catalog import Catalog
 from headrace.errors import ExistsError, FencedError, IntegrityError, NotFoundError
 from headrace.model.clock import ManualClock
-from headrace.model.jobs import DesiredState, DriverStatus, JobCounters, JobProgress, JobRecord, JobState, StopReason
+from headrace.model.jobs import DesiredState, JobCounters, JobProgress, JobRecord, JobState, StopReason
 from headrace.model.positions import Position
+from headrace.model.snodes import DriverStatus
 from headrace.model.tables import Database, TableId
 from tests.catalog.samples import definition, supertable, with_stream
 

@@ -11,7 +11,8 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multip
 from headrace.catalog import Catalog
 from headrace.errors import FencedError
 from headrace.model.clock import ManualClock
-from headrace.model.jobs import JobProgress, Lease
+from headrace.model.jobs import JobProgress
+from headrace.model.snodes import Lease
 from tests.catalog.samples import definition, with_stream
 
 HOLDERS = st.sampled_from(["a", "b", "c"])

@@ -7,7 +7,7 @@ import pytest
 from headrace.catalog import Catalog
 from headrace.errors import FencedError, NotFoundError, TransientError
 from headrace.model.clock import ManualClock
-from headrace.model.jobs import ChunkState, RunSummary
+from headrace.model.ledger import ChunkState, RunSummary
 from tests.catalog.samples import chunks, with_stream
 
 

@@ -9,7 +9,8 @@ import pytest
 
 from headrace.catalog import Catalog
 from headrace.errors import Error, ExistsError, TransientError
-from headrace.model.jobs import ChunkState, JobProgress
+from headrace.model.jobs import JobProgress
+from headrace.model.ledger import ChunkState
 from headrace.model.tables import Database, TableId
 from tests.catalog.samples import chunks, definition, plain_table, supertable, with_stream
 from tests.support.racing import CONTEXT, race

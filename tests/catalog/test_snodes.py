@@ -5,7 +5,7 @@ import pytest
 from headrace.catalog import Catalog
 from headrace.errors import FencedError, NotFoundError
 from headrace.model.clock import ManualClock
-from headrace.model.jobs import Heartbeat
+from headrace.model.snodes import Heartbeat
 
 
 def test_the_last_heartbeat_stands(catalog: Catalog, clock: ManualClock) -> None:

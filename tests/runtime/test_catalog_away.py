@@ -10,7 +10,8 @@ import pyarrow.compute as pc
 import pytest
 
 from headrace.errors import TransientError
-from headrace.model.jobs import JobState, Lease
+from headrace.model.jobs import JobState
+from headrace.model.snodes import Lease
 from headrace.runtime.context import Context, open_context
 from headrace.runtime.driver import Driver
 from headrace.runtime.lease import Contender, LeaseKeeper

@@ -8,7 +8,7 @@ import pytest
 
 from headrace.history import backfill
 from headrace.history.evaluation import ChunkEvaluation
-from headrace.model.jobs import Chunk
+from headrace.model.ledger import Chunk
 from headrace.runtime.context import Context, open_context
 from headrace.settings import Settings
 from tests.runtime.meters import START, Meters

@@ -12,7 +12,8 @@ from headrace.errors import InvalidStreamError, OperationalError
 from headrace.history import backfill
 from headrace.model import failpoints
 from headrace.model.failpoints import FailpointError
-from headrace.model.jobs import ChunkState, JobState
+from headrace.model.jobs import JobState
+from headrace.model.ledger import ChunkState
 from headrace.model.tables import Database
 from headrace.model.time import Duration, Precision
 from headrace.runtime.context import Context

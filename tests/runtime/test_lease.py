@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from headrace.catalog import Catalog
-from headrace.model.jobs import Lease
+from headrace.model.snodes import Lease
 from headrace.runtime.lease import LeaseKeeper, acquire, holder_name
 from headrace.settings import Settings
 

@@ -19,7 +19,9 @@ import pytest
 
 import headrace
 from headrace.history import backfill
-from headrace.model.jobs import ChunkState, Heartbeat, JobState
+from headrace.model.jobs import JobState
+from headrace.model.ledger import ChunkState
+from headrace.model.snodes import Heartbeat
 from headrace.runtime.context import Context, open_context
 from headrace.runtime.snode import Exit
 from headrace.settings import Settings, load

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from headrace.errors import NotFoundError
-from headrace.model.jobs import Heartbeat
+from headrace.model.snodes import Heartbeat
 from headrace.model.spans import Span
 from headrace.runtime.credentials import Identity
 from headrace.runtime.http import Answer, Endpoint, Guard, Health, create_app

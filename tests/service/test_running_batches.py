@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import headrace
-from headrace.model.jobs import Lease
+from headrace.model.snodes import Lease
 from headrace.runtime.metrics import slow_batches
 from headrace.runtime.snode import busy_jobs
 from headrace.streams.sources.poller import JobActivity

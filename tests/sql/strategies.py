@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from headrace.model import statements as model
 from headrace.model.expressions import Call, Case, Cast, ColumnRef, DurationLiteral, Expression, Literal, Star
-from headrace.model.jobs import StreamOptions, TriggerMode
 from headrace.model.queries import (
     CountClause,
     EventClause,
@@ -28,6 +27,7 @@ from headrace.model.queries import (
     Union,
     WindowClause,
 )
+from headrace.model.streams import StreamOptions, TriggerMode
 from headrace.model.tables import Column, Name
 from headrace.model.time import UNIT_NAMES, Duration, Precision
 from headrace.model.types import DataType, TypeKind

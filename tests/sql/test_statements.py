@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from headrace.model.expressions import Call, ColumnRef, DurationLiteral, Expression, Literal
-from headrace.model.jobs import StreamOptions, TriggerMode
 from headrace.model.queries import Query
 from headrace.model.spans import Span
 from headrace.model.statements import CreateStream, CreateTable, Explain, Insert, Now, Select
+from headrace.model.streams import StreamOptions, TriggerMode
 from headrace.model.time import Duration
 from headrace.sql import parse
 from tests.sql.expressions_of import expressions_of

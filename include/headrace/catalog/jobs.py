@@ -14,17 +14,9 @@ from headrace.catalog.rules import exists, hold_databases, missing, refuse_rival
 from headrace.catalog.store import Store, insert
 from headrace.catalog.tables import add_table, find_table
 from headrace.errors import ExistsError, FencedError, NotFoundError
-from headrace.model.jobs import (
-    DesiredState,
-    DriverStatus,
-    JobDefinition,
-    JobKind,
-    JobProgress,
-    JobRecord,
-    JobState,
-    StopReason,
-)
+from headrace.model.jobs import DesiredState, JobDefinition, JobKind, JobProgress, JobRecord, JobState, StopReason
 from headrace.model.positions import Offsets
+from headrace.model.snodes import DriverStatus
 from headrace.model.tables import Table
 
 NO_PROGRESS: Final = JobProgress()

@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, or_, select, update
 from headrace.catalog.rows.leases import LEASES, from_row
 from headrace.catalog.store import Store, insert
 from headrace.errors import FencedError
-from headrace.model.jobs import Lease
+from headrace.model.snodes import Lease
 
 
 class Leases:

@@ -27,7 +27,7 @@ from headrace.catalog.rows.chunks import CHUNKS, from_row, to_row
 from headrace.catalog.rows.jobs import JOBS
 from headrace.catalog.store import Store, insert
 from headrace.errors import FencedError, NotFoundError, TransientError
-from headrace.model.jobs import Chunk, ChunkState, RunSummary
+from headrace.model.ledger import Chunk, ChunkState, RunSummary
 
 # A chunk takes minutes at most, so the holder of a claim older than this has died.
 ABANDONED_MS: Final = 3_600_000

@@ -12,7 +12,7 @@ from headrace.catalog.rows.leases import LEASES
 from headrace.catalog.rows.snodes import SNODES, from_row, to_row
 from headrace.catalog.rules import missing
 from headrace.catalog.store import Store, insert
-from headrace.model.jobs import Heartbeat, Lease
+from headrace.model.snodes import Heartbeat, Lease
 
 
 class Snodes:

@@ -18,7 +18,8 @@ from headrace.compute.plan import IntervalWindow
 from headrace.errors import InvalidStreamError, NotSupportedError, OperationalError
 from headrace.history.chunks import ChunkRange, Extent, Grid, by_duration, by_rows
 from headrace.history.writer import BackfillWriter
-from headrace.model.jobs import Chunk, ChunkState, JobRecord, JobState
+from headrace.model.jobs import JobRecord, JobState
+from headrace.model.ledger import Chunk, ChunkState
 from headrace.model.progress import Progress, silent
 from headrace.model.time import Duration, Precision
 from headrace.storage.delta.extents import extents

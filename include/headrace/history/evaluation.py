@@ -15,7 +15,7 @@ from headrace.compute.plan import TS, WEND, WSTART, IntervalWindow
 from headrace.compute.terms import ColumnRole, quote
 from headrace.history.chunks import Grid
 from headrace.history.results import ArrowChunkResult, ChunkResult, DataFrameChunkResult
-from headrace.model.jobs import Chunk
+from headrace.model.ledger import Chunk
 from headrace.model.tables import TableKind
 from headrace.model.time import Precision
 from headrace.storage.spark.functions import F

@@ -24,7 +24,8 @@ from headrace.history.chunks import Grid
 from headrace.history.evaluation import ChunkEvaluation
 from headrace.history.results import ChunkResult
 from headrace.model.failpoints import failpoint
-from headrace.model.jobs import Chunk, ChunkState, JobRecord
+from headrace.model.jobs import JobRecord
+from headrace.model.ledger import Chunk, ChunkState
 from headrace.model.positions import latest
 from headrace.model.progress import Progress
 from headrace.model.time import Precision

@@ -2,40 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Final
 
 from headrace.model.positions import Offsets, Position, SourceId, source_id
-from headrace.model.tables import Column, TableId
-from headrace.model.time import Duration
-
-
-class TriggerMode(StrEnum):
-    AT_ONCE = "AT_ONCE"
-    WINDOW_CLOSE = "WINDOW_CLOSE"
-    MAX_DELAY = "MAX_DELAY"
-    FORCE_WINDOW_CLOSE = "FORCE_WINDOW_CLOSE"
-    CONTINUOUS_WINDOW_CLOSE = "CONTINUOUS_WINDOW_CLOSE"
-
-
-NO_WATERMARK: Final = Duration(0, "a")
-
-
-@dataclass(frozen=True, slots=True)
-class StreamOptions:
-    """Options of `CREATE STREAM`, with the defaults of the language."""
-
-    trigger: TriggerMode = TriggerMode.WINDOW_CLOSE
-    max_delay: Duration | None = None
-    recalculate: Duration | None = None
-    watermark: Duration = NO_WATERMARK
-    ignore_expired: bool = True
-    ignore_update: bool = True
-    fill_history: bool = False
-    fill_history_async: bool = False
-    delete_mark: Duration | None = None
+from headrace.model.streams import StreamSchema
+from headrace.model.tables import TableId
 
 
 class JobKind(StrEnum):
@@ -75,22 +47,6 @@ class StopReason:
     def __str__(self) -> str:
         """One line, the same wherever a reason is told."""
         return f"[{self.code}] {self.message}" + (f" ({self.hint})" if self.hint else "")
-
-
-@dataclass(frozen=True, slots=True)
-class StreamSchema:
-    """The columns for which a stream was defined. Columns that its tables gain later do not change the stream.
-
-    Attributes:
-        columns, tags: All columns and tags of the source, as `*` means them.
-        reads: The columns and tags that the query uses.
-        fills: The columns and tags of the target.
-    """
-
-    columns: tuple[Column, ...]
-    tags: tuple[Column, ...]
-    reads: tuple[str, ...]
-    fills: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,102 +177,3 @@ class JobRecord:
     def boundary_version(self) -> int | None:
         """The version of the job's first source that ends its history; None if it has none."""
         return None if self.progress.boundary is None else self.progress.boundary.get(self.definition.source_id)
-
-
-class ChunkState(StrEnum):
-    PENDING = "PENDING"
-    RUNNING = "RUNNING"
-    DONE = "DONE"
-    FAILED = "FAILED"
-
-
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """One piece of a backfill: event times `[start, end)` in ticks of the source, evaluated at a fixed source version."""
-
-    job_id: str
-    run: str
-    number: int
-    start: int
-    end: int
-    rows: int
-    state: ChunkState = ChunkState.PENDING
-    message: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Lease:
-    """The right to run an snode. A holder whose epoch is not the newest may not commit. `expires` is in epoch milliseconds."""
-
-    snode: str
-    holder: str
-    epoch: int
-    expires: int
-    address: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Heartbeat:
-    """An snode's last sign of life: `at` in epoch milliseconds; `address` and `token` open its HTTP endpoint; `detail` is JSON."""
-
-    snode: str
-    epoch: int
-    at: int
-    address: str | None = None
-    token: str | None = field(default=None, repr=False)
-    detail: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class DriverStatus:
-    """The lease and the last heartbeat of an snode's driver as the catalog had them `at` an instant in epoch milliseconds."""
-
-    at: int
-    lease: Lease | None
-    heartbeat: Heartbeat | None
-
-    def is_unchanged(self, lease: Lease | None, heartbeat: Heartbeat | None) -> bool:
-        """Return True if a later look shows the same holder, no newer heartbeat, and no renewal of a lease that had expired."""
-        beats = [(beat.epoch, beat.at) if beat else None for beat in (self.heartbeat, heartbeat)]
-        if beats[0] != beats[1] or self.lease is None or lease is None:
-            return beats[0] == beats[1] and self.lease is lease
-        is_same_holder = (self.lease.holder, self.lease.epoch) == (lease.holder, lease.epoch)
-        return is_same_holder and (self.lease.expires >= self.at or self.lease.expires == lease.expires)
-
-
-@dataclass(frozen=True, slots=True)
-class RunSummary:
-    """How far a backfill run has come; instants in epoch milliseconds.
-
-    `rows` were planned, `rows_planned_done` of them in chunks that are done, which read `rows_done`.
-    """
-
-    job_id: str
-    run: str
-    chunks: int
-    done: int
-    running: int
-    failed: int
-    rows: int
-    rows_planned_done: int
-    rows_done: int
-    started: int | None = None
-    updated: int | None = None
-
-    @property
-    def complete(self) -> bool:
-        return self.done == self.chunks
-
-    @property
-    def fraction(self) -> float:
-        """What is done, 0 to 1: by planned rows, by chunks where none were planned; 1 of nothing."""
-        done, whole = (self.rows_planned_done, self.rows) if self.rows else (self.done, self.chunks)
-        return done / whole if whole else 1.0
-
-    def eta_ms(self, now: int) -> int | None:
-        """Milliseconds that the rest takes at the pace so far; None while nothing is known of the pace."""
-        if self.complete:
-            return 0
-        if self.started is None or not self.fraction:
-            return None
-        return max(0, round((now - self.started) * (1 - self.fraction) / self.fraction))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from headrace.model.expressions import Expression, Scalar
-from headrace.model.jobs import StreamOptions
 from headrace.model.queries import Query, Union
 from headrace.model.spans import Span
+from headrace.model.streams import StreamOptions
 from headrace.model.tables import Column, Name
 from headrace.model.time import Precision
 

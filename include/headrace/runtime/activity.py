@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from headrace.model.jobs import Heartbeat, JobRecord
+from headrace.model.jobs import JobRecord
+from headrace.model.snodes import Heartbeat
 from headrace.runtime.supervision import Snapshot, driver_problem, duration_text
 
 SLOW_BATCH: Final = "SLOW_BATCH"

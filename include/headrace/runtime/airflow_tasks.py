@@ -12,7 +12,8 @@ from zoneinfo import ZoneInfo
 
 from headrace.errors import DataError, Error, NotFoundError
 from headrace.history import backfill
-from headrace.model.jobs import Chunk, ChunkState, DesiredState, JobRecord, JobState, StopReason
+from headrace.model.jobs import DesiredState, JobRecord, JobState, StopReason
+from headrace.model.ledger import Chunk, ChunkState
 from headrace.model.time import Duration, Precision
 from headrace.runtime.context import Context
 

@@ -9,7 +9,8 @@ from headrace.errors import Error
 from headrace.storage.delta.commits import epoch_app
 
 if TYPE_CHECKING:
-    from headrace.model.jobs import JobRecord, Lease
+    from headrace.model.jobs import JobRecord
+    from headrace.model.snodes import Lease
     from headrace.runtime.context import Context
 
 logger = logging.getLogger(__name__)

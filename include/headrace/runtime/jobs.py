@@ -13,7 +13,7 @@ from typing import Final, NoReturn
 
 from headrace.errors import Error
 from headrace.history import backfill
-from headrace.model.jobs import ChunkState
+from headrace.model.ledger import ChunkState
 from headrace.runtime import maintenance
 from headrace.runtime.context import Context, open_context
 from headrace.runtime.http import RunSql

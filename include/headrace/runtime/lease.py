@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from headrace.errors import FencedError, TransientError
-from headrace.model.jobs import Lease
+from headrace.model.snodes import Lease
 from headrace.runtime.epochs import raise_epoch
 
 if TYPE_CHECKING:

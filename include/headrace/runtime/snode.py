@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 import psutil
 
 from headrace.errors import Error, FencedError, TransientError
-from headrace.model.jobs import JobState, Lease
+from headrace.model.jobs import JobState
+from headrace.model.snodes import Lease
 from headrace.runtime.context import Context
 from headrace.runtime.credentials import Identity
 from headrace.runtime.driver import Driver

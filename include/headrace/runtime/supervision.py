@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Final
 import psutil
 
 from headrace.errors import NotFoundError
-from headrace.model.jobs import DesiredState, DriverStatus, Heartbeat, JobRecord, JobState, Lease, StopReason
+from headrace.model.jobs import DesiredState, JobRecord, JobState, StopReason
+from headrace.model.snodes import DriverStatus, Heartbeat, Lease
 
 if TYPE_CHECKING:
     from headrace.catalog import Catalog

@@ -10,7 +10,8 @@ from typing import Final
 
 from headrace.errors import FencedError, OperationalError
 from headrace.history.backfill import fill_history
-from headrace.model.jobs import DesiredState, JobRecord, JobState, Lease
+from headrace.model.jobs import DesiredState, JobRecord, JobState
+from headrace.model.snodes import Lease
 from headrace.runtime.context import Context
 from headrace.runtime.epochs import raise_epoch
 from headrace.streams.sources.poller import SourcePollers

@@ -7,7 +7,7 @@ import secrets
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace import errors
-from headrace.model.jobs import Heartbeat
+from headrace.model.snodes import Heartbeat
 from headrace.model.spans import Span
 from headrace.runtime.context import Context
 from headrace.runtime.credentials import Identity, is_same, proof, session_token

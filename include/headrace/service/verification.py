@@ -10,9 +10,10 @@ import pyarrow as pa
 
 from headrace.errors import ProgrammingError
 from headrace.model.expressions import Cast
-from headrace.model.jobs import JobRecord, StreamOptions, TriggerMode
+from headrace.model.jobs import JobRecord
 from headrace.model.queries import Query, SelectItem
 from headrace.model.statements import CreateStream
+from headrace.model.streams import StreamOptions, TriggerMode
 from headrace.model.tables import Database, Name, Table, TableKind
 from headrace.runtime.context import Context
 from headrace.service.planning.dispatch import current_timezone, database_of, parse_name

@@ -7,7 +7,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.errors import NotFoundError
-from headrace.model.jobs import Chunk, ChunkState, JobRecord, JobState, RunSummary
+from headrace.model.jobs import JobRecord, JobState
+from headrace.model.ledger import Chunk, ChunkState, RunSummary
 from headrace.model.time import Precision
 from headrace.runtime.activity import NO_ACTIVITY, SLOW_BATCH_HINT, ReportedActivity, lag_ms, reported_activity
 from headrace.runtime.dag_ids import job_dag_id, snode_dag_id

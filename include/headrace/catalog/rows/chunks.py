@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import BigInteger, Column, ForeignKeyConstraint, Integer, Named, RowMapping, String, Table, Text, TypedColumns
 
 from headrace.catalog.rows.metadata import METADATA, NAME
-from headrace.model.jobs import Chunk, ChunkState
+from headrace.model.ledger import Chunk, ChunkState
 
 
 class ChunkColumns(TypedColumns):

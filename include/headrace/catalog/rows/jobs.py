@@ -22,18 +22,9 @@ from sqlalchemy import (
 
 from headrace.catalog.rows.metadata import METADATA, NAME
 from headrace.catalog.rows.tables import column_from_json, column_to_json
-from headrace.model.jobs import (
-    DesiredState,
-    JobCounters,
-    JobDefinition,
-    JobKind,
-    JobProgress,
-    JobRecord,
-    JobState,
-    StopReason,
-    StreamSchema,
-)
+from headrace.model.jobs import DesiredState, JobCounters, JobDefinition, JobKind, JobProgress, JobRecord, JobState, StopReason
 from headrace.model.positions import Offsets, Position
+from headrace.model.streams import StreamSchema
 from headrace.model.tables import TableId
 
 

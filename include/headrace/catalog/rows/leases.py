@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import BigInteger, Column, Named, RowMapping, Table, TypedColumns
 
 from headrace.catalog.rows.metadata import METADATA, NAME
-from headrace.model.jobs import Lease
+from headrace.model.snodes import Lease
 
 
 class LeaseColumns(TypedColumns):

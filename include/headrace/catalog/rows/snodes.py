@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import JSON, BigInteger, Column, Named, RowMapping, Table, TypedColumns
 
 from headrace.catalog.rows.metadata import METADATA, NAME
-from headrace.model.jobs import Heartbeat
+from headrace.model.snodes import Heartbeat
 
 
 class SnodeColumns(TypedColumns):

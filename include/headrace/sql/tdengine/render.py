@@ -9,7 +9,7 @@ from typing import Final
 from headrace.errors import InternalError
 from headrace.model import statements as model
 from headrace.model.expressions import Expression
-from headrace.model.jobs import StreamOptions, TriggerMode
+from headrace.model.streams import StreamOptions, TriggerMode
 from headrace.model.tables import Column, Name
 from headrace.model.time import NANOSECONDS, Precision
 from headrace.sql.tdengine.render_queries import RENDERER, query_sql

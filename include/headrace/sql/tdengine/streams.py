@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final
 
 from headrace.errors import InvalidStreamError
-from headrace.model.jobs import StreamOptions, TriggerMode
 from headrace.model.queries import Query
 from headrace.model.statements import (
     CreateStream,
@@ -16,6 +15,7 @@ from headrace.model.statements import (
     TargetColumn,
     TargetTag,
 )
+from headrace.model.streams import StreamOptions, TriggerMode
 from headrace.sql.tdengine.tables import TDengineTables
 
 PARTS: Final = "CREATE STREAM name, options, INTO target (columns) TAGS (…) SUBTABLE (…) AS query"

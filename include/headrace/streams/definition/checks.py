@@ -9,9 +9,9 @@ from headrace.compute import Language, Relation
 from headrace.compute.functions.stream_use import StreamUse
 from headrace.errors import InvalidStreamError, LimitError, NotSupportedError
 from headrace.model.expressions import Call, ColumnRef, Expression, walk
-from headrace.model.jobs import TriggerMode
 from headrace.model.queries import CountClause, EventClause, IntervalClause, Query, StateClause, TableSource
 from headrace.model.statements import CreateStream
+from headrace.model.streams import TriggerMode
 from headrace.model.tables import TableKind
 from headrace.model.time import Duration
 

@@ -16,10 +16,11 @@ from headrace.compute.terms import ColumnRole
 from headrace.compute.types import spark_type
 from headrace.errors import Error, InternalError, InvalidStreamError, LimitError, NotFoundError, TypeMismatchError
 from headrace.model.expressions import Cast, ColumnRef, Expression, Star
-from headrace.model.jobs import JobDefinition, JobKind, StreamOptions, StreamSchema
+from headrace.model.jobs import JobDefinition, JobKind
 from headrace.model.positions import SourceId, source_id
 from headrace.model.queries import Query
 from headrace.model.statements import CreateStream
+from headrace.model.streams import StreamOptions, StreamSchema
 from headrace.model.tables import Database, Name, Table
 from headrace.model.types import TypeKind
 from headrace.sql import parse

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from headrace.compute import Plan
 from headrace.compute.plan import WEND, WSTART
 from headrace.compute.windows import key_columns
-from headrace.model.jobs import TriggerMode
+from headrace.model.streams import TriggerMode
 from headrace.streams.windows.changes import Bools, to_numpy
 from headrace.streams.windows.row_matching import matches, without
 from headrace.streams.windows.window_sql import ADDED, DIRTY, EMITTED, WHOLE, window_columns

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from headrace.compute.plan import FIRST, WSTART, CountWindow, IntervalWindow, SessionWindow
 from headrace.compute.windows import key_columns
-from headrace.model.jobs import TriggerMode
+from headrace.model.streams import TriggerMode
 from headrace.streams.batches import BatchResult, idle
 from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from headrace.compute import Plan
 from headrace.compute.plan import WEND, WSTART, IntervalWindow, SessionWindow
 from headrace.compute.windows import key_columns
-from headrace.model.jobs import TriggerMode
+from headrace.model.streams import TriggerMode
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.state.checkpoints import StreamState
 from headrace.streams.windows.changes import NEVER, Bools, ChangeBatch, Int64s, to_numpy

@@ -1,0 +1,65 @@
+"""The ledger of backfills: their chunks, and how far a run has come."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class ChunkState(StrEnum):
+    PENDING = "PENDING"
+    RUNNING = "RUNNING"
+    DONE = "DONE"
+    FAILED = "FAILED"
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """One piece of a backfill: event times `[start, end)` in ticks of the source, evaluated at a fixed source version."""
+
+    job_id: str
+    run: str
+    number: int
+    start: int
+    end: int
+    rows: int
+    state: ChunkState = ChunkState.PENDING
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """How far a backfill run has come; instants in epoch milliseconds.
+
+    `rows` were planned, `rows_planned_done` of them in chunks that are done, which read `rows_done`.
+    """
+
+    job_id: str
+    run: str
+    chunks: int
+    done: int
+    running: int
+    failed: int
+    rows: int
+    rows_planned_done: int
+    rows_done: int
+    started: int | None = None
+    updated: int | None = None
+
+    @property
+    def complete(self) -> bool:
+        return self.done == self.chunks
+
+    @property
+    def fraction(self) -> float:
+        """What is done, 0 to 1: by planned rows, by chunks where none were planned; 1 of nothing."""
+        done, whole = (self.rows_planned_done, self.rows) if self.rows else (self.done, self.chunks)
+        return done / whole if whole else 1.0
+
+    def eta_ms(self, now: int) -> int | None:
+        """Milliseconds that the rest takes at the pace so far; None while nothing is known of the pace."""
+        if self.complete:
+            return 0
+        if self.started is None or not self.fraction:
+            return None
+        return max(0, round((now - self.started) * (1 - self.fraction) / self.fraction))

@@ -1,0 +1,47 @@
+"""Snodes: the lease that says which driver may run one, and the heartbeats by which the driver shows that it lives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to run an snode. A holder whose epoch is not the newest may not commit. `expires` is in epoch milliseconds."""
+
+    snode: str
+    holder: str
+    epoch: int
+    expires: int
+    address: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """An snode's last sign of life: `at` in epoch milliseconds; `address` and `token` open its HTTP endpoint; `detail` is JSON."""
+
+    snode: str
+    epoch: int
+    at: int
+    address: str | None = None
+    token: str | None = field(default=None, repr=False)
+    detail: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class DriverStatus:
+    """The lease and the last heartbeat of an snode's driver as the catalog had them `at` an instant in epoch milliseconds."""
+
+    at: int
+    lease: Lease | None
+    heartbeat: Heartbeat | None
+
+    def is_unchanged(self, lease: Lease | None, heartbeat: Heartbeat | None) -> bool:
+        """Return True if a later look shows the same holder, no newer heartbeat, and no renewal of a lease that had expired."""
+        beats = [(beat.epoch, beat.at) if beat else None for beat in (self.heartbeat, heartbeat)]
+        if beats[0] != beats[1] or self.lease is None or lease is None:
+            return beats[0] == beats[1] and self.lease is lease
+        is_same_holder = (self.lease.holder, self.lease.epoch) == (lease.holder, lease.epoch)
+        return is_same_holder and (self.lease.expires >= self.at or self.lease.expires == lease.expires)

@@ -1,0 +1,52 @@
+"""What a stream is created with: the options of its statement, and the columns for which it was defined."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from headrace.model.tables import Column
+from headrace.model.time import Duration
+
+
+class TriggerMode(StrEnum):
+    AT_ONCE = "AT_ONCE"
+    WINDOW_CLOSE = "WINDOW_CLOSE"
+    MAX_DELAY = "MAX_DELAY"
+    FORCE_WINDOW_CLOSE = "FORCE_WINDOW_CLOSE"
+    CONTINUOUS_WINDOW_CLOSE = "CONTINUOUS_WINDOW_CLOSE"
+
+
+NO_WATERMARK: Final = Duration(0, "a")
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOptions:
+    """Options of `CREATE STREAM`, with the defaults of the language."""
+
+    trigger: TriggerMode = TriggerMode.WINDOW_CLOSE
+    max_delay: Duration | None = None
+    recalculate: Duration | None = None
+    watermark: Duration = NO_WATERMARK
+    ignore_expired: bool = True
+    ignore_update: bool = True
+    fill_history: bool = False
+    fill_history_async: bool = False
+    delete_mark: Duration | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSchema:
+    """The columns for which a stream was defined. Columns that its tables gain later do not change the stream.
+
+    Attributes:
+        columns, tags: All columns and tags of the source, as `*` means them.
+        reads: The columns and tags that the query uses.
+        fills: The columns and tags of the target.
+    """
+
+    columns: tuple[Column, ...]
+    tags: tuple[Column, ...]
+    reads: tuple[str, ...]
+    fills: tuple[str, ...]
