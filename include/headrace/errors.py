@@ -63,7 +63,7 @@ class DatabaseError(Error):
 
 
 class InterfaceError(Error):
-    """PEP 249: the interface was misused (a closed connection, say)."""
+    """PEP 249: the interface was misused, for example by using a closed connection."""
 
     code = "INTERFACE"
 
@@ -93,19 +93,19 @@ class DataError(TerminalError):
 
 
 class IntegrityError(TerminalError):
-    """PEP 249: the statement would break the integrity between tables."""
+    """PEP 249: the statement would violate the integrity of tables or streams."""
 
     code = "INTEGRITY"
 
 
 class NotSupportedError(TerminalError):
-    """PEP 249: valid, but not supported."""
+    """PEP 249: the statement is valid, but not supported."""
 
     code = "NOT_SUPPORTED"
 
 
 class OperationalError(TransientError):
-    """PEP 249: something outside the statement failed (Spark, storage, the catalog's database)."""
+    """PEP 249: Spark, the storage or the catalog's database failed."""
 
     code = "OPERATIONAL"
 
@@ -159,7 +159,7 @@ class FencedError(TerminalError):
 
 
 class StorageError(OperationalError):
-    """A Delta table could not be read or written: the disk, the object store, a damaged or foreign table."""
+    """A Delta table cannot be read or written, because of the disk, the object store, or a damaged table."""
 
     code = "STORAGE"
 

@@ -1,4 +1,4 @@
-"""The hand-written pages name everything that there is, and nothing else; links lead somewhere."""
+"""The hand-written pages describe every statement, option, command and metric; links point to existing headings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headrace.runtime.metrics import Histogram, Reading, render
 from headrace.service.planning.shows import READERS
 from headrace.sql.tdengine.parser import Parser
 from headrace.sql.tdengine.streams import TDengineStreams
-from tests.docs.pages import ROOT, pages
+from tests.docs.pages import ROOT, markdown_pages
 
 REFERENCE: Final = ROOT / "docs" / "reference"
 LINK: Final = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -26,37 +26,37 @@ def headings(page: Path) -> list[str]:
 
 
 def anchor(heading: str) -> str:
-    """As GitHub makes it."""
+    """Return the anchor of a heading, as GitHub generates it."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
-@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_lead_to_pages_and_headings_that_exist(page: Path) -> None:
+@pytest.mark.parametrize("page", markdown_pages(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_point_to_existing_pages_and_headings(page: Path) -> None:
     broken = []
     for link in LINK.findall(page.read_text()):
-        name, _, place = link.partition("#")
+        name, _, fragment = link.partition("#")
         if name.startswith(("http:", "https:")):
             continue
         target = (page.parent / name).resolve() if name else page
-        if not target.exists() or (place and place not in map(anchor, headings(target))):
+        if not target.exists() or (fragment and fragment not in map(anchor, headings(target))):
             broken.append(link)
     assert broken == []
 
 
 def test_every_statement_has_a_section() -> None:
-    first = {"INSERT", *Parser.STATEMENTS} - {"CREATE", "DROP", "ALTER", "PAUSE", "RESUME", "DESC"}
-    wanted = first | {f"CREATE {what}" for what in Parser.CREATES} | {f"DROP {what}" for what in Parser.DROPS}
-    wanted |= {"ALTER TABLE", "PAUSE STREAM", "RESUME STREAM"}
+    statements = {"INSERT", *Parser.STATEMENTS} - {"CREATE", "DROP", "ALTER", "PAUSE", "RESUME", "DESC"}
+    statements |= {f"CREATE {kind}" for kind in Parser.CREATES} | {f"DROP {kind}" for kind in Parser.DROPS}
+    statements |= {"ALTER TABLE", "PAUSE STREAM", "RESUME STREAM"}
     sections = {name for heading in headings(REFERENCE / "statements.md") for name in heading.split(", ")}
-    assert wanted - sections == set()
+    assert statements - sections == set()
 
 
-def test_every_option_of_a_stream_and_every_list_is_described() -> None:
+def test_every_stream_option_and_every_show_statement_is_described() -> None:
     text = (REFERENCE / "statements.md").read_text()
     assert [option for option in TDengineStreams.OPTIONS if f"| `{option} " not in text] == []
-    lists = [what.upper() for what in READERS if not what.startswith("create")]
+    shows = [name.upper() for name in READERS if not name.startswith("create")]
     grammar = text.partition("## SHOW")[2].partition("```sql")[0]
-    assert [what for what in lists if what not in grammar] == []
+    assert [name for name in shows if name not in grammar] == []
 
 
 def test_every_command_and_option_is_described() -> None:
@@ -64,11 +64,12 @@ def test_every_command_and_option_is_described() -> None:
     commands: dict[str, Any] = vars(typer.main.get_command(app))["commands"]
     sections = {name for heading in headings(REFERENCE / "cli.md") for name in heading.split(", ")}
     assert set(commands) - sections == set()
-    options = {option for command in commands.values() for one in command.params for option in one.opts if option.startswith("--")}
+    parameters = [parameter for command in commands.values() for parameter in command.params]
+    options = {option for parameter in parameters for option in parameter.opts if option.startswith("--")}
     assert [option for option in sorted(options) if option not in text] == []
 
 
 def test_every_metric_is_described() -> None:
     page = render(Reading("default", 1, [], Histogram(), 0, 0.0, 0))
-    there = set(re.findall(r"^# TYPE (\w+)", page, re.MULTILINE))
-    assert set(re.findall(r"^\| `(headrace_\w+)` \|", (REFERENCE / "http.md").read_text(), re.MULTILINE)) == there
+    metrics = set(re.findall(r"^# TYPE (\w+)", page, re.MULTILINE))
+    assert set(re.findall(r"^\| `(headrace_\w+)` \|", (REFERENCE / "http.md").read_text(), re.MULTILINE)) == metrics

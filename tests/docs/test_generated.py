@@ -1,8 +1,9 @@
-"""Pages that are made from code are as the code is."""
+"""The generated pages match the code."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 import pytest
 from typer.testing import CliRunner
@@ -11,15 +12,15 @@ from headrace.cli.docs import PAGES
 from headrace.cli.main import app
 from tests.docs.pages import ROOT
 
-REFERENCE = ROOT / "docs" / "reference"
+REFERENCE: Final = ROOT / "docs" / "reference"
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_a_page_made_from_code_is_up_to_date(name: str) -> None:
+def test_a_generated_page_is_up_to_date(name: str) -> None:
     assert (REFERENCE / name).read_text() == PAGES[name](), "run `make docs`"
 
 
-def test_the_command_writes_every_page(tmp_path: Path) -> None:
+def test_the_docs_command_writes_every_page(tmp_path: Path) -> None:
     folder = tmp_path / "reference"
     result = CliRunner().invoke(app, ["docs", "--write", str(folder)])
     assert result.output.split() == [str(folder / name) for name in PAGES]

@@ -1,4 +1,4 @@
-"""Every snippet of the documentation runs, and prints what the page says."""
+"""Every snippet of the documentation runs and prints what the page shows."""
 
 from __future__ import annotations
 
@@ -7,37 +7,38 @@ from typing import Final
 
 import pytest
 
-from tests.docs.pages import GIVEN, OUTPUT, ROOT, RUN, SHOWN, Block, blocks, pages
-from tests.docs.player import Player
+from tests.docs.pages import FILES, OUTPUT, ROOT, RUNNABLE, STATIC, Block, markdown_pages, parse_blocks
+from tests.docs.snippet_runner import SnippetRunner
 
-MOST_NOT_RUN: Final = 3
-PLAYED: Final = RUN | GIVEN
+MAX_SKIPPED_BLOCKS: Final = 3
 
 
-def played(page: Path) -> list[Block]:
-    return [block for block in blocks(page) if block.language in PLAYED and block.not_run is None]
+def runnable_blocks(page: Path) -> list[Block]:
+    return [block for block in parse_blocks(page) if block.language in RUNNABLE | FILES and block.skip_reason is None]
 
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
-@pytest.mark.parametrize("page", [page for page in pages() if played(page)], ids=lambda page: str(page.relative_to(ROOT)))
-def test_the_snippets_of_a_page_do_what_it_says(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    player = Player(tmp_path, monkeypatch)
+@pytest.mark.parametrize(
+    "page", [page for page in markdown_pages() if runnable_blocks(page)], ids=lambda page: str(page.relative_to(ROOT))
+)
+def test_snippets_print_what_the_page_shows(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runner = SnippetRunner(tmp_path, monkeypatch)
     try:
-        for block in played(page):
+        for block in runnable_blocks(page):
             try:
-                player.play(block)
+                runner.run(block)
             except Exception as error:
-                raise AssertionError(f"{block.place}: {error}") from error
+                raise AssertionError(f"{block.location}: {error}") from error
     finally:
-        player.close()
+        runner.close()
 
 
-def test_every_block_is_of_a_kind_that_the_tests_know() -> None:
-    known = RUN | GIVEN | OUTPUT | SHOWN
-    assert [block.place for page in pages() for block in blocks(page) if block.language not in known] == []
+def test_every_block_has_a_language_that_the_tests_handle() -> None:
+    languages = RUNNABLE | FILES | OUTPUT | STATIC
+    assert [block.location for page in markdown_pages() for block in parse_blocks(page) if block.language not in languages] == []
 
 
-def test_few_blocks_are_not_run() -> None:
-    skipped = [block.place for page in pages() for block in blocks(page) if block.not_run is not None]
-    assert len(skipped) <= MOST_NOT_RUN, skipped
+def test_few_blocks_are_skipped() -> None:
+    skipped = [block.location for page in markdown_pages() for block in parse_blocks(page) if block.skip_reason is not None]
+    assert len(skipped) <= MAX_SKIPPED_BLOCKS, skipped

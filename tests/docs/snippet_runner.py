@@ -1,0 +1,198 @@
+"""Runs the snippets of one page in order, in one home."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import re
+import runpy
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+import pytest
+import typer
+from typer.testing import CliRunner
+
+import headrace
+from headrace.cli import console, main
+from headrace.model.statements import Select, Show
+from headrace.runtime.http import Endpoint, Guard, Health, create_app
+from headrace.service.endpoint import sql_runner
+from headrace.settings import Settings
+from headrace.sql import parse_script
+from tests.docs.pages import FILES, ROOT, Block
+
+NOW_MS: Final = 1_714_564_800_000
+"""The value of `now` in all snippets: 2024-05-01 12:00:00 UTC."""
+CONSOLE_WIDTH: Final = 132
+TOKEN: Final = "token"
+EXECUTED_COMMANDS: Final = frozenset({"sql", "explain", "load", "backfill", "config", "settle", "docs", "verify"})
+"""Other commands start or stop processes, so only their arguments are checked."""
+MAY_FAIL_COMMANDS: Final = frozenset({"verify"})
+"""Commands with a non-zero exit code if they report a difference."""
+ERROR_PREFIX: Final = "error ["
+MAKE_TARGET: Final = re.compile(r"^([a-z]+):", re.MULTILINE)
+
+
+class SnippetRunner:
+    """The home of a page, and a connection that stays open between its SQL snippets."""
+
+    def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
+        self.clock = headrace.ManualClock(NOW_MS)
+        self.home = folder / "home"
+        self._connection: headrace.Connection | None = None
+        self._database: str | None = None
+        self._names: dict[str, Any] = {"__name__": "snippet"}
+        patch.chdir(folder)
+        patch.setenv("HEADRACE_HOME", str(self.home))
+        patch.setattr("headrace.service.connection.SystemClock", lambda: self.clock)
+        patch.setattr(console.out, "width", CONSOLE_WIDTH)
+
+    def run(self, block: Block) -> None:
+        """Run a block and compare its output with the expected output."""
+        if block.language in FILES:
+            Path(block.name).write_text(block.text + "\n")
+            return
+        run_language = {"sql": self._run_sql, "sh": self._run_sh, "python": self._run_python, "http": self._run_http}
+        output = run_language[block.language](block.text)
+        if block.expected is None:
+            assert ERROR_PREFIX not in output, output
+        elif block.language == "http":
+            assert json.loads(output) == json.loads(block.expected), f"the output differs from the page\n\n{output}"
+        else:
+            assert normalized_lines(output) == normalized_lines(block.expected), f"the output differs from the page\n\n{output}"
+
+    def close(self) -> None:
+        """Close the connection: only one at a time may run the streams of a home."""
+        if self._connection is not None:
+            self._database = self._connection.session.database
+            self._connection.close()
+            self._connection = None
+
+    @property
+    def connection(self) -> headrace.Connection:
+        """The open connection, opened on first use."""
+        if self._connection is None:
+            self._connection = headrace.connect(database=self._database)
+        return self._connection
+
+    def _run_sql(self, text: str) -> str:
+        """Return the rows of the last statement that has any, or the error. Streams are settled before each query."""
+        output = ""
+        try:
+            for sql, statement in parse_script(text):
+                if isinstance(statement, Select | Show):
+                    self.connection.settle()
+                result = self.connection.session.execute(sql)
+                if result.table is not None:
+                    with console.out.capture() as captured:
+                        console.show_rows(result, console.Format.TABLE)
+                    output = captured.get()
+        except headrace.Error as error:
+            return error_text(error)
+        return output
+
+    def _run_python(self, text: str) -> str:
+        """Return what the code prints."""
+        self.close()
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(compile(text, "snippet", "exec"), self._names)
+        return printed.getvalue()
+
+    def _run_sh(self, text: str) -> str:
+        """Return what the commands print."""
+        self.close()
+        return "".join(self._run_command(words) for words in split_commands(text))
+
+    def _run_command(self, words: list[str]) -> str:
+        """Run one of our commands and return its output; only check that any other command is valid."""
+        match words:
+            case ["headrace", name, *_] if name in EXECUTED_COMMANDS:
+                return run_headrace(words[1:])
+            case ["headrace", name, *arguments]:
+                check_arguments(name, arguments)
+            case ["make", target, *_]:
+                assert target in MAKE_TARGET.findall((ROOT / "Makefile").read_text()), f"make has no target {target}"
+            case ["python", script, *arguments]:
+                runpy.run_path(str(ROOT / script))["arguments"]().parse_args(arguments)
+            case ["export", setting] if setting.startswith("HEADRACE_"):
+                assert setting.partition("=")[0].removeprefix("HEADRACE_").lower() in Settings.model_fields
+            case [".", ".venv/bin/activate"]:
+                pass
+            case _:
+                raise AssertionError(f"no test for the command {shlex.join(words)}")
+        return ""
+
+    def _run_http(self, text: str) -> str:
+        """Return the response of an snode's endpoint that serves this home."""
+        head, _, body = text.partition("\n\n")
+        method, path = head.splitlines()[0].split()
+        context = self.connection.session.context
+        app = create_app(Guard(TOKEN), sql_runner(context), lambda: Health(True, {}), lambda: "")
+        endpoint = Endpoint(app)
+        endpoint.start()
+        try:
+            response = httpx.request(
+                method, endpoint.address + path, content=body, headers=dict(parse_headers(head)), trust_env=False, timeout=120
+            )
+        finally:
+            endpoint.stop()
+        return json.dumps(response.json(), indent=1)
+
+
+def parse_headers(head: str) -> Iterator[tuple[str, str]]:
+    """Yield the header lines of a request, with the real token in place of the page's."""
+    for line in head.splitlines()[1:]:
+        name, _, value = line.partition(": ")
+        yield name, f"Bearer {TOKEN}" if name == "Authorization" else value
+
+
+def split_commands(text: str) -> Iterator[list[str]]:
+    """Yield the commands of a block, each split into words. A quoted argument can have several lines."""
+    pending = ""
+    for line in text.splitlines():
+        pending += line + "\n"
+        if line.endswith("\\"):
+            continue
+        try:
+            words = shlex.split(pending, comments=True)
+        except ValueError:
+            continue
+        pending = ""
+        if words:
+            yield words
+    assert not pending.strip(), f"unfinished command: {pending}"
+
+
+def run_headrace(arguments: list[str]) -> str:
+    """Run a `headrace` command and return its output, including errors."""
+    result = CliRunner().invoke(main.app, arguments)
+    if isinstance(result.exception, headrace.Error):
+        return result.output + error_text(result.exception)
+    assert result.exit_code == 0 or arguments[0] in MAY_FAIL_COMMANDS, result.output + str(result.exception)
+    return result.output
+
+
+def check_arguments(name: str, arguments: list[str]) -> None:
+    """Fail if the command, an option or an argument does not exist."""
+    commands: dict[str, Any] = vars(typer.main.get_command(main.app))["commands"]
+    assert name in commands, f"headrace has no command {name}"
+    commands[name].make_context(name, list(arguments))
+
+
+def error_text(error: headrace.Error) -> str:
+    """Return an error as the command line prints it."""
+    with console.err.capture() as captured:
+        console.show_error(error)
+    return captured.get()
+
+
+def normalized_lines(text: str) -> list[str]:
+    """Return the lines that are not blank, with runs of spaces collapsed."""
+    collapsed = (re.sub(r"\s+", " ", line).strip() for line in text.splitlines())
+    return [line for line in collapsed if line]
