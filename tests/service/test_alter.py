@@ -1,4 +1,4 @@
-"""ALTER TABLE and ALTER STABLE: what changes, what is refused, and what a crash leaves."""
+"""ALTER TABLE and ALTER STABLE: effects, refusals, and recovery from crashes."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def fetch(connection: headrace.Connection, sql: str) -> Rows:
     return connection.execute(sql).fetchall()
 
 
-def described(connection: headrace.Connection, table: str = "readings") -> list[str]:
+def describe_columns(connection: headrace.Connection, table: str = "readings") -> list[str]:
     return [" ".join(str(part) for part in row if part) for row in fetch(connection, f"describe {table}")]
 
 
 def stored(connection: headrace.Connection, table: str = "readings") -> list[dict[str, Any]]:
-    """Rows as stored, without Spark."""
+    """Return the stored rows, without Spark."""
     context = connection.session.context
     rows = context.tables.scan(context.catalog.tables.get("d", table), context.catalog.databases.get("d"))
     return sorted(rows.drop_columns(["ts", "tbname"]).to_pylist(), key=str)
@@ -43,8 +43,8 @@ def stored(connection: headrace.Connection, table: str = "readings") -> list[dic
 
 @pytest.fixture
 def other(readings: headrace.Connection, tmp_path: Path) -> Iterator[headrace.Connection]:
-    """Another connection to the same home, with handles of its own that have seen the table before it changes."""
-    assert described(readings), "the table exists before it is opened here"
+    """Return another connection to the same home, whose handles have read the table before it changes."""
+    assert describe_columns(readings), "the table exists before it is opened here"
     with headrace.connect(tmp_path / "home", clock=headrace.ManualClock(START)) as opened:
         opened.execute("use d")
         opened.execute(f"insert into dev2 values ({START}, 0, 0)")
@@ -53,7 +53,7 @@ def other(readings: headrace.Connection, tmp_path: Path) -> Iterator[headrace.Co
 
 def test_a_column_is_added_for_all_connections(readings: headrace.Connection, other: headrace.Connection) -> None:
     readings.execute("alter stable readings add column c varchar(8)")
-    assert described(other) == ["ts TIMESTAMP", "a INT", "b DOUBLE", "c VARCHAR 8", "place VARCHAR 20 TAG", "floor INT TAG"]
+    assert describe_columns(other) == ["ts TIMESTAMP", "a INT", "b DOUBLE", "c VARCHAR 8", "place VARCHAR 20 TAG", "floor INT TAG"]
     other.execute(f"insert into dev1 values ({START}, 1, 1.5, 'new')")
     readings.execute(f"insert into dev1 (ts, a) values ({START}, 2) ({START + 1}, 3)")
     assert (
@@ -75,7 +75,7 @@ def test_files_are_loaded_into_an_added_column(readings: headrace.Connection, ot
     assert {"a": 1, "b": 2.0, "c": "loaded"} in stored(readings)
 
 
-def test_a_dropped_column_is_gone_and_its_name_is_not_used_again(readings: headrace.Connection, other: headrace.Connection) -> None:
+def test_the_name_of_a_dropped_column_cannot_be_reused(readings: headrace.Connection, other: headrace.Connection) -> None:
     readings.execute("alter table readings drop column b")
     assert stored(other) == [{"a": 0}]
     other.execute(f"insert into dev1 values ({START}, 7)")
@@ -86,7 +86,7 @@ def test_a_dropped_column_is_gone_and_its_name_is_not_used_again(readings: headr
         other.execute("alter table readings add column b double")
 
 
-def test_a_text_grows_and_the_length_is_checked_anew(readings: headrace.Connection, other: headrace.Connection) -> None:
+def test_a_lengthened_text_column_is_checked_by_its_new_length(readings: headrace.Connection, other: headrace.Connection) -> None:
     readings.execute("create table notes (ts timestamp, a varchar(2))")
     with pytest.raises(Error, match="'long'"):
         other.execute(f"insert into notes values ({START}, 'long')")
@@ -117,7 +117,7 @@ def test_tags_are_added_renamed_widened_and_dropped(readings: headrace.Connectio
 
 
 @pytest.mark.parametrize(
-    ("sql", "error", "place"),
+    ("sql", "error", "message"),
     [
         ("alter table readings add column «a int»", ExistsError, "column a already"),
         ("alter table readings add column «floor int»", ExistsError, "tag floor already"),
@@ -139,21 +139,21 @@ def test_tags_are_added_renamed_widened_and_dropped(readings: headrace.Connectio
         ("alter table plain drop column «a»", IntegrityError, "only column"),
     ],
 )
-def test_what_cannot_be_done_is_refused_where_it_stands(
-    readings: headrace.Connection, sql: str, error: type[Error], place: str
+def test_an_impossible_alteration_is_refused_with_its_span(
+    readings: headrace.Connection, sql: str, error: type[Error], message: str
 ) -> None:
     readings.execute("create table plain (ts timestamp, a int)")
     text = sql.replace("«", "").replace("»", "")
-    before = described(readings)
-    with pytest.raises(error, match=place) as caught:
+    before = describe_columns(readings)
+    with pytest.raises(error, match=message) as caught:
         readings.execute(text)
     assert caught.value.span is not None
     assert (caught.value.span.start, caught.value.span.end) == (sql.index("«"), sql.index("»") - 1)
     assert caught.value.hint
-    assert described(readings) == before
+    assert describe_columns(readings) == before
 
 
-def test_explain_says_what_an_alteration_does(readings: headrace.Connection) -> None:
+def test_explain_describes_alterations(readings: headrace.Connection) -> None:
     texts = [
         fetch(readings, f"explain alter stable readings {change}")[0][0]
         for change in ("add column c int", "drop column b", "modify tag place varchar(30)", "rename tag floor level")
@@ -161,7 +161,7 @@ def test_explain_says_what_an_alteration_does(readings: headrace.Connection) -> 
     assert texts == [
         "add column c INT to d.readings, NULL so far",
         "drop column b of d.readings; its values stay in the Delta table, hidden",
-        "make tag place of d.readings a VARCHAR(30)",
+        "change tag place of d.readings to VARCHAR(30)",
         "rename tag floor of d.readings to level",
     ]
 
@@ -205,7 +205,7 @@ def test_a_crash_leaves_a_usable_table_and_the_statement_can_be_repeated(
 
 
 def add_all(home: str, racer: int) -> int:
-    """Columns of ten names that this racer added; the others were added by another."""
+    """Return those of ten columns that this process added; other processes add the rest."""
     won = 0
     with headrace.connect(Path(home)) as connection:
         connection.execute("use d")
@@ -224,11 +224,11 @@ def test_processes_that_add_the_same_columns_agree(readings: headrace.Connection
     won = race(add_all, [(str(tmp_path / "home"), racer) for racer in range(3)])
     assert sum(won) == 10
     assert len(stored(readings)) == 30
-    assert len(described(readings)) == 5 + 10
+    assert len(describe_columns(readings)) == 5 + 10
 
 
-def test_measurements_that_appear_become_columns_once(connection: headrace.Connection) -> None:
-    """What a table that grows with its measurements does: the Delta table, then the catalog, any number of times."""
+def test_new_measurements_become_columns_once(connection: headrace.Connection) -> None:
+    """Add columns as a table for measurements does: in the Delta table, then in the catalog, any number of times."""
     from headrace.model.tables import Column
     from headrace.model.types import DataType, TypeKind
 
@@ -236,9 +236,9 @@ def test_measurements_that_appear_become_columns_once(connection: headrace.Conne
     catalog, tables = connection.session.context.catalog, connection.session.context.tables
     database, table = catalog.databases.get("d"), catalog.tables.get("d", "tree")
     columns = [Column("m1", DataType(TypeKind.DOUBLE)), Column("m2", DataType(TypeKind.INT))]
-    for wanted in (columns[:1], columns, columns):
-        tables.add_columns(table, database, wanted)
-        grown = catalog.tables.add_columns("d", "tree", wanted)
+    for new_columns in (columns[:1], columns, columns):
+        tables.add_columns(table, database, new_columns)
+        grown = catalog.tables.add_columns("d", "tree", new_columns)
     assert [column.name for column in grown.columns] == ["ts", "a", "m1", "m2"]
     with pytest.raises(TypeMismatchError):
         catalog.tables.add_columns("d", "tree", [Column("m3", DataType(TypeKind.INT)), Column("m1", DataType(TypeKind.INT))])

@@ -1,4 +1,4 @@
-"""Rows of a program into tables, and results as Arrow, pandas and polars."""
+"""Appending a program's rows, and results as Arrow, pandas and polars."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ def test_values_are_checked_like_those_of_insert(readings: headrace.Connection) 
 
 
 @pytest.mark.parametrize("data", [5, "text", [1, 2], None])
-def test_what_holds_no_rows_is_refused(readings: headrace.Connection, data: Any) -> None:
-    with pytest.raises(InterfaceError, match="holds no rows"):
+def test_an_object_without_rows_is_refused(readings: headrace.Connection, data: Any) -> None:
+    with pytest.raises(InterfaceError, match="cannot read rows from"):
         readings.append(data, "dev1")
 
 
@@ -123,7 +123,7 @@ def test_polars_need_not_be_installed(readings: headrace.Connection, monkeypatch
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
-def test_what_is_appended_comes_back(connection: headrace.Connection) -> None:
+def test_appended_values_round_trip(connection: headrace.Connection) -> None:
     connection.execute("create table t (ts timestamp, d decimal(10, 2), u bigint unsigned, s nchar(9), x varbinary(9), b bool)")
     rows = [{"ts": datetime(2024, 5, 1, tzinfo=UTC), "d": Decimal("1.25"), "u": 2**63, "s": "ü", "x": b"\x00", "b": True}]
     unsigned = pa.Table.from_pylist([{**rows[0], "u": 0}]).schema

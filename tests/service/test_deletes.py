@@ -1,4 +1,4 @@
-"""A condition on tags means in DELETE what it means in a query."""
+"""A condition on tags has the same meaning in DELETE as in a query."""
 
 from __future__ import annotations
 
@@ -79,12 +79,12 @@ def fill(connection: headrace.Connection) -> None:
 
 
 @pytest.mark.parametrize("condition", CONDITIONS)
-def test_delete_removes_what_the_query_finds(buildings: headrace.Connection, condition: str) -> None:
+def test_delete_removes_the_rows_that_the_query_returns(buildings: headrace.Connection, condition: str) -> None:
     fill(buildings)
-    wanted = sorted(buildings.execute(f"select tbname from b where {condition}").fetchall())
-    assert buildings.execute(f"delete from b where {condition}").rowcount == len(wanted)
+    matching = sorted(buildings.execute(f"select tbname from b where {condition}").fetchall())
+    assert buildings.execute(f"delete from b where {condition}").rowcount == len(matching)
     left = buildings.execute("select tbname from b").fetchall()
-    assert sorted((name,) for name in TAGS if (name,) not in left) == wanted
+    assert sorted((name,) for name in TAGS if (name,) not in left) == matching
 
 
 @pytest.mark.parametrize("condition", CONDITIONS)
@@ -114,7 +114,9 @@ def refuse(*_: object) -> list[str]:
         ("floor -> 'x' = 1", TypeMismatchError),
     ],
 )
-def test_what_no_query_takes_is_refused(buildings: headrace.Connection, tmp_path: Path, condition: str, error: type[Error]) -> None:
+def test_a_condition_invalid_in_queries_is_refused(
+    buildings: headrace.Connection, tmp_path: Path, condition: str, error: type[Error]
+) -> None:
     file = tmp_path / "secret"
     file.write_text("dev1")
     fill(buildings)

@@ -1,4 +1,4 @@
-"""`?` in statements, by values whose types keep."""
+"""Values for `?` in statements, whose types are kept."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def typed(connection: headrace.Connection) -> headrace.Connection:
     return connection
 
 
-def rendered(sql: str, *parameters: Any) -> str:
+def render(sql: str, *parameters: Any) -> str:
     return template(sql, "tdengine").render(parameters)
 
 
@@ -59,7 +59,7 @@ def rendered(sql: str, *parameters: Any) -> str:
     ],
 )
 def test_a_value_is_written_as_a_literal(sql: str, parameters: tuple[Any, ...], expected: str) -> None:
-    assert rendered(sql, *parameters) == expected
+    assert render(sql, *parameters) == expected
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_a_value_is_written_as_a_literal(sql: str, parameters: tuple[Any, ...], 
         ("select ?", ([1],), ProgrammingError, "parameter 1: there is no literal for the type list", 7),
     ],
 )
-def test_what_cannot_be_written_is_refused_with_its_place(
+def test_a_value_without_a_literal_is_refused_with_its_position(
     connection: headrace.Connection, sql: str, parameters: tuple[Any, ...], error: type[headrace.Error], message: str, start: int
 ) -> None:
     with pytest.raises(error) as raised:
@@ -92,7 +92,7 @@ def test_parameters_are_a_sequence(connection: headrace.Connection, parameters: 
 
 
 @given(text=st.text(st.characters(codec="utf-8")))
-def test_any_text_stays_what_it_is(text: str) -> None:
+def test_any_text_round_trips(text: str) -> None:
     statement = parse(f"insert into t values (0, {literal_sql(text, 'tdengine', is_data=True)})")
     assert statement.blocks[0].rows[0][1] == text  # type: ignore[union-attr]
 
@@ -100,12 +100,12 @@ def test_any_text_stays_what_it_is(text: str) -> None:
 @given(
     values=st.lists(st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(2**63), 2**63 - 1) | st.booleans() | st.none())
 )
-def test_any_number_stays_what_it_is(values: list[Any]) -> None:
-    (block,) = parse(rendered(f"insert into t values (0{', ?' * len(values)})", *values)).blocks  # type: ignore[union-attr]
+def test_any_number_round_trips(values: list[Any]) -> None:
+    (block,) = parse(render(f"insert into t values (0{', ?' * len(values)})", *values)).blocks  # type: ignore[union-attr]
     assert block.rows[0][1:] == tuple(values)
 
 
-def test_values_are_stored_as_they_were_given(typed: headrace.Connection) -> None:
+def test_parameters_are_stored_unchanged(typed: headrace.Connection) -> None:
     row = (NOON, -7, 2**62, 0.1, Decimal("123456789012345678.25"), 'it\'s -- ? \\ "ü"', False, b"\x00\\'", IN_TOKYO)
     typed.execute("insert into t values (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
     table = typed.session.context.catalog.tables.get("d", "t")
@@ -122,7 +122,7 @@ def test_a_naive_time_is_in_the_zone_and_precision_of_the_database(connection: h
     catalog = connection.session.context.catalog
     (row,) = connection.session.context.tables.scan(catalog.tables.get("tokyo", "t"), catalog.databases.get("tokyo")).to_pylist()
     assert row["ts"] == IN_TOKYO
-    (stage,) = connection.session.stages(rendered("select i from tokyo.t where ts >= ? and ts <= ?", NOON, IN_TOKYO))
+    (stage,) = connection.session.stages(render("select i from tokyo.t where ts >= ? and ts <= ?", NOON, IN_TOKYO))
     assert isinstance(stage, RunQuery)
     assert isinstance(stage.plan, Plan)
     tick = round(IN_TOKYO.timestamp() * 1_000_000)

@@ -1,4 +1,4 @@
-"""Which planner a statement gets."""
+"""The planner of each statement."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import get_args
 import pytest
 
 from headrace.model.statements import Statement
-from headrace.service.planning.dispatch import planner
+from headrace.service.planning.dispatch import load_planner
 
 
 @pytest.mark.parametrize("kind", get_args(Statement))
 def test_every_kind_of_statement_has_a_planner_of_its_own(kind: type[Statement]) -> None:
-    assert inspect.signature(planner(kind)).parameters["statement"].annotation == kind.__name__
+    assert inspect.signature(load_planner(kind)).parameters["statement"].annotation == kind.__name__

@@ -54,12 +54,12 @@ def test_streams_feed_streams(readings: headrace.Connection) -> None:
     readings.execute(
         "create stream two trigger at_once ignore update 0 into m2 as select _wstart ts, sum(n) n from m1 interval(1m)"
     )
-    readings.execute("insert into dev1 values " + " ".join(f"({START + place * 5_000}, {place}, 0)" for place in range(6)))
+    readings.execute("insert into dev1 values " + " ".join(f"({START + position * 5_000}, {position}, 0)" for position in range(6)))
     readings.settle()
     assert [row[1] for row in fetch(readings, "select ts, n from m2")] == [6]
 
 
-def test_history_is_filled_and_goes_on_live(readings: headrace.Connection) -> None:
+def test_history_is_filled_and_continues_live(readings: headrace.Connection) -> None:
     readings.execute(f"insert into dev1 values ({START}, 1, 0) ({START + 11_000}, 2, 0)")
     readings.execute(
         "create stream s trigger at_once fill_history 1 into out1 as select _wstart, sum(a) t from readings interval(10s)"
@@ -72,8 +72,8 @@ def test_history_is_filled_and_goes_on_live(readings: headrace.Connection) -> No
 def test_a_paused_stream_catches_up_or_skips(readings: headrace.Connection) -> None:
     readings.execute("create stream s trigger at_once into out1 as select _wstart, count(*) n from readings interval(10s)")
 
-    def write_and_count(place: int) -> int:
-        readings.execute(f"insert into dev1 values ({START + place * 10_000}, 1, 0)")
+    def write_and_count(position: int) -> int:
+        readings.execute(f"insert into dev1 values ({START + position * 10_000}, 1, 0)")
         readings.settle()
         return len(fetch(readings, "select n from out1"))
 
@@ -147,7 +147,9 @@ def test_a_stream_of_sliding_days_counts_each_row_once_and_equals_the_query_wher
     query = "select _wstart, _wend, count(*) n from hours interval(1d) sliding(1h)"
     connection.execute(f"create stream s trigger at_once into out1 as {query}")
     change = 1_729_990_800_000
-    connection.execute("insert into hours values " + " ".join(f"({change + 900_000 * place}, {place})" for place in range(-8, 8)))
+    connection.execute(
+        "insert into hours values " + " ".join(f"({change + 900_000 * position}, {position})" for position in range(-8, 8))
+    )
     connection.settle()
     assert fetch(connection, "select rows_in, rows_used from information_schema.ins_streams") == [(16, 16)]
     assert fetch(connection, "select _wstart, _wend, n from out1 order by 1") == fetch(connection, f"{query} order by 1")
@@ -165,7 +167,7 @@ def test_rows_years_apart_are_filled_within_limits_only(readings: headrace.Conne
 
 @pytest.fixture
 def tagless(readings: headrace.Connection) -> headrace.Connection:
-    """`readings` with rows of dev1, of dev2 whose tags were lost, and of `stranger`, which another writer has added."""
+    """Return `readings` with rows of dev1, of dev2 whose tags were lost, and of `stranger`, added by another writer."""
     readings.execute(f"insert into dev1 values ({START}, 1, 1.5) dev2 values ({START}, 2, 2.5) ({START + 1}, 3, null)")
     context = readings.session.context
     table = context.catalog.tables.get("d", "readings")
@@ -196,10 +198,10 @@ def test_a_subtable_written_during_a_large_query_keeps_its_name(
     written: list[Any] = []
 
     def size_then_write(self: spark_queries.Statistics, scan: Any) -> Any:
-        found = original(self, scan)
+        statistics = original(self, scan)
         if not written:
             written.append(tagless.execute(f"insert into dev9 using readings tags ('west', 9) values ({START}, 9, 9)"))
-        return found
+        return statistics
 
     monkeypatch.setattr(spark_queries.Statistics, "size", size_then_write)
     names = [row[0] for row in fetch(tagless, "select tbname, count(*) from readings partition by tbname interval(1d)")]
@@ -231,8 +233,8 @@ def test_maintenance_registers_subtables_of_other_writers(tagless: headrace.Conn
     maintain(tagless.session.context)
     tagless.execute("alter table stranger set tag place = 'east'")
     tagless.execute(f"insert into dev2 using readings tags ('south', 2) values ({START + 2}, 4, 4)")
-    found = fetch(tagless, "select tbname, place from readings group by tbname, place order by tbname")
-    assert found == [("dev1", "north"), ("dev2", "south"), ("stranger", "east")]
+    names = fetch(tagless, "select tbname, place from readings group by tbname, place order by tbname")
+    assert names == [("dev1", "north"), ("dev2", "south"), ("stranger", "east")]
 
 
 COUNTED = (
@@ -268,7 +270,7 @@ COUNTED = (
 def test_a_query_that_counts_has_a_group_for_each_subtable(
     readings: headrace.Connection, monkeypatch: pytest.MonkeyPatch, many: int
 ) -> None:
-    """As the server: without a window, grouped by tags and `tbname` alone; conditions on these choose the subtables."""
+    """Count like TDengine: without a window, grouped by tags and `tbname` alone; conditions on these select the subtables."""
     monkeypatch.setattr(spark_queries, "MIN_LARGE_TABLE_ROWS", many)
     readings.execute("create table dev3 using readings tags ('south', 3)")
     readings.execute(f"insert into dev1 values ({START}, 1, 1.5) ({START + 1}, 2, 2.5) dev2 values ({START}, 5, null)")

@@ -1,4 +1,4 @@
-"""Queries that a client hands to an snode, or keeps."""
+"""Queries that a client sends to an snode, or runs itself."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headrace.model.snodes import Heartbeat
 from headrace.model.spans import Span
 from headrace.runtime.credentials import Identity
 from headrace.runtime.http import Answer, Endpoint, Guard, Health, create_app
-from headrace.service.remote import ask
+from headrace.service.remote import query_snode
 
 TOKEN = "opens everything"
 EPOCH = 3
@@ -32,7 +32,7 @@ def run_sql(sql: str, dialect: str, database: str | None) -> Answer:  # noqa: AR
 
 @pytest.fixture
 def snode() -> Iterator[Heartbeat]:
-    """An snode's heartbeat, with its endpoint behind it."""
+    """Return an snode's heartbeat, with its endpoint running."""
     served: Endpoint
     app = create_app(Guard(TOKEN, "", lambda: Identity(EPOCH, served.address)), run_sql, lambda: HEALTHY, str)
     served = Endpoint(app)
@@ -42,7 +42,7 @@ def snode() -> Iterator[Heartbeat]:
 
 
 class Recorder(BaseHTTPRequestHandler):
-    """Answers whatever it is asked, and keeps all that it is told."""
+    """Answers every request, and records what it receives."""
 
     heard: ClassVar[list[str]] = []
     relay: ClassVar[str] = ""
@@ -64,7 +64,7 @@ class Recorder(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def impostor() -> Iterator[str]:
-    """The address of a process that has got the port of a dead snode."""
+    """Return the address of a process that uses the port of a dead snode."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), Recorder)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
@@ -77,14 +77,14 @@ def impostor() -> Iterator[str]:
 
 
 def test_a_genuine_snode_answers(snode: Heartbeat) -> None:
-    result = ask(snode, "rows", "tdengine", None)
+    result = query_snode(snode, "rows", "tdengine", None)
     assert result is not None
     assert list(result.tuples()) == [(1,)]
 
 
-def test_an_error_keeps_its_class_hint_and_place(snode: Heartbeat) -> None:
+def test_an_error_keeps_its_class_hint_and_span(snode: Heartbeat) -> None:
     with pytest.raises(NotFoundError) as refused:
-        ask(snode, "missing", "tdengine", None)
+        query_snode(snode, "missing", "tdengine", None)
     error = refused.value
     assert (error.message, error.hint, error.span, error.sql) == (
         "table x does not exist",
@@ -93,27 +93,25 @@ def test_an_error_keeps_its_class_hint_and_place(snode: Heartbeat) -> None:
         "missing",
     )
     with pytest.raises(NotFoundError, match="column v") as refused:
-        ask(snode, "inner", "tdengine", None)
+        query_snode(snode, "inner", "tdengine", None)
     assert (refused.value.span, refused.value.sql) == (Span(7, 8), "select v from t")
 
 
 @pytest.mark.parametrize("relays", [False, True])
-def test_whoever_listens_at_a_stale_address_learns_neither_token_nor_statement(
-    snode: Heartbeat, impostor: str, relays: bool
-) -> None:
+def test_an_impostor_at_a_stale_address_learns_neither_token_nor_statement(snode: Heartbeat, impostor: str, relays: bool) -> None:
     Recorder.relay = str(snode.address) if relays else ""
     stale = Heartbeat("default", EPOCH, 0, impostor, TOKEN)
-    assert ask(stale, "select secret", "tdengine", None) is None
+    assert query_snode(stale, "select secret", "tdengine", None) is None
     assert Recorder.heard
     assert not any(word in text for text in Recorder.heard for word in (TOKEN, "Bearer", "secret"))
 
 
 def test_an_snode_of_another_epoch_is_not_asked(snode: Heartbeat) -> None:
-    assert ask(Heartbeat("default", EPOCH + 1, 0, snode.address, TOKEN), "rows", "tdengine", None) is None
+    assert query_snode(Heartbeat("default", EPOCH + 1, 0, snode.address, TOKEN), "rows", "tdengine", None) is None
 
 
 def test_an_snode_that_cannot_be_reached_leaves_the_query_to_the_client() -> None:
     nobody = Heartbeat("default", EPOCH, 0, "http://127.0.0.1:9", TOKEN)
-    assert ask(nobody, "rows", "tdengine", None) is None
+    assert query_snode(nobody, "rows", "tdengine", None) is None
     unknown = Heartbeat("default", EPOCH, 0, "http://no-such-host.invalid:80", TOKEN)
-    assert ask(unknown, "rows", "tdengine", None) is None
+    assert query_snode(unknown, "rows", "tdengine", None) is None

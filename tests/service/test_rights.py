@@ -1,4 +1,4 @@
-"""Who asks: every stage needs a right, and one place asks for it before anything is done."""
+"""Every stage requires rights, which are checked once before anything is applied."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ JOBS: dict[str, Plan] = {
 }
 
 
-class Denier:
-    """Denies everything, and remembers what it was asked for."""
+class DenyAll:
+    """Denies everything, and records the requests."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, tuple[Right, ...]]] = []
@@ -78,13 +78,13 @@ def prepared(readings: headrace.Connection) -> headrace.Connection:
 
 
 @pytest.fixture
-def denier() -> Denier:
-    return Denier()
+def denier() -> DenyAll:
+    return DenyAll()
 
 
 @pytest.fixture
-def session(prepared: headrace.Connection, denier: Denier) -> Session:
-    """A session of vera, who may do nothing."""
+def session(prepared: headrace.Connection, denier: DenyAll) -> Session:
+    """Return a session of vera, who has no rights."""
     return Session(prepared.session.context, database="d", user="vera", authorizer=denier)
 
 
@@ -95,8 +95,8 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def state_of(connection: headrace.Connection) -> list[list[tuple[object, ...]]]:
-    """What statements could have changed."""
+def observable_state(connection: headrace.Connection) -> list[list[tuple[object, ...]]]:
+    """Return everything that statements could have changed."""
     queries = ("show databases", "show stables", "show tables", "show streams", "show tags from dev1", "describe readings")
     return [connection.execute(query).fetchall() for query in queries] + [
         [(connection.session.context.tables.version(table),)] for table in connection.session.context.catalog.tables.all("d")
@@ -105,24 +105,24 @@ def state_of(connection: headrace.Connection) -> list[list[tuple[object, ...]]]:
 
 @pytest.mark.parametrize(("statement", "rights"), STATEMENTS.items())
 def test_a_statement_is_refused_before_anything_is_done(
-    prepared: headrace.Connection, session: Session, denier: Denier, statement: str, rights: str
+    prepared: headrace.Connection, session: Session, denier: DenyAll, statement: str, rights: str
 ) -> None:
-    before = state_of(prepared)
+    before = observable_state(prepared)
     with pytest.raises(PermissionDeniedError, match="vera may not") as raised:
         session.execute(statement)
     assert raised.value.sql == statement
-    assert [(user, ", ".join(map(str, asked))) for user, asked in denier.asked] == [("vera", rights)]
-    assert state_of(prepared) == before
+    assert [(user, ", ".join(map(str, requested))) for user, requested in denier.asked] == [("vera", rights)]
+    assert observable_state(prepared) == before
 
 
 @pytest.mark.parametrize("rights", JOBS)
-def test_work_that_is_no_statement_is_refused_alike(session: Session, denier: Denier, file: Path, rights: str) -> None:
+def test_work_without_a_statement_is_refused_too(session: Session, denier: DenyAll, file: Path, rights: str) -> None:
     with pytest.raises(PermissionDeniedError):
         session.run(JOBS[rights](session, file))
-    assert [", ".join(map(str, asked)) for _, asked in denier.asked] == [rights]
+    assert [", ".join(map(str, requested)) for _, requested in denier.asked] == [rights]
 
 
-def test_no_kind_of_stage_goes_unasked(session: Session, file: Path) -> None:
+def test_every_kind_of_stage_requires_rights(session: Session, file: Path) -> None:
     planned = [stage for statement in STATEMENTS for stage in session.stages(statement)]
     planned += [stage for plan in JOBS.values() for stage in plan(session, file)]
     assert {type(stage) for stage in planned} == set(get_args(stages.Stage))
@@ -144,13 +144,13 @@ def test_explain_ends_with_the_rights_that_are_needed(prepared: headrace.Connect
         "load 1 file of 27 bytes into d.plain: all rows or none",
         "compute windows of stream d.s again, from the first row, up to those still open, on Spark in this process",
         "query on Spark",
-        "compare d.out1 with what DuckDB makes of d.readings",
+        "compare d.out1 with what DuckDB computes from d.readings",
     ]
     assert prepared.session.context.catalog.jobs.get("d", "s").state is JobState.CREATED
     assert prepared.session.context.tables.rows(prepared.session.context.catalog.tables.get("d", "plain")) == 0
 
 
-def test_the_user_is_whoever_connects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, denier: Denier) -> None:
+def test_the_user_is_the_one_of_the_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, denier: DenyAll) -> None:
     monkeypatch.setenv("LOGNAME", "login")
     with headrace.connect(tmp_path / "h") as connection:
         assert connection.user == "login"
@@ -162,6 +162,6 @@ def test_the_user_is_whoever_connects(tmp_path: Path, monkeypatch: pytest.Monkey
             connection.execute("show databases")
 
 
-def test_who_comes_over_http_has_a_name(connection: headrace.Connection, denier: Denier) -> None:
+def test_http_clients_have_a_user_name(connection: headrace.Connection, denier: DenyAll) -> None:
     with pytest.raises(PermissionDeniedError, match=f"{HTTP_USER} may not"):
         sql_runner(connection.session.context, denier)("show databases", "tdengine", None)

@@ -1,4 +1,4 @@
-"""What SHOW STREAMS says of the micro-batch that a stream's driver is running."""
+"""What SHOW STREAMS reports of a running micro-batch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ QUERY = "select batch_ms, message from information_schema.ins_streams"
 
 @pytest.fixture
 def stream(readings: headrace.Connection) -> str:
-    """The id of a stream that no driver has taken up yet."""
+    """Return the id of a stream that no driver runs yet."""
     readings.execute("create stream s trigger at_once into out1 as select _wstart, count(*) n from readings interval(10s)")
     return readings.session.context.catalog.jobs.get("d", "s").definition.id
 
@@ -35,29 +35,29 @@ def beat(connection: headrace.Connection, lease: Lease, stream: str, in_flight_m
     catalog.snodes.beat(lease, detail={"jobs": busy_jobs(activity, catalog.now()), "slow_batches": slow_batches(activity, 120_000)})
 
 
-def reported(connection: headrace.Connection) -> tuple[Any, ...]:
+def reported_batch(connection: headrace.Connection) -> tuple[Any, ...]:
     (row,) = connection.execute(QUERY).fetchall()
     return tuple(row)
 
 
 def test_without_a_driver_no_micro_batch_is_running(readings: headrace.Connection, stream: str) -> None:
     assert stream
-    assert reported(readings) == (None, None)
+    assert reported_batch(readings) == (None, None)
 
 
 def test_a_running_micro_batch_shows_its_age(readings: headrace.Connection, stream: str) -> None:
     beat(readings, take_lease(readings), stream, 700)
-    assert reported(readings) == (700, None)
+    assert reported_batch(readings) == (700, None)
 
 
 def test_a_stream_that_only_waits_has_no_running_micro_batch(readings: headrace.Connection, stream: str) -> None:
     beat(readings, take_lease(readings), stream, 0)
-    assert reported(readings) == (None, None)
+    assert reported_batch(readings) == (None, None)
 
 
 def test_a_slow_micro_batch_is_named_in_the_message(readings: headrace.Connection, stream: str) -> None:
     beat(readings, take_lease(readings), stream, 180_000)
-    batch_ms, message = reported(readings)
+    batch_ms, message = reported_batch(readings)
     assert batch_ms == 180_000
     assert message.startswith("[SLOW_BATCH] the micro-batch has been running for 3 minutes (")
 
@@ -68,14 +68,14 @@ def test_show_streams_has_the_same(readings: headrace.Connection, stream: str) -
     assert result.description is not None
     (row,) = result.fetchall()
     values = dict(zip([column[0] for column in result.description], row, strict=True))
-    assert (values["batch_ms"], values["message"]) == reported(readings)
+    assert (values["batch_ms"], values["message"]) == reported_batch(readings)
 
 
 def test_the_heartbeat_of_a_driver_that_ended_says_nothing(readings: headrace.Connection, stream: str) -> None:
     lease = take_lease(readings)
     beat(readings, lease, stream, 180_000)
     readings.session.context.catalog.leases.release(lease)
-    assert reported(readings) == (None, None)
+    assert reported_batch(readings) == (None, None)
 
 
 def test_the_heartbeat_of_an_older_epoch_says_nothing(readings: headrace.Connection, stream: str) -> None:
@@ -83,4 +83,4 @@ def test_the_heartbeat_of_an_older_epoch_says_nothing(readings: headrace.Connect
     beat(readings, lease, stream, 180_000)
     readings.session.context.catalog.leases.release(lease)
     assert take_lease(readings).epoch > lease.epoch
-    assert reported(readings) == (None, None)
+    assert reported_batch(readings) == (None, None)

@@ -19,10 +19,10 @@ def fetch(connection: headrace.Connection, sql: str) -> list[tuple[Any, ...]]:
 
 
 def stored(connection: headrace.Connection, table: str = "readings") -> list[dict[str, Any]]:
-    """Rows as stored, without Spark."""
+    """Return the stored rows, without Spark."""
     context = connection.session.context
-    found = context.catalog.tables.get("d", table)
-    rows = context.tables.scan(found, context.catalog.databases.get("d"))
+    stored_table = context.catalog.tables.get("d", table)
+    rows = context.tables.scan(stored_table, context.catalog.databases.get("d"))
     return sorted(rows.to_pylist(), key=lambda row: (row["tbname"], row["ts"]))
 
 
@@ -102,7 +102,7 @@ def test_rows_for_a_supertable_ask_for_the_subtable(readings: headrace.Connectio
     ],
 )
 def test_delete_takes_ranges_of_time(readings: headrace.Connection, where: str, left: list[int]) -> None:
-    readings.execute("insert into dev1 values " + " ".join(f"({START + place}, {place}, 0)" for place in range(3)))
+    readings.execute("insert into dev1 values " + " ".join(f"({START + position}, {position}, 0)" for position in range(3)))
     readings.execute(f"delete from dev1 where {where}")
     assert [row["a"] for row in stored(readings)] == left
 
@@ -133,7 +133,7 @@ def test_dropping_a_subtable_takes_its_rows_and_tags(readings: headrace.Connecti
     assert [row[5] for row in fetch(readings, "show tags from dev1")] == ["east", "5"]
 
 
-def test_a_dropped_table_can_be_made_anew_with_other_columns(connection: headrace.Connection) -> None:
+def test_a_dropped_table_can_be_recreated_with_other_columns(connection: headrace.Connection) -> None:
     connection.execute("create table t (ts timestamp, a int)")
     connection.execute(f"insert into t values ({START}, 1)")
     connection.execute("drop table t")
@@ -162,7 +162,7 @@ def test_a_dropped_table_can_be_made_anew_with_other_columns(connection: headrac
         ("drop stream s", NotFoundError, "s"),
     ],
 )
-def test_what_cannot_be_done_is_refused_by_name(
+def test_an_invalid_statement_is_refused_with_its_error(
     readings: headrace.Connection, sql: str, error: type[headrace.Error], says: str
 ) -> None:
     with pytest.raises(error, match=says) as caught:
@@ -201,7 +201,7 @@ def test_a_table_that_a_stream_reads_is_not_dropped(readings: headrace.Connectio
     assert len(fetch(readings, "show tables")) == 2
 
 
-def test_explain_says_what_create_stream_would_do_and_does_nothing(readings: headrace.Connection) -> None:
+def test_explain_describes_create_stream_without_applying_it(readings: headrace.Connection) -> None:
     sql = "create stream s fill_history 1 into out1 as select _wstart, avg(b) from readings partition by tbname interval(1m)"
     lines = [line for (line,) in fetch(readings, f"explain {sql}")]
     assert any(line.startswith("create target d.out1") for line in lines)

@@ -1,4 +1,4 @@
-"""Verify through a connection and the command line: answers of Spark, and targets of streams, beside DuckDB's."""
+"""Verification through a connection and the command line: queries on Spark and targets of streams, compared with DuckDB."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def filled(readings: headrace.Connection) -> headrace.Connection:
 
 
 def test_an_answer_is_equal_to_that_of_the_other_engine(filled: headrace.Connection) -> None:
-    verdict = filled.session.verify(
+    verification = filled.session.verify(
         "select place, _wstart, count(*), sum(a), last(b), twa(a) from readings partition by tbname interval(1m) fill(prev)"
     )
-    assert verdict.equal
-    assert verdict.rows == 4
+    assert verification.equal
+    assert verification.rows == 4
     assert filled.session.verify("select ts, a * b, place from dev1 where b is not null order by ts desc").equal
 
 
@@ -46,7 +46,7 @@ def test_the_zone_is_that_of_the_source_and_not_of_the_current_database(connecti
 
 
 @pytest.mark.parametrize(("precision", "spacing"), [("ms", 2_970), ("ns", 2_970_000_000)])
-def test_large_tables_are_answered_alike(
+def test_queries_over_large_tables_verify(
     connection: headrace.Connection, monkeypatch: pytest.MonkeyPatch, precision: str, spacing: int
 ) -> None:
     sizes, size = list[TableStatistics | None](), spark_queries.Statistics.size
@@ -63,24 +63,24 @@ def test_large_tables_are_answered_alike(
         rows = " ".join(f"('2024-05-01 00:{second // 60:02}:{second % 60:02}', {second // 7 % 3})" for second in range(0, 300, 3))
         connection.execute(f"insert into large.r_{name} using large.r tags ('{name}') values {rows}")
     for window in ("interval(20s)", "interval(20s) sliding(10s)", "session(ts, 2s)", "state_window(a)", "count_window(7)"):
-        verdict = connection.session.verify(
+        verification = connection.session.verify(
             f"select tbname, place, _wstart, count(*), sum(a) from large.r partition by tbname {window}"
         )
-        assert verdict.equal, window
-        assert verdict.rows > 20, window
-    assert {known.spacing for known in sizes if known is not None} == {spacing}
+        assert verification.equal, window
+        assert verification.rows > 20, window
+    assert {size.spacing for size in sizes if size is not None} == {spacing}
 
 
-def test_what_cannot_be_asked_or_is_not_known_is_refused(filled: headrace.Connection) -> None:
+def test_an_unsupported_query_or_unknown_name_is_refused(filled: headrace.Connection) -> None:
     with pytest.raises(NotFoundError, match="column aa does not exist"):
         filled.session.verify("select aa from readings")
-    with pytest.raises(NotSupportedError, match="verify does not know the function rand"):
+    with pytest.raises(NotSupportedError, match="verify does not support the function rand"):
         filled.session.verify("select rand() from readings")
     with pytest.raises(NotSupportedError, match="verify takes a SELECT over tables"):
         filled.session.verify("select * from information_schema.ins_tables")
 
 
-def test_a_target_is_what_the_query_makes_of_the_source(filled: headrace.Connection) -> None:
+def test_a_target_equals_its_query_over_the_source(filled: headrace.Connection) -> None:
     filled.execute(
         "create stream by_place trigger at_once fill_history 1 ignore update 0 ignore expired 0 "
         "into places tags (place varchar(20)) as "
@@ -95,12 +95,12 @@ def test_a_target_is_what_the_query_makes_of_the_source(filled: headrace.Connect
     filled.execute(f"delete from dev2 where ts = {START}")
     filled.settle()
     for stream in ("by_place", "d.closed"):
-        verdict = filled.session.verify_stream(stream)
-        assert verdict.rows
-        assert verdict.equal, verdict.difference
+        verification = filled.session.verify_stream(stream)
+        assert verification.rows
+        assert verification.equal, verification.difference
 
 
-def test_a_window_that_somebody_changed_is_found_and_shown_with_its_rows(filled: headrace.Connection, tmp_path: Path) -> None:
+def test_a_tampered_window_is_reported_with_its_rows(filled: headrace.Connection, tmp_path: Path) -> None:
     filled.execute(
         "create stream s trigger at_once fill_history 1 into out tags (place varchar(20)) as "
         "select _wstart start, count(*) n from readings partition by place interval(1m)"
@@ -113,13 +113,13 @@ def test_a_window_that_somebody_changed_is_found_and_shown_with_its_rows(filled:
     assert difference.columns == ("n",)
     assert difference.total == 2
     filled.close()
-    shown = CliRunner().invoke(app, ["verify", "--stream", "d.s", "--home", str(tmp_path / "home")])
-    assert shown.exit_code == 1
-    assert "4 windows, different: n" in shown.output
-    assert "of 2 rows of the source:" in shown.output
-    told = CliRunner().invoke(app, ["verify", "-d", "d", "select count(*) from dev1", "--home", str(tmp_path / "home")])
-    assert told.exit_code == 0
-    assert told.output.startswith("1 row, equal (DuckDB ")
+    failed = CliRunner().invoke(app, ["verify", "--stream", "d.s", "--home", str(tmp_path / "home")])
+    assert failed.exit_code == 1
+    assert "4 windows, different: n" in failed.output
+    assert "of 2 rows of the source:" in failed.output
+    passed = CliRunner().invoke(app, ["verify", "-d", "d", "select count(*) from dev1", "--home", str(tmp_path / "home")])
+    assert passed.exit_code == 0
+    assert passed.output.startswith("1 row, equal (DuckDB ")
     assert isinstance(CliRunner().invoke(app, ["verify"]).exception, ProgrammingError)
 
 
@@ -130,6 +130,6 @@ def test_a_stream_that_has_left_rows_out_differs_with_a_remark(filled: headrace.
     assert filled.session.verify_stream("s").equal
     filled.execute(f"insert into dev1 values ({START + 501_000}, 1, 1)")
     filled.settle()
-    verdict = filled.session.verify_stream("s")
-    assert not verdict.equal
-    assert verdict.remark == "the stream has left out 1 expired rows, which count here"
+    verification = filled.session.verify_stream("s")
+    assert not verification.equal
+    assert verification.remark == "the stream dropped 1 expired rows, which the query includes"

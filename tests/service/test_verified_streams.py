@@ -1,4 +1,4 @@
-"""Streams over random writes: whatever came, their targets are what their queries make of the stored rows."""
+"""Streams over random writes: their targets equal their queries over the stored rows."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ FRACTIONS: Final = ("null", "0.5", "1.25", "3")
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
 
-def written(dice: random.Random) -> list[str]:
-    """Some statements: rows, which may be there already, and deletes."""
+def random_statements(dice: random.Random) -> list[str]:
+    """Return statements that insert rows, some with existing keys, and delete rows."""
     rows = [
         f"({START + dice.randrange(120) * 500}, {dice.choice(('null', '0', '1', '2'))}, {dice.choice(FRACTIONS)})"
         for _ in range(30)
@@ -44,13 +44,13 @@ def written(dice: random.Random) -> list[str]:
 
 def test_every_kind_of_stream_keeps_up_with_inserts_updates_and_deletes(readings: headrace.Connection) -> None:
     dice = random.Random(7)
-    readings.execute(written(dice)[0])
+    readings.execute(random_statements(dice)[0])
     for name, rest in STREAMS.items():
         readings.execute(f"create stream {name} {rest}")
     for _ in range(3):
-        for statement in written(dice):
+        for statement in random_statements(dice):
             readings.execute(statement)
         readings.settle()
         verdicts = {name: readings.session.verify_stream(name) for name in STREAMS}
-        assert {name: verdict.difference for name, verdict in verdicts.items() if not verdict.equal} == {}
-        assert all(verdict.rows for verdict in verdicts.values())
+        assert {name: verification.difference for name, verification in verdicts.items() if not verification.equal} == {}
+        assert all(verification.rows for verification in verdicts.values())

@@ -1,11 +1,12 @@
-"""Changes of a table's columns and tags, in the Delta tables and in the catalog.
+"""Apply ALTER TABLE to the Delta tables and to the catalog.
 
-The order is such that a crash between the two leaves a table that everybody can use, and the same statement completes the change:
+The order is such that a crash in between leaves a usable table, and the same statement then completes the change:
 
-- What is added comes to the Delta table first. A column that only the Delta table has is passed over by all.
-- What is dropped goes from the catalog last where the name must not be used again (columns: the Delta table keeps the values, so it
-  is marked first), and from the catalog first where the values go (tags).
-- A tag that is renamed has both names in between.
+- A new column or tag is added to the Delta table first. Every reader ignores a column that only the Delta table has.
+- A dropped column is marked in the Delta table first and removed from the catalog second: its values stay, so its name must not be
+  used again.
+- A dropped tag is removed from the catalog first, because its values are deleted.
+- A renamed tag has both names in between.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 
-from headrace.catalog.alterations import added, check_free, removed, renamed, retyped
+from headrace.catalog.alterations import check_free, with_column, with_column_type, with_renamed_column, without_column
 from headrace.model.failpoints import failpoint
 from headrace.model.tables import Table
 from headrace.runtime.context import Context
@@ -22,52 +23,56 @@ from headrace.service.stages import AddColumn, DropColumn, ModifyColumn, RenameT
 
 
 def add_column(stage: AddColumn, context: Context) -> None:
+    """Add a column or tag; existing rows and subtables have NULL in it."""
     table, column = stage.table, stage.column
-    with changing(table, context) as present:
-        check_free(present, column.name)
+    with ddl_lock(table, context) as current:
+        check_free(current, column.name)
         if stage.is_tag:
             context.tables.add_tag(table, stage.database, column)
         else:
             context.tables.add_columns(table, stage.database, [column])
         failpoint("service.alter.stored")
-        context.catalog.tables.alter(table.database, table.name, partial(added, column=column, is_tag=stage.is_tag))
+        context.catalog.tables.alter(table.database, table.name, partial(with_column, column=column, is_tag=stage.is_tag))
 
 
 def drop_column(stage: DropColumn, context: Context) -> None:
+    """Drop a column, whose stored values stay hidden, or a tag with its values."""
     table, name = stage.table, stage.name
-    with changing(table, context):
+    with ddl_lock(table, context):
         context.catalog.tables.check_unused(table.database, table.name, [name])
         if not stage.is_tag:
             context.tables.drop_column(table, name)
             failpoint("service.alter.stored")
-        context.catalog.tables.alter(table.database, table.name, partial(removed, name=name), removed=[name])
+        context.catalog.tables.alter(table.database, table.name, partial(without_column, name=name), removed=[name])
         failpoint("service.alter.recorded")
         if stage.is_tag:
             context.tables.drop_tag(table, name)
 
 
 def modify_column(stage: ModifyColumn, context: Context) -> None:
+    """Lengthen the declared type of a column or tag."""
     table, column = stage.table, stage.column
-    with changing(table, context):
+    with ddl_lock(table, context):
         if not stage.is_tag:
             context.tables.modify_column(table, column)
             failpoint("service.alter.stored")
-        context.catalog.tables.alter(table.database, table.name, partial(retyped, changed=column))
+        context.catalog.tables.alter(table.database, table.name, partial(with_column_type, changed=column))
 
 
 def rename_tag(stage: RenameTag, context: Context) -> None:
+    """Rename a tag and move its values."""
     table, old, new = stage.table, stage.old, stage.new
 
     def record() -> None:
-        context.catalog.tables.alter(table.database, table.name, partial(renamed, old=old, new=new), removed=[old])
+        context.catalog.tables.alter(table.database, table.name, partial(with_renamed_column, old=old, new=new), removed=[old])
 
-    with changing(table, context) as present:
-        renamed(present, old, new)
+    with ddl_lock(table, context) as current:
+        with_renamed_column(current, old, new)
         context.tables.rename_tag(table, old, new, record)
 
 
 @contextmanager
-def changing(table: Table, context: Context) -> Iterator[Table]:
-    """While nobody else changes the table's columns: the table as it is now."""
+def ddl_lock(table: Table, context: Context) -> Iterator[Table]:
+    """Hold the table's DDL lock and yield the table as the catalog now has it."""
     with context.catalog.lock(f"ddl {table.database}.{table.name}"):
         yield context.catalog.tables.get(table.database, table.name)

@@ -1,4 +1,4 @@
-"""Rows that a program holds (Arrow, pandas, polars, dictionaries) as a file for the loader."""
+"""Write rows that a program holds (Arrow, pandas, polars, dictionaries) as a file for the loader."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ FILE_NAME: Final = "data"
 
 @contextmanager
 def parquet_file(data: object) -> Iterator[Path]:
-    """Write rows as a Parquet file, which is removed afterwards.
+    """Write rows to a temporary Parquet file, removed on exit.
 
     Raises:
-        InterfaceError: it is nothing that holds rows.
-        DataError: a column has values of several kinds.
+        InterfaceError: The object does not hold rows.
+        DataError: A column mixes values of several types.
     """
-    reader = batches_of(data)
+    reader = open_batches(data)
     with tempfile.TemporaryDirectory(prefix="headrace-append-") as folder:
         path = Path(folder) / FILE_NAME
         with pq.ParquetWriter(path, reader.schema) as writer:
@@ -37,56 +37,58 @@ def parquet_file(data: object) -> Iterator[Path]:
         yield path
 
 
-def batches_of(data: object) -> pa.RecordBatchReader:
-    """Read rows as Arrow, batch by batch."""
+def open_batches(data: object) -> pa.RecordBatchReader:
+    """Return a reader of the rows as Arrow batches."""
     module = type(data).__module__.partition(".")[0]
     if isinstance(data, pa.RecordBatchReader):
         return data
     if module == "pandas":
-        return of_pandas(data).to_reader()
+        return pandas_to_arrow(data).to_reader()
     if module == "polars" and hasattr(data, "to_arrow"):
-        return of_polars(data).to_reader()
+        return polars_to_arrow(data).to_reader()
     if isinstance(data, Sequence) and all(isinstance(row, Mapping) for row in data):
-        return of_dictionaries(data).to_reader()
+        return dicts_to_arrow(data).to_reader()
     if hasattr(data, "__arrow_c_stream__"):
         return pa.RecordBatchReader.from_stream(data)
     if isinstance(data, pa.RecordBatch):
         return pa.Table.from_batches([data]).to_reader()
     raise InterfaceError(
-        f"{type(data).__name__} holds no rows",
+        f"cannot read rows from {type(data).__name__}",
         hint="pass an Arrow table, a DataFrame of pandas or polars, or a list of dictionaries",
     )
 
 
-def of_pandas(data: Any) -> pa.Table:
-    """A DataFrame's columns, and its index if that has a name. NaN and NaT are NULL."""
+def pandas_to_arrow(data: Any) -> pa.Table:
+    """Convert a pandas DataFrame, with its index if that has a name. NaN and NaT become NULL."""
     frame: pd.DataFrame = data
     try:
         return pa.Table.from_pandas(frame, preserve_index=None not in frame.index.names)
     except (pa.ArrowException, AttributeError) as error:
-        raise several_kinds(error) from None
+        raise mixed_types_error(error) from None
 
 
-def of_polars(data: Any) -> pa.Table:
-    """Convert a polars DataFrame. Arrow has no integers of 128 bits, so these become decimals."""
+def polars_to_arrow(data: Any) -> pa.Table:
+    """Convert a polars DataFrame. Arrow has no 128-bit integers, so these become decimals."""
     import polars as pl
 
     wide = [name for name, type_ in data.schema.items() if str(type_) in ("Int128", "UInt128")]
     return data.with_columns(pl.col(wide).cast(pl.Decimal(38, 0))).to_arrow()
 
 
-def of_dictionaries(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
-    """A column for each key of any row; what a row lacks is NULL."""
+def dicts_to_arrow(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+    """Convert dictionaries: one column for each key of any row, NULL where a row lacks it."""
     names = dict.fromkeys(name for row in rows for name in row)
-    return pa.table({name: of_values(name, [row.get(name) for row in rows]) for name in names})
+    return pa.table({name: values_to_arrow(name, [row.get(name) for row in rows]) for name in names})
 
 
-def of_values(name: str, values: list[Any]) -> pa.Array:
+def values_to_arrow(name: str, values: list[Any]) -> pa.Array:
+    """Convert one column's Python values."""
     try:
         return pa.array(values, from_pandas=True)
     except (pa.ArrowException, OverflowError, UnicodeError) as error:
-        raise several_kinds(f"column {name}: {error}") from None
+        raise mixed_types_error(f"column {name}: {error}") from None
 
 
-def several_kinds(what: object) -> DataError:
-    return DataError(f"rows cannot be read as columns: {what}", hint="give all values of a column one type")
+def mixed_types_error(cause: object) -> DataError:
+    """Return the error for a column whose values have more than one type."""
+    return DataError(f"rows cannot be read as columns: {cause}", hint="give all values of a column one type")

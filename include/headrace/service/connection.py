@@ -1,4 +1,4 @@
-"""DB-API 2.0 (PEP 249) over one home."""
+"""DB-API 2.0 (PEP 249) connections and cursors."""
 
 from __future__ import annotations
 
@@ -41,23 +41,23 @@ def connect(
     """Open a home; create it if it is missing.
 
     Args:
-        home: Folder of the catalog, tables and state; the setting `home` where not given.
+        home: Folder of the catalog, tables and state. Defaults to the setting `home`.
         dialect: Language of the statements, `tdengine`.
         database: Current database, as after `USE`.
-        user: Who asks; the setting `user` where not given, else the login at the machine.
-        clock: What `now` is; the machine's clock where not given.
-        settings: All settings; `home` replaces theirs.
-        authorizer: Decides what the user may do; everybody may do everything where not given.
+        user: User whose rights apply. Defaults to the setting `user`, else to the operating system's login.
+        clock: What `now` means. Defaults to the machine's clock.
+        settings: All settings; `home` overrides theirs.
+        authorizer: Decides what the user may do. Defaults to one that allows everything.
     """
-    chosen = settings or load()
+    effective = settings or load()
     if home is not None:
-        chosen = chosen.model_copy(update={"home": Path(home)})
-    context = open_context(chosen, clock or SystemClock())
+        effective = effective.model_copy(update={"home": Path(home)})
+    context = open_context(effective, clock or SystemClock())
     return Connection(Session(context, dialect, database, user=user or "", authorizer=authorizer))
 
 
 class Connection:
-    """One connection; its streams run while no snode runs them, whenever `settle` is called."""
+    """A session on one home. Runs its streams in `settle` while no snode does."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -65,7 +65,7 @@ class Connection:
 
     @property
     def user(self) -> str:
-        """Who asks."""
+        """The user whose rights apply."""
         return self.session.user
 
     @property
@@ -74,11 +74,12 @@ class Connection:
         return self.session.clock
 
     def cursor(self) -> Cursor:
+        """Return a new cursor."""
         self._open()
         return Cursor(self)
 
     def execute(self, sql: str, parameters: Sequence[Any] | None = None) -> Cursor:
-        """A new cursor on which `sql` has been executed."""
+        """Execute `sql` on a new cursor and return the cursor."""
         return self.cursor().execute(sql, parameters)
 
     def load(
@@ -93,21 +94,21 @@ class Connection:
         """Load CSV, Parquet or NDJSON files into a table: all rows of all files, or none.
 
         Args:
-            path: A file, or several of one kind.
-            into: A table, subtable or supertable, as `database.name` or a name of the current database.
-            subtable: The subtable of all rows of a supertable; if None, a column `tbname` names each row's.
-            file_format: `csv`, `parquet` or `ndjson`; if None, the files' names tell it.
-            progress: Called with bytes read and bytes in all.
+            path: One file, or several of one format.
+            into: A table, subtable or supertable, as `database.name` or a name in the current database.
+            subtable: The subtable of all rows of a supertable; if None, a column `tbname` names the subtable of each row.
+            file_format: `csv`, `parquet` or `ndjson`; if None, the files' extensions decide.
+            progress: Called with the bytes read and the total bytes.
 
         Returns:
-            How many rows were written; of rows with equal keys the last counts.
+            The number of rows written; of rows with equal keys the last counts.
 
         Raises:
-            DataError: a value is invalid; nothing has been written.
+            DataError: A value is invalid; nothing has been written.
         """
         self._open()
         paths = [path] if isinstance(path, str | Path) else path
-        files = [Path(each) for each in paths]
+        files = [Path(file) for file in paths]
         return self.session.load(files, into, subtable=subtable, file_format=file_format, progress=progress)
 
     def append(self, data: object, into: str, *, subtable: str | None = None) -> int:
@@ -119,10 +120,10 @@ class Connection:
             subtable: As in `load`.
 
         Returns:
-            How many rows were written; of rows with equal keys the last counts.
+            The number of rows written; of rows with equal keys the last counts.
 
         Raises:
-            DataError: a value is invalid; nothing has been written.
+            DataError: A value is invalid; nothing has been written.
         """
         from headrace.service.appending import parquet_file
 
@@ -131,16 +132,16 @@ class Connection:
             return self.session.load([path], into, subtable=subtable, file_format="parquet")
 
     def settle(self) -> None:
-        """Return when every stream has handled all that was written, by the snode where one lives, else right here."""
+        """Return when every stream has processed all that was written; run the streams here unless an snode does."""
         self._open()
         self.session.settle()
 
     def commit(self) -> None:
-        """Every statement commits by itself; there is nothing to do."""
+        """Do nothing: every statement commits on its own."""
         self._open()
 
     def close(self) -> None:
-        """End what this connection started; the home stays usable. Closing twice is harmless."""
+        """Stop what this connection started; the home stays usable. Idempotent."""
         if not self._closed:
             self._closed = True
             self.session.close()
@@ -169,21 +170,21 @@ class Cursor:
 
     @property
     def description(self) -> Description | None:
-        """Name and type of each column, None for a statement without rows."""
+        """Name and Arrow type of each column; None if the statement returned no rows."""
         if self._result.rows is None:
             return None
-        return [(name, kind, None, None, None, None, None) for name, kind in self._result.columns.items()]
+        return [(name, type_, None, None, None, None, None) for name, type_ in self._result.columns.items()]
 
     @property
     def rowcount(self) -> int:
-        """Rows of the result, or rows written or deleted."""
+        """Number of rows in the result, or of rows written or deleted; -1 if neither applies."""
         return self._result.affected if self._result.rows is None else self._result.count
 
     def execute(self, sql: str, parameters: Sequence[Any] | None = None) -> Cursor:
         """Execute one statement, with a value for each `?` in it.
 
         Raises:
-            ProgrammingError: there are too few or too many values, or one is of a type that no literal has.
+            ProgrammingError: There are too few or too many values, or one has a type that no literal has.
         """
         self._check()
         if parameters is not None:
@@ -193,19 +194,19 @@ class Cursor:
         return self._take(self.connection.session.execute(sql))
 
     def executemany(self, sql: str, rows: Iterable[Sequence[Any]]) -> Cursor:
-        """Execute a statement for each row of parameters.
+        """Execute a statement once for each row of parameters.
 
-        The rows of an INSERT go as one statement: every value is checked before anything is written, and each table gets one
-        commit. Any other statement is executed once for each row; rows before one that fails stay executed.
+        An INSERT is executed as one statement: every value is checked before anything is written, and each table gets one commit.
+        Any other statement is executed once per row; executions before a failing one remain.
         """
         from headrace.sql.parameters import render_many, template
 
         self._check()
         session = self.connection.session
         rows = list(rows)
-        together = render_many(sql, rows, session.dialect)
-        if together is not None:
-            return self._take(session.execute(together))
+        combined = render_many(sql, rows, session.dialect)
+        if combined is not None:
+            return self._take(session.execute(combined))
         statement = template(sql, session.dialect)
         texts = [statement.render(row, number) for number, row in enumerate(rows)]
         affected = [session.execute(text).affected for text in texts]
@@ -217,34 +218,41 @@ class Cursor:
         return self
 
     def fetchone(self) -> tuple[Any, ...] | None:
+        """Return the next row, or None after the last."""
         self._check()
         return next(self._rows, None)
 
     def fetchmany(self, size: int | None = None) -> list[tuple[Any, ...]]:
+        """Return the next `size` rows (default `arraysize`), fewer at the end."""
         self._check()
         return [row for _, row in zip(range(size or self.arraysize), self._rows, strict=False)]
 
     def fetchall(self) -> list[tuple[Any, ...]]:
+        """Return the remaining rows."""
         self._check()
         return list(self._rows)
 
     def fetch_arrow_table(self) -> pa.Table:
-        """The whole result as Arrow, whatever has been fetched of it."""
+        """Return the whole result as Arrow, including rows already fetched.
+
+        Raises:
+            InterfaceError: The last statement returned no rows.
+        """
         self._check()
         if self._result.table is None:
             raise InterfaceError("the last statement has no rows", hint="execute a query first")
         return self._result.table
 
     def fetch_df(self) -> pd.DataFrame:
-        """The whole result as a DataFrame of pandas, whatever has been fetched of it."""
+        """Return the whole result as a pandas DataFrame, including rows already fetched."""
         frame: pd.DataFrame = self.fetch_arrow_table().to_pandas()
         return frame
 
     def fetch_polars(self) -> pl.DataFrame:
-        """The whole result as a DataFrame of polars, whatever has been fetched of it.
+        """Return the whole result as a polars DataFrame, including rows already fetched.
 
         Raises:
-            InterfaceError: polars is not installed.
+            InterfaceError: polars is not installed, or the last statement returned no rows.
         """
         try:
             import polars
@@ -257,12 +265,13 @@ class Cursor:
         return frame
 
     def setinputsizes(self, sizes: Any) -> None:
-        """PEP 249 asks for it; it has no effect."""
+        """Do nothing; PEP 249 requires the method."""
 
     def setoutputsize(self, size: int, column: int | None = None) -> None:
-        """PEP 249 asks for it; it has no effect."""
+        """Do nothing; PEP 249 requires the method."""
 
     def close(self) -> None:
+        """Close the cursor; executing or fetching on it then fails."""
         self._closed = True
 
     def _check(self) -> None:

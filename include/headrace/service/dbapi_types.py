@@ -1,4 +1,4 @@
-"""The constructors and type objects that PEP 249 asks for."""
+"""Constructors and type objects that PEP 249 requires."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ Binary: Final = bytes
 
 
 def DateFromTicks(ticks: float) -> date:
-    """Return the date of seconds since 1970, in UTC."""
+    """Return the UTC date of a number of seconds since 1970."""
     return datetime.fromtimestamp(ticks, UTC).date()
 
 
 def TimeFromTicks(ticks: float) -> time:
-    """Return the time of day of seconds since 1970, in UTC."""
+    """Return the UTC time of day of a number of seconds since 1970."""
     return datetime.fromtimestamp(ticks, UTC).timetz()
 
 
 def TimestampFromTicks(ticks: float) -> datetime:
-    """Return the instant of seconds since 1970."""
+    """Return the instant of a number of seconds since 1970."""
     return datetime.fromtimestamp(ticks, UTC)
 
 
 class TypeObject:
-    """Equals every type of `Cursor.description` that it stands for; those are names of Arrow's types."""
+    """Equal to every type in `Cursor.description` (an Arrow type name) that its pattern matches."""
 
     def __init__(self, pattern: str) -> None:
         self._pattern = re.compile(pattern)

@@ -1,4 +1,4 @@
-"""Streams run by the connection itself, for as long as no snode does."""
+"""Run streams in the connection's own process while no snode does."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from headrace.runtime.context import Context
 from headrace.runtime.epochs import raise_epoch
 from headrace.streams.sources.poller import SourcePollers
 
-# How long `settle` waits for a living snode that does not get ahead.
-STALLED_SECONDS: Final = 120
-# Rounds after which a settle gives up: streams that feed each other in a circle would go on for ever.
+# How long `settle` waits for a live snode that makes no progress.
+MAX_STALL_SECONDS: Final = 120
+# Streams that write to each other's sources would never settle.
 MAX_ROUNDS: Final = 10_000
 
 
-class Embedded:
-    """The streams of one home, driven by whoever calls `settle`."""
+class EmbeddedRunner:
+    """The streams of one home, run by calls of `settle`."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -32,11 +32,14 @@ class Embedded:
         self._holder = f"connection {os.getpid()}-{threading.get_ident()}-{id(self)}"
 
     def settle(self) -> None:
-        """Return when every stream that runs has handled all that was written before the call."""
-        if not self._records():
+        """Return when every running stream has processed all that was written before the call.
+
+        If a live snode holds the lease, wait for it instead.
+        """
+        if not self._load_records():
             return
         if not self._take_lease():
-            self._wait()
+            self._wait_for_snode()
             return
         try:
             self._run()
@@ -46,7 +49,11 @@ class Embedded:
             self._run()
 
     def _raise_epoch(self) -> bool:
-        """Outrank the targets of a catalog that was restored from a backup; False if another holder has taken the streams over."""
+        """Raise the lease's epoch above those its targets have recorded, as after restoring the catalog from a backup.
+
+        Returns:
+            False if another holder has taken the streams over.
+        """
         lease, self._lease = self._lease, None
         self._drop_pollers()
         if lease is not None:
@@ -54,7 +61,7 @@ class Embedded:
         return self._lease is not None
 
     def close(self) -> None:
-        """Let the streams go, and the lease."""
+        """Stop the streams and release the lease."""
         self._drop_pollers()
         if self._lease is not None:
             self._context.catalog.leases.release(self._lease)
@@ -65,11 +72,11 @@ class Embedded:
         if pollers is not None:
             pollers.close()
 
-    def _records(self) -> list[JobRecord]:
+    def _load_records(self) -> list[JobRecord]:
         return self._context.catalog.jobs.all(snode=self._context.settings.snode)
 
     def _take_lease(self) -> bool:
-        """Hold the snode's lease; False where a living snode has it."""
+        """Acquire or renew the snode's lease; return False if a live snode holds it."""
         leases, ttl = self._context.catalog.leases, self._context.settings.lease_ms
         if self._lease is not None:
             try:
@@ -87,39 +94,39 @@ class Embedded:
             self._pollers = SourcePollers(replace(self._context, epoch=self._lease.epoch))
         for _ in range(MAX_ROUNDS):
             self._fill_histories()
-            self._pollers.reconcile(self._records())
+            self._pollers.reconcile(self._load_records())
             if not self._pollers.poll():
                 return
             self._lease = self._context.catalog.leases.renew(self._lease, self._context.settings.lease_ms)
-        raise OperationalError("the streams do not settle", hint="do two streams write to each other's source?")
+        raise OperationalError("the streams do not settle", hint="check that no two streams write to each other's source")
 
     def _fill_histories(self) -> None:
-        for record in self._records():
+        for record in self._load_records():
             if record.state is JobState.FILLING and record.desired is DesiredState.RUNNING:
                 fill_history(self._context, record.definition.id)
 
-    def _wait(self) -> None:
-        """Wait until the snode has handled what has been written so far."""
-        wanted = {record.definition.id: self._source_version(record) for record in self._records()}
-        last_change, before = time.monotonic(), None
-        while behind := self._behind(wanted):
+    def _wait_for_snode(self) -> None:
+        """Wait until the snode has processed what has been written so far."""
+        required = {record.definition.id: self._source_version(record) for record in self._load_records()}
+        last_change, previous = time.monotonic(), None
+        while behind := self._lagging_streams(required):
             now = time.monotonic()
-            if behind != before:
-                last_change, before = now, behind
-            if now - last_change > STALLED_SECONDS:
+            if behind != previous:
+                last_change, previous = now, behind
+            if now - last_change > MAX_STALL_SECONDS:
                 raise OperationalError(
-                    f"the snode {self._context.settings.snode} does not get ahead with {len(behind)} streams", hint="see its log"
+                    f"snode {self._context.settings.snode} makes no progress with {len(behind)} streams", hint="see its log"
                 )
             time.sleep(0.05)
 
-    def _behind(self, wanted: dict[str, int]) -> dict[str, int | None]:
-        """Running streams that are not yet where they should be, with where they are."""
+    def _lagging_streams(self, required: dict[str, int]) -> dict[str, int | None]:
+        """Return the source versions of the running streams that have not reached the required ones, by stream."""
         return {
             record.definition.id: record.source_version
-            for record in self._records()
+            for record in self._load_records()
             if record.desired is DesiredState.RUNNING
             and record.state is not JobState.STOPPED
-            and (record.source_version or 0) < wanted.get(record.definition.id, 0)
+            and (record.source_version or 0) < required.get(record.definition.id, 0)
         }
 
     def _source_version(self, record: JobRecord) -> int:

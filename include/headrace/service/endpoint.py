@@ -1,4 +1,4 @@
-"""Statements that come over HTTP to an snode: a session for each, on the snode's own catalog, tables and Spark."""
+"""Statements that an snode executes over HTTP, each in its own session on the snode's catalog, tables and Spark."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from headrace.service.rights import Authorizer
 from headrace.service.session import Session
 
 HTTP_USER: Final = "http"
-"""Whoever has the token: the door knows no other names."""
+"""The user of every holder of the token, which carries no name."""
 
 
 def sql_runner(context: Context, authorizer: Authorizer | None = None) -> RunSql:
-    """What `POST /sql` calls; statements of several requests run side by side."""
+    """Return the function behind `POST /sql`. It is thread-safe, so requests run concurrently."""
 
     def run(sql: str, dialect: str, database: str | None = None) -> Answer:
         result = Session(context, dialect, database, user=HTTP_USER, authorizer=authorizer).execute(sql)

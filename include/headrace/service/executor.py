@@ -1,6 +1,6 @@
-"""Applying stages: the only place where a statement changes anything.
+"""Apply stages: the only code through which a statement changes anything.
 
-Queries and streams bring the whole engine along; it is imported by the stages that need it.
+Queries and streams need the whole engine, so only the stages that use it import it.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ DONE: Final = Result()
 
 @singledispatch
 def apply(stage: stages.Stage, session: SessionState) -> Result:  # noqa: ARG001
-    """Carry a stage out; its result is the statement's where it is the last."""
-    raise InternalError(f"there is no way to apply a {type(stage).__name__}")
+    """Apply a stage and return its result, which is the statement's if the stage is the last."""
+    raise InternalError(f"no executor for stage {type(stage).__name__}")
 
 
 @apply.register(stages.MakeDatabase)
@@ -45,18 +45,18 @@ def _(stage: stages.RemoveDatabase, session: SessionState) -> Result:
     return DONE
 
 
-@apply.register(stages.EnterDatabase)
-def _(stage: stages.EnterDatabase, session: SessionState) -> Result:
+@apply.register(stages.SwitchDatabase)
+def _(stage: stages.SwitchDatabase, session: SessionState) -> Result:
     session.database = stage.name
     return DONE
 
 
 @apply.register(stages.MakeTable)
 def _(stage: stages.MakeTable, session: SessionState) -> Result:
-    """Files first, then the catalog: what a crash leaves between the two is taken over or replaced by the next try."""
+    """Create the files first, then the catalog row; a retry after a crash in between adopts or replaces the files."""
     catalog, table = session.context.catalog, stage.table
     with catalog.lock(f"ddl {table.database}.{table.name}"):
-        if any(each.name == table.name for each in catalog.tables.all(table.database)):
+        if any(other.name == table.name for other in catalog.tables.all(table.database)):
             if stage.if_not_exists:
                 return DONE
             raise ExistsError(f"table {table.database}.{table.name} already exists", hint="use IF NOT EXISTS, or another name")
@@ -67,7 +67,7 @@ def _(stage: stages.MakeTable, session: SessionState) -> Result:
 
 @apply.register(stages.RemoveTable)
 def _(stage: stages.RemoveTable, session: SessionState) -> Result:
-    """The catalog first: it refuses while a stream needs the table."""
+    """Drop the catalog row first: it refuses while a stream uses the table."""
     session.context.catalog.tables.drop(stage.table.database, stage.table.name)
     session.context.tables.drop(stage.table)
     return DONE
@@ -107,21 +107,21 @@ def _(stage: stages.RenameTag, session: SessionState) -> Result:
 
 @apply.register(stages.MakeSubtables)
 def _(stage: stages.MakeSubtables, session: SessionState) -> Result:
-    """The catalog first: it settles whose a name is. Tags of subtables that exist stay as they are."""
+    """Add the names to the catalog first, which decides who owns a name. Existing subtables keep their tags."""
     table, catalog = stage.table, session.context.catalog
     names = stage.tags.column(table.series_key).to_pylist()
-    known = catalog.subtables.find(table.database, names)
+    existing = catalog.subtables.find(table.database, names)
     catalog.subtables.add(table.database, table.name, names)
-    tagged = set(session.context.tables.read_tags(table).column(table.series_key).to_pylist()) if known else set()
-    missing = [place for place, name in enumerate(names) if name not in tagged]
-    if missing:
-        session.context.tables.upsert_tags(table, stage.tags.take(missing))
+    tagged = set(session.context.tables.read_tags(table).column(table.series_key).to_pylist()) if existing else set()
+    untagged = [position for position, name in enumerate(names) if name not in tagged]
+    if untagged:
+        session.context.tables.upsert_tags(table, stage.tags.take(untagged))
     return DONE
 
 
 @apply.register(stages.RemoveSubtables)
 def _(stage: stages.RemoveSubtables, session: SessionState) -> Result:
-    names = tuple(each.name for each in stage.subtables)
+    names = tuple(subtable.name for subtable in stage.subtables)
     session.context.tables.delete(stage.table, stage.database, tbnames=names)
     session.context.tables.drop_tags(stage.table, names)
     session.context.catalog.subtables.drop(stage.table.database, names)
@@ -136,14 +136,14 @@ def _(stage: stages.WriteTags, session: SessionState) -> Result:
 
 @apply.register(stages.WriteRows)
 def _(stage: stages.WriteRows, session: SessionState) -> Result:
-    session.context.tables.write(stage.table, stage.database, stage.rows, given=stage.given)
+    session.context.tables.write(stage.table, stage.database, stage.rows, update_columns=stage.columns)
     return Result(affected=stage.rows.num_rows)
 
 
 @apply.register(stages.DeleteRows)
 def _(stage: stages.DeleteRows, session: SessionState) -> Result:
-    gone = session.context.tables.delete(stage.table, stage.database, tbnames=stage.tbnames, ranges=stage.ranges)
-    return Result(affected=gone)
+    deleted = session.context.tables.delete(stage.table, stage.database, tbnames=stage.tbnames, ranges=stage.ranges)
+    return Result(affected=deleted)
 
 
 @apply.register(stages.RunQuery)
@@ -177,13 +177,13 @@ def _(stage: stages.RecordStream, session: SessionState) -> Result:
 
 @apply.register(stages.FillHistory)
 def _(stage: stages.FillHistory, session: SessionState) -> Result:  # noqa: ARG001
-    """Nothing more to do here: the record says what is history, and a driver or Airflow fills it."""
+    """Do nothing: the stream's record already says what its history is, and a driver or Airflow backfills it."""
     return DONE
 
 
-@apply.register(stages.Announce)
-def _(stage: stages.Announce, session: SessionState) -> Result:
-    from headrace.runtime.airflow import AirflowClient  # brings an HTTP client along: only where streams change
+@apply.register(stages.NotifyAirflow)
+def _(stage: stages.NotifyAirflow, session: SessionState) -> Result:
+    from headrace.runtime.airflow import AirflowClient  # imports an HTTP client, which only changes of streams need
 
     client = AirflowClient.find(session.context.settings)
     if client is not None:
@@ -205,15 +205,15 @@ def _(stage: stages.RemoveStream, session: SessionState) -> Result:
     return DONE
 
 
-@apply.register(stages.HoldStream)
-def _(stage: stages.HoldStream, session: SessionState) -> Result:
+@apply.register(stages.SuspendStream)
+def _(stage: stages.SuspendStream, session: SessionState) -> Result:
     session.context.catalog.jobs.set_desired(stage.record.definition.id, DesiredState.PAUSED)
     return DONE
 
 
-@apply.register(stages.ContinueStream)
-def _(stage: stages.ContinueStream, session: SessionState) -> Result:
-    """A stopped stream goes on where it stood: with its history where that is not filled yet."""
+@apply.register(stages.ReactivateStream)
+def _(stage: stages.ReactivateStream, session: SessionState) -> Result:
+    """Resume at the last committed offsets, or with the backfill if the history is not complete."""
     context, record = session.context, stage.record
     if stage.ignore_untreated:
         from headrace.streams.definition.define import plan_of
@@ -235,7 +235,7 @@ def _(stage: stages.LoadFiles, session: SessionState) -> Result:
 
 @apply.register(stages.Backfill)
 def _(stage: stages.Backfill, session: SessionState) -> Result:
-    """Run in this process; `affected` counts the chunks."""
+    """Backfill in this process; `affected` is the number of chunks."""
     from headrace.service.jobs import backfill
 
     return Result(affected=backfill(stage, session.context))
@@ -245,11 +245,11 @@ def _(stage: stages.Backfill, session: SessionState) -> Result:
 def _(stage: stages.VerifyQuery, session: SessionState) -> Result:
     from headrace.service.verification import verify_query
 
-    return Result(verdict=verify_query(stage, session))
+    return Result(verification=verify_query(stage, session))
 
 
 @apply.register(stages.VerifyStream)
 def _(stage: stages.VerifyStream, session: SessionState) -> Result:
     from headrace.service.verification import verify_stream
 
-    return Result(verdict=verify_stream(stage, session.context))
+    return Result(verification=verify_stream(stage, session.context))

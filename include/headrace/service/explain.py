@@ -1,4 +1,4 @@
-"""EXPLAIN: each stage in words. It sees the very stages that would be applied."""
+"""EXPLAIN: describe the very stages that the executor would apply."""
 
 from __future__ import annotations
 
@@ -15,27 +15,28 @@ if TYPE_CHECKING:
     from headrace.streams.definition.define import StreamPlan
 
 
-def describe_all(listed: Sequence[stages.Stage]) -> list[str]:
-    """Lines that say what some stages will do, and last the rights that they need."""
-    lines = [line for stage in listed for line in describe(stage)]
-    rights = [str(right) for right in required_rights(listed)]
+def describe_all(planned: Sequence[stages.Stage]) -> list[str]:
+    """Return lines that describe the stages, and last the rights that they need."""
+    lines = [line for stage in planned for line in describe(stage)]
+    rights = [str(right) for right in required_rights(planned)]
     return [*lines, f"needs the right to {', '.join(rights)}"] if rights else lines
 
 
 @singledispatch
 def describe(stage: stages.Stage) -> list[str]:
-    """Lines that say what a stage will do."""
-    raise InternalError(f"there is no way to describe a {type(stage).__name__}")
+    """Return lines that describe a stage."""
+    raise InternalError(f"no description for stage {type(stage).__name__}")
 
 
 def explain_plan(plan: AnyPlan) -> list[str]:
-    """A query's plan, a step a line."""
+    """Return a query's plan, one line per step."""
     from headrace.compute import explain
 
-    return indented(explain(plan))
+    return indent(explain(plan))
 
 
-def indented(lines: list[str]) -> list[str]:
+def indent(lines: list[str]) -> list[str]:
+    """Indent each line by two spaces."""
     return [f"  {line}" for line in lines]
 
 
@@ -50,7 +51,7 @@ def _(stage: stages.RemoveDatabase) -> list[str]:
 
 
 @describe.register
-def _(stage: stages.EnterDatabase) -> list[str]:
+def _(stage: stages.SwitchDatabase) -> list[str]:
     return [f"use database {stage.name}"]
 
 
@@ -67,8 +68,8 @@ def _(stage: stages.RemoveTable) -> list[str]:
 
 @describe.register
 def _(stage: stages.AddColumn) -> list[str]:
-    what = "tag" if stage.is_tag else "column"
-    return [f"add {what} {stage.column.name} {stage.column.type} to {stage.table.database}.{stage.table.name}, NULL so far"]
+    noun = "tag" if stage.is_tag else "column"
+    return [f"add {noun} {stage.column.name} {stage.column.type} to {stage.table.database}.{stage.table.name}, NULL so far"]
 
 
 @describe.register
@@ -81,8 +82,8 @@ def _(stage: stages.DropColumn) -> list[str]:
 
 @describe.register
 def _(stage: stages.ModifyColumn) -> list[str]:
-    what = "tag" if stage.is_tag else "column"
-    return [f"make {what} {stage.column.name} of {stage.table.database}.{stage.table.name} a {stage.column.type}"]
+    noun = "tag" if stage.is_tag else "column"
+    return [f"change {noun} {stage.column.name} of {stage.table.database}.{stage.table.name} to {stage.column.type}"]
 
 
 @describe.register
@@ -92,12 +93,12 @@ def _(stage: stages.RenameTag) -> list[str]:
 
 @describe.register
 def _(stage: stages.MakeSubtables) -> list[str]:
-    return [f"create {stage.tags.num_rows} subtables of {stage.table.database}.{stage.table.name} where they are missing"]
+    return [f"create {stage.tags.num_rows} subtables of {stage.table.database}.{stage.table.name} if missing"]
 
 
 @describe.register
 def _(stage: stages.RemoveSubtables) -> list[str]:
-    return [f"drop {', '.join(each.name for each in stage.subtables)} with all rows"]
+    return [f"drop {', '.join(subtable.name for subtable in stage.subtables)} with all rows"]
 
 
 @describe.register
@@ -108,14 +109,14 @@ def _(stage: stages.WriteTags) -> list[str]:
 @describe.register
 def _(stage: stages.WriteRows) -> list[str]:
     table = stage.table
-    return [f"write {stage.rows.num_rows} rows to {table.database}.{table.name} (columns {', '.join(stage.given)}), one commit"]
+    return [f"write {stage.rows.num_rows} rows to {table.database}.{table.name} (columns {', '.join(stage.columns)}), one commit"]
 
 
 @describe.register
 def _(stage: stages.DeleteRows) -> list[str]:
-    where = "all times" if stage.ranges is None else f"{len(stage.ranges)} ranges of time"
-    of = "all subtables" if stage.tbnames is None else ", ".join(stage.tbnames)
-    return [f"delete from {stage.table.database}.{stage.table.name}: {of}, {where}"]
+    ranges = "all times" if stage.ranges is None else f"{len(stage.ranges)} time ranges"
+    subtables = "all subtables" if stage.tbnames is None else ", ".join(stage.tbnames)
+    return [f"delete from {stage.table.database}.{stage.table.name}: {subtables}, {ranges}"]
 
 
 @describe.register
@@ -125,12 +126,12 @@ def _(stage: stages.RunQuery) -> list[str]:
 
 @describe.register
 def _(stage: stages.ReadCatalog) -> list[str]:
-    return [f"{stage.what}: read the catalog"]
+    return [f"{stage.title}: read the catalog"]
 
 
 @describe.register
 def _(stage: stages.DescribeStages) -> list[str]:
-    return ["explain", *indented(describe_all(stage.stages))]
+    return ["explain", *indent(describe_all(stage.stages))]
 
 
 @describe.register
@@ -140,15 +141,15 @@ def _(stage: stages.RecordStream) -> list[str]:
     statistics = [
         f"trigger {options.trigger.value}",
         f"watermark {options.watermark}",
-        f"expired rows {'ignored and counted' if options.ignore_expired else 'repair their windows'}",
-        f"updates {'count as new rows' if options.ignore_update else 'repair their windows'}",
+        f"expired rows {'ignored and counted' if options.ignore_expired else 'recalculate their windows'}",
+        f"updates {'count as new rows' if options.ignore_update else 'recalculate their windows'}",
     ]
     head = f"maintain stream {plan.database}.{plan.name} on changes of {plan.source.database}.{plan.source.name}"
-    return [explain_target(plan), head, *indented(statistics), *explain_plan(plan.query)]
+    return [explain_target(plan), head, *indent(statistics), *explain_plan(plan.query)]
 
 
 def explain_target(plan: StreamPlan) -> str:
-    """The target's columns and tags, and whether it exists."""
+    """Describe the target's columns and tags, and whether it exists."""
     target = plan.target
     verb = "write to existing" if plan.target_exists else "create"
     columns = ", ".join(f"{column.name} {column.type}" for column in target.columns)
@@ -162,8 +163,8 @@ def _(stage: stages.FillHistory) -> list[str]:
 
 
 @describe.register
-def _(stage: stages.Announce) -> list[str]:
-    return [f"tell Airflow, where it can be reached, about stream {stage.database}.{stage.stream}"]
+def _(stage: stages.NotifyAirflow) -> list[str]:
+    return [f"notify Airflow, if it can be reached, of stream {stage.database}.{stage.stream}"]
 
 
 @describe.register
@@ -173,22 +174,22 @@ def _(stage: stages.RemoveStream) -> list[str]:
 
 
 @describe.register
-def _(stage: stages.HoldStream) -> list[str]:
+def _(stage: stages.SuspendStream) -> list[str]:
     return [f"pause stream {stage.record.definition.database}.{stage.record.definition.name}"]
 
 
 @describe.register
-def _(stage: stages.ContinueStream) -> list[str]:
-    what = "skipping what was written meanwhile" if stage.ignore_untreated else "catching up with what was written meanwhile"
-    return [f"resume stream {stage.record.definition.database}.{stage.record.definition.name}, {what}"]
+def _(stage: stages.ReactivateStream) -> list[str]:
+    catch_up = "skipping rows written meanwhile" if stage.ignore_untreated else "catching up with rows written meanwhile"
+    return [f"resume stream {stage.record.definition.database}.{stage.record.definition.name}, {catch_up}"]
 
 
 @describe.register
 def _(stage: stages.LoadFiles) -> list[str]:
     table, count = stage.table, len(stage.files)
     size = f"{count} file{'' if count == 1 else 's'} of {stage.bytes:,} bytes"
-    where = f", all rows of {stage.subtable}" if stage.subtable not in (None, table.name) else ""
-    return [f"load {size} into {table.database}.{table.name}{where}: all rows or none"]
+    subtable = f", all rows of {stage.subtable}" if stage.subtable not in (None, table.name) else ""
+    return [f"load {size} into {table.database}.{table.name}{subtable}: all rows or none"]
 
 
 @describe.register
@@ -201,10 +202,10 @@ def _(stage: stages.Backfill) -> list[str]:
 
 @describe.register
 def _(stage: stages.VerifyQuery) -> list[str]:
-    return ["query on Spark", *explain_plan(stage.plan), "answer it again with DuckDB, and compare"]
+    return ["query on Spark", *explain_plan(stage.plan), "run it again with DuckDB, and compare"]
 
 
 @describe.register
 def _(stage: stages.VerifyStream) -> list[str]:
     stream = stage.definition
-    return [f"compare {stream.target} with what DuckDB makes of {stream.source}"]
+    return [f"compare {stream.target} with what DuckDB computes from {stream.source}"]

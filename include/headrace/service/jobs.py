@@ -1,4 +1,4 @@
-"""Long work that is no statement: loading files, computing a range of a stream again."""
+"""Long work that no statement expresses: loading files and recomputing a range of a stream."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from headrace.storage.types import tags_schema
 
 
 def load_files(stage: LoadFiles, context: Context) -> int:
-    """Load files; return how many rows were written.
+    """Load files and return the number of rows written.
 
     Raises:
-        DataError: a value is invalid; nothing is written.
+        DataError: A value is invalid; nothing is written.
     """
     loaded = context.tables.load(
         context.spark,
@@ -33,12 +33,12 @@ def load_files(stage: LoadFiles, context: Context) -> int:
 
 
 def make_subtables(context: Context, table: Table, database: Database, tags: pa.Table) -> None:
-    """Create those of a file's subtables that are missing; tags for which the file has no column are NULL."""
+    """Create the missing subtables among those of a file; tags that the file has no column for are NULL."""
     if table.kind is not TableKind.SUPER:
         return
     names = tags.column(table.series_key).to_pylist()
-    known = context.catalog.subtables.find(table.database, names)
-    missing = tags.filter(pa.array([name not in known for name in names]))
+    existing = context.catalog.subtables.find(table.database, names)
+    missing = tags.filter(pa.array([name not in existing for name in names]))
     for field in tags_schema(table, database):
         if field.name not in missing.column_names:
             missing = missing.append_column(field, pa.nulls(missing.num_rows, field.type))
@@ -48,7 +48,7 @@ def make_subtables(context: Context, table: Table, database: Database, tags: pa.
 
 
 def backfill(stage: Backfill, context: Context) -> int:
-    """Compute windows of a stream again, in this process; return the number of chunks."""
+    """Recompute windows of a stream in this process and return the number of chunks."""
     run = f"manual-{uuid.uuid4().hex[:12]}"
     chunks = recompute(context, stage.definition.id, run, stage.start, stage.end, progress=stage.progress, rows=stage.chunk_rows)
     return len(chunks)

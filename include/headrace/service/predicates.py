@@ -1,4 +1,7 @@
-"""What a DELETE means: which subtables, and which spans of time. Its WHERE knows the timestamp, tags and the series key only."""
+"""The WHERE of a DELETE as conditions on subtables and ranges of time.
+
+It may name only the timestamp, tags and the series key.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ MIRRORED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "<>": "
 
 
 def conjuncts(node: Expression | None) -> Iterator[Expression]:
-    """The conditions that all must hold."""
+    """Yield the conditions that AND joins."""
     match node:
         case None:
             return
@@ -31,30 +34,37 @@ def conjuncts(node: Expression | None) -> Iterator[Expression]:
             yield node
 
 
-def refers(node: Expression) -> list[ColumnRef]:
+def column_refs(node: Expression) -> list[ColumnRef]:
+    """Return the column references in an expression."""
     return [part for part in walk(node) if isinstance(part, ColumnRef)]
 
 
-def split(where: Expression | None, table: Table) -> tuple[list[Expression], list[Expression]]:
-    """Conditions on time, and conditions on tags and the series key; anything else is refused with its place."""
+def split_conditions(where: Expression | None, table: Table) -> tuple[list[Expression], list[Expression]]:
+    """Split WHERE into conditions on time and conditions on tags and the series key.
+
+    Raises:
+        NotSupportedError: A condition names another column, or mixes the timestamp with tags.
+        NotFoundError: A column does not exist.
+    """
     times: list[Expression] = []
     groups: list[Expression] = []
     for condition in conjuncts(where):
-        names = refers(condition)
+        names = column_refs(condition)
         for reference in names:
-            check(reference, table)
-        about_time = {reference.name == table.timestamp.name for reference in names}
-        if about_time == {True, False}:
+            check_column(reference, table)
+        is_timestamp = {reference.name == table.timestamp.name for reference in names}
+        if is_timestamp == {True, False}:
             raise NotSupportedError(
                 "a condition of DELETE cannot mix the timestamp with tags",
                 hint="join conditions on them with AND",
                 span=condition.span,
             )
-        (times if True in about_time else groups).append(condition)
+        (times if True in is_timestamp else groups).append(condition)
     return times, groups
 
 
-def check(reference: ColumnRef, table: Table) -> None:
+def check_column(reference: ColumnRef, table: Table) -> None:
+    """Raise an error unless DELETE may refer to the column."""
     name = reference.name
     if name in (table.timestamp.name, table.series_key) or table.is_tag(name):
         return
@@ -67,8 +77,8 @@ def check(reference: ColumnRef, table: Table) -> None:
     raise NotFoundError(f"{table.name} has no column or tag {name}", hint=f"DESCRIBE {table.name}", span=reference.span)
 
 
-class Times:
-    """Conditions on the timestamp, as ranges of ticks."""
+class TimeRangeCompiler:
+    """Compiles conditions on the timestamp to ranges of ticks."""
 
     def __init__(self, database: Database, now: int) -> None:
         self.database = database
@@ -76,43 +86,44 @@ class Times:
         self.today = midnight(now, database.timezone) * 1_000_000 // database.precision.nanoseconds
 
     def ranges(self, conditions: Sequence[Expression]) -> tuple[Range, ...]:
-        """Where all of the conditions hold, in order and disjoint."""
-        found = ALWAYS
+        """Return the ranges in which all conditions hold, ascending and disjoint."""
+        ranges = ALWAYS
         for condition in conditions:
-            found = intersection(found, self.range(condition))
-        return found
+            ranges = intersect(ranges, self.range(condition))
+        return ranges
 
     def range(self, node: Expression) -> tuple[Range, ...]:
+        """Return the ranges in which one condition holds."""
         match node:
             case Call(function="and", arguments=(left, right)):
-                return intersection(self.range(left), self.range(right))
+                return intersect(self.range(left), self.range(right))
             case Call(function="or", arguments=(left, right)):
-                return union(self.range(left), self.range(right))
+                return unite(self.range(left), self.range(right))
             case Call(function="not", arguments=(inner,)):
                 return complement(self.range(inner))
             case Call(function="between" | "not between" as name, arguments=(ColumnRef(), low, high)):
                 inside = ((self.tick(low), self.tick(high)),)
                 return inside if name == "between" else complement(inside)
             case Call(function="in" | "not in" as name, arguments=(ColumnRef(), *values)):
-                points = union((), tuple((self.tick(value), self.tick(value)) for value in values))
+                points = unite((), tuple((self.tick(value), self.tick(value)) for value in values))
                 return points if name == "in" else complement(points)
             case Call(function=sign, arguments=(ColumnRef(), value)) if sign in MIRRORED:
-                return compared(sign, self.tick(value))
+                return compare_ranges(sign, self.tick(value))
             case Call(function=sign, arguments=(value, ColumnRef())) if sign in MIRRORED:
-                return compared(MIRRORED[sign], self.tick(value))
+                return compare_ranges(MIRRORED[sign], self.tick(value))
         raise NotSupportedError(
-            "this condition on the timestamp is not one that DELETE knows", hint="compare it with constants", span=node.span
+            "DELETE does not support this condition on the timestamp", hint="compare it with constants", span=node.span
         )
 
     def tick(self, node: Expression) -> int:
-        """A constant as ticks."""
+        """Evaluate a constant instant, in ticks."""
         match node:
             case Literal(value=int(value)) if not isinstance(value, bool):
                 return value
             case Literal(value=str(text)):
-                found = parse_instant(text, self.database.timezone, self.database.precision)
-                if found is not None:
-                    return found
+                instant = parse_instant(text, self.database.timezone, self.database.precision)
+                if instant is not None:
+                    return instant
             case Cast(operand=inner):
                 return self.tick(inner)
             case Call(function="now", arguments=()):
@@ -128,12 +139,14 @@ class Times:
         )
 
     def length(self, node: Expression) -> int:
+        """Evaluate a constant duration, in ticks."""
         if isinstance(node, DurationLiteral) and not node.value.is_calendar:
             return node.value.ticks(self.database.precision)
         return self.tick(node)
 
 
-def compared(sign: str, tick: int) -> tuple[Range, ...]:
+def compare_ranges(sign: str, tick: int) -> tuple[Range, ...]:
+    """Return the ranges of ticks that compare so with one."""
     match sign:
         case "<":
             return ((FIRST, tick - 1),)
@@ -149,12 +162,14 @@ def compared(sign: str, tick: int) -> tuple[Range, ...]:
             return complement(((tick, tick),))
 
 
-def intersection(left: Sequence[Range], right: Sequence[Range]) -> tuple[Range, ...]:
-    both = ((max(a, c), min(b, d)) for a, b in left for c, d in right)
-    return tuple(sorted(each for each in both if each[0] <= each[1]))
+def intersect(left: Sequence[Range], right: Sequence[Range]) -> tuple[Range, ...]:
+    """Intersect two sets of ranges."""
+    overlaps = ((max(a, c), min(b, d)) for a, b in left for c, d in right)
+    return tuple(sorted((first, last) for first, last in overlaps if first <= last))
 
 
-def union(left: Sequence[Range], right: Sequence[Range]) -> tuple[Range, ...]:
+def unite(left: Sequence[Range], right: Sequence[Range]) -> tuple[Range, ...]:
+    """Unite two sets of ranges, merging those that overlap or touch."""
     merged: list[Range] = []
     for first, last in sorted((*left, *right)):
         if merged and first <= merged[-1][1] + 1:
@@ -165,8 +180,9 @@ def union(left: Sequence[Range], right: Sequence[Range]) -> tuple[Range, ...]:
 
 
 def complement(ranges: Sequence[Range]) -> tuple[Range, ...]:
-    left: tuple[Range, ...] = ALWAYS
+    """Return what a set of ranges leaves out."""
+    remaining: tuple[Range, ...] = ALWAYS
     for first, last in ranges:
         outside = (*(((FIRST, first - 1),) if first > FIRST else ()), *(((last + 1, LAST),) if last < LAST else ()))
-        left = intersection(left, outside)
-    return left
+        remaining = intersect(remaining, outside)
+    return remaining

@@ -1,4 +1,4 @@
-"""Queries answered by the snode: its Spark is warm, a start of one here would take seconds."""
+"""Queries run by a live snode, whose Spark session is warm; starting one here would take seconds."""
 
 from __future__ import annotations
 
@@ -19,32 +19,35 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 ARROW: Final = "application/vnd.apache.arrow.stream"
-# A query may take long; that nobody answers at all shows at once.
+# A query may take long, but a process that listens accepts connections at once.
 CONNECT_SECONDS: Final = 1.0
 PROOF_SECONDS: Final = 5.0
 
 
 def living_snode(context: Context) -> Heartbeat | None:
-    """The snode's last heartbeat, where it lives, answers statements, and this process has no Spark session of its own."""
+    """Return the snode's last heartbeat, or None if this process should run queries itself.
+
+    It should if it has a Spark session of its own, or if the snode is dead or does not serve statements.
+    """
     if getattr(context.spark, "started", True):
         return None
     try:
-        beat = context.catalog.snodes.get(context.settings.snode)
+        heartbeat = context.catalog.snodes.get(context.settings.snode)
     except errors.NotFoundError:
         return None
     lease = context.catalog.leases.get(context.settings.snode)
-    alive = lease is not None and lease.epoch == beat.epoch and lease.expires > context.catalog.now()
-    return beat if alive and beat.address and beat.token else None
+    is_live = lease is not None and lease.epoch == heartbeat.epoch and lease.expires > context.catalog.now()
+    return heartbeat if is_live and heartbeat.address and heartbeat.token else None
 
 
-def ask(snode: Heartbeat, text: str, dialect: str, database: str | None) -> Result | None:
-    """Have the snode answer a query.
+def query_snode(snode: Heartbeat, text: str, dialect: str, database: str | None) -> Result | None:
+    """Have the snode run a query.
 
     Returns:
-        None if it cannot be reached from here, or if who answers at its address is not the snode that the catalog names.
+        None if it cannot be reached from here, or if the process at its address is not the snode that the catalog names.
 
     Raises:
-        Error: As the snode raised it; `OperationalError` if it ends before it has answered.
+        Error: The snode raised it; `OperationalError` if it died before it responded.
     """
     import httpx
     import pyarrow as pa
@@ -61,43 +64,45 @@ def ask(snode: Heartbeat, text: str, dialect: str, database: str | None) -> Resu
                 f"snode {snode.snode} at {snode.address} did not answer: {error}", hint="try again; see SHOW SNODES, and its log"
             ) from error
     if response.status_code != 200:
-        raise raised(response)
+        raise rebuild_error(response)
     return Result(pa.ipc.open_stream(response.content).read_all())
 
 
 def is_genuine(client: httpx.Client, snode: Heartbeat) -> bool:
-    """Return True if who answers knows the snode's token and has its address and epoch. The token is not sent."""
+    """Return True if the process at the snode's address proves to know its token, address and epoch. Does not send the token."""
     import httpx
 
     nonce = secrets.token_urlsafe(32)
     try:
-        answer = client.get("/identity", params={"nonce": nonce}, timeout=httpx.Timeout(PROOF_SECONDS, connect=CONNECT_SECONDS))
-        given = str(answer.json()["proof"]) if answer.status_code == 200 else ""
+        response = client.get("/identity", params={"nonce": nonce}, timeout=httpx.Timeout(PROOF_SECONDS, connect=CONNECT_SECONDS))
+        received = str(response.json()["proof"]) if response.status_code == 200 else ""
     except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
         logger.warning("snode %s cannot be reached at %s, running the query here: %s", snode.snode, snode.address, error)
         return False
-    if not is_same(given, proof(str(snode.token), nonce, identity_of(snode))):
+    if not is_same(received, proof(str(snode.token), nonce, identity_of(snode))):
         logger.warning("another process than snode %s answers at %s: running the query here", snode.snode, snode.address)
         return False
     return True
 
 
 def identity_of(snode: Heartbeat) -> Identity:
+    """Return the identity that proofs and session tokens bind."""
     return Identity(snode.epoch, str(snode.address))
 
 
-def raised(response: httpx.Response) -> errors.Error:
-    """The error that the snode raised, of the same class, at the same place of the statement."""
+def rebuild_error(response: httpx.Response) -> errors.Error:
+    """Rebuild the error that the snode raised: its class, message, hint and span."""
     try:
         body: dict[str, Any] = response.json()
     except ValueError:
         body = {}
-    kinds = {kind.code: kind for kind in subclasses(errors.Error)}
-    kind = kinds.get(str(body.get("code")), errors.OperationalError)
+    classes = {error_class.code: error_class for error_class in subclasses(errors.Error)}
+    error_class = classes.get(str(body.get("code")), errors.OperationalError)
     span = Span(*body["span"]) if body.get("span") else None
-    return kind(str(body.get("message", response.text)), hint=str(body.get("hint") or ""), span=span, sql=body.get("sql"))
+    return error_class(str(body.get("message", response.text)), hint=str(body.get("hint") or ""), span=span, sql=body.get("sql"))
 
 
 def subclasses(kind: type[errors.Error]) -> list[type[errors.Error]]:
+    """Return all subclasses, direct and indirect."""
     direct = kind.__subclasses__()
-    return direct + [below for each in direct for below in subclasses(each)]
+    return direct + [descendant for child in direct for descendant in subclasses(child)]

@@ -1,4 +1,4 @@
-"""What a statement gives back."""
+"""Results of statements."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from headrace.verify import VerificationResult
 
 Type = Literal["string", "bool", "int32", "int64", "timestamp[ms, tz=UTC]"]
-"""A type of Arrow by its name, so that PyArrow need not be imported for a table that is only shown."""
+"""The name of an Arrow type, so that a table that is only printed does not import PyArrow."""
 
 STRING: Final[Type] = "string"
 BOOL: Final[Type] = "bool"
@@ -24,69 +24,70 @@ INT: Final[Type] = "int32"
 BIGINT: Final[Type] = "int64"
 INSTANT: Final[Type] = "timestamp[ms, tz=UTC]"
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-ROWS_AT_A_TIME: Final = 10_000
-"""So many rows become Python values at a time."""
+CONVERSION_BATCH_ROWS: Final = 10_000
+"""Rows that are converted to Python values at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class CatalogRows:
     """A small table of Python values; instants (`INSTANT`) are epoch milliseconds.
 
-    It becomes Arrow only when asked: PyArrow and NumPy take 0.3 s to import, and pandas, which PyArrow imports at the first list
-    that it is given, a second.
+    Converted to Arrow only on demand: importing PyArrow and NumPy takes 0.3 s, and pandas, which PyArrow imports when it converts
+    the first list, a second.
     """
 
     columns: dict[str, Type]
     values: Sequence[tuple[Any, ...]]
 
     def where(self, name: str, value: Any) -> CatalogRows:
-        """The rows that have a value in a column."""
-        place = list(self.columns).index(name)
-        return replace(self, values=[row for row in self.values if row[place] == value])
+        """Keep the rows with a value in a column."""
+        position = list(self.columns).index(name)
+        return replace(self, values=[row for row in self.values if row[position] == value])
 
     def like(self, pattern: str | None) -> CatalogRows:
-        """The rows whose first column is LIKE a pattern; all where there is none."""
+        """Keep the rows whose first column is LIKE a pattern; all of them if it is None."""
         if pattern is None:
             return self
-        wanted = re.compile("".join({"%": ".*", "_": "."}.get(sign, re.escape(sign)) for sign in pattern), re.DOTALL)
-        return replace(self, values=[row for row in self.values if row[0] is not None and wanted.fullmatch(row[0])])
+        matcher = re.compile("".join({"%": ".*", "_": "."}.get(sign, re.escape(sign)) for sign in pattern), re.DOTALL)
+        return replace(self, values=[row for row in self.values if row[0] is not None and matcher.fullmatch(row[0])])
 
     def select(self, names: Collection[str]) -> CatalogRows:
-        """Some of the columns, in the order of `names`."""
-        places = [list(self.columns).index(name) for name in names]
+        """Select columns, in the order of `names`."""
+        positions = [list(self.columns).index(name) for name in names]
         return CatalogRows(
-            {name: self.columns[name] for name in names}, [tuple(row[place] for place in places) for row in self.values]
+            {name: self.columns[name] for name in names}, [tuple(row[position] for position in positions) for row in self.values]
         )
 
     def tuples(self) -> Iterator[tuple[Any, ...]]:
-        instants = [kind == INSTANT for kind in self.columns.values()]
+        """Yield the rows, instants as aware datetimes."""
+        is_instant = [type_ == INSTANT for type_ in self.columns.values()]
         for row in self.values:
-            yield tuple(moment(value) if instant else value for value, instant in zip(row, instants, strict=True))
+            yield tuple(to_datetime(value) if convert else value for value, convert in zip(row, is_instant, strict=True))
 
     def arrow(self) -> pa.Table:
-        """The rows as Arrow."""
+        """Convert the rows to Arrow."""
         import pyarrow as pa
 
-        kinds = [pa.timestamp("ms", "UTC") if name == INSTANT else pa.type_for_alias(name) for name in self.columns.values()]
-        arrays = [pa.array([row[place] for row in self.values], kind) for place, kind in enumerate(kinds)]
+        types = [pa.timestamp("ms", "UTC") if name == INSTANT else pa.type_for_alias(name) for name in self.columns.values()]
+        arrays = [pa.array([row[position] for row in self.values], type_) for position, type_ in enumerate(types)]
         return pa.table(dict(zip(self.columns, arrays, strict=True)))
 
 
-def moment(value: int | None) -> datetime | None:
-    """An instant in epoch milliseconds."""
+def to_datetime(value: int | None) -> datetime | None:
+    """Convert epoch milliseconds to an aware datetime."""
     return None if value is None else EPOCH + timedelta(milliseconds=value)
 
 
 @dataclass(frozen=True)
 class Result:
-    """Rows, None for a statement without; `affected` counts rows written or deleted, -1 if it means nothing.
+    """The result of a statement: rows (None if it returns none), or the count of affected ones.
 
-    `verdict` is that of a verification.
+    `affected` counts the rows written or deleted, -1 if that does not apply. `verification` is the outcome of a verification.
     """
 
     rows: pa.Table | CatalogRows | None = None
     affected: int = -1
-    verdict: VerificationResult | None = None
+    verification: VerificationResult | None = None
 
     @cached_property
     def table(self) -> pa.Table | None:
@@ -95,7 +96,7 @@ class Result:
 
     @property
     def columns(self) -> dict[str, str]:
-        """Names of the columns, and of their types in Arrow."""
+        """Column names and the names of their Arrow types."""
         if self.rows is None:
             return {}
         if isinstance(self.rows, CatalogRows):
@@ -104,29 +105,30 @@ class Result:
 
     @property
     def names(self) -> list[str]:
+        """Column names."""
         return list(self.columns)
 
     @property
     def count(self) -> int:
-        """How many rows; 0 for a statement without."""
+        """Number of rows; 0 for a statement that returns none."""
         if self.rows is None:
             return 0
         return len(self.rows.values) if isinstance(self.rows, CatalogRows) else int(self.rows.num_rows)
 
     def tuples(self) -> Iterator[tuple[Any, ...]]:
-        """Rows as Python values: timestamps as aware datetimes, whole decimals (unsigned BIGINT) as integers.
+        """Yield rows as Python values: timestamps as aware datetimes, decimals of scale 0 (BIGINT UNSIGNED) as integers.
 
-        They are made as they are asked for: whoever takes the rows as Arrow does not wait for them.
+        Values are converted on demand, so callers that take the rows as Arrow do not pay for it.
         """
         if isinstance(self.rows, CatalogRows):
             yield from self.rows.tuples()
         elif self.rows is not None:
-            for batch in self.rows.to_batches(max_chunksize=ROWS_AT_A_TIME):
-                yield from zip(*(python_values(column) for column in batch.columns), strict=True)
+            for batch in self.rows.to_batches(max_chunksize=CONVERSION_BATCH_ROWS):
+                yield from zip(*(to_python_values(column) for column in batch.columns), strict=True)
 
 
-def python_values(column: pa.Array) -> list[Any]:
-    """A column as Python values."""
+def to_python_values(column: pa.Array) -> list[Any]:
+    """Convert a column to Python values."""
     import pyarrow as pa
 
     values = column.to_pylist()
@@ -136,6 +138,6 @@ def python_values(column: pa.Array) -> list[Any]:
 
 
 def rows_result(names: Sequence[str], rows: Sequence[Sequence[Any]], types: Sequence[Type] | None = None) -> Result:
-    """A small table, as SHOW and DESCRIBE give it; strings unless `types` says otherwise."""
-    kinds = types or [STRING] * len(names)
-    return Result(CatalogRows(dict(zip(names, kinds, strict=True)), [tuple(row) for row in rows]))
+    """Build a small table, as for SHOW and DESCRIBE; its columns are strings unless `types` says otherwise."""
+    column_types = types or [STRING] * len(names)
+    return Result(CatalogRows(dict(zip(names, column_types, strict=True)), [tuple(row) for row in rows]))

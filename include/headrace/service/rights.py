@@ -1,4 +1,4 @@
-"""Rights: what a stage needs from the user who asks for it, and the one question whether the user has it."""
+"""Rights: what each stage requires of the user, and the interface that grants or denies it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headrace.model.tables import Table
 
 
 class Action(StrEnum):
-    """What is done to an object."""
+    """An operation on an object."""
 
     DESCRIBE = "describe"
     READ = "read"
@@ -25,7 +25,7 @@ class Action(StrEnum):
 
 
 class ObjectKind(StrEnum):
-    """Kinds of objects that rights are about. The catalog is that of all databases."""
+    """Kinds of objects that rights refer to. There is one catalog, which contains all databases."""
 
     CATALOG = "catalog"
     DATABASE = "database"
@@ -35,7 +35,7 @@ class ObjectKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Securable:
-    """An object that rights are about, by its kind and name. The catalog has neither database nor name."""
+    """An object that rights refer to, by kind and name. The catalog has neither database nor name."""
 
     kind: ObjectKind
     database: str = ""
@@ -47,7 +47,7 @@ class Securable:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Right:
-    """An action on an object."""
+    """Permission for an action on an object."""
 
     action: Action
     target: Securable
@@ -60,52 +60,53 @@ CATALOG: Final = Securable(ObjectKind.CATALOG)
 
 
 def database_securable(name: str) -> Securable:
-    """Name a database."""
+    """Return the securable of a database."""
     return Securable(ObjectKind.DATABASE, name)
 
 
 def table_securable(table: Table, subtable: str | None = None) -> Securable:
-    """Name a table, or one of its subtables."""
+    """Return the securable of a table, or of one of its subtables."""
     return Securable(ObjectKind.TABLE, table.database, subtable or table.name)
 
 
 def stream_securable(stream: JobDefinition) -> Securable:
-    """Name a stream."""
+    """Return the securable of a stream."""
     return Securable(ObjectKind.STREAM, stream.database, stream.name)
 
 
-class Demanding(Protocol):
-    """What needs rights: a stage."""
+class RequiresRights(Protocol):
+    """Anything that requires rights, such as a stage."""
 
     @property
-    def required(self) -> tuple[Right, ...]: ...
+    def required(self) -> tuple[Right, ...]:
+        """Rights that the user must have."""
 
 
-def required_rights(stages: Iterable[Demanding]) -> tuple[Right, ...]:
-    """Collect the rights that some stages need, each once, in the order in which they are first needed."""
+def required_rights(stages: Iterable[RequiresRights]) -> tuple[Right, ...]:
+    """Collect the distinct rights that stages require, in the order of first use."""
     return tuple(dict.fromkeys(right for stage in stages for right in stage.required))
 
 
 class PermissionDeniedError(ProgrammingError):
-    """The user may not do what the statement asks for."""
+    """The user lacks a right that the statement requires."""
 
     code = "PERMISSION_DENIED"
 
 
 class Authorizer(Protocol):
-    """Decides who may do what. It is asked once for each list of stages, before the first is applied."""
+    """Decides what users may do. Called once per list of stages, before the first is applied."""
 
     def authorize(self, user: str, rights: Sequence[Right]) -> None:
         """Return if the user has all of the rights.
 
         Raises:
-            PermissionDeniedError: the user lacks one.
+            PermissionDeniedError: The user lacks one.
         """
         ...
 
 
 class AllowAll:
-    """Gives every right to everybody."""
+    """Grants every right to every user."""
 
     def authorize(self, user: str, rights: Sequence[Right]) -> None:
-        """Allow it."""
+        """Return without any check."""

@@ -1,4 +1,4 @@
-"""One connection's session: a current database, a language, and the way from text to result."""
+"""Sessions: a current database, a dialect, and the way from a statement's text to its result."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headrace.errors import Error, InternalError
 from headrace.model.progress import silent
 from headrace.service.executor import apply
 from headrace.service.planning import plan
-from headrace.service.remote import ask, living_snode
+from headrace.service.remote import living_snode, query_snode
 from headrace.service.results import Result
 from headrace.service.rights import AllowAll, Authorizer, required_rights
 from headrace.service.stages import DescribeStages, RunQuery
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from headrace.model.clock import Clock
     from headrace.model.progress import Progress
     from headrace.runtime.context import Context
-    from headrace.service.embedded import Embedded
+    from headrace.service.embedded import EmbeddedRunner
     from headrace.service.stages import Stage
     from headrace.verify import VerificationResult
 
 
 class Session:
-    """Runs statements against one home. Not safe for use by several threads at once."""
+    """Runs statements against one home. Not thread-safe."""
 
     def __init__(
         self,
@@ -39,21 +39,24 @@ class Session:
         user: str = "",
         authorizer: Authorizer | None = None,
     ) -> None:
-        """Make a session of a user (default: that of the settings), whose rights `authorizer` knows (default: all)."""
+        """Create a session of a user (default: that of the settings) with an authorizer (default: one that allows everything)."""
         self.state = SessionState(context, dialect, database, user or context.settings.login)
         self._authorizer = authorizer or AllowAll()
-        self._embedded: Embedded | None = None
+        self._embedded: EmbeddedRunner | None = None
 
     @property
     def context(self) -> Context:
+        """The catalog, tables, Spark session and settings in use."""
         return self.state.context
 
     @property
     def clock(self) -> Clock:
+        """The clock that `now` reads."""
         return self.context.clock
 
     @property
     def dialect(self) -> str:
+        """The language of statements."""
         return self.state.dialect
 
     @property
@@ -63,30 +66,31 @@ class Session:
 
     @property
     def user(self) -> str:
+        """The user whose rights apply."""
         return self.state.user
 
     def execute(self, text: str) -> Result:
         """Run one statement.
 
         Raises:
-            Error: a named one, that knows the text; never anything else.
+            Error: Always one of ours, with the statement's text.
         """
-        with located(text):
+        with with_statement(text):
             return self.run(self.stages(text), text)
 
     def stages(self, text: str) -> list[Stage]:
-        """What a statement would do."""
+        """Plan a statement without applying it."""
         return plan(parse(text, self.dialect), self.state)
 
     def run(self, stages: Sequence[Stage], text: str | None = None) -> Result:
-        """Apply stages, if the user has the rights that they need; the result is that of the last.
+        """Apply stages if the user has the rights that they require, and return the result of the last.
 
         Args:
-            stages: What to do.
-            text: The statement that they are of. A query of a text goes to a living snode, if this process has no Spark.
+            stages: What to apply.
+            text: The statement that the stages come from. If set, a query runs on a live snode unless this process has Spark.
 
         Raises:
-            PermissionDeniedError: the user lacks a right; nothing has been done.
+            PermissionDeniedError: The user lacks a right; nothing has been applied.
         """
         self._authorizer.authorize(self.user, required_rights(stages))
         result = None if text is None else self._ask_snode(stages, text)
@@ -99,14 +103,14 @@ class Session:
         return result
 
     def _ask_snode(self, stages: Sequence[Stage], text: str) -> Result | None:
-        """The rows of a query from a living snode, whose Spark is warm; None if it has to be answered here."""
+        """Run a query on a live snode, whose Spark session is warm; return None if it must run here."""
         if not any(isinstance(stage, RunQuery) for stage in stages):
             return None
         snode = living_snode(self.context)
-        return None if snode is None else ask(snode, text, self.dialect, self.database)
+        return None if snode is None else query_snode(snode, text, self.dialect, self.database)
 
     def explain(self, stages: Sequence[Stage]) -> list[str]:
-        """What stages would do, and the rights that they need."""
+        """Describe what stages would do, and the rights that they require."""
         return [line for (line,) in self.run([DescribeStages(tuple(stages))]).tuples()]
 
     def load(
@@ -118,7 +122,11 @@ class Session:
         file_format: str | None = None,
         progress: Progress = silent,
     ) -> int:
-        """Load files into a table; return how many rows were written. An invalid row refuses all of them (`DataError`)."""
+        """Load files into a table and return the number of rows written.
+
+        Raises:
+            DataError: A row is invalid; nothing is written.
+        """
         from headrace.service.planning.jobs import plan_load
 
         return self.run(plan_load(self.state, files, into, subtable, file_format=file_format, progress=progress)).affected
@@ -126,51 +134,52 @@ class Session:
     def backfill(
         self, stream: str, start: str | None, end: str | None, *, rows: int | None = None, progress: Progress = silent
     ) -> int:
-        """Compute windows of a stream that start in `[start, end)` again, here; return the number of chunks. None is open."""
+        """Recompute here the windows of a stream that start in `[start, end)`, None being open; return the number of chunks."""
         from headrace.service.planning.jobs import plan_backfill
 
         return self.run(plan_backfill(self.state, stream, start, end, rows=rows, progress=progress)).affected
 
     def verify(self, text: str) -> VerificationResult:
-        """Answer a query, and compare with what DuckDB makes of the stored rows, in SQL of its own."""
+        """Run a query with Spark and independently with DuckDB, and compare the results."""
         from headrace.service.planning.jobs import plan_query_verification
 
-        with located(text):
-            return verdict_of(self.run(plan_query_verification(self.state, text, self.dialect)))
+        with with_statement(text):
+            return verification_result(self.run(plan_query_verification(self.state, text, self.dialect)))
 
     def verify_stream(self, stream: str) -> VerificationResult:
-        """Compare a stream's target (`database.stream`) with what DuckDB makes of the rows that the stream has handled."""
+        """Compare the target of `stream` (as `database.stream`) with what DuckDB computes from the rows it has processed."""
         from headrace.service.planning.jobs import plan_stream_verification
 
-        return verdict_of(self.run(plan_stream_verification(self.state, stream)))
+        return verification_result(self.run(plan_stream_verification(self.state, stream)))
 
     def settle(self) -> None:
-        """Return when every stream has handled all that was written."""
+        """Return when every stream has processed all that was written."""
         if self._embedded is None:
-            from headrace.service.embedded import Embedded
+            from headrace.service.embedded import EmbeddedRunner
 
-            self._embedded = Embedded(self.context)
+            self._embedded = EmbeddedRunner(self.context)
         self._embedded.settle()
 
     def close(self) -> None:
-        """Stop what this session started; the process's Spark session stays for others."""
+        """Stop what this session started. The Spark session stays, since the process shares it."""
         if self._embedded is not None:
             self._embedded.close()
 
 
 @contextmanager
-def located(text: str) -> Iterator[None]:
-    """Let errors know the statement that they arose from; what is no error of ours becomes one."""
+def with_statement(text: str) -> Iterator[None]:
+    """Add the statement to errors, and convert exceptions that are not ours to `InternalError`."""
     try:
         yield
     except Error as error:
         raise error.located(text) from error.__cause__
     except Exception as error:
         raise InternalError(
-            f"{type(error).__name__}: {error}", hint="a fault of Headrace: please report it with the statement", sql=text
+            f"{type(error).__name__}: {error}", hint="this is a bug in Headrace; report it with the statement", sql=text
         ) from error
 
 
-def verdict_of(result: Result) -> VerificationResult:
-    assert result.verdict is not None
-    return result.verdict
+def verification_result(result: Result) -> VerificationResult:
+    """Return the outcome of a verification stage."""
+    assert result.verification is not None
+    return result.verification

@@ -1,4 +1,4 @@
-"""Queries on Spark: frames of the tables that a plan reads, and its result as Arrow."""
+"""Queries on Spark: DataFrames of the tables that a plan reads, and the result as Arrow."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 MIN_LARGE_TABLE_ROWS: Final = 1_000_000
-"""From so many rows on it is worth to look for a faster way."""
+"""Smaller tables are not worth collecting statistics for."""
 MAX_ENCODED_SUBTABLES: Final = 100_000
-"""Subtables that every task is given; with more of them their names stay in the rows."""
+"""Each task gets the names of all subtables; with more than this, names stay in the rows."""
 
 
-def read(scan: Scan, context: Context) -> DataFrame:
-    """Read a scan's table with the tags it needs, NULL if a series has none; the plan confines rows to the series meant."""
+def read_scan(scan: Scan, context: Context) -> DataFrame:
+    """Read a scan's table with the tags it needs, NULL for a series without tags. The plan filters rows by series."""
     from pyspark.sql import functions as F
 
     rows = context.tables.frame(context.spark(), scan.table)
@@ -36,9 +36,9 @@ def read(scan: Scan, context: Context) -> DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Facts about tables, from Delta's statistics and their subtables. Remembers the names it has handed out.
+    """Statistics of tables, from Delta's own and from the lists of subtables. Remembers the names it has returned.
 
-    With `large` off no table counts as large.
+    With `large` False, no table counts as large.
     """
 
     context: Context
@@ -46,9 +46,9 @@ class Statistics:
     names: dict[str, tuple[Table, set[str]]] = field(default_factory=dict)
 
     def size(self, scan: Scan) -> TableStatistics | None:
-        """The size of a table with many rows."""
+        """Return the statistics of a large table; None for any other."""
         table, tables = scan.table, self.context.tables
-        # The series of a tree are listed nowhere but in its rows.
+        # Only the rows of a tree tell its series.
         if not self.large or table.kind is TableKind.TREE or tables.rows(table) < MIN_LARGE_TABLE_ROWS:
             return None
         names = self.subtables(scan)
@@ -59,34 +59,35 @@ class Statistics:
         return TableStatistics(max(1, (max(lasts) - min(firsts)) * names.num_rows // sum(rows)), names)
 
     def subtables(self, scan: Scan) -> pa.Table:
-        """The series key and tags of every subtable; a plain table has its one name."""
+        """Return the series key and tags of every subtable; a plain table has one, named like itself."""
         return self.all_subtables(scan.table)
 
     def all_subtables(self, table: Table) -> pa.Table:
+        """Return the same for a table."""
         if table.kind is not TableKind.SUPER:
             return pa.table({table.series_key: [table.name]})
         return self.context.tables.read_subtables(table)
 
-    def outdated(self) -> bool:
-        """Whether a table has gained a subtable since its names were handed out."""
+    def is_outdated(self) -> bool:
+        """Return True if a table has gained a subtable since its names were returned."""
         return any(set(self.all_subtables(table)[0].to_pylist()) - names for table, names in self.names.values())
 
 
 def collect(plan: AnyPlan, context: Context) -> pa.Table:
-    """Evaluate a plan. Rows of a subtable that was written meanwhile may have lost their name: then without surrogate keys."""
+    """Evaluate a plan; again without surrogate keys if a subtable was added meanwhile, whose rows then lack a name."""
     statistics = Statistics(context)
-    result = evaluate(plan, lambda scan: read(scan, context), statistics=statistics).toArrow()
-    if not statistics.outdated():
+    result = evaluate(plan, lambda scan: read_scan(scan, context), statistics=statistics).toArrow()
+    if not statistics.is_outdated():
         return result
-    return evaluate(plan, lambda scan: read(scan, context), statistics=Statistics(context, large=False)).toArrow()
+    return evaluate(plan, lambda scan: read_scan(scan, context), statistics=Statistics(context, large=False)).toArrow()
 
 
 def run_query(plan: AnyPlan, context: Context) -> Result:
     """Evaluate a bound query.
 
     Raises:
-        DataError: a value that the expressions cannot take.
-        LimitError: FILL or INTERP would make more rows than anyone can mean.
+        DataError: A value is not valid for an expression.
+        LimitError: FILL or INTERP would generate too many rows.
         OperationalError: Spark failed.
     """
     from pyspark.errors import PySparkException
@@ -96,10 +97,12 @@ def run_query(plan: AnyPlan, context: Context) -> Result:
         return Result(collect(plan, context))
     except PySparkException as error:
         condition = error.getCondition() or type(error).__name__
-        first = str(error).strip().splitlines()[0]
+        first_line = str(error).strip().splitlines()[0]
         if condition == "USER_RAISED_EXCEPTION":
-            message = (error.getMessageParameters() or {}).get("errorMessage", first)
+            message = (error.getMessageParameters() or {}).get("errorMessage", first_line)
             raise LimitError(message, hint="narrow the range of timestamps in WHERE or RANGE, or make steps longer") from error
         if condition.startswith(("CAST_", "ARITHMETIC", "DIVIDE", "NUMERIC", "INVALID_")):
-            raise DataError(first, hint="a value is not valid for the expression; cast it, or leave it out with WHERE") from error
-        raise OperationalError(f"Spark could not answer: {first}", hint="see the cause below, or the driver's log") from error
+            raise DataError(
+                first_line, hint="a value is not valid for the expression; cast it, or leave it out with WHERE"
+            ) from error
+        raise OperationalError(f"Spark failed: {first_line}", hint="see the cause below, or the driver's log") from error

@@ -1,6 +1,6 @@
-"""What a statement will do, as a list of small values. EXPLAIN describes the very list that the executor applies.
+"""Stages: what a statement will do, as small values. EXPLAIN describes the same list that the executor applies.
 
-Every stage says by `required` what rights it needs.
+The property `required` of each stage names the rights that it needs.
 """
 
 from __future__ import annotations
@@ -37,57 +37,74 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class MakeDatabase:
+    """Create a database."""
+
     database: Database
     if_not_exists: bool
 
     @property
     def required(self) -> tuple[Right, ...]:
+        """CREATE on the database."""
         return (Right(Action.CREATE, database_securable(self.database.name)),)
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveDatabase:
+    """Drop a database with its tables and streams."""
+
     name: str
     tables: tuple[Table, ...]
     streams: tuple[JobRecord, ...]
 
     @property
     def required(self) -> tuple[Right, ...]:
+        """DROP on the database."""
         return (Right(Action.DROP, database_securable(self.name)),)
 
 
 @dataclass(frozen=True, slots=True)
-class EnterDatabase:
+class SwitchDatabase:
+    """Make a database the session's current one."""
+
     name: str
 
     @property
     def required(self) -> tuple[Right, ...]:
+        """DESCRIBE on the database."""
         return (Right(Action.DESCRIBE, database_securable(self.name)),)
 
 
 @dataclass(frozen=True, slots=True)
 class MakeTable:
+    """Create a supertable or plain table."""
+
     table: Table
     database: Database
     if_not_exists: bool
 
     @property
     def required(self) -> tuple[Right, ...]:
+        """CREATE on the table."""
         return (Right(Action.CREATE, table_securable(self.table)),)
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveTable:
+    """Drop a supertable or plain table with all rows."""
+
     table: Table
     database: Database
 
     @property
     def required(self) -> tuple[Right, ...]:
+        """DROP on the table."""
         return (Right(Action.DROP, table_securable(self.table)),)
 
 
 @dataclass(frozen=True, slots=True)
 class AddColumn:
+    """Add a column or tag, NULL in existing rows and subtables."""
+
     table: Table
     database: Database
     column: Column
@@ -95,23 +112,27 @@ class AddColumn:
 
     @property
     def required(self) -> tuple[Right, ...]:
+        """ALTER on the table."""
         return (Right(Action.ALTER, table_securable(self.table)),)
 
 
 @dataclass(frozen=True, slots=True)
 class DropColumn:
+    """Drop a column or tag."""
+
     table: Table
     name: str
     is_tag: bool
 
     @property
     def required(self) -> tuple[Right, ...]:
+        """ALTER on the table."""
         return (Right(Action.ALTER, table_securable(self.table)),)
 
 
 @dataclass(frozen=True, slots=True)
 class ModifyColumn:
-    """Give a column or tag a longer declared type; what is stored stays as it is."""
+    """Lengthen the declared type of a column or tag; stored values do not change."""
 
     table: Table
     column: Column
@@ -119,23 +140,27 @@ class ModifyColumn:
 
     @property
     def required(self) -> tuple[Right, ...]:
+        """ALTER on the table."""
         return (Right(Action.ALTER, table_securable(self.table)),)
 
 
 @dataclass(frozen=True, slots=True)
 class RenameTag:
+    """Rename a tag."""
+
     table: Table
     old: str
     new: str
 
     @property
     def required(self) -> tuple[Right, ...]:
+        """ALTER on the table."""
         return (Right(Action.ALTER, table_securable(self.table)),)
 
 
 @dataclass(frozen=True, slots=True)
 class MakeSubtables:
-    """`tags`: `tbname` and a column a tag, a row for each subtable."""
+    """Create the subtables in `tags`, one row each: `tbname` and a column per tag."""
 
     table: Table
     database: Database
@@ -143,47 +168,55 @@ class MakeSubtables:
 
     @property
     def required(self) -> tuple[Right, ...]:
+        """WRITE on the supertable."""
         return (Right(Action.WRITE, table_securable(self.table)),)
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveSubtables:
+    """Drop subtables with their rows and tags."""
+
     table: Table
     database: Database
     subtables: tuple[Subtable, ...]
 
     @property
     def required(self) -> tuple[Right, ...]:
+        """DROP on each subtable."""
         return tuple(Right(Action.DROP, table_securable(self.table, subtable.name)) for subtable in self.subtables)
 
 
 @dataclass(frozen=True, slots=True)
 class WriteTags:
+    """Set tags of existing subtables: `tbname` and a column for each tag that changes."""
+
     table: Table
     tags: pa.Table
 
     @property
     def required(self) -> tuple[Right, ...]:
+        """WRITE on the supertable."""
         return (Right(Action.WRITE, table_securable(self.table)),)
 
 
 @dataclass(frozen=True, slots=True)
 class WriteRows:
-    """`rows` in stored types, with `tbname`; `given` are the columns that the statement names."""
+    """Write `rows`, in stored types with `tbname`, in one commit. `columns` are those that the statement names."""
 
     table: Table
     database: Database
     rows: pa.Table
-    given: tuple[str, ...]
+    columns: tuple[str, ...]
 
     @property
     def required(self) -> tuple[Right, ...]:
+        """WRITE on the table."""
         return (Right(Action.WRITE, table_securable(self.table)),)
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteRows:
-    """Rows of some subtables (None: all) within ranges of ticks, both ends inclusive (None: of all times)."""
+    """Delete rows of the named subtables (None: all) in ranges of ticks, both ends inclusive (None: at all times)."""
 
     table: Table
     database: Database
@@ -192,57 +225,62 @@ class DeleteRows:
 
     @property
     def required(self) -> tuple[Right, ...]:
+        """WRITE on the table."""
         return (Right(Action.WRITE, table_securable(self.table)),)
 
 
 @dataclass(frozen=True, slots=True)
 class RunQuery:
+    """Run a query on Spark."""
+
     plan: AnyPlan
 
     @property
     def required(self) -> tuple[Right, ...]:
-        return reads(self.plan)
+        """READ on each table of the query."""
+        return read_rights(self.plan)
 
 
 @dataclass(frozen=True, slots=True)
 class ReadCatalog:
-    """SHOW and DESCRIBE: answered from the catalog alone."""
+    """Answer SHOW, DESCRIBE or a query of system tables from the catalog alone."""
 
-    what: str
+    title: str
     read: Callable[[], Result]
     required: tuple[Right, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class DescribeStages:
-    """Describe the stages of another statement, and the rights that they need."""
+    """Describe the stages of another statement, and the rights that they require."""
 
     stages: tuple[Stage, ...]
 
     @property
     def required(self) -> tuple[Right, ...]:
-        """To see the objects is enough: EXPLAIN is how one learns which rights are missing."""
+        """DESCRIBE on the same objects, so that EXPLAIN can tell users which rights they lack."""
         return tuple(dict.fromkeys(Right(Action.DESCRIBE, right.target) for right in required_rights(self.stages)))
 
 
 @dataclass(frozen=True, slots=True)
 class RecordStream:
-    """Create the stream, with its target where that is missing, and with where it begins."""
+    """Create a stream, its target if missing, and its start offsets."""
 
     plan: StreamPlan
     if_not_exists: bool
 
     @property
     def required(self) -> tuple[Right, ...]:
+        """CREATE on the stream, READ on its source, and WRITE on its target, or CREATE if that is missing."""
         target = Right(Action.WRITE if self.plan.target_exists else Action.CREATE, table_securable(self.plan.target))
-        return (Right(Action.CREATE, stream_of(self.plan)), Right(Action.READ, table_securable(self.plan.source)), target)
+        return (Right(Action.CREATE, plan_securable(self.plan)), Right(Action.READ, table_securable(self.plan.source)), target)
 
 
 @dataclass(frozen=True, slots=True)
 class FillHistory:
-    """The rows that are there already: an estimate of how many, and in how many chunks.
+    """Announce a stream's history: estimated numbers of stored rows and of chunks.
 
-    They are filled by a driver or by Airflow; the stream's record says up to which version.
+    A driver or Airflow backfills it, up to the version in the stream's record.
     """
 
     plan: StreamPlan
@@ -251,12 +289,13 @@ class FillHistory:
 
     @property
     def required(self) -> tuple[Right, ...]:
+        """READ on the source and WRITE on the target."""
         return (Right(Action.READ, table_securable(self.plan.source)), Right(Action.WRITE, table_securable(self.plan.target)))
 
 
 @dataclass(frozen=True, slots=True)
-class Announce:
-    """Tell Airflow, where one can be reached, that a stream has come, gone or been resumed."""
+class NotifyAirflow:
+    """Notify Airflow, if one can be reached, that a stream was created, dropped or resumed."""
 
     database: str
     stream: str
@@ -264,42 +303,55 @@ class Announce:
 
     @property
     def required(self) -> tuple[Right, ...]:
+        """DESCRIBE on the stream."""
         return (Right(Action.DESCRIBE, Securable(ObjectKind.STREAM, self.database, self.stream)),)
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveStream:
+    """Drop a stream; its target stays."""
+
     record: JobRecord
 
     @property
     def required(self) -> tuple[Right, ...]:
+        """DROP on the stream."""
         return (Right(Action.DROP, stream_securable(self.record.definition)),)
 
 
 @dataclass(frozen=True, slots=True)
-class HoldStream:
+class SuspendStream:
+    """Pause a stream."""
+
     record: JobRecord
 
     @property
     def required(self) -> tuple[Right, ...]:
+        """OPERATE on the stream."""
         return (Right(Action.OPERATE, stream_securable(self.record.definition)),)
 
 
 @dataclass(frozen=True, slots=True)
-class ContinueStream:
+class ReactivateStream:
+    """Resume a stream, with `ignore_untreated` from the end of its sources."""
+
     record: JobRecord
     ignore_untreated: bool
 
     @property
     def required(self) -> tuple[Right, ...]:
+        """OPERATE on the stream."""
         return (Right(Action.OPERATE, stream_securable(self.record.definition)),)
 
 
 @dataclass(frozen=True, slots=True)
 class LoadFiles:
-    """Files into a table, all or nothing. `subtable` is that of all rows; if None, a column `tbname` names it.
+    """Load files into a table, all or nothing.
 
-    `format` is csv, parquet or ndjson; if None, the names of the files tell it.
+    Attributes:
+        subtable: The subtable of all rows; if None, a column `tbname` names it.
+        bytes: Size of all files.
+        format: `csv`, `parquet` or `ndjson`; if None, the files' extensions decide.
     """
 
     table: Table
@@ -312,12 +364,13 @@ class LoadFiles:
 
     @property
     def required(self) -> tuple[Right, ...]:
+        """WRITE on the table."""
         return (Right(Action.WRITE, table_securable(self.table)),)
 
 
 @dataclass(frozen=True, slots=True)
 class Backfill:
-    """Compute the closed windows that start in `[start, end)` again; ticks of the source, None is open."""
+    """Recompute the closed windows that start in `[start, end)`, in ticks of the source; None is open."""
 
     definition: JobDefinition
     start: int | None
@@ -327,12 +380,13 @@ class Backfill:
 
     @property
     def required(self) -> tuple[Right, ...]:
+        """OPERATE on the stream."""
         return (Right(Action.OPERATE, stream_securable(self.definition)),)
 
 
 @dataclass(frozen=True, slots=True)
 class VerifyQuery:
-    """Answer a query, and compare with what DuckDB makes of the stored rows. `sql` is the query's text."""
+    """Run a query with Spark and with DuckDB, and compare. `sql` is the query's text."""
 
     query: Query | Union
     plan: AnyPlan
@@ -340,36 +394,39 @@ class VerifyQuery:
 
     @property
     def required(self) -> tuple[Right, ...]:
-        return reads(self.plan)
+        """READ on each table of the query."""
+        return read_rights(self.plan)
 
 
 @dataclass(frozen=True, slots=True)
 class VerifyStream:
-    """Compare a stream's target with what DuckDB makes of the rows that the stream has handled."""
+    """Compare a stream's target with what DuckDB computes from the rows that the stream has processed."""
 
     definition: JobDefinition
 
     @property
     def required(self) -> tuple[Right, ...]:
+        """READ on the stream's sources and target."""
         stream = self.definition
         tables = (*stream.sources, *((stream.target,) if stream.target is not None else ()))
         return tuple(Right(Action.READ, Securable(ObjectKind.TABLE, table.database, table.name)) for table in tables)
 
 
-def reads(plan: AnyPlan) -> tuple[Right, ...]:
-    """The rights to read each table of a query; a query without a table only needs the catalog to be there."""
+def read_rights(plan: AnyPlan) -> tuple[Right, ...]:
+    """Return the rights to read each table of a query; a query without a table needs DESCRIBE on the catalog."""
     rights = tuple(dict.fromkeys(Right(Action.READ, table_securable(scan.table)) for scan in plan.scans))
     return rights or (Right(Action.DESCRIBE, CATALOG),)
 
 
-def stream_of(plan: StreamPlan) -> Securable:
+def plan_securable(plan: StreamPlan) -> Securable:
+    """Return the securable of a planned stream."""
     return Securable(ObjectKind.STREAM, plan.database, plan.name)
 
 
 Stage = (
     MakeDatabase
     | RemoveDatabase
-    | EnterDatabase
+    | SwitchDatabase
     | MakeTable
     | RemoveTable
     | AddColumn
@@ -385,10 +442,10 @@ Stage = (
     | ReadCatalog
     | RecordStream
     | FillHistory
-    | Announce
+    | NotifyAirflow
     | RemoveStream
-    | HoldStream
-    | ContinueStream
+    | SuspendStream
+    | ReactivateStream
     | DescribeStages
     | LoadFiles
     | Backfill

@@ -1,4 +1,4 @@
-"""What a session is to the stages that are applied in it."""
+"""The mutable state of a session, as stages see it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class SessionState:
-    """The catalog and tables of a session, the language it speaks, its user, and its current database.
-
-    `database` changes with USE; the rest stays.
-    """
+    """A session's context, dialect, user and current database. Only `database` changes, by USE."""
 
     context: Context
     dialect: str

@@ -1,4 +1,4 @@
-"""Which subtables meet the conditions of a DELETE on tags and `tbname`: what the same conditions select in a query."""
+"""Find the subtables that meet a DELETE's conditions on tags and `tbname`, as a query with the same WHERE would."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headrace.model.queries import Query, SelectItem, TableSource
 from headrace.model.tables import Database, Name, Table
 from headrace.storage.sandbox import open_database
 from headrace.storage.types import rows_schema
-from headrace.verify import StoredTable, recomputed
+from headrace.verify import StoredTable, recompute
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SubtableFilter:
-    """The subtables of a table that meet conditions on tags and `tbname`, by the meaning that expressions have in queries.
+    """Evaluates conditions on tags and `tbname` over a table's subtables.
 
-    The conditions are the WHERE of a query over `tags`: a table with one row for each subtable (`tbname` and a column a tag).
+    The conditions become the WHERE of a query over `tags`, a table with one row per subtable: `tbname` and a column per tag.
     """
 
     table: Table
@@ -37,9 +37,9 @@ class SubtableFilter:
     spark: Callable[[], SparkSession]
 
     def names(self, conditions: Sequence[Expression]) -> list[str]:
-        """Names of the subtables for which all conditions hold.
+        """Return the names of the subtables for which all conditions hold.
 
-        The query is bound as any other. DuckDB answers it where `verify` knows its expressions, so that Spark need not start.
+        The query is bound like any other, but DuckDB runs it if `verify` supports its expressions, to avoid starting Spark.
         """
         where = reduce(lambda left, right: Call("and", (left, right)), conditions)
         series = self.language.series_name(self.table.series_key)
@@ -51,24 +51,29 @@ class SubtableFilter:
             return self.by_spark(plan)
 
     def by_duckdb(self, query: Query) -> list[str]:
-        """Raises `NotSupportedError` for an expression that `verify` does not know."""
+        """Run the query with DuckDB.
+
+        Raises:
+            NotSupportedError: `verify` does not support an expression.
+        """
         stored = StoredTable(self.table, self.database, None, self.rows, lambda: self.tags)
         with open_database() as connection:
-            return [row[0] for row in recomputed(connection, query, lambda _: stored)[1]]
+            return [row[0] for row in recompute(connection, query, lambda _: stored)[1]]
 
     def by_spark(self, plan: Plan) -> list[str]:
-        found: list[str] = evaluate(plan, lambda _: self.spark().createDataFrame(self.frame())).toArrow()[0].to_pylist()
-        return found
+        """Run the query with Spark."""
+        names: list[str] = evaluate(plan, lambda _: self.spark().createDataFrame(self.frame())).toArrow()[0].to_pylist()
+        return names
 
     def rows(self) -> pa.Table:
-        """One row for each subtable, NULL but for its name."""
+        """Return one row per subtable in which all columns but its name are NULL."""
         schema = rows_schema(self.table, self.database)
         key = self.table.series_key
         columns = [self.tags[key] if field.name == key else pa.nulls(self.tags.num_rows, field.type) for field in schema]
         return pa.table(columns, schema=schema)
 
     def frame(self) -> pa.Table:
-        """The rows with their tags."""
+        """Return the rows of `rows` with their tags."""
         rows = self.rows()
         for tag in self.table.tags:
             rows = rows.append_column(self.tags.schema.field(tag.name), self.tags[tag.name])

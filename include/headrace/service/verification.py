@@ -1,4 +1,4 @@
-"""`headrace verify`: a query's answer, or a stream's target, beside what another engine makes of the stored rows."""
+"""`headrace verify`: compare a query's result, or a stream's target, with what DuckDB computes from the stored rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from headrace.model.streams import StreamOptions, TriggerMode
 from headrace.model.tables import Database, Name, Table, TableKind
 from headrace.runtime.context import Context
 from headrace.service.planning.dispatch import current_timezone, database_of, parse_name
-from headrace.service.remote import ask, living_snode
+from headrace.service.remote import living_snode, query_snode
 from headrace.service.spark_queries import run_query
 from headrace.service.stages import VerifyQuery, VerifyStream
 from headrace.service.state import SessionState
@@ -27,122 +27,134 @@ from headrace.streams.definition.layout import partition_item, with_start
 from headrace.verify import Lookup, MaintainedTable, StoredTable, VerificationResult, verify
 
 MAX_ATTEMPTS: Final = 3
-"""How often it is compared again where rows were written in between."""
+"""A comparison is repeated if rows were written during it."""
 
 
 def verify_query(stage: VerifyQuery, session: SessionState) -> VerificationResult:
-    """Answer a query, and compare.
+    """Run a query with Spark and with DuckDB, and compare.
 
     Raises:
-        NotSupportedError: the query has something that verify does not know.
+        NotSupportedError: The query uses something that verify does not support.
     """
     timezone = current_timezone(session)
 
-    def compared(seen: dict[str, int]) -> VerificationResult:
-        return verify(stage.query, lambda: answer(stage, session), stored_tables(session, seen), timezone)
+    def compare(versions: dict[str, int]) -> VerificationResult:
+        return verify(stage.query, lambda: query_rows(stage, session), stored_tables(session, versions), timezone)
 
-    return undisturbed(session, compared)
+    return repeat_if_disturbed(session, compare)
 
 
-def answer(stage: VerifyQuery, session: SessionState) -> pa.Table:
-    """The query's rows, from the snode if one lives, like those of any SELECT."""
+def query_rows(stage: VerifyQuery, session: SessionState) -> pa.Table:
+    """Return the query's rows, from a live snode if there is one, like any SELECT."""
     snode = living_snode(session.context)
-    result = None if snode is None else ask(snode, stage.sql, session.dialect, session.database)
+    result = None if snode is None else query_snode(snode, stage.sql, session.dialect, session.database)
     rows = (result or run_query(stage.plan, session.context)).table
     assert rows is not None
     return rows
 
 
-def undisturbed(session: SessionState, compared: Callable[[dict[str, int]], VerificationResult]) -> VerificationResult:
-    """A comparison during which nothing was written; of the last try also a disturbed one."""
+def repeat_if_disturbed(session: SessionState, compare: Callable[[dict[str, int]], VerificationResult]) -> VerificationResult:
+    """Repeat a comparison until it matches or nothing was written during it; the last attempt counts in any case.
+
+    Args:
+        session: The session whose tables are read.
+        compare: Runs the comparison, and records in its argument the versions of the tables that it read.
+    """
     for _ in range(MAX_ATTEMPTS - 1):
-        seen: dict[str, int] = {}
-        verdict = compared(seen)
-        if verdict.equal or all(version_of(session, name) == version for name, version in seen.items()):
-            return verdict
-    return compared({})
+        versions: dict[str, int] = {}
+        verification = compare(versions)
+        if verification.equal or all(version_of(session, name) == version for name, version in versions.items()):
+            return verification
+    return compare({})
 
 
 def version_of(session: SessionState, text: str) -> int:
+    """Return the current version of a table."""
     name = parse_name(text)
     return session.context.tables.version(find(session.context.catalog, database_of(name, session), name.name).table)
 
 
-def stored_tables(session: SessionState, seen: dict[str, int]) -> Lookup:
-    """Tables by the names in a query; notes in `seen` the versions that they had before they were read."""
+def stored_tables(session: SessionState, versions: dict[str, int]) -> Lookup:
+    """Return a lookup of tables by the names in a query, which records in `versions` each table's version before it is read."""
     context = session.context
 
     def lookup(name: Name) -> StoredTable:
-        found = find(context.catalog, database_of(name, session), name.name)
-        seen.setdefault(str(name), context.tables.version(found.table))
-        return stored(context, found.table, found.database, found.subtable)
+        source = find(context.catalog, database_of(name, session), name.name)
+        versions.setdefault(str(name), context.tables.version(source.table))
+        return stored_table(context, source.table, source.database, source.subtable)
 
     return lookup
 
 
-def stored(context: Context, table: Table, database: Database, subtable: str | None, version: int | None = None) -> StoredTable:
-    """A table as it is, or as of a version."""
+def stored_table(
+    context: Context, table: Table, database: Database, subtable: str | None, version: int | None = None
+) -> StoredTable:
+    """Return a table as of a version, by default the current one."""
     names = None if subtable is None or table.kind is TableKind.PLAIN else [subtable]
 
     def rows() -> pa.Table:
         return context.tables.scan(table, database, version=version, tbnames=names)
 
-    return StoredTable(table, database, subtable, rows, lambda: tags_of(context, table))
+    return StoredTable(table, database, subtable, rows, lambda: read_tags(context, table))
 
 
-def tags_of(context: Context, table: Table) -> pa.Table:
+def read_tags(context: Context, table: Table) -> pa.Table:
+    """Return the tags of a supertable's subtables; none for a plain table."""
     if table.kind is TableKind.SUPER:
         return context.tables.read_tags(table)
     return pa.table({table.series_key: pa.array([], pa.string())})
 
 
 def verify_stream(stage: VerifyStream, context: Context) -> VerificationResult:
-    """Compare a stream's target with what its query makes of the rows that the stream has handled.
+    """Compare a stream's target with its query over the rows that the stream has processed.
 
-    Of a stream with WINDOW_CLOSE the closed windows count; of one that began without the history, those that it has.
+    With WINDOW_CLOSE only closed windows are compared; without history, only the windows that the target has.
 
     Raises:
-        NotSupportedError: its query has something that verify does not know.
+        NotSupportedError: Its query uses something that verify does not support.
     """
-    verdict = None
+    verification = None
     for _ in range(MAX_ATTEMPTS):
         record = context.catalog.jobs.by_id(stage.definition.id)
-        verdict = stream_verdict(context, record)
-        if verdict.equal or context.catalog.jobs.by_id(stage.definition.id).source_version == record.source_version:
-            return verdict
-    assert verdict is not None
-    return verdict
+        verification = compare_stream(context, record)
+        if verification.equal or context.catalog.jobs.by_id(stage.definition.id).source_version == record.source_version:
+            return verification
+    assert verification is not None
+    return verification
 
 
-def stream_verdict(context: Context, record: JobRecord) -> VerificationResult:
+def compare_stream(context: Context, record: JobRecord) -> VerificationResult:
+    """Compare once, at the stream's current offset."""
     definition, progress = record.definition, record.progress
     statement = parse(definition.sql, definition.dialect)
     assert isinstance(statement, CreateStream)
     if record.source_version is None:
-        raise ProgrammingError(f"the stream {definition.name} has handled nothing yet", hint="wait for its history, or settle")
+        raise ProgrammingError(f"stream {definition.name} has processed nothing yet", hint="wait for its history, or settle")
     plan = plan_of(definition, context.catalog)
-    query, tags = with_tags(with_start(statement.query), statement)
-    found = target_rows(context, plan, tags)
+    query, tags = add_tag_items(with_start(statement.query), statement)
+    rows = target_rows(context, plan, tags)
     closes = statement.options.trigger is TriggerMode.WINDOW_CLOSE and query.window is not None
     watermark = (progress.watermark if progress.watermark is not None else -(2**62)) if closes else None
     maintained = MaintainedTable(watermark, partial=not statement.options.fill_history)
-    source = stored(context, plan.source, plan.source_database, plan.source_subtable, record.source_version)
-    verdict = verify(query, lambda: found, lambda _: source, maintained=maintained)
-    return verdict if verdict.equal else replace(verdict, remark=remark(record, statement.options))
+    source = stored_table(context, plan.source, plan.source_database, plan.source_subtable, record.source_version)
+    verification = verify(query, lambda: rows, lambda _: source, maintained=maintained)
+    return (
+        verification if verification.equal else replace(verification, remark=describe_option_differences(record, statement.options))
+    )
 
 
-def remark(record: JobRecord, options: StreamOptions) -> str:
-    """In what a stream may differ from its query by its options."""
-    found = []
+def describe_option_differences(record: JobRecord, options: StreamOptions) -> str:
+    """Describe how a stream may differ from its query because of its options."""
+    differences = []
     if options.ignore_expired and record.progress.counters.rows_expired:
-        found.append(f"the stream has left out {record.progress.counters.rows_expired} expired rows, which count here")
+        differences.append(f"the stream dropped {record.progress.counters.rows_expired} expired rows, which the query includes")
     if options.ignore_update:
-        found.append("with IGNORE UPDATE 1 it counts a row again that is written again")
-    return "; ".join(found)
+        differences.append("with IGNORE UPDATE 1 it counts a rewritten row again")
+    return "; ".join(differences)
 
 
-def with_tags(query: Query, statement: CreateStream) -> tuple[Query, list[str]]:
-    """The query with the items of PARTITION BY that fill the target's tags, and those tags."""
+def add_tag_items(query: Query, statement: CreateStream) -> tuple[Query, list[str]]:
+    """Add the PARTITION BY items that fill the target's tags to the query; return it with the names of those tags."""
     items, names = [], []
     for tag in statement.tags or ():
         node = partition_item(statement.query, tag.name)
@@ -153,7 +165,7 @@ def with_tags(query: Query, statement: CreateStream) -> tuple[Query, list[str]]:
 
 
 def target_rows(context: Context, plan: StreamPlan, tags: list[str]) -> pa.Table:
-    """The target's rows: the columns that the query fills, in its order, then some tags."""
+    """Return the target's rows: the columns that the query fills, in its order, then the tags in `tags`."""
     rows = context.tables.scan(plan.target, plan.target_database)
     if tags:
         key = plan.target.series_key

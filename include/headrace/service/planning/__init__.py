@@ -1,4 +1,4 @@
-"""From statements to stages."""
+"""Plan statements: turn each into a list of stages."""
 
 from headrace.service.planning.dispatch import PlanningContext, plan
 

@@ -1,4 +1,4 @@
-"""ALTER TABLE and ALTER STABLE: columns and tags are added, dropped, widened and renamed."""
+"""Plan ALTER TABLE and ALTER STABLE: add, drop, widen and rename columns and tags."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from headrace.catalog.alterations import added, renamed, require, retyped
+from headrace.catalog.alterations import require_column, with_column, with_column_type, with_renamed_column
 from headrace.errors import Error, IntegrityError, NotFoundError, NotSupportedError, ProgrammingError, TypeMismatchError
 from headrace.model.spans import Span
 from headrace.model.statements import AddColumn, AlterTable, CreateTable, DropColumn, ModifyColumn, RenameColumn
@@ -18,22 +18,24 @@ from headrace.service.planning.tables import check_columns
 from headrace.service.stages import Stage
 
 WIDENED: Final = (TypeKind.VARCHAR, TypeKind.NCHAR, TypeKind.VARBINARY, TypeKind.GEOMETRY)
-"""Types of which only the declared length grows: what is stored stays the same."""
+"""Types whose declared length can grow without a change of stored values."""
 
 
 def add_column(statement: AddColumn, session: PlanningContext) -> list[Stage]:
+    """Plan ADD COLUMN and ADD TAG."""
     table, database = altered_table(statement, session)
     column = statement.column
-    with located(column.span):
-        changed = added(table, column, statement.is_tag)
+    with with_span(column.span):
+        changed = with_column(table, column, statement.is_tag)
         check_columns(CreateTable(statement.table, changed.columns, changed.tags))
         session.context.tables.check(changed, database)
     return [stages.AddColumn(table, database, column, statement.is_tag)]
 
 
 def drop_column(statement: DropColumn, session: PlanningContext) -> list[Stage]:
+    """Plan DROP COLUMN and DROP TAG."""
     table, _ = altered_table(statement, session)
-    with located(statement.span):
+    with with_span(statement.span):
         check_kind(table, statement.name, statement.is_tag)
         check_droppable(table, statement.name)
         session.context.catalog.tables.check_unused(table.database, table.name, [statement.name])
@@ -41,24 +43,26 @@ def drop_column(statement: DropColumn, session: PlanningContext) -> list[Stage]:
 
 
 def modify_column(statement: ModifyColumn, session: PlanningContext) -> list[Stage]:
+    """Plan MODIFY COLUMN and MODIFY TAG."""
     table, database = altered_table(statement, session)
     column = statement.column
-    with located(column.span):
+    with with_span(column.span):
         check_widening(check_kind(table, column.name, statement.is_tag), column.type)
-        session.context.tables.check(retyped(table, column), database)
+        session.context.tables.check(with_column_type(table, column), database)
     return [stages.ModifyColumn(table, column, statement.is_tag)]
 
 
 def rename_column(statement: RenameColumn, session: PlanningContext) -> list[Stage]:
+    """Plan RENAME TAG; columns cannot be renamed."""
     table, database = altered_table(statement, session)
-    with located(statement.span):
+    with with_span(statement.span):
         check_kind(table, statement.name, statement.is_tag)
         if not statement.is_tag:
             raise NotSupportedError(
-                f"column {statement.name} cannot be renamed: the change feed of a Delta table ends where one is",
+                f"column {statement.name} cannot be renamed: a rename would end the change feed of its Delta table",
                 hint=f"ADD COLUMN {statement.new_name} and write to it, or give {statement.name} an alias where you read it",
             )
-        changed = renamed(table, statement.name, statement.new_name)
+        changed = with_renamed_column(table, statement.name, statement.new_name)
         check_columns(CreateTable(statement.table, changed.columns, changed.tags))
         session.context.tables.check(changed, database)
         session.context.catalog.tables.check_unused(table.database, table.name, [statement.name])
@@ -66,7 +70,7 @@ def rename_column(statement: RenameColumn, session: PlanningContext) -> list[Sta
 
 
 def altered_table(statement: AlterTable, session: PlanningContext) -> tuple[Table, Database]:
-    """The table that a statement changes; one subtable alone has no columns of its own."""
+    """Return the table that a statement alters; a subtable has no columns of its own."""
     name = statement.table
     subtable = session.context.catalog.subtables.find(database_of(name, session), [name.name]).get(name.name)
     if subtable is not None and subtable.table != name.name:
@@ -75,7 +79,7 @@ def altered_table(statement: AlterTable, session: PlanningContext) -> tuple[Tabl
             hint=f"ALTER STABLE {subtable.table} …, or ALTER TABLE {name.name} SET TAG …",
             span=name.span,
         )
-    with located(name.span):
+    with with_span(name.span):
         table, database = find_table(name, session)
     if table.kind is not TableKind.SUPER and (statement.supertable or statement.is_tag):
         hint = "a plain table has no tags" if statement.is_tag else f"ALTER TABLE {table.name} …"
@@ -84,8 +88,8 @@ def altered_table(statement: AlterTable, session: PlanningContext) -> tuple[Tabl
 
 
 @contextmanager
-def located(span: Span | None) -> Iterator[None]:
-    """Errors that have no place of their own get this one."""
+def with_span(span: Span | None) -> Iterator[None]:
+    """Add a span to errors that have none."""
     try:
         yield
     except Error as error:
@@ -94,16 +98,16 @@ def located(span: Span | None) -> Iterator[None]:
 
 
 def check_kind(table: Table, name: str, is_tag: bool) -> Column:
-    """The column or tag of a name, as the statement calls it."""
-    column = require(table, name)
+    """Return the column or tag of a name; refuse a column that the statement calls a tag, and vice versa."""
+    column = require_column(table, name)
     if table.is_tag(name) != is_tag:
-        what, other = ("tag", "COLUMN") if is_tag else ("column", "TAG")
-        raise NotFoundError(f"{table.database}.{table.name} has no {what} {name}", hint=f"write {other} {name}")
+        noun, keyword = ("tag", "COLUMN") if is_tag else ("column", "TAG")
+        raise NotFoundError(f"{table.database}.{table.name} has no {noun} {name}", hint=f"write {keyword} {name}")
     return column
 
 
 def check_droppable(table: Table, name: str) -> None:
-    """Refuse to drop the key, the only value, or the only tag."""
+    """Refuse to drop part of the key, the only value column, or the only tag."""
     if name in table.primary_key:
         raise IntegrityError(
             f"{name} is part of the key of {table.name}", hint="create another table, and a stream or a load into it"
@@ -111,11 +115,11 @@ def check_droppable(table: Table, name: str) -> None:
     if table.is_tag(name) and len(table.tags) == 1:
         raise IntegrityError(f"{name} is the only tag of {table.name}", hint="add another first")
     if not table.is_tag(name) and len(table.columns) == 2:
-        raise IntegrityError(f"{name} is the only column of {table.name} beside the timestamp", hint="add another first")
+        raise IntegrityError(f"{name} is the only column of {table.name} besides the timestamp", hint="add another first")
 
 
 def check_widening(column: Column, type_: DataType) -> None:
-    """Refuse a type for which stored values would have to change."""
+    """Refuse a type that would change stored values."""
     if type_.kind is not column.type.kind or type_.kind not in WIDENED:
         raise NotSupportedError(
             f"{column.name} is {column.type} and cannot become {type_}: only the length of text and binary columns can grow",

@@ -1,4 +1,4 @@
-"""From a statement to its stages: one planner for each kind of statement."""
+"""Dispatch each kind of statement to its planner; shared lookups of names."""
 
 from __future__ import annotations
 
@@ -39,46 +39,49 @@ PLANNERS: Final[dict[type[Statement], tuple[str, str]]] = {
     statements.PauseStream: ("streams", "pause_stream"),
     statements.ResumeStream: ("streams", "resume_stream"),
 }
-"""Module and planner of each kind of statement; imported when first asked for, because most bring Arrow and Delta along."""
+"""Module and function of each statement's planner, imported on first use because most import Arrow and Delta."""
 
 
 class PlanningContext(Protocol):
-    """What a planner may look at: it reads the catalog and changes nothing."""
+    """What a planner may read of the session. Planners change nothing."""
 
     @property
-    def context(self) -> Context: ...
+    def context(self) -> Context:
+        """The catalog, tables and settings in use."""
 
     @property
-    def database(self) -> str | None: ...
+    def database(self) -> str | None:
+        """The current database."""
 
     @property
-    def dialect(self) -> str: ...
+    def dialect(self) -> str:
+        """The language of statements."""
 
 
 def plan(statement: Statement, session: PlanningContext) -> list[Stage]:
-    """The stages of a statement; everything that can be refused is refused here.
+    """Plan a statement. Everything that can be refused is refused here.
 
     Raises:
-        Error: a named one, with the place in the text where there is one.
+        Error: The statement is refused, with a span if the text has a place to blame.
     """
-    return planner(type(statement))(statement, session)
+    return load_planner(type(statement))(statement, session)
 
 
-def planner(kind: type[Statement]) -> Callable[[Any, PlanningContext], list[Stage]]:
-    """The planner of a kind of statement."""
+def load_planner(kind: type[Statement]) -> Callable[[Any, PlanningContext], list[Stage]]:
+    """Import and return the planner of a kind of statement."""
     module, name = PLANNERS[kind]
-    found: Callable[[Any, PlanningContext], list[Stage]] = getattr(import_module(f"{__package__}.{module}"), name)
-    return found
+    function: Callable[[Any, PlanningContext], list[Stage]] = getattr(import_module(f"{__package__}.{module}"), name)
+    return function
 
 
 def parse_name(text: str) -> Name:
-    """Read `database.name`, or a name alone."""
+    """Parse `database.name`, or a name alone."""
     database, dot, name = text.rpartition(".")
     return Name(database.strip("`") if dot else None, name.strip("`"), Span(0, len(text)))
 
 
 def database_of(name: Name, session: PlanningContext) -> str:
-    """The database that a name means."""
+    """Return the database of a name: its own, else the current one."""
     database = name.database or session.database
     if database is None:
         raise ProgrammingError(
@@ -88,13 +91,13 @@ def database_of(name: Name, session: PlanningContext) -> str:
 
 
 def current_timezone(session: PlanningContext) -> str:
-    """The time zone of what is not of any table: that of the current database, else of the settings."""
+    """Return the time zone for values of no table: that of the current database, else that of the settings."""
     context, database = session.context, session.database
     return context.catalog.databases.get(database).timezone if database else context.settings.timezone
 
 
 def find_table(name: Name, session: PlanningContext) -> tuple[Table, Database]:
-    """The supertable or plain table of a name."""
+    """Return the supertable or plain table of a name, with its database."""
     catalog = session.context.catalog
     database = catalog.databases.get(database_of(name, session))
     return catalog.tables.get(database.name, name.name), database

@@ -1,4 +1,4 @@
-"""Work that is no statement: loading files, computing a range of a stream again, verifying."""
+"""Plan work that no statement expresses: loading files, backfilling a range of a stream, verifying."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headrace.model.progress import Progress, silent
 from headrace.model.statements import Select
 from headrace.model.tables import Database, Table, TableKind
 from headrace.service.planning.dispatch import PlanningContext, database_of, parse_name
-from headrace.service.planning.queries import asks_system, bind_query
+from headrace.service.planning.queries import bind_query, reads_system_tables
 from headrace.service.stages import Backfill, LoadFiles, Stage, VerifyQuery, VerifyStream
 from headrace.sql import parse
 
@@ -26,36 +26,37 @@ def plan_load(
     file_format: str | None = None,
     progress: Progress = silent,
 ) -> list[Stage]:
-    """Load files into `into`: a plain table, a subtable, or a supertable whose subtables a column `tbname` names.
+    """Plan to load files into a plain table, a subtable, or a supertable whose subtables a column `tbname` names.
 
     Raises:
-        NotFoundError: a file, the table or the subtable does not exist.
+        NotFoundError: A file, the table or the subtable does not exist.
     """
     context, name = session.context, parse_name(into)
     database = context.catalog.databases.get(database_of(name, session))
     existing = context.catalog.subtables.find(database.name, [name.name]).get(name.name)
     table = context.catalog.tables.get(database.name, existing.table if existing else name.name)
-    rows_of = subtable_of_rows(table, existing.name if existing else None, subtable, session)
+    rows_subtable = find_row_subtable(table, existing.name if existing else None, subtable, session)
     size = sum(file_size(path) for path in files)
-    return [LoadFiles(table, database, tuple(files), rows_of, size, file_format, progress)]
+    return [LoadFiles(table, database, tuple(files), rows_subtable, size, file_format, progress)]
 
 
 def file_size(path: Path) -> int:
+    """Return a file's size in bytes."""
     if not path.is_file():
         raise NotFoundError(f"file {path} does not exist", hint="check the path")
     return path.stat().st_size
 
 
-def subtable_of_rows(table: Table, target: str | None, option: str | None, session: PlanningContext) -> str | None:
-    """The one subtable that all rows are of, if there is one: the target itself, or what the option names."""
+def find_row_subtable(table: Table, target: str | None, option: str | None, session: PlanningContext) -> str | None:
+    """Return the one subtable of all rows, if there is one: the target itself, or the one that the option names."""
     if table.kind is TableKind.PLAIN:
         return table.name
     if target is not None and option is not None and target != option:
         raise ProgrammingError(f"{target} is a subtable already, not a supertable", hint="leave out --subtable")
-    chosen = target or option
-    if chosen is not None and session.context.catalog.subtables.get(table.database, chosen).table != table.name:
-        raise NotFoundError(f"{chosen} is no subtable of {table.name}", hint=f"SHOW TABLES FROM {table.database}")
-    return chosen
+    name = target or option
+    if name is not None and session.context.catalog.subtables.get(table.database, name).table != table.name:
+        raise NotFoundError(f"{name} is not a subtable of {table.name}", hint=f"SHOW TABLES FROM {table.database}")
+    return name
 
 
 def plan_backfill(
@@ -67,7 +68,7 @@ def plan_backfill(
     rows: int | None = None,
     progress: Progress = silent,
 ) -> list[Stage]:
-    """Compute the closed windows that start in `[start, end)` again; None is open."""
+    """Plan to recompute the closed windows that start in `[start, end)`; None is open."""
     definition = stream_definition(session, stream)
     database = session.context.catalog.databases.get(definition.source.database)
     first, last = (None if text is None else parse_tick(text, database) for text in (start, end))
@@ -79,30 +80,31 @@ def plan_backfill(
 
 
 def stream_definition(session: PlanningContext, stream: str) -> JobDefinition:
+    """Return the definition of the stream with a name."""
     name = parse_name(stream)
     return session.context.catalog.jobs.get(database_of(name, session), name.name).definition
 
 
 def parse_tick(text: str, database: Database) -> int:
-    """Read an instant as ticks: text in the database's time zone, or an epoch number."""
+    """Parse an instant to ticks: text in the database's time zone, or an epoch number."""
     tick = int(text) if text.isdigit() else parse_instant(text, database.timezone, database.precision)
     if tick is None:
-        raise ProgrammingError(f"{text!r} is no timestamp", hint="write it as '2024-05-01 12:00:00', or as an epoch number")
+        raise ProgrammingError(f"{text!r} is not a timestamp", hint="write it as '2024-05-01 12:00:00', or as an epoch number")
     return tick
 
 
 def plan_query_verification(session: PlanningContext, text: str, dialect: str) -> list[Stage]:
-    """Answer a query, and compare with what another engine makes of the stored rows.
+    """Plan to run a query with Spark and with DuckDB, and compare.
 
     Raises:
-        NotSupportedError: it is no SELECT over tables.
+        NotSupportedError: It is not a SELECT over tables.
     """
     statement = parse(text, dialect)
-    if not isinstance(statement, Select) or asks_system(statement.query):
+    if not isinstance(statement, Select) or reads_system_tables(statement.query):
         raise NotSupportedError("verify takes a SELECT over tables", hint="or --stream database.stream")
     return [VerifyQuery(statement.query, bind_query(statement.query, session), text)]
 
 
 def plan_stream_verification(session: PlanningContext, stream: str) -> list[Stage]:
-    """Compare a stream's target with what its query makes of the rows that the stream has handled."""
+    """Plan to compare a stream's target with what its query returns for the rows that the stream has processed."""
     return [VerifyStream(stream_definition(session, stream))]

@@ -1,4 +1,4 @@
-"""SELECT and EXPLAIN."""
+"""Plan SELECT and EXPLAIN."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from headrace.errors import NotFoundError
 from headrace.model.queries import Join, Query, QuerySource, Source, TableSource, Union
 from headrace.model.statements import Explain, Select
 from headrace.model.tables import Name
-from headrace.service import relations
+from headrace.service import system_tables
 from headrace.service.planning.dispatch import PlanningContext, current_timezone, plan
 from headrace.service.results import Result
 from headrace.service.rights import CATALOG, Action, Right
@@ -23,8 +23,9 @@ DESCRIBE_CATALOG: Final = (Right(Action.DESCRIBE, CATALOG),)
 
 
 def select(statement: Select, session: PlanningContext) -> list[Stage]:
-    if asks_system(statement.query):
-        return [ReadCatalog(f"query of {relations.SCHEMA}", partial(query_system, statement, session), DESCRIBE_CATALOG)]
+    """Plan a query: on Spark, or over system tables from the catalog."""
+    if reads_system_tables(statement.query):
+        return [ReadCatalog(f"query of {system_tables.SCHEMA}", partial(query_system_tables, statement, session), DESCRIBE_CATALOG)]
     return [RunQuery(bind_query(statement.query, session))]
 
 
@@ -40,31 +41,32 @@ def bind_query(query: Query | Union, session: PlanningContext) -> AnyPlan:
 
 
 def explain(statement: Explain, session: PlanningContext) -> list[Stage]:
+    """Plan the description of another statement's stages."""
     return [DescribeStages(tuple(plan(statement.statement, session)))]
 
 
-def asks_system(query: Query | Union) -> bool:
-    """Whether a query reads system tables."""
+def reads_system_tables(query: Query | Union) -> bool:
+    """Return True if a query reads system tables."""
     if isinstance(query, Union):
-        return asks_system(query.left) or asks_system(query.right)
-    return query.source is not None and any(name.database == relations.SCHEMA for name in names(query.source))
+        return reads_system_tables(query.left) or reads_system_tables(query.right)
+    return query.source is not None and any(name.database == system_tables.SCHEMA for name in table_names(query.source))
 
 
-def names(source: Source) -> list[Name]:
-    """Names of the tables of a FROM clause, sub-queries included."""
+def table_names(source: Source) -> list[Name]:
+    """Return the table names in a FROM clause, including those in sub-queries."""
     match source:
         case TableSource(name=name):
             return [name]
         case Join(left=left, right=right):
-            return names(left) + names(right)
+            return table_names(left) + table_names(right)
         case QuerySource(query=Query(source=inner)):
-            return names(inner) if inner is not None else []
+            return table_names(inner) if inner is not None else []
         case _:
             return []
 
 
-def query_system(statement: Select, session: PlanningContext) -> Result:
-    """System tables are small and change with every batch: DuckDB answers over them, Spark need not start."""
+def query_system_tables(statement: Select, session: PlanningContext) -> Result:
+    """Run a query over system tables with DuckDB: they are small, so there is no need to start Spark."""
     import duckdb
     import sqlglot
 
@@ -75,12 +77,13 @@ def query_system(statement: Select, session: PlanningContext) -> Result:
         table.set("db", None)  # DuckDB has an information_schema of its own
     text = tree.sql("duckdb")
     with open_database() as connection:
-        for name, read in relations.RELATIONS.items():
+        for name, read in system_tables.RELATIONS.items():
             if name in text:
                 connection.register(name, read(session.context).arrow())
         try:
             return Result(connection.sql(text).to_arrow_table())
         except (duckdb.CatalogException, duckdb.BinderException) as error:
             raise NotFoundError(
-                f"{relations.SCHEMA} cannot answer that: {error}", hint=f"it has {', '.join(relations.RELATIONS)}"
+                f"{system_tables.SCHEMA} cannot answer the query: {error}",
+                hint=f"its tables are {', '.join(system_tables.RELATIONS)}",
             ) from None

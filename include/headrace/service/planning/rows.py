@@ -1,4 +1,4 @@
-"""Writing: INSERT, DELETE, subtables and their tags."""
+"""Plan INSERT, DELETE, CREATE TABLE … USING, and changes of tags."""
 
 from __future__ import annotations
 
@@ -15,74 +15,77 @@ from headrace.model.statements import CreateSubtables, Delete, Insert, InsertBlo
 from headrace.model.tables import Column, Database, Name, Subtable, Table, TableKind
 from headrace.service.planning.dispatch import PlanningContext, database_of, find_table
 from headrace.service.planning.tables import check_name
-from headrace.service.predicates import ALWAYS, Times, split
+from headrace.service.predicates import ALWAYS, TimeRangeCompiler, split_conditions
 from headrace.service.stages import DeleteRows, MakeSubtables, Stage, WriteRows, WriteTags
 from headrace.storage.values.rows import rows_to_arrow, tags_to_arrow
 
 
 def create_subtables(statement: CreateSubtables, session: PlanningContext) -> list[Stage]:
-    """All of the statement's subtables are checked before the first is made."""
+    """Check all subtables of the statement before the first is created."""
     by_table: dict[Name, list[SubtableSpec]] = defaultdict(list)
     for spec in statement.subtables:
-        known = find_subtables([spec.name], session).get(key_of(spec.name, session))
-        using = using_of(spec, session)
-        if known is None or (spec.if_not_exists and lacks_tags(spec, known, session)):
+        existing = find_subtables([spec.name], session).get(qualify_name(spec.name, session))
+        using = qualify_supertable(spec, session)
+        if existing is None or (spec.if_not_exists and lacks_tags(spec, existing, session)):
             by_table[using].append(spec)
         elif not spec.if_not_exists:
             raise ExistsError(
-                f"table {known.database}.{known.name} already exists",
+                f"table {existing.database}.{existing.name} already exists",
                 hint="use IF NOT EXISTS, or another name",
                 span=spec.name.span,
             )
     return [make_subtables(using, specs, session) for using, specs in by_table.items()]
 
 
-def using_of(spec: SubtableSpec, session: PlanningContext) -> Name:
-    """The supertable after USING, with its database."""
+def qualify_supertable(spec: SubtableSpec, session: PlanningContext) -> Name:
+    """Return the supertable after USING, with its database."""
     return Name(database_of(spec.using, session), spec.using.name, spec.using.span)
 
 
-def lacks_tags(spec: SubtableSpec, known: Subtable, session: PlanningContext) -> bool:
-    using = using_of(spec, session)
-    if (using.database, using.name) != (known.database, known.table):
+def lacks_tags(spec: SubtableSpec, existing: Subtable, session: PlanningContext) -> bool:
+    """Return True if an existing subtable of the same supertable has no tags committed."""
+    using = qualify_supertable(spec, session)
+    if (using.database, using.name) != (existing.database, existing.table):
         return False
-    return bool(untagged([spec], find_table(using, session)[0], session))
+    return bool(specs_without_tags([spec], find_table(using, session)[0], session))
 
 
-def untagged(specs: Sequence[SubtableSpec], table: Table, session: PlanningContext) -> list[SubtableSpec]:
-    """Those of existing subtables that `table` has no tags of: who created them ended before the tags were committed."""
+def specs_without_tags(specs: Sequence[SubtableSpec], table: Table, session: PlanningContext) -> list[SubtableSpec]:
+    """Return the specs of existing subtables without tags: their creator died before it committed the tags."""
     if table.kind is not TableKind.SUPER:
         return []
-    wanted = [spec for spec in specs if (database_of(spec.using, session), spec.using.name) == (table.database, table.name)]
-    missing = set(session.context.tables.without_tags(table, [spec.name.name for spec in wanted])) if wanted else set()
-    return [spec for spec in wanted if spec.name.name in missing]
+    candidates = [spec for spec in specs if (database_of(spec.using, session), spec.using.name) == (table.database, table.name)]
+    missing = set(session.context.tables.without_tags(table, [spec.name.name for spec in candidates])) if candidates else set()
+    return [spec for spec in candidates if spec.name.name in missing]
 
 
 def make_subtables(using: Name, specs: Sequence[SubtableSpec], session: PlanningContext) -> MakeSubtables:
+    """Plan the creation of subtables of one supertable."""
     table, database = find_table(using, session)
     if table.kind is not TableKind.SUPER:
         raise ProgrammingError(f"{table.name} is a plain table, it has no subtables", hint="USING a supertable", span=using.span)
     for spec in specs:
         check_name(spec.name)
         if database_of(spec.name, session) != table.database:
-            raise ProgrammingError("a subtable lives in its supertable's database", span=spec.name.span)
-    return MakeSubtables(table, database, pa.concat_tables([tag_row(spec, table, database, session) for spec in specs]))
+            raise ProgrammingError("a subtable must be in its supertable's database", span=spec.name.span)
+    return MakeSubtables(table, database, pa.concat_tables([build_tag_row(spec, table, database, session) for spec in specs]))
 
 
-def tag_row(spec: SubtableSpec, table: Table, database: Database, session: PlanningContext) -> pa.Table:
-    """One row of the tags table: tags that are not named are NULL."""
-    columns = table.tags if spec.tag_names is None else tuple(tag_of(table, name, spec) for name in spec.tag_names)
+def build_tag_row(spec: SubtableSpec, table: Table, database: Database, session: PlanningContext) -> pa.Table:
+    """Build one row of the tags table; tags that are not named are NULL."""
+    columns = table.tags if spec.tag_names is None else tuple(find_tag(table, name, spec) for name in spec.tag_names)
     if len(columns) != len(spec.tag_values):
         raise ProgrammingError(
             f"{len(spec.tag_values)} tag values for {len(columns)} tags of {table.name}",
             hint=f"the tags are {', '.join(column.name for column in columns)}",
             span=spec.name.span,
         )
-    given = dict(zip((column.name for column in columns), spec.tag_values, strict=True))
-    return tags_to_arrow(table, database, spec.name.name, given, now=session.context.clock.now())
+    values = dict(zip((column.name for column in columns), spec.tag_values, strict=True))
+    return tags_to_arrow(table, database, spec.name.name, values, now=session.context.clock.now())
 
 
-def tag_of(table: Table, name: str, spec: SubtableSpec) -> Column:
+def find_tag(table: Table, name: str, spec: SubtableSpec) -> Column:
+    """Return the tag with a name."""
     for tag in table.tags:
         if tag.name == name:
             return tag
@@ -90,26 +93,27 @@ def tag_of(table: Table, name: str, spec: SubtableSpec) -> Column:
     raise NotFoundError(f"{table.name} has no tag {name}", hint=f"its tags are {names}", span=spec.name.span)
 
 
-def key_of(name: Name, session: PlanningContext) -> tuple[str, str]:
+def qualify_name(name: Name, session: PlanningContext) -> tuple[str, str]:
+    """Return a name's database and name."""
     return database_of(name, session), name.name
 
 
 def find_subtables(names: Sequence[Name], session: PlanningContext) -> dict[tuple[str, str], Subtable]:
-    """Those subtables that exist, by database and name."""
+    """Look up the subtables that exist, by database and name."""
     by_database: dict[str, list[str]] = defaultdict(list)
     for name in names:
         by_database[database_of(name, session)].append(name.name)
     catalog = session.context.catalog
     return {
         (database, name): subtable
-        for database, wanted in by_database.items()
-        for name, subtable in catalog.subtables.find(database, list(dict.fromkeys(wanted))).items()
+        for database, requested in by_database.items()
+        for name, subtable in catalog.subtables.find(database, list(dict.fromkeys(requested))).items()
     }
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Rows of one statement for one table that name the same columns; `tbnames` is None where a column holds the names."""
+    """Rows for one table that name the same columns. `tbnames` is empty if a column holds the names."""
 
     table: Table
     database: Database
@@ -120,38 +124,40 @@ class Batch:
 
 
 def insert(statement: Insert, session: PlanningContext) -> list[Stage]:
-    """One commit for each table and set of columns, after every value has been checked."""
-    known = find_subtables([block.table for block in statement.blocks], session)
-    makers: list[Stage] = []
+    """Plan one commit for each table and set of columns, after checking every value."""
+    subtables = find_subtables([block.table for block in statement.blocks], session)
+    creations: list[Stage] = []
     batches: dict[tuple[str, str, tuple[str, ...]], Batch] = {}
     tables: dict[Name, tuple[Table, Database]] = {}
-    new: dict[Name, list[SubtableSpec]] = defaultdict(list)
-    existing: dict[Name, list[SubtableSpec]] = defaultdict(list)
+    specs_to_create: dict[Name, list[SubtableSpec]] = defaultdict(list)
+    specs_to_tag: dict[Name, list[SubtableSpec]] = defaultdict(list)
     for block in statement.blocks:
-        subtable = known.get(key_of(block.table, session))
-        owner = owner_of(block, subtable, session)
+        subtable = subtables.get(qualify_name(block.table, session))
+        owner = find_owner(block, subtable, session)
         table, database = tables[owner] if owner in tables else tables.setdefault(owner, find_table(owner, session))
         if block.using is not None:
-            (new if subtable is None else existing)[owner].append(replace(block.using, name=block.table))
+            (specs_to_create if subtable is None else specs_to_tag)[owner].append(replace(block.using, name=block.table))
         add_rows(batches, block, table, database, is_subtable=subtable is not None or block.using is not None)
-    for owner, specs in existing.items():
-        new[owner].extend(untagged(specs, tables[owner][0], session))
-    makers.extend(make_subtables(owner, unique(specs), session) for owner, specs in new.items() if specs)
-    writes = [stage for batch in batches.values() for stage in write_rows(batch, session)]
-    return [*makers, *writes]
+    for owner, specs in specs_to_tag.items():
+        specs_to_create[owner].extend(specs_without_tags(specs, tables[owner][0], session))
+    creations.extend(
+        make_subtables(owner, drop_duplicate_names(specs), session) for owner, specs in specs_to_create.items() if specs
+    )
+    writes = [stage for batch in batches.values() for stage in plan_write(batch, session)]
+    return [*creations, *writes]
 
 
-def unique(specs: Sequence[SubtableSpec]) -> list[SubtableSpec]:
-    """The first of each name."""
+def drop_duplicate_names(specs: Sequence[SubtableSpec]) -> list[SubtableSpec]:
+    """Keep the first spec of each name."""
     return list({spec.name: spec for spec in reversed(specs)}.values())[::-1]
 
 
-def owner_of(block: InsertBlock, subtable: Subtable | None, session: PlanningContext) -> Name:
-    """The table whose rows a block's are."""
+def find_owner(block: InsertBlock, subtable: Subtable | None, session: PlanningContext) -> Name:
+    """Return the table that a block's rows belong to."""
     if subtable is not None:
         return Name(subtable.database, subtable.table)
     if block.using is not None:
-        return using_of(block.using, session)
+        return qualify_supertable(block.using, session)
     database = database_of(block.table, session)
     if block.columns is not None and TableKind.SUPER.series_key in block.columns:
         return Name(database, block.table.name, block.table.span)
@@ -176,6 +182,7 @@ def add_rows(
     *,
     is_subtable: bool,
 ) -> None:
+    """Add a block's rows to the batch of its table and columns."""
     columns = block.columns or tuple(column.name for column in table.columns)
     batch = batches.setdefault((table.database, table.name, columns), Batch(table, database, columns, [], [], []))
     batch.rows.extend(block.rows)
@@ -184,21 +191,21 @@ def add_rows(
         batch.tbnames.extend([block.table.name] * len(block.rows))
 
 
-def write_rows(batch: Batch, session: PlanningContext) -> list[Stage]:
-    """The commit of a batch; of rows that name their subtable in a column, those subtables must exist."""
+def plan_write(batch: Batch, session: PlanningContext) -> list[Stage]:
+    """Plan a batch's commit. If a column names the subtables, they must exist."""
     context = session.context
     key = batch.table.series_key
-    named = key in batch.columns
+    has_names = key in batch.columns
     rows = rows_to_arrow(
         batch.table,
         batch.database,
         batch.columns,
         batch.rows,
-        tbnames=None if named else batch.tbnames,
+        tbnames=None if has_names else batch.tbnames,
         now=context.clock.now(),
         spans=batch.spans,
     )
-    if named:
+    if has_names:
         names = pc.unique(rows.column(key)).to_pylist()
         missing = sorted(set(names) - set(context.catalog.subtables.find(batch.table.database, names)))
         if missing:
@@ -210,38 +217,40 @@ def write_rows(batch: Batch, session: PlanningContext) -> list[Stage]:
 
 
 def delete(statement: Delete, session: PlanningContext) -> list[Stage]:
+    """Plan DELETE: which subtables, and which ranges of time."""
     catalog, context = session.context.catalog, session.context
-    subtable = find_subtables([statement.table], session).get(key_of(statement.table, session))
+    subtable = find_subtables([statement.table], session).get(qualify_name(statement.table, session))
     owner = statement.table if subtable is None else Name(subtable.database, subtable.table)
     table, database = find_table(owner, session)
-    times, groups = split(statement.where, table)
-    ranges = Times(catalog.databases.get(database.name), context.clock.now()).ranges(times)
+    times, groups = split_conditions(statement.where, table)
+    ranges = TimeRangeCompiler(catalog.databases.get(database.name), context.clock.now()).ranges(times)
     tbnames: tuple[str, ...] | None = None if subtable is None else (subtable.name,)
     if groups:
         from headrace.compute import language
-        from headrace.service.subtables import SubtableFilter  # loads DuckDB and the planner, which only such a DELETE needs
+        from headrace.service.subtables import SubtableFilter  # imports DuckDB and the binder, which only such a DELETE needs
 
         subtables = SubtableFilter(
-            table, database, tags_of(table, session), language(session.dialect), context.clock.now(), context.spark
+            table, database, read_tags(table, session), language(session.dialect), context.clock.now(), context.spark
         )
         names = subtables.names(groups)
         tbnames = tuple(names) if tbnames is None else tuple(name for name in names if name in tbnames)
     return [DeleteRows(table, database, tbnames, None if ranges == ALWAYS else ranges)]
 
 
-def tags_of(table: Table, session: PlanningContext) -> pa.Table:
-    """`tbname` and tags of every subtable; a plain table has its one name."""
+def read_tags(table: Table, session: PlanningContext) -> pa.Table:
+    """Return `tbname` and tags of every subtable; a plain table has one, named like itself."""
     if table.kind is TableKind.PLAIN:
         return pa.table({table.series_key: [table.name]})
     return session.context.tables.read_subtables(table)
 
 
 def set_tags(statement: SetTags, session: PlanningContext) -> list[Stage]:
+    """Plan ALTER TABLE … SET TAG."""
     catalog = session.context.catalog
-    database_name, name = key_of(statement.table, session)
+    database_name, name = qualify_name(statement.table, session)
     subtable = catalog.subtables.get(database_name, name)
     table, database = catalog.tables.get(database_name, subtable.table), catalog.databases.get(database_name)
     spec = SubtableSpec(statement.table, Name(database_name, table.name), (), ())
-    given = {tag_of(table, tag, spec).name: value for tag, value in statement.values}
-    changed = tags_to_arrow(table, database, name, given, now=session.context.clock.now())
-    return [WriteTags(table, changed.select([table.series_key, *given]))]
+    values = {find_tag(table, tag, spec).name: value for tag, value in statement.values}
+    changed = tags_to_arrow(table, database, name, values, now=session.context.clock.now())
+    return [WriteTags(table, changed.select([table.series_key, *values]))]

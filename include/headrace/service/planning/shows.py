@@ -1,4 +1,4 @@
-"""SHOW and DESCRIBE: answered from the catalog."""
+"""Plan SHOW and DESCRIBE, which the catalog alone answers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 from headrace.errors import NotSupportedError, ProgrammingError
 from headrace.model.statements import CreateTable, Describe, Show
 from headrace.model.tables import Name, Table
-from headrace.service import relations
+from headrace.service import system_tables
 from headrace.service.planning.dispatch import PlanningContext, database_of, find_table
 from headrace.service.results import BIGINT, BOOL, STRING, Result, rows_result
 from headrace.service.rights import CATALOG, Action, ObjectKind, Right, Securable, database_securable
@@ -19,88 +19,106 @@ from headrace.sql import to_sql
 
 
 def show(statement: Show, session: PlanningContext) -> list[Stage]:
+    """Plan SHOW."""
     reader = READERS.get(statement.what)
     if reader is None:
         raise NotSupportedError(
-            f"SHOW {statement.what.upper()} is not supported", hint=f"there are {', '.join(READERS).upper()}", span=statement.span
+            f"SHOW {statement.what.upper()} is not supported",
+            hint=f"SHOW supports {', '.join(READERS).upper()}",
+            span=statement.span,
         )
-    return [ReadCatalog(f"SHOW {statement.what.upper()}", partial(reader, statement, session), rights_of_show(statement, session))]
+    return [ReadCatalog(f"SHOW {statement.what.upper()}", partial(reader, statement, session), show_rights(statement, session))]
 
 
 def describe(statement: Describe, session: PlanningContext) -> list[Stage]:
+    """Plan DESCRIBE."""
     right = Right(Action.DESCRIBE, named_securable(ObjectKind.TABLE, statement.table, session))
     return [ReadCatalog(f"DESCRIBE {statement.table}", partial(describe_table, statement.table, session), (right,))]
 
 
-def rights_of_show(statement: Show, session: PlanningContext) -> tuple[Right, ...]:
-    """See the object that is named, else the database that is listed, else the catalog."""
+def show_rights(statement: Show, session: PlanningContext) -> tuple[Right, ...]:
+    """Return DESCRIBE on the object named, else on the database listed, else on the catalog."""
     if statement.name is not None:
         kind = ObjectKind.STREAM if statement.what == "create stream" else ObjectKind.TABLE
         return (Right(Action.DESCRIBE, named_securable(kind, statement.name, session)),)
-    database = statement.database or (session.database if statement.what in OF_A_DATABASE else None)
+    database = statement.database or (session.database if statement.what in LISTED_BY_DATABASE else None)
     return (Right(Action.DESCRIBE, CATALOG if database is None else database_securable(database)),)
 
 
 def named_securable(kind: ObjectKind, name: Name, session: PlanningContext) -> Securable:
+    """Return the securable of a name, in the current database if it has none."""
     return Securable(kind, name.database or session.database or "", name.name)
 
 
 def describe_table(name: Name, session: PlanningContext) -> Result:
-    table = table_of(name, session)
+    """List a table's columns and tags."""
+    table = find_owner_table(name, session)
     notes = {column.name: "COMPOSITE KEY" if column.is_key else "" for column in table.columns} | {
         tag.name: "TAG" for tag in table.tags
     }
     rows = [
-        (each.name, each.type.kind.value, length_of(str(each.type)), notes[each.name]) for each in (*table.columns, *table.tags)
+        (column.name, column.type.kind.value, type_length(str(column.type)), notes[column.name])
+        for column in (*table.columns, *table.tags)
     ]
     return rows_result(("field", "type", "length", "note"), rows)
 
 
-def length_of(type_text: str) -> str | None:
+def type_length(type_text: str) -> str | None:
+    """Return what a type's text has in parentheses."""
     match = re.search(r"\((.*)\)", type_text)
     return match.group(1) if match else None
 
 
-def table_of(name: Name, session: PlanningContext) -> Table:
-    """The table of a name, which may be a subtable's."""
+def find_owner_table(name: Name, session: PlanningContext) -> Table:
+    """Return the table of a name, which may be a subtable's."""
     catalog, database = session.context.catalog, database_of(name, session)
-    found = catalog.subtables.find(database, [name.name]).get(name.name)
-    return catalog.tables.get(database, found.table if found else name.name)
+    subtable = catalog.subtables.find(database, [name.name]).get(name.name)
+    return catalog.tables.get(database, subtable.table if subtable else name.name)
 
 
-def listing(
-    relation: str, shown: tuple[str, ...], statement: Show, session: PlanningContext, *, within: str | None = "db_name"
+def list_system_table(
+    relation: str, columns: tuple[str, ...], statement: Show, session: PlanningContext, *, within: str | None = "db_name"
 ) -> Result:
-    """Rows of a system table: of one database where `within` names its column, and LIKE a pattern."""
-    rows = relations.RELATIONS[relation](session.context)
+    """List columns of a system table's rows, LIKE a pattern.
+
+    Args:
+        relation: The system table.
+        columns: The columns to list.
+        statement: The SHOW statement.
+        session: The session whose current database is the default.
+        within: The column that names the database, to list one database only; None lists all.
+    """
+    rows = system_tables.RELATIONS[relation](session.context)
     if within is not None:
         database = statement.database or session.database
         if database is None:
             raise ProgrammingError("no database chosen", hint="USE database, or SHOW … FROM database", span=statement.span)
         session.context.catalog.databases.get(database)
         rows = rows.where(within, database)
-    return Result(rows.select(shown).like(statement.like))
+    return Result(rows.select(columns).like(statement.like))
 
 
 def show_streams(statement: Show, session: PlanningContext) -> Result:
-    """Of all databases, or of the one named: a stopped stream should not hide."""
-    rows = relations.streams(session.context)
+    """List the streams of all databases, so that a stopped one does not hide, or of the database named."""
+    rows = system_tables.streams(session.context)
     if statement.database is not None:
         rows = rows.where("db_name", statement.database)
     return Result(rows.select(STREAM_COLUMNS).like(statement.like))
 
 
 def show_tags(statement: Show, session: PlanningContext) -> Result:
+    """List the tags of a subtable, or of all subtables of a supertable."""
     assert statement.name is not None
     name = Name(statement.database or statement.name.database, statement.name.name, statement.name.span)
-    table = table_of(name, session)
-    only = None if table.name == name.name else name.name
-    rows = list(relations.tag_rows(session.context, table, only))
+    table = find_owner_table(name, session)
+    subtable = None if table.name == name.name else name.name
+    rows = list(system_tables.tag_rows(session.context, table, subtable))
     return rows_result(("table_name", "db_name", "stable_name", "tag_name", "tag_type", "tag_value"), rows)
 
 
 def show_snodes(_: Show, session: PlanningContext) -> Result:
-    names = sorted({session.context.settings.snode, *(each.definition.snode for each in session.context.catalog.jobs.all())})
+    """List the snodes with their leases."""
+    names = sorted({session.context.settings.snode, *(job.definition.snode for job in session.context.catalog.jobs.all())})
     leases = [(name, session.context.catalog.leases.get(name)) for name in names]
     now = session.context.catalog.now()
     rows = [
@@ -111,6 +129,7 @@ def show_snodes(_: Show, session: PlanningContext) -> Result:
 
 
 def show_create_table(statement: Show, session: PlanningContext) -> Result:
+    """Return the CREATE statement of a table."""
     assert statement.name is not None
     table, _ = find_table(statement.name, session)
     text = to_sql(CreateTable(Name(table.database, table.name), table.columns, table.tags))
@@ -118,6 +137,7 @@ def show_create_table(statement: Show, session: PlanningContext) -> Result:
 
 
 def show_create_stream(statement: Show, session: PlanningContext) -> Result:
+    """Return the CREATE statement of a stream, as it was entered."""
     assert statement.name is not None
     record = session.context.catalog.jobs.get(database_of(statement.name, session), statement.name.name)
     return rows_result(("stream", "create stream"), [(record.definition.name, record.definition.sql)])
@@ -141,12 +161,12 @@ STREAM_COLUMNS: Final = [
     "rows_out",
     "updated",
 ]
-OF_A_DATABASE: Final = frozenset({"stables", "tables"})
+LISTED_BY_DATABASE: Final = frozenset({"stables", "tables"})
 Reader = Callable[[Show, PlanningContext], Result]
 READERS: Final[dict[str, Reader]] = {
-    "databases": partial(listing, "ins_databases", ("name", "precision"), within=None),
-    "stables": partial(listing, "ins_stables", ("stable_name",)),
-    "tables": partial(listing, "ins_tables", ("table_name", "stable_name")),
+    "databases": partial(list_system_table, "ins_databases", ("name", "precision"), within=None),
+    "stables": partial(list_system_table, "ins_stables", ("stable_name",)),
+    "tables": partial(list_system_table, "ins_tables", ("table_name", "stable_name")),
     "tags": show_tags,
     "streams": show_streams,
     "snodes": show_snodes,

@@ -1,4 +1,4 @@
-"""CREATE, DROP, PAUSE and RESUME STREAM."""
+"""Plan CREATE, DROP, PAUSE and RESUME STREAM."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from headrace.model.jobs import JobRecord
 from headrace.model.statements import CreateStream, DropStream, PauseStream, ResumeStream
 from headrace.model.tables import Name
 from headrace.service.planning.dispatch import PlanningContext, database_of
-from headrace.service.stages import Announce, ContinueStream, FillHistory, HoldStream, RecordStream, RemoveStream, Stage
+from headrace.service.stages import FillHistory, NotifyAirflow, ReactivateStream, RecordStream, RemoveStream, Stage, SuspendStream
 from headrace.streams.definition.define import define
 
 
 def create_stream(statement: CreateStream, session: PlanningContext) -> list[Stage]:
+    """Plan CREATE STREAM: record the definition, and fill the history if asked for."""
     context, database = session.context, database_of(statement.name, session)
     if find_stream(statement.name, session, missing_ok=True) is not None:
         if statement.if_not_exists:
@@ -22,35 +23,39 @@ def create_stream(statement: CreateStream, session: PlanningContext) -> list[Sta
             span=statement.name.span,
         )
     settings = context.settings
-    defined = define(statement, context.catalog, session.database, dialect=session.dialect, now=context.clock.now())
-    stages: list[Stage] = [RecordStream(defined, statement.if_not_exists)]
+    stream = define(statement, context.catalog, session.database, dialect=session.dialect, now=context.clock.now())
+    stages: list[Stage] = [RecordStream(stream, statement.if_not_exists)]
     if statement.options.fill_history:
-        rows = context.tables.rows(defined.source)
-        stages.append(FillHistory(defined, rows, max(1, -(-rows // settings.chunk_rows))))
-    return [*stages, Announce(database, statement.name.name)]
+        rows = context.tables.rows(stream.source)
+        stages.append(FillHistory(stream, rows, max(1, -(-rows // settings.chunk_rows))))
+    return [*stages, NotifyAirflow(database, statement.name.name)]
 
 
 def drop_stream(statement: DropStream, session: PlanningContext) -> list[Stage]:
+    """Plan DROP STREAM."""
     record = find_stream(statement.name, session, statement.if_exists)
-    return [] if record is None else [RemoveStream(record), announcement(record)]
+    return [] if record is None else [RemoveStream(record), notification(record)]
 
 
 def pause_stream(statement: PauseStream, session: PlanningContext) -> list[Stage]:
+    """Plan PAUSE STREAM."""
     record = find_stream(statement.name, session, statement.if_exists)
-    return [] if record is None else [HoldStream(record)]
+    return [] if record is None else [SuspendStream(record)]
 
 
 def resume_stream(statement: ResumeStream, session: PlanningContext) -> list[Stage]:
+    """Plan RESUME STREAM."""
     record = find_stream(statement.name, session, statement.if_exists)
-    return [] if record is None else [ContinueStream(record, statement.ignore_untreated), announcement(record, resumed=True)]
+    return [] if record is None else [ReactivateStream(record, statement.ignore_untreated), notification(record, resumed=True)]
 
 
-def announcement(record: JobRecord, *, resumed: bool = False) -> Announce:
-    return Announce(record.definition.database, record.definition.name, resumed)
+def notification(record: JobRecord, *, resumed: bool = False) -> NotifyAirflow:
+    """Return the stage that notifies Airflow of a stream."""
+    return NotifyAirflow(record.definition.database, record.definition.name, resumed)
 
 
 def find_stream(name: Name, session: PlanningContext, missing_ok: bool) -> JobRecord | None:
-    """The stream of a name; None where it is missing and may be."""
+    """Return the stream of a name, or None if it is missing and `missing_ok`."""
     try:
         return session.context.catalog.jobs.get(database_of(name, session), name.name)
     except NotFoundError as error:

@@ -1,4 +1,4 @@
-"""What the catalog knows, as tables: `information_schema.ins_…`, from which SHOW takes its rows. No Spark."""
+"""System tables: the catalog as `information_schema.ins_…`, from which SHOW takes its rows. Needs no Spark."""
 
 from __future__ import annotations
 
@@ -18,27 +18,31 @@ Row = tuple[Any, ...]
 
 
 def databases(context: Context) -> CatalogRows:
-    rows = [(each.name, each.precision.value, each.timezone) for each in context.catalog.databases.all()]
-    return build(rows, name=STRING, precision=STRING, timezone=STRING)
+    """Return a row for each database."""
+    rows = [(database.name, database.precision.value, database.timezone) for database in context.catalog.databases.all()]
+    return build_rows(rows, name=STRING, precision=STRING, timezone=STRING)
 
 
 def all_tables(context: Context) -> Iterator[Table]:
+    """Yield the tables of all databases."""
     for database in context.catalog.databases.all():
         yield from context.catalog.tables.all(database.name)
 
 
 def stables(context: Context) -> CatalogRows:
-    rows = [(each.name, each.database, len(each.columns), len(each.tags)) for each in all_tables(context) if each.tags]
-    return build(rows, stable_name=STRING, db_name=STRING, columns=INT, tags=INT)
+    """Return a row for each supertable."""
+    rows = [(table.name, table.database, len(table.columns), len(table.tags)) for table in all_tables(context) if table.tags]
+    return build_rows(rows, stable_name=STRING, db_name=STRING, columns=INT, tags=INT)
 
 
 def tables(context: Context) -> CatalogRows:
+    """Return a row for each plain table and each subtable."""
     rows: list[Row] = []
     for table in all_tables(context):
         stable, kind = (table.name, "CHILD_TABLE") if table.tags else (None, "NORMAL_TABLE")
         for subtable in context.catalog.subtables.all(table.database, table.name):
             rows.append((subtable.name, table.database, len(table.columns), stable, subtable.uid, kind))
-    return build(
+    return build_rows(
         rows,
         table_name=STRING,
         db_name=STRING,
@@ -50,8 +54,9 @@ def tables(context: Context) -> CatalogRows:
 
 
 def tags(context: Context) -> CatalogRows:
+    """Return a row for each tag of each subtable."""
     rows = [row for table in all_tables(context) if table.tags for row in tag_rows(context, table)]
-    return build(
+    return build_rows(
         rows,
         table_name=STRING,
         db_name=STRING,
@@ -63,7 +68,7 @@ def tags(context: Context) -> CatalogRows:
 
 
 def tag_rows(context: Context, table: Table, subtable: str | None = None) -> Iterator[Row]:
-    """A row for each tag of each subtable, or of one."""
+    """Yield a row for each tag of each subtable, or of one subtable."""
     for values in context.tables.read_tags(table).to_pylist():
         name = values[table.series_key]
         if subtable in (None, name):
@@ -73,15 +78,17 @@ def tag_rows(context: Context, table: Table, subtable: str | None = None) -> Ite
 
 
 def columns(context: Context) -> CatalogRows:
+    """Return a row for each column of each table."""
     rows = [
-        (table.name, table.database, place, column.name, str(column.type))
+        (table.name, table.database, position, column.name, str(column.type))
         for table in all_tables(context)
-        for place, column in enumerate(table.columns)
+        for position, column in enumerate(table.columns)
     ]
-    return build(rows, table_name=STRING, db_name=STRING, position=INT, col_name=STRING, col_type=STRING)
+    return build_rows(rows, table_name=STRING, db_name=STRING, position=INT, col_name=STRING, col_type=STRING)
 
 
 def streams(context: Context) -> CatalogRows:
+    """Return a row for each stream, with its state, lag and counters."""
     state = snapshot(context.catalog, context.catalog.now())
     activity = reported_activity(state, stale_after_ms(context.settings))
     rows = [
@@ -89,7 +96,7 @@ def streams(context: Context) -> CatalogRows:
         for job_id, record in state.jobs.items()
         if record.definition.kind is JobKind.STREAM
     ]
-    return build(
+    return build_rows(
         rows,
         stream_name=STRING,
         db_name=STRING,
@@ -116,6 +123,7 @@ def streams(context: Context) -> CatalogRows:
 
 
 def stream_row(context: Context, record: JobRecord, activity: ReportedActivity) -> Row:
+    """Return a stream's row, values in the order of `streams`."""
     definition, progress, counters = record.definition, record.progress, record.progress.counters
     return (
         definition.name,
@@ -129,7 +137,7 @@ def stream_row(context: Context, record: JobRecord, activity: ReportedActivity) 
         None if definition.target is None else definition.target.database,
         None if definition.target is None else definition.target.name,
         definition.snode,
-        message_of(record, activity),
+        status_message(record, activity),
         lag_ms(context, record),
         counters.rows_in,
         counters.rows_used,
@@ -142,15 +150,15 @@ def stream_row(context: Context, record: JobRecord, activity: ReportedActivity) 
     )
 
 
-def message_of(record: JobRecord, activity: ReportedActivity) -> str | None:
+def status_message(record: JobRecord, activity: ReportedActivity) -> str | None:
     """Return why a stream is stopped, else that its micro-batch is slow, in one line."""
     if (reason := record.reason) is not None:
         return f"[{reason.code}] {reason.message} ({reason.hint})"
     return None if activity.slow_batch is None else f"[{SLOW_BATCH}] {activity.slow_batch} ({SLOW_BATCH_HINT})"
 
 
-def build(rows: list[Row], /, **types: Type) -> CatalogRows:
-    """Rows with a column for each type."""
+def build_rows(rows: list[Row], /, **types: Type) -> CatalogRows:
+    """Build a table with one column for each keyword."""
     return CatalogRows(types, rows)
 
 
