@@ -1,4 +1,4 @@
-"""Random queries over random tables, the same for the same seed."""
+"""Random queries over random tables, reproducible by seed."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Generator:
         return self.dice.random() < share
 
     def at(self, share: float) -> str:
-        """An instant in the world, as ticks or as text."""
+        """Return an instant in the world, as ticks or as text."""
         ticks = self.world.first + round((self.world.last - self.world.first) * share)
         return str(ticks)
 
@@ -103,7 +103,7 @@ class Generator:
         return " where " + " and ".join(f"({self.condition()})" for _ in range(self.dice.randint(1, 2)))
 
     def number(self) -> str:
-        """A number of a row."""
+        """Return a numeric expression over a row."""
         column = self.pick(NUMBERS)
         return self.pick(
             (
@@ -139,7 +139,7 @@ class Generator:
         )
 
     def text(self) -> str:
-        """A text of a row."""
+        """Return a text expression over a row."""
         return self.pick(
             (
                 "s",
@@ -163,8 +163,8 @@ class Generator:
         )
 
     def value(self) -> str:
-        """Something of a row."""
-        made = [
+        """Return an expression over a row."""
+        choices = [
             self.number(),
             self.number(),
             self.text(),
@@ -184,13 +184,16 @@ class Generator:
             "position('n', s)",
         ]
         if self.world.database.precision is not Precision.NANOSECOND:
-            made.append("to_iso8601(ts)")
-        return self.pick(made)
+            choices.append("to_iso8601(ts)")
+        return self.pick(choices)
 
     def aggregate(self, *, unique: bool, nested: bool = False) -> str:
-        """An aggregate; `unique` where no two rows of a group have one instant, `nested` where it is part of an expression."""
+        """Return an aggregate.
+
+        `unique`: no two rows of a group have the same instant; `nested`: it is part of an expression.
+        """
         number, ordered, anything = self.pick(NUMBERS), self.pick(ORDERED), self.pick(ANY)
-        made = [
+        choices = [
             "count(*)",
             f"count({anything})",
             f"sum({self.number()})",
@@ -214,32 +217,32 @@ class Generator:
             "last(ts)",
         ]
         if not nested:
-            made += [
+            choices += [
                 f"hyperloglog({anything})",
                 f"apercentile({self.pick(('i', 'd'))}, {self.pick(('5', '50', '90'))})",
                 "percentile(d, 10, 50, 90)",
             ]
         if unique:
-            made += [f"twa({self.pick(('i', 'd', 'f'))})", f"irate({self.pick(('i', 'd'))})", f"twa({number})"]
-            made += [] if nested else ["leastsquares(i, 1, 1)", "leastsquares(d, 0, 0.5)"]
-        return self.pick(made)
+            choices += [f"twa({self.pick(('i', 'd', 'f'))})", f"irate({self.pick(('i', 'd'))})", f"twa({number})"]
+            choices += [] if nested else ["leastsquares(i, 1, 1)", "leastsquares(d, 0, 0.5)"]
+        return self.pick(choices)
 
     def combined(self, *, unique: bool) -> str:
-        """An expression over aggregates."""
-        one, other = (self.aggregate_number() for _ in range(2))
+        """Return an expression over aggregates."""
+        first, other = (self.aggregate_number() for _ in range(2))
         return self.pick(
             (
                 self.aggregate(unique=unique),
                 self.aggregate(unique=unique),
                 self.aggregate(unique=unique),
                 self.aggregate(unique=unique),
-                f"{one} + {other}",
-                f"{one} / {other}",
-                f"case when {one} > 3 then {other} else {one} end",
-                f"cast({one} as int)",
-                f"abs({one})",
-                f"{one} > {other}",
-                f"greatest({one}, {other})",
+                f"{first} + {other}",
+                f"{first} / {other}",
+                f"case when {first} > 3 then {other} else {first} end",
+                f"cast({first} as int)",
+                f"abs({first})",
+                f"{first} > {other}",
+                f"greatest({first}, {other})",
                 "concat(last(s), '/', first(n))",
             )
         )
@@ -251,7 +254,7 @@ class Generator:
         return [self.combined(unique=unique) for _ in range(self.dice.randint(4, 12))]
 
     def groups(self) -> tuple[str, str, bool, list[str]]:
-        """FROM, PARTITION BY, whether instants are unique in a group, and what the select list may have of the group."""
+        """Return FROM, PARTITION BY, whether instants are unique within a group, and the select list's group columns."""
         subtable = self.pick(tuple(TAGS))
         return self.dice.choice(
             (
@@ -268,7 +271,7 @@ class Generator:
         )
 
     def unit(self) -> int:
-        """Seconds that are something like the pace of the rows."""
+        """Return seconds of the order of the rows' spacing."""
         span = (self.world.last - self.world.first) // self.world.database.precision.ticks_per_second
         return max(span // 100, 1)
 
@@ -325,8 +328,8 @@ class Generator:
     # queries
 
     def windowed(self) -> str:
-        source, partition, unique, shown = self.groups()
-        items = ["_wstart", *self.some(("_wend", "_wduration"), 0, 2), *shown, *self.aggregates(unique=unique)]
+        source, partition, unique, columns = self.groups()
+        items = ["_wstart", *self.some(("_wend", "_wduration"), 0, 2), *columns, *self.aggregates(unique=unique)]
         order = self.pick(("", "", *(f" order by {by}" for by in ORDERS)))
         return (
             f"select {', '.join(items)} from {source}{self.where()}{partition} {self.window()}{self.having()}{order}"
@@ -334,7 +337,7 @@ class Generator:
         )
 
     def filled(self) -> str:
-        source, partition, unique, shown = self.groups()
+        source, partition, unique, columns = self.groups()
         window = self.interval()
         mode = self.pick(("null", "null_f", "prev", "next", "linear", "value", "value_f"))
         items = [self.aggregate(unique=unique, nested=mode == "linear") for _ in range(self.dice.randint(3, 8))]
@@ -343,9 +346,9 @@ class Generator:
         constants = "".join(f", {self.pick(('0', '-1', '7'))}" for _ in items) if mode.startswith("value") else ""
         where = f" where {self.span()}{self.pick(('', ' and ' + self.condition()))}" if self.chance(0.7) else ""
         order = self.pick(("", " order by _wstart"))
-        shown = [*shown, *self.some(("_wend", "_wduration", "'x' c"), 0, 2)]
+        columns = [*columns, *self.some(("_wend", "_wduration", "'x' c"), 0, 2)]
         return (
-            f"select _wstart, {', '.join([*shown, *items])} from {source}{where}{partition} {window} fill({mode}{constants})"
+            f"select _wstart, {', '.join([*columns, *items])} from {source}{where}{partition} {window} fill({mode}{constants})"
             f"{self.pick(('', '', ' having count(*) > 1'))}{order}"
         )
 
@@ -354,7 +357,9 @@ class Generator:
         items = [*keys, *self.aggregates(unique=keys == ["tbname"])]
         by = f" {self.pick(('group by', 'partition by'))} {', '.join(keys)}" if keys else ""
         having = self.having() if by.startswith(" group") else ""
-        order = f" order by {', '.join(str(place + 1) for place in range(len(keys)))}{self.pick(('', ' desc'))}" if keys else ""
+        order = (
+            f" order by {', '.join(str(position + 1) for position in range(len(keys)))}{self.pick(('', ' desc'))}" if keys else ""
+        )
         return f"select {', '.join(items)} from mixed{self.where()}{by}{having}{order}{self.pick(('', '', ' limit 3'))}"
 
     def plain(self) -> str:
@@ -463,7 +468,7 @@ class Generator:
         return f"select _wstart, _wend, {', '.join(items)} from keyed {window}"
 
 
-def queries(seed: int, made: World, count: int) -> list[str]:
-    """So many queries over a world."""
-    generator = Generator(random.Random(seed), made)
+def queries(seed: int, tables: World, count: int) -> list[str]:
+    """Return `count` queries over a world."""
+    generator = Generator(random.Random(seed), tables)
     return [generator.query() for _ in range(count)]

@@ -1,4 +1,4 @@
-"""What Headrace itself answers over a world: its plans on Spark."""
+"""Run queries over a world on Spark, as Headrace does."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from headrace.compute import Relation, Scan, Scope, SeriesNames, TableStatistics
 from headrace.errors import NotFoundError
 from headrace.model.queries import Query, Union
 from headrace.model.tables import TBNAME, Name
-from tests.verify.house import stored_tags
+from tests.verify.tables import stored_tags
 from tests.verify.worlds import KEYED, MIXED, TAGS, World
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-class Side:
-    """Answers queries over the world that was entered last."""
+class SparkSide:
+    """Runs queries over the world that was entered last."""
 
     def __init__(self, spark: SparkSession) -> None:
         self.session = spark.newSession()
@@ -30,7 +30,7 @@ class Side:
         self.frames: dict[str, DataFrame] = {}
 
     def enter(self, world: World) -> None:
-        """Give Spark the rows of a world, tags joined."""
+        """Load the rows of a world into Spark, tags joined."""
         for frame in self.frames.values():
             frame.unpersist()
         self.world = world
@@ -44,7 +44,7 @@ class Side:
         return evaluate(plan, self.read, statistics=self).toArrow()
 
     def size(self, scan: Scan) -> TableStatistics:
-        """The sizes of tables that are taken for large ones, since those are evaluated in other ways."""
+        """Return statistics as of large tables, which are evaluated in other ways."""
         names = list(TAGS) if scan.table is MIXED else [scan.table.name]
         return TableStatistics(max(1, (self.world.last - self.world.first) // 200), pa.table({TBNAME: names}))
 
@@ -59,7 +59,7 @@ class Side:
     def resolve(self, name: Name) -> tuple[Relation, ...]:
         if name.name in TAGS:
             return (Relation(MIXED, self.world.database, SeriesNames((name.name,))),)
-        found = {table.name: table for table in (MIXED, KEYED)}.get(name.name)
-        if found is None:
+        table = {table.name: table for table in (MIXED, KEYED)}.get(name.name)
+        if table is None:
             raise NotFoundError(f"table {name} does not exist", span=name.span)
-        return (Relation(found, self.world.database),)
+        return (Relation(table, self.world.database),)

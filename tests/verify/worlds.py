@@ -1,4 +1,4 @@
-"""Random tables, the same for the same seed."""
+"""Random tables, reproducible by seed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headrace.model.tables import TBNAME, Database, Table, TableKind
 from headrace.model.time import Precision
 from headrace.model.types import TypeKind
 from headrace.verify import Lookup
-from tests.verify.house import column, lookup, stored_rows
+from tests.verify.tables import column, lookup, stored_rows
 
 MIXED: Final = Table(
     "db",
@@ -63,14 +63,14 @@ PLACES: Final = (
 )
 PRECISIONS: Final = (Precision.MILLISECOND, Precision.MILLISECOND, Precision.MICROSECOND, Precision.NANOSECOND)
 SIZES: Final = (300, 300, 24, 300, 300, 300, 300, 8)
-"""Rows of a world."""
+"""Numbers of rows in a world."""
 STEPS: Final = (1, 1, 2, 5, 30, 300, 7_200, 40_000)
-"""Seconds between rows of a subtable, the least and the greatest of a batch's."""
+"""Seconds between rows of a subtable."""
 
 
 @dataclass(frozen=True)
 class World:
-    """The tables of one batch of queries: their rows, and the instants between which rows lie (ticks)."""
+    """The tables of one batch of queries: their rows, and the first and last instant in ticks."""
 
     database: Database
     first: int
@@ -87,7 +87,7 @@ class World:
 
 
 def world(seed: int) -> World:
-    """Random tables; every fourth one is small."""
+    """Return random tables; every fourth world is small."""
     dice = random.Random(seed)
     rows = SIZES[seed % len(SIZES)]
     timezone, start = dice.choice(PLACES)
@@ -106,17 +106,20 @@ def world(seed: int) -> World:
     return World(database, first, last, stored)
 
 
-def subtable(dice: random.Random, name: str, at: int, pace: int, rows: int) -> list[dict[str, Any]]:
-    """Rows of a subtable: at a steady pace, which makes instants equal among subtables, with gaps and uneven steps."""
-    found = []
+def subtable(dice: random.Random, name: str, ticks: int, pace: int, rows: int) -> list[dict[str, Any]]:
+    """Return rows of a subtable, with gaps and uneven steps.
+
+    The common pace makes instants of subtables coincide.
+    """
+    rows_ = []
     for _ in range(rows):
-        at += dice.choice((pace, pace, pace, pace, 2 * pace, 10 * pace, dice.randrange(1, pace + 1)))
-        found.append({TBNAME: name, "ts": at} | values(dice, at, pace))
-    return found
+        ticks += dice.choice((pace, pace, pace, pace, 2 * pace, 10 * pace, dice.randrange(1, pace + 1)))
+        rows_.append({TBNAME: name, "ts": ticks} | values(dice, ticks, pace))
+    return rows_
 
 
-def values(dice: random.Random, at: int, pace: int) -> dict[str, Any]:
-    made: dict[str, Callable[[], Any]] = {
+def values(dice: random.Random, ticks: int, pace: int) -> dict[str, Any]:
+    generators: dict[str, Callable[[], Any]] = {
         "ti": lambda: dice.randrange(-3, 4),
         "i": lambda: dice.randrange(0, 6),
         "bi": lambda: dice.choice((dice.randrange(-1000, 1000), dice.randrange(-1000, 1000), 2**61 + dice.randrange(9))),
@@ -127,15 +130,15 @@ def values(dice: random.Random, at: int, pace: int) -> dict[str, Any]:
         "e": lambda: dice.random() < 0.6,
         "s": lambda: dice.choice(WORDS),
         "n": lambda: dice.choice(WORDS),
-        "at": lambda: at + dice.randrange(-5, 5) * pace,
+        "at": lambda: ticks + dice.randrange(-5, 5) * pace,
     }
-    return {name: None if dice.random() < 0.2 else make() for name, make in made.items()}
+    return {name: None if dice.random() < 0.2 else make() for name, make in generators.items()}
 
 
 def keyed_row(dice: random.Random, first: int, pace: int) -> dict[str, Any]:
-    at = first + dice.randrange(40) * pace
+    ticks = first + dice.randrange(40) * pace
     return {
-        "ts": at,
+        "ts": ticks,
         "k": dice.randrange(4),
         "i": dice.choice((None, 0, 1, 2, 3)),
         "d": dice.choice((None, dice.randrange(-80, 80) / 8)),

@@ -1,9 +1,9 @@
-"""Queries recomputed by an engine of their own (DuckDB), in SQL of their own, from what the language says of each clause.
+"""Recompute queries independently with DuckDB, in SQL written from the language's definition of each clause.
 
-Nothing here knows how Headrace computes: `headrace.compute` and what is above it are not imported.
+Shares nothing with how Headrace computes: imports neither `headrace.compute` nor anything above it.
 """
 
 from headrace.verify.frames import Lookup, StoredTable
-from headrace.verify.result import Difference, MaintainedTable, Sample, VerificationResult, recomputed, verify
+from headrace.verify.result import Difference, MaintainedTable, Sample, VerificationResult, recompute, verify
 
-__all__ = ["Difference", "Lookup", "MaintainedTable", "Sample", "StoredTable", "VerificationResult", "recomputed", "verify"]
+__all__ = ["Difference", "Lookup", "MaintainedTable", "Sample", "StoredTable", "VerificationResult", "recompute", "verify"]

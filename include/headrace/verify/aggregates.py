@@ -1,4 +1,4 @@
-"""Aggregates in DuckDB, in one table by name, each written from its definition."""
+"""Aggregates in DuckDB SQL, in a table by name, each written from its definition."""
 
 from __future__ import annotations
 
@@ -10,33 +10,41 @@ from typing import Final
 from headrace.model.expressions import Scalar
 from headrace.model.time import Duration, Precision
 from headrace.model.types import BIGINT, DOUBLE, INTEGER_BITS, UBIGINT, UNSIGNED, VARCHAR, DataType, TypeKind
-from headrace.verify.values import Value, duck_type, real, unknown
+from headrace.verify.values import Value, duck_type, to_double, unsupported
 
 TS: Final = "_ts"
 START: Final = "_ws"
 END: Final = "_we"
-"""Of a window: its first and last instant, both inclusive."""
+"""Columns with a window's first and last instant, both inclusive."""
 
 
-class Likeness(StrEnum):
-    """How a column is compared: exactly (floats to rounding), as text with numbers in it, or as lying in `[least, most]`."""
+class ComparisonMode(StrEnum):
+    """How a column is compared: exactly (floats to rounding), as text that contains numbers, or as lying in `[low, high]`."""
 
     EXACT = "exact"
-    WRITTEN = "written"
-    WITHIN = "within"
+    AS_TEXT = "written"
+    IN_RANGE = "within"
 
 
 @dataclass(frozen=True, slots=True)
-class AggregateUse:
-    """One use of an aggregate: its argument over rows, the constants after it, and what orders rows.
+class AggregateCall:
+    """One call of an aggregate.
 
-    `unique` tells that no two rows of a group have the same instant; `interval` that it is taken over INTERVAL windows; `before`
-    and `after` are then columns with the nearest points that have a value, as structs of `t` and `v`.
+    Attributes:
+        function: Its name.
+        x: Its first argument, over rows.
+        others: The constants after it.
+        order: The columns that order rows, the instant first.
+        precision: The unit of ticks.
+        unique: True if no two rows of a group have the same instant.
+        interval: True over INTERVAL windows.
+        before: In an INTERVAL, a column with the previous point that has a value, as a struct of `t` and `v`.
+        after: The same for the next point.
     """
 
     function: str
     x: Value
-    others: tuple[Scalar | Duration, ...]
+    constants: tuple[Scalar | Duration, ...]
     order: tuple[str, ...]
     precision: Precision
     unique: bool
@@ -45,106 +53,118 @@ class AggregateUse:
     after: str = ""
 
     @property
-    def ordered(self) -> str:
+    def order_by(self) -> str:
+        """ORDER BY columns, ascending."""
         return ", ".join(self.order)
 
     @property
-    def backwards(self) -> str:
+    def order_by_desc(self) -> str:
+        """ORDER BY columns, descending."""
         return ", ".join(f"{column} DESC" for column in self.order)
 
     @property
-    def present(self) -> str:
+    def filter_present(self) -> str:
+        """FILTER clause that keeps rows with a value."""
         return f"FILTER ({self.x.sql} IS NOT NULL)"
 
     @property
     def points(self) -> str:
-        """The list of points that have a value, in time."""
-        return f"list({{'t': {TS}, 'v': {real(self.x)}}} ORDER BY {TS}) {self.present}"
+        """List of the points that have a value, in time order."""
+        return f"list({{'t': {TS}, 'v': {to_double(self.x)}}} ORDER BY {TS}) {self.filter_present}"
 
-    def number(self, place: int) -> float:
-        value = self.others[place]
+    def number(self, position: int) -> float:
+        """Return the constant at a position, which must be a number."""
+        value = self.constants[position]
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise unknown(f"{self.function} with {value!r}")
+            raise unsupported(f"{self.function} with {value!r}")
         return value
 
-    def needs_unique(self) -> None:
+    def require_unique_instants(self) -> None:
+        """Refuse rows that may have the same instant."""
         if not self.unique:
-            raise unknown(f"{self.function} over rows that may have the same instant: PARTITION BY tbname")
+            raise unsupported(f"{self.function} over rows that may have the same instant: PARTITION BY tbname")
 
 
-Build = Callable[[AggregateUse], Value]
+Builder = Callable[[AggregateCall], Value]
 
 
-def count(use: AggregateUse) -> Value:
+def count(use: AggregateCall) -> Value:
+    """Count the rows with a value."""
     return Value(f"count({use.x.sql})", BIGINT)
 
 
-def total(use: AggregateUse) -> Value:
-    """Whole numbers to 64 bits, NULL beyond; others DOUBLE."""
+def sum_values(use: AggregateCall) -> Value:
+    """Sum whole numbers to 64 bits, NULL on overflow; sum others as DOUBLE."""
     type_ = use.x.type or BIGINT
     if type_.kind is TypeKind.DECIMAL:
         return Value(f"CAST(sum({use.x.sql}) AS DECIMAL(38, {type_.scale or 0}))", DataType(TypeKind.DECIMAL, 38, type_.scale))
     if type_.kind in INTEGER_BITS:
         result = UBIGINT if type_.kind in UNSIGNED else BIGINT
         return Value(f"TRY_CAST(sum(CAST({use.x.sql} AS HUGEINT)) AS {duck_type(result)})", result)
-    return Value(f"sum({real(use.x)})", DOUBLE)
+    return Value(f"sum({to_double(use.x)})", DOUBLE)
 
 
-def of_reals(sql: str) -> Build:
-    return lambda use: Value(sql.format(real(use.x)), DOUBLE)
+def real_aggregate(sql: str) -> Builder:
+    """Return a builder that formats the argument as DOUBLE into `sql`."""
+    return lambda use: Value(sql.format(to_double(use.x)), DOUBLE)
 
 
-def extreme(function: str) -> Build:
+def extreme(function: str) -> Builder:
+    """Return a builder of `min` or `max`."""
     return lambda use: Value(f"{function}({use.x.sql})", use.x.type)
 
 
-def chosen(use: AggregateUse, value: Value) -> Value:
-    """A value of the row that a selection function picks: of equal extremes the earliest; of equal instants by the row's key."""
-    filtered = "" if use.function in ("last_row", "_group_key") else use.present
+def selected_value(use: AggregateCall, value: Value) -> Value:
+    """Return `value` at the row that a selection function picks.
+
+    The earliest of equal extremes; among equal instants, the row key decides.
+    """
+    filtered = "" if use.function in ("last_row", "_group_key") else use.filter_present
     if use.function in ("first", "_group_key"):
-        order = use.ordered
+        order = use.order_by
     elif use.function in ("last", "last_row"):
-        order = use.backwards
+        order = use.order_by_desc
     else:
         ties = ", ".join(f"{column} DESC" for column in use.order[1:]) if use.function == "max" else ", ".join(use.order[1:])
         order = f"{use.x.sql} {'DESC' if use.function == 'max' else 'ASC'}, {use.order[0]}" + (f", {ties}" if ties else "")
     return Value(f"first({value.sql} ORDER BY {order}) {filtered}", value.type)
 
 
-def itself(use: AggregateUse) -> Value:
-    return chosen(use, use.x)
+def selected_argument(use: AggregateCall) -> Value:
+    """Return the argument at the row that the function picks."""
+    return selected_value(use, use.x)
 
 
-def percentile(use: AggregateUse) -> Value:
-    """Interpolated between neighbours; of several percentages a text."""
-    found = [f"quantile_cont({real(use.x)}, {use.number(place) / 100!r})" for place in range(len(use.others))]
-    if len(found) == 1:
-        return Value(found[0], DOUBLE)
-    shown = " || ', ' || ".join(f"printf('%.6f', {each})" for each in found)
-    return Value(f"('[' || {shown} || ']')", VARCHAR)
+def percentile(use: AggregateCall) -> Value:
+    """Interpolate between adjacent values; several percentages give a text."""
+    quantiles = [f"quantile_cont({to_double(use.x)}, {use.number(position) / 100!r})" for position in range(len(use.constants))]
+    if len(quantiles) == 1:
+        return Value(quantiles[0], DOUBLE)
+    texts = " || ', ' || ".join(f"printf('%.6f', {quantile})" for quantile in quantiles)
+    return Value(f"('[' || {texts} || ']')", VARCHAR)
 
 
-def mode(use: AggregateUse) -> Value:
-    """The most frequent value, the least of several."""
+def mode(use: AggregateCall) -> Value:
+    """Return the most frequent value, the smallest in a tie."""
     counted = f"map_entries(histogram({use.x.sql}))"
     pairs = f"list_transform({counted}, lambda e: {{'n': -CAST(e.value AS BIGINT), 'v': e.key}})"
     return Value(f"list_sort({pairs})[1].v", use.x.type)
 
 
-def irate(use: AggregateUse) -> Value:
-    """The change from the last value but one to the last, a second; a counter that fell has begun from 0."""
-    use.needs_unique()
-    pair = f"(list({{'t': {TS}, 'v': {real(use.x)}}} ORDER BY {TS} DESC) {use.present})"
+def irate(use: AggregateCall) -> Value:
+    """Return the change per second between the last two values; a counter that fell is taken to restart at 0."""
+    use.require_unique_instants()
+    pair = f"(list({{'t': {TS}, 'v': {to_double(use.x)}}} ORDER BY {TS} DESC) {use.filter_present})"
     last, before = f"{pair}[1]", f"{pair}[2]"
     change = f"CASE WHEN {last}.v < {before}.v THEN {last}.v ELSE {last}.v - {before}.v END"
     return Value(f"(({change}) / (({last}.t - {before}.t) / {float(use.precision.ticks_per_second)!r}))", DOUBLE)
 
 
-def leastsquares(use: AggregateUse) -> Value:
-    """The line through values at start, start + step, …, as text."""
-    use.needs_unique()
+def leastsquares(use: AggregateCall) -> Value:
+    """Fit a line through values at start, start + step, …, and return it as text."""
+    use.require_unique_instants()
     start, step = float(use.number(0)), float(use.number(1))
-    values = f"(list({real(use.x)} ORDER BY {TS}) {use.present})"
+    values = f"(list({to_double(use.x)} ORDER BY {TS}) {use.filter_present})"
     x = f"list_transform(range(len({values})), lambda i: {start!r} + i * {step!r})"
     pairs = f"list_zip({x}, {values})"
     count, mean_x, mean_y = f"len({values})", f"list_avg({x})", f"list_avg({values})"
@@ -155,9 +175,12 @@ def leastsquares(use: AggregateUse) -> Value:
     return Value(f"(CASE WHEN {count} > 1 THEN {written} END)", VARCHAR)
 
 
-def twa(use: AggregateUse) -> Value:
-    """The area below the line through the points by its length; in an INTERVAL from border to border where points lie beyond."""
-    use.needs_unique()
+def twa(use: AggregateCall) -> Value:
+    """Divide the area below the line through the points by its length.
+
+    An INTERVAL is extended to its borders if points lie beyond them.
+    """
+    use.require_unique_instants()
     points = f"({use.points})"
     if use.interval:
         points = f"list_concat(list_concat({left_border(use)}, {points}), {right_border(use)})"
@@ -169,28 +192,29 @@ def twa(use: AggregateUse) -> Value:
     return Value(f"(CASE WHEN {span} = 0 THEN ({points})[1].v ELSE {area} / {span} END)", DOUBLE)
 
 
-def left_border(use: AggregateUse) -> str:
-    """The point at the window's first instant, on the line from the point before the window."""
-    own, beyond = f"(({use.points})[1])", f"(first({use.before} ORDER BY {TS}) {use.present})"
-    return border(own, beyond, f"min({START})", f"{own}.t > min({START})")
+def left_border(use: AggregateCall) -> str:
+    """Interpolate the point at the window's first instant, from the point before the window."""
+    inner, outer = f"(({use.points})[1])", f"(first({use.before} ORDER BY {TS}) {use.filter_present})"
+    return border(inner, outer, f"min({START})", f"{inner}.t > min({START})")
 
 
-def right_border(use: AggregateUse) -> str:
-    """The point at the window's last instant, on the line to the point after the window."""
-    own, beyond = f"(({use.points})[-1])", f"(last({use.after} ORDER BY {TS}) {use.present})"
-    return border(own, beyond, f"max({END})", f"{own}.t < max({END})")
+def right_border(use: AggregateCall) -> str:
+    """Interpolate the point at the window's last instant, towards the point after the window."""
+    inner, outer = f"(({use.points})[-1])", f"(last({use.after} ORDER BY {TS}) {use.filter_present})"
+    return border(inner, outer, f"max({END})", f"{inner}.t < max({END})")
 
 
-def border(own: str, beyond: str, edge: str, inside: str) -> str:
-    value = f"{own}.v + ({beyond}.v - {own}.v) * ({edge} - {own}.t) / ({beyond}.t - {own}.t)"
-    return f"CASE WHEN {beyond} IS NOT NULL AND {inside} THEN [{{'t': {edge}, 'v': {value}}}] ELSE [] END"
+def border(inner: str, outer: str, edge: str, is_outside_rows: str) -> str:
+    """Interpolate a point at a window's edge: a list of one point, empty unless the edge lies beyond the window's own points."""
+    value = f"{inner}.v + ({outer}.v - {inner}.v) * ({edge} - {inner}.t) / ({outer}.t - {inner}.t)"
+    return f"CASE WHEN {outer} IS NOT NULL AND {is_outside_rows} THEN [{{'t': {edge}, 'v': {value}}}] ELSE [] END"
 
 
-def elapsed(use: AggregateUse) -> Value:
-    """From the first to the last row in units; an INTERVAL is counted up to a border beyond which there are rows."""
-    unit = use.others[0] if use.others else None
+def elapsed(use: AggregateCall) -> Value:
+    """Measure from the first to the last row in units; in an INTERVAL, from or to a border if rows lie beyond it."""
+    unit = use.constants[0] if use.constants else None
     if unit is not None and not isinstance(unit, Duration):
-        raise unknown(f"elapsed in {unit!r}")
+        raise unsupported(f"elapsed in {unit!r}")
     length = 1.0 if unit is None else float(unit.ticks(use.precision))
     first, last = f"min({use.x.sql})", f"max({use.x.sql})"
     if use.interval:
@@ -199,39 +223,39 @@ def elapsed(use: AggregateUse) -> Value:
     return Value(f"(({last}) - ({first})) / {length!r}", DOUBLE)
 
 
-def distinct_range(use: AggregateUse) -> Value:
-    """What an estimate of the number of distinct values may be: 5 % beside it."""
+def distinct_range(use: AggregateCall) -> Value:
+    """Return the range within which an estimated number of distinct values must lie: 5 % around the exact number."""
     exact = f"count(DISTINCT {use.x.sql})"
     return Value(f"[round({exact} * 0.95::DOUBLE), round({exact} * 1.05::DOUBLE)]", DOUBLE)
 
 
-def quantile_range(use: AggregateUse) -> Value:
-    """What an estimate of a percentile may be: values at most 3 % of the ranks, and 2 ranks, beside it."""
-    share, values = use.number(0) / 100, f"(list({real(use.x)} ORDER BY {real(use.x)}) {use.present})"
+def quantile_range(use: AggregateCall) -> Value:
+    """Return the range within which an estimated percentile must lie: 3 % of the ranks, plus 2 ranks, around the exact rank."""
+    share, values = use.number(0) / 100, f"(list({to_double(use.x)} ORDER BY {to_double(use.x)}) {use.filter_present})"
     count = f"len({values})"
-    beside = f"(CAST(ceil({count} * 0.03) AS BIGINT) + 2)"
-    at = f"CAST(floor({count} * {share!r}) AS BIGINT)"
-    low, high = f"greatest({at} - {beside}, 1)", f"least({at} + {beside}, {count})"
+    tolerance = f"(CAST(ceil({count} * 0.03) AS BIGINT) + 2)"
+    rank = f"CAST(floor({count} * {share!r}) AS BIGINT)"
+    low, high = f"greatest({rank} - {tolerance}, 1)", f"least({rank} + {tolerance}, {count})"
     return Value(f"CASE WHEN {count} > 0 THEN [{values}[{low}], {values}[{high}]] END", DOUBLE)
 
 
-AGGREGATES: Final[dict[str, Build]] = {
+AGGREGATES: Final[dict[str, Builder]] = {
     "count": count,
-    "sum": total,
-    "avg": of_reals("avg({0})"),
+    "sum": sum_values,
+    "avg": real_aggregate("avg({0})"),
     "min": extreme("min"),
     "max": extreme("max"),
-    "spread": of_reals("(max({0}) - min({0}))"),
-    "first": itself,
-    "last": itself,
-    "last_row": itself,
-    "_group_key": itself,
-    "stddev": of_reals("stddev_pop({0})"),
-    "stddev_pop": of_reals("stddev_pop({0})"),
-    "stddev_samp": of_reals("stddev_samp({0})"),
-    "variance": of_reals("var_pop({0})"),
-    "var_pop": of_reals("var_pop({0})"),
-    "var_samp": of_reals("var_samp({0})"),
+    "spread": real_aggregate("(max({0}) - min({0}))"),
+    "first": selected_argument,
+    "last": selected_argument,
+    "last_row": selected_argument,
+    "_group_key": selected_argument,
+    "stddev": real_aggregate("stddev_pop({0})"),
+    "stddev_pop": real_aggregate("stddev_pop({0})"),
+    "stddev_samp": real_aggregate("stddev_samp({0})"),
+    "variance": real_aggregate("var_pop({0})"),
+    "var_pop": real_aggregate("var_pop({0})"),
+    "var_samp": real_aggregate("var_samp({0})"),
     "percentile": percentile,
     "mode": mode,
     "irate": irate,
@@ -242,9 +266,9 @@ AGGREGATES: Final[dict[str, Build]] = {
     "apercentile": quantile_range,
 }
 SELECTIONS: Final = ("min", "max", "first", "last", "last_row")
-ALWAYS_A_ROW: Final = ("count", "hyperloglog")
+ROW_FOR_NO_INPUT: Final = ("count", "hyperloglog")
 ESTIMATES: Final = ("hyperloglog", "apercentile")
-WRITTEN: Final = ("leastsquares", "percentile")
-SURROUNDED: Final = ("twa", "elapsed")
-KNOWN_ELSEWHERE: Final = ("histogram",)
-"""Aggregates of the language that verify does not know."""
+TEXT_RESULTS: Final = ("leastsquares", "percentile")
+USE_ADJACENT_POINTS: Final = ("twa", "elapsed")
+UNSUPPORTED_AGGREGATES: Final = ("histogram",)
+"""Aggregates of the language that verify does not support."""

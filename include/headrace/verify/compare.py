@@ -1,4 +1,4 @@
-"""Two results side by side: equal as multisets of rows, or the first difference."""
+"""Compare two results as multisets of rows, and find the first difference."""
 
 from __future__ import annotations
 
@@ -10,37 +10,42 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
 
-from headrace.verify.aggregates import Likeness
+from headrace.verify.aggregates import ComparisonMode
 
-RELATIVE: Final = 1e-9
-ABSOLUTE: Final = 1e-12
-WRITTEN: Final = 2e-6
-"""How far numbers written with six digits may be apart."""
-NUMBERS: Final = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|-?(?:nan|inf(?:inity)?)", re.IGNORECASE)
+RELATIVE_TOLERANCE: Final = 1e-9
+ABSOLUTE_TOLERANCE: Final = 1e-12
+TEXT_TOLERANCE: Final = 2e-6
+"""Tolerance for numbers in texts, which have six digits."""
+NUMBER_PATTERN: Final = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|-?(?:nan|inf(?:inity)?)", re.IGNORECASE)
 MAX_COMPARISONS: Final = 2_000
-"""Rows of one key that are tried one against another where sorting does not pair them."""
+"""Rows of one key that are compared pairwise if sorting does not pair them."""
 
 ResultRow = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """The first difference: the row that is expected, at `place` among those expected, and the one that was found instead; either
-    may be None. `columns` are the places in which the two differ.
+    """The first difference between two results.
+
+    Attributes:
+        expected: The expected row; None if an actual row has no counterpart.
+        found: The actual row; None if the expected row is missing.
+        position: The position of `expected` among the expected rows.
+        columns: The positions of the columns that differ.
     """
 
     expected: ResultRow | None
     found: ResultRow | None
-    place: int | None
+    position: int | None
     columns: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """What two results may differ in: expected rows, by place, that may be missing, and rows that may be found besides."""
+    """Tolerated differences: expected rows, by position, that may be missing, and actual rows that may be extra."""
 
     missing: Callable[[int], bool] = lambda _: False
-    besides: Callable[[ResultRow], bool] = lambda _: False
+    extra: Callable[[ResultRow], bool] = lambda _: False
 
 
 STRICT: Final = Allowance()
@@ -48,153 +53,171 @@ STRICT: Final = Allowance()
 
 def first_difference(
     expected: Sequence[ResultRow],
-    found: Sequence[ResultRow],
-    likenesses: Sequence[Likeness],
+    actual: Sequence[ResultRow],
+    comparisons: Sequence[ComparisonMode],
     ordered: Sequence[int] = (),
-    leave: Allowance = STRICT,
+    allowance: Allowance = STRICT,
 ) -> Mismatch | None:
-    """The first difference of two results; None where they are equal.
+    """Return the first difference between two results, or None if they are equal.
 
-    Rows are paired whatever their order; only the columns `ordered` must come in the same order in both. Whole numbers, text and
-    truth values are equal exactly, other numbers to rounding.
+    Rows are paired regardless of their order; only the columns at the positions `ordered` must come in the same order in both.
+    Integers, text and booleans must be equal exactly, other numbers to rounding.
     """
-    exact = [place for place, likeness in enumerate(likenesses) if likeness is Likeness.EXACT and is_exact(expected, found, place)]
-    buckets: dict[ResultRow, list[ResultRow]] = defaultdict(list)
-    for row in found:
-        buckets[key_of(row, exact)].append(row)
-    wanted: dict[ResultRow, list[int]] = defaultdict(list)
-    for place, row in enumerate(expected):
-        wanted[key_of(row, exact)].append(place)
-    alone = sorted(
-        place for key, places in wanted.items() for place in unmatched(places, expected, buckets.get(key, []), likenesses)
+    exact = [
+        position
+        for position, comparison in enumerate(comparisons)
+        if comparison is ComparisonMode.EXACT and is_exact(expected, actual, position)
+    ]
+    rows_by_key: dict[ResultRow, list[ResultRow]] = defaultdict(list)
+    for row in actual:
+        rows_by_key[key_of(row, exact)].append(row)
+    positions_by_key: dict[ResultRow, list[int]] = defaultdict(list)
+    for position, row in enumerate(expected):
+        positions_by_key[key_of(row, exact)].append(position)
+    all_missing = sorted(
+        position
+        for key, positions in positions_by_key.items()
+        for position in take_unmatched(positions, expected, rows_by_key.get(key, []), comparisons)
     )
-    besides = [row for rows in buckets.values() for row in rows]
-    missing, extra = [place for place in alone if not leave.missing(place)], [row for row in besides if not leave.besides(row)]
+    all_extra = [row for rows in rows_by_key.values() for row in rows]
+    missing = [position for position in all_missing if not allowance.missing(position)]
+    extra = [row for row in all_extra if not allowance.extra(row)]
     if missing or extra:
-        return described(missing or alone, expected, extra or besides, likenesses)
-    return None if alone or besides else misplaced(expected, found, likenesses, ordered)
+        return describe_mismatch(missing or all_missing, expected, extra or all_extra, comparisons)
+    return None if all_missing or all_extra else first_misordered(expected, actual, comparisons, ordered)
 
 
-def is_exact(expected: Sequence[ResultRow], found: Sequence[ResultRow], place: int) -> bool:
-    """Whether neither side has numbers with fractions in a column."""
-    return not any(isinstance(row[place], float) or is_fraction(row[place]) for rows in (expected, found) for row in rows)
+def is_exact(expected: Sequence[ResultRow], actual: Sequence[ResultRow], position: int) -> bool:
+    """Return True if neither side has fractional numbers in a column."""
+    return not any(isinstance(row[position], float) or is_fraction(row[position]) for rows in (expected, actual) for row in rows)
 
 
 def is_fraction(value: Any) -> bool:
+    """Return True for a decimal that is not a whole number."""
     return isinstance(value, Decimal) and value != value.to_integral_value()
 
 
 def key_of(row: ResultRow, exact: Sequence[int]) -> ResultRow:
-    return tuple((type(row[place]) is bool, row[place]) for place in exact)
+    """Return a row's values in the columns that are compared exactly. Booleans are marked, since True equals 1."""
+    return tuple((type(row[position]) is bool, row[position]) for position in exact)
 
 
-def unmatched(
-    places: Sequence[int], expected: Sequence[ResultRow], rows: list[ResultRow], likenesses: Sequence[Likeness]
+def take_unmatched(
+    positions: Sequence[int], expected: Sequence[ResultRow], rows: list[ResultRow], comparisons: Sequence[ComparisonMode]
 ) -> list[int]:
-    """The expected rows of one key that have no partner; partners are taken out of `rows`."""
-    if len(places) == len(rows):
-        left = sorted(places, key=lambda place: sort_key(expected[place]))
+    """Return the positions of the expected rows of one key without a partner; remove the partners of others from `rows`."""
+    if len(positions) == len(rows):
+        left = sorted(positions, key=lambda position: sort_key(expected[position]))
         right = sorted(rows, key=sort_key)
-        if all(alike(expected[place], row, likenesses) for place, row in zip(left, right, strict=True)):
+        if all(rows_equal(expected[position], row, comparisons) for position, row in zip(left, right, strict=True)):
             rows.clear()
             return []
-    return one_by_one(places, expected, rows, likenesses)
+    return match_pairwise(positions, expected, rows, comparisons)
 
 
-def one_by_one(
-    places: Sequence[int], expected: Sequence[ResultRow], rows: list[ResultRow], likenesses: Sequence[Likeness]
+def match_pairwise(
+    positions: Sequence[int], expected: Sequence[ResultRow], rows: list[ResultRow], comparisons: Sequence[ComparisonMode]
 ) -> list[int]:
+    """Do the same by comparing each expected row with each remaining one."""
     missing = []
-    for tries, place in enumerate(places):
+    for tries, position in enumerate(positions):
         partner = None
         if tries < MAX_COMPARISONS:
-            partner = next((number for number, row in enumerate(rows) if alike(expected[place], row, likenesses)), None)
+            partner = next((index for index, row in enumerate(rows) if rows_equal(expected[position], row, comparisons)), None)
         if partner is None:
-            missing.append(place)
+            missing.append(position)
         else:
             del rows[partner]
     return missing
 
 
 def sort_key(row: ResultRow) -> tuple[tuple[int, Any], ...]:
-    """Something that rows with values of any types can be sorted by."""
+    """Return a key that sorts rows with values of any types."""
     return tuple(
         (0, 0) if value is None else (1, float(value)) if isinstance(value, int | float | Decimal) else (2, str(value))
         for value in row
     )
 
 
-def alike(expected: ResultRow, found: ResultRow, likenesses: Sequence[Likeness]) -> bool:
-    return not differing(expected, found, likenesses)
+def rows_equal(expected: ResultRow, actual: ResultRow, comparisons: Sequence[ComparisonMode]) -> bool:
+    """Return True if two rows are equal in every column."""
+    return not differing_columns(expected, actual, comparisons)
 
 
-def differing(expected: ResultRow, found: ResultRow, likenesses: Sequence[Likeness]) -> tuple[int, ...]:
-    """The places in which two rows differ."""
-    triples = zip(expected, found, likenesses, strict=True)
-    return tuple(place for place, (one, other, likeness) in enumerate(triples) if not same(one, other, likeness))
+def differing_columns(expected: ResultRow, actual: ResultRow, comparisons: Sequence[ComparisonMode]) -> tuple[int, ...]:
+    """Return the positions of the columns in which two rows differ."""
+    triples = zip(expected, actual, comparisons, strict=True)
+    return tuple(
+        position for position, (left, right, comparison) in enumerate(triples) if not values_equal(left, right, comparison)
+    )
 
 
-def same(expected: Any, found: Any, likeness: Likeness) -> bool:
-    """Whether two values are equal, each in its way."""
-    if likeness is Likeness.WITHIN and isinstance(expected, list | tuple):
-        return is_within(found, expected)
-    if expected is None or found is None:
-        return expected is found
-    if likeness is Likeness.WRITTEN:
-        return written_alike(str(expected), str(found))
-    if isinstance(expected, bool) or isinstance(found, bool):
-        return expected is found
-    if isinstance(expected, int | float | Decimal) and isinstance(found, int | float | Decimal):
-        return near(expected, found)
-    return type(expected) is type(found) and bool(expected == found)
+def values_equal(expected: Any, actual: Any, comparison: ComparisonMode) -> bool:
+    """Return True if two values are equal by the column's way of comparing."""
+    if comparison is ComparisonMode.IN_RANGE and isinstance(expected, list | tuple):
+        return is_within(actual, expected)
+    if expected is None or actual is None:
+        return expected is actual
+    if comparison is ComparisonMode.AS_TEXT:
+        return texts_equal(str(expected), str(actual))
+    if isinstance(expected, bool) or isinstance(actual, bool):
+        return expected is actual
+    if isinstance(expected, int | float | Decimal) and isinstance(actual, int | float | Decimal):
+        return numbers_equal(expected, actual)
+    return type(expected) is type(actual) and bool(expected == actual)
 
 
-def near(expected: float | Decimal, found: float | Decimal) -> bool:
-    """Whole numbers exactly, others to rounding."""
-    if isinstance(expected, int) and isinstance(found, int):
-        return expected == found
-    one, other = float(expected), float(found)
-    if math.isnan(one) or math.isnan(other):
-        return math.isnan(one) and math.isnan(other)
-    return math.isclose(one, other, rel_tol=RELATIVE, abs_tol=ABSOLUTE)
+def numbers_equal(expected: float | Decimal, actual: float | Decimal) -> bool:
+    """Return True if integers are equal exactly, or other numbers to rounding."""
+    if isinstance(expected, int) and isinstance(actual, int):
+        return expected == actual
+    left, right = float(expected), float(actual)
+    if math.isnan(left) or math.isnan(right):
+        return math.isnan(left) and math.isnan(right)
+    return math.isclose(left, right, rel_tol=RELATIVE_TOLERANCE, abs_tol=ABSOLUTE_TOLERANCE)
 
 
-def is_within(found: Any, limits: Sequence[Any]) -> bool:
-    """Whether an estimate lies where it may."""
+def is_within(actual: Any, limits: Sequence[Any]) -> bool:
+    """Return True if an estimate lies within its limits."""
     low, high = limits
-    if found is None or low is None or high is None:
-        return found is None and low is None
-    slack = ABSOLUTE + RELATIVE * max(abs(float(low)), abs(float(high)))
-    return float(low) - slack <= float(found) <= float(high) + slack
+    if actual is None or low is None or high is None:
+        return actual is None and low is None
+    tolerance = ABSOLUTE_TOLERANCE + RELATIVE_TOLERANCE * max(abs(float(low)), abs(float(high)))
+    return float(low) - tolerance <= float(actual) <= float(high) + tolerance
 
 
-def written_alike(expected: str, found: str) -> bool:
-    """Texts that differ at most in the last digits of the numbers in them."""
-    if NUMBERS.sub("#", expected) != NUMBERS.sub("#", found):
+def texts_equal(expected: str, actual: str) -> bool:
+    """Return True if texts differ at most in the last digits of the numbers in them."""
+    if NUMBER_PATTERN.sub("#", expected) != NUMBER_PATTERN.sub("#", actual):
         return False
-    pairs = zip(NUMBERS.findall(expected), NUMBERS.findall(found), strict=True)
-    return all(near(float(one), float(other)) or math.isclose(float(one), float(other), abs_tol=WRITTEN) for one, other in pairs)
+    pairs = zip(NUMBER_PATTERN.findall(expected), NUMBER_PATTERN.findall(actual), strict=True)
+    return all(
+        numbers_equal(float(left), float(right)) or math.isclose(float(left), float(right), abs_tol=TEXT_TOLERANCE)
+        for left, right in pairs
+    )
 
 
-def described(
-    missing: Sequence[int], expected: Sequence[ResultRow], extra: Sequence[ResultRow], likenesses: Sequence[Likeness]
+def describe_mismatch(
+    missing: Sequence[int], expected: Sequence[ResultRow], extra: Sequence[ResultRow], comparisons: Sequence[ComparisonMode]
 ) -> Mismatch:
-    """The first missing row beside the row that is most like it."""
+    """Pair the first missing row with the extra row that is most similar."""
     if not missing:
         return Mismatch(None, extra[0], None)
     row = expected[missing[0]]
     if not extra:
         return Mismatch(row, None, missing[0])
-    partner = min(extra, key=lambda other: len(differing(row, other, likenesses)))
-    return Mismatch(row, partner, missing[0], differing(row, partner, likenesses))
+    partner = min(extra, key=lambda other: len(differing_columns(row, other, comparisons)))
+    return Mismatch(row, partner, missing[0], differing_columns(row, partner, comparisons))
 
 
-def misplaced(
-    expected: Sequence[ResultRow], found: Sequence[ResultRow], likenesses: Sequence[Likeness], ordered: Sequence[int]
+def first_misordered(
+    expected: Sequence[ResultRow], actual: Sequence[ResultRow], comparisons: Sequence[ComparisonMode], ordered: Sequence[int]
 ) -> Mismatch | None:
-    """The first row that does not come where ORDER BY puts it."""
-    for number, (one, other) in enumerate(zip(expected, found, strict=True)):
-        columns = tuple(place for place in ordered if not same(one[place], other[place], likenesses[place]))
+    """Return the first row that is not where ORDER BY puts it."""
+    for row_number, (left, right) in enumerate(zip(expected, actual, strict=True)):
+        columns = tuple(
+            position for position in ordered if not values_equal(left[position], right[position], comparisons[position])
+        )
         if columns:
-            return Mismatch(one, other, number, columns)
+            return Mismatch(left, right, row_number, columns)
     return None

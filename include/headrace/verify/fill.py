@@ -1,4 +1,4 @@
-"""FILL in DuckDB: all windows of the grid from a group's first to its last, and to the ends of WHERE's range."""
+"""FILL in DuckDB: every window from a group's first to its last, and out to the range of WHERE."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headrace.model.types import BIGINT, DataType
 from headrace.verify.aggregates import END, START
 from headrace.verify.expressions import Compiler
 from headrace.verify.frames import ROW_TIME, Frame
-from headrace.verify.values import Value, duck_type, instant, unknown
+from headrace.verify.values import Value, duck_type, instant, unsupported
 from headrace.verify.windows import Grid
 
 FORCED = (FillMode.NULL_F, FillMode.VALUE_F)
@@ -19,31 +19,39 @@ MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 
 
 @dataclass(frozen=True, slots=True)
-class Filled:
-    """A column of the windows: its SQL over keys, `_ws` and `_we`, its type, and whether it depends on rows and is to be filled."""
+class FillColumn:
+    """A column of the windows: SQL over keys, `_ws` and `_we`, and its type.
+
+    Attributes:
+        column: Its name in the relation.
+        sql: How it is computed.
+        type: Its type.
+        fills: True if it depends on rows, so that FILL applies.
+        constant: SQL of the constant that FILL(VALUE, …) gives it.
+    """
 
     column: str
     sql: str
     type: DataType
-    fills: bool = False
+    is_filled: bool = False
     constant: str = "NULL"
 
     @classmethod
-    def of(cls, column: str, value: Value, *, fills: bool = False) -> Filled:
-        """A column of a value; a bare NULL counts as BIGINT."""
-        return cls(column, value.sql, value.type or BIGINT, fills)
+    def of(cls, column: str, value: Value, *, is_filled: bool = False) -> FillColumn:
+        """Create the column of a value; a bare NULL counts as BIGINT."""
+        return cls(column, value.sql, value.type or BIGINT, is_filled)
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """First and last instant, inclusive, that WHERE lets through; None where it does not say."""
+    """First and last instant, inclusive, that WHERE admits; None if it sets no bound."""
 
     first: int | None = None
     last: int | None = None
 
 
 def time_range(where: Expression | None, frame: Frame, compiler: Compiler) -> Range:
-    """The range of instants that the conditions of WHERE, joined by AND, leave of the time line."""
+    """Return the range of instants that the conjuncts of WHERE admit."""
     firsts: list[int] = []
     lasts: list[int] = []
     for condition in conjuncts(where):
@@ -56,6 +64,7 @@ def time_range(where: Expression | None, frame: Frame, compiler: Compiler) -> Ra
 
 
 def conjuncts(node: Expression | None) -> list[Expression]:
+    """Return the conditions that AND joins."""
     match node:
         case None:
             return []
@@ -66,7 +75,7 @@ def conjuncts(node: Expression | None) -> list[Expression]:
 
 
 def bounds(node: Expression, frame: Frame, compiler: Compiler) -> list[tuple[str, int]]:
-    """The inclusive bounds that one condition puts on the time line."""
+    """Return the inclusive bounds that one condition puts on the timestamp, as `(sign, ticks)`."""
     match node:
         case Call(function="between", arguments=(subject, low, high)) if is_time(subject, frame):
             ends = (ticks_of(low, compiler), ticks_of(high, compiler))
@@ -82,69 +91,72 @@ def bounds(node: Expression, frame: Frame, compiler: Compiler) -> list[tuple[str
 
 
 def is_time(node: Expression, frame: Frame) -> bool:
+    """Return True if an expression is the timestamp column."""
     if not isinstance(node, ColumnRef) or frame.time is None:
         return False
     return node.name in (frame.time.name, *ROW_TIME) and node.table in (None, frame.time.qualifier)
 
 
 def ticks_of(node: Expression, compiler: Compiler) -> int | None:
-    """A constant as an instant; None where it is none."""
+    """Return a constant as an instant, or None if it is not constant."""
     if any(isinstance(part, ColumnRef) for part in walk(node)):
         return None
     value = compiler.value(node)
-    if not value.known or value.constant is None:
+    if not value.is_constant or value.constant is None:
         return None
-    found = compiler.instant(value).constant
-    return found if isinstance(found, int) else None
+    ticks = compiler.instant(value).constant
+    return ticks if isinstance(ticks, int) else None
 
 
-def filled(
+def fill_windows(
     fill: FillClause,
     grid: Grid,
     span: Range,
     windows: str,
     keys: Sequence[str],
-    columns: Sequence[Filled],
+    columns: Sequence[FillColumn],
     step: Callable[[str, str], str],
 ) -> str:
-    """The name of a relation with keys, `_ws`, `_we` and the columns, windows without rows among them."""
+    """Compute the windows with those that FILL adds, and return the relation: keys, `_ws`, `_we` and the columns."""
     if fill.mode is FillMode.NEAR:
-        raise unknown("FILL(NEAR) of windows")
-    every = step("grid", grid_sql(fill, grid, span, windows, keys))
+        raise unsupported("FILL(NEAR) of windows")
+    all_windows = step("grid", grid_sql(fill, grid, span, windows, keys))
     match = " AND ".join([*(f"g.{key} IS NOT DISTINCT FROM w.{key}" for key in keys), f"g.{START} = w.{START}"])
-    values = [each.column for each in columns if each.fills]
+    values = [output.column for output in columns if output.is_filled]
     selected = [*(f"g.{key}" for key in keys), f"g.{START}", f"g.{END}", f"w.{START} IS NOT NULL AS _there"]
     selected += [f"w.{column}" for column in values]
-    beside = step("beside", f"SELECT {', '.join(selected)} FROM {every} g LEFT JOIN {windows} w ON {match}")
-    shown = [f"{value(fill.mode, each, keys) if each.fills else each.sql} AS {each.column}" for each in columns]
-    return step("filled", f"SELECT {', '.join([*keys, START, END, *shown])} FROM {beside}")
+    joined = step("joined", f"SELECT {', '.join(selected)} FROM {all_windows} g LEFT JOIN {windows} w ON {match}")
+    outputs = [
+        f"{fill_value(fill.mode, output, keys) if output.is_filled else output.sql} AS {output.column}" for output in columns
+    ]
+    return step("filled", f"SELECT {', '.join([*keys, START, END, *outputs])} FROM {joined}")
 
 
 def grid_sql(fill: FillClause, grid: Grid, span: Range, windows: str, keys: Sequence[str]) -> str:
-    """Keys, `_ws` and `_we` of every window that there is to be."""
+    """Return the SELECT of keys, `_ws` and `_we` of every window in the result."""
     wall = grid.latest(START)
     first, last = f"min({wall})", f"max({wall})"
     ends = {
-        place: None if ticks is None else grid.covering(instant(ticks).sql)
-        for place, ticks in (("first", span.first), ("last", span.last))
+        side: None if ticks is None else grid.covering(instant(ticks).sql)
+        for side, ticks in (("first", span.first), ("last", span.last))
     }
-    shown = ", ".join(keys)
-    group = f" GROUP BY {shown}" if keys else " HAVING count(*) > 0"
-    lead = f"{shown}, " if keys else ""
+    key_list = ", ".join(keys)
+    group = f" GROUP BY {key_list}" if keys else " HAVING count(*) > 0"
+    lead = f"{key_list}, " if keys else ""
     groups = f"SELECT {lead}{first} AS _first, {last} AS _last FROM {windows}{group}"
     if fill.mode in FORCED and not keys and ends["first"] and ends["last"]:
         groups = f"SELECT {first} AS _first, {last} AS _last FROM {windows}"
     low = f"least(_first, {ends['first']})" if ends["first"] else "_first"
     high = f"greatest(_last, {ends['last']})" if ends["last"] else "_last"
-    placed = f"SELECT {lead}{low} AS _low, {high} AS _high FROM ({groups})"
-    spread = f"SELECT {lead}unnest({grid.between('_low', '_high')}) AS _wall FROM ({placed})"
+    ranges = f"SELECT {lead}{low} AS _low, {high} AS _high FROM ({groups})"
+    walls = f"SELECT {lead}unnest({grid.between('_low', '_high')}) AS _wall FROM ({ranges})"
     borders = f"{grid.clock.instant('_wall')} AS {START}, {grid.end('_wall')} AS {END}"
-    return f"SELECT {lead}{borders} FROM ({spread}) WHERE {grid.exists('_wall')}"
+    return f"SELECT {lead}{borders} FROM ({walls}) WHERE {grid.exists('_wall')}"
 
 
-def value(mode: FillMode, each: Filled, keys: Sequence[str]) -> str:
-    """A column at a window: its own value where the window has one, else what the mode says."""
-    column = each.column
+def fill_value(mode: FillMode, output: FillColumn, keys: Sequence[str]) -> str:
+    """Return a column's SQL at a window: its own value if the window has rows, else what the mode says."""
+    column = output.column
     partition = f"PARTITION BY {', '.join(keys)} " if keys else ""
     so_far = f"OVER ({partition}ORDER BY {START} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"
     to_come = f"OVER ({partition}ORDER BY {START} ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING)"
@@ -154,17 +166,17 @@ def value(mode: FillMode, each: Filled, keys: Sequence[str]) -> str:
         case FillMode.NEXT:
             return f"first_value({column} IGNORE NULLS) {to_come}"
         case FillMode.VALUE | FillMode.VALUE_F:
-            return f"coalesce({column}, {each.constant})"
-        case FillMode.LINEAR if each.type.is_number:
+            return f"coalesce({column}, {output.constant})"
+        case FillMode.LINEAR if output.type.is_number:
             point = f"CASE WHEN _there THEN {{'t': {START}, 'v': {column}}} END"
             before, after = f"(last_value({point} IGNORE NULLS) {so_far})", f"(first_value({point} IGNORE NULLS) {to_come})"
-            return f"CASE WHEN _there THEN {column} ELSE {line(before, after, 'v', START, each.type)} END"
+            return f"CASE WHEN _there THEN {column} ELSE {interpolate(before, after, 'v', START, output.type)} END"
         case _:
             return f"CASE WHEN _there THEN {column} END"
 
 
-def line(before: str, after: str, name: str, at: str, type_: DataType) -> str:
-    """The value at an instant on the line between two points (structs of `t` and the value); of whole numbers cut off."""
+def interpolate(before: str, after: str, name: str, instant_sql: str, type_: DataType) -> str:
+    """Interpolate linearly between two points (structs of `t` and the value); truncate if the type is an integer."""
     low, high = f"{before}.{name}::DOUBLE", f"{after}.{name}::DOUBLE"
-    found = f"{low} + (({high} - {low}) * ({at} - {before}.t)) / ({after}.t - {before}.t)"
-    return f"TRY_CAST({f'trunc({found})' if type_.is_integer else found} AS {duck_type(type_)})"
+    interpolated = f"{low} + (({high} - {low}) * ({instant_sql} - {before}.t)) / ({after}.t - {before}.t)"
+    return f"TRY_CAST({f'trunc({interpolated})' if type_.is_integer else interpolated} AS {duck_type(type_)})"

@@ -1,4 +1,4 @@
-"""What a SELECT reads: tables with their tags, sub-queries and joins, as DuckDB relations with names."""
+"""What a SELECT reads (tables with their tags, sub-queries, joins) as DuckDB relations with resolvable names."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROW_TIME: Final = ("_rowts", "_c0")
 
 @dataclass(frozen=True, slots=True)
 class StoredTable:
-    """What a table name means: a table, its subtable where the name is one's, and how its rows and tags are read."""
+    """What a table name refers to: a table, the subtable if the name is one's, and readers of its rows and tags."""
 
     table: Table
     database: Database
@@ -35,7 +35,7 @@ Lookup = Callable[[Name], StoredTable]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column that a SELECT can name; `sql` is its name in the relation. `tag`: it is the same in all rows of a subtable."""
+    """A column that a SELECT can refer to. `sql` is its name in the relation; `tag` means that it is constant within a subtable."""
 
     name: str
     qualifier: str | None
@@ -46,14 +46,24 @@ class Column:
 
     @property
     def value(self) -> Value:
+        """The column as a typed value."""
         return Value(self.sql, self.type)
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A relation with its names, in the precision and time zone of its database. `single`: all rows are of one subtable.
+    """A relation with the names of its columns, in the precision and time zone of its database.
 
-    `subtables` is a relation of the same columns with one row for each subtable of a table, of which only tags and `tbname` count.
+    Attributes:
+        relation: The DuckDB relation.
+        columns: Its columns.
+        precision: The unit of its ticks.
+        timezone: The time zone of its wall clock.
+        time: The timestamp column.
+        tbname: The subtable's name.
+        key: The composite key column.
+        single: True if all rows belong to one subtable.
+        subtables: A relation with the same columns and one row per subtable, in which only tags and `tbname` are set.
     """
 
     relation: str
@@ -67,42 +77,51 @@ class Frame:
     subtables: str = ""
 
     def is_of_subtable(self, node: Expression) -> bool:
-        """Whether an expression is the same in all rows of a subtable."""
+        """Return True if an expression is constant within a subtable."""
         return all(self.column(part).tag for part in walk(node) if isinstance(part, ColumnRef))
 
     def find(self, reference: ColumnRef) -> Column | None:
+        """Resolve a column reference; None if there is no such column."""
         if reference.name in ROW_TIME and self.time is not None:
             return self.time
-        found = [column for column in self.columns if column.name == reference.name and reference.table in (None, column.qualifier)]
-        if len(found) > 1:
+        matches = [
+            column for column in self.columns if column.name == reference.name and reference.table in (None, column.qualifier)
+        ]
+        if len(matches) > 1:
             raise ProgrammingError(f"column {reference.name} is ambiguous", span=reference.span)
-        return found[0] if found else None
+        return matches[0] if matches else None
 
     def column(self, reference: ColumnRef) -> Column:
-        found = self.find(reference)
-        if found is None:
+        """Resolve a column reference.
+
+        Raises:
+            NotFoundError: There is no such column.
+        """
+        column = self.find(reference)
+        if column is None:
             raise NotFoundError(f"column {reference.name} does not exist", span=reference.span)
-        return found
+        return column
 
     def starred(self, qualifier: str | None) -> list[Column]:
+        """Return the columns that `*` or `qualifier.*` expands to."""
         return [column for column in self.columns if column.starred and qualifier in (None, column.qualifier)]
 
     @property
     def order(self) -> tuple[str, ...]:
-        """The columns that order rows: the instant, which stands beside them as `_ts`, and what tells rows of one instant apart."""
+        """The columns that order rows: the instant (`_ts`), then what distinguishes rows of one instant."""
         return (TS, *(column.sql for column in (self.tbname, self.key) if column is not None))
 
 
 def table_frame(stored: StoredTable, relation: str, alias: str | None, subtables: str = "") -> Frame:
-    """The names of a table whose columns are `c0`, `c1`, … in a relation, `tbname` last."""
+    """Return the frame of a table whose relation has columns `c0`, `c1`, …, `tbname` last."""
     table = stored.table
-    every = (*table.columns, *table.tags)
+    declared = (*table.columns, *table.tags)
     qualifier = alias or stored.subtable or table.name
     columns = tuple(
         Column(column.name, qualifier, f"c{number}", column.type, _is_starred(stored, column.name), table.is_tag(column.name))
-        for number, column in enumerate(every)
+        for number, column in enumerate(declared)
     )
-    tbname = Column(TBNAME, qualifier, f"c{len(every)}", VARCHAR, starred=False, tag=True)
+    tbname = Column(TBNAME, qualifier, f"c{len(declared)}", VARCHAR, starred=False, tag=True)
     key = next((column for column in columns if table.key is not None and column.name == table.key.name), None)
     single = stored.subtable is not None or not table.tags
     database = stored.database
@@ -114,11 +133,15 @@ def _is_starred(stored: StoredTable, name: str) -> bool:
 
 
 def table_sql(stored: StoredTable, rows: str, tags: str) -> str:
-    """The SELECT that gives a stored table the columns that `table_frame` names."""
+    """Return the SELECT that gives a stored table the column names of `table_frame`."""
     table = stored.table
-    columns = [f"{loaded(column.type, 'r', column.name, stored)} AS c{number}" for number, column in enumerate(table.columns)]
+    columns = [
+        f"{stored_column_sql(column.type, 'r', column.name, stored)} AS c{number}" for number, column in enumerate(table.columns)
+    ]
     first = len(columns)
-    columns += [f"{loaded(tag.type, 'g', tag.name, stored)} AS c{first + number}" for number, tag in enumerate(table.tags)]
+    columns += [
+        f"{stored_column_sql(tag.type, 'g', tag.name, stored)} AS c{first + number}" for number, tag in enumerate(table.tags)
+    ]
     columns.append(f'r."{TBNAME}" AS c{len(columns)}')
     joined = f' LEFT JOIN {tags} g ON r."{TBNAME}" = g."{TBNAME}"' if table.tags else ""
     subtable = "" if stored.subtable is None else f""" WHERE r."{TBNAME}" = '{stored.subtable.replace("'", "''")}'"""
@@ -126,21 +149,23 @@ def table_sql(stored: StoredTable, rows: str, tags: str) -> str:
 
 
 def subtables_sql(stored: StoredTable, rows: str, tags: str) -> str:
-    """The SELECT that gives one row for each subtable: those that have tags or rows; a plain table is its own subtable."""
+    """Return the SELECT of one row per subtable that has tags or rows; a plain table is its own subtable."""
     table = stored.table
     columns = [f"CAST(NULL AS {duck_type(column.type)}) AS c{number}" for number, column in enumerate(table.columns)]
     first = len(columns)
-    columns += [f"{loaded(tag.type, 'g', tag.name, stored)} AS c{first + number}" for number, tag in enumerate(table.tags)]
+    columns += [
+        f"{stored_column_sql(tag.type, 'g', tag.name, stored)} AS c{first + number}" for number, tag in enumerate(table.tags)
+    ]
     names = f'SELECT "{TBNAME}" FROM {tags} UNION SELECT "{TBNAME}" FROM {rows}'
     if not table.tags:
         names = f"""SELECT '{table.name.replace("'", "''")}' AS "{TBNAME}" """
-    only = "" if stored.subtable is None else f""" WHERE n."{TBNAME}" = '{stored.subtable.replace("'", "''")}'"""
+    condition = "" if stored.subtable is None else f""" WHERE n."{TBNAME}" = '{stored.subtable.replace("'", "''")}'"""
     joined = f' LEFT JOIN {tags} g ON n."{TBNAME}" = g."{TBNAME}"' if table.tags else ""
-    return f'SELECT {", ".join(columns)}, n."{TBNAME}" AS c{len(columns)} FROM ({names}) n{joined}{only}'
+    return f'SELECT {", ".join(columns)}, n."{TBNAME}" AS c{len(columns)} FROM ({names}) n{joined}{condition}'
 
 
-def loaded(type_: DataType, relation: str, name: str, stored: StoredTable) -> str:
-    """A stored column as its DuckDB type; timestamps arrive as BIGINT in the unit in which they are stored."""
+def stored_column_sql(type_: DataType, relation: str, name: str, stored: StoredTable) -> str:
+    """Return a stored column as its DuckDB type; timestamps arrive as BIGINT in the unit they are stored in."""
     column = f'{relation}."{name.replace(chr(34), chr(34) * 2)}"'
     if type_.kind is TypeKind.TIMESTAMP:
         return f"({column} // 1000)" if stored.database.precision is Precision.MILLISECOND else column
@@ -148,16 +173,16 @@ def loaded(type_: DataType, relation: str, name: str, stored: StoredTable) -> st
 
 
 def without_timestamps(rows: pa.Table) -> pa.Table:
-    """Arrow's timestamps (microseconds in UTC) as BIGINT."""
-    for place, field in enumerate(rows.schema):
+    """Convert Arrow timestamps (microseconds in UTC) to BIGINT."""
+    for position, field in enumerate(rows.schema):
         if pa.types.is_timestamp(field.type):
-            micros = rows.column(place).cast(pa.timestamp("us", tz=field.type.tz)).cast(pa.int64())
-            rows = rows.set_column(place, field.name, micros)
+            micros = rows.column(position).cast(pa.timestamp("us", tz=field.type.tz)).cast(pa.int64())
+            rows = rows.set_column(position, field.name, micros)
     return rows
 
 
 def conjuncts(node: Expression | None) -> list[Expression]:
-    """The conditions that AND joins."""
+    """Return the conditions that AND joins."""
     if node is None:
         return []
     if isinstance(node, Call) and node.function == "and":
@@ -165,16 +190,16 @@ def conjuncts(node: Expression | None) -> list[Expression]:
     return [node]
 
 
-def inside_join(left: Frame, right: Frame) -> Frame:
-    """The names that ON sees, of relations `l` and `r`; the time line is the left one's."""
+def on_frame(left: Frame, right: Frame) -> Frame:
+    """Return the frame that ON sees, of relations `l` and `r`; the left side's timestamp is the join's."""
     sides = [("l", column) for column in left.columns] + [("r", column) for column in right.columns]
     columns = tuple(replace(column, sql=f"{side}.{column.sql}") for side, column in sides)
-    time = next((made for made, (_, old) in zip(columns, sides, strict=True) if old is left.time), None)
+    time = next((new for new, (_, old) in zip(columns, sides, strict=True) if old is left.time), None)
     return Frame("", columns, left.precision, left.timezone, time)
 
 
-def of_join(inside: Frame, relation: str) -> Frame:
-    """The names of a join whose relation has the columns that ON sees as `c0`, `c1`, …."""
+def join_frame(inside: Frame, relation: str) -> Frame:
+    """Return the frame of a join whose relation has the columns that ON sees as `c0`, `c1`, …."""
     columns = tuple(replace(column, sql=f"c{number}") for number, column in enumerate(inside.columns))
-    time = next((made for made, old in zip(columns, inside.columns, strict=True) if old is inside.time), None)
+    time = next((new for new, old in zip(columns, inside.columns, strict=True) if old is inside.time), None)
     return replace(inside, relation=relation, columns=columns, time=time)

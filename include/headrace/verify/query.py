@@ -1,4 +1,4 @@
-"""A SELECT in DuckDB, step by step: each step is a temporary table, so that what a window was made of can be shown."""
+"""Compute a SELECT in DuckDB step by step, each step a temporary table, so that the rows behind a window can be shown."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ from headrace.model.tables import TBNAME
 from headrace.model.time import Precision
 from headrace.model.types import TIMESTAMP, DataType
 from headrace.verify import grouping, series, windows, zones
-from headrace.verify.aggregates import ALWAYS_A_ROW, END, START, TS, Likeness
+from headrace.verify.aggregates import END, ROW_FOR_NO_INPUT, START, TS, ComparisonMode
 from headrace.verify.expressions import Compiler
-from headrace.verify.fill import Filled, filled, time_range
+from headrace.verify.fill import FillColumn, fill_windows, time_range
 from headrace.verify.frames import (
     Column,
     Frame,
     Lookup,
     conjuncts,
-    inside_join,
-    of_join,
+    join_frame,
+    on_frame,
     subtables_sql,
     table_frame,
     table_sql,
     without_timestamps,
 )
 from headrace.verify.grouping import Groups, Key
-from headrace.verify.interp import interpolated, uses_interp
-from headrace.verify.values import Value, common, converted, unknown
+from headrace.verify.interp import interpolate_points, uses_interp
+from headrace.verify.values import Value, common_type, convert, unsupported
 
 if TYPE_CHECKING:
     import duckdb
@@ -52,20 +52,27 @@ LABELS = ("inner", "left", "right", "full", "left semi", "left anti")
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A column of the answer: its place `o…` in the relation, its name, its type, how it is compared."""
+    """A column of the result: its name `o…` in the relation, its own name, its type, and how it is compared."""
 
     column: str
     name: str
     type: DataType
-    likeness: Likeness = Likeness.EXACT
+    comparison: ComparisonMode = ComparisonMode.EXACT
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """The rows of a SELECT: a relation with `o…`, in the order of `_n`.
+class QueryResult:
+    """The result of a SELECT: a relation with columns `o…`, in the order of `_n`.
 
-    `sorted` are the places of the columns that ORDER BY names; `members` is a relation with the rows that the windows or groups are
-    made of, told by the columns `same`; `shown` are those columns of it that a user knows, by name.
+    Attributes:
+        relation: The DuckDB relation.
+        outputs: Its columns.
+        precision: The unit of its ticks.
+        timezone: The time zone of its wall clock.
+        sorted: Positions of the columns in ORDER BY.
+        members: A relation with the rows behind the windows or groups.
+        same: The columns that assign a row of `members` to its window or group.
+        shown: The columns of `members` to show, as (name, column, type).
     """
 
     relation: str
@@ -74,13 +81,13 @@ class Answer:
     timezone: str
     sorted: tuple[int, ...] = ()
     members: str | None = None
-    same: tuple[str, ...] = ()
-    shown: tuple[tuple[str, str, DataType], ...] = ()
+    member_keys: tuple[str, ...] = ()
+    member_columns: tuple[tuple[str, str, DataType], ...] = ()
 
 
 @dataclass(slots=True)
 class Recomputation:
-    """Answers queries over stored tables in one DuckDB connection. `stream`: as a stream does."""
+    """Answers queries over stored tables in one DuckDB connection. With `stream`, as a stream would."""
 
     connection: duckdb.DuckDBPyConnection
     lookup: Lookup
@@ -95,31 +102,33 @@ class Recomputation:
             self.connection.execute(macro)
 
     def step(self, label: str, sql: str) -> str:
-        """Compute a relation; its name."""
+        """Compute a relation and return its name."""
         self.steps += 1
         name = f"s{self.steps}_{label}"
         self.connection.execute(f"CREATE TEMP TABLE {name} AS {sql}")
         return name
 
-    def answer(self, query: Query | Union) -> Answer:
-        """The rows of a query."""
+    def answer(self, query: Query | Union) -> QueryResult:
+        """Compute a query."""
         if isinstance(query, Union):
             return self.union(query)
         frame = self.frame(query.source)
-        return Select(self, query, frame, compiler_of(frame)).answer()
+        return Select(self, query, frame, row_compiler(frame)).answer()
 
     def frame(self, source: Source | None) -> Frame:
+        """Compute what FROM reads."""
         match source:
             case None:
                 return Frame("(SELECT 1 AS nothing)", (), Precision.MILLISECOND, self.timezone)
             case TableSource():
                 return self.table(source)
             case QuerySource(query=query, alias=alias):
-                return of_answer(self.answer(query), alias)
+                return subquery_frame(self.answer(query), alias)
             case Join():
                 return self.join(source)
 
     def table(self, source: TableSource) -> Frame:
+        """Load a table once per query."""
         name = str(source.name)
         stored = self.lookup(source.name)
         if name not in self.loaded:
@@ -132,77 +141,81 @@ class Recomputation:
         return table_frame(stored, self.loaded[name], source.alias, self.subtables[name])
 
     def join(self, join: Join) -> Frame:
+        """Compute a join."""
         if join.kind not in LABELS:
-            raise unknown(f"{join.kind.upper()} JOIN")
+            raise unsupported(f"{join.kind.upper()} JOIN")
         left, right = self.frame(join.left), self.frame(join.right)
-        inside = inside_join(left, right)
-        on = "true" if join.condition is None else compiler_of(inside).condition(join.condition)
+        inside = on_frame(left, right)
+        on = "true" if join.condition is None else row_compiler(inside).condition(join.condition)
         joined = f"{join.kind} JOIN {right.relation} r ON {on}"
         if join.kind in ("left semi", "left anti"):
             word = "" if join.kind.endswith("semi") else "NOT "
             joined = f"WHERE {word}EXISTS (SELECT 1 FROM {right.relation} r WHERE {on})"
             inside = replace(inside, columns=inside.columns[: len(left.columns)])
         columns = ", ".join(f"{column.sql} AS c{number}" for number, column in enumerate(inside.columns))
-        return of_join(inside, self.step("join", f"SELECT {columns} FROM {left.relation} l {joined}"))
+        return join_frame(inside, self.step("join", f"SELECT {columns} FROM {left.relation} l {joined}"))
 
-    def union(self, query: Union) -> Answer:
-        """Both sides by position, brought to common types."""
+    def union(self, query: Union) -> QueryResult:
+        """Combine both sides by position, converted to common types."""
         left, right = self.answer(query.left), self.answer(query.right)
         outputs = tuple(
-            replace(ours, type=common([ours.type, theirs.type]) or ours.type, column=f"o{number}")
-            for number, (ours, theirs) in enumerate(zip(left.outputs, right.outputs, strict=True))
+            replace(left_output, type=common_type([left_output.type, right_output.type]) or left_output.type, column=f"o{number}")
+            for number, (left_output, right_output) in enumerate(zip(left.outputs, right.outputs, strict=True))
         )
-        if any(output.likeness is not Likeness.EXACT for output in (*left.outputs, *right.outputs)):
-            raise unknown("estimates in a UNION")
+        if any(output.comparison is not ComparisonMode.EXACT for output in (*left.outputs, *right.outputs)):
+            raise unsupported("estimates in a UNION")
         selects = [
             "SELECT "
             + ", ".join(
-                f"{converted(Value(own.column, own.type), of.type)} AS {of.column}"
-                for own, of in zip(side.outputs, outputs, strict=True)
+                f"{convert(Value(side_output.column, side_output.type), output.type)} AS {output.column}"
+                for side_output, output in zip(side.outputs, outputs, strict=True)
             )
             + f" FROM {side.relation}"
             for side in (left, right)
         ]
-        found = self.step("union", f" UNION {'ALL ' if query.all else ''}".join(selects))
+        combined = self.step("union", f" UNION {'ALL ' if query.all else ''}".join(selects))
         items = [SelectItem(ColumnRef(output.name), output.name) for output in outputs]
-        sorts = [grouping.sorted_place(ordering.expression, items) for ordering in query.order_by]
+        sorts = [grouping.ordering_position(ordering.expression, items) for ordering in query.order_by]
         if None in sorts:
             raise ProgrammingError("ORDER BY of a UNION takes names and positions of its columns")
         if query.limit is not None and not query.order_by:
-            raise unknown("LIMIT of a UNION without ORDER BY")
-        order = [direction(f"o{place}", each) for place, each in zip(sorts, query.order_by, strict=True)]
-        relation = numbered(self, found, order, query.limit, query.offset, "*")
-        return Answer(relation, outputs, left.precision, left.timezone, tuple(place for place in sorts if place is not None))
+            raise unsupported("LIMIT of a UNION without ORDER BY")
+        order = [order_term(f"o{position}", ordering) for position, ordering in zip(sorts, query.order_by, strict=True)]
+        relation = number_rows(self, combined, order, query.limit, query.offset, "*")
+        positions = tuple(position for position in sorts if position is not None)
+        return QueryResult(relation, outputs, left.precision, left.timezone, positions)
 
 
-def of_answer(answer: Answer, alias: str | None) -> Frame:
-    """A sub-query's columns; its first timestamp is its time line."""
-    if any(output.likeness is not Likeness.EXACT for output in answer.outputs):
-        raise unknown("an estimate in a sub-query")
+def subquery_frame(answer: QueryResult, alias: str | None) -> Frame:
+    """Return the frame of a sub-query; its first timestamp column is its time line."""
+    if any(output.comparison is not ComparisonMode.EXACT for output in answer.outputs):
+        raise unsupported("an estimate in a sub-query")
     columns = tuple(Column(output.name, alias, output.column, output.type) for output in answer.outputs)
     time = next((column for column in columns if column.type == TIMESTAMP), None)
     tbname = next((column for column in columns if column.name == TBNAME), None)
-    # Its own keys and windows are no columns of it.
+    # The relation also has the sub-query's own keys and windows, which are not columns of its result.
     relation = f"(SELECT {', '.join(column.sql for column in columns)} FROM {answer.relation})"
     return Frame(relation, columns, answer.precision, answer.timezone, time, tbname)
 
 
-def compiler_of(frame: Frame) -> Compiler:
-    """Compiles expressions over the rows of a frame."""
+def row_compiler(frame: Frame) -> Compiler:
+    """Return a compiler of expressions over the rows of a frame."""
     return Compiler(grouping.row_leaf(frame), frame.precision, frame.timezone)
 
 
-def direction(column: str, ordering: Ordering) -> str:
-    """A column of ORDER BY: NULL first where it ascends, last where it descends, unless it says otherwise."""
+def order_term(column: str, ordering: Ordering) -> str:
+    """Format an ORDER BY column: NULL first if ascending, last if descending, unless it says otherwise."""
     nulls_first = not ordering.descending if ordering.nulls_first is None else ordering.nulls_first
     return f"{column} {'DESC' if ordering.descending else 'ASC'} NULLS {'FIRST' if nulls_first else 'LAST'}"
 
 
-def numbered(work: Recomputation, found: str, order: Sequence[str], limit: int | None, offset: int | None, columns: str) -> str:
-    """The rows of a relation in order, as `_n`, cut to the limits."""
+def number_rows(
+    work: Recomputation, relation: str, order: Sequence[str], limit: int | None, offset: int | None, columns: str
+) -> str:
+    """Sort a relation, number its rows as `_n`, and apply LIMIT and OFFSET."""
     by = f"ORDER BY {', '.join(order)}" if order else ""
-    cut = (f" LIMIT {limit}" if limit is not None else "") + (f" OFFSET {offset}" if offset else "")
-    return work.step("answer", f"SELECT {columns}, row_number() OVER ({by}) AS _n FROM {found} {by}{cut}")
+    limits = (f" LIMIT {limit}" if limit is not None else "") + (f" OFFSET {offset}" if offset else "")
+    return work.step("answer", f"SELECT {columns}, row_number() OVER ({by}) AS _n FROM {relation} {by}{limits}")
 
 
 @dataclass(slots=True)
@@ -214,30 +227,31 @@ class Select:
     frame: Frame
     rows: Compiler
 
-    def answer(self) -> Answer:
-        items = grouping.expanded(self.query.items, self.frame)
+    def answer(self) -> QueryResult:
+        """Compute the SELECT."""
+        items = grouping.expand_stars(self.query.items, self.frame)
         for item in items:
-            grouping.likeness(item.expression)
-        keys = grouping.keys_of(self.query, items, self.frame, self.rows)
+            grouping.comparison_mode(item.expression)
+        keys = grouping.resolve_keys(self.query, items, self.frame, self.rows)
         if uses_interp(items):
-            points = interpolated(self, items, keys)
-            return self.arranged(points.relation, items, points.outputs, points.hidden, points.natural, len(keys))
+            points = interpolate_points(self, items, keys)
+            return self.sort_and_limit(points.relation, items, points.outputs, points.hidden, points.natural, len(keys))
         if grouping.has_aggregates(self.query, items):
-            return self.grouped(items, keys)
-        return self.plain(items, keys)
+            return self.compute_groups(items, keys)
+        return self.compute_plain(items, keys)
 
-    def kept(self, keys: Sequence[Key], also: Sequence[str] = ()) -> str:
-        """The rows that pass WHERE, with keys and the instant as `_ts`, and further columns over them."""
+    def filter_rows(self, keys: Sequence[Key], extra: Sequence[str] = ()) -> str:
+        """Compute the rows that pass WHERE, with keys, the instant as `_ts`, and the columns in `extra`."""
         where = f" WHERE {self.rows.condition(self.query.where)}" if self.query.where is not None else ""
         columns = [f"{key.value.sql} AS {key.column}" for key in keys]
         columns += [f"{self.frame.time.sql} AS {TS}"] if self.frame.time is not None else []
-        found = self.work.step("rows", f"SELECT {', '.join(['*', *columns])} FROM {self.frame.relation}{where}")
-        return self.work.step("beside", f"SELECT {', '.join(['*', *also])} FROM {found}") if also else found
+        filtered = self.work.step("rows", f"SELECT {', '.join(['*', *columns])} FROM {self.frame.relation}{where}")
+        return self.work.step("extended", f"SELECT {', '.join(['*', *extra])} FROM {filtered}") if extra else filtered
 
-    def grouped(self, items: Sequence[SelectItem], keys: list[Key]) -> Answer:
-        """A query with a window, GROUP BY or aggregates."""
+    def compute_groups(self, items: Sequence[SelectItem], keys: list[Key]) -> QueryResult:
+        """Compute a query with a window, GROUP BY or aggregates."""
         groups = Groups(
-            self.query, self.frame, self.rows, keys, grouping.selection([item.expression for item in items]), self.work.stream
+            self.query, self.frame, self.rows, keys, grouping.find_selection([item.expression for item in items]), self.work.stream
         )
         compiler = replace(self.rows, leaf=groups.leaf)
         outputs = [self.output(groups, compiler, item.expression, f"o{number}") for number, item in enumerate(items)]
@@ -245,196 +259,210 @@ class Select:
         conditions = [] if self.query.having is None else [compiler.condition(self.query.having)]
         if not keys and self.query.window is None and not self.always_a_row(items):
             conditions.append(f"{groups.column('count(*)')} > 0")
-        rows = self.kept(keys, [f"{sql} AS {name}" for sql, name in groups.beside.items()])
+        rows = self.filter_rows(keys, [f"{sql} AS {name}" for sql, name in groups.row_columns.items()])
         columns = [key.column for key in groups.keys]
         members = self.members(rows, columns)
-        finished = self.finished(groups, members, columns, conditions, [*outputs, *hidden])
-        finished = self.fill(groups, compiler, finished, [*outputs, *hidden])
+        relation = self.compute_outputs(groups, members, columns, conditions, [*outputs, *hidden])
+        relation = self.fill(groups, compiler, relation, [*outputs, *hidden])
         natural = columns + ([START] if self.query.window is not None else [])
-        answer = self.arranged(finished, items, outputs, hidden, natural)
-        known = tuple((column.name, column.sql, column.type) for column in self.frame.columns)
-        return replace(answer, members=members, same=tuple(natural), shown=known)
+        answer = self.sort_and_limit(relation, items, outputs, hidden, natural)
+        member_columns = tuple((column.name, column.sql, column.type) for column in self.frame.columns)
+        return replace(answer, members=members, member_keys=tuple(natural), member_columns=member_columns)
 
-    def output(self, groups: Groups, compiler: Compiler, node: Expression, column: str) -> Filled:
-        groups.touched = False
-        value = compiler.shown(node)
-        return Filled.of(column, value, fills=groups.touched)
+    def output(self, groups: Groups, compiler: Compiler, node: Expression, column: str) -> FillColumn:
+        """Compile an item over groups."""
+        groups.depends_on_rows = False
+        value = compiler.select_value(node)
+        return FillColumn.of(column, value, is_filled=groups.depends_on_rows)
 
     def members(self, rows: str, keys: Sequence[str]) -> str:
-        """The rows in their windows, each as often as it is in one."""
+        """Assign rows to windows; a row in several windows is repeated."""
         if self.query.window is None:
             return rows
         if self.frame.time is None:
             raise ProgrammingError("a window needs a source with a timestamp column")
         return self.work.step(
-            "members", windows.placed(self.query.window, windows.OrderedRows(rows, keys, self.frame.order, self.rows))
+            "members", windows.assign_windows(self.query.window, windows.OrderedRows(rows, keys, self.frame.order, self.rows))
         )
 
-    def finished(self, groups: Groups, members: str, keys: Sequence[str], conditions: list[str], outputs: Sequence[Filled]) -> str:
-        """Keys, the window's ends and the outputs of each group."""
+    def compute_outputs(
+        self, groups: Groups, members: str, keys: Sequence[str], conditions: list[str], outputs: Sequence[FillColumn]
+    ) -> str:
+        """Compute keys, the window's ends and the outputs of each group."""
         window = self.query.window
-        by = [*keys, windows.NUMBER] if window is not None else list(keys)
+        by = [*keys, windows.WINDOW] if window is not None else list(keys)
         ends = [f"min({START}) AS {START}", f"max({END}) AS {END}"] if window is not None else []
-        found = [f"{sql} AS {name}" for sql, name in groups.columns.items()]
+        columns = [f"{sql} AS {name}" for sql, name in groups.columns.items()]
         group = f" GROUP BY {', '.join(by)}" if by else ""
-        made = self.work.step("groups", f"SELECT {', '.join([*keys, *ends, *found]) or '1'} FROM {members}{group}")
-        made = self.with_subtables(groups, made, members, found)
+        relation = self.work.step("groups", f"SELECT {', '.join([*keys, *ends, *columns]) or '1'} FROM {members}{group}")
+        relation = self.with_subtables(groups, relation, members, columns)
         if window is not None:
-            rows = windows.OrderedRows(made, keys, (TS,), self.rows)
-            conditions = [*conditions, *(each for each in [windows.shortest(window, rows)] if each)]
+            true_for = windows.true_for_condition(window, windows.OrderedRows(relation, keys, (TS,), self.rows))
+            conditions = [*conditions, *([true_for] if true_for else [])]
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-        names = [*keys, *([START, END] if window is not None else []), *(f"{each.sql} AS {each.column}" for each in outputs)]
-        return self.work.step("windows", f"SELECT {', '.join(names)} FROM {made}{where}")
+        names = [*keys, *([START, END] if window is not None else []), *(f"{output.sql} AS {output.column}" for output in outputs)]
+        return self.work.step("windows", f"SELECT {', '.join(names)} FROM {relation}{where}")
 
-    def with_subtables(self, groups: Groups, made: str, members: str, found: Sequence[str]) -> str:
-        """With the groups of subtables that have no rows, where rows are counted by tags and `tbname` alone."""
+    def with_subtables(self, groups: Groups, relation: str, members: str, aggregates: Sequence[str]) -> str:
+        """Add groups for subtables without rows, if rows are counted by tags and `tbname` alone."""
         if not groups.counts_subtables:
-            return made
+            return relation
         tests = [self.rows.condition(part) for part in conjuncts(self.query.where) if self.frame.is_of_subtable(part)]
         where = f" WHERE {' AND '.join(tests)}" if tests else ""
         columns = ", ".join(key.column for key in groups.keys)
-        shown = ", ".join(f"{key.value.sql} AS {key.column}" for key in groups.keys)
-        lacking = f"SELECT {shown} FROM {self.frame.subtables}{where} EXCEPT SELECT {columns} FROM {made}"
-        nothing = f"SELECT {', '.join(found)} FROM {members} WHERE false"
-        return self.work.step("groups", f"SELECT * FROM {made} UNION ALL SELECT * FROM ({lacking}), ({nothing})")
+        keys = ", ".join(f"{key.value.sql} AS {key.column}" for key in groups.keys)
+        missing = f"SELECT {keys} FROM {self.frame.subtables}{where} EXCEPT SELECT {columns} FROM {relation}"
+        empty_group = f"SELECT {', '.join(aggregates)} FROM {members} WHERE false"
+        return self.work.step("groups", f"SELECT * FROM {relation} UNION ALL SELECT * FROM ({missing}), ({empty_group})")
 
-    def fill(self, groups: Groups, compiler: Compiler, finished: str, outputs: Sequence[Filled]) -> str:
+    def fill(self, groups: Groups, compiler: Compiler, relation: str, outputs: Sequence[FillColumn]) -> str:
+        """Apply FILL to the windows."""
         fill, window = self.query.fill, self.query.window
         if fill is None or fill.mode is FillMode.NONE:
-            return finished
+            return relation
         if not isinstance(window, IntervalClause):
             raise ProgrammingError("FILL goes only with INTERVAL")
         grid = windows.Grid.of(window, self.rows)
         keys = [key.column for key in groups.keys]
         if fill.mode not in (FillMode.PREV, FillMode.NEXT, FillMode.NULL, FillMode.NULL_F) and any(
-            grouping.likeness(item.expression) is Likeness.WITHIN for item in self.query.items
+            grouping.comparison_mode(item.expression) is ComparisonMode.IN_RANGE for item in self.query.items
         ):
-            raise unknown(f"FILL({fill.mode}) of an estimate")
+            raise unsupported(f"FILL({fill.mode}) of an estimate")
         span = time_range(self.query.where, self.frame, self.rows)
-        return filled(fill, grid, span, finished, keys, with_constants(fill, compiler, outputs), self.work.step)
+        return fill_windows(fill, grid, span, relation, keys, with_constants(fill, compiler, outputs), self.work.step)
 
-    def plain(self, items: Sequence[SelectItem], keys: list[Key]) -> Answer:
-        """A query without window and aggregates."""
-        nodes = [item.expression for item in items] + [each.expression for each in self.query.order_by]
+    def compute_plain(self, items: Sequence[SelectItem], keys: list[Key]) -> QueryResult:
+        """Compute a query without a window and aggregates."""
+        nodes = [item.expression for item in items] + [ordering.expression for ordering in self.query.order_by]
         calls = {call for node in nodes for call in grouping.series_calls(node)}
         compiler, relation, order = self.rows, "", None
         if calls:
             compiler, relation, order = self.with_series(calls, keys)
         else:
-            relation = self.kept(keys)
+            relation = self.filter_rows(keys)
 
-        def made(node: Expression, column: str) -> Filled:
-            return Filled.of(column, compiler.shown(node))
+        def column_of(node: Expression, column: str) -> FillColumn:
+            return FillColumn.of(column, compiler.select_value(node))
 
-        outputs = [made(item.expression, f"o{number}") for number, item in enumerate(items)]
-        hidden = self.hidden(items, made)
+        outputs = [column_of(item.expression, f"o{number}") for number, item in enumerate(items)]
+        hidden = self.hidden(items, column_of)
         by_time = self.frame.order if self.frame.time is not None else ()
         natural = [*(key.column for key in keys), *([order] if order else []), *by_time]
         extra = [f"{sql} AS n{number}" for number, sql in enumerate(natural)]
-        selected = ", ".join([*(f"{each.sql} AS {each.column}" for each in [*outputs, *hidden]), *extra])
-        found = self.work.step("selected", f"SELECT {selected} FROM {relation}")
-        return self.arranged(found, items, outputs, hidden, [f"n{number}" for number in range(len(natural))], len(keys))
+        columns = ", ".join([*(f"{output.sql} AS {output.column}" for output in [*outputs, *hidden]), *extra])
+        selected = self.work.step("selected", f"SELECT {columns} FROM {relation}")
+        return self.sort_and_limit(selected, items, outputs, hidden, [f"n{number}" for number in range(len(natural))], len(keys))
 
     def with_series(self, calls: set[Call], keys: list[Key]) -> tuple[Compiler, str, str | None]:
-        """The rows beside the values of a function of neighbours, a compiler that knows it, and how the rows come."""
+        """Compute the values of a function of adjacent rows.
+
+        Returns:
+            A compiler that resolves its call, the relation, and the order of its rows if that is not by time.
+        """
         if len(calls) > 1 or self.frame.time is None:
-            raise unknown("more than one function of neighbours in a query, or one without a timestamp")
+            raise unsupported("more than one function of adjacent rows in a query, or one without a timestamp")
         call = next(iter(calls))
         if call.function not in series.SERIES:
-            raise unknown(f"the function {call.function}")
+            raise unsupported(f"the function {call.function}")
         x = self.rows.value(call.arguments[0])
         columns = tuple(key.column for key in keys)
-        use = series.SeriesUse(
-            call.function, x, grouping.constants(self.rows, call), columns, self.frame.order, self.rows.precision
+        use = series.SeriesCall(
+            call.function, x, grouping.constant_arguments(self.rows, call), columns, self.frame.order, self.rows.precision
         )
-        found = series.SERIES[call.function](use)
-        relation = self.kept(keys)
-        if found.only:
-            relation = self.work.step("only", f"SELECT * FROM {relation} WHERE {found.only}")
-        if found.place:
-            relation = self.work.step("places", f"SELECT *, {found.place} AS {series.PLACE} FROM {relation}")
-        relation = self.work.step("series", f"SELECT *, {found.value} AS {series.VALUE} FROM {relation}")
-        if found.keep:
-            relation = self.work.step("kept", f"SELECT * FROM {relation} WHERE {found.keep}")
+        result = series.SERIES[call.function](use)
+        relation = self.filter_rows(keys)
+        if result.row_filter:
+            relation = self.work.step("only", f"SELECT * FROM {relation} WHERE {result.row_filter}")
+        if result.rank:
+            relation = self.work.step("ranks", f"SELECT *, {result.rank} AS {series.RANK} FROM {relation}")
+        relation = self.work.step("series", f"SELECT *, {result.value} AS {series.VALUE} FROM {relation}")
+        if result.result_filter:
+            relation = self.work.step("kept", f"SELECT * FROM {relation} WHERE {result.result_filter}")
 
         def leaf(node: Expression) -> Value | None:
-            return Value(series.VALUE, found.type) if node == call else self.rows.leaf(node)
+            return Value(series.VALUE, result.type) if node == call else self.rows.leaf(node)
 
-        return replace(self.rows, leaf=leaf), relation, found.order
+        return replace(self.rows, leaf=leaf), relation, result.order
 
-    def hidden(self, items: Sequence[SelectItem], make: Callable[[Expression, str], Filled]) -> list[Filled]:
-        """Columns for what ORDER BY names and the select list does not have."""
-        missing = [each.expression for each in self.query.order_by if grouping.sorted_place(each.expression, items) is None]
+    def hidden(self, items: Sequence[SelectItem], make: Callable[[Expression, str], FillColumn]) -> list[FillColumn]:
+        """Return columns for the ORDER BY expressions that are not in the select list."""
+        nodes = [ordering.expression for ordering in self.query.order_by]
+        missing = [node for node in nodes if grouping.ordering_position(node, items) is None]
         return [make(node, f"h{number}") for number, node in enumerate(missing)]
 
     def always_a_row(self, items: Sequence[SelectItem]) -> bool:
-        return any(call.function in ALWAYS_A_ROW for item in items for call in grouping.aggregate_calls(item.expression))
+        """Return True if an aggregate gives a row even for no rows."""
+        return any(call.function in ROW_FOR_NO_INPUT for item in items for call in grouping.aggregate_calls(item.expression))
 
-    def arranged(
+    def sort_and_limit(
         self,
-        found: str,
+        relation: str,
         items: Sequence[SelectItem],
-        outputs: Sequence[Filled],
-        hidden: Sequence[Filled],
+        outputs: Sequence[FillColumn],
+        hidden: Sequence[FillColumn],
         natural: Sequence[str],
         keys: int | None = None,
-    ) -> Answer:
-        """DISTINCT, SLIMIT, ORDER BY and LIMIT. Without ORDER BY rows come by group and time (`natural`)."""
+    ) -> QueryResult:
+        """Apply DISTINCT, SLIMIT, ORDER BY and LIMIT; without ORDER BY rows come by group and time (`natural`)."""
         query, work = self.query, self.work
         count = len(natural) - (1 if query.window is not None else 0) if keys is None else keys
-        made = tuple(
-            Output(each.column, item.name, each.type, grouping.likeness(item.expression))
-            for each, item in zip(outputs, items, strict=True)
+        columns = tuple(
+            Output(output.column, item.name, output.type, grouping.comparison_mode(item.expression))
+            for output, item in zip(outputs, items, strict=True)
         )
         sorts, by = self.order(items, hidden)
         if query.distinct:
-            found, natural = self.distinct(found, made)
+            relation, natural = self.distinct(relation, columns)
         if query.series_limit is not None and count:
             first = query.series_offset or 0
-            ranked = f"SELECT *, dense_rank() OVER (ORDER BY {', '.join(ascending(natural[:count]))}) AS _series FROM {found}"
-            inside = f"_series > {first} AND _series <= {first + query.series_limit}"
-            found = work.step("some", f"SELECT * EXCLUDE (_series) FROM ({ranked}) WHERE {inside}")
-        order = [*by, *ascending(natural)]
+            ranked = (
+                f"SELECT *, dense_rank() OVER (ORDER BY {', '.join(ascending_terms(natural[:count]))}) AS _series FROM {relation}"
+            )
+            is_selected = f"_series > {first} AND _series <= {first + query.series_limit}"
+            relation = work.step("some", f"SELECT * EXCLUDE (_series) FROM ({ranked}) WHERE {is_selected}")
+        order = [*by, *ascending_terms(natural)]
         if query.partition_by and query.limit is not None and not query.order_by and not query.distinct:
-            relation = self.of_each(found, natural, count)
+            relation = self.limit_per_partition(relation, natural, count)
         else:
-            relation = numbered(work, found, order, query.limit, query.offset, "*")
-        return Answer(
-            relation, made, self.frame.precision, self.frame.timezone, tuple(place for place in sorts if place is not None)
-        )
+            relation = number_rows(work, relation, order, query.limit, query.offset, "*")
+        positions = tuple(position for position in sorts if position is not None)
+        return QueryResult(relation, columns, self.frame.precision, self.frame.timezone, positions)
 
-    def order(self, items: Sequence[SelectItem], hidden: Sequence[Filled]) -> tuple[list[int | None], list[str]]:
-        sorts = [grouping.sorted_place(ordering.expression, items) for ordering in self.query.order_by]
-        waiting = iter(hidden)
-        columns = [next(waiting).column if place is None else f"o{place}" for place in sorts]
-        return sorts, [direction(column, each) for column, each in zip(columns, self.query.order_by, strict=True)]
+    def order(self, items: Sequence[SelectItem], hidden: Sequence[FillColumn]) -> tuple[list[int | None], list[str]]:
+        """Return the output positions that ORDER BY names (None for hidden columns) and its SQL terms."""
+        sorts = [grouping.ordering_position(ordering.expression, items) for ordering in self.query.order_by]
+        remaining = iter(hidden)
+        columns = [next(remaining).column if position is None else f"o{position}" for position in sorts]
+        return sorts, [order_term(column, ordering) for column, ordering in zip(columns, self.query.order_by, strict=True)]
 
-    def distinct(self, found: str, outputs: Sequence[Output]) -> tuple[str, list[str]]:
+    def distinct(self, relation: str, outputs: Sequence[Output]) -> tuple[str, list[str]]:
+        """Apply DISTINCT; return the relation and its columns."""
         columns = [output.column for output in outputs]
-        return self.work.step("distinct", f"SELECT DISTINCT {', '.join(columns)} FROM {found}"), columns
+        return self.work.step("distinct", f"SELECT DISTINCT {', '.join(columns)} FROM {relation}"), columns
 
-    def of_each(self, found: str, natural: Sequence[str], count: int) -> str:
-        """LIMIT of a partitioned query: so many rows of each partition."""
-        first, by = self.query.offset or 0, ", ".join(ascending(natural))
+    def limit_per_partition(self, relation: str, natural: Sequence[str], count: int) -> str:
+        """Apply LIMIT and OFFSET to each partition."""
+        first, by = self.query.offset or 0, ", ".join(ascending_terms(natural))
         keys = ", ".join(natural[:count])
-        ranked = f"SELECT *, row_number() OVER (PARTITION BY {keys} ORDER BY {by}) AS _place FROM {found}"
-        inside = f"_place > {first} AND _place <= {first + (self.query.limit or 0)}"
-        cut = self.work.step("each", f"SELECT * EXCLUDE (_place) FROM ({ranked}) WHERE {inside}")
-        return numbered(self.work, cut, ascending(natural), None, None, "*")
+        ranked = f"SELECT *, row_number() OVER (PARTITION BY {keys} ORDER BY {by}) AS _rank FROM {relation}"
+        is_selected = f"_rank > {first} AND _rank <= {first + (self.query.limit or 0)}"
+        limited = self.work.step("limited", f"SELECT * EXCLUDE (_rank) FROM ({ranked}) WHERE {is_selected}")
+        return number_rows(self.work, limited, ascending_terms(natural), None, None, "*")
 
 
-def ascending(columns: Sequence[str]) -> list[str]:
+def ascending_terms(columns: Sequence[str]) -> list[str]:
+    """Return ORDER BY terms that sort columns ascending, NULL first."""
     return [f"{column} ASC NULLS FIRST" for column in columns]
 
 
-def with_constants(fill: FillClause, compiler: Compiler, outputs: Sequence[Filled]) -> list[Filled]:
-    """The outputs with the constants of FILL(VALUE, …): one for each that depends on rows."""
+def with_constants(fill: FillClause, compiler: Compiler, outputs: Sequence[FillColumn]) -> list[FillColumn]:
+    """Give each output that depends on rows its constant of FILL(VALUE, …)."""
     if fill.mode not in (FillMode.VALUE, FillMode.VALUE_F):
         return list(outputs)
-    given = iter(fill.values)
-    found: list[Filled] = []
-    for each in outputs:
-        node = next(given) if each.fills and each.column.startswith("o") else None
-        constant = "NULL" if node is None else compiler.cast(compiler.value(node), each.type).sql
-        found.append(replace(each, constant=constant))
-    return found
+    nodes = iter(fill.values)
+    with_constant: list[FillColumn] = []
+    for output in outputs:
+        node = next(nodes) if output.is_filled and output.column.startswith("o") else None
+        constant = "NULL" if node is None else compiler.cast(compiler.value(node), output.type).sql
+        with_constant.append(replace(output, constant=constant))
+    return with_constant

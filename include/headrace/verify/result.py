@@ -1,4 +1,4 @@
-"""What verifying a result gives, and how."""
+"""Compare a result with its recomputation, and explain the first difference."""
 
 from __future__ import annotations
 
@@ -17,15 +17,21 @@ from headrace.model.types import TIMESTAMP
 from headrace.storage.sandbox import open_database
 from headrace.verify.compare import STRICT, Allowance, Mismatch, ResultRow, first_difference
 from headrace.verify.frames import Lookup
-from headrace.verify.query import Answer, Recomputation
-from headrace.verify.values import unknown
+from headrace.verify.query import QueryResult, Recomputation
+from headrace.verify.values import unsupported
 
-MAX_ROWS: Final = 20
+MAX_SAMPLE_ROWS: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Rows to be shown; instants in ticks."""
+    """Rows to show.
+
+    Attributes:
+        names: Names of the columns.
+        rows: The rows, instants in ticks.
+        instants: Positions of the columns that hold instants.
+    """
 
     names: tuple[str, ...]
     rows: tuple[ResultRow, ...]
@@ -34,8 +40,16 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The first difference: the row that is expected and the one that was found (None: there is none), the names of the columns in
-    which they differ, and rows of the source that the expected row is made of, at most `MAX_ROWS` of `total`.
+    """The first difference between a result and its recomputation.
+
+    Attributes:
+        names: Names of the result's columns.
+        expected: The recomputed row; None if the actual row has no counterpart.
+        found: The actual row; None if the expected one is missing.
+        columns: Names of the columns that differ.
+        source: Source rows that the expected row was computed from, at most `MAX_SAMPLE_ROWS`.
+        total: How many such rows there are.
+        instants: Positions of the columns that hold instants.
     """
 
     names: tuple[str, ...]
@@ -49,9 +63,15 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class VerificationResult:
-    """Whether a result is what DuckDB gets: of how many rows, in how many seconds of DuckDB, and the first difference if not.
+    """The outcome of a verification.
 
-    `windows` tells that each row is a window's. `remark` says what a difference may come from where it need not be a fault.
+    Attributes:
+        rows: Number of rows compared.
+        seconds: How long DuckDB took.
+        precision: The unit of ticks.
+        windows: True if each row is a window's.
+        difference: The first difference, None if there is none.
+        remark: Why a difference may be legitimate.
     """
 
     rows: int
@@ -63,15 +83,16 @@ class VerificationResult:
 
     @property
     def equal(self) -> bool:
+        """True if the result equals its recomputation."""
         return self.difference is None
 
 
 @dataclass(frozen=True, slots=True)
 class MaintainedTable:
-    """How far a result is that of a stream.
+    """How a stream's target may differ from its query.
 
-    Windows whose last instant is before `watermark` (None: all) must be in it; others may, and may be of an earlier state.
-    `partial`: the stream has not seen all rows, and windows that it never touched are not in it.
+    Windows whose last instant is before `watermark` (None: all) must be in it; others may be, also with earlier values. `partial`
+    means that the stream has not seen all rows, so that windows it never touched may be missing.
     """
 
     watermark: int | None = None
@@ -86,60 +107,70 @@ def verify(
     *,
     maintained: MaintainedTable | None = None,
 ) -> VerificationResult:
-    """Recompute a query over the rows that `lookup` finds, and compare a result with it.
+    """Recompute a query over the tables that `lookup` returns, and compare a result with it.
 
-    `result`, which is asked for once the query is known to be one that can be recomputed, has the columns of the select list,
-    instants as timestamps, or as ticks in a nanosecond database. `timezone` is that of a query without FROM. `maintained` tells
-    that the result is a stream's: its query's first column is the window's start, or the row's timestamp.
+    Args:
+        query: The query.
+        result: Returns the result, with the columns of the select list; instants are timestamps, or ticks in a nanosecond database.
+            Called once the query is known to be supported.
+        lookup: Returns a table by its name in the query.
+        timezone: The time zone of a query without FROM.
+        maintained: Set if the result is a stream's target. The first column of its query is the window's start or the row's
+            timestamp.
 
     Raises:
-        NotSupportedError: the query has something that verify does not know.
-        DataError: the result cannot be that of the query.
+        NotSupportedError: The query uses something that verify does not support.
+        DataError: The result cannot be that of the query.
     """
     with open_database() as connection:
-        began = time.perf_counter()
-        answer, expected = recomputed(connection, query, lookup, timezone, stream=maintained is not None)
-        seconds = time.perf_counter() - began
-        given = result()
-        if len(answer.outputs) != given.num_columns:
-            raise DataError(f"the query has {len(answer.outputs)} columns, the result {given.num_columns}")
-        found = rows_of(given, answer.precision)
-        likenesses = [output.likeness for output in answer.outputs]
-        leave = STRICT if maintained is None else left_open(connection, answer, maintained)
-        mismatch = first_difference(expected, found, likenesses, answer.sorted, leave)
-        difference = None if mismatch is None else explained(connection, answer, mismatch)
+        started = time.perf_counter()
+        answer, expected = recompute(connection, query, lookup, timezone, stream=maintained is not None)
+        seconds = time.perf_counter() - started
+        table = result()
+        if len(answer.outputs) != table.num_columns:
+            raise DataError(f"the query has {len(answer.outputs)} columns, the result {table.num_columns}")
+        actual = to_rows(table, answer.precision)
+        comparisons = [output.comparison for output in answer.outputs]
+        allowance = STRICT if maintained is None else stream_allowance(connection, answer, maintained)
+        mismatch = first_difference(expected, actual, comparisons, answer.sorted, allowance)
+        difference = None if mismatch is None else explain_mismatch(connection, answer, mismatch)
         windows = isinstance(query, Query) and query.window is not None
-        return VerificationResult(len(found), seconds, answer.precision, windows, difference)
+        return VerificationResult(len(actual), seconds, answer.precision, windows, difference)
 
 
-def recomputed(
+def recompute(
     connection: duckdb.DuckDBPyConnection, query: Query | Union, lookup: Lookup, timezone: str = "UTC", *, stream: bool = False
-) -> tuple[Answer, list[ResultRow]]:
-    """What DuckDB gets: the answer's relations, and its rows in order, instants as ticks."""
+) -> tuple[QueryResult, list[ResultRow]]:
+    """Recompute a query.
+
+    Returns:
+        Its relations, and its rows in order, instants as ticks.
+    """
     try:
         answer = Recomputation(connection, lookup, timezone, stream).answer(query)
         columns = ", ".join(output.column for output in answer.outputs)
         return answer, connection.execute(f"SELECT {columns} FROM {answer.relation} ORDER BY _n").fetchall()
     except duckdb.Error as error:
-        raise unknown(f"how to ask DuckDB for this: {str(error).splitlines()[0]}") from error
+        raise unsupported(f"this query in DuckDB: {str(error).splitlines()[0]}") from error
 
 
-def left_open(connection: duckdb.DuckDBPyConnection, answer: Answer, maintained: MaintainedTable) -> Allowance:
-    """What a stream's target may lack, and have besides, of the windows that are still open."""
+def stream_allowance(connection: duckdb.DuckDBPyConnection, answer: QueryResult, maintained: MaintainedTable) -> Allowance:
+    """Return what a stream's target may lack, or have in addition, among the windows that are still open."""
     if maintained.watermark is None or "_we" not in table_columns(connection, answer.relation):
         return Allowance(missing=lambda _: maintained.partial)
     rows = connection.execute(f"SELECT _ws, _we >= {maintained.watermark} FROM {answer.relation} ORDER BY _n").fetchall()
     starts = {start for start, is_open in rows if is_open}
-    return Allowance(lambda place: maintained.partial or rows[place][1], lambda row: row[0] in starts)
+    return Allowance(lambda position: maintained.partial or rows[position][1], lambda row: row[0] in starts)
 
 
-def rows_of(result: pa.Table, precision: Precision) -> list[ResultRow]:
-    """A result's rows as Python values, instants as ticks."""
-    columns = [values_of(column, precision) for column in result.columns]
+def to_rows(result: pa.Table, precision: Precision) -> list[ResultRow]:
+    """Convert a result to rows of Python values, instants as ticks."""
+    columns = [to_values(column, precision) for column in result.columns]
     return list(zip(*columns, strict=True))
 
 
-def values_of(column: pa.ChunkedArray, precision: Precision) -> list[Any]:
+def to_values(column: pa.ChunkedArray, precision: Precision) -> list[Any]:
+    """Convert a column to Python values, instants as ticks."""
     if pa.types.is_timestamp(column.type):
         micros = column.cast(pa.timestamp("us", tz=column.type.tz)).cast(pa.int64()).to_pylist()
         return [None if value is None else value * 1000 // precision.nanoseconds for value in micros]
@@ -149,47 +180,50 @@ def values_of(column: pa.ChunkedArray, precision: Precision) -> list[Any]:
     return values
 
 
-def explained(connection: duckdb.DuckDBPyConnection, answer: Answer, mismatch: Mismatch) -> Difference:
-    """A difference with the rows it is made of."""
+def explain_mismatch(connection: duckdb.DuckDBPyConnection, answer: QueryResult, mismatch: Mismatch) -> Difference:
+    """Add the source rows to a difference."""
     names = tuple(output.name for output in answer.outputs)
-    sample, total = source_rows(connection, answer, mismatch.place)
+    sample, total = sample_source_rows(connection, answer, mismatch.position)
     return Difference(
         names,
         mismatch.expected,
         mismatch.found,
-        tuple(names[place] for place in mismatch.columns),
+        tuple(names[position] for position in mismatch.columns),
         sample,
         total,
-        tuple(place for place, output in enumerate(answer.outputs) if output.type == TIMESTAMP),
+        tuple(position for position, output in enumerate(answer.outputs) if output.type == TIMESTAMP),
     )
 
 
-def source_rows(connection: duckdb.DuckDBPyConnection, answer: Answer, place: int | None) -> tuple[Sample, int]:
-    """Rows of the window or group in a place of the answer."""
-    names = tuple(name for name, _, _ in answer.shown)
-    instants = tuple(number for number, (_, _, type_) in enumerate(answer.shown) if type_ == TIMESTAMP)
-    if answer.members is None or place is None:
+def sample_source_rows(connection: duckdb.DuckDBPyConnection, answer: QueryResult, position: int | None) -> tuple[Sample, int]:
+    """Return a sample of the rows behind the window or group at a position of the answer, and their number."""
+    names = tuple(name for name, _, _ in answer.member_columns)
+    instants = tuple(index for index, (_, _, type_) in enumerate(answer.member_columns) if type_ == TIMESTAMP)
+    if answer.members is None or position is None:
         return Sample(names, ()), 0
-    inside = members_condition(connection, answer, place)
-    columns = ", ".join(column for _, column, _ in answer.shown)
-    order = f" ORDER BY {answer.shown[instants[0]][1]}" if instants else ""
-    rows = connection.execute(f"SELECT {columns} FROM {answer.members} m WHERE {inside}{order} LIMIT {MAX_ROWS}").fetchall()
-    counted = connection.execute(f"SELECT count(*) FROM {answer.members} m WHERE {inside}").fetchone()
-    return Sample(names, tuple(rows), instants), counted[0] if counted else 0
+    condition = members_condition(connection, answer, position)
+    columns = ", ".join(column for _, column, _ in answer.member_columns)
+    order = f" ORDER BY {answer.member_columns[instants[0]][1]}" if instants else ""
+    rows = connection.execute(
+        f"SELECT {columns} FROM {answer.members} m WHERE {condition}{order} LIMIT {MAX_SAMPLE_ROWS}"
+    ).fetchall()
+    total = connection.execute(f"SELECT count(*) FROM {answer.members} m WHERE {condition}").fetchone()
+    return Sample(names, tuple(rows), instants), total[0] if total else 0
 
 
-def members_condition(connection: duckdb.DuckDBPyConnection, answer: Answer, place: int) -> str:
-    """The condition that tells the rows of the answer's window at a place."""
-    known = table_columns(connection, answer.relation)
-    here = f"(SELECT * FROM {answer.relation} ORDER BY _n LIMIT 1 OFFSET {place})"
-    if any(column not in known for column in answer.same):
+def members_condition(connection: duckdb.DuckDBPyConnection, answer: QueryResult, position: int) -> str:
+    """Return the condition that selects the rows behind the answer's window at a position."""
+    columns = table_columns(connection, answer.relation)
+    window = f"(SELECT * FROM {answer.relation} ORDER BY _n LIMIT 1 OFFSET {position})"
+    if any(column not in columns for column in answer.member_keys):
         return "false"
-    keys = [column for column in answer.same if column != "_ws"]
-    tests = [f"m.{column} IS NOT DISTINCT FROM (SELECT {column} FROM {here})" for column in keys]
-    if "_ws" in answer.same:
-        tests += [f"m._ws >= (SELECT _ws FROM {here})", f"m._we <= (SELECT _we FROM {here})"]
+    keys = [column for column in answer.member_keys if column != "_ws"]
+    tests = [f"m.{column} IS NOT DISTINCT FROM (SELECT {column} FROM {window})" for column in keys]
+    if "_ws" in answer.member_keys:
+        tests += [f"m._ws >= (SELECT _ws FROM {window})", f"m._we <= (SELECT _we FROM {window})"]
     return " AND ".join(tests) or "true"
 
 
 def table_columns(connection: duckdb.DuckDBPyConnection, relation: str) -> Sequence[str]:
+    """Return the names of a relation's columns."""
     return [row[0] for row in connection.execute(f"SELECT column_name FROM (DESCRIBE {relation})").fetchall()]

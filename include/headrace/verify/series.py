@@ -1,4 +1,4 @@
-"""Functions of a row and its neighbours in time, in DuckDB. A query has one of them."""
+"""Functions of a row and its neighbors in time, in DuckDB SQL. A query has at most one."""
 
 from __future__ import annotations
 
@@ -9,154 +9,185 @@ from typing import Final
 from headrace.model.expressions import Scalar
 from headrace.model.time import Duration, Precision
 from headrace.model.types import BIGINT, DOUBLE, TIMESTAMP, DataType
-from headrace.verify.values import Value, duck_type, real, unknown
+from headrace.verify.values import Value, duck_type, to_double, unsupported
 
 SIGNS: Final = {"LT": "<", "GT": ">", "LE": "<=", "GE": ">=", "NE": "<>", "EQ": "="}
 VALUE: Final = "_s"
-PLACE: Final = "_place"
+RANK: Final = "_rank"
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
-    """One use, over rows: those for which `only` holds, with `_place` (where the function has one) and `_s`, then kept by `keep`.
+class SeriesExpression:
+    """How a function is computed, in this order.
 
-    `order` is how they come, where it is not by time.
+    Attributes:
+        value: SQL of `_s`, its value.
+        type: The type of its value.
+        only: Condition on the rows that it reads.
+        rank: SQL of `_rank`, if `value`, `result_filter` or `order` uses one.
+        keep: Condition on the rows that it returns.
+        order: Order of its rows, if not by time.
     """
 
     value: str
     type: DataType
-    only: str | None = None
-    place: str | None = None
-    keep: str | None = None
+    row_filter: str | None = None
+    rank: str | None = None
+    result_filter: str | None = None
     order: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class SeriesUse:
-    """One use of a function: its argument, the constants after it, and the columns that part and order rows (instant first)."""
+class SeriesCall:
+    """One call of a function.
+
+    Attributes:
+        function: Its name.
+        x: Its first argument, over rows.
+        others: The constants after it.
+        keys: The columns that partition rows.
+        order: The columns that order rows, the instant first.
+        precision: The unit of ticks.
+    """
 
     function: str
     x: Value
-    others: tuple[Scalar | Duration, ...]
+    constants: tuple[Scalar | Duration, ...]
     keys: tuple[str, ...]
     order: tuple[str, ...]
     precision: Precision
 
     def over(self, order: str | None = None, frame: str = "") -> str:
+        """Return an OVER clause within the partition."""
         partition = f"PARTITION BY {', '.join(self.keys)} " if self.keys else ""
         return f"OVER ({partition}ORDER BY {order or ', '.join(self.order)} {frame})"
 
     @property
     def before(self) -> str:
+        """OVER clause for all earlier rows."""
         return self.over(frame="ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING")
 
     @property
     def so_far(self) -> str:
+        """OVER clause for all rows up to the current one."""
         return self.over(frame="ROWS UNBOUNDED PRECEDING")
 
     @property
     def present(self) -> str:
+        """Condition that the argument has a value."""
         return f"{self.x.sql} IS NOT NULL"
 
-    def number(self, place: int, default: int | None = None) -> float:
-        value = self.others[place] if place < len(self.others) else default
+    def number(self, position: int, default: int | None = None) -> float:
+        """Return the constant at a position, which must be a number."""
+        value = self.constants[position] if position < len(self.constants) else default
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise unknown(f"{self.function} with {value!r}")
+            raise unsupported(f"{self.function} with {value!r}")
         return value
 
-    def ticks(self, place: int) -> int:
-        value = self.others[place] if place < len(self.others) else 1
+    def ticks(self, position: int) -> int:
+        """Return the constant duration at a position in ticks, by default 1."""
+        value = self.constants[position] if position < len(self.constants) else 1
         return value.ticks(self.precision) if isinstance(value, Duration) else 1
 
 
-def summed(use: SeriesUse) -> tuple[str, DataType]:
-    """The argument as what sums and differences are of: whole numbers and instants are BIGINT, all else DOUBLE."""
+def summable(use: SeriesCall) -> tuple[str, DataType]:
+    """Return the argument in the type of sums and differences: BIGINT for integers and instants, else DOUBLE."""
     if use.x.type is not None and (use.x.type.is_integer or use.x.type == TIMESTAMP):
         return f"CAST({use.x.sql} AS HUGEINT)", BIGINT
-    return real(use.x), DOUBLE
+    return to_double(use.x), DOUBLE
 
 
-def diff(use: SeriesUse) -> Series:
-    """From the last value before; the first row has none. Option 1: no negative ones, 2: no rows without a value, 3: both."""
+def diff(use: SeriesCall) -> SeriesExpression:
+    """Subtract the last value before; the first row is left out.
+
+    Option 1 leaves out negative differences, 2 rows without a value, 3 both.
+    """
     option = int(use.number(0, 0))
-    x, type_ = summed(use)
+    x, type_ = summable(use)
     value = f"TRY_CAST({x} - last_value({x} IGNORE NULLS) {use.before} AS {duck_type(type_)})"
-    keep = f"{PLACE} > 1" + (f" AND ({VALUE} >= 0 OR {VALUE} IS NULL)" if option & 1 else "")
-    return Series(value, type_, use.present if option & 2 else None, f"row_number() {use.over()}", keep)
+    result_filter = f"{RANK} > 1" + (f" AND ({VALUE} >= 0 OR {VALUE} IS NULL)" if option & 1 else "")
+    return SeriesExpression(value, type_, use.present if option & 2 else None, f"row_number() {use.over()}", result_filter)
 
 
-def derivative(use: SeriesUse) -> Series:
-    """Change from the value before by unit of time; none where no time lies between."""
+def derivative(use: SeriesCall) -> SeriesExpression:
+    """Divide the change from the previous value by the time since it; rows without a lapse of time are left out."""
     time = use.order[0]
     units = f"nullif(({time} - lag({time}) {use.over()}) / {float(use.ticks(0))!r}, 0)"
-    value = f"({real(use.x)} - lag({real(use.x)}) {use.over()}) / {units}"
-    keep = f"{VALUE} >= 0" if use.number(1, 0) else f"{VALUE} IS NOT NULL"
-    return Series(value, DOUBLE, use.present, None, keep)
+    value = f"({to_double(use.x)} - lag({to_double(use.x)}) {use.over()}) / {units}"
+    result_filter = f"{VALUE} >= 0" if use.number(1, 0) else f"{VALUE} IS NOT NULL"
+    return SeriesExpression(value, DOUBLE, use.present, None, result_filter)
 
 
-def csum(use: SeriesUse) -> Series:
-    x, type_ = summed(use)
-    return Series(f"TRY_CAST(sum({x}) {use.so_far} AS {duck_type(type_)})", type_, use.present)
+def csum(use: SeriesCall) -> SeriesExpression:
+    """Sum the values so far."""
+    x, type_ = summable(use)
+    return SeriesExpression(f"TRY_CAST(sum({x}) {use.so_far} AS {duck_type(type_)})", type_, use.present)
 
 
-def mavg(use: SeriesUse) -> Series:
-    """The mean of so many values, from where there are so many."""
+def mavg(use: SeriesCall) -> SeriesExpression:
+    """Average the last `count` values, once there are as many."""
     count = int(use.number(0))
-    mean = f"avg({real(use.x)}) {use.over(frame=f'ROWS BETWEEN {count - 1} PRECEDING AND CURRENT ROW')}"
-    return Series(mean, DOUBLE, use.present, f"row_number() {use.over()}", f"{PLACE} >= {count}")
+    mean = f"avg({to_double(use.x)}) {use.over(frame=f'ROWS BETWEEN {count - 1} PRECEDING AND CURRENT ROW')}"
+    return SeriesExpression(mean, DOUBLE, use.present, f"row_number() {use.over()}", f"{RANK} >= {count}")
 
 
-def condition(use: SeriesUse) -> str:
-    sign = use.others[0]
+def condition(use: SeriesCall) -> str:
+    """Compile the condition of `statecount` and `stateduration`."""
+    sign = use.constants[0]
     if not isinstance(sign, str) or sign.upper() not in SIGNS:
-        raise unknown(f"{use.function} with {sign!r}")
-    return f"({real(use.x)} {SIGNS[sign.upper()]} {float(use.number(1))!r})"
+        raise unsupported(f"{use.function} with {sign!r}")
+    return f"({to_double(use.x)} {SIGNS[sign.upper()]} {float(use.number(1))!r})"
 
 
-def held(use: SeriesUse, value: str) -> str:
+def while_held(use: SeriesCall, value: str) -> str:
+    """Return `value` while the condition holds, -1 while it does not, NULL for NULL."""
     return f"CASE WHEN {use.x.sql} IS NULL THEN NULL WHEN {condition(use)} THEN {value} ELSE -1 END"
 
 
-def statecount(use: SeriesUse) -> Series:
-    """Values since the condition last failed, -1 where it fails; `_place` counts the failures so far."""
-    place = f"count(*) FILTER (NOT {condition(use)}) {use.so_far}"
-    run = f"PARTITION BY {', '.join([*use.keys, PLACE])} ORDER BY {', '.join(use.order)} ROWS UNBOUNDED PRECEDING"
-    return Series(f"CAST({held(use, f'count(*) FILTER ({condition(use)}) OVER ({run})')} AS BIGINT)", BIGINT, None, place)
+def statecount(use: SeriesCall) -> SeriesExpression:
+    """Count the values since the condition last failed; -1 where it fails. `_rank` counts the failures so far."""
+    failures = f"count(*) FILTER (NOT {condition(use)}) {use.so_far}"
+    run = f"PARTITION BY {', '.join([*use.keys, RANK])} ORDER BY {', '.join(use.order)} ROWS UNBOUNDED PRECEDING"
+    return SeriesExpression(
+        f"CAST({while_held(use, f'count(*) FILTER ({condition(use)}) OVER ({run})')} AS BIGINT)", BIGINT, None, failures
+    )
 
 
-def stateduration(use: SeriesUse) -> Series:
-    """Time since the first value of the run for which the condition holds, in whole units."""
-    place = f"count(*) FILTER (NOT {condition(use)}) {use.so_far}"
-    run = f"PARTITION BY {', '.join([*use.keys, PLACE])} ORDER BY {', '.join(use.order)} ROWS UNBOUNDED PRECEDING"
-    began = f"min({use.order[0]}) FILTER ({condition(use)}) OVER ({run})"
-    return Series(f"CAST({held(use, f'({use.order[0]} - {began}) // {use.ticks(2)}')} AS BIGINT)", BIGINT, None, place)
+def stateduration(use: SeriesCall) -> SeriesExpression:
+    """Measure the time since the run began for which the condition holds, in whole units."""
+    failures = f"count(*) FILTER (NOT {condition(use)}) {use.so_far}"
+    run = f"PARTITION BY {', '.join([*use.keys, RANK])} ORDER BY {', '.join(use.order)} ROWS UNBOUNDED PRECEDING"
+    run_start = f"min({use.order[0]}) FILTER ({condition(use)}) OVER ({run})"
+    return SeriesExpression(
+        f"CAST({while_held(use, f'({use.order[0]} - {run_start}) // {use.ticks(2)}')} AS BIGINT)", BIGINT, None, failures
+    )
 
 
-def extremes(direction: str) -> Callable[[SeriesUse], Series]:
-    """So many rows with the greatest or least values; the earlier of equal ones."""
+def extremes(direction: str) -> Callable[[SeriesCall], SeriesExpression]:
+    """Return the builder of `top` or `bottom`: rows with the greatest or smallest values, the earliest in a tie."""
 
-    def build(use: SeriesUse) -> Series:
-        place = f"row_number() {use.over(f'{use.x.sql} {direction}, ' + ', '.join(use.order))}"
-        return Series(use.x.sql, use.x.type or BIGINT, use.present, place, f"{PLACE} <= {int(use.number(0))}", f"-{PLACE}")
+    def build(use: SeriesCall) -> SeriesExpression:
+        rank = f"row_number() {use.over(f'{use.x.sql} {direction}, ' + ', '.join(use.order))}"
+        return SeriesExpression(use.x.sql, use.x.type or BIGINT, use.present, rank, f"{RANK} <= {int(use.number(0))}", f"-{RANK}")
 
     return build
 
 
-def tail(use: SeriesUse) -> Series:
-    """The last rows, the latest first; an offset leaves out the latest."""
+def tail(use: SeriesCall) -> SeriesExpression:
+    """Return the last rows, the latest first; an offset skips the latest."""
     count, offset = int(use.number(0)), int(use.number(1, 0))
-    place = f"row_number() {use.over(', '.join([f'{use.order[0]} DESC', *use.order[1:]]))}"
-    return Series(use.x.sql, use.x.type or BIGINT, None, place, f"{PLACE} > {offset} AND {PLACE} <= {offset + count}", PLACE)
+    rank = f"row_number() {use.over(', '.join([f'{use.order[0]} DESC', *use.order[1:]]))}"
+    return SeriesExpression(use.x.sql, use.x.type or BIGINT, None, rank, f"{RANK} > {offset} AND {RANK} <= {offset + count}", RANK)
 
 
-def unique(use: SeriesUse) -> Series:
-    """The first row of each value."""
+def unique(use: SeriesCall) -> SeriesExpression:
+    """Return the first row of each value."""
     partition = ", ".join([*use.keys, use.x.sql])
-    place = f"row_number() OVER (PARTITION BY {partition} ORDER BY {', '.join(use.order)})"
-    return Series(use.x.sql, use.x.type or BIGINT, None, place, f"{PLACE} = 1")
+    rank = f"row_number() OVER (PARTITION BY {partition} ORDER BY {', '.join(use.order)})"
+    return SeriesExpression(use.x.sql, use.x.type or BIGINT, None, rank, f"{RANK} = 1")
 
 
-SERIES: Final[dict[str, Callable[[SeriesUse], Series]]] = {
+SERIES: Final[dict[str, Callable[[SeriesCall], SeriesExpression]]] = {
     "bottom": extremes("ASC"),
     "csum": csum,
     "derivative": derivative,

@@ -1,6 +1,6 @@
-"""Expressions on their way into DuckDB: an SQL text with its declared type, and what turns one type into another.
+"""Typed DuckDB SQL expressions and conversions between types.
 
-Instants are BIGINT ticks of their database's precision. Everything else has the DuckDB type of its declared type.
+Instants are BIGINT ticks of their database's precision; all other values have the DuckDB type of their declared type.
 """
 
 from __future__ import annotations
@@ -42,32 +42,38 @@ _NAMES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """DuckDB's SQL of an expression and its declared type (None of a bare NULL); `known` and `constant` of a constant."""
+    """The SQL of an expression and its declared type (None for a bare NULL).
+
+    `is_constant` marks a constant, whose value is `constant`.
+    """
 
     sql: str
     type: DataType | None
-    known: bool = False
+    is_constant: bool = False
     constant: Scalar = None
 
     @property
     def is_text(self) -> bool:
+        """True for VARCHAR and NCHAR."""
         return self.type is not None and self.type.kind in TEXTS
 
     @property
     def is_instant(self) -> bool:
+        """True for TIMESTAMP."""
         return self.type == TIMESTAMP
 
-    def of_kind(self, *kinds: TypeKind) -> bool:
+    def is_kind(self, *kinds: TypeKind) -> bool:
+        """Return True if the type is of one of these kinds."""
         return self.type is not None and self.type.kind in kinds
 
 
-def unknown(what: str) -> NotSupportedError:
-    """What verify cannot recompute: it says so, and lets nothing pass."""
-    return NotSupportedError(f"verify does not know {what}", hint="leave it out of the query to verify the rest")
+def unsupported(feature: str) -> NotSupportedError:
+    """Return the error for something that verify cannot recompute."""
+    return NotSupportedError(f"verify does not support {feature}", hint="leave it out of the query to verify the rest")
 
 
 def duck_type(type_: DataType | None) -> str:
-    """DuckDB's name of a type."""
+    """Return DuckDB's name of a type."""
     if type_ is None:
         return "INTEGER"
     if type_.kind is TypeKind.DECIMAL:
@@ -78,14 +84,14 @@ def duck_type(type_: DataType | None) -> str:
 
 
 def quoted(text: str) -> str:
-    """A string as a literal."""
+    """Return a string as an SQL literal."""
     parts = text.split("\0")
-    shown = " || chr(0) || ".join("'" + part.replace("'", "''") + "'" for part in parts)
-    return f"({shown})" if len(parts) > 1 else shown
+    literals = " || chr(0) || ".join("'" + part.replace("'", "''") + "'" for part in parts)
+    return f"({literals})" if len(parts) > 1 else literals
 
 
 def constant(value: Scalar) -> Value:
-    """A literal: whole numbers are BIGINT (UNSIGNED where they must), other numbers DOUBLE."""
+    """Return a literal: integers are BIGINT (UNSIGNED if too large), other numbers DOUBLE."""
     match value:
         case None:
             return Value("NULL", None, True)
@@ -103,109 +109,110 @@ def constant(value: Scalar) -> Value:
 
 
 def instant(ticks: int) -> Value:
-    """A constant instant."""
+    """Return a constant instant."""
     return Value(f"CAST('{ticks}' AS BIGINT)", TIMESTAMP, True, ticks)
 
 
 def cast(value: Value, type_: DataType) -> str:
-    """The text of a value as a type that can hold it."""
+    """Convert a value to a type that can hold it."""
     return value.sql if value.type == type_ else f"CAST({value.sql} AS {duck_type(type_)})"
 
 
-def real(value: Value) -> str:
-    """As DOUBLE: text is the number it begins with, or 0."""
+def to_double(value: Value) -> str:
+    """Convert to DOUBLE; text to the number it begins with, or 0."""
     if value.is_text:
-        found = f"TRY_CAST(regexp_extract({value.sql}, {quoted(NUMBER_AT_START)}, 1) AS DOUBLE)"
-        return f"CASE WHEN {value.sql} IS NOT NULL THEN coalesce({found}, 0) END"
+        number = f"TRY_CAST(regexp_extract({value.sql}, {quoted(NUMBER_AT_START)}, 1) AS DOUBLE)"
+        return f"CASE WHEN {value.sql} IS NOT NULL THEN coalesce({number}, 0) END"
     return cast(value, DOUBLE)
 
 
-def whole(value: Value) -> str:
-    """As BIGINT: fractions are cut off, an invalid value becomes NULL."""
-    if value.of_kind(TypeKind.FLOAT, TypeKind.DOUBLE, TypeKind.DECIMAL) or value.is_text:
-        return f"TRY_CAST(trunc({real(value)}) AS BIGINT)"
+def to_bigint(value: Value) -> str:
+    """Convert to BIGINT: fractions are truncated, invalid values become NULL."""
+    if value.is_kind(TypeKind.FLOAT, TypeKind.DOUBLE, TypeKind.DECIMAL) or value.is_text:
+        return f"TRY_CAST(trunc({to_double(value)}) AS BIGINT)"
     return f"TRY_CAST({value.sql} AS BIGINT)"
 
 
-def text(value: Value) -> str:
-    """As VARCHAR."""
-    if value.of_kind(TypeKind.FLOAT, TypeKind.DOUBLE, TypeKind.DECIMAL, TypeKind.VARBINARY):
-        raise unknown(f"{value.type} as text")
+def to_text(value: Value) -> str:
+    """Convert to VARCHAR."""
+    if value.is_kind(TypeKind.FLOAT, TypeKind.DOUBLE, TypeKind.DECIMAL, TypeKind.VARBINARY):
+        raise unsupported(f"{value.type} as text")
     return value.sql if value.is_text else f"CAST({value.sql} AS VARCHAR)"
 
 
-def truth(value: Value) -> str:
-    """As a condition: numbers hold where they are not 0."""
+def to_condition(value: Value) -> str:
+    """Convert to a condition; numbers other than 0 are true."""
     if value.type is None:
         return "CAST(NULL AS BOOLEAN)"
-    return value.sql if value.type == BOOL else f"({real(value)} <> 0)"
+    return value.sql if value.type == BOOL else f"({to_double(value)} <> 0)"
 
 
-def boolean(value: Value) -> str:
-    """As BOOL: of text, 'true' or a number that is not 0."""
+def to_bool(value: Value) -> str:
+    """Convert to BOOL; of text, 'true' and numbers other than 0 are true."""
     if value.is_text:
-        return f"(lower({value.sql}) = 'true' OR {real(value)} <> 0)"
-    return truth(value)
+        return f"(lower({value.sql}) = 'true' OR {to_double(value)} <> 0)"
+    return to_condition(value)
 
 
-def common(types: list[DataType | None]) -> DataType | None:
-    """The type that holds values of all: text before instants before whole numbers before DOUBLE."""
-    kinds = list(dict.fromkeys(type_ for type_ in types if type_ is not None))
-    if len(kinds) < 2:
-        return kinds[0] if kinds else None
-    if any(type_.kind in TEXTS for type_ in kinds):
+def common_type(types: list[DataType | None]) -> DataType | None:
+    """Return the type that can hold values of all types: text, else instants, else integers, else DOUBLE."""
+    distinct = list(dict.fromkeys(type_ for type_ in types if type_ is not None))
+    if len(distinct) < 2:
+        return distinct[0] if distinct else None
+    if any(type_.kind in TEXTS for type_ in distinct):
         return VARCHAR
-    if TIMESTAMP in kinds:
+    if TIMESTAMP in distinct:
         return TIMESTAMP
-    return BIGINT if all(type_.is_integer or type_ == BOOL for type_ in kinds) else DOUBLE
+    return BIGINT if all(type_.is_integer or type_ == BOOL for type_ in distinct) else DOUBLE
 
 
-def converted(value: Value, type_: DataType) -> str:
-    """A value as a type that `common` has found."""
+def convert(value: Value, type_: DataType) -> str:
+    """Convert a value to a type that `common_type` returned."""
     if value.type is None:
         return f"CAST(NULL AS {duck_type(type_)})"
     if type_.kind in TEXTS:
-        return text(value)
-    return real(value) if type_ == DOUBLE else cast(value, type_)
+        return to_text(value)
+    return to_double(value) if type_ == DOUBLE else cast(value, type_)
 
 
-def as_type(value: Value, type_: DataType) -> str:
-    """`CAST`, but to TIMESTAMP out of text, which needs a zone: an invalid value becomes NULL."""
+def cast_or_null(value: Value, type_: DataType) -> str:
+    """Compile CAST, except of text to TIMESTAMP, which needs a time zone; an invalid value becomes NULL."""
     if value.type is None:
         return f"CAST(NULL AS {duck_type(type_)})"
     match type_.kind:
         case TypeKind.VARCHAR | TypeKind.NCHAR:
-            return shortened(value, type_)
+            return truncate_text(value, type_)
         case TypeKind.BOOL:
-            return boolean(value)
+            return to_bool(value)
         case TypeKind.TIMESTAMP:
-            return whole(value)
+            return to_bigint(value)
         case TypeKind.FLOAT | TypeKind.DOUBLE:
-            return f"CAST({real(value)} AS {duck_type(type_)})"
+            return f"CAST({to_double(value)} AS {duck_type(type_)})"
         case kind if kind in INTEGER_BITS:
-            return as_integer(value, type_)
+            return cast_integer(value, type_)
         case _:
-            raise unknown(f"CAST of {value.type} to {type_}")
+            raise unsupported(f"CAST of {value.type} to {type_}")
 
 
-def as_integer(value: Value, type_: DataType) -> str:
-    if value.of_kind(TypeKind.UBIGINT) and type_.kind in UNSIGNED:
+def cast_integer(value: Value, type_: DataType) -> str:
+    """Cast to an integer type; a value out of range becomes NULL."""
+    if value.is_kind(TypeKind.UBIGINT) and type_.kind in UNSIGNED:
         return f"TRY_CAST({value.sql} AS {duck_type(type_)})"
-    return f"TRY_CAST({whole(value)} AS {duck_type(type_)})"
+    return f"TRY_CAST({to_bigint(value)} AS {duck_type(type_)})"
 
 
-def shortened(value: Value, type_: DataType) -> str:
-    """Text cut to its length: NCHAR in characters, VARCHAR in bytes, of which only whole characters stay."""
+def truncate_text(value: Value, type_: DataType) -> str:
+    """Truncate text to its declared length: NCHAR in characters, VARCHAR in bytes, of which only complete characters remain."""
     if type_.length is None:
-        return text(value)
+        return to_text(value)
     if type_.kind is TypeKind.NCHAR:
-        return f"left({text(value)}, {type_.length})"
-    sql = text(value)
+        return f"left({to_text(value)}, {type_.length})"
+    sql = to_text(value)
     prefixes = f"list_transform(range(0, {type_.length} + 1), lambda i: left({sql}, i))"
     longest = f"list_max(list_filter({prefixes}, lambda p: strlen(p) <= {type_.length}))"
     return f"CASE WHEN strlen({sql}) <= {type_.length} THEN {sql} ELSE {longest} END"
 
 
-def floored(sql: str, divisor: int | str) -> str:
-    """The remainder of whole numbers that is never negative."""
+def floored_mod(sql: str, divisor: int | str) -> str:
+    """Return the remainder of a floored division, which is never negative."""
     return f"((({sql}) % {divisor} + {divisor}) % {divisor})"

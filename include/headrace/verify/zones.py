@@ -1,4 +1,4 @@
-"""Wall clocks and calendars in DuckDB: instants as ticks to what a clock in a zone shows, and back."""
+"""Wall clocks and calendars in DuckDB: convert instants in ticks to what a zone's clock shows, and back."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Final
 
 from headrace.model.instants import find_zone
 from headrace.model.time import Precision
-from headrace.verify.values import floored, quoted
+from headrace.verify.values import floored_mod, quoted
 
 Change = Callable[[str], str]
 
 MACROS: Final = (
     "CREATE OR REPLACE MACRO wall_us(t, z) AS epoch_us(timezone(z, make_timestamptz(t)))",
-    # Of a wall clock that shows a time twice, the first; of one that leaves it out, as much later as is left out.
+    # A time that the clock shows twice is the first; a time that it skips moves later by what is skipped.
     "CREATE OR REPLACE MACRO instant_of(w, early, late, z) AS CASE WHEN wall_us(early, z) = w OR wall_us(late, z) <> w "
     "THEN early ELSE late END",
     "CREATE OR REPLACE MACRO instant_us(w, z) AS instant_of(w, "
@@ -25,18 +25,18 @@ MACROS: Final = (
 
 
 def fixed_offset(name: str) -> int | None:
-    """Microseconds from UTC of a zone that is always the same distance from it, None of others."""
+    """Return a zone's constant offset from UTC in microseconds, or None if it varies."""
     if name.upper() in ("UTC", "Z", "GMT", "ETC/UTC"):
         return 0
     if not name.removeprefix("UTC").removeprefix("GMT").startswith(("+", "-")):
         return None
-    found = find_zone(name)
-    offset = found.utcoffset(datetime(2000, 1, 1, tzinfo=UTC)) if found is not None else None
+    zone = find_zone(name)
+    offset = zone.utcoffset(datetime(2000, 1, 1, tzinfo=UTC)) if zone is not None else None
     return None if offset is None else round(offset.total_seconds() * 1_000_000)
 
 
 class Clock:
-    """The wall clock of one zone, in ticks counted as if it were UTC."""
+    """The wall clock of a zone, in ticks counted as if it were UTC."""
 
     def __init__(self, name: str, precision: Precision) -> None:
         self.name = name
@@ -44,62 +44,62 @@ class Clock:
         self.offset = fixed_offset(name)
 
     def wall(self, ticks: str) -> str:
-        """What the clock shows at an instant."""
+        """Return what the clock shows at an instant."""
         if self.offset is not None:
-            return self._shifted(ticks, self.offset)
+            return self._shift(ticks, self.offset)
         return self._by_micros(ticks, lambda us: f"wall_us({us}, {quoted(self.name)})")
 
     def instant(self, wall: str) -> str:
-        """When the clock shows something."""
+        """Return the instant at which the clock shows `wall`."""
         if self.offset is not None:
-            return self._shifted(wall, -self.offset)
+            return self._shift(wall, -self.offset)
         return self._by_micros(wall, lambda us: f"instant_us({us}, {quoted(self.name)})")
 
     def months(self, wall: str) -> str:
-        """Whole months since January 1970."""
+        """Return the whole months since January 1970."""
         return f"months_us({self.micros(wall)})"
 
     def month_start(self, months: str) -> str:
-        """The clock at the start of a month, counted since January 1970."""
+        """Return the clock at the start of a month, counted from January 1970."""
         return self.ticks(f"later_us(CAST(0 AS BIGINT), {months})")
 
     def later(self, wall: str, months: str) -> str:
-        """The clock so many months later; days are cut to the length of the month."""
+        """Return the clock `months` later; a day past the end of the month becomes its last."""
         return self._by_micros(wall, lambda us: f"later_us({us}, {months})")
 
     def timestamp(self, wall: str) -> str:
-        """DuckDB's TIMESTAMP of what the clock shows."""
+        """Return what the clock shows as a DuckDB TIMESTAMP."""
         return f"make_timestamp({self.micros(wall)})"
 
     def micros(self, ticks: str) -> str:
-        """Ticks as microseconds, rounded down."""
+        """Convert ticks to microseconds, rounding down."""
         match self.precision:
             case Precision.MILLISECOND:
                 return f"(({ticks}) * 1000)"
             case Precision.MICROSECOND:
                 return f"({ticks})"
             case _:
-                return f"((({ticks}) - {floored(ticks, 1000)}) // 1000)"
+                return f"((({ticks}) - {floored_mod(ticks, 1000)}) // 1000)"
 
     def ticks(self, micros: str) -> str:
-        """Whole microseconds as ticks."""
+        """Convert whole microseconds to ticks, rounding down."""
         match self.precision:
             case Precision.MILLISECOND:
-                return f"((({micros}) - {floored(micros, 1000)}) // 1000)"
+                return f"((({micros}) - {floored_mod(micros, 1000)}) // 1000)"
             case Precision.MICROSECOND:
                 return f"({micros})"
             case _:
                 return f"(({micros}) * 1000)"
 
-    def _shifted(self, ticks: str, micros: int) -> str:
-        moved = micros * 1000 // self.precision.nanoseconds
-        return f"(({ticks}) + {moved})" if moved else f"({ticks})"
+    def _shift(self, ticks: str, micros: int) -> str:
+        offset = micros * 1000 // self.precision.nanoseconds
+        return f"(({ticks}) + {offset})" if offset else f"({ticks})"
 
     def _by_micros(self, ticks: str, change: Change) -> str:
-        found = self.ticks(change(self.micros(ticks)))
-        return f"({found} + {floored(ticks, 1000)})" if self.precision is Precision.NANOSECOND else found
+        ticks_changed = self.ticks(change(self.micros(ticks)))
+        return f"({ticks_changed} + {floored_mod(ticks, 1000)})" if self.precision is Precision.NANOSECOND else ticks_changed
 
 
 def floor_to(wall: str, step: int, offset: int = 0) -> str:
-    """The greatest `offset + k * step` that is not above."""
-    return f"(({wall}) - {floored(f'({wall}) - {offset}', step)})"
+    """Return the greatest `offset + k * step` that is at most `wall`."""
+    return f"(({wall}) - {floored_mod(f'({wall}) - {offset}', step)})"

@@ -1,4 +1,4 @@
-"""Tables in memory for the tests of this room, and DuckDB's answers over them."""
+"""Tables in memory, and DuckDB's results over them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from headrace.sql import parse
 from headrace.storage.sandbox import open_database
 from headrace.storage.types import rows_schema, tags_schema
 from headrace.verify import Lookup, StoredTable
-from headrace.verify.result import recomputed
+from headrace.verify.result import recompute
 
 SECOND: Final = 1_000
 
@@ -39,13 +39,13 @@ Values = Mapping[str, Any]
 
 
 def stored_rows(table: Table, database: Database, rows: Iterable[Values]) -> pa.Table:
-    """Rows as stored: instants are given in ticks; what is not given is NULL, `tbname` the table's name."""
-    every = list(rows)
+    """Return rows as stored; instants are in ticks, missing values are NULL, and `tbname` defaults to the table's name."""
+    records = list(rows)
     schema = rows_schema(table, database)
     factor = {Precision.MILLISECOND: 1000, Precision.MICROSECOND: 1, Precision.NANOSECOND: 1}[database.precision]
     columns = []
     for field in schema:
-        values = [row.get(field.name, table.name if field.name == TBNAME else None) for row in every]
+        values = [row.get(field.name, table.name if field.name == TBNAME else None) for row in records]
         if pa.types.is_timestamp(field.type):
             values = [None if value is None else value * factor for value in values]
         columns.append(pa.array(values, field.type))
@@ -61,7 +61,7 @@ def stored_tags(table: Table, database: Database, tags: Mapping[str, Values]) ->
 def lookup(
     tables: Mapping[str, tuple[Table, pa.Table]], tags: Mapping[str, Values] = TAGS, database: Database | None = None
 ) -> Lookup:
-    """Tables by name, and subtables of those that have tags."""
+    """Return a lookup of tables, and of the subtables of those that have tags."""
     database = database or Database("db")
 
     def find(name: Name) -> StoredTable:
@@ -76,22 +76,25 @@ def lookup(
     return find
 
 
-def small(*rows: Sequence[Any], timezone: str = "UTC") -> Lookup:
-    """`small` with rows given as subtable, seconds, a, b, s as far as given; and `plain` without rows."""
+def small_table(*rows: Sequence[Any], timezone: str = "UTC") -> Lookup:
+    """Return a lookup of `small_table` with rows (subtable, seconds, a, b, s) or prefixes of these, and of the empty `plain`."""
     names = ("a", "b", "s")
-    values = [{TBNAME: tbname, "ts": round(at * SECOND)} | dict(zip(names, given, strict=False)) for tbname, at, *given in rows]
+    values = [
+        {TBNAME: tbname, "ts": round(seconds * SECOND)} | dict(zip(names, fields, strict=False))
+        for tbname, seconds, *fields in rows
+    ]
     database = Database("db", timezone=timezone)
     empty = stored_rows(PLAIN, database, [])
     return lookup({"small": (SMALL, stored_rows(SMALL, database, values)), "plain": (PLAIN, empty)}, database=database)
 
 
-def query_of(sql: str) -> Query | Union:
+def parse_query(sql: str) -> Query | Union:
     statement = parse(sql)
     assert isinstance(statement, Select)
     return statement.query
 
 
-def answer(sql: str, found: Lookup) -> list[tuple[Any, ...]]:
-    """DuckDB's rows; instants in ticks."""
+def query_rows(sql: str, tables: Lookup) -> list[tuple[Any, ...]]:
+    """Return DuckDB's rows; instants in ticks."""
     with open_database() as connection:
-        return recomputed(connection, query_of(sql), found)[1]
+        return recompute(connection, parse_query(sql), tables)[1]
