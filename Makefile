@@ -18,7 +18,7 @@ test: setup ## Run all tests
 	bin/run-tests $(ARGS)
 
 campaign: setup ## Ask random queries of both engines (QUERIES=2000 SEED=1)
-	HEADRACE_VERIFY_QUERIES=$(or $(QUERIES),2000) HEADRACE_VERIFY_SEED=$(or $(SEED),1) bin/run-tests tests/verify/test_campaign.py
+	HEADRACE_VERIFY_QUERIES=$(or $(QUERIES),2000) HEADRACE_VERIFY_SEED=$(or $(SEED),1) bin/run-tests tests/verify/test_random_queries.py
 
 campaign-streams: setup ## Try streams with random writes, late, changed and deleted rows (EXAMPLES=200)
 	HEADRACE_STREAM_EXAMPLES=$(or $(EXAMPLES),200) bin/run-tests tests/streams/test_windows.py tests/streams/test_cuts.py tests/streams/test_maintained.py

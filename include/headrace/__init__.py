@@ -1,7 +1,7 @@
 """Stream processing declared in SQL, run by Apache Spark on Delta Lake, supervised by Apache Airflow.
 
-`headrace.connect()` opens a home as PEP 249 describes; the errors and clocks are here too. What is heavy is imported when it
-is first asked for, so that `import headrace` costs nothing.
+`headrace.connect()` opens a home through a PEP 249 interface; errors and clocks are exported too. Heavy modules are imported on
+first use, so that `import headrace` is cheap.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ __all__ = [
     "threadsafety",
 ]
 
-# PEP 249 asks for the name; nothing raises it.
+# PEP 249 requires the name; nothing raises it.
 Warning = type("Warning", (Exception,), {"__doc__": "PEP 249: an important warning."})
 LAZY = {
     **dict.fromkeys(("Connection", "Cursor", "apilevel", "connect", "paramstyle", "threadsafety"), "headrace.service.connection"),
@@ -95,7 +95,7 @@ LAZY = {
         "headrace.service.dbapi_types",
     ),
 }
-"""The module of each name that is imported when it is first asked for."""
+"""The module of each name that is imported on first use."""
 
 
 def __getattr__(name: str) -> Any:

@@ -38,8 +38,8 @@ class Error(Exception):
         return "\n".join(parts)
 
 
-WIDEST: Final = 120
-"""Characters of a line to show."""
+MAX_LINE_CHARACTERS: Final = 120
+"""Characters shown of a line of the statement."""
 
 
 def underline(sql: str, span: Span) -> str:
@@ -47,13 +47,13 @@ def underline(sql: str, span: Span) -> str:
     line, column = span.position(sql)
     begin = sql.rfind("\n", 0, span.start) + 1
     end = sql.find("\n", begin)
-    shown = sql[begin : end if end >= 0 else len(sql)]
+    text = sql[begin : end if end >= 0 else len(sql)]
     first = max(0, column - 61)
-    last = first + WIDEST
-    part = ("…" if first else "") + shown[first:last] + ("…" if last < len(shown) else "")
-    place = column - 1 - first + (1 if first else 0)
-    length = min(span.end - span.start, len(part) - place)
-    return f"line {line}, column {column}:\n  {part}\n  {' ' * place}{'^' * max(1, length)}"
+    last = first + MAX_LINE_CHARACTERS
+    part = ("…" if first else "") + text[first:last] + ("…" if last < len(text) else "")
+    offset = column - 1 - first + (1 if first else 0)
+    length = min(span.end - span.start, len(part) - offset)
+    return f"line {line}, column {column}:\n  {part}\n  {' ' * offset}{'^' * max(1, length)}"
 
 
 class DatabaseError(Error):

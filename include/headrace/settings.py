@@ -1,4 +1,4 @@
-"""Every setting: its default, its environment name (`HEADRACE_…`), and where its value came from."""
+"""Settings: defaults, environment names (`HEADRACE_…`), and where each value came from."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from headrace.errors import ConfigurationError
 
 
 class Settings(BaseSettings):
-    """All settings of one process. Fields are documented in `docs/reference/settings.md`, made from their descriptions."""
+    """All settings of a process. `docs/reference/settings.md` is generated from the fields' descriptions."""
 
     model_config = SettingsConfigDict(env_prefix="HEADRACE_", frozen=True, extra="ignore")
 
     home: Path = Field(
         Path(".headrace"), description="Folder of the embedded default: catalog, tables, state, Airflow's home, logs."
     )
-    user: str = Field("", description="Name of the user who asks, for rights and events; empty means the login at the machine.")
+    user: str = Field("", description="Name of the user, for rights and events; empty means the operating system's login.")
     catalog_url: str = Field("", description="SQLAlchemy URL of the catalog database; empty means SQLite in the home folder.")
     warehouse: str = Field("", description="URI under which the Delta tables live; empty means the home folder.")
     timezone: str = Field("UTC", description="Time zone of databases created without TIMEZONE.")
@@ -31,22 +31,20 @@ class Settings(BaseSettings):
     spark_master: str = Field("local[*]", description="Spark master of drivers started here.")
     driver_memory: str = Field("3g", description="Heap of a Spark driver.")
     shuffle_partitions: int = Field(2, ge=1, description="Partitions of a shuffle in a micro-batch.")
-    batch_rows: int = Field(
-        1_000_000, ge=1, description="Rows of the source that one micro-batch takes at most, unless one commit has more."
-    )
+    batch_rows: int = Field(1_000_000, ge=1, description="Maximum source rows in a micro-batch, unless a single commit has more.")
     driver_rows: int = Field(
-        500_000, ge=0, description="Rows of changes, state or result up to which they pass through the driver as Arrow."
+        500_000, ge=0, description="Changes, state and results of at most this many rows pass through the driver as Arrow."
     )
-    poll_ms: int = Field(50, ge=1, description="Milliseconds between looks for new source versions.")
+    poll_ms: int = Field(50, ge=1, description="Milliseconds between polls for new source versions.")
     heartbeat_ms: int = Field(1_000, ge=100, description="Milliseconds between heartbeats of an snode.")
     slow_batch_ms: int = Field(
         120_000,
         ge=1,
-        description="Milliseconds after which a micro-batch under way is reported as slow, in `SHOW STREAMS`, on the page, in "
+        description="Milliseconds after which a running micro-batch is reported as slow, in `SHOW STREAMS`, on the page, in "
         "`/health` and `/metrics`.",
     )
     lease_ms: int = Field(10_000, ge=1_000, description="Milliseconds after which a lease that was not renewed may be taken over.")
-    chunk_rows: int = Field(20_000_000, ge=1, description="Rows that one backfill chunk aims at.")
+    chunk_rows: int = Field(20_000_000, ge=1, description="Target number of rows in a backfill chunk.")
     small_write_rows: int = Field(100_000, ge=0, description="Rows up to which a write commits through delta-rs instead of Spark.")
     http_host: str = Field(
         "127.0.0.1", description="Address that the snode's HTTP endpoint binds; 0.0.0.0 for every interface of the machine."
@@ -54,10 +52,10 @@ class Settings(BaseSettings):
     http_port: int = Field(0, ge=0, le=65535, description="Port of the snode's HTTP endpoint; 0 takes a free one.")
     http_advertise: str = Field(
         "",
-        description="Host, or host:port, under which others reach that endpoint; empty: `http_host`, or the machine's name.",
+        description="Host, or host:port, at which clients reach that endpoint; empty: `http_host`, or the machine's name.",
     )
     http_token: SecretStr = Field(
-        SecretStr(""), description="Bearer token of the snode's HTTP endpoint; empty: each driver makes one of its own."
+        SecretStr(""), description="Bearer token of the snode's HTTP endpoint; empty: each driver generates its own."
     )
     http_read_token: SecretStr = Field(
         SecretStr(""), description="Bearer token for `/metrics` and the details of `/health` only; empty: there is none."
@@ -66,8 +64,8 @@ class Settings(BaseSettings):
     airflow_url: str = Field("", description="URL of an Airflow that runs elsewhere; empty means the one of the home folder.")
     airflow_user: str = Field("", description="Login at the Airflow of `airflow_url`; it must be allowed to trigger DAGs.")
     airflow_password: SecretStr = Field(SecretStr(""), description="Password of `airflow_user`.")
-    backfill_slots: int = Field(2, ge=1, description="Backfill chunks computed at a time, each by a Spark driver of its own.")
-    backfill_pool: str = Field("default_pool", description="Airflow pool of backfill chunks; `headrace up` makes and names one.")
+    backfill_slots: int = Field(2, ge=1, description="Backfill chunks computed at a time, each by its own Spark driver.")
+    backfill_pool: str = Field("default_pool", description="Airflow pool of backfill chunks; `headrace up` creates one.")
     project: Path = Field(Path(__file__).resolve().parents[2], description="Folder that holds dags/, plugins/ and spark_jobs/.")
 
     @property
@@ -77,7 +75,7 @@ class Settings(BaseSettings):
 
     @property
     def login(self) -> str:
-        """The user who asks, the default filled in; the number of a login that has no name."""
+        """The user's name: the setting, else the login; the number of a login without a name."""
         try:
             return self.user or getpass.getuser()
         except (KeyError, OSError):
@@ -85,21 +83,21 @@ class Settings(BaseSettings):
 
     @property
     def catalog(self) -> str:
-        """The catalog's URL, or its default."""
+        """The catalog's URL, defaults applied."""
         return self.catalog_url or f"sqlite:///{self.home_path / 'catalog.db'}"
 
     @property
     def tables_uri(self) -> str:
-        """URI of the Delta tables, or its default; without a trailing slash."""
+        """URI of the Delta tables, defaults applied, without a trailing slash."""
         return (self.warehouse or str(self.home_path / "tables")).rstrip("/")
 
     def shown(self) -> dict[str, str]:
-        """Each setting as text, defaults filled in; secrets stay hidden, those within URLs too."""
+        """Return each setting as text, defaults applied and secrets hidden, also within URLs."""
         derived = {"home": self.home_path, "user": self.login, "catalog_url": self.catalog, "warehouse": self.tables_uri}
         return {name: masked(str(derived.get(name, getattr(self, name)))) for name in type(self).model_fields}
 
     def environment(self) -> dict[str, str]:
-        """The settings that were set, as variables for child processes; secrets as they are."""
+        """Return the settings that were set as environment variables for child processes, secrets in clear."""
         values = {name: getattr(self, name) for name in sorted(self.model_fields_set)}
         plain = {name: v.get_secret_value() if isinstance(v, SecretStr) else v for name, v in values.items()}
         return {f"HEADRACE_{name.upper()}": str(value) for name, value in plain.items()}

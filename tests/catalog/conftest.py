@@ -1,4 +1,4 @@
-"""Every test of the catalog runs on SQLite and on a real PostgreSQL server."""
+"""Run every test of the catalog on SQLite and on a real PostgreSQL server."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headrace.model.tables import Database
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The URL of a catalog that does not exist yet."""
+    """Return the URL of a catalog that does not exist yet."""
     return str(request.getfixturevalue("postgres_url")) if request.param == "postgres" else f"sqlite:///{tmp_path / 'catalog.db'}"
 
 
@@ -25,13 +25,13 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def catalog(url: str, clock: ManualClock) -> Iterator[Catalog]:
-    """An empty catalog, whose clock stands still."""
+    """Return an empty catalog with a frozen clock."""
     with Catalog.open(url, clock=clock.now) as opened:
         yield opened
 
 
 @pytest.fixture
 def power(catalog: Catalog) -> Catalog:
-    """A catalog with the empty database `power`."""
+    """Return a catalog with the empty database `power`."""
     catalog.databases.create(Database("power"))
     return catalog

@@ -1,4 +1,4 @@
-"""Definitions that tests of the catalog start from."""
+"""Sample definitions for tests of the catalog."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def plain_table(name: str, database: str = "power") -> Table:
 
 
 def definition(name: str = "avg_current", **changed: object) -> JobDefinition:
-    """A stream from power.meters to power.averages; one of another name has a target of its own."""
-    given: dict[str, object] = {
+    """Return a stream from power.meters to power.averages; with another name, to a target of its own."""
+    overrides: dict[str, object] = {
         "id": f"id-{name}",
         "kind": JobKind.STREAM,
         "database": "power",
@@ -34,16 +34,16 @@ def definition(name: str = "avg_current", **changed: object) -> JobDefinition:
         "target": TableId("power", "averages" if name == "avg_current" else f"{name}_out"),
         "created": 5,
     }
-    return JobDefinition(**{**given, **changed})  # type: ignore[arg-type]
+    return JobDefinition(**{**overrides, **changed})  # type: ignore[arg-type]
 
 
 def chunks(count: int, rows: int = 100) -> list[Chunk]:
-    """Chunks of ten ticks each, not yet of any stream or run."""
+    """Return chunks of ten ticks each, of no stream or run."""
     return [Chunk("", "", number, number * 10, number * 10 + 10, rows) for number in range(count)]
 
 
 def with_stream(catalog: Catalog, name: str = "avg_current") -> JobDefinition:
-    """Records the database, the source and the stream."""
+    """Record the database, the source and the stream."""
     catalog.databases.create(Database("power"), if_not_exists=True)
     catalog.tables.create(supertable("meters"), if_not_exists=True)
     stream = definition(name)

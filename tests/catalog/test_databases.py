@@ -22,7 +22,7 @@ def test_databases_are_listed_by_code_point(catalog: Catalog) -> None:
     assert [database.name for database in catalog.databases.all()] == ["B", "_a", "a", "b", "ä"]
 
 
-def test_a_name_that_is_taken_is_refused_unless_that_is_fine(catalog: Catalog) -> None:
+def test_an_existing_name_is_refused_unless_if_not_exists(catalog: Catalog) -> None:
     catalog.databases.create(Database("power"))
     with pytest.raises(ExistsError, match="database power exists already"):
         catalog.databases.create(Database("power", Precision.MICROSECOND))
@@ -60,25 +60,25 @@ def test_dropping_takes_tables_subtables_and_inner_streams_along(power: Catalog)
     assert power.subtables.all("power") == []
 
 
-def test_a_missing_database_cannot_be_dropped_unless_that_is_fine(catalog: Catalog) -> None:
+def test_a_missing_database_cannot_be_dropped_unless_if_exists(catalog: Catalog) -> None:
     with pytest.raises(NotFoundError):
         catalog.databases.drop("power")
     assert not catalog.databases.drop("power", if_exists=True)
 
 
-@pytest.mark.parametrize("place", ["power", "sink"])
-def test_a_database_cannot_be_dropped_while_a_stream_crosses_its_border(power: Catalog, place: str) -> None:
+@pytest.mark.parametrize("target", ["power", "sink"])
+def test_a_database_cannot_be_dropped_while_a_stream_crosses_its_border(power: Catalog, target: str) -> None:
     power.databases.create(Database("sink"))
     power.tables.create(supertable("meters"))
     power.jobs.create(definition(target=TableId("sink", "averages")))
     with pytest.raises(IntegrityError, match=r"stream power\.avg_current") as caught:
-        power.databases.drop(place)
+        power.databases.drop(target)
     assert "DROP STREAM power.avg_current" in caught.value.hint
     power.jobs.drop("id-avg_current")
-    assert power.databases.drop(place)
+    assert power.databases.drop(target)
 
 
-def test_text_that_cannot_be_kept_is_an_error_of_ours(catalog: Catalog) -> None:
+def test_text_that_cannot_be_stored_is_a_data_error(catalog: Catalog) -> None:
     with pytest.raises(DataError):
         catalog.databases.create(Database("half of a pair: \ud800"))
     assert catalog.databases.all() == []

@@ -7,7 +7,7 @@ from headrace.model.clock import ManualClock
 from headrace.model.events import Event
 
 
-def test_events_are_told_newest_first(catalog: Catalog, clock: ManualClock) -> None:
+def test_events_are_listed_newest_first(catalog: Catalog, clock: ManualClock) -> None:
     catalog.events.record("job", "s1", "STOPPED", "disk full")
     clock.advance(5)
     catalog.events.record("snode", "default", "STARTED", "epoch 2")

@@ -24,7 +24,7 @@ def meters(power: Catalog) -> Catalog:
     return power
 
 
-def test_a_new_stream_is_wanted_but_not_yet_seen_running(meters: Catalog) -> None:
+def test_a_new_stream_is_desired_running_but_not_yet_observed(meters: Catalog) -> None:
     stream = definition()
     assert meters.jobs.create(stream)
     record = JobRecord(stream, DesiredState.RUNNING, JobState.CREATED, JobProgress())
@@ -33,7 +33,7 @@ def test_a_new_stream_is_wanted_but_not_yet_seen_running(meters: Catalog) -> Non
     assert meters.jobs.all() == [record]
 
 
-def test_a_stream_that_exists_is_refused_unless_that_is_fine(meters: Catalog) -> None:
+def test_an_existing_stream_is_refused_unless_if_not_exists(meters: Catalog) -> None:
     meters.jobs.create(definition())
     with pytest.raises(ExistsError, match=r"stream power\.avg_current exists already"):
         meters.jobs.create(definition(id="another"))
@@ -131,7 +131,7 @@ def test_a_driver_whose_lease_has_passed_on_can_no_longer_write(catalog: Catalog
     assert catalog.jobs.by_id(stream.id).state is JobState.RUNNING
 
 
-def test_the_lease_of_another_snode_fences_nobody(catalog: Catalog) -> None:
+def test_the_lease_of_another_snode_fences_no_driver(catalog: Catalog) -> None:
     stream = with_stream(catalog)
     for holder in ("a", "b"):
         lease = catalog.leases.acquire("other", holder, ttl_ms=0)

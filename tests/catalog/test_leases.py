@@ -35,12 +35,12 @@ def test_a_lease_that_has_not_expired_is_kept_from_others(catalog: Catalog, cloc
     assert catalog.leases.acquire("default", "b", 100) is None
     assert catalog.leases.get("default") == lease
     clock.advance(1)
-    taken = catalog.leases.acquire("default", "b", 100)
-    assert taken is not None
-    assert taken.epoch == 2
+    successor = catalog.leases.acquire("default", "b", 100)
+    assert successor is not None
+    assert successor.epoch == 2
 
 
-def test_its_own_holder_gets_a_new_epoch_at_once(catalog: Catalog) -> None:
+def test_the_holder_of_a_lease_gets_a_new_epoch_at_once(catalog: Catalog) -> None:
     first, second = (catalog.leases.acquire("default", "a", 100) for _ in range(2))
     assert first is not None
     assert second is not None
@@ -61,14 +61,14 @@ def test_a_renewed_lease_lasts_longer_and_may_move(catalog: Catalog, clock: Manu
     assert catalog.leases.acquire("default", "b", 100) is None
 
 
-def test_an_expired_lease_that_nobody_took_can_be_renewed(catalog: Catalog, clock: ManualClock) -> None:
+def test_an_expired_lease_that_was_not_taken_over_can_be_renewed(catalog: Catalog, clock: ManualClock) -> None:
     lease = catalog.leases.acquire("default", "a", 100)
     assert lease is not None
     clock.advance(1_000)
     assert catalog.leases.renew(lease, 100).expires == clock.now() + 100
 
 
-def test_a_lost_lease_cannot_be_renewed_and_releasing_it_harms_nobody(catalog: Catalog, clock: ManualClock) -> None:
+def test_a_lost_lease_cannot_be_renewed_and_releasing_it_has_no_effect(catalog: Catalog, clock: ManualClock) -> None:
     lost = catalog.leases.acquire("default", "a", 100)
     clock.advance(100)
     newer = catalog.leases.acquire("default", "b", 100)
@@ -91,7 +91,7 @@ def test_snodes_do_not_share_leases(catalog: Catalog) -> None:
 
 @dataclass
 class Expected:
-    """What the lease of one snode must look like."""
+    """The expected lease of one snode."""
 
     holder: str | None = None
     epoch: int = 0
@@ -99,7 +99,7 @@ class Expected:
 
 
 class LeaseMachine(RuleBasedStateMachine):
-    """Drivers that take, keep, lose and give up one lease, and write with whatever lease they still have."""
+    """Drivers that acquire, renew, lose and release one lease, and write with whatever lease they still have."""
 
     leases = Bundle("leases")
     numbers = itertools.count()
@@ -141,7 +141,7 @@ class LeaseMachine(RuleBasedStateMachine):
 
     @rule(lease=leases)
     def write(self, lease: Lease) -> None:
-        """A lease of the newest epoch may write even when it has expired: nobody else can have written since."""
+        """Write with a lease of the newest epoch, which is allowed after it expired: no other driver can have written since."""
         progress = JobProgress(updated=self.clock.now(), pending_since=lease.epoch)
         if lease.epoch == self.expected.epoch:
             self.catalog.jobs.set_progress(self.stream.id, progress, lease.epoch)
@@ -162,8 +162,8 @@ class LeaseMachine(RuleBasedStateMachine):
     @invariant()
     def the_catalog_shows_the_holder(self) -> None:
         expected = self.expected
-        shown = self.catalog.leases.get(self.stream.snode)
-        assert (shown and (shown.holder, shown.epoch, shown.expires)) == (
+        lease = self.catalog.leases.get(self.stream.snode)
+        assert (lease and (lease.holder, lease.epoch, lease.expires)) == (
             expected.holder and (expected.holder, expected.epoch, expected.expires)
         )
 
@@ -171,7 +171,7 @@ class LeaseMachine(RuleBasedStateMachine):
         return (lease.holder, lease.epoch) == (self.expected.holder, self.expected.epoch)
 
 
-def test_whatever_drivers_do_only_the_newest_epoch_renews_and_writes(catalog: Catalog, clock: ManualClock) -> None:
+def test_only_the_newest_epoch_renews_and_writes(catalog: Catalog, clock: ManualClock) -> None:
     with_stream(catalog)
     run_state_machine_as_test(
         lambda: LeaseMachine(catalog, clock),  # type: ignore[arg-type]

@@ -13,7 +13,7 @@ from tests.catalog.samples import chunks, with_stream
 
 @pytest.fixture
 def planned(catalog: Catalog) -> str:
-    """The id of a stream with a run of three chunks, of 100 rows each, named `history`."""
+    """Return the id of a stream with a run `history` of three chunks of 100 rows each."""
     stream = with_stream(catalog)
     catalog.ledger.plan(stream.id, "history", chunks(3))
     return stream.id
@@ -25,13 +25,13 @@ def states(catalog: Catalog, job_id: str) -> list[ChunkState]:
 
 def test_a_plan_is_kept_as_pending_chunks_of_its_stream_and_run(catalog: Catalog) -> None:
     stream = with_stream(catalog)
-    given = [replace(chunk, state=ChunkState.DONE) for chunk in reversed(chunks(3))]
+    planned_chunks = [replace(chunk, state=ChunkState.DONE) for chunk in reversed(chunks(3))]
     expected = [replace(chunk, job_id=stream.id, run="history") for chunk in chunks(3)]
-    assert catalog.ledger.plan(stream.id, "history", given) == expected
+    assert catalog.ledger.plan(stream.id, "history", planned_chunks) == expected
     assert catalog.ledger.chunks(stream.id) == expected
 
 
-def test_the_first_plan_of_a_run_stands(catalog: Catalog, planned: str) -> None:
+def test_a_run_is_planned_only_once(catalog: Catalog, planned: str) -> None:
     catalog.ledger.claim(planned, "history", 1)
     again = catalog.ledger.plan(planned, "history", chunks(5))
     assert [chunk.state for chunk in again] == [ChunkState.PENDING, ChunkState.RUNNING, ChunkState.PENDING]
@@ -92,7 +92,7 @@ def test_a_holder_that_lost_its_chunk_can_neither_finish_nor_fail_it(catalog: Ca
     assert states(catalog, planned)[0] is ChunkState.RUNNING
 
 
-def test_what_was_not_claimed_cannot_be_finished(catalog: Catalog, planned: str) -> None:
+def test_a_chunk_that_was_not_claimed_cannot_be_finished(catalog: Catalog, planned: str) -> None:
     with pytest.raises(FencedError, match="PENDING"):
         catalog.ledger.finish(planned, "history", 0)
     for call in (catalog.ledger.claim, catalog.ledger.finish):
@@ -105,7 +105,7 @@ def test_a_dropped_stream_takes_its_ledger_along(catalog: Catalog, planned: str)
     assert catalog.ledger.chunks(planned) == []
 
 
-def test_the_summary_tells_progress_and_what_is_left(catalog: Catalog, planned: str, clock: ManualClock) -> None:
+def test_the_summary_has_progress_and_remaining_chunks(catalog: Catalog, planned: str, clock: ManualClock) -> None:
     started = clock.now()
     assert catalog.ledger.summary(planned, "history") == RunSummary(planned, "history", 3, 0, 0, 0, 300, 0, 0)
     for number in (0, 1, 2):

@@ -17,16 +17,16 @@ ROUNDS = 100
 
 
 def count_up(url: str, name: str, counter: Path) -> None:
-    """Adds to a number in a file, which only a lock makes safe."""
+    """Increment a number in a file, which is safe only under the lock."""
     with Catalog.open(url) as catalog:
         for _ in range(ROUNDS):
             with catalog.lock(name):
                 counter.write_text(str(int(counter.read_text()) + 1))
 
 
-def hold(url: str, held: Event, enough: Event) -> None:
+def hold(url: str, is_held: Event, enough: Event) -> None:
     with Catalog.open(url) as catalog, catalog.lock("power/meters"):
-        held.set()
+        is_held.set()
         enough.wait(60)
 
 
@@ -138,7 +138,7 @@ def test_different_names_are_different_locks() -> None:
     assert len({advisory_key(name) for name in names}) == len(names)
 
 
-def test_a_folder_that_cannot_hold_locks_is_said(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_hold_locks_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "locks").write_text("in the way")
     with pytest.raises(ConfigurationError, match=r"lock .* cannot be used"):
         Catalog.open(f"sqlite:///{tmp_path / 'catalog.db'}")

@@ -43,7 +43,7 @@ def open_and_create(url: str, name: str) -> bool:
 
 
 def use_after_fork(url: str) -> int:
-    """Exit status of a child that uses the catalog while its parent does."""
+    """Return the exit status of a child that uses the catalog while its parent does."""
     with Catalog.open(url) as catalog:
         catalog.databases.create(Database("power"))
         child = os.fork()
@@ -56,7 +56,7 @@ def use_after_fork(url: str) -> int:
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def test_what_was_recorded_is_there_when_the_catalog_is_opened_again(url: str) -> None:
+def test_a_reopened_catalog_has_its_contents(url: str) -> None:
     assert open_and_create(url, "power")
     assert not open_and_create(url, "power")
 
@@ -68,7 +68,7 @@ def test_opening_an_up_to_date_catalog_leaves_alembic_alone(url: str) -> None:
 
 
 @pytest.mark.usefixtures("catalog")
-def test_the_migrations_make_the_tables_that_the_code_declares(url: str) -> None:
+def test_the_migrations_create_the_declared_tables(url: str) -> None:
     engine = open_engine(url)
     with engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE, "compare_server_default": True})
@@ -147,7 +147,7 @@ def test_a_new_file_can_be_read_by_its_owner_alone(tmp_path: Path) -> None:
         ("sqlite:///:memory:", "needs a file"),
     ],
 )
-def test_a_url_that_cannot_be_used_is_refused_with_what_can(url: str, message: str) -> None:
+def test_an_unsupported_url_is_refused_with_the_supported_ones(url: str, message: str) -> None:
     with pytest.raises(ConfigurationError, match=message) as caught:
         Catalog.open(url)
     assert "HEADRACE_CATALOG_URL" in caught.value.hint
@@ -165,14 +165,14 @@ def test_a_server_that_does_not_answer_is_named_without_the_password() -> None:
     assert "secret" not in str(caught.value)
 
 
-def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_database_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "catalog.db"
     path.write_text("not a database" * 100)
     with pytest.raises(ConfigurationError, match="is not a catalog"):
         Catalog.open(f"sqlite:///{path}")
 
 
-def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "home").write_text("in the way")
     with pytest.raises(ConfigurationError, match=r"catalog\.db cannot be created"):
         Catalog.open(f"sqlite:///{tmp_path / 'home' / 'catalog.db'}")

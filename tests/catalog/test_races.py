@@ -20,7 +20,7 @@ HOUR = 3_600_000
 
 
 def take_turns(url: str, holder: str, inside: Synchronized[int]) -> list[int]:
-    """Epochs of the leases that this holder got, each given back before the next."""
+    """Return the epochs of the leases that this holder acquired and released in turn."""
     epochs: list[int] = []
     with Catalog.open(url) as catalog:
         while len(epochs) < ROUNDS:
@@ -38,15 +38,15 @@ def take_turns(url: str, holder: str, inside: Synchronized[int]) -> list[int]:
     return epochs
 
 
-def snatch(url: str, holder: str) -> list[int]:
-    """Epochs of leases that end at once, so that everyone may always take the next."""
+def take_expired_leases(url: str, holder: str) -> list[int]:
+    """Return the epochs of leases that expire at once, so that any process may take the next."""
     with Catalog.open(url, clock=lambda: 0) as catalog:
         leases = [catalog.leases.acquire("default", holder, ttl_ms=0) for _ in range(ROUNDS)]
     return [lease.epoch for lease in leases if lease is not None]
 
 
 def claim_all(url: str, job_id: str, holder: str) -> list[int]:
-    """Numbers of the chunks that fell to this holder."""
+    """Return the numbers of the chunks that this holder claimed."""
     won = []
     with Catalog.open(url) as catalog:
         for chunk in catalog.ledger.plan(job_id, "history", chunks(ROUNDS)):
@@ -65,7 +65,7 @@ def add_subtables(url: str, names: list[str]) -> dict[str, int]:
 
 
 def claim_names(url: str, kind: str) -> list[str]:
-    """Names that became plain tables, subtables of meters or streams of the racer."""
+    """Return the names that became plain tables, subtables of meters or streams of this process."""
     won = []
     with Catalog.open(url) as catalog:
         for name in (f"n{number}" for number in range(ROUNDS)):
@@ -78,7 +78,7 @@ def claim_names(url: str, kind: str) -> list[str]:
     return won
 
 
-def write_all_the_time(url: str, job_id: str, done: Any) -> None:
+def write_repeatedly(url: str, job_id: str, done: Any) -> None:
     with Catalog.open(url) as catalog:
         for number in range(ROUNDS // 2):
             catalog.jobs.set_progress(job_id, JobProgress(updated=number))
@@ -87,8 +87,8 @@ def write_all_the_time(url: str, job_id: str, done: Any) -> None:
     done.set()
 
 
-def read_all_the_time(url: str, job_id: str, done: Any) -> int:
-    """How often everything could be read, with a connection that stays open and with new ones."""
+def read_repeatedly(url: str, job_id: str, done: Any) -> int:
+    """Return how often everything could be read, over an open connection and over new ones."""
     rounds = 0
     with Catalog.open(url) as catalog:
         while not done.is_set() or not rounds:
@@ -101,7 +101,7 @@ def read_all_the_time(url: str, job_id: str, done: Any) -> int:
 
 
 def drop_and_create(url: str, number: int) -> int:
-    """How often this racer's database came and went while others worked in it."""
+    """Return how often this process's database was dropped and created while others worked in it."""
     errors: Counter[str] = Counter()
     with Catalog.open(url) as catalog:
         for turn in range(ROUNDS // 2):
@@ -127,8 +127,8 @@ def test_an_epoch_has_one_holder_and_a_lease_has_one_at_a_time(url: str) -> None
 
 
 @pytest.mark.usefixtures("catalog")
-def test_however_fast_leases_are_taken_over_no_epoch_is_given_twice(url: str) -> None:
-    epochs = [epoch for won in race(snatch, [(url, holder) for holder in "ab"]) for epoch in won]
+def test_no_epoch_is_handed_out_twice(url: str) -> None:
+    epochs = [epoch for won in race(take_expired_leases, [(url, holder) for holder in "ab"]) for epoch in won]
     assert sorted(epochs) == list(range(1, 2 * ROUNDS + 1))
 
 
@@ -161,16 +161,16 @@ def test_reading_never_fails_while_others_write(url: str, catalog: Catalog) -> N
     stream = with_stream(catalog)
     done = CONTEXT.Event()
     racers = [
-        (write_all_the_time, url, stream.id, done),
-        (read_all_the_time, url, stream.id, done),
-        (read_all_the_time, url, stream.id, done),
+        (write_repeatedly, url, stream.id, done),
+        (read_repeatedly, url, stream.id, done),
+        (read_repeatedly, url, stream.id, done),
     ]
     reads = race(call, racers)[1:]
     assert min(reads) > 0
 
 
-def call(function: Any, *given: Any) -> Any:
-    return function(*given)
+def call(function: Any, *arguments: Any) -> Any:
+    return function(*arguments)
 
 
 def test_databases_that_come_and_go_leave_nothing_half_done(url: str, catalog: Catalog) -> None:

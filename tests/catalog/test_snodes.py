@@ -8,7 +8,7 @@ from headrace.model.clock import ManualClock
 from headrace.model.snodes import Heartbeat
 
 
-def test_the_last_heartbeat_stands(catalog: Catalog, clock: ManualClock) -> None:
+def test_the_last_heartbeat_is_kept(catalog: Catalog, clock: ManualClock) -> None:
     lease = catalog.leases.acquire("default", "a", 100, "http://127.0.0.1:1")
     assert lease is not None
     catalog.snodes.beat(lease, token="first")
@@ -28,7 +28,7 @@ def test_a_token_does_not_show_in_logs(catalog: Catalog) -> None:
     assert "secret" not in repr(catalog.snodes.beat(lease, token="secret"))
 
 
-def test_a_driver_that_lost_its_lease_gives_no_sign_of_life(catalog: Catalog, clock: ManualClock) -> None:
+def test_a_driver_that_lost_its_lease_writes_no_heartbeat(catalog: Catalog, clock: ManualClock) -> None:
     old = catalog.leases.acquire("default", "a", 100)
     clock.advance(100)
     new = catalog.leases.acquire("default", "b", 100)

@@ -16,7 +16,7 @@ def meters(power: Catalog) -> Catalog:
     return power
 
 
-def test_subtables_come_back_in_the_order_that_was_given(meters: Catalog) -> None:
+def test_subtables_are_returned_in_the_order_of_the_names(meters: Catalog) -> None:
     added = meters.subtables.add("power", "meters", ["d2", "d1", "d2", 'it\'s "odd"'])
     assert list(added) == ["d2", "d1", 'it\'s "odd"']
     assert all(subtable.table == "meters" and subtable.database == "power" for subtable in added.values())
@@ -42,13 +42,13 @@ def test_ten_thousand_subtables_have_as_many_positive_uids_of_63_bits(meters: Ca
     assert meters.subtables.all("power") == []
 
 
-def test_a_subtable_made_anew_has_its_uid_again(meters: Catalog) -> None:
+def test_a_recreated_subtable_has_the_same_uid(meters: Catalog) -> None:
     uid = meters.subtables.add("power", "meters", ["d1"])["d1"].uid
     meters.subtables.drop("power", ["d1"])
     assert meters.subtables.add("power", "meters", ["d1"])["d1"].uid == uid
 
 
-def test_a_uid_that_is_taken_is_given_to_nobody_else(meters: Catalog, url: str) -> None:
+def test_a_uid_in_use_is_not_assigned_again(meters: Catalog, url: str) -> None:
     meters.subtables.add("power", "meters", ["other"])
     engine = open_engine(url)
     with engine.begin() as connection:

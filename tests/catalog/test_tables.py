@@ -40,7 +40,7 @@ def test_a_table_needs_its_database(catalog: Catalog) -> None:
     assert "power" in caught.value.hint
 
 
-def test_a_table_that_exists_is_refused_unless_that_is_fine(power: Catalog) -> None:
+def test_an_existing_table_is_refused_unless_if_not_exists(power: Catalog) -> None:
     power.tables.create(supertable("meters"))
     with pytest.raises(ExistsError, match=r"table power\.meters exists already"):
         power.tables.create(plain_table("meters"))
@@ -82,15 +82,15 @@ def test_dropping_a_supertable_drops_its_subtables_only(power: Catalog) -> None:
 def test_a_missing_table_is_named_with_the_nearest_table_or_subtable(power: Catalog) -> None:
     power.tables.create(supertable("meters"))
     power.subtables.add("power", "meters", ["kitchen"])
-    for asked, near in (("metres", "meters"), ("kitchn", "kitchen")):
-        with pytest.raises(NotFoundError, match=rf"table power\.{asked} does not exist") as caught:
-            power.tables.get("power", asked)
-        assert caught.value.hint == f"did you mean power.{near}?"
+    for name, nearest in (("metres", "meters"), ("kitchn", "kitchen")):
+        with pytest.raises(NotFoundError, match=rf"table power\.{name} does not exist") as caught:
+            power.tables.get("power", name)
+        assert caught.value.hint == f"did you mean power.{nearest}?"
     with pytest.raises(NotFoundError, match=r"table power\.metres"):
         power.tables.drop("power", "metres")
 
 
-def test_tables_of_a_missing_database_are_not_just_none(catalog: Catalog) -> None:
+def test_listing_tables_of_a_missing_database_is_an_error(catalog: Catalog) -> None:
     for ask in (catalog.tables.all, catalog.subtables.all):
         with pytest.raises(NotFoundError, match="database power does not exist"):
             ask("power")

@@ -1,4 +1,4 @@
-"""What time it is for a catalog: its database's, whatever the clock of the machine says."""
+"""The catalog's time is that of its database, regardless of the machine's clock."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HOUR_MS = 3_600_000
 
 @pytest.fixture
 def ahead(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Catalog]:
-    """A catalog in a process of a machine whose clock is an hour ahead."""
+    """Open the catalog in a process of a machine whose clock is an hour ahead."""
     real = time.time_ns
     with Catalog.open(url) as opened:
         monkeypatch.setattr(time, "time_ns", lambda: real() + HOUR_MS * 1_000_000)

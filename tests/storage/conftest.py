@@ -1,4 +1,4 @@
-"""Fixtures of the storage's tests."""
+"""Fixtures for tests of the storage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables and rows that tests of the storage start from."""
+"""Sample tables and rows for tests of the storage."""
 
 from __future__ import annotations
 
@@ -35,25 +35,25 @@ Row = dict[str, Any]
 
 
 def file_locks(folder: Path) -> Callable[[str], AbstractContextManager[Any]]:
-    """Locks among processes, by name."""
+    """Return inter-process locks by name."""
     folder.mkdir(parents=True, exist_ok=True)
     return lambda name: FileLock(folder / hashlib.sha256(name.encode()).hexdigest())
 
 
 def open_tables(home: Path, small_write_rows: int = 100_000) -> Tables:
-    """Tables below a folder, as a process opens them."""
+    """Open tables in a folder, as a process does."""
     return Tables(str(home / "tables"), file_locks(home / "locks"), small_write_rows)
 
 
-def rows(given: Iterable[Row], table: Table = METERS, database: Database = POWER) -> pa.Table:
-    """Rows with the columns that they name, in stored types; `ts` in ticks, `tbname` d1 where it is not given."""
-    listed = [{TBNAME: "d1", **row} for row in given]
+def rows(data: Iterable[Row], table: Table = METERS, database: Database = POWER) -> pa.Table:
+    """Return rows in stored types, with the columns that they name; `ts` in ticks, `tbname` d1 by default."""
+    records = [{TBNAME: "d1", **row} for row in data]
     schema = rows_schema(table, database)
-    names = [name for name in schema.names if not listed or any(name in row for row in listed)]
+    names = [name for name in schema.names if not records or any(name in row for row in records)]
     unit = 1_000 if database.precision is Precision.MILLISECOND else 1
     columns = []
     for name in names:
-        values: list[Any] = [row.get(name) for row in listed]
+        values: list[Any] = [row.get(name) for row in records]
         type_ = schema.field(name).type
         if name == table.timestamp.name:
             columns.append(pa.array([value * unit for value in values], pa.int64()).cast(type_))
@@ -62,19 +62,19 @@ def rows(given: Iterable[Row], table: Table = METERS, database: Database = POWER
     return pa.Table.from_arrays(columns, schema=pa.schema([schema.field(name) for name in names]))
 
 
-def read(found: pa.Table, table: Table = METERS, database: Database = POWER) -> list[Row]:
-    """Rows as Python values in the order of their keys, `ts` in ticks."""
+def read(table_rows: pa.Table, table: Table = METERS, database: Database = POWER) -> list[Row]:
+    """Return rows as Python values in key order, `ts` in ticks."""
     unit = 1_000 if database.precision is Precision.MILLISECOND else 1
     name = table.timestamp.name
-    ticks = [value // unit for value in found[name].cast(pa.int64()).to_pylist()]
-    listed = found.set_column(found.column_names.index(name), name, pa.array(ticks, pa.int64())).to_pylist()
+    ticks = [value // unit for value in table_rows[name].cast(pa.int64()).to_pylist()]
+    records = table_rows.set_column(table_rows.column_names.index(name), name, pa.array(ticks, pa.int64())).to_pylist()
     return sorted(
-        listed, key=lambda row: [str(row.get("_commit_version", "")), *(row[key] for key in table.primary_key if key in row)]
+        records, key=lambda row: [str(row.get("_commit_version", "")), *(row[key] for key in table.primary_key if key in row)]
     )
 
 
 class CountedLock:
-    """A lock of one process that counts how often it was taken."""
+    """A lock of one process that counts how often it was acquired."""
 
     def __init__(self) -> None:
         self.taken = 0

@@ -11,8 +11,8 @@ from tests.storage.samples import METERS, POWER, read, rows
 
 
 def seen(tables: Tables, first: int, last: int) -> list[tuple[int, str, int, int]]:
-    found = read(tables.changes(METERS, first, last))
-    return [(row["_commit_version"], row["_change_type"], row["ts"], row["a"]) for row in found]
+    changes = read(tables.changes(METERS, first, last))
+    return [(row["_commit_version"], row["_change_type"], row["ts"], row["a"]) for row in changes]
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def changed(meters: Tables) -> Tables:
     return meters
 
 
-def test_inserts_updates_and_deletes_are_told_apart(changed: Tables) -> None:
+def test_inserts_updates_and_deletes_are_distinguished(changed: Tables) -> None:
     assert seen(changed, 1, 1) == [(1, "insert", 1, 1), (1, "insert", 2, 2)]
     assert sorted(seen(changed, 2, 2)) == [(2, "update_postimage", 2, 20), (2, "update_preimage", 2, 2)]
     assert seen(changed, 3, 3) == [(3, "delete", 1, 1)]
@@ -36,18 +36,18 @@ def test_a_range_of_versions_comes_in_their_order_with_both_ends(changed: Tables
 
 
 def test_changes_have_the_stored_columns_and_two_more(changed: Tables) -> None:
-    found = changed.changes(METERS, 2, 3)
+    changes = changed.changes(METERS, 2, 3)
 
-    assert found.schema.names == [*changed.schema(METERS, POWER).names, "_change_type", "_commit_version"]
-    assert found.select(changed.schema(METERS, POWER).names).schema == changed.schema(METERS, POWER)
+    assert changes.schema.names == [*changed.schema(METERS, POWER).names, "_change_type", "_commit_version"]
+    assert changes.select(changed.schema(METERS, POWER).names).schema == changed.schema(METERS, POWER)
 
 
-def test_the_log_tells_how_many_changes_there_are(changed: Tables) -> None:
+def test_changes_are_counted_from_the_log(changed: Tables) -> None:
     assert [changed.change_rows(METERS, version, version) for version in range(4)] == [0, 2, 2, 1]
     assert changed.change_rows(METERS, 0, 3) == changed.changes(METERS, 0, 3).num_rows
 
 
-def test_rows_of_a_file_without_statistics_are_counted_all_the_same(changed: Tables) -> None:
+def test_rows_of_a_file_without_statistics_are_counted(changed: Tables) -> None:
     path = log_file(f"{changed.uri}/power/meters/rows", 1)
     with open(path) as file:
         text = file.read()
@@ -63,16 +63,16 @@ def test_versions_that_do_not_exist_are_refused(changed: Tables, first: int, las
         changed.changes(METERS, first, last)
 
 
-def test_changes_whose_files_were_vacuumed_say_which_versions_and_what_to_do(changed: Tables) -> None:
+def test_reading_vacuumed_changes_names_the_versions_and_a_fix(changed: Tables) -> None:
     changed.compact(METERS)
     changed.vacuum(METERS, 0)
 
-    with pytest.raises(HistoryGoneError, match=r"power\.meters in version 1 have been removed") as gone:
+    with pytest.raises(HistoryGoneError, match=r"power\.meters in version 1 have been removed") as error:
         changed.changes(METERS, 0, 2)
-    assert "FILL_HISTORY 1" in gone.value.hint
+    assert "FILL_HISTORY 1" in error.value.hint
 
 
-def test_changes_whose_log_was_cleaned_say_so(changed: Tables) -> None:
+def test_reading_changes_with_a_cleaned_log_is_an_error(changed: Tables) -> None:
     with changed._handles.writer(METERS).latest() as delta:
         delta.create_checkpoint()
     for version in (0, 1):

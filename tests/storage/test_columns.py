@@ -1,4 +1,4 @@
-"""Columns converted at once give what their values give one by one."""
+"""Vectorized conversion of columns gives the same values as converting them one by one."""
 
 from __future__ import annotations
 
@@ -50,55 +50,55 @@ SCALARS = st.one_of(st.integers(-(2**65), 2**65), st.integers(-200, 300), st.flo
 
 
 def one_by_one(values: list[Any], type_: DataType, moment: TimeContext) -> tuple[list[object], list[int]]:
-    """Stored values, and the places of those that do not fit."""
-    found: list[object] = []
+    """Return stored values, and the positions of the invalid ones."""
+    stored: list[object] = []
     bad: list[int] = []
-    for place, value in enumerate(values):
+    for position, value in enumerate(values):
         try:
-            found.append(to_stored(value, type_, moment))
+            stored.append(to_stored(value, type_, moment))
         except InvalidValueError:
-            found.append(None)
-            bad.append(place)
-    return found, bad
+            stored.append(None)
+            bad.append(position)
+    return stored, bad
 
 
 def as_stored(values: list[Any], type_: DataType, moment: TimeContext) -> list[object]:
-    wanted = arrow_type(type_, moment.precision)
-    array = pa.array(values, pa.int64()).cast(wanted) if pa.types.is_timestamp(wanted) else pa.array(values, wanted)
+    arrow = arrow_type(type_, moment.precision)
+    array = pa.array(values, pa.int64()).cast(arrow) if pa.types.is_timestamp(arrow) else pa.array(values, arrow)
     return list(array.to_pylist())
 
 
 @pytest.mark.parametrize("type_", TYPES, ids=str)
 @given(values=st.lists(st.none() | TEXTS, min_size=1, max_size=4), zone=ZONES, precision=st.sampled_from(list(Precision)))
 @settings(max_examples=60, deadline=None)
-def test_texts_of_a_file_mean_the_same_together_as_alone(
+def test_texts_of_a_file_convert_alike_vectorized_and_singly(
     type_: DataType, values: list[str | None], zone: str, precision: Precision
 ) -> None:
     moment, invalid_values = TimeContext(0, zone, precision), InvalidValues()
     column = pa.chunked_array([pa.array(values, pa.string())])
-    found = to_stored_column(column, Column("v", type_), moment, invalid_values, is_key=False, is_time=False)
+    stored = to_stored_column(column, Column("v", type_), moment, invalid_values, is_key=False, is_time=False)
     expected, bad = one_by_one(values, type_, moment)
 
-    assert found.to_pylist() == as_stored(expected, type_, moment)
+    assert stored.to_pylist() == as_stored(expected, type_, moment)
     assert [invalid_value.row for invalid_value in invalid_values.first()] == bad
 
 
 @pytest.mark.parametrize("type_", TYPES, ids=str)
 @given(values=st.lists(st.none() | SCALARS, min_size=1, max_size=4), zone=ZONES, precision=st.sampled_from(list(Precision)))
 @settings(max_examples=60, deadline=None)
-def test_values_of_a_statement_mean_the_same_together_as_alone(
+def test_values_of_a_statement_convert_alike_vectorized_and_singly(
     type_: DataType, values: list[RowValue], zone: str, precision: Precision
 ) -> None:
     database, moment = Database("d", precision, zone), TimeContext(0, zone, precision)
     table = Table("d", "t", (TS, Column("v", type_)))
-    given_rows = [(place, value) for place, value in enumerate(values)]
+    given_rows = [(position, value) for position, value in enumerate(values)]
     expected, bad = one_by_one(values, type_, moment)
     if bad:
         with pytest.raises(DataError, match=f"row {bad[0] + 1}:"):
             rows_to_arrow(table, database, ("ts", "v"), given_rows, tbnames=["d"] * len(values), now=0)
     else:
-        found = rows_to_arrow(table, database, ("ts", "v"), given_rows, tbnames=["d"] * len(values), now=0)
-        assert found["v"].to_pylist() == as_stored(expected, type_, moment)
+        stored = rows_to_arrow(table, database, ("ts", "v"), given_rows, tbnames=["d"] * len(values), now=0)
+        assert stored["v"].to_pylist() == as_stored(expected, type_, moment)
 
 
 NATIVE = [
@@ -115,14 +115,14 @@ NATIVE = [
 @pytest.mark.parametrize("type_", TYPES, ids=str)
 @given(data=st.data(), native=st.sampled_from(NATIVE), zone=ZONES, precision=st.sampled_from(list(Precision)))
 @settings(max_examples=60, deadline=None)
-def test_typed_values_of_a_file_mean_the_same_together_as_alone(
+def test_typed_values_of_a_file_convert_alike_vectorized_and_singly(
     type_: DataType, data: st.DataObject, native: tuple[pa.DataType, st.SearchStrategy[Any]], zone: str, precision: Precision
 ) -> None:
     source, strategy = native
     column = pa.chunked_array([pa.array(data.draw(st.lists(st.none() | strategy, min_size=1, max_size=3)), source)])
     moment, invalid_values = TimeContext(0, zone, precision), InvalidValues()
-    found = to_stored_column(column, Column("v", type_), moment, invalid_values, is_key=False, is_time=False)
+    stored = to_stored_column(column, Column("v", type_), moment, invalid_values, is_key=False, is_time=False)
     expected, bad = one_by_one(column.to_pylist(), type_, moment)
 
-    assert found.to_pylist() == as_stored(expected, type_, moment)
+    assert stored.to_pylist() == as_stored(expected, type_, moment)
     assert [invalid_value.row for invalid_value in invalid_values.first()] == bad

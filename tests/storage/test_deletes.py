@@ -30,14 +30,14 @@ def test_several_ranges_are_deleted_in_one_commit(filled: Tables) -> None:
     assert filled.version(METERS) == 2
 
 
-def test_without_conditions_every_row_is_deleted_and_told(filled: Tables) -> None:
+def test_without_conditions_every_row_is_deleted(filled: Tables) -> None:
     assert filled.delete(METERS, POWER) == 10
     assert filled.changes(METERS, 2, 2)["_change_type"].to_pylist() == ["delete"] * 10
     assert filled.change_rows(METERS, 2, 2) == 10
 
 
 @pytest.mark.parametrize("nothing", [{"ranges": [(6, 9)]}, {"tbnames": []}, {"ranges": []}, {"tbnames": ["d3"]}])
-def test_where_nothing_is_to_be_deleted_there_is_no_commit(filled: Tables, nothing: dict[str, list[object]]) -> None:
+def test_a_delete_without_matching_rows_makes_no_commit(filled: Tables, nothing: dict[str, list[object]]) -> None:
     assert filled.delete(METERS, POWER, **nothing) == 0  # type: ignore[arg-type]
     assert filled.version(METERS) == 1
 
@@ -46,7 +46,7 @@ def test_a_further_condition_may_name_any_column(filled: Tables) -> None:
     assert filled.delete(METERS, POWER, tbnames=["d2"], where='"a" % 2 = 0') == 2
 
 
-def test_a_condition_that_is_no_sql_is_a_named_error(filled: Tables) -> None:
+def test_an_invalid_condition_is_an_error(filled: Tables) -> None:
     with pytest.raises(StorageError, match=r"power\.meters"):
         filled.delete(METERS, POWER, where="no such thing(")
 
@@ -58,7 +58,7 @@ def test_names_are_taken_literally(meters: Tables) -> None:
     assert left(meters) == [("its", 1)]
 
 
-def test_ends_beyond_all_times_are_no_limit(filled: Tables) -> None:
+def test_bounds_beyond_all_timestamps_are_accepted(filled: Tables) -> None:
     assert filled.delete(METERS, POWER, ranges=[(-(2**63), 2**63 - 1)]) == 10
 
 

@@ -1,4 +1,4 @@
-"""Tables whose columns change while others read and write them."""
+"""Tables whose columns change while other processes read and write them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WIDE = replace(METERS, columns=(*METERS.columns, EXTRA))
 
 
 def widened(tables: Tables) -> Table:
-    """`power.meters` with a row from before and one from after the column `c`."""
+    """Return `power.meters` with a row from before and one from after the column `c`."""
     tables.write(METERS, POWER, rows([{"ts": START, "a": 1, "b": 1.0}]))
     tables.add_columns(METERS, POWER, [EXTRA])
     tables.write(WIDE, POWER, rows([{"ts": START + 1, "a": 2, "c": "new"}], WIDE))
@@ -44,29 +44,29 @@ def test_a_column_is_null_in_rows_from_before_it(meters: Tables) -> None:
     assert [(row["a"], row["c"]) for row in read(meters.scan(wide, POWER), wide)] == [(1, None), (2, "new")]
 
 
-def test_a_writer_that_does_not_know_a_column_appends_and_updates_beside_it(meters: Tables, tmp_path: Path) -> None:
+def test_a_stale_writer_appends_and_updates_without_touching_a_new_column(meters: Tables, tmp_path: Path) -> None:
     stale = open_tables(tmp_path)
     stale.write(METERS, POWER, rows([{"ts": START - 1, "a": 0}]))
     wide = widened(meters)
     stale.write(METERS, POWER, rows([{"ts": START + 2, "a": 3}]))
-    stale.write(METERS, POWER, rows([{"ts": START + 1, "a": 20}, {"ts": START + 3, "a": 4}]), given=["ts", "a"])
+    stale.write(METERS, POWER, rows([{"ts": START + 1, "a": 20}, {"ts": START + 3, "a": 4}]), update_columns=["ts", "a"])
     stale.replace(METERS, POWER, rows([{"ts": START, "a": 10}, {"ts": START + 4, "a": 5}]), None, None)
-    found = read(meters.scan(wide, POWER), wide)
-    assert [(row["a"], row["c"]) for row in found] == [(0, None), (10, None), (20, "new"), (3, None), (4, None), (5, None)]
+    values = read(meters.scan(wide, POWER), wide)
+    assert [(row["a"], row["c"]) for row in values] == [(0, None), (10, None), (20, "new"), (3, None), (4, None), (5, None)]
     assert stale.scan(METERS, POWER).column_names == ["ts", "a", "b", TBNAME]
 
 
 def test_the_change_feed_is_read_across_an_added_column(meters: Tables) -> None:
     widened(meters)
-    found = meters.changes(METERS, 0, meters.version(METERS))
-    assert [(row["a"], row["c"], row[CHANGE_TYPE]) for row in found.to_pylist()] == [(1, None, "insert"), (2, "new", "insert")]
+    changes = meters.changes(METERS, 0, meters.version(METERS))
+    assert [(row["a"], row["c"], row[CHANGE_TYPE]) for row in changes.to_pylist()] == [(1, None, "insert"), (2, "new", "insert")]
     assert meters.change_rows(METERS, 0, meters.version(METERS)) == 2
 
 
 def test_an_older_version_has_a_later_column_as_null(meters: Tables) -> None:
     wide = widened(meters)
-    found = meters.scan(wide, POWER, version=1, columns=["a", "c"])
-    assert found.to_pydict() == {"a": [1], "c": [None]}
+    rows_before = meters.scan(wide, POWER, version=1, columns=["a", "c"])
+    assert rows_before.to_pydict() == {"a": [1], "c": [None]}
 
 
 def test_small_files_from_before_and_after_are_compacted(meters: Tables) -> None:
@@ -77,7 +77,7 @@ def test_small_files_from_before_and_after_are_compacted(meters: Tables) -> None
     assert [row["c"] for row in read(meters.scan(wide, POWER), wide)][:3] == [None, "new", "0"]
 
 
-def test_a_writer_that_knows_a_shorter_length_goes_on(meters: Tables) -> None:
+def test_a_writer_with_a_stale_shorter_length_continues(meters: Tables) -> None:
     wide = widened(meters)
     longer = Column("c", DataType(TypeKind.VARCHAR, 64))
     meters.modify_column(wide, longer)
@@ -104,7 +104,7 @@ def test_a_column_is_added_once(meters: Tables) -> None:
         (Column("TBNAME", DataType(TypeKind.INT)), LimitError),
     ],
 )
-def test_a_column_that_is_there_as_something_else_is_refused(meters: Tables, column: Column, error: type[Exception]) -> None:
+def test_a_column_of_another_type_is_refused(meters: Tables, column: Column, error: type[Exception]) -> None:
     with pytest.raises(error):
         meters.add_columns(METERS, POWER, [Column("new", DataType(TypeKind.INT)), column])
     assert columns(meters) == ["ts", "a", "b", TBNAME]
@@ -119,7 +119,7 @@ def test_the_name_of_a_dropped_column_is_not_used_again(meters: Tables) -> None:
 
 
 def add_many(home: str, racer: int) -> None:
-    """Add columns that all racers share, one that only this one has, and write a row between."""
+    """Add columns that all processes share, one that only this one has, and write a row after each."""
     tables = open_tables(Path(home))
     for number in range(10):
         names = [f"m{number}", f"m{number + 1}", f"own{racer}_{number}"]
@@ -135,7 +135,7 @@ def test_processes_add_columns_and_rows_at_the_same_time(meters: Tables, tmp_pat
     assert meters.rows(METERS) == 30
 
 
-def test_a_column_of_another_writer_is_passed_over(meters: Tables) -> None:
+def test_an_undeclared_column_of_another_writer_is_ignored(meters: Tables) -> None:
     meters.write(METERS, POWER, rows([{"ts": START, "a": 1}]))
     uri = rows_uri(meters.uri, METERS)
     foreign = rows([{"ts": START + 1, "a": 2}]).append_column("site", pa.array(["abroad"]))
@@ -154,8 +154,8 @@ def tags(**values: object) -> pa.Table:
 
 
 def stored_tags(tables: Tables) -> list[dict[str, object]]:
-    found: list[dict[str, object]] = tables.read_tags(METERS).to_pylist()
-    return found
+    tags_table: list[dict[str, object]] = tables.read_tags(METERS).to_pylist()
+    return tags_table
 
 
 def test_a_tag_is_added_renamed_and_dropped(meters: Tables) -> None:
@@ -168,7 +168,7 @@ def test_a_tag_is_added_renamed_and_dropped(meters: Tables) -> None:
     assert stored_tags(meters) == [{TBNAME: "d1", "place": 7}]
 
 
-def test_tags_that_a_writer_leaves_out_stay(meters: Tables) -> None:
+def test_tags_that_a_writer_omits_are_kept(meters: Tables) -> None:
     meters.upsert_tags(METERS, tags(site=7))
     meters.add_tag(METERS, POWER, Column("floor", DataType(TypeKind.INT)))
     meters.upsert_tags(METERS, tags(floor=2))
@@ -176,13 +176,13 @@ def test_tags_that_a_writer_leaves_out_stay(meters: Tables) -> None:
     assert stored_tags(meters) == [{TBNAME: "d1", "site": 8, "floor": 2}]
 
 
-def test_a_tag_that_is_gone_is_not_lost_silently(meters: Tables) -> None:
+def test_writing_a_dropped_tag_is_an_error(meters: Tables) -> None:
     meters.rename_tag(METERS, "site", "place", lambda: None)
     with pytest.raises(TransientError, match="site"):
         meters.upsert_tags(METERS, tags(site=8))
 
 
-def test_both_names_have_the_values_while_a_tag_is_renamed_and_a_crash_is_made_good(meters: Tables) -> None:
+def test_both_names_have_the_values_during_a_rename_and_a_crash_is_recovered(meters: Tables) -> None:
     meters.upsert_tags(METERS, tags(site=7))
     with armed("storage.tag.copied:1:raise"), pytest.raises(FailpointError):
         meters.rename_tag(METERS, "site", "place", lambda: None)
@@ -192,7 +192,7 @@ def test_both_names_have_the_values_while_a_tag_is_renamed_and_a_crash_is_made_g
     assert stored_tags(meters) == [{TBNAME: "d1", "place": 9}]
 
 
-def test_a_tag_that_a_crash_left_behind_is_begun_anew(meters: Tables) -> None:
+def test_a_tag_left_by_a_crash_is_created_again(meters: Tables) -> None:
     meters.upsert_tags(METERS, tags(site=7))
     with armed("storage.tag.renamed:1:raise"), pytest.raises(FailpointError):
         meters.rename_tag(METERS, "site", "place", lambda: None)

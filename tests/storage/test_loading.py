@@ -25,7 +25,7 @@ Writing = Callable[[str, str], Path]
 
 @pytest.fixture
 def file(tmp_path: Path) -> Writing:
-    """Writes a file and gives its path."""
+    """Return a function that writes a file and returns its path."""
 
     def write(name: str, text: str) -> Path:
         path = tmp_path / name
@@ -74,7 +74,7 @@ def test_parquet_is_loaded_from_any_fitting_types(meters: Tables, tmp_path: Path
     assert stored(meters) == [{"ts": 1714564800123, "a": 7, "b": None, TBNAME: "d1"}]
 
 
-def test_parquet_timestamps_without_a_zone_are_in_the_databases(meters: Tables, tmp_path: Path) -> None:
+def test_parquet_timestamps_without_a_zone_are_in_the_databases_zone(meters: Tables, tmp_path: Path) -> None:
     pq.write_table(pa.table({"ts": pa.array([dt.datetime(2024, 5, 1, 2)]), TBNAME: ["d1"]}), tmp_path / "a.parquet")
     load(meters, tmp_path / "a.parquet", database=Database("power", Precision.MILLISECOND, "Europe/Berlin"))
 
@@ -94,7 +94,7 @@ def test_a_plain_table_needs_no_subtable(tables: Tables, file: Writing) -> None:
     assert tables.scan(PLAIN, POWER)[TBNAME].to_pylist() == ["plain"]
 
 
-def test_columns_that_the_file_lacks_keep_what_is_stored(meters: Tables, file: Writing) -> None:
+def test_columns_missing_in_the_file_keep_their_values(meters: Tables, file: Writing) -> None:
     meters.write(METERS, POWER, rows([{"ts": 1, "a": 1, "b": 1.0}]))
     loaded = load(meters, file("a.csv", "ts,b,tbname\n1,,d1\n2,2,d1\n"))
 
@@ -103,7 +103,7 @@ def test_columns_that_the_file_lacks_keep_what_is_stored(meters: Tables, file: W
 
 
 @pytest.mark.parametrize("small_write_rows", [100, 1], ids=["in memory", "through files"])
-def test_of_rows_with_one_key_the_last_of_the_last_file_counts(tmp_path: Path, file: Writing, small_write_rows: int) -> None:
+def test_the_last_row_of_a_key_in_the_last_file_wins(tmp_path: Path, file: Writing, small_write_rows: int) -> None:
     tables = open_tables(tmp_path, small_write_rows)
     tables.create(METERS, POWER)
     first, second = file("a.csv", "ts,a,tbname\n1,1,d1\n1,2,d1\n2,1,d1\n"), file("b.csv", "ts,a,tbname\n3,3,d1\n2,3,d1\n")
@@ -114,7 +114,7 @@ def test_of_rows_with_one_key_the_last_of_the_last_file_counts(tmp_path: Path, f
 
 
 @pytest.mark.parametrize("small_write_rows", [100, 1], ids=["in memory", "through files"])
-def test_a_file_loaded_twice_is_there_once(tmp_path: Path, file: Writing, small_write_rows: int) -> None:
+def test_loading_a_file_twice_is_idempotent(tmp_path: Path, file: Writing, small_write_rows: int) -> None:
     tables = open_tables(tmp_path, small_write_rows)
     tables.create(METERS, POWER)
     path = file("a.csv", "ts,a,tbname\n" + "".join(f"{ts},{ts},d1\n" for ts in range(50)))
@@ -122,7 +122,7 @@ def test_a_file_loaded_twice_is_there_once(tmp_path: Path, file: Writing, small_
 
     assert (first.inserted, second.inserted, second.updated) == (50, 0, 50)
     assert tables.rows(METERS) == 50
-    assert staged_files(tables) == live_files(tables) | compacted_away(tables)
+    assert staged_files(tables) == live_files(tables) | removed_files(tables)
 
 
 def staged_files(tables: Tables) -> set[str]:
@@ -134,32 +134,32 @@ def live_files(tables: Tables) -> set[str]:
         return {Path(uri).name for uri in delta.file_uris() if ".zstd." in uri}
 
 
-def compacted_away(tables: Tables) -> set[str]:
-    """Files that an older version has."""
+def removed_files(tables: Tables) -> set[str]:
+    """Return the files that only an older version has."""
     return {Path(uri).name for uri in tables._handles.reader(METERS).at(1).file_uris() if ".zstd." in uri}
 
 
-def test_progress_tells_rows_and_bytes(meters: Tables, file: Writing) -> None:
-    told: list[tuple[int, int]] = []
+def test_progress_reports_rows_and_bytes(meters: Tables, file: Writing) -> None:
+    reports: list[tuple[int, int]] = []
     paths = [file("a.csv", "ts,tbname\n1,d1\n"), file("b.csv", "ts,tbname\n2,d1\n3,d1\n")]
-    meters.load(no_spark, paths, METERS, POWER, lambda count, size: told.append((count, size)))
+    meters.load(no_spark, paths, METERS, POWER, lambda count, size: reports.append((count, size)))
 
-    assert told == [(1, 15), (3, 35)]
+    assert reports == [(1, 15), (3, 35)]
 
 
 def test_subtables_and_tags_are_announced_before_anything_is_written(meters: Tables, file: Writing) -> None:
-    told: list[Row] = []
+    announced: list[Row] = []
     path = file("a.csv", "ts,tbname,SITE\n1,d1,1\n2,d2,\n3,d1,3\n")
 
     def announce(subtables: pa.Table) -> None:
         assert meters.version(METERS) == 0
-        told.extend(subtables.to_pylist())
+        announced.extend(subtables.to_pylist())
 
     meters.load(no_spark, [path], METERS, POWER, announce=announce)
-    assert sorted(told, key=lambda row: str(row[TBNAME])) == [{TBNAME: "d1", "site": 3}, {TBNAME: "d2", "site": None}]
+    assert sorted(announced, key=lambda row: str(row[TBNAME])) == [{TBNAME: "d1", "site": 3}, {TBNAME: "d2", "site": None}]
 
 
-def test_what_the_announcement_raises_ends_the_load(tmp_path: Path, file: Writing) -> None:
+def test_an_exception_from_the_announcement_ends_the_load(tmp_path: Path, file: Writing) -> None:
     tables = open_tables(tmp_path, small_write_rows=1)
     tables.create(METERS, POWER)
 
@@ -185,13 +185,13 @@ def test_what_the_announcement_raises_ends_the_load(tmp_path: Path, file: Writin
         ("a.ndjson", '{"ts": 1, "a": [1], "tbname": "d1"}\n', "row 1: \\[1\\] is not valid for a"),
     ],
 )
-def test_a_bad_row_refuses_the_load_and_is_named(meters: Tables, file: Writing, name: str, text: str, message: str) -> None:
+def test_an_invalid_row_refuses_the_load_and_is_named(meters: Tables, file: Writing, name: str, text: str, message: str) -> None:
     with pytest.raises(DataError, match=message):
         load(meters, file(name, text))
     assert meters.version(METERS) == 0
 
 
-def test_bad_rows_are_counted_and_the_first_are_told(meters: Tables, file: Writing) -> None:
+def test_invalid_rows_are_counted_and_the_first_are_named(meters: Tables, file: Writing) -> None:
     bad = "".join(f"{ts},x{ts},d1\n" for ts in range(1, 9))
     with pytest.raises(DataError) as refused:
         load(meters, file("a.csv", f"ts,a,tbname\n{bad}"))
@@ -201,17 +201,17 @@ def test_bad_rows_are_counted_and_the_first_are_told(meters: Tables, file: Writi
     assert refused.value.hint.count("\n") == 3
 
 
-def test_a_bad_row_of_a_large_file_is_found_in_its_place(file: Writing) -> None:
+def test_an_invalid_row_of_a_large_file_has_its_row_number(file: Writing) -> None:
     lines = [f"{ts},{ts},d1" for ts in range(1000)]
     lines[777] = "777,bad,d1"
     work = split_files([file("a.csv", "ts,a,tbname\n" + "\n".join(lines) + "\n")], None, ",", piece_bytes=100)
     target = LoadTarget(METERS, POWER, None, 0)
-    found = [
+    error = [
         describe(piece, invalid_value) for piece in work for invalid_value in convert_split(piece, target).invalid_values.first()
     ]
 
     assert len(work) > 50
-    assert [text.partition(" is not")[0] for text in found] == ["a.csv, row 778: 'bad'"]
+    assert [text.partition(" is not")[0] for text in error] == ["a.csv, row 778: 'bad'"]
 
 
 def contents(work: list[FileSplit]) -> list[tuple[FileSplit, Any]]:
@@ -220,11 +220,13 @@ def contents(work: list[FileSplit]) -> list[tuple[FileSplit, Any]]:
 
 @pytest.mark.parametrize("ending", ["\n", ""])
 @pytest.mark.parametrize("piece_bytes", [1, 2, 3, 7, 11, 1000])
-def test_however_a_file_is_cut_each_line_is_read_once(file: Writing, piece_bytes: int, ending: str) -> None:
+def test_each_line_is_read_once_for_any_split(file: Writing, piece_bytes: int, ending: str) -> None:
     path = file("a.csv", "ts,a\n" + "\n".join(f"{ts},{ts * 7}" for ts in range(40)) + ending)
-    found = [value.as_py() for piece, values in contents(split_files([path], None, ",", piece_bytes)) for value in values["ts"]]
+    lines_read = [
+        value.as_py() for piece, values in contents(split_files([path], None, ",", piece_bytes)) for value in values["ts"]
+    ]
 
-    assert found == [str(ts) for ts in range(40)]
+    assert lines_read == [str(ts) for ts in range(40)]
 
 
 def test_quotes_empty_values_and_other_delimiters_are_read_as_usual(meters: Tables, file: Writing) -> None:
@@ -246,7 +248,7 @@ def test_quotes_empty_values_and_other_delimiters_are_read_as_usual(meters: Tabl
         ("a.xls", "", ProgrammingError, "none of the formats"),
     ],
 )
-def test_a_file_that_cannot_be_meant_is_refused(
+def test_an_ambiguous_or_incomplete_file_is_refused(
     meters: Tables, file: Writing, name: str, text: str, error: type[Error], message: str
 ) -> None:
     with pytest.raises(error, match=message):
@@ -254,7 +256,7 @@ def test_a_file_that_cannot_be_meant_is_refused(
     assert meters.version(METERS) == 0
 
 
-def test_a_file_that_is_not_there_is_said(meters: Tables, tmp_path: Path) -> None:
+def test_a_missing_file_is_an_error(meters: Tables, tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match=r"file .*nowhere\.csv does not exist"):
         load(meters, tmp_path / "nowhere.csv")
 

@@ -26,7 +26,7 @@ def live(tables: Tables) -> int:
         return len(delta.file_uris())
 
 
-def test_compaction_makes_few_files_of_many_and_keeps_every_row(meters: Tables) -> None:
+def test_compaction_reduces_files_and_keeps_every_row(meters: Tables) -> None:
     fill(meters, 20)
     before = read(meters.scan(METERS, POWER))
 
@@ -72,7 +72,7 @@ def test_an_older_version_can_be_read_after_compaction(meters: Tables) -> None:
 
 
 def files(*sizes: int) -> pa.Table:
-    """Files of so many bytes, given from the latest to the earliest."""
+    """Return files of these sizes in bytes, from the latest to the earliest."""
     times = pa.array(range(len(sizes), 0, -1), pa.int64()).cast(pa.timestamp("us", "UTC"))
     return pa.table({"path": [f"f{number}" for number in range(len(sizes))], "size_bytes": list(sizes), "min.ts": times})
 
@@ -111,7 +111,7 @@ def keep_writing(home: str, writer: int) -> int:
     return 0
 
 
-def test_compaction_beside_writers_loses_nothing(tmp_path: Path, meters: Tables) -> None:
+def test_compaction_during_writes_loses_nothing(tmp_path: Path, meters: Tables) -> None:
     fill(meters, 10)
     replaced, *_ = race(keep_writing, [(str(tmp_path), writer) for writer in range(3)])
 
@@ -141,7 +141,7 @@ def test_background_compaction_completes_although_a_recent_file_is_rewritten_mea
     assert [row["a"] for row in read(meters.scan(METERS, POWER))].count(-1) == 1
 
 
-def test_a_vacuum_removes_what_no_version_in_reach_needs(meters: Tables) -> None:
+def test_a_vacuum_removes_files_that_no_retained_version_needs(meters: Tables) -> None:
     fill(meters, 10)
     meters.compact(METERS)
     before = read(meters.scan(METERS, POWER))

@@ -1,4 +1,4 @@
-"""Any sequence of writes, replacements and deletes leaves what a dictionary would hold; so do its changes, played again."""
+"""Any sequence of writes, replacements and deletes leaves the rows that a dictionary would have; so do its changes, replayed."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def key_of(row: Row, table: Table) -> tuple[Any, ...]:
 
 
 def apply(model: Model, table: Table, operation: tuple[str, Any]) -> None:
-    """What an operation means."""
+    """Apply an operation to the dictionary."""
     kind, arguments = operation
     empty = {column.name: None for column in table.columns}
     if kind == "write":
@@ -77,8 +77,10 @@ def perform(tables: Tables, table: Table, database: Database, operation: tuple[s
     kind, arguments = operation
     if kind == "write":
         written, columns = arguments
-        wanted = (*table.primary_key, *columns)
-        tables.write(table, database, rows([{n: row[n] for n in wanted} for row in written], table, database), given=columns)
+        names = (*table.primary_key, *columns)
+        tables.write(
+            table, database, rows([{n: row[n] for n in names} for row in written], table, database), update_columns=columns
+        )
     elif kind == "replace":
         upserts, deletes = arguments
         keys = rows(deletes, table, database).select(list(table.primary_key))
@@ -88,8 +90,8 @@ def perform(tables: Tables, table: Table, database: Database, operation: tuple[s
         tables.delete(table, database, tbnames=names, ranges=ranges)
 
 
-def replayed(tables: Tables, table: Table, database: Database) -> Model:
-    """The table as its changes alone give it; every change must fit what is there."""
+def replay_changes(tables: Tables, table: Table, database: Database) -> Model:
+    """Build the table from its changes alone; every change must match the rows so far."""
     model: Model = {}
     feed = tables.changes(table, 0, tables.version(table))
     assert feed.num_rows == tables.change_rows(table, 0, tables.version(table))
@@ -109,7 +111,7 @@ def replayed(tables: Tables, table: Table, database: Database) -> Model:
 
 @given(data=st.data(), table=st.sampled_from([METERS, KEYED]), precision=st.sampled_from(list(Precision)))
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
-def test_a_table_holds_what_a_dictionary_would(data: st.DataObject, table: Table, precision: Precision) -> None:
+def test_a_table_behaves_like_a_dictionary(data: st.DataObject, table: Table, precision: Precision) -> None:
     database = replace(POWER, precision=precision)
     model: Model = {}
     with tempfile.TemporaryDirectory() as home:
@@ -120,4 +122,4 @@ def test_a_table_holds_what_a_dictionary_would(data: st.DataObject, table: Table
             apply(model, table, operation)
             assert {key_of(row, table): row for row in read(tables.scan(table, database), table, database)} == model
             assert tables.rows(table) == len(model)
-        assert replayed(tables, table, database) == model
+        assert replay_changes(tables, table, database) == model

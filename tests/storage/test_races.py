@@ -1,4 +1,4 @@
-"""Processes that write to one table at once: no key twice, no write lost, and the change feed adds up."""
+"""Processes that write to one table at once: no duplicate key, no lost write, and a consistent change feed."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ KEYS = 8
 
 
 def opened(home: str, locked: bool) -> Tables:
-    """Tables with the lock among processes, or with nothing but the compare-and-set of commits."""
+    """Open tables with inter-process locks, or with nothing but the compare-and-set of commits."""
     return open_tables(Path(home)) if locked else Tables(f"{home}/tables", lambda _: nullcontext(), 100_000)
 
 
 def write_overlapping(home: str, locked: bool, writer: int) -> None:
-    """Each writer sets its own column of any key, to values that tell who wrote them and when."""
+    """Set this writer's own column in any key, to values that name the writer and the round."""
     tables, chance = opened(home, locked), random.Random(writer)
     column = "a" if writer % 2 else "b"
     for number in range(ROUNDS):
         some = [{"ts": chance.randrange(KEYS), column: writer * 1000 + number} for _ in range(4)]
-        tables.write(METERS, POWER, rows(some), given=[column])
+        tables.write(METERS, POWER, rows(some), update_columns=[column])
 
 
 def delete_some(home: str, locked: bool, writer: int) -> int:
@@ -46,7 +46,7 @@ def delete_some(home: str, locked: bool, writer: int) -> int:
 
 
 def act(home: str, locked: bool, writer: int) -> int:
-    """The first deletes, the others write; how many rows were deleted."""
+    """Delete rows if first, else write; return how many rows were deleted."""
     if writer == 0:
         return delete_some(home, locked, writer)
     write_overlapping(home, locked, writer)
@@ -85,7 +85,7 @@ def test_racing_writers_of_different_columns_of_one_key_both_stay(tmp_path: Path
 
 
 def drive(home: str, locked: bool, epoch: int) -> list[int]:
-    """A driver that takes a stream over and commits batches until it is fenced off; the batches it committed."""
+    """Take a stream over and commit batches until fenced off; return the batches committed."""
     tables = opened(home, locked)
     done: list[int] = []
     try:
@@ -102,9 +102,7 @@ def drive(home: str, locked: bool, epoch: int) -> list[int]:
 
 
 @pytest.mark.parametrize("locked", [True, False], ids=["with the lock", "by compare-and-set alone"])
-def test_of_racing_drivers_each_batch_is_committed_by_one_and_the_newest_epoch_stays(
-    tmp_path: Path, meters: Tables, locked: bool
-) -> None:
+def test_racing_drivers_commit_each_batch_once_and_the_newest_epoch_wins(tmp_path: Path, meters: Tables, locked: bool) -> None:
     outcomes: list[Any] = race(drive, [(str(tmp_path), locked, epoch) for epoch in (1, 2, 3)])
 
     batches = Counter(batch for done in outcomes for batch in done)
@@ -131,7 +129,7 @@ def test_threads_of_one_process_share_its_tables(meters: Tables) -> None:
     assert meters.version(METERS) >= 40
 
 
-def test_a_process_that_used_tables_exits_in_peace(tmp_path: Path) -> None:
+def test_a_process_that_used_tables_exits_cleanly(tmp_path: Path) -> None:
     script = """
 import sys, pathlib
 from tests.storage.samples import METERS, POWER, open_tables, rows

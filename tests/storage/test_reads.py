@@ -18,7 +18,7 @@ NAMED = Table("power", "named", (TS, Column("name", DataType(TypeKind.VARCHAR, 2
 
 @pytest.fixture
 def filled(meters: Tables) -> Tables:
-    """Version 1: d1 and d2 at START; version 2: an hour later; version 3: d1's first row updated."""
+    """Return tables with d1 and d2 at START in version 1, an hour later in version 2, d1's first row updated in version 3."""
     for later in (0, HOUR):
         meters.write(METERS, POWER, rows([{"ts": START + later, "a": 1, TBNAME: name} for name in ("d1", "d2")]))
     meters.write(METERS, POWER, rows([{"ts": START, "a": 2}]))
@@ -51,7 +51,7 @@ def test_a_scan_by_time_reads_no_file_of_other_times(filled: Tables) -> None:
         filled.scan(METERS, POWER)
 
 
-def test_a_scan_as_of_a_version_is_what_the_table_was(filled: Tables) -> None:
+def test_a_scan_reads_an_older_version(filled: Tables) -> None:
     assert [row["a"] for row in read(filled.scan(METERS, POWER, version=1))] == [1, 1]
     assert filled.scan(METERS, POWER, version=0).num_rows == 0
     with pytest.raises(StorageError, match=r"version 9 of table power\.meters"):
@@ -63,8 +63,8 @@ def test_text_is_compared_in_files_of_either_writer(tables: Tables) -> None:
     for a in (1, 2):
         tables.write(NAMED, POWER, rows([{"ts": ts, "name": f"n{ts}", "a": a, TBNAME: f"d{ts}"} for ts in range(5)], NAMED))
 
-    found = tables.scan(NAMED, POWER, tbnames=["d1", "d3"], filter=pc.field("name") >= "n2")
-    assert read(found, NAMED) == [{"ts": 3, "name": "n3", "a": 2, TBNAME: "d3"}]
+    names = tables.scan(NAMED, POWER, tbnames=["d1", "d3"], filter=pc.field("name") >= "n2")
+    assert read(names, NAMED) == [{"ts": 3, "name": "n3", "a": 2, TBNAME: "d3"}]
 
 
 def test_bounds_and_count_come_from_statistics_and_are_never_too_narrow(filled: Tables) -> None:
@@ -124,7 +124,7 @@ def test_the_version_follows_commits_of_other_processes(meters: Tables) -> None:
     assert meters.version(METERS) == 1
 
 
-def test_a_table_dropped_and_made_again_by_another_process_is_the_new_one(meters: Tables) -> None:
+def test_a_table_recreated_by_another_process_is_read_anew(meters: Tables) -> None:
     other = Tables(meters.uri, meters._writer._lock, 1000)
     meters.write(METERS, POWER, rows([{"ts": 1, "a": 1}]))
     assert meters.rows(METERS) == 1

@@ -18,12 +18,12 @@ from tests.storage.samples import METERS, POWER, Row, read, rows
 S = "s"
 
 
-def results(*found: Row) -> pa.Table:
-    return rows(found)
+def results(*batch: Row) -> pa.Table:
+    return rows(batch)
 
 
-def keys(*found: int) -> pa.Table:
-    return rows([{"ts": ts} for ts in found]).select(["tbname", "ts"])
+def keys(*batch: int) -> pa.Table:
+    return rows([{"ts": ts} for ts in batch]).select(["tbname", "ts"])
 
 
 def stored(tables: Tables) -> dict[int, int]:
@@ -34,7 +34,7 @@ def first(version: int = 0, epoch: int = 1) -> Commit:
     return Commit.of_stream(S, version, None, epoch)
 
 
-def test_results_are_upserted_and_withdrawn_in_one_commit(meters: Tables) -> None:
+def test_results_are_upserted_and_retracted_in_one_commit(meters: Tables) -> None:
     meters.replace(METERS, POWER, results({"ts": 1, "a": 1}, {"ts": 2, "a": 2}), None, first())
     written = meters.replace(METERS, POWER, results({"ts": 2, "a": 20}, {"ts": 3, "a": 3}), keys(1), Commit.of_stream(S, 1, 0, 1))
 
@@ -58,7 +58,7 @@ def test_a_commit_that_is_recorded_changes_nothing(meters: Tables) -> None:
     assert stored(meters) == {1: 1}
 
 
-def test_the_transaction_tells_how_far_the_results_are(meters: Tables) -> None:
+def test_the_transaction_records_the_offsets(meters: Tables) -> None:
     assert meters.transaction(METERS, stream_app(S)) is None
     meters.replace(METERS, POWER, results({"ts": 1}), None, first(7))
 
@@ -66,9 +66,7 @@ def test_the_transaction_tells_how_far_the_results_are(meters: Tables) -> None:
 
 
 @pytest.mark.parametrize(("upserts", "deletes"), [(None, None), (None, keys(1)), (results(), keys())])
-def test_a_commit_without_effect_is_recorded_all_the_same(
-    meters: Tables, upserts: pa.Table | None, deletes: pa.Table | None
-) -> None:
+def test_a_commit_without_effect_is_recorded(meters: Tables, upserts: pa.Table | None, deletes: pa.Table | None) -> None:
     written = meters.replace(METERS, POWER, upserts, deletes, first(3))
 
     assert written is not None
@@ -77,7 +75,7 @@ def test_a_commit_without_effect_is_recorded_all_the_same(
     assert meters.changes(METERS, 1, 1).num_rows == meters.change_rows(METERS, 1, 1) == 0
 
 
-def test_results_that_are_there_already_are_left_alone(meters: Tables) -> None:
+def test_unchanged_results_are_not_rewritten(meters: Tables) -> None:
     meters.replace(METERS, POWER, results({"ts": 1, "a": 1}, {"ts": 2, "a": None}), None, first())
     written = meters.replace(METERS, POWER, results({"ts": 1, "a": 1}, {"ts": 2, "a": None}), None, Commit.of_stream(S, 1, 0, 1))
 
@@ -87,14 +85,14 @@ def test_results_that_are_there_already_are_left_alone(meters: Tables) -> None:
     assert meters.transaction(METERS, stream_app(S)) == 1
 
 
-def test_a_key_that_is_withdrawn_and_upserted_stays(meters: Tables) -> None:
+def test_a_key_that_is_retracted_and_upserted_is_kept(meters: Tables) -> None:
     meters.replace(METERS, POWER, results({"ts": 1, "a": 1}), None, None)
     meters.replace(METERS, POWER, results({"ts": 1, "a": 2}), keys(1, 1, 5), None)
 
     assert stored(meters) == {1: 2}
 
 
-def test_rows_that_the_caller_knows_to_be_new_are_appended_unseen(meters: Tables) -> None:
+def test_fresh_rows_are_appended_without_a_key_lookup(meters: Tables) -> None:
     meters.write(METERS, POWER, rows([{"ts": 1, "a": 1}]))
     written = meters.replace(METERS, POWER, results({"ts": 0, "a": 2}), None, first(), fresh=True)
 
@@ -105,9 +103,9 @@ def test_rows_that_the_caller_knows_to_be_new_are_appended_unseen(meters: Tables
 def test_a_driver_that_expects_another_version_is_fenced(meters: Tables) -> None:
     meters.replace(METERS, POWER, results({"ts": 1, "a": 1}), None, first(4))
 
-    with pytest.raises(FencedError, match="stands at 4, not at 3"):
+    with pytest.raises(FencedError, match="is at 4, not at 3"):
         meters.replace(METERS, POWER, results({"ts": 2}), None, Commit.of_stream(S, 5, 3, 1))
-    with pytest.raises(FencedError, match="stands at 4, not at None"):
+    with pytest.raises(FencedError, match="is at 4, not at None"):
         meters.replace(METERS, POWER, results({"ts": 2}), None, first(5))
     assert stored(meters) == {1: 1}
 
@@ -130,7 +128,7 @@ def test_a_commit_carries_its_epoch_so_that_no_fence_is_needed(meters: Tables) -
         meters.fence(METERS, S, 4)
 
 
-def test_a_fence_leaves_the_results_and_how_far_they_are(meters: Tables) -> None:
+def test_a_fence_keeps_results_and_offsets(meters: Tables) -> None:
     meters.replace(METERS, POWER, results({"ts": 1, "a": 1}), None, first(3))
     meters.fence(METERS, S, 2)
 
@@ -159,7 +157,7 @@ def test_chunks_of_a_backfill_commit_in_any_order_and_once_each(meters: Tables) 
     assert stored(meters) == {0: 0, 1: 1, 2: 2}
 
 
-def test_a_commit_whose_answer_was_lost_is_not_made_twice(meters: Tables) -> None:
+def test_a_commit_with_a_lost_response_is_not_repeated(meters: Tables) -> None:
     with armed("storage.committed:1:raise"), pytest.raises(FailpointError):
         meters.replace(METERS, POWER, results({"ts": 1, "a": 1}), None, first())
 
@@ -177,7 +175,7 @@ tables.replace(METERS, POWER, rows([{"ts": 1, "a": 1}]), None, Commit.of_stream(
 
 
 @pytest.mark.parametrize(("point", "version"), [("storage.commit", 0), ("storage.committed", 1)])
-def test_a_driver_killed_around_its_commit_does_it_once_after_all(tmp_path: Path, meters: Tables, point: str, version: int) -> None:
+def test_a_driver_killed_during_its_commit_commits_once(tmp_path: Path, meters: Tables, point: str, version: int) -> None:
     environment = {**os.environ, "HEADRACE_FAILPOINTS": f"{point}:1:kill"}
     died = subprocess.run([sys.executable, "-c", DRIVER, str(tmp_path)], env=environment, capture_output=True, check=False)
     assert died.returncode == -signal.SIGKILL

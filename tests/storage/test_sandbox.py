@@ -1,4 +1,4 @@
-"""DuckDB is confined: text that reaches it cannot read a file, load an extension or lift the confinement."""
+"""DuckDB is confined: SQL cannot read a file, load an extension or lift the confinement."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from headrace.storage.sandbox import open_database
         "SELECT * FROM secret",
     ],
 )
-def test_there_is_no_way_out(tmp_path: Path, sql: str) -> None:
+def test_sql_cannot_leave_the_sandbox(tmp_path: Path, sql: str) -> None:
     file = tmp_path / "secret.csv"
     file.write_text("a\n1\n")
     secret = pa.table({"a": [1]})  # a variable that a replacement scan would find

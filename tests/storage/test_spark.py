@@ -1,4 +1,4 @@
-"""Spark and delta-rs on the same tables: each reads what the other wrote, and results of executors commit as small ones do."""
+"""Spark and delta-rs read what the other wrote, and results that executors write commit like small ones."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ ODD = Table(
 )
 
 
-def frame(spark: SparkSession, found: list[Row], table: Table = METERS) -> DataFrame:
-    return spark.createDataFrame(rows(found, table))
+def frame(spark: SparkSession, table_rows: list[Row], table: Table = METERS) -> DataFrame:
+    return spark.createDataFrame(rows(table_rows, table))
 
 
-def keys(spark: SparkSession, *found: int) -> DataFrame:
-    return frame(spark, [{"ts": ts} for ts in found]).select(TBNAME, "ts")
+def keys(spark: SparkSession, *table_rows: int) -> DataFrame:
+    return frame(spark, [{"ts": ts} for ts in table_rows]).select(TBNAME, "ts")
 
 
 def stored(tables: Tables) -> dict[int, int]:
     return {row["ts"]: row["a"] for row in read(tables.scan(METERS, POWER))}
 
 
-def left_over(tables: Tables) -> set[str]:
-    """Data files that no version of the table names."""
+def unreferenced_files(tables: Tables) -> set[str]:
+    """Return the data files that no version of the table refers to."""
     folder = Path(tables.uri) / "power/meters/rows"
     handle = tables._handles.reader(METERS)
     named = {uri for version in range(tables.version(METERS) + 1) for uri in handle.at(version).file_uris()}
@@ -124,7 +124,7 @@ def test_results_of_executors_are_appended_where_their_keys_are_new(spark: Spark
     assert meters.write(METERS, POWER, rows([{"ts": 7, "a": 70}])).updated == 1
 
 
-def test_results_of_executors_replace_and_withdraw_in_one_commit(spark: SparkSession, meters: Tables) -> None:
+def test_results_of_executors_replace_and_retract_in_one_commit(spark: SparkSession, meters: Tables) -> None:
     meters.write(METERS, POWER, rows([{"ts": ts, "a": ts} for ts in range(6)]))
     found = frame(spark, [{"ts": 2, "a": 20}, {"ts": 3, "a": 3}, {"ts": 9, "a": 9}])
     written = meters.replace_frame(spark, METERS, POWER, found, keys(spark, 0, 0, 2, 77), Commit.of_stream("s", 1, None, 1))
@@ -132,7 +132,7 @@ def test_results_of_executors_replace_and_withdraw_in_one_commit(spark: SparkSes
     assert written is not None
     assert (written.version, written.inserted, written.updated, written.deleted) == (2, 1, 1, 1)
     assert stored(meters) == {1: 1, 2: 20, 3: 3, 4: 4, 5: 5, 9: 9}
-    assert left_over(meters) == set()
+    assert unreferenced_files(meters) == set()
 
 
 def test_results_of_executors_commit_once_and_only_under_their_lease(spark: SparkSession, meters: Tables) -> None:
@@ -144,7 +144,7 @@ def test_results_of_executors_commit_once_and_only_under_their_lease(spark: Spar
     with pytest.raises(FencedError):
         meters.replace_frame(spark, METERS, POWER, frame(spark, [{"ts": 2, "a": 2}]), None, Commit.of_stream("s", 2, 1, 1))
     assert stored(meters) == {1: 1}
-    assert left_over(meters) == set()
+    assert unreferenced_files(meters) == set()
 
 
 def test_results_of_executors_without_effect_are_recorded(spark: SparkSession, meters: Tables) -> None:
@@ -179,7 +179,7 @@ def test_spark_finds_tables_in_a_folder_of_an_odd_name(spark: SparkSession, tmp_
 
 @pytest.fixture
 def large(tmp_path: Path) -> Tables:
-    """Tables for which every load is large."""
+    """Return tables for which every load is large."""
     tables = open_tables(tmp_path, small_write_rows=0)
     tables.create(METERS, POWER)
     return tables
@@ -201,7 +201,7 @@ def test_a_large_load_is_converted_by_workers_and_added_in_one_commit(spark: Spa
     assert (again.inserted, again.updated, large.rows(METERS)) == (0, 1000, 1000)
 
 
-def test_a_bad_row_of_a_large_load_is_named_too(spark: SparkSession, large: Tables, tmp_path: Path) -> None:
+def test_an_invalid_row_of_a_large_load_is_named(spark: SparkSession, large: Tables, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"a\.csv, row 2: 'x' is not valid for a"):
         large.load(lambda: spark, [csv(tmp_path, "a.csv", ["1,1,d1", "2,x,d1"])], METERS, POWER)
     unknown = tmp_path / "a.ndjson"
@@ -211,7 +211,7 @@ def test_a_bad_row_of_a_large_load_is_named_too(spark: SparkSession, large: Tabl
     assert large.version(METERS) == 0
 
 
-def test_what_is_too_large_for_memory_is_made_unique_and_merged_by_spark(
+def test_a_load_too_large_for_memory_is_deduplicated_and_merged_by_spark(
     spark: SparkSession, large: Tables, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(staging, "MAX_ROWS_COMPARED_IN_MEMORY", 10)

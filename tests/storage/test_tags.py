@@ -22,7 +22,7 @@ def stored(tables: Tables) -> dict[str, int | None]:
     return {row[TBNAME]: row["site"] for row in tables.read_tags(METERS).to_pylist()}
 
 
-def test_tags_are_set_replaced_and_forgotten(meters: Tables) -> None:
+def test_tags_are_set_replaced_and_dropped(meters: Tables) -> None:
     meters.upsert_tags(METERS, tags(("d1", 1), ("d2", None)))
     meters.upsert_tags(METERS, tags(("d2", 2), ("d3", 3)))
     meters.drop_tags(METERS, ["d1", "never"])
@@ -30,7 +30,7 @@ def test_tags_are_set_replaced_and_forgotten(meters: Tables) -> None:
     assert stored(meters) == {"d2": 2, "d3": 3}
 
 
-def test_of_tags_for_one_subtable_the_last_count(meters: Tables) -> None:
+def test_the_last_tags_of_a_subtable_win(meters: Tables) -> None:
     meters.upsert_tags(METERS, tags(("d1", 1), ("d1", 2)))
 
     assert stored(meters) == {"d1": 2}
@@ -57,7 +57,7 @@ def test_tags_set_by_another_process_are_seen(meters: Tables) -> None:
     assert stored(meters) == {"d1": 5}
 
 
-def test_tags_of_a_table_made_anew_are_its_own(meters: Tables) -> None:
+def test_a_recreated_table_starts_without_tags(meters: Tables) -> None:
     meters.upsert_tags(METERS, tags(("d1", 1)))
     meters.drop(METERS)
     meters.create(METERS, POWER)
@@ -66,7 +66,7 @@ def test_tags_of_a_table_made_anew_are_its_own(meters: Tables) -> None:
     assert stored(meters) == {"d2": 2}
 
 
-def test_tags_given_one_by_one_do_not_pile_up_files(meters: Tables) -> None:
+def test_tags_set_one_by_one_are_compacted(meters: Tables) -> None:
     for number in range(MAX_FILES + 5):
         meters.upsert_tags(METERS, tags((f"d{number}", number)))
 
@@ -80,10 +80,10 @@ def test_subtables_with_rows_but_no_tags_are_among_the_subtables(meters: Tables)
     meters.write(METERS, POWER, rows([{"tbname": "d1", "ts": START, "a": 1}, {"tbname": "d2", "ts": START, "a": 2}]))
     meters.write(METERS, POWER, rows([{"tbname": "d3", "ts": START, "a": 3}]))
 
-    found = meters.read_subtables(METERS)
+    subtables = meters.read_subtables(METERS)
 
-    assert [(row["tbname"], row["site"]) for row in found.to_pylist()] == [("d1", 1), ("d2", None), ("d3", None)]
-    assert found.schema == meters.read_tags(METERS).schema
+    assert [(row["tbname"], row["site"]) for row in subtables.to_pylist()] == [("d1", 1), ("d2", None), ("d3", None)]
+    assert subtables.schema == meters.read_tags(METERS).schema
 
 
 def test_names_are_read_from_new_files_only(meters: Tables, monkeypatch: pytest.MonkeyPatch) -> None:

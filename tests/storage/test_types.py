@@ -37,7 +37,7 @@ EXTREMES = {
 }
 
 
-def test_every_kind_is_stored_somehow() -> None:
+def test_every_type_can_be_stored() -> None:
     assert set(STORAGE_TYPES) == set(TypeKind)
 
 
@@ -45,9 +45,9 @@ def test_every_kind_is_stored_somehow() -> None:
 def test_a_type_holds_its_extremes_and_null_exactly(tables: Tables, type_: DataType) -> None:
     table = Table("power", "extremes", (TS, Column("v", type_)))
     least, greatest = EXTREMES[type_]
-    given = [(1, least), (2, greatest), (3, None)]
+    instants = [(1, least), (2, greatest), (3, None)]
     tables.create(table, POWER)
-    tables.write(table, POWER, rows_to_arrow(table, POWER, ("ts", "v"), given, tbnames=["d"] * 3, now=0))  # type: ignore[arg-type]
+    tables.write(table, POWER, rows_to_arrow(table, POWER, ("ts", "v"), instants, tbnames=["d"] * 3, now=0))  # type: ignore[arg-type]
 
     assert tables.scan(table, POWER).sort_by("ts")["v"].to_pylist() == [least, greatest, None]
 
@@ -62,9 +62,9 @@ def test_an_instant_is_stored_to_the_tick(tables: Tables, precision: str, tick: 
     tables.write(table, database, rows_to_arrow(table, database, ("ts", "other"), [(tick, tick + 1)], tbnames=["d"], now=0))
 
     unit = 1_000 if precision == "ms" else 1
-    found = tables.scan(table, database)
-    assert found["ts"].cast(pa.int64()).to_pylist() == [tick * unit]
-    assert found["other"].cast(pa.int64()).to_pylist() == [(tick + 1) * unit]
+    stored = tables.scan(table, database)
+    assert stored["ts"].cast(pa.int64()).to_pylist() == [tick * unit]
+    assert stored["other"].cast(pa.int64()).to_pylist() == [(tick + 1) * unit]
 
 
 def test_stored_columns_are_the_declared_ones_then_the_subtable(tables: Tables) -> None:

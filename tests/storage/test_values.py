@@ -22,17 +22,17 @@ BERLIN = Database("power", Precision.MILLISECOND, "Europe/Berlin")
 def converted(
     kind: TypeKind, value: RowValue, length: int | None = None, scale: int | None = None, database: Database = POWER
 ) -> object:
-    """What a value becomes in a column of a type."""
+    """Return what a value becomes in a column of a type."""
     table = Table("power", "t", (TS, Column("v", DataType(kind, length, scale))))
-    found = rows_to_arrow(table, database, ("ts", "v"), [(0, value)], tbnames=["d1"], now=NOW)
-    return found["v"][0].as_py()
+    stored = rows_to_arrow(table, database, ("ts", "v"), [(0, value)], tbnames=["d1"], now=NOW)
+    return stored["v"][0].as_py()
 
 
 def instant(value: RowValue, database: Database = POWER) -> int:
-    """The ticks that a value becomes as a row's timestamp."""
+    """Return the ticks that a value becomes as a row's timestamp."""
     table = Table("power", "t", (TS,))
-    found: int = rows_to_arrow(table, database, ("ts",), [(value,)], tbnames=["d1"], now=NOW)["ts"].cast(pa.int64())[0].as_py()
-    return found // 1_000 if database.precision is Precision.MILLISECOND else found
+    stored: int = rows_to_arrow(table, database, ("ts",), [(value,)], tbnames=["d1"], now=NOW)["ts"].cast(pa.int64())[0].as_py()
+    return stored // 1_000 if database.precision is Precision.MILLISECOND else stored
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def instant(value: RowValue, database: Database = POWER) -> int:
         (TypeKind.VARCHAR, None, None),
     ],
 )
-def test_a_value_is_taken_as_what_its_column_holds(kind: TypeKind, value: RowValue, expected: object) -> None:
+def test_a_value_is_converted_to_its_columns_type(kind: TypeKind, value: RowValue, expected: object) -> None:
     assert converted(kind, value) == expected
 
 
@@ -94,7 +94,7 @@ def test_a_decimal_is_rounded_to_its_scale_halves_away_from_zero() -> None:
         (TypeKind.DATE, "2024-02-30", "a date"),
     ],
 )
-def test_a_value_that_does_not_fit_is_refused_with_what_is_allowed(kind: TypeKind, value: RowValue, allowed: str) -> None:
+def test_an_invalid_value_is_refused_with_the_allowed_values(kind: TypeKind, value: RowValue, allowed: str) -> None:
     with pytest.raises(DataError) as refused:
         converted(kind, value)
     assert allowed in refused.value.hint
@@ -153,11 +153,11 @@ def test_a_row_needs_a_timestamp_not_before_1970(value: RowValue) -> None:
         instant(value)
 
 
-def test_another_timestamp_may_lie_before_1970() -> None:
+def test_other_timestamps_may_be_before_1970() -> None:
     assert converted(TypeKind.TIMESTAMP, "1969-12-31T23:59:59Z") == datetime(1969, 12, 31, 23, 59, 59, tzinfo=UTC)
 
 
-def test_a_bad_row_is_named_with_subtable_row_column_and_place() -> None:
+def test_an_invalid_row_is_named_with_subtable_row_column_and_span() -> None:
     spans = [Span(0, 5), Span(6, 9)]
     with pytest.raises(DataError) as refused:
         rows_to_arrow(METERS, POWER, ("ts", "a"), [(1, 1), (2, "x")], tbnames=["d1", "d2"], now=NOW, spans=spans)
@@ -190,30 +190,30 @@ def test_columns_must_be_the_tables_own_and_complete(
 
 
 def test_columns_that_are_not_named_are_null() -> None:
-    found = rows_to_arrow(METERS, POWER, ("b", "ts"), [(1.5, 1)], tbnames=["d1"], now=NOW)
+    stored = rows_to_arrow(METERS, POWER, ("b", "ts"), [(1.5, 1)], tbnames=["d1"], now=NOW)
 
-    assert found.to_pylist() == [{"ts": datetime(1970, 1, 1, 0, 0, 0, 1000, tzinfo=UTC), "a": None, "b": 1.5, TBNAME: "d1"}]
+    assert stored.to_pylist() == [{"ts": datetime(1970, 1, 1, 0, 0, 0, 1000, tzinfo=UTC), "a": None, "b": 1.5, TBNAME: "d1"}]
 
 
 def test_a_column_may_name_the_subtable() -> None:
-    found = rows_to_arrow(METERS, POWER, (TBNAME, "ts"), [("d1", 1), ("d2", 1)], tbnames=None, now=NOW)
+    stored = rows_to_arrow(METERS, POWER, (TBNAME, "ts"), [("d1", 1), ("d2", 1)], tbnames=None, now=NOW)
 
-    assert found[TBNAME].to_pylist() == ["d1", "d2"]
+    assert stored[TBNAME].to_pylist() == ["d1", "d2"]
     with pytest.raises(DataError, match="meters, row 1: tbname is NULL"):
         rows_to_arrow(METERS, POWER, (TBNAME, "ts"), [(None, 1)], tbnames=None, now=NOW)
 
 
 def test_no_rows_are_an_empty_table_of_the_stored_columns() -> None:
-    found = rows_to_arrow(METERS, POWER, ("ts",), [], tbnames=[], now=NOW)
+    stored = rows_to_arrow(METERS, POWER, ("ts",), [], tbnames=[], now=NOW)
 
-    assert (found.num_rows, found.column_names) == (0, ["ts", "a", "b", TBNAME])
+    assert (stored.num_rows, stored.column_names) == (0, ["ts", "a", "b", TBNAME])
 
 
-def test_tags_that_are_not_given_are_null_and_json_is_checked() -> None:
+def test_omitted_tags_are_null_and_json_is_validated() -> None:
     table = Table("power", "t", (TS,), (Column("site", DataType(TypeKind.INT)), Column("about", DataType(TypeKind.JSON))))
-    given = {"about": TagValue('{"floor": 3}')}
+    values = {"about": TagValue('{"floor": 3}')}
 
-    assert tags_to_arrow(table, POWER, "d1", given, now=NOW).to_pylist() == [{TBNAME: "d1", "site": None, "about": '{"floor": 3}'}]
+    assert tags_to_arrow(table, POWER, "d1", values, now=NOW).to_pylist() == [{TBNAME: "d1", "site": None, "about": '{"floor": 3}'}]
     with pytest.raises(DataError) as refused:
         tags_to_arrow(table, POWER, "d1", {"about": TagValue("[1]", Span(3, 6))}, now=NOW)
     assert refused.value.span == Span(3, 6)

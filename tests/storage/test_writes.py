@@ -23,7 +23,7 @@ def kinds(tables: Tables, version: int) -> list[str]:
     return sorted(tables.changes(METERS, version, version)["_change_type"].to_pylist())
 
 
-def test_a_row_with_a_new_key_is_inserted_and_one_with_a_known_key_replaces_it(meters: Tables) -> None:
+def test_a_new_key_is_inserted_and_an_existing_one_replaced(meters: Tables) -> None:
     meters.write(METERS, POWER, rows([{"ts": 1, "a": 1, "b": 1.0}, {"ts": 2, "a": 2, "b": 2.0}]))
     written = meters.write(METERS, POWER, rows([{"ts": 2, "a": 20, "b": None}, {"ts": 3, "a": 3, "b": 3.0}]))
 
@@ -35,14 +35,14 @@ def test_a_row_with_a_new_key_is_inserted_and_one_with_a_known_key_replaces_it(m
     ]
 
 
-def test_columns_not_given_keep_their_value_and_a_given_null_overwrites(meters: Tables) -> None:
+def test_omitted_columns_keep_their_values_and_an_explicit_null_overwrites(meters: Tables) -> None:
     meters.write(METERS, POWER, rows([{"ts": 1, "a": 1, "b": 1.0}]))
-    meters.write(METERS, POWER, rows([{"ts": 1, "a": None}, {"ts": 2, "a": 2}]), given=["ts", "a"])
+    meters.write(METERS, POWER, rows([{"ts": 1, "a": None}, {"ts": 2, "a": 2}]), update_columns=["ts", "a"])
 
     assert [(row["a"], row["b"]) for row in read(meters.scan(METERS, POWER))] == [(None, 1.0), (2, None)]
 
 
-def test_of_rows_with_one_key_in_one_write_the_last_counts(meters: Tables) -> None:
+def test_the_last_row_of_a_key_in_one_write_wins(meters: Tables) -> None:
     written = meters.write(METERS, POWER, rows([{"ts": 1, "a": 1}, {"ts": 2, "a": 5}, {"ts": 1, "a": 2}]))
 
     assert written.inserted == 2
@@ -64,7 +64,7 @@ def test_a_key_column_makes_rows_of_one_instant_different(tables: Tables) -> Non
     assert [(row["k"], row["a"]) for row in read(tables.scan(KEYED, POWER), KEYED)] == [(1, 1), (2, 3)]
 
 
-def test_a_write_of_a_value_that_is_there_already_is_an_update_all_the_same(meters: Tables) -> None:
+def test_rewriting_the_same_value_is_an_update(meters: Tables) -> None:
     meters.write(METERS, POWER, rows([{"ts": 1, "a": 1}]))
     again = meters.write(METERS, POWER, rows([{"ts": 1, "a": 1}]))
 
@@ -73,7 +73,7 @@ def test_a_write_of_a_value_that_is_there_already_is_an_update_all_the_same(mete
 
 def test_a_write_of_the_key_alone_is_an_update_that_changes_nothing(meters: Tables) -> None:
     meters.write(METERS, POWER, rows([{"ts": 1, "a": 1}]))
-    again = meters.write(METERS, POWER, rows([{"ts": 1}]), given=["ts"])
+    again = meters.write(METERS, POWER, rows([{"ts": 1}]), update_columns=["ts"])
 
     assert again.updated == 1
     assert [row["a"] for row in read(meters.scan(METERS, POWER))] == [1]
@@ -87,7 +87,7 @@ def test_rows_newer_than_all_others_are_written_without_reading_a_file(meters: T
     assert meters.write(METERS, POWER, rows([{"ts": START + 1, "a": 2}])).inserted == 1
 
 
-def test_a_late_row_whose_files_hold_no_such_key_is_appended(meters: Tables) -> None:
+def test_a_late_row_with_a_new_key_is_appended(meters: Tables) -> None:
     meters.write(METERS, POWER, rows([{"ts": START}, {"ts": START + HOUR}]))
     before = data_files(meters)
     late = meters.write(METERS, POWER, rows([{"ts": START + 5}]))
@@ -127,12 +127,12 @@ def test_a_row_without_its_key_is_refused(meters: Tables, missing: str) -> None:
     assert meters.version(METERS) == 0
 
 
-def test_a_column_that_is_none_of_the_tables_is_refused(meters: Tables) -> None:
+def test_an_unknown_column_is_refused(meters: Tables) -> None:
     with pytest.raises(InternalError, match="no stored column other"):
         meters.write(METERS, POWER, rows([{"ts": 1}]).append_column("other", pa.array([1])))
 
 
-def test_a_table_that_was_never_made_is_not_found(tables: Tables) -> None:
+def test_a_table_that_was_never_created_is_not_found(tables: Tables) -> None:
     with pytest.raises(NotFoundError, match=r"power\.meters has no Delta table"):
         tables.write(METERS, POWER, rows([{"ts": 1}]))
 
@@ -155,10 +155,10 @@ def test_writes_hold_the_tables_lock(tmp_path: Path) -> None:
     assert lock.taken == 1
 
 
-class NeverFree:
-    """A lock whose holder does not let go."""
+class StuckLock:
+    """A lock whose holder never releases it."""
 
-    def __call__(self, name: str) -> NeverFree:
+    def __call__(self, name: str) -> StuckLock:
         raise TransientError(f"{name} is held by another process", hint="wait for it")
 
     def __enter__(self) -> None: ...
@@ -166,8 +166,8 @@ class NeverFree:
     def __exit__(self, *_: object) -> None: ...
 
 
-def test_a_lock_that_cannot_be_had_stops_no_write_and_no_fence(meters: Tables) -> None:
-    stuck = Tables(meters.uri, NeverFree(), 1000)
+def test_an_unavailable_lock_stops_neither_writes_nor_fences(meters: Tables) -> None:
+    stuck = Tables(meters.uri, StuckLock(), 1000)
     stuck.write(METERS, POWER, rows([{"ts": 1, "a": 1}]))
     stuck.fence(METERS, "s", 4)
 
@@ -175,7 +175,7 @@ def test_a_lock_that_cannot_be_had_stops_no_write_and_no_fence(meters: Tables) -
     assert stuck.transaction(METERS, epoch_app("s")) == 4
 
 
-def test_a_commit_is_made_again_when_another_writer_was_first(meters: Tables) -> None:
+def test_a_commit_is_retried_after_a_concurrent_one(meters: Tables) -> None:
     other = Tables(meters.uri, CountedLock(), 1000)
     seen: list[int] = []
 
@@ -190,7 +190,7 @@ def test_a_commit_is_made_again_when_another_writer_was_first(meters: Tables) ->
     assert [row["a"] for row in read(meters.scan(METERS, POWER))] == [1, 2]
 
 
-def test_a_commit_that_always_comes_second_ends_with_a_conflict(meters: Tables) -> None:
+def test_a_commit_that_always_loses_ends_with_a_conflict(meters: Tables) -> None:
     other = Tables(meters.uri, CountedLock(), 1000)
     writer = Writer(meters._handles, CountedLock(), attempts=3)
 

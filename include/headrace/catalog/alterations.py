@@ -1,4 +1,4 @@
-"""What a change of its columns or tags makes of a table; each refuses what the table cannot be."""
+"""Changes of a table's columns and tags as pure functions; each refuses a change that would make the table invalid."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def with_columns(table: Table, columns: Sequence[Column]) -> Table:
     return replace(table, columns=(*table.columns, *missing)) if missing else table
 
 
-def added(table: Table, column: Column, is_tag: bool) -> Table:
+def with_column(table: Table, column: Column, is_tag: bool) -> Table:
     """The table with a new column or tag; `ExistsError` when it has one of that name."""
     check_free(table, column.name)
     if is_tag:
@@ -37,27 +37,27 @@ def added(table: Table, column: Column, is_tag: bool) -> Table:
     return replace(table, columns=(*table.columns, column))
 
 
-def removed(table: Table, name: str) -> Table:
+def without_column(table: Table, name: str) -> Table:
     """The table without a column or tag; `NotFoundError` when it has none of that name."""
-    require(table, name)
+    require_column(table, name)
     columns, tags = (tuple(column for column in part if column.name != name) for part in (table.columns, table.tags))
     return replace(table, columns=columns, tags=tags)
 
 
-def retyped(table: Table, changed: Column) -> Table:
+def with_column_type(table: Table, changed: Column) -> Table:
     """The table with another type for a column or tag; `NotFoundError` when it has none of that name."""
-    require(table, changed.name)
-    return _each(table, changed.name, lambda column: replace(column, type=changed.type))
+    require_column(table, changed.name)
+    return _change_column(table, changed.name, lambda column: replace(column, type=changed.type))
 
 
-def renamed(table: Table, old: str, new: str) -> Table:
+def with_renamed_column(table: Table, old: str, new: str) -> Table:
     """The table with another name for a column or tag."""
-    require(table, old)
+    require_column(table, old)
     check_free(table, new)
-    return _each(table, old, lambda column: replace(column, name=new))
+    return _change_column(table, old, lambda column: replace(column, name=new))
 
 
-def require(table: Table, name: str) -> Column:
+def require_column(table: Table, name: str) -> Column:
     """The column or tag of a name; `NotFoundError` when there is none."""
     column = table.column(name)
     if column is None:
@@ -77,7 +77,7 @@ def kind_of(table: Table, name: str) -> str:
     return "tag" if table.is_tag(name) else "column"
 
 
-def _each(table: Table, name: str, change: Callable[[Column], Column]) -> Table:
+def _change_column(table: Table, name: str, change: Callable[[Column], Column]) -> Table:
     columns, tags = (
         tuple(change(column) if column.name == name else column for column in part) for part in (table.columns, table.tags)
     )

@@ -59,9 +59,10 @@ class Catalog:
         return catalog
 
     def lock(self, name: str, timeout_ms: int = LOCK_MS) -> AbstractContextManager[None]:
-        """Exclude other threads and processes that lock the same name. Reentrant within a thread.
+        """Exclude other threads and processes that lock the same name. Reentrant within a thread; ends when the process dies.
 
-        `TransientError` after `timeout_ms`, with who holds it. A process that dies lets go.
+        Raises:
+            TransientError: Another held it for `timeout_ms`; names the holder.
         """
         return self._locks.hold(name, timeout_ms)
 

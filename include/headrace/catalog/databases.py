@@ -27,13 +27,15 @@ class Databases:
         return created
 
     def drop(self, name: str, if_exists: bool = False) -> bool:
-        """Drop a database with its tables, subtables and the jobs within it; return whether it existed.
+        """Drop a database with its tables, subtables and jobs; return whether it existed.
 
-        `NotFoundError` where it is missing and not `if_exists`; `IntegrityError` while a stream leads into or out of it.
+        Raises:
+            NotFoundError: It does not exist and `if_exists` is False.
+            IntegrityError: A stream connects it with another database.
         """
         with self._store.write() as connection:
-            held = select(DATABASES.c.name).where(DATABASES.c.name == name).with_for_update()
-            if connection.scalar(held) is None:
+            locked_row = select(DATABASES.c.name).where(DATABASES.c.name == name).with_for_update()
+            if connection.scalar(locked_row) is None:
                 if if_exists:
                     return False
                 raise missing_database(connection, name)

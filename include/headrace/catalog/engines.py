@@ -50,8 +50,8 @@ def parse_url(url: str) -> URL:
     try:
         parsed = make_url(url)
     except (exc.ArgumentError, ValueError):
-        shown = re.sub("//.*@", "//***@", url)  # there may be a password in it
-        raise ConfigurationError(f"{shown!r} is not a URL of a catalog", hint=URL_HINT) from None
+        masked = re.sub("//.*@", "//***@", url)  # the URL may contain a password
+        raise ConfigurationError(f"{masked!r} is not a URL of a catalog", hint=URL_HINT) from None
     if parsed.get_backend_name() == "sqlite":
         if not parsed.database or parsed.database == ":memory:":
             raise ConfigurationError("a catalog in SQLite needs a file", hint=URL_HINT)

@@ -1,4 +1,4 @@
-"""Jobs of the catalog: what was asked for, what is observed, how far each has come."""
+"""Jobs of the catalog: definition, desired and observed state, progress."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headrace.catalog.rows import leases, snodes
 from headrace.catalog.rows.jobs import JOBS, from_row, progress_to_row, reason_to_json, to_row
 from headrace.catalog.rows.leases import LEASES
 from headrace.catalog.rows.snodes import SNODES
-from headrace.catalog.rules import exists, hold_databases, missing, refuse_rival, require_database, require_table
+from headrace.catalog.rules import exists, hold_databases, not_found, refuse_rival, require_database, require_table
 from headrace.catalog.store import Store, insert
 from headrace.catalog.tables import add_table, find_table
 from headrace.errors import ExistsError, FencedError, NotFoundError
@@ -25,8 +25,8 @@ NO_PROGRESS: Final = JobProgress()
 class Jobs:
     """Jobs by id, and by database, kind and name.
 
-    If an `epoch` is given, it is that of the writer's lease of the job's snode: when a newer lease was handed out,
-    `FencedError` is raised and nothing changes.
+    An `epoch` is that of the writer's lease of the job's snode: if a newer lease was handed out, `FencedError` is raised and
+    nothing changes.
     """
 
     def __init__(self, store: Store) -> None:
@@ -57,7 +57,10 @@ class Jobs:
             hold_databases(connection, *definition.databases)
             for source in definition.sources:
                 require_table(connection, source.database, source.name)
-            if connection.scalar(select(JOBS.c.id).where(*_is(definition.kind, definition.database, definition.name))) is not None:
+            if (
+                connection.scalar(select(JOBS.c.id).where(*_matches(definition.kind, definition.database, definition.name)))
+                is not None
+            ):
                 if if_not_exists:
                     return False
                 raise exists(definition.kind.value, str(definition))
@@ -75,7 +78,7 @@ class Jobs:
     def get(self, database: str, name: str, kind: JobKind = JobKind.STREAM) -> JobRecord:
         """Return the job of a name; raise `NotFoundError` with the nearest name."""
         with self._store.read() as connection:
-            row = connection.execute(select(JOBS).where(*_is(kind, database, name))).mappings().one_or_none()
+            row = connection.execute(select(JOBS).where(*_matches(kind, database, name))).mappings().one_or_none()
             if row is None:
                 require_database(connection, database)
                 raise _missing_name(connection, kind, database, name)
@@ -100,11 +103,11 @@ class Jobs:
             return [from_row(row) for row in connection.execute(query).mappings()]
 
     def set_desired(self, id: str, desired: DesiredState) -> None:
-        """Record what the user asks for; raise `NotFoundError` if the job was dropped."""
+        """Record the state that the user asks for; raise `NotFoundError` if the job was dropped."""
         self._update(id, {"desired": desired.value}, None)
 
     def set_state(self, id: str, state: JobState, reason: StopReason | None = None, epoch: int | None = None) -> None:
-        """Record what is observed, and the reason (None clears it)."""
+        """Record the observed state and its reason (None clears the reason)."""
         self._update(id, {"state": state.value, "reason": reason_to_json(reason)}, epoch)
 
     def replace_state(
@@ -138,7 +141,7 @@ class Jobs:
         self._update(id, progress_to_row(progress), epoch)
 
     def skip(self, id: str, offsets: Offsets) -> None:
-        """Ask that commits up to these offsets be left out; whoever runs the job does so before its next micro-batch."""
+        """Record offsets to skip to; the job's driver does so before the next micro-batch."""
         self._update(id, {"skip_to": dict(offsets)}, None)
 
     def drop(self, id: str) -> None:
@@ -173,19 +176,19 @@ def require_columns(connection: Connection, definition: JobDefinition) -> None:
 
 
 def _is_unchanged(connection: Connection, snode: str, driver: DriverStatus) -> bool:
-    """Check a driver against what was seen of it. The lease's row stays locked, so that nothing changes before the write."""
+    """Check that a driver is as it was seen. The lease's row stays locked, so that nothing changes before the write."""
     lease = connection.execute(select(LEASES).where(LEASES.c.snode == snode).with_for_update()).mappings().one_or_none()
     beat = connection.execute(select(SNODES).where(SNODES.c.name == snode)).mappings().one_or_none()
     return driver.is_unchanged(None if lease is None else leases.from_row(lease), None if beat is None else snodes.from_row(beat))
 
 
-def _is(kind: JobKind, database: str, name: str) -> tuple[ColumnElement[bool], ...]:
+def _matches(kind: JobKind, database: str, name: str) -> tuple[ColumnElement[bool], ...]:
     return JOBS.c.kind == kind.value, JOBS.c.database == database, JOBS.c.name == name
 
 
 def _missing_name(connection: Connection, kind: JobKind, database: str, name: str) -> NotFoundError:
     names = connection.scalars(select(JOBS.c.name).where(JOBS.c.kind == kind.value, JOBS.c.database == database))
-    return missing(kind.value, f"{database}.{name}", [f"{database}.{other}" for other in names])
+    return not_found(kind.value, f"{database}.{name}", [f"{database}.{other}" for other in names])
 
 
 def _missing_id(id: str) -> NotFoundError:

@@ -13,23 +13,23 @@ from headrace.model.snodes import Lease
 
 
 class Leases:
-    """Who may run an snode. The epoch grows with every acquisition and never falls."""
+    """Leases of snodes: the right to run one. The epoch grows with every acquisition and never falls."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def acquire(self, snode: str, holder: str, ttl_ms: int, address: str | None = None) -> Lease | None:
-        """Acquire a lease of a new epoch; return None while another holds one that has not expired.
+        """Acquire a lease with a new epoch; return None while another holder's has not expired.
 
-        `holder` names one process for good (host, pid, start): who asks again gets a new epoch at once.
+        `holder` identifies one process (host, pid, start). It may acquire its own lease again, which gets a new epoch.
         """
         with self._store.write() as connection:
             now = self._store.now(connection)
             row = {"snode": snode, "holder": holder, "epoch": 1, "expires": now + ttl_ms, "address": address}
             free = or_(LEASES.c.holder.is_(None), LEASES.c.holder == holder, LEASES.c.expires <= now)
             statement = insert(connection, LEASES).values(row)
-            taken = {"holder": holder, "epoch": LEASES.c.epoch + 1, "expires": now + ttl_ms, "address": address}
-            statement = statement.on_conflict_do_update(index_elements=[LEASES.c.snode], set_=taken, where=free)
+            new_values = {"holder": holder, "epoch": LEASES.c.epoch + 1, "expires": now + ttl_ms, "address": address}
+            statement = statement.on_conflict_do_update(index_elements=[LEASES.c.snode], set_=new_values, where=free)
             epoch = connection.scalar(statement.returning(LEASES.c.epoch))
         return None if epoch is None else Lease(snode, holder, epoch, now + ttl_ms, address)
 
@@ -37,27 +37,27 @@ class Leases:
         """Extend a lease; raise `FencedError` if it was released or taken by another, even if that one has expired."""
         with self._store.write() as connection:
             renewed = replace(lease, expires=self._store.now(connection) + ttl_ms)
-            statement = update(LEASES).where(*_is(lease)).values(expires=renewed.expires, address=lease.address)
+            statement = update(LEASES).where(*_matches(lease)).values(expires=renewed.expires, address=lease.address)
             kept = connection.execute(statement).rowcount == 1
         if not kept:
-            raise fenced(lease)
+            raise fenced_error(lease)
         return renewed
 
     def raise_epoch(self, lease: Lease, epoch: int, ttl_ms: int) -> Lease:
         """Renew a lease with a newer epoch; `FencedError` if it was released or taken by another."""
         with self._store.write() as connection:
             raised = replace(lease, epoch=epoch, expires=self._store.now(connection) + ttl_ms)
-            statement = update(LEASES).where(*_is(lease), LEASES.c.epoch < epoch)
+            statement = update(LEASES).where(*_matches(lease), LEASES.c.epoch < epoch)
             is_raised = connection.execute(statement.values(epoch=epoch, expires=raised.expires)).rowcount == 1
         if not is_raised:
-            raise fenced(lease)
+            raise fenced_error(lease)
         return raised
 
     def release(self, lease: Lease) -> None:
         """Release a lease, if it was not lost."""
         with self._store.write() as connection:
             released = {"holder": None, "expires": self._store.now(connection), "address": None}
-            connection.execute(update(LEASES).where(*_is(lease)).values(released))
+            connection.execute(update(LEASES).where(*_matches(lease)).values(released))
 
     def get(self, snode: str) -> Lease | None:
         """Return the newest lease, which may have expired; None if it was released."""
@@ -66,11 +66,12 @@ class Leases:
         return None if row is None else from_row(row)
 
 
-def _is(lease: Lease) -> tuple[ColumnElement[bool], ...]:
+def _matches(lease: Lease) -> tuple[ColumnElement[bool], ...]:
     return LEASES.c.snode == lease.snode, LEASES.c.holder == lease.holder, LEASES.c.epoch == lease.epoch
 
 
-def fenced(lease: Lease) -> FencedError:
+def fenced_error(lease: Lease) -> FencedError:
+    """Return the error for a lease that another driver has taken over."""
     return FencedError(
         f"the lease of snode {lease.snode}, epoch {lease.epoch}, is no longer held by {lease.holder}",
         hint="another driver has taken over",

@@ -42,7 +42,8 @@ class Ledger:
     def plan(self, job_id: str, run: str, chunks: Sequence[Chunk]) -> list[Chunk]:
         """Plan a run unless it is planned already, and return its chunks by number.
 
-        `NotFoundError` where the stream was dropped.
+        Raises:
+            NotFoundError: The stream was dropped.
         """
         planned = [replace(chunk, job_id=job_id, run=run, state=ChunkState.PENDING, message=None) for chunk in chunks]
         with self._store.write() as connection:
@@ -55,18 +56,20 @@ class Ledger:
         return [from_row(row) for row in present]
 
     def claim(self, job_id: str, run: str, number: int, holder: str | None = None, *, abandoned_ms: int = ABANDONED_MS) -> Chunk:
-        """Claim a chunk; it is RUNNING for this holder then, or DONE if it needs no work.
+        """Claim a chunk; it is then RUNNING for this holder (default: this process), or DONE if it needs no work.
 
-        PENDING and FAILED chunks can be claimed, and RUNNING ones by the same holder or when claimed `abandoned_ms` ago or
-        earlier. `TransientError` while another holds it; `NotFoundError` where there is no such chunk. The default holder is
-        this process.
+        PENDING and FAILED chunks can be claimed, and RUNNING ones by the same holder or if claimed at least `abandoned_ms` ago.
+
+        Raises:
+            TransientError: Another holder has claimed it.
+            NotFoundError: The chunk does not exist.
         """
         holder = holder or process_name()
         with self._store.write() as connection:
             now = self._store.now(connection)
             values = {"state": ChunkState.RUNNING.value, "holder": holder, "claimed": now, "message": None, "finished": None}
-            free = _free(holder, now - abandoned_ms)
-            connection.execute(update(CHUNKS).where(*_is(job_id, run, number), free).values(values))
+            free = _is_claimable(holder, now - abandoned_ms)
+            connection.execute(update(CHUNKS).where(*_matches(job_id, run, number), free).values(values))
             row = _get(connection, job_id, run, number)
         if row["state"] == ChunkState.RUNNING.value and row["holder"] != holder:
             age = (now - row["claimed"]) // 1000
@@ -95,10 +98,10 @@ class Ledger:
 
     def _close(self, job_id: str, run: str, number: int, holder: str | None, values: Mapping[str, Any]) -> None:
         holder = holder or process_name()
-        own = and_(CHUNKS.c.holder == holder, CHUNKS.c.state == ChunkState.RUNNING.value)
+        is_claimed = and_(CHUNKS.c.holder == holder, CHUNKS.c.state == ChunkState.RUNNING.value)
         with self._store.write() as connection:
             finished = {**values, "finished": self._store.now(connection)}
-            change = update(CHUNKS).where(*_is(job_id, run, number), own).values(finished)
+            change = update(CHUNKS).where(*_matches(job_id, run, number), is_claimed).values(finished)
             if connection.execute(change).rowcount == 1:
                 return
             row = _get(connection, job_id, run, number)
@@ -106,19 +109,19 @@ class Ledger:
             raise FencedError(f"chunk {number} of run {run} is {row['state']} by {row['holder']}, not claimed by {holder}")
 
 
-def _is(job_id: str, run: str, number: int) -> tuple[ColumnElement[bool], ...]:
+def _matches(job_id: str, run: str, number: int) -> tuple[ColumnElement[bool], ...]:
     return CHUNKS.c.job_id == job_id, CHUNKS.c.run == run, CHUNKS.c.number == number
 
 
-def _free(holder: str, abandoned_at: int) -> ColumnElement[bool]:
-    """Chunks that a holder may claim: nobody's, its own, and those claimed at `abandoned_at` or earlier."""
+def _is_claimable(holder: str, abandoned_at: int) -> ColumnElement[bool]:
+    """Return the condition of chunks that a holder may claim: unclaimed, its own, or claimed at `abandoned_at` or earlier."""
     abandoned = or_(CHUNKS.c.holder == holder, CHUNKS.c.claimed <= abandoned_at)
     unclaimed = CHUNKS.c.state.in_([ChunkState.PENDING.value, ChunkState.FAILED.value])
     return or_(unclaimed, and_(CHUNKS.c.state == ChunkState.RUNNING.value, abandoned))
 
 
 def _get(connection: Connection, job_id: str, run: str, number: int) -> RowMapping:
-    row = connection.execute(select(CHUNKS).where(*_is(job_id, run, number))).mappings().one_or_none()
+    row = connection.execute(select(CHUNKS).where(*_matches(job_id, run, number))).mappings().one_or_none()
     if row is None:
         raise NotFoundError(f"run {run} of stream {job_id} has no chunk {number}", hint="plan the run first")
     return row

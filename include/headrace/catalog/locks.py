@@ -1,6 +1,6 @@
-"""Mutual exclusion between threads and processes, by name: files beside SQLite, advisory locks on PostgreSQL.
+"""Mutual exclusion between threads and processes, by name: lock files next to SQLite, advisory locks on PostgreSQL.
 
-A lock ends with the process that holds it, whatever ends that.
+The operating system or the server releases the locks of a process that dies.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ os.register_at_fork(after_in_child=_TURNS.clear)  # threads that had a turn do n
 
 
 class Locks(ABC):
-    """The locks of one catalog; `place` tells them from those of other catalogs that this process has open."""
+    """The locks of one catalog; `location` distinguishes catalogs that this process has open."""
 
-    def __init__(self, place: str) -> None:
-        self._place = place
+    def __init__(self, location: str) -> None:
+        self._location = location
 
     @contextmanager
     def hold(self, name: str, timeout_ms: int = LOCK_MS) -> Iterator[None]:
         """Hold a lock, reentrantly within a thread. Raise `TransientError` naming the holder on timeout."""
         deadline = time.monotonic() + timeout_ms / 1000
-        turn = _TURNS[self._place, name]
+        turn = _TURNS[self._location, name]
         if not turn.mutex.acquire(timeout=timeout_ms / 1000):
-            raise busy(name, timeout_ms, f"another thread of {process_name()}")
+            raise busy_error(name, timeout_ms, f"another thread of {process_name()}")
         try:
             with nullcontext() if turn.depth else self._exclude(name, timeout_ms, deadline):
                 turn.depth += 1
@@ -71,7 +71,8 @@ class Locks(ABC):
         """Exclude other processes, waiting until `deadline` of the monotonic clock."""
 
 
-def busy(name: str, timeout_ms: int, holder: str) -> TransientError:
+def busy_error(name: str, timeout_ms: int, holder: str) -> TransientError:
+    """Return the error for a lock that could not be acquired in time."""
     return TransientError(f"{name} has been locked for {timeout_ms / 1000:g} s by {holder}", hint="try again when it is done")
 
 
@@ -94,7 +95,7 @@ class FileLocks(Locks):
             lock.acquire(timeout=max(0.0, deadline - time.monotonic()))
             signature.write_text(process_name())
         except filelock.Timeout:
-            raise busy(name, timeout_ms, _read(signature)) from None
+            raise busy_error(name, timeout_ms, _read(signature)) from None
         except OSError as error:
             lock.release()
             raise ConfigurationError(f"lock {path} cannot be used: {error.strerror}", hint="may this user write there?") from None
@@ -130,10 +131,10 @@ class AdvisoryLocks(Locks):
         try:
             with translated(self._engine.url):
                 if not _acquire(connection, name, deadline):
-                    raise busy(name, timeout_ms, _holder(connection, name))
+                    raise busy_error(name, timeout_ms, _holder(connection, name))
             yield
         finally:
-            _let_go(connection)
+            _release(connection)
 
 
 def advisory_key(name: str) -> int:
@@ -142,9 +143,9 @@ def advisory_key(name: str) -> int:
 
 
 def _acquire(connection: Connection, name: str, deadline: float) -> bool:
-    rest = max(1, round((deadline - time.monotonic()) * 1000))  # 0 would mean no limit
+    remaining_ms = max(1, round((deadline - time.monotonic()) * 1000))  # 0 would mean no limit
     try:
-        connection.execute(text("SELECT set_config('lock_timeout', :rest, false)"), {"rest": f"{rest}ms"})
+        connection.execute(text("SELECT set_config('lock_timeout', :rest, false)"), {"rest": f"{remaining_ms}ms"})
         connection.execute(text("SELECT pg_advisory_lock(:key)"), {"key": advisory_key(name)})
     except exc.OperationalError as error:
         if getattr(error.orig, "sqlstate", None) == LOCK_NOT_AVAILABLE:
@@ -153,7 +154,7 @@ def _acquire(connection: Connection, name: str, deadline: float) -> bool:
     return True
 
 
-def _let_go(connection: Connection) -> None:
+def _release(connection: Connection) -> None:
     """Unlock and return the connection; if that fails, close it, which unlocks too."""
     try:
         connection.execute(text("SELECT pg_advisory_unlock_all(), set_config('lock_timeout', '0', false)"))

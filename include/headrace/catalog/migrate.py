@@ -24,7 +24,7 @@ def migrate(store: Store, locks: Locks) -> None:
     """Run missing migrations; fast if there are none. Safe with concurrent processes."""
     if stored_version(store) == HEAD:
         return
-    with _alone(store, locks) as connection:
+    with _exclusive_transaction(store, locks) as connection:
         _upgrade(connection)
 
 
@@ -38,7 +38,7 @@ def stored_version(store: Store) -> str | None:
         except (exc.OperationalError, exc.ProgrammingError):
             if not inspect(connection).has_table(VERSION_TABLE):
                 return None
-            version = connection.scalar(query)  # another process made it between the two
+            version = connection.scalar(query)  # another process created the table in between
     if version is not None and version > HEAD:
         raise ConfigurationError(
             f"the catalog has version {version}, this Headrace knows {HEAD} at most",
@@ -48,7 +48,7 @@ def stored_version(store: Store) -> str | None:
 
 
 @contextmanager
-def _alone(store: Store, locks: Locks) -> Iterator[Connection]:
+def _exclusive_transaction(store: Store, locks: Locks) -> Iterator[Connection]:
     """Yield a write transaction in which no other process migrates."""
     with locks.hold("migrate"):
         if is_sqlite(store.engine):

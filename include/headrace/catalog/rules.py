@@ -1,7 +1,7 @@
 """Integrity rules between the catalog's tables, and their errors.
 
-A name stands for one table or subtable of its database. The two live in different tables of the catalog, so whoever adds or
-removes one first holds the row of its database (`hold_databases`).
+A name belongs to one table or subtable of its database. The two live in different tables of the catalog, so a transaction that adds
+or removes one first locks the row of its database (`hold_databases`).
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from headrace.model.tables import TableId
 NEAR_NAMES: Final = 2_000
 
 
-def missing(kind: str, name: str, known: Iterable[str]) -> NotFoundError:
-    """Return the error for a name that does not exist, with the nearest that does."""
-    near = difflib.get_close_matches(name, list(known), n=1)
-    hint = f"did you mean {near[0]}?" if near else f"SHOW {kind.upper()}S lists what there is"
+def not_found(kind: str, name: str, existing: Iterable[str]) -> NotFoundError:
+    """Return the error for a name that does not exist, with the most similar one that does."""
+    matches = difflib.get_close_matches(name, list(existing), n=1)
+    hint = f"did you mean {matches[0]}?" if matches else f"SHOW {kind.upper()}S lists what there is"
     return NotFoundError(f"{kind} {name} does not exist", hint=hint)
 
 
@@ -36,11 +36,11 @@ def exists(kind: str, name: str, hint: str = "use IF NOT EXISTS, or another name
 
 def hold_databases(connection: Connection, *names: str) -> None:
     """Lock these databases until the transaction ends; raise `NotFoundError` if one is missing."""
-    wanted = sorted(set(names))
-    held = select(DATABASES.c.name).where(DATABASES.c.name.in_(wanted)).order_by(DATABASES.c.name).with_for_update()
-    found = set(connection.scalars(held))
-    for name in wanted:
-        if name not in found:
+    sorted_names = sorted(set(names))
+    locked_rows = select(DATABASES.c.name).where(DATABASES.c.name.in_(sorted_names)).order_by(DATABASES.c.name).with_for_update()
+    existing = set(connection.scalars(locked_rows))
+    for name in sorted_names:
+        if name not in existing:
             raise missing_database(connection, name)
 
 
@@ -51,10 +51,12 @@ def require_database(connection: Connection, name: str) -> None:
 
 
 def missing_database(connection: Connection, name: str) -> NotFoundError:
-    return missing("database", name, connection.scalars(select(DATABASES.c.name)))
+    """Return the error for a database that does not exist, with the most similar name."""
+    return not_found("database", name, connection.scalars(select(DATABASES.c.name)))
 
 
 def has_table(connection: Connection, database: str, name: str) -> bool:
+    """Return True if a database has a table of this name."""
     query = select(TABLES.c.name).where(TABLES.c.database == database, TABLES.c.name == name)
     return connection.scalar(query) is not None
 
@@ -70,7 +72,7 @@ def missing_table(connection: Connection, database: str, name: str) -> NotFoundE
     """Return the error for a table or subtable that a database lacks."""
     tables = connection.scalars(select(TABLES.c.name).where(TABLES.c.database == database)).all()
     subtables = connection.scalars(select(SUBTABLES.c.name).where(SUBTABLES.c.database == database).limit(NEAR_NAMES)).all()
-    return missing("table", f"{database}.{name}", [f"{database}.{other}" for other in dict.fromkeys([*tables, *subtables])])
+    return not_found("table", f"{database}.{name}", [f"{database}.{other}" for other in dict.fromkeys([*tables, *subtables])])
 
 
 def refuse_crossing_jobs(connection: Connection, database: str) -> None:
@@ -132,8 +134,8 @@ def _definitions(connection: Connection) -> Iterator[JobDefinition]:
         yield definition_from_row(row)
 
 
-def _refuse(what: str, jobs: Iterable[JobDefinition], why: str) -> None:
+def _refuse(described_object: str, jobs: Iterable[JobDefinition], why: str) -> None:
     job = next(iter(jobs), None)
     if job is not None:
         kind = job.kind.value
-        raise IntegrityError(f"{what} cannot be dropped: {kind} {job} {why}", hint=f"DROP {kind.upper()} {job} first")
+        raise IntegrityError(f"{described_object} cannot be dropped: {kind} {job} {why}", hint=f"DROP {kind.upper()} {job} first")

@@ -7,10 +7,10 @@ from typing import Any
 
 from sqlalchemy import select
 
-from headrace.catalog.leases import fenced
+from headrace.catalog.leases import fenced_error
 from headrace.catalog.rows.leases import LEASES
 from headrace.catalog.rows.snodes import SNODES, from_row, to_row
-from headrace.catalog.rules import missing
+from headrace.catalog.rules import not_found
 from headrace.catalog.store import Store, insert
 from headrace.model.snodes import Heartbeat, Lease
 
@@ -29,7 +29,7 @@ class Snodes:
         with self._store.write() as connection:
             newest = connection.scalar(select(LEASES.c.epoch).where(LEASES.c.snode == lease.snode).with_for_update(read=True))
             if newest is None or newest > lease.epoch:
-                raise fenced(lease)
+                raise fenced_error(lease)
             beat = Heartbeat(lease.snode, lease.epoch, self._store.now(connection), lease.address, token, dict(detail or {}))
             row = to_row(beat)
             statement = insert(connection, SNODES).values(row)
@@ -41,7 +41,7 @@ class Snodes:
         with self._store.read() as connection:
             row = connection.execute(select(SNODES).where(SNODES.c.name == name)).mappings().one_or_none()
             if row is None:
-                raise missing("snode", name, connection.scalars(select(SNODES.c.name)))
+                raise not_found("snode", name, connection.scalars(select(SNODES.c.name)))
         return from_row(row)
 
     def all(self) -> list[Heartbeat]:

@@ -62,10 +62,12 @@ class Store:
         return int(connection.execute(SQLITE_NOW if is_sqlite(connection) else POSTGRESQL_NOW).scalar_one())
 
     def close(self) -> None:
+        """Close the connection pool."""
         self.engine.dispose()
 
 
 def is_sqlite(engine: Engine | Connection) -> bool:
+    """Return True for SQLite, False for PostgreSQL."""
     return engine.dialect.name == "sqlite"
 
 
@@ -80,11 +82,11 @@ def insert(connection: Connection, table: Table) -> sqlite.Insert | postgresql.I
     return postgresql.insert(table)
 
 
-def among(connection: Connection, column: ColumnElement[str], values: Sequence[str]) -> ColumnElement[bool]:
+def is_among(connection: Connection, column: ColumnElement[str], values: Sequence[str]) -> ColumnElement[bool]:
     """Return the condition that a column has one of many values, passed as a single parameter of unlimited size."""
     if is_sqlite(connection):
-        each = func.json_each(json.dumps(list(values))).table_valued("value")
-        return column.in_(select(each.c.value))
+        elements = func.json_each(json.dumps(list(values))).table_valued("value")
+        return column.in_(select(elements.c.value))
     from sqlalchemy.dialects import postgresql
 
     return column == any_(bindparam(None, list(values), type_=postgresql.ARRAY(String)))
@@ -102,23 +104,23 @@ def translated(url: URL) -> Iterator[None]:
 
 
 def _translate(error: exc.SQLAlchemyError, url: URL) -> Error:
-    place = url.render_as_string(hide_password=True)
+    location = url.render_as_string(hide_password=True)
     cause = str(getattr(error, "orig", None) or error).strip()
     match error:
         case exc.OperationalError() if "is locked" in cause:
             return OperationalError(
-                f"the catalog is busy: another process has been writing to {place} for {BUSY_SECONDS} s",
+                f"the catalog is busy: another process has been writing to {location} for {BUSY_SECONDS} s",
                 hint="try again; if it persists, look for a hanging process that holds the file",
             )
         case exc.OperationalError() | exc.InterfaceError() | exc.TimeoutError():
             return OperationalError(
-                f"the catalog at {place} cannot be used: {cause}", hint="check that its server is up and its folder writable"
+                f"the catalog at {location} cannot be used: {cause}", hint="check that its server is up and its folder writable"
             )
         case exc.IntegrityError():
             return IntegrityError(f"the catalog refused a change: {cause}")
         case exc.DataError():
             return DataError(f"the catalog cannot hold a value: {cause}")
         case exc.DatabaseError() if "not a database" in cause:
-            return ConfigurationError(f"{place} is not a catalog: {cause}", hint=URL_HINT)
+            return ConfigurationError(f"{location} is not a catalog: {cause}", hint=URL_HINT)
         case _:
-            return InternalError(f"the catalog at {place} failed: {cause}")
+            return InternalError(f"the catalog at {location} failed: {cause}")

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, delete, select
 from headrace.catalog.rows.subtables import SUBTABLES, from_row, to_row, uid_of
 from headrace.catalog.rows.tables import TABLES
 from headrace.catalog.rules import exists, hold_databases, missing_table, require_database, require_table
-from headrace.catalog.store import Store, among, insert
+from headrace.catalog.store import Store, insert, is_among
 from headrace.errors import InternalError, ProgrammingError
 from headrace.model.tables import Subtable, TableKind
 
@@ -25,21 +25,22 @@ class Subtables:
         self._store = store
 
     def add(self, database: str, table: str, names: Sequence[str]) -> dict[str, Subtable]:
-        """Return the subtables of these names in order, adding missing ones.
+        """Add missing subtables of a table, and return all of the names in order.
 
-        `ExistsError` where a name belongs to another table or is one: then none is added.
-        `NotFoundError` where the table is missing.
+        Raises:
+            ExistsError: A name belongs to another table or is one; none is added.
+            NotFoundError: The table does not exist.
         """
-        wanted = list(dict.fromkeys(names))
+        distinct_names = list(dict.fromkeys(names))
         with self._store.read() as connection:
-            found = find_subtables(connection, database, wanted)
-        _refuse_foreign(found.values(), table)
-        if len(found) < len(wanted):
+            subtables = find_subtables(connection, database, distinct_names)
+        _refuse_foreign(subtables.values(), table)
+        if len(subtables) < len(distinct_names):
             with self._store.write() as connection:
                 hold_databases(connection, database)
                 require_table(connection, database, table)
-                found = add_subtables(connection, database, table, wanted)
-        return {name: found[name] for name in wanted}
+                subtables = add_subtables(connection, database, table, distinct_names)
+        return {name: subtables[name] for name in distinct_names}
 
     def find(self, database: str, names: Sequence[str]) -> dict[str, Subtable]:
         """Return those of the names that are subtables."""
@@ -49,11 +50,11 @@ class Subtables:
     def get(self, database: str, name: str) -> Subtable:
         """Return the subtable; raise `NotFoundError` with the nearest name."""
         with self._store.read() as connection:
-            found = find_subtables(connection, database, [name])
-            if not found:
+            subtables = find_subtables(connection, database, [name])
+            if not subtables:
                 require_database(connection, database)
                 raise missing_table(connection, database, name)
-        return found[name]
+        return subtables[name]
 
     def all(self, database: str, table: str | None = None) -> list[Subtable]:
         """Return every subtable of a database, or of one of its tables, by name; raise `NotFoundError` if that is missing."""
@@ -70,36 +71,37 @@ class Subtables:
         """Drop all of the names or none; raise `NotFoundError` if one is missing, `ProgrammingError` if one is a plain table."""
         with self._store.write() as connection:
             hold_databases(connection, database)
-            found = find_subtables(connection, database, names)
+            subtables = find_subtables(connection, database, names)
             for name in names:
-                if name not in found:
+                if name not in subtables:
                     raise missing_table(connection, database, name)
-            _refuse_plain(found.values())
-            gone = among(connection, SUBTABLES.c.name, names)
-            connection.execute(delete(SUBTABLES).where(SUBTABLES.c.database == database, gone))
+            _refuse_plain(subtables.values())
+            is_dropped = is_among(connection, SUBTABLES.c.name, names)
+            connection.execute(delete(SUBTABLES).where(SUBTABLES.c.database == database, is_dropped))
 
 
 def find_subtables(connection: Connection, database: str, names: Sequence[str]) -> dict[str, Subtable]:
-    query = select(SUBTABLES).where(SUBTABLES.c.database == database, among(connection, SUBTABLES.c.name, names))
+    """Return those of the names that exist, by name."""
+    query = select(SUBTABLES).where(SUBTABLES.c.database == database, is_among(connection, SUBTABLES.c.name, names))
     return {row["name"]: from_row(row) for row in connection.execute(query).mappings()}
 
 
 def add_subtables(connection: Connection, database: str, table: str, names: Sequence[str]) -> dict[str, Subtable]:
     """Add the missing names and return all; the caller has locked the database."""
-    found = find_subtables(connection, database, names)
-    _refuse_foreign(found.values(), table)
+    subtables = find_subtables(connection, database, names)
+    _refuse_foreign(subtables.values(), table)
     _refuse_tables(connection, database, table, names)
     for attempt in range(UID_ATTEMPTS):
-        new = [Subtable(database, name, table, uid_of(database, name, attempt)) for name in names if name not in found]
+        new = [Subtable(database, name, table, uid_of(database, name, attempt)) for name in names if name not in subtables]
         if not new:
-            return found
+            return subtables
         connection.execute(insert(connection, SUBTABLES).on_conflict_do_nothing(), [to_row(subtable) for subtable in new])
-        found |= find_subtables(connection, database, [subtable.name for subtable in new])
+        subtables |= find_subtables(connection, database, [subtable.name for subtable in new])
     raise InternalError(f"no free uid found for subtables of {database}.{table}")
 
 
-def _refuse_foreign(found: Iterable[Subtable], table: str) -> None:
-    for subtable in found:
+def _refuse_foreign(subtables: Iterable[Subtable], table: str) -> None:
+    for subtable in subtables:
         if subtable.table != table:
             raise exists(
                 "table", f"{subtable.database}.{subtable.name}", hint=f"it is a subtable of {subtable.table}, not of {table}"
@@ -117,8 +119,8 @@ def _refuse_tables(connection: Connection, database: str, table: str, names: Seq
         raise ProgrammingError(f"{database}.{table} is a plain table: it has no subtables", hint="create a supertable, with TAGS")
 
 
-def _refuse_plain(found: Iterable[Subtable]) -> None:
-    for subtable in found:
+def _refuse_plain(subtables: Iterable[Subtable]) -> None:
+    for subtable in subtables:
         if subtable.name == subtable.table:
             raise ProgrammingError(
                 f"{subtable.database}.{subtable.name} is a plain table, not a subtable", hint="drop the table itself"

@@ -29,10 +29,13 @@ class Tables:
         self._store = store
 
     def create(self, table: Table, if_not_exists: bool = False) -> bool:
-        """Create a table; return False if it exists and `if_not_exists`, else raise `ExistsError`.
+        """Create a table; return False if it exists and `if_not_exists`.
 
-        `ExistsError` also where a subtable has the name; `NotFoundError` where the database is missing.
-        A plain table gets its one subtable, of its own name, at once.
+        A plain table gets its one subtable, named like itself.
+
+        Raises:
+            ExistsError: A table or subtable has the name.
+            NotFoundError: The database does not exist.
         """
         with self._store.write() as connection:
             hold_databases(connection, table.database)
@@ -42,35 +45,38 @@ class Tables:
         return True
 
     def alter(self, database: str, name: str, change: Callable[[Table], Table], removed: Collection[str] = ()) -> Table:
-        """Change the columns and tags of a table, and return it as it is then.
+        """Change the columns and tags of a table, and return the changed table.
 
         Args:
-            change: Makes the new table of the present one, in the transaction; what it raises ends that.
-            removed: Columns and tags that the change takes away.
+            database: Its database.
+            name: Its name.
+            change: Returns the new table for the current one, within the transaction, which an exception rolls back.
+            removed: Columns and tags that the change removes.
 
         Raises:
-            IntegrityError: A stream needs one of `removed`.
+            IntegrityError: A stream uses one of `removed`.
             NotFoundError: The table does not exist.
         """
         with self._store.write() as connection:
             hold_databases(connection, database)
-            present = find_table(connection, database, name)
+            current = find_table(connection, database, name)
             refuse_jobs_using(connection, TableId(database, name), removed)
-            changed = change(present)
-            if changed != present:
+            changed = change(current)
+            if changed != current:
                 values = {key: to_row(changed)[key] for key in ("columns", "tags")}
                 connection.execute(update(TABLES).where(TABLES.c.database == database, TABLES.c.name == name).values(values))
         return changed
 
     def check_unused(self, database: str, name: str, columns: Collection[str]) -> None:
-        """`IntegrityError` when a stream reads or fills one of these columns or tags."""
+        """Raise `IntegrityError` if a stream reads or fills one of these columns or tags."""
         with self._store.read() as connection:
             refuse_jobs_using(connection, TableId(database, name), columns)
 
     def add_columns(self, database: str, name: str, columns: Sequence[Column]) -> Table:
-        """Add the columns that a table lacks, behind the others, and return the table as it is then.
+        """Append the columns that a table lacks, and return the changed table. Idempotent and safe to race.
 
-        Safe to repeat and to race: `TypeMismatchError` where a column of the name has another type, then none is added.
+        Raises:
+            TypeMismatchError: A column of the name has another type; none is added.
         """
         return self.alter(database, name, lambda table: with_columns(table, columns))
 
@@ -107,12 +113,12 @@ def find_table(connection: Connection, database: str, name: str) -> Table:
 
 
 def add_table(connection: Connection, table: Table, created: int) -> None:
-    """Record a table in a transaction that holds its database; `ExistsError` where a table or subtable has the name."""
+    """Record a table in a transaction that holds its database; raise `ExistsError` if a table or subtable has the name."""
     full_name = f"{table.database}.{table.name}"
     if has_table(connection, table.database, table.name):
         raise exists("table", full_name)
-    if taken := find_subtables(connection, table.database, [table.name]):
-        raise exists("table", full_name, hint=f"it is a subtable of {taken[table.name].table}")
+    if subtables := find_subtables(connection, table.database, [table.name]):
+        raise exists("table", full_name, hint=f"it is a subtable of {subtables[table.name].table}")
     connection.execute(insert(TABLES).values(to_row(table) | {"created": created}))
     if table.kind is TableKind.PLAIN:
         add_subtables(connection, table.database, table.name, [table.name])

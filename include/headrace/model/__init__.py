@@ -1,0 +1,1 @@
+"""Plain frozen data classes that every other package shares; imports nothing of ours."""

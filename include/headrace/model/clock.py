@@ -8,6 +8,8 @@ from typing import Protocol
 
 
 class Clock(Protocol):
+    """The source of the current time."""
+
     def now(self) -> int:
         """Return the current time in epoch milliseconds."""
         ...
@@ -17,17 +19,19 @@ class SystemClock:
     """The machine's clock."""
 
     def now(self) -> int:
+        """Return the machine's time in epoch milliseconds."""
         return time.time_ns() // 1_000_000
 
 
 class ManualClock:
-    """A clock that only moves when told to; milliseconds since the epoch."""
+    """A clock that moves only when set or advanced; epoch milliseconds."""
 
     def __init__(self, start_ms: int = 0) -> None:
         self._now = start_ms
         self._lock = threading.Lock()
 
     def now(self) -> int:
+        """Return the time that was last set, in epoch milliseconds."""
         return self._now
 
     def set(self, ms: int) -> None:

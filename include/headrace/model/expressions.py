@@ -21,7 +21,7 @@ Scalar = None | bool | int | float | Decimal | str | bytes
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A constant. The text of a timestamp stays text until binding, which knows what it is compared with."""
+    """A constant. A timestamp stays text until binding, which knows what it is compared with."""
 
     value: Scalar
     span: Span | None = field(default=None, compare=False)
@@ -64,6 +64,8 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Cast:
+    """`CAST(operand AS type)`."""
+
     operand: Expression
     type: DataType
     span: Span | None = field(default=None, compare=False)

@@ -43,10 +43,10 @@ def failpoint(name: str) -> None:
         if point.remaining > 0:
             return
         del _points[name]
-    _act(name, point.action)
+    _perform(name, point.action)
 
 
-def _act(name: str, action: str | Callable[[], None]) -> None:
+def _perform(name: str, action: str | Callable[[], None]) -> None:
     match action:
         case Callable():
             action()

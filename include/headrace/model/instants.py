@@ -39,7 +39,7 @@ def find_zone(name: str) -> tzinfo | None:
 
 
 def nanoseconds(text: str, timezone_: str) -> int | None:
-    """Nanoseconds since the epoch of a timestamp written as text, in `timezone_` where it names no zone; None where it is none.
+    """Parse a timestamp to nanoseconds since the epoch, in `timezone_` if it names no zone; None if it is not a timestamp.
 
     Forms: `2024-05-01`, `2024-05-01 12:30`, `2024-05-01T12:30:00.123456789+02:00`, `…Z`. A local time that occurs twice is the
     earlier one.
@@ -48,24 +48,24 @@ def nanoseconds(text: str, timezone_: str) -> int | None:
     if matched is None:
         return None
     year, month, day, hour, minute, second, fraction, named = matched.groups()
-    where = find_zone(named or timezone_)
-    if where is None:
+    zone = find_zone(named or timezone_)
+    if zone is None:
         return None
     try:
-        moment = datetime(int(year), int(month), int(day), int(hour or 0), int(minute or 0), int(second or 0), tzinfo=where)
-        since = moment - EPOCH
+        moment = datetime(int(year), int(month), int(day), int(hour or 0), int(minute or 0), int(second or 0), tzinfo=zone)
+        elapsed = moment - EPOCH
     except (ValueError, OverflowError):
         return None
-    return (since.days * 86_400 + since.seconds) * _SECOND + int((fraction or "0").ljust(9, "0"))
+    return (elapsed.days * 86_400 + elapsed.seconds) * _SECOND + int((fraction or "0").ljust(9, "0"))
 
 
 def parse_instant(text: str, timezone_: str, precision: Precision) -> int | None:
     """Parse a timestamp to ticks, truncating fractions of a tick; None if it is not a timestamp."""
-    found = nanoseconds(text, timezone_)
-    return None if found is None else found // precision.nanoseconds
+    instant = nanoseconds(text, timezone_)
+    return None if instant is None else instant // precision.nanoseconds
 
 
 def midnight(now: int, timezone_: str) -> int:
     """Return the start of an instant's day in a zone (UTC if it does not exist); both in epoch milliseconds."""
-    here = (EPOCH + timedelta(milliseconds=now)).astimezone(find_zone(timezone_) or UTC)
-    return round(here.replace(hour=0, minute=0, second=0, microsecond=0).timestamp() * 1_000)
+    local = (EPOCH + timedelta(milliseconds=now)).astimezone(find_zone(timezone_) or UTC)
+    return round(local.replace(hour=0, minute=0, second=0, microsecond=0).timestamp() * 1_000)

@@ -1,4 +1,4 @@
-"""Jobs: what an snode runs and Airflow supervises. Their definition, their states, and how far each has come."""
+"""Jobs: what an snode runs and Airflow supervises. Definitions, states and progress."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class JobKind(StrEnum):
 
 
 class DesiredState(StrEnum):
-    """What the user asked for."""
+    """The state that the user asked for."""
 
     RUNNING = "RUNNING"
     PAUSED = "PAUSED"
@@ -25,7 +25,7 @@ class DesiredState(StrEnum):
 
 
 class JobState(StrEnum):
-    """What is observed: CREATED → (FILLING →) RUNNING; PAUSED on request; STOPPED with a reason."""
+    """The observed state: CREATED → (FILLING →) RUNNING; PAUSED on request; STOPPED with a reason."""
 
     CREATED = "CREATED"
     FILLING = "FILLING"
@@ -36,7 +36,7 @@ class JobState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StopReason:
-    """Why a job is STOPPED: never without what to do. `since` is in epoch milliseconds; `transient` may be retried."""
+    """Why a job is STOPPED, and what to do. `since` is in epoch milliseconds; `transient` errors may be retried."""
 
     code: str
     message: str
@@ -45,7 +45,7 @@ class StopReason:
     transient: bool = False
 
     def __str__(self) -> str:
-        """One line, the same wherever a reason is told."""
+        """Return the one line that shows a reason everywhere."""
         return f"[{self.code}] {self.message}" + (f" ({self.hint})" if self.hint else "")
 
 
@@ -94,7 +94,7 @@ class JobDefinition:
 
 @dataclass(frozen=True, slots=True)
 class JobCounters:
-    """Rows of the sources by what became of them: rows_in = rows_used + rows_filtered + rows_expired + rows_pending."""
+    """Rows of the sources by outcome: rows_in = rows_used + rows_filtered + rows_expired + rows_pending."""
 
     rows_in: int = 0
     rows_used: int = 0
@@ -106,7 +106,7 @@ class JobCounters:
     batches: int = 0
 
     def plus(self, other: JobCounters) -> JobCounters:
-        """Sums of all but `rows_pending`, which is the other's."""
+        """Return the sums of all counters but `rows_pending`, which is the other's."""
         return JobCounters(
             self.rows_in + other.rows_in,
             self.rows_used + other.rows_used,
@@ -164,7 +164,7 @@ class JobRecord:
 
     @property
     def resumed_state(self) -> JobState:
-        """The state in which the job goes on after a stop: live, or with its history where that was left."""
+        """Return the state in which the job resumes after a stop: live, or in its backfill."""
         return JobState.RUNNING if self.is_live else JobState.FILLING
 
     @property

@@ -1,4 +1,4 @@
-"""The ledger of backfills: their chunks, and how far a run has come."""
+"""The ledger of backfills: chunks, and the progress of a run."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from enum import StrEnum
 
 
 class ChunkState(StrEnum):
+    """State of a backfill chunk."""
+
     PENDING = "PENDING"
     RUNNING = "RUNNING"
     DONE = "DONE"
@@ -29,7 +31,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """How far a backfill run has come; instants in epoch milliseconds.
+    """Progress of a backfill run; instants in epoch milliseconds.
 
     `rows` were planned, `rows_planned_done` of them in chunks that are done, which read `rows_done`.
     """
@@ -48,16 +50,17 @@ class RunSummary:
 
     @property
     def complete(self) -> bool:
+        """True once every chunk is done."""
         return self.done == self.chunks
 
     @property
     def fraction(self) -> float:
-        """What is done, 0 to 1: by planned rows, by chunks where none were planned; 1 of nothing."""
-        done, whole = (self.rows_planned_done, self.rows) if self.rows else (self.done, self.chunks)
-        return done / whole if whole else 1.0
+        """The share that is done, 0 to 1: by planned rows, or by chunks if none were planned; 1 if there is nothing to do."""
+        done, total = (self.rows_planned_done, self.rows) if self.rows else (self.done, self.chunks)
+        return done / total if total else 1.0
 
     def eta_ms(self, now: int) -> int | None:
-        """Milliseconds that the rest takes at the pace so far; None while nothing is known of the pace."""
+        """Return the milliseconds that the rest takes at the current pace; None while the pace is unknown."""
         if self.complete:
             return 0
         if self.started is None or not self.fraction:

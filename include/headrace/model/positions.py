@@ -37,13 +37,15 @@ class Position:
         return any(self.offsets.get(source, -1) < offset for source, offset in offsets.items())
 
     def to_json(self) -> dict[str, Any]:
+        """Return the position as a JSON object."""
         return {"batch": self.batch, "offsets": dict(self.offsets)}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Position:
+        """Read a position from the JSON object of `to_json`."""
         return cls(value["batch"], dict(value["offsets"]))
 
 
 def latest(*positions: Position | None) -> Position | None:
     """Return the position with the largest micro-batch number, the first of equal ones; None if there is none."""
-    return max((position for position in positions if position is not None), key=lambda one: one.batch, default=None)
+    return max((position for position in positions if position is not None), key=lambda position: position.batch, default=None)

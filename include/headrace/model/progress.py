@@ -1,4 +1,4 @@
-"""Progress of long work, reported to whoever shows it."""
+"""Progress callbacks for long work."""
 
 from __future__ import annotations
 

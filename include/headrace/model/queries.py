@@ -62,6 +62,8 @@ WindowClause = IntervalClause | SessionClause | StateClause | EventClause | Coun
 
 
 class FillMode(StrEnum):
+    """How FILL gives values to windows without rows; `…_F` also fills groups without rows."""
+
     NONE = "NONE"
     NULL = "NULL"
     NULL_F = "NULL_F"
@@ -75,6 +77,8 @@ class FillMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FillClause:
+    """`FILL(mode[, values])`."""
+
     mode: FillMode
     values: tuple[Expression, ...] = ()
     span: Span | None = field(default=None, compare=False)
@@ -90,6 +94,7 @@ class SelectItem:
 
     @property
     def name(self) -> str:
+        """The column's name in the result: the alias, the column referred to, or the expression's text."""
         if self.alias is not None:
             return self.alias
         return self.expression.name if isinstance(self.expression, ColumnRef) else self.text
@@ -97,6 +102,8 @@ class SelectItem:
 
 @dataclass(frozen=True, slots=True)
 class Ordering:
+    """A term of ORDER BY. `nulls_first` None means first if ascending, last if descending."""
+
     expression: Expression
     descending: bool = False
     nulls_first: bool | None = None
@@ -104,18 +111,24 @@ class Ordering:
 
 @dataclass(frozen=True, slots=True)
 class TableSource:
+    """A table in FROM."""
+
     name: Name
     alias: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class QuerySource:
+    """A sub-query in FROM."""
+
     query: Query | Union
     alias: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Join:
+    """A join in FROM. `kind` is the join type in lower case, such as `left semi`."""
+
     left: Source
     right: Source
     condition: Expression | None
@@ -136,6 +149,8 @@ class InterpolationClause:
 
 @dataclass(frozen=True, slots=True)
 class Query:
+    """A SELECT."""
+
     items: tuple[SelectItem, ...]
     source: Source | None
     where: Expression | None = None

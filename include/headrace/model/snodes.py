@@ -32,14 +32,14 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class DriverStatus:
-    """The lease and the last heartbeat of an snode's driver as the catalog had them `at` an instant in epoch milliseconds."""
+    """The lease and last heartbeat of an snode's driver, read from the catalog `at` an instant in epoch milliseconds."""
 
     at: int
     lease: Lease | None
     heartbeat: Heartbeat | None
 
     def is_unchanged(self, lease: Lease | None, heartbeat: Heartbeat | None) -> bool:
-        """Return True if a later look shows the same holder, no newer heartbeat, and no renewal of a lease that had expired."""
+        """Return True if a later read shows the same holder, no newer heartbeat, and no renewal of an expired lease."""
         beats = [(beat.epoch, beat.at) if beat else None for beat in (self.heartbeat, heartbeat)]
         if beats[0] != beats[1] or self.lease is None or lease is None:
             return beats[0] == beats[1] and self.lease is lease

@@ -14,6 +14,8 @@ from headrace.model.time import Precision
 
 @dataclass(frozen=True, slots=True)
 class CreateDatabase:
+    """`CREATE DATABASE`."""
+
     name: Name
     if_not_exists: bool = False
     precision: Precision = Precision.MILLISECOND
@@ -22,12 +24,16 @@ class CreateDatabase:
 
 @dataclass(frozen=True, slots=True)
 class DropDatabase:
+    """`DROP DATABASE`, which drops its tables and streams."""
+
     name: Name
     if_exists: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class UseDatabase:
+    """`USE database`."""
+
     name: Name
 
 
@@ -63,6 +69,8 @@ class SubtableSpec:
 
 @dataclass(frozen=True, slots=True)
 class CreateSubtables:
+    """`CREATE TABLE … USING … TAGS (…)`, for one or more subtables."""
+
     subtables: tuple[SubtableSpec, ...]
 
 
@@ -82,9 +90,10 @@ RowValue = Scalar | Now
 
 @dataclass(frozen=True, slots=True)
 class InsertBlock:
-    """Rows for one table. `columns` is None where all are given in order; `using` creates the subtable where it is missing.
+    """Rows for one table.
 
-    `row_spans` hold where each row stands, for messages.
+    `columns` is None if all are given in order; `using` creates a missing subtable; `row_spans` hold the position of each row, for
+    messages.
     """
 
     table: Name
@@ -96,11 +105,15 @@ class InsertBlock:
 
 @dataclass(frozen=True, slots=True)
 class Insert:
+    """`INSERT INTO`, for one or more tables."""
+
     blocks: tuple[InsertBlock, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Delete:
+    """`DELETE FROM`."""
+
     table: Name
     where: Expression | None = None
 
@@ -170,6 +183,8 @@ class SetTags:
 
 @dataclass(frozen=True, slots=True)
 class Describe:
+    """`DESCRIBE table`."""
+
     table: Name
 
 
@@ -189,6 +204,8 @@ class Show:
 
 @dataclass(frozen=True, slots=True)
 class Select:
+    """A query as a statement."""
+
     query: Query | Union
 
 
@@ -203,6 +220,8 @@ class TargetTag:
 
 @dataclass(frozen=True, slots=True)
 class TargetColumn:
+    """A column in the target list of `CREATE STREAM … INTO target (…)`."""
+
     name: str
     is_key: bool = False
     span: Span | None = field(default=None, compare=False)
@@ -210,6 +229,8 @@ class TargetColumn:
 
 @dataclass(frozen=True, slots=True)
 class CreateStream:
+    """`CREATE STREAM`. `text` is the statement as it was entered."""
+
     name: Name
     target: Name
     query: Query
@@ -223,18 +244,24 @@ class CreateStream:
 
 @dataclass(frozen=True, slots=True)
 class DropStream:
+    """`DROP STREAM`; its target stays."""
+
     name: Name
     if_exists: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class PauseStream:
+    """`PAUSE STREAM`."""
+
     name: Name
     if_exists: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ResumeStream:
+    """`RESUME STREAM`, with `IGNORE UNTREATED` skipping rows written meanwhile."""
+
     name: Name
     if_exists: bool = False
     ignore_untreated: bool = False
@@ -242,6 +269,8 @@ class ResumeStream:
 
 @dataclass(frozen=True, slots=True)
 class Explain:
+    """`EXPLAIN statement`."""
+
     statement: Statement
 
 

@@ -11,6 +11,8 @@ from headrace.model.time import Duration
 
 
 class TriggerMode(StrEnum):
+    """When a stream emits a window's result."""
+
     AT_ONCE = "AT_ONCE"
     WINDOW_CLOSE = "WINDOW_CLOSE"
     MAX_DELAY = "MAX_DELAY"

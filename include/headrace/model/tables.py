@@ -49,6 +49,8 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Database:
+    """A database, with the precision of its timestamps and its time zone."""
+
     name: str
     precision: Precision = Precision.MILLISECOND
     timezone: str = "UTC"
@@ -56,7 +58,7 @@ class Database:
 
 
 class TableKind(StrEnum):
-    """What a table holds: subtables with tags, one series, or a tree of devices."""
+    """What a table contains: subtables with tags, one series, or a tree of devices."""
 
     SUPER = "super"
     PLAIN = "plain"
@@ -84,10 +86,12 @@ class Table:
 
     @property
     def id(self) -> TableId:
+        """Database and name."""
         return TableId(self.database, self.name)
 
     @property
     def timestamp(self) -> Column:
+        """The first column, which orders rows."""
         return self.columns[0]
 
     @property
@@ -115,6 +119,7 @@ class Table:
         return next((column for column in (*self.columns, *self.tags) if column.name == name), None)
 
     def is_tag(self, name: str) -> bool:
+        """Return True if a tag has this name."""
         return any(tag.name == name for tag in self.tags)
 
 

@@ -40,6 +40,7 @@ class Precision(StrEnum):
 
     @property
     def ticks_per_second(self) -> int:
+        """Number of ticks in a second."""
         return {"ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}[self.value]
 
     @property

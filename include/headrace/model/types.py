@@ -8,6 +8,8 @@ from typing import Final
 
 
 class TypeKind(StrEnum):
+    """The types of columns and tags, without length or scale."""
+
     BOOL = "BOOL"
     TINYINT = "TINYINT"
     SMALLINT = "SMALLINT"
@@ -64,14 +66,17 @@ class DataType:
 
     @property
     def is_integer(self) -> bool:
+        """True for signed and unsigned integers."""
         return self.kind in INTEGERS
 
     @property
     def is_number(self) -> bool:
+        """True for integers, floats and decimals."""
         return self.kind in NUMBERS
 
     @property
     def is_string(self) -> bool:
+        """True for types whose values are text."""
         return self.kind in STRINGS
 
     def integer_range(self) -> tuple[int, int]:

@@ -70,9 +70,9 @@ class Tables:
         creation.drop_table(self.uri, table)
 
     def add_columns(self, table: Table, database: Database, columns: Sequence[Column]) -> None:
-        """Add columns to a table's rows; those that it has already are left alone, so racing callers all succeed.
+        """Add the columns that a table lacks; idempotent, so racing callers all succeed.
 
-        Readers and writers that do not know the columns go on: they leave them out, or NULL.
+        Readers and writers that do not know the columns ignore them, or write NULL.
 
         Raises:
             TypeMismatchError: A column of that name has another type.
@@ -115,17 +115,19 @@ class Tables:
         database: Database,
         rows: pa.Table,
         *,
-        given: Collection[str] | None = None,
+        update_columns: Collection[str] | None = None,
         commit: Commit | None = None,
     ) -> WriteMetrics:
         """Insert rows, or update those whose key exists, in one commit.
 
         Args:
+            table: The table.
+            database: Its database.
             rows: Stored columns and `tbname`; a missing column is NULL. The last row of a key wins.
-            given: Columns that an update replaces; None for all.
+            update_columns: Columns that an update replaces; None for all.
             commit: Transaction to record. Nothing is written if it is recorded already, or if there are no rows.
         """
-        return self._noted(table, self._writer.write(table, database, rows, given, commit))
+        return self._schedule_maintenance(table, self._writer.write(table, database, rows, update_columns, commit))
 
     def replace(
         self,
@@ -142,6 +144,8 @@ class Tables:
         Rows that would not change are left out of the change feed. A key in both arguments is upserted.
 
         Args:
+            table: The table.
+            database: Its database.
             upserts: Stored columns and `tbname`.
             deletes: `tbname`, timestamp[, key].
             commit: Transaction to record.
@@ -154,7 +158,7 @@ class Tables:
             FencedError: The guard of `commit` does not hold; nothing is written.
         """
         written = self._writer.replace(table, database, upserts, deletes, commit, fresh)
-        return None if written is None else self._noted(table, written)
+        return None if written is None else self._schedule_maintenance(table, written)
 
     def fence(self, table: Table, job_id: str, epoch: int) -> None:
         """Make commits of drivers of a stream with an older epoch fail; raise `FencedError` if a newer one is recorded."""
@@ -172,11 +176,13 @@ class Tables:
         """Delete rows and return how many; commit only if there are some.
 
         Args:
+            table: The table.
+            database: Its database.
             tbnames: Subtables; None for all.
             ranges: Ranges of ticks, both ends inclusive; None for all times.
             where: A further condition, SQL of delta-rs over stored columns.
         """
-        return self._noted(table, self._writer.delete(table, database, tbnames, ranges, where)).deleted
+        return self._schedule_maintenance(table, self._writer.delete(table, database, tbnames, ranges, where)).deleted
 
     def upsert_tags(self, table: Table, rows: pa.Table) -> None:
         """Set the tags of subtables: `tbname` and a column a tag. Tags that `rows` lacks stay as they are, NULL in new rows.
@@ -288,7 +294,7 @@ class Tables:
         `upserts` has one row per key. Raises what `replace` does, and `OperationalError` or `ConflictError` if Spark fails.
         """
         written = DataFrameWriter(self._handles, self._writer).replace(table, database, upserts, deletes, commit, fresh)
-        return None if written is None else self._noted(table, written)
+        return None if written is None else self._schedule_maintenance(table, written)
 
     def load(
         self,
@@ -305,9 +311,13 @@ class Tables:
 
         Args:
             spark: Starts the session; called only for large files.
+            files: The files, all of one format.
+            table: The table.
+            database: Its database.
             progress: Called with the rows and bytes read so far.
-            announce: Called once all values are validated and before anything is written, with the files' subtables: `tbname`
-                and those tags that have a column. An exception from it ends the load.
+            options: The format, the subtable of all rows, and what `now` means.
+            announce: Called once all values are validated and before anything is written, with the files' subtables: `tbname` and
+                those tags that have a column. An exception from it ends the load.
 
         Raises:
             DataError: A value is invalid: names the file, row, column, what is allowed, and how many more there are.
@@ -320,9 +330,9 @@ class Tables:
         return self._maintenance.compact(table)
 
     def vacuum(self, table: Table, retention_hours: int, oldest: int | None = None) -> int:
-        """Remove files that no version of the last `retention_hours` needs; returns how many.
+        """Remove files that no version of the last `retention_hours` needs, and return how many.
 
-        Older versions and changes are gone then, except what a reader at the offset `oldest` has still to read.
+        Older versions and changes are gone then, except those that a reader at the offset `oldest` has yet to read.
         """
         return self._maintenance.vacuum(table, retention_hours, oldest)
 
@@ -334,7 +344,7 @@ class Tables:
         """End background compaction."""
         self._maintenance.close()
 
-    def _noted(self, table: Table, written: WriteMetrics) -> WriteMetrics:
+    def _schedule_maintenance(self, table: Table, written: WriteMetrics) -> WriteMetrics:
         if written.rows:
             self._maintenance.committed(table, written.version)
         return written

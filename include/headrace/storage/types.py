@@ -30,7 +30,7 @@ class StorageType:
     note: str = ""
 
 
-def _always(arrow: pa.DataType) -> Callable[[DataType, Precision], pa.DataType]:
+def _fixed_type(arrow: pa.DataType) -> Callable[[DataType, Precision], pa.DataType]:
     return lambda _type, _precision: arrow
 
 
@@ -48,31 +48,33 @@ def _decimal(type_: DataType, _: Precision) -> pa.DataType:
 
 
 STORAGE_TYPES: Final[dict[TypeKind, StorageType]] = {
-    TypeKind.BOOL: StorageType(_always(pa.bool_()), "boolean"),
-    TypeKind.TINYINT: StorageType(_always(pa.int8()), "byte"),
-    TypeKind.SMALLINT: StorageType(_always(pa.int16()), "short"),
-    TypeKind.INT: StorageType(_always(pa.int32()), "integer"),
-    TypeKind.BIGINT: StorageType(_always(pa.int64()), "long"),
+    TypeKind.BOOL: StorageType(_fixed_type(pa.bool_()), "boolean"),
+    TypeKind.TINYINT: StorageType(_fixed_type(pa.int8()), "byte"),
+    TypeKind.SMALLINT: StorageType(_fixed_type(pa.int16()), "short"),
+    TypeKind.INT: StorageType(_fixed_type(pa.int32()), "integer"),
+    TypeKind.BIGINT: StorageType(_fixed_type(pa.int64()), "long"),
     TypeKind.UTINYINT: StorageType(
-        _always(pa.int16()), "short", "Delta has no unsigned types; the next wider signed one holds every value"
+        _fixed_type(pa.int16()), "short", "Delta has no unsigned types; the next wider signed one holds every value"
     ),
-    TypeKind.USMALLINT: StorageType(_always(pa.int32()), "integer", "the next wider signed type"),
-    TypeKind.UINT: StorageType(_always(pa.int64()), "long", "the next wider signed type"),
-    TypeKind.UBIGINT: StorageType(_always(pa.decimal128(20, 0)), "decimal(20,0)", "no signed integer holds 64 unsigned bits"),
-    TypeKind.FLOAT: StorageType(_always(pa.float32()), "float"),
-    TypeKind.DOUBLE: StorageType(_always(pa.float64()), "double"),
+    TypeKind.USMALLINT: StorageType(_fixed_type(pa.int32()), "integer", "the next wider signed type"),
+    TypeKind.UINT: StorageType(_fixed_type(pa.int64()), "long", "the next wider signed type"),
+    TypeKind.UBIGINT: StorageType(_fixed_type(pa.decimal128(20, 0)), "decimal(20,0)", "no signed integer holds 64 unsigned bits"),
+    TypeKind.FLOAT: StorageType(_fixed_type(pa.float32()), "float"),
+    TypeKind.DOUBLE: StorageType(_fixed_type(pa.float64()), "double"),
     TypeKind.DECIMAL: StorageType(_decimal, "decimal(p,s)", "up to 38 digits"),
-    TypeKind.VARCHAR: StorageType(_always(pa.string()), "string", "its length is counted in bytes of UTF-8 when a row is written"),
-    TypeKind.NCHAR: StorageType(_always(pa.string()), "string", "its length is counted in characters when a row is written"),
-    TypeKind.VARBINARY: StorageType(_always(pa.binary()), "binary"),
-    TypeKind.GEOMETRY: StorageType(_always(pa.string()), "string", "as well-known text"),
-    TypeKind.JSON: StorageType(_always(pa.string()), "string", "as written"),
+    TypeKind.VARCHAR: StorageType(
+        _fixed_type(pa.string()), "string", "its length is counted in bytes of UTF-8 when a row is written"
+    ),
+    TypeKind.NCHAR: StorageType(_fixed_type(pa.string()), "string", "its length is counted in characters when a row is written"),
+    TypeKind.VARBINARY: StorageType(_fixed_type(pa.binary()), "binary"),
+    TypeKind.GEOMETRY: StorageType(_fixed_type(pa.string()), "string", "as well-known text"),
+    TypeKind.JSON: StorageType(_fixed_type(pa.string()), "string", "as written"),
     TypeKind.TIMESTAMP: StorageType(
         _timestamp,
         "timestamp, or long",
         "microseconds in UTC in databases of ms and us; nanoseconds as a long where the precision is ns",
     ),
-    TypeKind.DATE: StorageType(_always(pa.date32()), "date"),
+    TypeKind.DATE: StorageType(_fixed_type(pa.date32()), "date"),
 }
 
 

@@ -9,6 +9,7 @@ from headrace.catalog.rows.metadata import METADATA, SCHEMA, VERSION_TABLE
 
 
 def run(connection: Connection) -> None:
+    """Apply the pending migrations in one transaction."""
     if connection.dialect.name == "postgresql":
         _create_schema(connection)
     context.configure(connection=connection, target_metadata=METADATA, version_table=VERSION_TABLE)

@@ -11,6 +11,8 @@ from headrace.model.ledger import Chunk, ChunkState
 
 
 class ChunkColumns(TypedColumns):
+    """Columns of `chunks`."""
+
     job_id: Named[str] = Column(String, primary_key=True)
     run: Named[str] = Column(NAME, primary_key=True)
     number: Named[int] = Column(Integer, primary_key=True, autoincrement=False)
@@ -29,6 +31,7 @@ CHUNKS = Table("chunks", METADATA, ChunkColumns, ForeignKeyConstraint(["job_id"]
 
 
 def to_row(chunk: Chunk) -> dict[str, Any]:
+    """Convert a chunk to its catalog row."""
     return {
         "job_id": chunk.job_id,
         "run": chunk.run,
@@ -42,6 +45,7 @@ def to_row(chunk: Chunk) -> dict[str, Any]:
 
 
 def from_row(row: RowMapping) -> Chunk:
+    """Convert a catalog row to a chunk."""
     return Chunk(
         row["job_id"], row["run"], row["number"], row["start"], row["end"], row["rows"], ChunkState(row["state"]), row["message"]
     )

@@ -12,6 +12,8 @@ from headrace.model.time import Precision
 
 
 class DatabaseColumns(TypedColumns):
+    """Columns of `databases`."""
+
     name: Named[str] = Column(NAME, primary_key=True)
     precision: Named[str]
     timezone: Named[str]
@@ -23,6 +25,7 @@ DATABASES = Table("databases", METADATA, DatabaseColumns)
 
 
 def to_row(database: Database) -> dict[str, Any]:
+    """Convert a database to its catalog row."""
     return {
         "name": database.name,
         "precision": database.precision.value,
@@ -32,5 +35,6 @@ def to_row(database: Database) -> dict[str, Any]:
 
 
 def from_row(row: RowMapping) -> Database:
+    """Convert a catalog row to a database."""
     options = tuple((key, value) for key, value in row["options"])
     return Database(row["name"], Precision(row["precision"]), row["timezone"], options)

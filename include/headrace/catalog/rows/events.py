@@ -9,6 +9,8 @@ from headrace.model.events import Event
 
 
 class EventColumns(TypedColumns):
+    """Columns of `events`."""
+
     # SQLite only numbers rows automatically if the key is an INTEGER, which has 64 bits there.
     id: Named[int] = Column(BigInteger().with_variant(Integer, "sqlite"), primary_key=True)
     time: Named[int] = Column(BigInteger)
@@ -22,4 +24,5 @@ EVENTS = Table("events", METADATA, EventColumns, Index(None, "subject_kind", "su
 
 
 def from_row(row: RowMapping) -> Event:
+    """Convert a catalog row to an event."""
     return Event(row["time"], row["subject_kind"], row["subject"], row["kind"], row["message"])

@@ -29,6 +29,8 @@ from headrace.model.tables import TableId
 
 
 class JobColumns(TypedColumns):
+    """Columns of `jobs`."""
+
     id: Named[str] = Column(String, primary_key=True)
     kind: Named[str]
     database: Named[str] = Column(NAME)
@@ -66,6 +68,7 @@ PLAIN_PROGRESS = ("watermark", "updated", "pending_since")
 
 
 def to_row(record: JobRecord) -> dict[str, Any]:
+    """Convert a job to its catalog row."""
     return {
         **definition_to_row(record.definition),
         "desired": record.desired.value,
@@ -77,6 +80,7 @@ def to_row(record: JobRecord) -> dict[str, Any]:
 
 
 def from_row(row: RowMapping) -> JobRecord:
+    """Convert a catalog row to a job."""
     return JobRecord(
         definition=definition_from_row(row),
         desired=DesiredState(row["desired"]),
@@ -88,6 +92,7 @@ def from_row(row: RowMapping) -> JobRecord:
 
 
 def definition_to_row(definition: JobDefinition) -> dict[str, Any]:
+    """Convert a definition to its columns of the job's row."""
     target = definition.target
     return {
         "id": definition.id,
@@ -106,6 +111,7 @@ def definition_to_row(definition: JobDefinition) -> dict[str, Any]:
 
 
 def definition_from_row(row: Mapping[str, Any] | RowMapping) -> JobDefinition:
+    """Read the definition from a job's row."""
     target = None if row["target_table"] is None else TableId(row["target_database"], row["target_table"])
     return JobDefinition(
         id=row["id"],
@@ -123,6 +129,7 @@ def definition_from_row(row: Mapping[str, Any] | RowMapping) -> JobDefinition:
 
 
 def progress_to_row(progress: JobProgress) -> dict[str, Any]:
+    """Convert progress to its columns of the job's row."""
     return {
         "position": None if progress.position is None else progress.position.to_json(),
         "boundary": offsets_to_json(progress.boundary),
@@ -131,6 +138,7 @@ def progress_to_row(progress: JobProgress) -> dict[str, Any]:
 
 
 def progress_from_row(row: RowMapping) -> JobProgress:
+    """Read the progress from a job's row."""
     return JobProgress(
         position=None if row["position"] is None else Position.from_json(row["position"]),
         boundary=row["boundary"],
@@ -140,14 +148,17 @@ def progress_from_row(row: RowMapping) -> JobProgress:
 
 
 def offsets_to_json(offsets: Offsets | None) -> dict[str, int] | None:
+    """Return offsets as a JSON object."""
     return None if offsets is None else dict(offsets)
 
 
 def reason_to_json(reason: StopReason | None) -> dict[str, Any] | None:
+    """Return a stop reason as a JSON object."""
     return None if reason is None else dataclasses.asdict(reason)
 
 
 def schema_to_json(schema: StreamSchema | None) -> dict[str, Any] | None:
+    """Return a stream's schema as a JSON object."""
     if schema is None:
         return None
     return {
@@ -159,7 +170,8 @@ def schema_to_json(schema: StreamSchema | None) -> dict[str, Any] | None:
 
 
 def schema_from_json(value: dict[str, Any] | None) -> StreamSchema | None:
+    """Read a stream's schema from the JSON object of `schema_to_json`."""
     if value is None:
         return None
-    columns, tags = (tuple(column_from_json(one) for one in value[part]) for part in ("columns", "tags"))
+    columns, tags = (tuple(column_from_json(column) for column in value[part]) for part in ("columns", "tags"))
     return StreamSchema(columns, tags, tuple(value["reads"]), tuple(value["fills"]))

@@ -9,6 +9,8 @@ from headrace.model.snodes import Lease
 
 
 class LeaseColumns(TypedColumns):
+    """Columns of `leases`."""
+
     snode: Named[str] = Column(NAME, primary_key=True)
     holder: Named[str | None]
     epoch: Named[int] = Column(BigInteger)

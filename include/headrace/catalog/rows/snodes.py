@@ -11,6 +11,8 @@ from headrace.model.snodes import Heartbeat
 
 
 class SnodeColumns(TypedColumns):
+    """Columns of `snodes`."""
+
     name: Named[str] = Column(NAME, primary_key=True)
     epoch: Named[int] = Column(BigInteger)
     address: Named[str | None]
@@ -22,16 +24,18 @@ class SnodeColumns(TypedColumns):
 SNODES = Table("snodes", METADATA, SnodeColumns)
 
 
-def to_row(beat: Heartbeat) -> dict[str, Any]:
+def to_row(heartbeat: Heartbeat) -> dict[str, Any]:
+    """Convert a heartbeat to its catalog row."""
     return {
-        "name": beat.snode,
-        "epoch": beat.epoch,
-        "address": beat.address,
-        "token": beat.token,
-        "heartbeat": beat.at,
-        "detail": dict(beat.detail),
+        "name": heartbeat.snode,
+        "epoch": heartbeat.epoch,
+        "address": heartbeat.address,
+        "token": heartbeat.token,
+        "heartbeat": heartbeat.at,
+        "detail": dict(heartbeat.detail),
     }
 
 
 def from_row(row: RowMapping) -> Heartbeat:
+    """Convert a catalog row to a heartbeat."""
     return Heartbeat(row["name"], row["epoch"], row["heartbeat"], row["address"], row["token"], row["detail"])

@@ -22,6 +22,8 @@ from headrace.model.tables import Subtable
 
 
 class SubtableColumns(TypedColumns):
+    """Columns of `subtables`."""
+
     database: Named[str] = Column(NAME, primary_key=True)
     name: Named[str] = Column(NAME, primary_key=True)
     table: Named[str] = Column(NAME)
@@ -39,10 +41,12 @@ SUBTABLES = Table(
 
 
 def to_row(subtable: Subtable) -> dict[str, Any]:
+    """Convert a subtable to its catalog row."""
     return {"database": subtable.database, "name": subtable.name, "table": subtable.table, "uid": subtable.uid}
 
 
 def from_row(row: RowMapping) -> Subtable:
+    """Convert a catalog row to a subtable."""
     return Subtable(row["database"], row["name"], row["table"], row["uid"])
 
 

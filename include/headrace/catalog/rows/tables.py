@@ -13,6 +13,8 @@ from headrace.model.types import DataType, TypeKind
 
 
 class TableColumns(TypedColumns):
+    """Columns of `tables`."""
+
     database: Named[str] = Column(NAME, primary_key=True)
     name: Named[str] = Column(NAME, primary_key=True)
     kind: Named[str]
@@ -25,6 +27,7 @@ TABLES = Table("tables", METADATA, TableColumns, ForeignKeyConstraint(["database
 
 
 def to_row(table: model.Table) -> dict[str, Any]:
+    """Convert a table to its catalog row."""
     return {
         "database": table.database,
         "name": table.name,
@@ -35,6 +38,7 @@ def to_row(table: model.Table) -> dict[str, Any]:
 
 
 def from_row(row: RowMapping) -> model.Table:
+    """Convert a catalog row to a table."""
     columns = tuple(column_from_json(column) for column in row["columns"])
     tags = tuple(column_from_json(tag) for tag in row["tags"])
     return model.Table(row["database"], row["name"], columns, tags, model.TableKind(row["kind"]))
@@ -48,10 +52,11 @@ def column_to_json(column: model.Column) -> dict[str, Any]:
         "is_key": column.is_key or None,
         "comment": column.comment,
     }
-    given = {key: value for key, value in optional.items() if value is not None}
-    return {"name": column.name, "kind": column.type.kind.value, **given}
+    non_default = {key: value for key, value in optional.items() if value is not None}
+    return {"name": column.name, "kind": column.type.kind.value, **non_default}
 
 
 def column_from_json(value: Mapping[str, Any]) -> model.Column:
+    """Read a column from the JSON object of `column_to_json`."""
     kind = DataType(TypeKind(value["kind"]), value.get("length"), value.get("scale"))
     return model.Column(value["name"], kind, value.get("is_key", False), value.get("comment"))

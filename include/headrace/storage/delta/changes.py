@@ -22,11 +22,11 @@ def read_changes(handle: Handle, first: int, last: int) -> pa.Table:
             _check_range(handle, first, last, delta.version())
             schema = changes_schema(stored_schema(delta))
             reader = delta.load_cdf(first, last)
-        found = pa.table(reader)
+        changes = pa.table(reader)
     except (StorageError, DeltaError, pa.ArrowException, OSError) as error:
-        raise _explained(handle, first, last, error) from error
-    found = found.select(schema.names).cast(schema)
-    return found if first == last else found.sort_by(COMMIT_VERSION)
+        raise _explain_failure(handle, first, last, error) from error
+    changes = changes.select(schema.names).cast(schema)
+    return changes if first == last else changes.sort_by(COMMIT_VERSION)
 
 
 def changes_schema(stored: pa.Schema) -> pa.Schema:
@@ -40,7 +40,7 @@ def count_changes(handle: Handle, first: int, last: int) -> int:
     for version in range(first, last + 1):
         commit = read_commit(handle.uri, version)
         if commit is None:
-            raise _gone(handle, [version])
+            raise _removed_error(handle, [version])
         total += count_changed_rows(handle.uri, commit)
     return total
 
@@ -56,20 +56,20 @@ def _check_range(handle: Handle, first: int, last: int, newest: int) -> None:
         raise InternalError(f"changes {first} to {last} of {handle.name} do not exist: it is at version {newest}")
 
 
-def _explained(handle: Handle, first: int, last: int, error: Exception) -> Exception:
+def _explain_failure(handle: Handle, first: int, last: int, error: Exception) -> Exception:
     """Return the error for a failed read, naming the versions that were removed if that is the cause."""
-    gone = [version for version in range(first, last + 1) if not _kept(handle.uri, version)]
-    if gone:
-        return _gone(handle, gone)
+    removed = [version for version in range(first, last + 1) if not _is_readable(handle.uri, version)]
+    if removed:
+        return _removed_error(handle, removed)
     return StorageError(f"changes {first} to {last} of {handle.name} cannot be read: {first_line(error)}", hint="check the storage")
 
 
-def _kept(uri: str, version: int) -> bool:
+def _is_readable(uri: str, version: int) -> bool:
     commit = read_commit(uri, version)
     return commit is not None and files_exist(uri, commit.change_files)
 
 
-def _gone(handle: Handle, versions: list[int]) -> HistoryGoneError:
+def _removed_error(handle: Handle, versions: list[int]) -> HistoryGoneError:
     spans = str(versions[0]) if len(versions) == 1 else f"{versions[0]} to {versions[-1]}"
     return HistoryGoneError(
         f"changes of {handle.name} in version {spans} have been removed",

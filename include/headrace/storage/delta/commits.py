@@ -61,14 +61,14 @@ class Commit:
 
     @classmethod
     def of_stream(cls, job_id: str, batch: int, expected: int | None, epoch: int, offsets: Offsets | None = None) -> Commit:
-        """The results of a stream's micro-batch, where the table has those of micro-batch `expected` (None: of none)."""
+        """Create the commit of a micro-batch's results onto a table that has those of micro-batch `expected` (None: of none)."""
         app = stream_app(job_id)
         return cls(app, batch, ExpectedTransaction(app, expected), job_id, epoch, offsets or {})
 
 
 @dataclass(frozen=True, slots=True)
 class WriteMetrics:
-    """What a write did: the table's version after it, and rows by operation."""
+    """The result of a write: the table's version after it, and rows by operation."""
 
     version: int
     inserted: int = 0
@@ -77,6 +77,7 @@ class WriteMetrics:
 
     @property
     def rows(self) -> int:
+        """Rows inserted, updated and deleted."""
         return self.inserted + self.updated + self.deleted
 
 
@@ -101,10 +102,10 @@ def commit_status(delta: DeltaTable, commit: Commit | None) -> CommitStatus:
     if seen is not None and seen >= commit.version:
         return CommitStatus.RECORDED
     expected = commit.expected
-    found = None if expected is None else delta.transaction_version(expected.app)
-    if expected is not None and found != expected.version:
+    recorded = None if expected is None else delta.transaction_version(expected.app)
+    if expected is not None and recorded != expected.version:
         raise FencedError(
-            f"another driver has committed in between: {expected.app} stands at {found}, not at {expected.version}",
+            f"another driver has committed in between: {expected.app} is at {recorded}, not at {expected.version}",
             hint="this driver no longer owns the stream; nothing was written",
         )
     return CommitStatus.NEW
@@ -129,7 +130,9 @@ def committed_position(delta: DeltaTable, job_id: str, sources: Iterable[SourceI
     """
     batch = delta.transaction_version(stream_app(job_id))
     offsets = {source: delta.transaction_version(offset_app(job_id, source)) for source in sources}
-    return None if batch is None else Position(batch, {source: at for source, at in offsets.items() if at is not None})
+    return (
+        None if batch is None else Position(batch, {source: version for source, version in offsets.items() if version is not None})
+    )
 
 
 def commit_properties(commit: Commit | None) -> CommitProperties:
@@ -139,5 +142,7 @@ def commit_properties(commit: Commit | None) -> CommitProperties:
         transactions.append(Transaction(commit.app, commit.version))
         if commit.job_id is not None and commit.epoch > 0:
             transactions.append(Transaction(epoch_app(commit.job_id), commit.epoch))
-        transactions.extend(Transaction(offset_app(str(commit.job_id), source), at) for source, at in commit.offsets.items())
+        transactions.extend(
+            Transaction(offset_app(str(commit.job_id), source), version) for source, version in commit.offsets.items()
+        )
     return CommitProperties(max_commit_retries=0, app_transactions=transactions or None)

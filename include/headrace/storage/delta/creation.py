@@ -23,7 +23,7 @@ CHECKPOINT_INTERVAL_VERSIONS: Final = 100
 
 
 def create_table(root: str, table: Table, database: Database, options: Mapping[str, str]) -> None:
-    """Make the Delta tables of a table. Empty ones are taken over or replaced: a creation that was cut short has left them."""
+    """Create the Delta tables of a table. Empty ones, which an interrupted creation leaves, are reused or replaced."""
     check_storable(table, database)
     with translate_errors(f"table {table.database}.{table.name}"):
         if table.kind is TableKind.SUPER:
@@ -45,7 +45,7 @@ def check_storable(table: Table, database: Database) -> None:
 
 
 def _ensure(uri: str, schema: pa.Schema, key: tuple[str, ...], options: Mapping[str, str], *, change_feed: bool) -> None:
-    if DeltaTable.is_deltatable(uri, storage_options=dict(options) or None) and _reusable(uri, schema, options):
+    if DeltaTable.is_deltatable(uri, storage_options=dict(options) or None) and _is_reusable(uri, schema, options):
         return
     DeltaTable.create(uri, schema, configuration=_configuration(key, change_feed), storage_options=dict(options) or None)
 
@@ -62,10 +62,11 @@ def _configuration(key: tuple[str, ...], change_feed: bool) -> dict[str, str | N
     return configuration
 
 
-def _reusable(uri: str, schema: pa.Schema, options: Mapping[str, str]) -> bool:
-    """Whether an empty table has these columns; one that was never written to and has others is removed.
+def _is_reusable(uri: str, schema: pa.Schema, options: Mapping[str, str]) -> bool:
+    """Return whether an empty table has these columns; remove one that has others and was never written to.
 
-    `ExistsError` when there are rows, or were.
+    Raises:
+        ExistsError: The table has rows, or had some.
     """
     delta = DeltaTable(uri, storage_options=dict(options) or None)
     if not delta.file_uris() and stored_schema(delta) == schema:
@@ -110,6 +111,6 @@ def _drop_remote(uri: str, parts: tuple[str, ...]) -> None:
     """Delete the logs first: without its log a table does not exist."""
     system, path = file_system(uri)
     for part in parts:
-        place = f"{path}/{part}".rstrip("/")
-        if system.get_file_info(place).type is not pafs.FileType.NotFound:
-            system.delete_dir(place)
+        folder = f"{path}/{part}".rstrip("/")
+        if system.get_file_info(folder).type is not pafs.FileType.NotFound:
+            system.delete_dir(folder)

@@ -26,10 +26,17 @@ def read_data_files(
     further: pc.Expression | None = None,
     series: tuple[str, Collection[str]] | None = None,
 ) -> pa.Table:
-    """Rows of some data files of a table.
+    """Read rows of data files of a table.
 
-    `where` is pushed down into the files, and may compare text only by `text_field`; `further` filters what comes out of them. Row
-    groups that cannot hold a row of `series`, a series key and names (None: all), are not read; others may come along.
+    Args:
+        uri: Root of relative paths.
+        paths: The files.
+        schema: Columns of the table.
+        columns: Columns to read; None for all.
+        where: Filter that is pushed down into the files; may compare text only by `text_field`.
+        further: Filter on the rows that `where` selects.
+        series: A series key and names (None: all). Row groups that cannot contain these are skipped; other rows may be returned
+            too.
     """
     import pyarrow.dataset as ds  # imports pandas, which takes as long as all other imports together
 
@@ -40,7 +47,7 @@ def read_data_files(
     if series is None:
         dataset: Any = ds.dataset(uris, schema=schema, format="parquet", filesystem=system)
     else:
-        dataset = _of_series(uris, schema, system, *series)
+        dataset = _series_dataset(uris, schema, system, *series)
     if further is None:
         return dataset.to_table(columns=columns, filter=where)
     reader = dataset.scanner(filter=where).to_reader()
@@ -56,7 +63,7 @@ def text_field(name: str) -> pc.Expression:
     return pc.field(name).cast(pa.string())
 
 
-def _of_series(
+def _series_dataset(
     uris: list[str], schema: pa.Schema, system: pafs.FileSystem, key: str, names: Collection[str]
 ) -> ds.FileSystemDataset:
     """Return the files without row groups that cannot hold any of the subtables, as `text_field` keeps Arrow from pruning them."""
@@ -73,10 +80,10 @@ def _of_series(
 
 def _row_groups(metadata: pq.FileMetaData, key: str, names: Collection[str]) -> list[int]:
     column = metadata.schema.to_arrow_schema().get_field_index(key)
-    return [group for group in range(metadata.num_row_groups) if _may_hold(metadata.row_group(group).column(column), names)]
+    return [group for group in range(metadata.num_row_groups) if _may_contain(metadata.row_group(group).column(column), names)]
 
 
-def _may_hold(column: pq.ColumnChunkMetaData, names: Collection[str]) -> bool:
+def _may_contain(column: pq.ColumnChunkMetaData, names: Collection[str]) -> bool:
     statistics = column.statistics
     if statistics is None or not statistics.has_min_max or not isinstance(statistics.max, str):
         return True

@@ -44,6 +44,7 @@ class DataFrameWriter:
         commit: Commit | None,
         fresh: bool,
     ) -> WriteMetrics | None:
+        """Upsert and delete rows that executors write; see `Tables.replace`."""
         schema, uri = rows_schema(table, database), self._handles.writer(table).uri
         files = [] if upserts is None else spark_writes.stage_frame(upserts, uri, table, schema)
         deleted_files = [] if deletes is None else spark_writes.stage_frame(deletes, uri, table, schema)
@@ -55,8 +56,8 @@ class DataFrameWriter:
             if not files and not deleted_files:
                 return commit_transactions(delta, commit)
             if not deleted_files and (fresh or not staging.has_stored_keys(handle, delta, table, schema, files)):
-                return staging.add_files(delta, staged.handed(files), commit)
-            rows = _marked(uri, table, schema, files, deleted_files)
+                return staging.add_files(delta, staged.hand_over(files), commit)
+            rows = _mark_rows(uri, table, schema, files, deleted_files)
             written = merging.replace(delta, table, schema, rows, staging.staged_scope([*files, *deleted_files]), commit)
             return written if written.rows else commit_transactions(delta, commit)
 
@@ -64,11 +65,11 @@ class DataFrameWriter:
             return self._writer.commit(table, work)
 
 
-def _marked(
+def _mark_rows(
     uri: str, table: Table, schema: pa.Schema, files: list[StagedFile], deleted_files: list[StagedFile]
 ) -> pa.RecordBatchReader:
     """Return staged rows as the input of a merge; a key to delete and upsert is upserted."""
-    deletes = mark_operation(_doomed(uri, table, schema, files, deleted_files), merging.DELETE)
+    deletes = mark_operation(_rows_to_delete(uri, table, schema, files, deleted_files), merging.DELETE)
 
     def batches() -> Iterator[pa.RecordBatch]:
         for batch in staging.read_batches(uri, files, schema) if files else ():
@@ -78,7 +79,9 @@ def _marked(
     return pa.RecordBatchReader.from_batches(merging.operations_schema(schema), batches())
 
 
-def _doomed(uri: str, table: Table, schema: pa.Schema, files: list[StagedFile], deleted_files: list[StagedFile]) -> pa.Table:
+def _rows_to_delete(
+    uri: str, table: Table, schema: pa.Schema, files: list[StagedFile], deleted_files: list[StagedFile]
+) -> pa.Table:
     """Return rows to delete, one per key, without those to upsert."""
     if not deleted_files:
         return schema.empty_table()

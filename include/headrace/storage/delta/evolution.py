@@ -28,7 +28,7 @@ Work = Callable[[Handle, DeltaTable], None]
 class Evolution:
     """Changes the columns of tables, each in a compare-and-set commit under the table's write lock.
 
-    The lock is required: a load by Spark that is under way would fail at the end if the schema changed beneath it.
+    The lock is required: a running load by Spark would fail at its end if the schema changed meanwhile.
     """
 
     def __init__(self, handles: Handles, writer: Writer) -> None:
@@ -36,16 +36,16 @@ class Evolution:
         self._writer = writer
 
     def add(self, table: Table, database: Database, columns: Sequence[Column]) -> None:
-        """Add the columns that the Delta table lacks, in one commit; none when it lacks none."""
-        wanted = [field(column, database.precision) for column in columns]
+        """Add the columns that the Delta table lacks, in one commit."""
+        new_fields = [field(column, database.precision) for column in columns]
 
         def work(handle: Handle, delta: DeltaTable) -> None:
-            missing = missing_fields(stored_schema(delta), wanted, handle.name)
+            missing = missing_fields(stored_schema(delta), new_fields, handle.name)
             if missing:
                 delta.alter.add_columns(Schema.from_arrow(pa.schema(missing)).fields, commit_properties=commit_properties(None))
                 failpoint("storage.columns.added")
 
-        if missing_fields(self._current(table), wanted, table.name):
+        if missing_fields(self._current_schema(table), new_fields, table.name):
             self._commit(table, work)
 
     def retire(self, table: Table, name: str) -> None:
@@ -57,11 +57,11 @@ class Evolution:
         self._annotate(table, column.name, {TYPE_METADATA.decode(): str(column.type)})
 
     def _annotate(self, table: Table, name: str, metadata: dict[str, str]) -> None:
-        wanted = {key.encode(): value.encode() for key, value in metadata.items()}
+        encoded = {key.encode(): value.encode() for key, value in metadata.items()}
 
         def work(_: Handle, delta: DeltaTable) -> None:
             recorded = stored_schema(delta).field(name).metadata or {}
-            if not wanted.items() <= recorded.items():
+            if not encoded.items() <= recorded.items():
                 delta.alter.set_column_metadata(name, metadata, commit_properties=commit_properties(None))
 
         self._commit(table, work)
@@ -70,12 +70,12 @@ class Evolution:
         with self._writer.exclusive(self._writer.lock_name(table), needed=True):
             self._writer.attempts(self._handles.writer(table), work)
 
-    def _current(self, table: Table) -> pa.Schema:
+    def _current_schema(self, table: Table) -> pa.Schema:
         with self._handles.reader(table).latest() as delta:
             return stored_schema(delta)
 
 
-def missing_fields(stored: pa.Schema, wanted: Sequence[pa.Field], owner: str) -> list[pa.Field]:
+def missing_fields(stored: pa.Schema, new_fields: Sequence[pa.Field], owner: str) -> list[pa.Field]:
     """Return the wanted fields that a table lacks.
 
     Raises:
@@ -85,7 +85,7 @@ def missing_fields(stored: pa.Schema, wanted: Sequence[pa.Field], owner: str) ->
     """
     by_name = {name.lower(): stored.field(name) for name in stored.names}
     missing = []
-    for new in wanted:
+    for new in new_fields:
         old = by_name.setdefault(new.name.lower(), new)
         if old is new:
             missing.append(new)

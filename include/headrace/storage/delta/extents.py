@@ -28,16 +28,16 @@ def extents(tables: Tables, table: Table, database: Database, version: int) -> l
     schema = rows_schema(table, database)
     file_times = file_bounds(files, table.timestamp.name, schema) if files.num_rows else None
     if file_times is None:
-        return _measured(handle.uri, files, table, schema, database.precision)
+        return _measure(handle.uri, files, table, schema, database.precision)
     least, greatest = file_times
     unit = MICROSECONDS_A_TICK[database.precision]
     has_statistics = pc.and_kleene(pc.is_valid(least), pc.and_kleene(pc.is_valid(greatest), pc.is_valid(files["num_records"])))
     columns = [column.filter(has_statistics).to_pylist() for column in (least, greatest, files["num_records"])]
     extents_found = [(low // unit, high // unit, rows) for low, high, rows in zip(*columns, strict=True) if rows]
-    return extents_found + _measured(handle.uri, files.filter(pc.invert(has_statistics)), table, schema, database.precision)
+    return extents_found + _measure(handle.uri, files.filter(pc.invert(has_statistics)), table, schema, database.precision)
 
 
-def _measured(uri: str, files: pa.Table, table: Table, schema: pa.Schema, precision: Precision) -> list[Extent]:
+def _measure(uri: str, files: pa.Table, table: Table, schema: pa.Schema, precision: Precision) -> list[Extent]:
     """Measure the extents of files without statistics."""
     unit = MICROSECONDS_A_TICK[precision]
     extents_found = []

@@ -28,27 +28,29 @@ MAX_SEGMENT_CHARACTERS: Final = 200
 
 
 @contextmanager
-def translate_errors(what: str) -> Iterator[None]:
-    """Translate exceptions of delta-rs, Arrow and the file system; `what` names the table in the message."""
+def translate_errors(owner: str) -> Iterator[None]:
+    """Translate exceptions of delta-rs, Arrow and the file system; `owner` names the table in messages."""
     try:
         yield
     except TableNotFoundError as error:
         raise NotFoundError(
-            f"{what} has no Delta table: {first_line(error)}", hint="check whether it was dropped, or HEADRACE_WAREHOUSE changed"
+            f"{owner} has no Delta table: {first_line(error)}", hint="check whether it was dropped, or HEADRACE_WAREHOUSE changed"
         ) from error
     except CommitFailedError as error:
-        raise ConflictError(f"{what} was changed by another writer: {first_line(error)}", hint="try again") from error
+        raise ConflictError(f"{owner} was changed by another writer: {first_line(error)}", hint="try again") from error
     except (DeltaError, pa.ArrowException, OSError) as error:
-        raise storage_error(what, error) from error
+        raise storage_error(owner, error) from error
     except Exception as error:
         if type(error) is not Exception:  # delta-rs raises bare ones
             raise
-        raise storage_error(what, error) from error
+        raise storage_error(owner, error) from error
 
 
-def storage_error(what: str, error: BaseException) -> StorageError:
+def storage_error(owner: str, error: BaseException) -> StorageError:
+    """Return the error for storage that cannot be used."""
     return StorageError(
-        f"{what} cannot be used: {first_line(error)}", hint="check disk space, access to the storage, and permissions of the folder"
+        f"{owner} cannot be used: {first_line(error)}",
+        hint="check disk space, access to the storage, and permissions of the folder",
     )
 
 
@@ -78,11 +80,11 @@ class Handle:
     def latest(self) -> Iterator[DeltaTable]:
         """Yield the table at its newest version, exclusively."""
         with self._mutex, translate_errors(self.name):
-            delta = self._refreshed()
+            delta = self._refresh()
             try:
                 yield delta
             finally:
-                self._note(delta)
+                self._remember(delta)
 
     def at(self, version: int) -> DeltaTable:
         """Return the table as of a version."""
@@ -102,30 +104,30 @@ class Handle:
         with self._mutex:
             self._delta = self._seen = self._files = None
 
-    def _refreshed(self) -> DeltaTable:
+    def _refresh(self) -> DeltaTable:
         delta = self._delta
-        if delta is None or not self._same_log(delta):
+        if delta is None or not self._is_same_log(delta):
             self._files = None
             delta = self._delta = DeltaTable(self.uri, storage_options=self._options or None)
-        elif self._moved_on(delta):
+        elif self._has_newer_version(delta):
             delta.update_incremental()
-        self._note(delta)
+        self._remember(delta)
         return delta
 
-    def _note(self, delta: DeltaTable) -> None:
+    def _remember(self, delta: DeltaTable) -> None:
         version = delta.version()
         if self._seen is None or self._seen[0] != version:
-            self._seen = (version, self._identity(version))
+            self._seen = (version, self._file_identity(version))
 
-    def _same_log(self, delta: DeltaTable) -> bool:
+    def _is_same_log(self, delta: DeltaTable) -> bool:
         """Return whether the log is the one that was read: a table dropped and created again has another."""
         version = delta.version()
-        return self._seen is not None and self._seen == (version, self._identity(version))
+        return self._seen is not None and self._seen == (version, self._file_identity(version))
 
-    def _moved_on(self, delta: DeltaTable) -> bool:
+    def _has_newer_version(self, delta: DeltaTable) -> bool:
         return not is_local(self.uri) or os.path.exists(log_file(self.uri, delta.version() + 1))
 
-    def _identity(self, version: int) -> tuple[int, int] | None:
+    def _file_identity(self, version: int) -> tuple[int, int] | None:
         """Return the identity of a log file; None if the storage does not provide one."""
         if not is_local(self.uri):
             return None
@@ -138,10 +140,10 @@ class Handle:
 
 def check_readable(delta: DeltaTable, name: str) -> None:
     """Raise `NotSupportedError` if a table uses features under which a data file alone does not define its rows."""
-    found = UNSUPPORTED_FEATURES.intersection(delta.protocol().reader_features or ())
-    if found:
+    unsupported = UNSUPPORTED_FEATURES.intersection(delta.protocol().reader_features or ())
+    if unsupported:
         raise NotSupportedError(
-            f"{name} uses {', '.join(sorted(found))} of Delta Lake, which is not supported",
+            f"{name} uses {', '.join(sorted(unsupported))} of Delta Lake, which is not supported",
             hint="disable the feature for this table, and purge it",
         )
 
@@ -153,11 +155,11 @@ def stored_schema(delta: DeltaTable) -> pa.Schema:
 
 def list_files(delta: DeltaTable) -> pa.Table:
     """Return one row per data file: `path`, `size_bytes`, `num_records`, and `min.…`, `max.…` of columns with statistics."""
-    found = pa.table(delta.get_add_actions(flatten=True))
-    return found.cast(pa.schema([field.with_type(_plain(field.type)) for field in found.schema]))
+    files = pa.table(delta.get_add_actions(flatten=True))
+    return files.cast(pa.schema([field.with_type(_without_views(field.type)) for field in files.schema]))
 
 
-def _plain(type_: pa.DataType) -> pa.DataType:
+def _without_views(type_: pa.DataType) -> pa.DataType:
     """Return the type with string views as plain strings, which all Arrow functions accept."""
     return pa.string() if pa.types.is_string_view(type_) else type_
 
@@ -173,13 +175,13 @@ def normalize_root(uri: str) -> str:
     Raises:
         ConfigurationError: delta-rs cannot use the path.
     """
-    place = unquote(uri.removeprefix("file://")) if uri.startswith("file:///") else uri
-    if is_local(place) and unquote(place) != place:
+    root = unquote(uri.removeprefix("file://")) if uri.startswith("file:///") else uri
+    if is_local(root) and unquote(root) != root:
         raise ConfigurationError(
-            f"tables cannot be stored in {place}: delta-rs reads its % as an escape",
+            f"tables cannot be stored in {root}: delta-rs reads its % as an escape",
             hint="set HEADRACE_HOME or HEADRACE_WAREHOUSE to another path",
         )
-    return place.rstrip("/")
+    return root.rstrip("/")
 
 
 def spark_path(uri: str) -> str:
@@ -188,6 +190,7 @@ def spark_path(uri: str) -> str:
 
 
 def log_file(uri: str, version: int) -> str:
+    """Return the URI of a version's log entry."""
     return f"{uri}/{LOG}/{version:020}.json"
 
 
@@ -212,15 +215,19 @@ class Handles:
         self._mutex = threading.Lock()
 
     def reader(self, table: Table) -> Handle:
+        """Return the handle for reading a table's rows."""
         return self._handle("reader", rows_uri(self.uri, table), f"table {table.database}.{table.name}")
 
     def writer(self, table: Table) -> Handle:
+        """Return the handle for writing a table's rows."""
         return self._handle("writer", rows_uri(self.uri, table), f"table {table.database}.{table.name}")
 
     def tags(self, table: Table) -> Handle:
+        """Return the handle of a supertable's tags."""
         return self._handle("tags", tags_uri(self.uri, table), f"tags of {table.database}.{table.name}")
 
     def forget(self, table: Table) -> None:
+        """Close the handles of a table."""
         with self._mutex:
             for key in [key for key in self._open if key[1] in (rows_uri(self.uri, table), tags_uri(self.uri, table))]:
                 del self._open[key]
@@ -232,25 +239,28 @@ class Handles:
 
 def path_segment(name: str) -> str:
     """Encode a name as a path segment: other bytes than letters, digits and `_` become `-xx`; a long name ends in its hash."""
-    plain = "".join(character if character.isascii() and character.isalnum() else _escaped(character) for character in name)
+    encoded = "".join(character if character.isascii() and character.isalnum() else _escape(character) for character in name)
     return (
-        plain
-        if len(plain) <= MAX_SEGMENT_CHARACTERS
-        else f"{plain[:MAX_SEGMENT_CHARACTERS]}-{hashlib.sha256(name.encode()).hexdigest()[:16]}"
+        encoded
+        if len(encoded) <= MAX_SEGMENT_CHARACTERS
+        else f"{encoded[:MAX_SEGMENT_CHARACTERS]}-{hashlib.sha256(name.encode()).hexdigest()[:16]}"
     )
 
 
-def _escaped(character: str) -> str:
+def _escape(character: str) -> str:
     return character if character == "_" else "".join(f"-{byte:02x}" for byte in character.encode())
 
 
 def table_uri(root: str, table: Table) -> str:
+    """Return the URI of a table's folder."""
     return f"{root}/{path_segment(table.database)}/{path_segment(table.name)}"
 
 
 def rows_uri(root: str, table: Table) -> str:
+    """Return the URI of the Delta table with a table's rows."""
     return f"{table_uri(root, table)}/rows"
 
 
 def tags_uri(root: str, table: Table) -> str:
+    """Return the URI of the Delta table with a supertable's tags."""
     return f"{table_uri(root, table)}/tags"

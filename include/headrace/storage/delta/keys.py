@@ -45,8 +45,8 @@ def conform_rows(rows: pa.Table, schema: pa.Schema, key: Sequence[str], owner: s
     return conformed
 
 
-def _cast(column: pa.ChunkedArray | pa.Array, wanted: pa.DataType) -> pa.ChunkedArray | pa.Array:
-    return column if column.type == wanted else column.cast(wanted)
+def _cast(column: pa.ChunkedArray | pa.Array, type_: pa.DataType) -> pa.ChunkedArray | pa.Array:
+    return column if column.type == type_ else column.cast(type_)
 
 
 def keep_last_per_key(rows: pa.Table, key: Sequence[str]) -> pa.Table:
@@ -73,13 +73,13 @@ def find_stored_keys(handle: Handle, delta: DeltaTable, table: Table, schema: pa
     nothing = keys.slice(0, 0)
     if keys.num_rows == 0:
         return nothing
-    wanted = time_bounds(keys, table.timestamp.name)
+    bounds = time_bounds(keys, table.timestamp.name)
     names = pc.unique(keys[table.series_key]).to_pylist()
-    files = prune_files(handle.files(delta), table, schema, wanted, names)
+    files = prune_files(handle.files(delta), table, schema, bounds, names)
     if files.num_rows == 0:
         return nothing
     primary = list(table.primary_key)
-    pushed, series = key_filter(table, schema, wanted, names), (table.series_key, names)
+    pushed, series = key_filter(table, schema, bounds, names), (table.series_key, names)
     stored = read_data_files(handle.uri, files["path"].to_pylist(), schema, primary, pushed, series=series)
     return semi_join(keys, stored, primary) if stored.num_rows else nothing
 
@@ -91,6 +91,7 @@ def quote_identifier(name: str) -> str:
 
 
 def text_literal(text: str) -> str:
+    """Return text as an SQL literal."""
     escaped = text.replace("'", "''")
     return f"'{escaped}'"
 

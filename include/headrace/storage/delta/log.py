@@ -70,14 +70,14 @@ def count_changed_rows(uri: str, commit: LoggedCommit) -> int:
         inserted, updated, deleted = (count or 0 for count in counted)
         if inserted + updated + deleted:
             return inserted + 2 * updated + deleted
-    return sum(_rows_of(uri, action) for action in commit.changed or (*commit.added, *commit.removed))
+    return sum(_count_file_rows(uri, action) for action in commit.changed or (*commit.added, *commit.removed))
 
 
 def _metric(metrics: dict[str, Any], names: tuple[str, ...]) -> int | None:
     return next((int(metrics[name]) for name in names if name in metrics), None)
 
 
-def _rows_of(uri: str, action: dict[str, Any]) -> int:
+def _count_file_rows(uri: str, action: dict[str, Any]) -> int:
     """Count the rows of a data file from its statistics or footer; 0 if it was removed."""
     statistics = json.loads(action.get("stats") or "{}")
     if "numRecords" in statistics:

@@ -55,6 +55,7 @@ class CompactionGroup:
 
     @property
     def paths(self) -> list[str]:
+        """Paths of the files."""
         return list(self.files["path"].to_pylist())
 
 
@@ -112,7 +113,7 @@ class Maintenance:
                 return
             if self._executor is None:
                 self._executor = ThreadPoolExecutor(1, thread_name_prefix="headrace-compact")
-            self._running[key] = self._executor.submit(self._when_due, table)
+            self._running[key] = self._executor.submit(self._compact_if_due, table)
 
     def compact(self, table: Table, spared: int = 0) -> int:
         """Compact small files except the latest `spared`, one commit per group; return how many files were replaced."""
@@ -150,7 +151,7 @@ class Maintenance:
         if executor is not None:
             executor.shutdown()
 
-    def _when_due(self, table: Table) -> int:
+    def _compact_if_due(self, table: Table) -> int:
         try:
             handle = self._handles.reader(table)
             with handle.latest() as delta:
@@ -165,7 +166,7 @@ class Maintenance:
         with translate_errors(handle.name):
             rows = read_data_files(handle.uri, group.paths, schema, None, None)
             added = write_file(handle.uri, rows.sort_by([(name, "ascending") for name in table.primary_key]), table)
-        removed = [_removal(file) for file in group.files.to_pylist()]
+        removed = [_remove_action(file) for file in group.files.to_pylist()]
 
         def swap(handle: Handle, delta: DeltaTable) -> int:
             live = set(handle.files(delta)["path"].to_pylist())
@@ -178,9 +179,9 @@ class Maintenance:
 
 
 def vacuum(handle: Handle, hours: int, kept: range = range(0)) -> int:
-    """Have Delta remove what was replaced more than so many hours ago.
+    """Remove files that were replaced more than `hours` hours ago, and return how many.
 
-    Without versions to be kept, files that no commit names are removed too, change files among them.
+    Unless versions must be kept, also remove files that no commit refers to, such as change files.
     """
     full = hours >= FULL_VACUUM_HOURS and not kept
     with handle.latest() as delta:
@@ -190,5 +191,5 @@ def vacuum(handle: Handle, hours: int, kept: range = range(0)) -> int:
     return len(removed)
 
 
-def _removal(file: Mapping[str, Any]) -> RemoveAction:
+def _remove_action(file: Mapping[str, Any]) -> RemoveAction:
     return RemoveAction(file["path"], False, now_ms(), file["size_bytes"], {})

@@ -34,10 +34,10 @@ class MergeScope:
     names: tuple[str, ...] | None = None
 
 
-def merge_scope(known: pa.Table, table: Table) -> MergeScope:
+def merge_scope(keys: pa.Table, table: Table) -> MergeScope:
     """Return the scope of one or more keys."""
-    names: list[str] = pc.unique(known[table.series_key]).to_pylist()
-    return MergeScope(time_bounds(known, table.timestamp.name), tuple(names) if len(names) <= MAX_NAMES_IN_PREDICATE else None)
+    names: list[str] = pc.unique(keys[table.series_key]).to_pylist()
+    return MergeScope(time_bounds(keys, table.timestamp.name), tuple(names) if len(names) <= MAX_NAMES_IN_PREDICATE else None)
 
 
 def upsert(
@@ -46,15 +46,15 @@ def upsert(
     schema: pa.Schema,
     rows: RowSource,
     scope: MergeScope,
-    given: Collection[str] | None,
+    update_columns: Collection[str] | None,
     commit: Commit | None,
 ) -> WriteMetrics:
-    """Update existing keys in the `given` columns (None: all), and insert the others."""
-    changing = [name for name in _values(table, schema) if given is None or name in given]
+    """Update existing keys in the `update_columns` columns (None: all), and insert the others."""
+    changing = [name for name in _value_columns(table, schema) if update_columns is None or name in update_columns]
     merger = _merger(delta, table, schema, rows, scope, commit)
     # Writing an existing key is an update even if the table has no other columns.
-    updates = {quote_identifier(name): _source(name) for name in changing or [table.series_key]}
-    return _executed(merger.when_matched_update(updates).when_not_matched_insert(_all(schema)), delta)
+    updates = {quote_identifier(name): _source_column(name) for name in changing or [table.series_key]}
+    return _execute(merger.when_matched_update(updates).when_not_matched_insert(_insert_values(schema)), delta)
 
 
 def replace(
@@ -62,15 +62,15 @@ def replace(
 ) -> WriteMetrics:
     """Upsert or delete marked rows in one commit; rows that would not change are left out."""
     merger = _merger(delta, table, schema, rows, scope, commit)
-    values = _values(table, schema)
-    operation = _source(OPERATION)
+    values = _value_columns(table, schema)
+    operation = _source_column(OPERATION)
     merger = merger.when_matched_delete(f"{operation} = {DELETE}")
     if values:
-        differs = " OR ".join(f"(t.{quote_identifier(name)} IS DISTINCT FROM {_source(name)})" for name in values)
+        differs = " OR ".join(f"(t.{quote_identifier(name)} IS DISTINCT FROM {_source_column(name)})" for name in values)
         merger = merger.when_matched_update(
-            {quote_identifier(name): _source(name) for name in values}, predicate=f"{operation} = {UPSERT} AND ({differs})"
+            {quote_identifier(name): _source_column(name) for name in values}, predicate=f"{operation} = {UPSERT} AND ({differs})"
         )
-    return _executed(merger.when_not_matched_insert(_all(schema), predicate=f"{operation} = {UPSERT}"), delta)
+    return _execute(merger.when_not_matched_insert(_insert_values(schema), predicate=f"{operation} = {UPSERT}"), delta)
 
 
 def mark_operations(upserts: pa.Table, deletes: pa.Table) -> pa.Table:
@@ -80,6 +80,7 @@ def mark_operations(upserts: pa.Table, deletes: pa.Table) -> pa.Table:
 
 
 def mark_operation(rows: pa.Table, operation: int) -> pa.Table:
+    """Append a column that marks rows as upserts or deletes."""
     return rows.append_column(OPERATION, pa.array([operation] * rows.num_rows, pa.int8()))
 
 
@@ -88,22 +89,22 @@ def operations_schema(schema: pa.Schema) -> pa.Schema:
     return schema.append(pa.field(OPERATION, pa.int8()))
 
 
-def _values(table: Table, schema: pa.Schema) -> list[str]:
+def _value_columns(table: Table, schema: pa.Schema) -> list[str]:
     return [name for name in schema.names if name not in table.primary_key]
 
 
-def _source(name: str) -> str:
+def _source_column(name: str) -> str:
     return f"s.{quote_identifier(name)}"
 
 
-def _all(schema: pa.Schema) -> dict[str, str]:
-    return {quote_identifier(name): _source(name) for name in schema.names}
+def _insert_values(schema: pa.Schema) -> dict[str, str]:
+    return {quote_identifier(name): _source_column(name) for name in schema.names}
 
 
 def _merger(
     delta: DeltaTable, table: Table, schema: pa.Schema, rows: RowSource, scope: MergeScope, commit: Commit | None
 ) -> TableMerger:
-    conditions = [f"t.{quote_identifier(name)} = {_source(name)}" for name in table.primary_key]
+    conditions = [f"t.{quote_identifier(name)} = {_source_column(name)}" for name in table.primary_key]
     conditions.append(time_condition(schema, table.timestamp.name, scope.times, "t."))
     if scope.names is not None:
         conditions.append(subtable_condition(scope.names, table.series_key, "t."))
@@ -112,7 +113,7 @@ def _merger(
     )
 
 
-def _executed(merger: TableMerger, delta: DeltaTable) -> WriteMetrics:
+def _execute(merger: TableMerger, delta: DeltaTable) -> WriteMetrics:
     metrics: dict[str, Any] = merger.execute()
     return WriteMetrics(
         delta.version(),

@@ -43,7 +43,7 @@ CONFIGURATION: Final[Mapping[str, str | None]] = {
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message, with what tells it apart from all others of every job: a receiver drops what it has seen."""
+    """A message with a unique id, by which a receiver drops duplicates."""
 
     job_id: str
     batch: int
@@ -52,7 +52,7 @@ class Message:
 
     @property
     def id(self) -> str:
-        """The same whenever the message is delivered again."""
+        """The unique id, the same for every delivery."""
         return f"{self.job_id}/{self.batch}/{self.number}"
 
 
@@ -85,7 +85,7 @@ class Outbox:
                 delta.vacuum(RETENTION_HOURS, dry_run=False)
 
     def fence(self, epoch: int) -> None:
-        """Make commits of drivers with an older epoch fail from now on; `FencedError` if a newer one is recorded."""
+        """Make commits of drivers with an older epoch fail; raise `FencedError` if a newer one is recorded."""
 
         def work(_: Handle, delta: DeltaTable) -> None:
             check_epoch(delta, self.job_id, epoch)

@@ -25,6 +25,7 @@ class Bounds:
     high: int
 
     def overlaps(self, other: Bounds) -> bool:
+        """Return True if two ranges have an instant in common."""
         return self.low <= other.high and other.low <= self.high
 
 
@@ -56,34 +57,34 @@ def file_bounds(files: pa.Table, name: str, schema: pa.Schema) -> tuple[pa.Chunk
 
 
 def prune_files(
-    files: pa.Table, table: Table, schema: pa.Schema, wanted: Bounds | None, tbnames: Collection[str] | None
+    files: pa.Table, table: Table, schema: pa.Schema, bounds: Bounds | None, tbnames: Collection[str] | None
 ) -> pa.Table:
     """Return the files that may hold rows of these times and subtables (None: of all)."""
     keep = None
-    file_times = file_bounds(files, table.timestamp.name, schema) if wanted is not None else None
-    if file_times is not None and wanted is not None:
+    file_times = file_bounds(files, table.timestamp.name, schema) if bounds is not None else None
+    if file_times is not None and bounds is not None:
         least, greatest = file_times
-        keep = pc.and_(pc.less_equal(least, wanted.high), pc.greater_equal(greatest, wanted.low))
+        keep = pc.and_(pc.less_equal(least, bounds.high), pc.greater_equal(greatest, bounds.low))
     if tbnames and f"min.{table.series_key}" in files.column_names:
         # Statistics truncate long names, so the least name is truncated alike before it is compared with a maximum.
         least, greatest = files[f"min.{table.series_key}"], files[f"max.{table.series_key}"]
-        named = pc.and_(pc.less_equal(least, max(tbnames)), pc.greater_equal(greatest, _cut(min(tbnames))))
+        named = pc.and_(pc.less_equal(least, max(tbnames)), pc.greater_equal(greatest, _truncate(min(tbnames))))
         keep = named if keep is None else pc.and_kleene(keep, named)
     return files if keep is None else files.filter(pc.fill_null(keep, True))
 
 
-def _cut(name: str) -> str:
+def _truncate(name: str) -> str:
     """Truncate a name as statistics do."""
     return name[:32]
 
 
-def key_filter(table: Table, schema: pa.Schema, wanted: Bounds | None, tbnames: Sequence[str] | None) -> pc.Expression | None:
+def key_filter(table: Table, schema: pa.Schema, bounds: Bounds | None, tbnames: Sequence[str] | None) -> pc.Expression | None:
     """Return the filter of a scan for keys."""
     condition: pc.Expression | None = None
-    if wanted is not None:
+    if bounds is not None:
         time = pc.field(table.timestamp.name)
         name = table.timestamp.name
-        condition = (time >= stored_timestamp(schema, name, wanted.low)) & (time <= stored_timestamp(schema, name, wanted.high))
+        condition = (time >= stored_timestamp(schema, name, bounds.low)) & (time <= stored_timestamp(schema, name, bounds.high))
     if tbnames is not None:
         named = text_field(table.series_key).isin(pa.array(tbnames, pa.string()))
         condition = named if condition is None else condition & named

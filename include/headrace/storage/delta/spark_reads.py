@@ -23,7 +23,7 @@ def read_frame(spark: SparkSession, uri: str, schema: pa.Schema, version: int | 
     rows = reader.load(spark_path(uri))
     stored = set(rows.columns)
     columns = (
-        F.col(f"`{_escaped(field.name)}`")
+        F.col(f"`{_escape(field.name)}`")
         if field.name in stored
         else F.lit(None).cast(from_arrow_type(field.type)).alias(field.name)
         for field in schema
@@ -35,9 +35,9 @@ def read_changes_frame(spark: SparkSession, uri: str, first: int, last: int) -> 
     """Return the changes of versions `first` to `last`, both inclusive, with the columns of `Tables.changes`."""
     reader = spark.read.format("delta").option("readChangeFeed", "true")
     rows = reader.option("startingVersion", first).option("endingVersion", last).load(spark_path(uri))
-    stored = [rows[f"`{_escaped(name)}`"] for name in rows.columns if not name.startswith("_commit_") and name != CHANGE_TYPE]
+    stored = [rows[f"`{_escape(name)}`"] for name in rows.columns if not name.startswith("_commit_") and name != CHANGE_TYPE]
     return rows.select(*stored, rows[CHANGE_TYPE], rows[COMMIT_VERSION])
 
 
-def _escaped(name: str) -> str:
+def _escape(name: str) -> str:
     return name.replace("`", "``")

@@ -26,7 +26,7 @@ ORDER: Final = "__order"
 
 
 @contextmanager
-def translate_spark_errors(what: str) -> Iterator[None]:
+def translate_spark_errors(owner: str) -> Iterator[None]:
     """Translate Spark's exceptions."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
@@ -36,7 +36,7 @@ def translate_spark_errors(what: str) -> Iterator[None]:
     except (PySparkException, Py4JError) as error:
         kind = ConflictError if "Concurrent" in first_line(error) else OperationalError
         raise kind(
-            f"Spark could not write to {what}: {first_line(error)}", hint="nothing was written; the driver's log has more"
+            f"Spark could not write to {owner}: {first_line(error)}", hint="nothing was written; the driver's log has more"
         ) from error
 
 
@@ -47,17 +47,17 @@ def stage_splits(spark: SparkSession, work: list[FileSplit], target: LoadTarget,
     for start in range(0, len(work), wave):
         some = work[start : start + wave]
         with translate_spark_errors(target.table.name):
-            outcomes = context.parallelize(some, len(some)).map(lambda piece: _attempted(piece, target, uri)).collect()
+            outcomes = context.parallelize(some, len(some)).map(lambda file_split: _try_convert(file_split, target, uri)).collect()
         for outcome in outcomes:
             if isinstance(outcome, Error):
                 raise outcome
             yield outcome
 
 
-def _attempted(piece: FileSplit, target: LoadTarget, uri: str) -> StagedSplit | Error:
+def _try_convert(file_split: FileSplit, target: LoadTarget, uri: str) -> StagedSplit | Error:
     """Return our errors as values, as Spark would wrap them in its own."""
     try:
-        return stage_split(piece, target, uri)
+        return stage_split(file_split, target, uri)
     except Error as error:
         return error
 
@@ -76,15 +76,16 @@ def stored_frame(frame: DataFrame, schema: pa.Schema) -> DataFrame:
     from pyspark.sql import functions as F
     from pyspark.sql.pandas.types import from_arrow_type
 
-    given = set(frame.columns)
+    present = set(frame.columns)
     columns = []
     for field in schema:
-        value = F.col(quote_identifier(field.name)) if field.name in given else F.lit(None)
+        value = F.col(quote_identifier(field.name)) if field.name in present else F.lit(None)
         columns.append(value.cast(from_arrow_type(field.type)).alias(field.name))
     return frame.select(*columns)
 
 
 def staged_frame(spark: SparkSession, uri: str, files: Sequence[StagedFile]) -> DataFrame:
+    """Read staged files as a DataFrame."""
     return spark.read.parquet(*(f"{spark_path(uri)}/{file.path}" for file in files))
 
 
@@ -98,7 +99,7 @@ def deduplicate(spark: SparkSession, uri: str, files: list[StagedFile], table: T
         rows = staged_frame(spark, uri, files)
         if not rows.groupBy(*keys).count().where("count > 1").limit(1).count():
             return files
-        order = F.create_map(*(F.lit(each) for number, file in enumerate(files) for each in (file.path, number)))
+        order = F.create_map(*(F.lit(part) for number, file in enumerate(files) for part in (file.path, number)))
         name = F.element_at(F.split(F.input_file_name(), "/"), -1)
         window = Window.partitionBy(*keys).orderBy(F.col(ORDER).desc())
         single = rows.withColumn(ORDER, order[name]).withColumn("__rank", F.row_number().over(window)).where("__rank = 1")
@@ -112,16 +113,16 @@ def merge_rows(
     table: Table,
     schema: pa.Schema,
     bounds: Bounds,
-    given: Collection[str],
+    update_columns: Collection[str],
 ) -> WriteMetrics:
-    """Merge rows (one per key) by Spark: update existing keys in the `given` columns, and insert the others.
+    """Merge rows (one per key) by Spark: update existing keys in the `update_columns` columns, and insert the others.
 
     It has no compare-and-set and no guard, so it is for loads, which hold the table's lock, and not for streams.
     """
     from delta.tables import DeltaTable
 
     columns: dict[str, str | Column] = {quote_identifier(name): f"s.{quote_identifier(name)}" for name in schema.names}
-    values = [name for name in schema.names if name not in table.primary_key and name in given]
+    values = [name for name in schema.names if name not in table.primary_key and name in update_columns]
     updates = {column: columns[column] for column in map(quote_identifier, values or [table.series_key])}
     with translate_spark_errors(table.name):
         target = DeltaTable.forPath(spark, spark_path(uri)).alias("t")

@@ -72,8 +72,8 @@ def _statistic(value: pa.Scalar) -> object:
     if value.type == MICROSECONDS:
         moment = EPOCH + timedelta(milliseconds=value.cast(pa.int64()).as_py() // 1_000)
         return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1_000:03}Z"
-    plain = value.as_py()
-    return int(plain) if isinstance(plain, Decimal) else plain
+    python_value = value.as_py()
+    return int(python_value) if isinstance(python_value, Decimal) else python_value
 
 
 def now_ms() -> int:
@@ -95,11 +95,11 @@ def staged_files_in(uri: str, folder: str, table: Table, schema: pa.Schema) -> l
     system, root = file_system(uri)
     entries = system.get_file_info(pafs.FileSelector(f"{root}/{folder}", allow_not_found=True))
     files = sorted((info for info in entries if info.base_name.endswith(".parquet")), key=lambda info: str(info.base_name))
-    staged = [_staged(uri, f"{folder}/{info.base_name}", int(info.size), table, schema) for info in files]
+    staged = [_describe_file(uri, f"{folder}/{info.base_name}", int(info.size), table, schema) for info in files]
     return [file for file in staged if file.rows]
 
 
-def _staged(uri: str, path: str, size: int, table: Table, schema: pa.Schema) -> StagedFile:
+def _describe_file(uri: str, path: str, size: int, table: Table, schema: pa.Schema) -> StagedFile:
     """Describe a file to add. Its keys are read, as footers lack some of the statistics."""
     keys = read_data_files(uri, [path], schema, list(table.primary_key), None)
     if not keys.num_rows:

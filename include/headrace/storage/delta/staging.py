@@ -28,18 +28,19 @@ MAX_ROWS_PER_FILE: Final = 1_000_000
 def find_overlapping(files: Sequence[StagedFile]) -> list[StagedFile]:
     """Return the files that may share a key with another of them, in order."""
     ordered = sorted(files, key=lambda file: file.times.low)
-    found: set[str] = set()
+    overlapping: set[str] = set()
     open_: list[StagedFile] = []
     for file in ordered:
         open_ = [other for other in open_ if other.times.high >= file.times.low]
         for other in open_:
             if file.overlaps(other):
-                found |= {file.path, other.path}
+                overlapping |= {file.path, other.path}
         open_.append(file)
-    return [file for file in files if file.path in found]
+    return [file for file in files if file.path in overlapping]
 
 
 def total_rows(files: Sequence[StagedFile]) -> int:
+    """Return the number of rows in files."""
     return sum(file.rows for file in files)
 
 
@@ -60,12 +61,12 @@ def deduplicate_in_memory(uri: str, files: list[StagedFile], table: Table, schem
     rows = pa.concat_tables([read_data_files(uri, [path], schema, None, None) for path in paths])
     unique_rows = keep_last_per_key(rows, table.primary_key)
     unique_rows = unique_rows.sort_by([(name, "ascending") for name in (table.timestamp.name, table.series_key)])
-    rewritten = [stage_rows(part, table, uri) for part in _parts(unique_rows)]
+    rewritten = [stage_rows(part, table, uri) for part in _split_rows(unique_rows)]
     delete_files(uri, overlapping)
     return [*(file for file in files if file.path not in paths), *rewritten]
 
 
-def _parts(rows: pa.Table) -> Iterator[pa.Table]:
+def _split_rows(rows: pa.Table) -> Iterator[pa.Table]:
     for start in range(0, rows.num_rows, MAX_ROWS_PER_FILE):
         yield rows.slice(start, MAX_ROWS_PER_FILE)
 
@@ -74,11 +75,11 @@ def has_stored_keys(handle: Handle, delta: DeltaTable, table: Table, schema: pa.
     """Return whether the table may hold a key of the files, by statistics, then by the keys if there are not too many."""
     stored = handle.files(delta)
     overlapping = [(file, prune_files(stored, table, schema, file.times, file.names)) for file in files]
-    overlapping = [(file, found) for file, found in overlapping if found.num_rows]
+    overlapping = [(file, candidates) for file, candidates in overlapping if candidates.num_rows]
     if not overlapping:
         return False
     stored_files = (
-        pa.concat_tables([found.select(["path", "num_records"]) for _, found in overlapping])
+        pa.concat_tables([candidates.select(["path", "num_records"]) for _, candidates in overlapping])
         .group_by("path")
         .aggregate([("num_records", "max")])
     )
@@ -87,8 +88,8 @@ def has_stored_keys(handle: Handle, delta: DeltaTable, table: Table, schema: pa.
         return True
     key = list(table.primary_key)
     stored_keys = read_data_files(handle.uri, stored_files["path"].to_pylist(), schema, key, None)
-    wanted = read_data_files(handle.uri, [file.path for file, _ in overlapping], schema, key, None)
-    return bool(semi_join(wanted, stored_keys, key).num_rows)
+    new_keys = read_data_files(handle.uri, [file.path for file, _ in overlapping], schema, key, None)
+    return bool(semi_join(new_keys, stored_keys, key).num_rows)
 
 
 def add_files(delta: DeltaTable, files: Sequence[StagedFile], commit: Commit | None) -> WriteMetrics:
@@ -109,6 +110,7 @@ def read_batches(uri: str, files: Sequence[StagedFile], schema: pa.Schema) -> pa
 
 
 def staged_scope(files: Sequence[StagedFile]) -> MergeScope:
+    """Return the scope of a merge of files."""
     return MergeScope(combined_bounds(files))
 
 
@@ -120,11 +122,11 @@ class StagedFileCleanup:
         self._files = list(files)
         self._handed: set[str] = set()
 
-    def also(self, files: Sequence[StagedFile]) -> None:
+    def add(self, files: Sequence[StagedFile]) -> None:
         """Include more staged files."""
         self._files.extend(files)
 
-    def handed(self, files: Sequence[StagedFile]) -> Sequence[StagedFile]:
+    def hand_over(self, files: Sequence[StagedFile]) -> Sequence[StagedFile]:
         """Keep files that are about to be committed: if the commit fails, it may still have taken place.
 
         A vacuum removes files that no commit has added.
@@ -132,7 +134,7 @@ class StagedFileCleanup:
         self._handed = {file.path for file in files}
         return files
 
-    def kept_none(self) -> None:
+    def keep_none(self) -> None:
         """Delete all files after all: their rows were committed by other means."""
         self._handed = set()
 

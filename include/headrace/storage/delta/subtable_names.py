@@ -27,6 +27,7 @@ class NameIndex:
     by_file: dict[str, pa.Array] = field(default_factory=dict)
 
     def add(self, path: str, names: pa.Array) -> None:
+        """Record the names in a data file."""
         new = names.filter(pc.invert(pc.is_in(names, self.names)))
         self.names = pa.concat_arrays([self.names, new])
         self.by_file[path] = pc.index_in(names, self.names)
@@ -37,6 +38,7 @@ class NameIndex:
         self.by_file = {path: positions for path, positions in self.by_file.items() if path in kept}
 
     def all(self) -> pa.Array:
+        """Return the names in all data files that are still part of the table."""
         positions = pa.chunked_array([*self.by_file.values(), pa.array([], pa.int32())]).unique()
         return self.names.take(positions)
 
@@ -70,5 +72,5 @@ def file_names(system: pafs.FileSystem, root: str, path: str) -> pa.Array:
     with pq.ParquetFile(location, filesystem=system, read_dictionary=[TBNAME]) as file:
         groups = [file.read_row_group(group, columns=[TBNAME])[TBNAME] for group in range(file.num_row_groups)]
     chunks = [pc.unique(chunk) for group in groups for chunk in group.chunks]
-    plain = [chunk.dictionary_decode() if pa.types.is_dictionary(chunk.type) else chunk for chunk in chunks]
-    return pa.chunked_array([*(chunk.cast(pa.string()) for chunk in plain), EMPTY]).unique()
+    decoded = [chunk.dictionary_decode() if pa.types.is_dictionary(chunk.type) else chunk for chunk in chunks]
+    return pa.chunked_array([*(chunk.cast(pa.string()) for chunk in decoded), EMPTY]).unique()

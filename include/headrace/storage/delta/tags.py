@@ -1,4 +1,4 @@
-"""Tags of subtables: a small Delta table beside the rows, cached by version."""
+"""Tags of subtables: a small Delta table next to that of the rows, cached by version."""
 
 from __future__ import annotations
 
@@ -36,9 +36,10 @@ class Tags:
         self._tagged: dict[str, frozenset[str]] = {}
 
     def read(self, table: Table) -> pa.Table:
+        """Return `tbname` and a column per tag, one row per subtable."""
         handle = self._handles.tags(table)
         with handle.latest() as delta:
-            return self._current(handle, delta)
+            return self._read_current(handle, delta)
 
     def of_subtables(self, table: Table) -> pa.Table:
         """All tags, and a row of NULLs for each subtable that has rows but no tags, by name."""
@@ -53,23 +54,27 @@ class Tags:
         return [name for name in dict.fromkeys(tbnames) if name in unseen]
 
     def upsert(self, table: Table, rows: pa.Table) -> None:
+        """Insert or update tags: `tbname` and the tags to set, one row per subtable."""
+
         def work(handle: Handle, delta: DeltaTable) -> None:
-            stored = self._current(handle, delta)
-            wanted = keep_last_per_key(
+            stored = self._read_current(handle, delta)
+            new_rows = keep_last_per_key(
                 conform_rows(rows, fields_of(rows, stored.schema, handle.name), TAG_KEY, handle.name), TAG_KEY
             )
-            if wanted.num_rows == 0:
+            if new_rows.num_rows == 0:
                 return
-            if semi_join(wanted.select(TAG_KEY), stored, TAG_KEY).num_rows:
-                _merge(delta, wanted)
+            if semi_join(new_rows.select(TAG_KEY), stored, TAG_KEY).num_rows:
+                _merge(delta, new_rows)
             else:
-                write_deltalake(delta, with_all_columns(wanted, delta), mode="append", commit_properties=commit_properties(None))
+                write_deltalake(delta, with_all_columns(new_rows, delta), mode="append", commit_properties=commit_properties(None))
             if len(delta.file_uris()) > MAX_FILES:
                 delta.optimize.compact()
 
         self._commit(table, work)
 
     def drop(self, table: Table, tbnames: Collection[str]) -> None:
+        """Delete the tags of subtables."""
+
         def work(_: Handle, delta: DeltaTable) -> None:
             if tbnames:
                 delta.delete(subtable_condition(sorted(tbnames), table.series_key), commit_properties=commit_properties(None))
@@ -82,12 +87,12 @@ class Tags:
             self._rewrite(table, lambda tags: _set(tags, field, pa.nulls(tags.num_rows, field.type)))
 
     def remove(self, table: Table, name: str) -> None:
-        """Remove a tag, where there is one of that name."""
+        """Remove a tag, if it exists."""
         with self._locked(table):
-            self._rewrite(table, lambda tags: _without(tags, name))
+            self._rewrite(table, lambda tags: _without_column(tags, name))
 
     def rename(self, table: Table, old: str, new: str, rename: Callable[[], None]) -> None:
-        """Copy a tag, call `rename`, and remove the old one: whoever knows either name finds its values meanwhile.
+        """Copy a tag, call `rename`, and remove the old one, so that both names have values in between.
 
         The lock is held throughout, so that no value is set under the old name after the copy.
         """
@@ -96,13 +101,13 @@ class Tags:
             failpoint("storage.tag.copied")
             rename()
             failpoint("storage.tag.renamed")
-            self._rewrite(table, lambda tags: _without(tags, old))
+            self._rewrite(table, lambda tags: _without_column(tags, old))
 
     def _rewrite(self, table: Table, change: Callable[[pa.Table], pa.Table]) -> None:
-        """Write all tags anew with other columns, in one commit."""
+        """Rewrite all tags with other columns, in one commit."""
 
         def work(handle: Handle, delta: DeltaTable) -> None:
-            stored = self._current(handle, delta)
+            stored = self._read_current(handle, delta)
             changed = change(stored)
             if changed is not stored:
                 write_deltalake(
@@ -118,7 +123,7 @@ class Tags:
         with self._writer.exclusive(_lock_name(table)):
             self._writer.attempts(self._handles.tags(table), work)
 
-    def _current(self, handle: Handle, delta: DeltaTable) -> pa.Table:
+    def _read_current(self, handle: Handle, delta: DeltaTable) -> pa.Table:
         """Return all tags at this version, sorted by subtable."""
         state = (delta.metadata().id, delta.version())
         kept = self._kept.get(handle.uri)
@@ -135,25 +140,29 @@ def _lock_name(table: Table) -> str:
 
 
 def fields_of(rows: pa.Table, stored: pa.Schema, owner: str) -> pa.Schema:
-    """The stored fields that rows have; `TransientError` for a tag that is gone: the caller read the catalog before."""
-    gone = next((name for name in rows.column_names if name not in stored.names), None)
-    if gone is not None:
-        raise TransientError(f"{owner} changed: there is no {gone} any more", hint="try again")
+    """Return the stored fields of the rows' columns.
+
+    Raises:
+        TransientError: A tag does not exist any more; the caller read the catalog before it was dropped.
+    """
+    missing = next((name for name in rows.column_names if name not in stored.names), None)
+    if missing is not None:
+        raise TransientError(f"{owner} changed: {missing} does not exist any more", hint="try again")
     return pa.schema([field for field in stored if field.name in rows.column_names])
 
 
 def _set(tags: pa.Table, field: pa.Field, values: pa.Array | pa.ChunkedArray) -> pa.Table:
-    return _without(tags, field.name).append_column(field, values)
+    return _without_column(tags, field.name).append_column(field, values)
 
 
-def _without(tags: pa.Table, name: str) -> pa.Table:
+def _without_column(tags: pa.Table, name: str) -> pa.Table:
     return tags.drop_columns([name]) if name in tags.column_names else tags
 
 
 def absent(names: Collection[str], tags: pa.Table) -> list[str]:
     """The names, each once, that have no row among the tags."""
-    wanted = pa.array(dict.fromkeys(names), pa.string())
-    return list(wanted.filter(pc.invert(pc.is_in(wanted, tags[TAG_KEY[0]].combine_chunks()))).to_pylist())
+    distinct_names = pa.array(dict.fromkeys(names), pa.string())
+    return list(distinct_names.filter(pc.invert(pc.is_in(distinct_names, tags[TAG_KEY[0]].combine_chunks()))).to_pylist())
 
 
 def completed(tags: pa.Table, names: pa.Array) -> pa.Table:

@@ -69,8 +69,9 @@ class Writer:
         self._mutexes: dict[str, threading.Lock] = {}
 
     def write(
-        self, table: Table, database: Database, rows: pa.Table, given: Collection[str] | None, commit: Commit | None
+        self, table: Table, database: Database, rows: pa.Table, update_columns: Collection[str] | None, commit: Commit | None
     ) -> WriteMetrics:
+        """Insert or update rows in one commit; see `Tables.write`."""
         schema = rows_schema(table, database)
         rows = keep_last_per_key(conform_rows(rows, schema, table.primary_key, table.name), table.primary_key)
 
@@ -80,7 +81,7 @@ class Writer:
             stored = find_stored_keys(handle, delta, table, schema, rows.select(list(table.primary_key)))
             if stored.num_rows == 0:
                 return append_rows(delta, rows, commit)
-            return merging.upsert(delta, table, schema, rows, merge_scope(stored, table), given, commit)
+            return merging.upsert(delta, table, schema, rows, merge_scope(stored, table), update_columns, commit)
 
         return self.commit(table, work)
 
@@ -93,6 +94,7 @@ class Writer:
         commit: Commit | None,
         fresh: bool,
     ) -> WriteMetrics | None:
+        """Upsert and delete rows in one commit; see `Tables.replace`."""
         schema = rows_schema(table, database)
         key = list(table.primary_key)
         rows = keep_last_per_key(
@@ -121,6 +123,8 @@ class Writer:
         return self.commit(table, work)
 
     def fence(self, table: Table, job_id: str, epoch: int) -> None:
+        """Record a lease epoch; see `Tables.fence`."""
+
         def work(_: Handle, delta: DeltaTable) -> None:
             check_epoch(delta, job_id, epoch)
             if epoch > 0 and delta.transaction_version(epoch_app(job_id)) != epoch:
@@ -132,6 +136,7 @@ class Writer:
     def delete(
         self, table: Table, database: Database, tbnames: Collection[str] | None, ranges: Ranges | None, where: str | None
     ) -> WriteMetrics:
+        """Delete rows; see `Tables.delete`."""
         predicate = delete_predicate(table, database, tbnames, ranges, where)
 
         def work(_: Handle, delta: DeltaTable) -> WriteMetrics:
@@ -173,9 +178,9 @@ class Writer:
 
         If the lock is unavailable (its holder is frozen, say), continue without it unless `needed`: the compare-and-set protects.
         """
-        with self._mutexes.setdefault(name, threading.Lock()), ExitStack() as held:
+        with self._mutexes.setdefault(name, threading.Lock()), ExitStack() as locks:
             try:
-                held.enter_context(self._lock(name))
+                locks.enter_context(self._lock(name))
             except TransientError as error:
                 if needed:
                     raise
@@ -192,9 +197,9 @@ def append_rows(delta: DeltaTable, rows: pa.Table, commit: Commit | None) -> Wri
 
 
 def with_all_columns(rows: pa.Table, delta: DeltaTable) -> pa.Table:
-    """Rows with the Delta table's columns in its order: NULL where the writer does not know the column.
+    """Return rows with the Delta table's columns in its order, NULL in columns that the writer does not know.
 
-    They carry no declared types, which may have changed since the writer read the catalog, and delta-rs would refuse.
+    They carry no declared types, which may have changed since the writer read the catalog: delta-rs would refuse them.
     """
     schema = stored_schema(delta)
     stored = set(rows.column_names)

@@ -1,0 +1,1 @@
+"""Loading of CSV, Parquet and NDJSON files."""

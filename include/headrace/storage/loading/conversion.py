@@ -31,24 +31,32 @@ class LoadTarget:
 
     @property
     def fixed_name(self) -> str | None:
+        """The subtable of all rows; None if a column names it."""
         return self.table.name if self.table.kind is TableKind.PLAIN else self.tbname
 
     @property
-    def moment(self) -> TimeContext:
+    def time_context(self) -> TimeContext:
+        """How relative timestamps and those without a zone are read."""
         return TimeContext(self.now, self.database.timezone, self.database.precision)
 
 
 @dataclass(frozen=True, slots=True)
 class ConvertedSplit:
-    """A piece as rows of the table. `read_split` counts the file's rows, `given` are the table's columns that it has.
+    """A split as rows of the table; incomplete if there are `invalid_values`.
 
-    `subtables` has `tbname` and those tags that have a column. If there are `invalid_values`, the rest is incomplete.
+    Attributes:
+        file_split: The split.
+        rows: Its rows in stored types.
+        read: Number of rows in the file, including those with equal keys.
+        present_columns: The table's columns that the file has.
+        subtables: `tbname` and those tags that have a column.
+        invalid_values: The values that could not be converted.
     """
 
-    piece: FileSplit
+    file_split: FileSplit
     rows: pa.Table
     read: int
-    given: frozenset[str]
+    present_columns: frozenset[str]
     subtables: pa.Table
     invalid_values: InvalidValues = field(default_factory=InvalidValues)
 
@@ -57,10 +65,10 @@ class ConvertedSplit:
 class StagedSplit:
     """A converted split whose rows are in a staged file of the table; None if there are no rows."""
 
-    piece: FileSplit
+    file_split: FileSplit
     action: StagedFile | None
     read: int
-    given: frozenset[str]
+    present_columns: frozenset[str]
     subtables: pa.Table
     invalid_values: InvalidValues
 
@@ -73,49 +81,56 @@ def match_columns(names: Iterable[str], target: LoadTarget, owner: str) -> dict[
         ProgrammingError: Two names mean the same column, or the key is incomplete.
     """
     table = target.table
-    known = [column.name for column in (*table.columns, *table.tags)] + ([table.series_key] if target.fixed_name is None else [])
-    found: dict[str, str] = {}
+    columns = [column.name for column in (*table.columns, *table.tags)] + ([table.series_key] if target.fixed_name is None else [])
+    file_names: dict[str, str] = {}
     for name in names:
-        wanted = name.strip()
-        same = [each for each in known if each == wanted] or [each for each in known if each.lower() == wanted.lower()]
-        if not same:
-            raise NotFoundError(f"{owner}: {table.name} has no column {wanted!r}", hint=f"its columns are {', '.join(known)}")
-        if same[0] in found:
-            raise ProgrammingError(f"{owner}: {name!r} and {found[same[0]]!r} are one column", hint="name each column once")
-        found[same[0]] = name
-    _check_complete(found, target, owner)
-    return found
+        text = name.strip()
+        matches = [column for column in columns if column == text] or [
+            column for column in columns if column.lower() == text.lower()
+        ]
+        if not matches:
+            raise NotFoundError(f"{owner}: {table.name} has no column {text!r}", hint=f"its columns are {', '.join(columns)}")
+        if matches[0] in file_names:
+            raise ProgrammingError(f"{owner}: {name!r} and {file_names[matches[0]]!r} are one column", hint="name each column once")
+        file_names[matches[0]] = name
+    _check_complete(file_names, target, owner)
+    return file_names
 
 
-def _check_complete(found: dict[str, str], target: LoadTarget, owner: str) -> None:
+def _check_complete(file_names: dict[str, str], target: LoadTarget, owner: str) -> None:
     for name in target.table.primary_key:
-        if name in found or (name == target.table.series_key and target.fixed_name is not None):
+        if name in file_names or (name == target.table.series_key and target.fixed_name is not None):
             continue
         hint = "name the subtable of the rows" if name == target.table.series_key else "the first line must name the columns"
         raise ProgrammingError(f"{owner} has no column {name}, part of the key of every row", hint=hint)
 
 
-def convert_split(piece: FileSplit, target: LoadTarget) -> ConvertedSplit:
+def convert_split(file_split: FileSplit, target: LoadTarget) -> ConvertedSplit:
     """Read and convert a split."""
     invalid_values = InvalidValues()
-    raw = read_split(piece, invalid_values)
-    found = match_columns(raw.columns, target, piece.name) if raw.rows else {}
+    raw = read_split(file_split, invalid_values)
+    file_names = match_columns(raw.columns, target, file_split.name) if raw.rows else {}
     table, key = target.table, target.table.primary_key
     stored: dict[str, pa.Array] = {}
     for column in _columns(target):
-        if column.name in found:
-            values: Values = raw.columns[found[column.name]]
+        if column.name in file_names:
+            values: Values = raw.columns[file_names[column.name]]
             is_time = column is table.timestamp
             stored[column.name] = to_stored_column(
-                values, column, target.moment, invalid_values, is_key=column.name in key, is_time=is_time
+                values, column, target.time_context, invalid_values, is_key=column.name in key, is_time=is_time
             )
     if target.fixed_name is not None:
         stored[table.series_key] = pa.repeat(pa.scalar(target.fixed_name, pa.string()), raw.rows)
-    rows = _assembled(stored, rows_schema(table, target.database), raw.rows)
-    given = frozenset(column.name for column in table.columns if column.name in found)
+    rows = _assemble(stored, rows_schema(table, target.database), raw.rows)
+    present_columns = frozenset(column.name for column in table.columns if column.name in file_names)
     subtables = _subtables(stored, target, raw.rows)
     return ConvertedSplit(
-        piece, rows if invalid_values.count else keep_last_per_key(rows, key), raw.rows, given, subtables, invalid_values
+        file_split,
+        rows if invalid_values.count else keep_last_per_key(rows, key),
+        raw.rows,
+        present_columns,
+        subtables,
+        invalid_values,
     )
 
 
@@ -127,25 +142,28 @@ def _columns(target: LoadTarget) -> Sequence[Column]:
     )
 
 
-def _assembled(stored: dict[str, pa.Array], schema: pa.Schema, count: int) -> pa.Table:
-    columns = [stored[each.name] if each.name in stored else pa.nulls(count, each.type) for each in schema]
+def _assemble(stored: dict[str, pa.Array], schema: pa.Schema, count: int) -> pa.Table:
+    columns = [stored[field.name] if field.name in stored else pa.nulls(count, field.type) for field in schema]
     return pa.Table.from_arrays(columns, schema=schema)
 
 
 def _subtables(stored: dict[str, pa.Array], target: LoadTarget, count: int) -> pa.Table:
     """Return the subtables of the rows, each with its last tags."""
     schema = tags_schema(target.table, target.database)
-    named = pa.schema([each for each in schema if each.name in stored or each.name == target.table.series_key])
-    return keep_last_per_key(_assembled(stored, named, count), [target.table.series_key])
+    named = pa.schema([field for field in schema if field.name in stored or field.name == target.table.series_key])
+    return keep_last_per_key(_assemble(stored, named, count), [target.table.series_key])
 
 
-def stage_split(piece: FileSplit, target: LoadTarget, uri: str) -> StagedSplit:
+def stage_split(file_split: FileSplit, target: LoadTarget, uri: str) -> StagedSplit:
     """Convert a split and write its rows as a staged file, sorted by subtable and time."""
-    return stage_converted(convert_split(piece, target), target, uri)
+    return stage_converted(convert_split(file_split, target), target, uri)
 
 
 def stage_converted(converted: ConvertedSplit, target: LoadTarget, uri: str) -> StagedSplit:
+    """Write the rows of a converted split to a staged file."""
     file = None
     if converted.rows.num_rows and not converted.invalid_values.count:
         file = stage_rows(converted.rows, target.table, uri)
-    return StagedSplit(converted.piece, file, converted.read, converted.given, converted.subtables, converted.invalid_values)
+    return StagedSplit(
+        converted.file_split, file, converted.read, converted.present_columns, converted.subtables, converted.invalid_values
+    )

@@ -65,7 +65,7 @@ class LoadOptions:
 
 @dataclass(frozen=True, slots=True)
 class LoadMetrics:
-    """What a load did: the table's version after it, rows by operation, bytes read."""
+    """The result of a load: the table's version after it, rows by operation, bytes read."""
 
     version: int
     inserted: int
@@ -97,79 +97,81 @@ class Loader:
         with translate_errors(f"table {self._table.database}.{self._table.name}"):
             work = split_files(files, options.format, options.delimiter)
             _check_headers(work, target)
-            size = sum(piece.bytes for piece in work)
+            size = sum(file_split.bytes for file_split in work)
             large = self._small_write_rows == 0 or size > MAX_LOCAL_BYTES
-            splits = self._by_spark(work, target) if large else self._here(work, target)
+            splits = self._convert_on_spark(work, target) if large else self._convert_locally(work, target)
             return self._commit(splits, size, progress, announce)
 
-    def _here(self, work: list[FileSplit], target: LoadTarget) -> Iterator[ConvertedSplit | StagedSplit]:
+    def _convert_locally(self, work: list[FileSplit], target: LoadTarget) -> Iterator[ConvertedSplit | StagedSplit]:
         """Convert splits by threads of this process; rows stay in memory up to `small_write_rows`, then go to staged files."""
         kept: list[ConvertedSplit] | None = []
         with ThreadPoolExecutor(WORKERS) as executor:
-            for converted in executor.map(lambda piece: convert_split(piece, target), work):
+            for converted in executor.map(lambda file_split: convert_split(file_split, target), work):
                 if kept is None:
                     yield stage_converted(converted, target, self._uri)
                     continue
                 kept.append(converted)
-                if sum(each.rows.num_rows for each in kept) > self._small_write_rows:
-                    yield from (stage_converted(each, target, self._uri) for each in kept)
+                if sum(split.rows.num_rows for split in kept) > self._small_write_rows:
+                    yield from (stage_converted(split, target, self._uri) for split in kept)
                     kept = None
         yield from kept or ()
 
-    def _by_spark(self, work: list[FileSplit], target: LoadTarget) -> Iterator[ConvertedSplit | StagedSplit]:
+    def _convert_on_spark(self, work: list[FileSplit], target: LoadTarget) -> Iterator[ConvertedSplit | StagedSplit]:
         return spark_writes.stage_splits(self._spark(), work, target, self._uri)
 
     def _commit(
         self, splits: Iterator[ConvertedSplit | StagedSplit], size: int, progress: Progress | None, announce: Announce | None
     ) -> LoadMetrics:
         with staging.StagedFileCleanup(self._uri) as sweep:
-            converted = self._gathered(splits, sweep, progress)
-            _refuse_misfits(converted)
+            converted = self._collect(splits, sweep, progress)
+            _refuse_invalid(converted)
             if announce is not None and converted:
-                named = pa.concat_tables([each.subtables for each in converted], promote_options="default")
+                named = pa.concat_tables([split.subtables for split in converted], promote_options="default")
                 announce(keep_last_per_key(named, [self._table.series_key]))
-            given = _given(converted)
-            in_memory = [each.rows for each in converted if isinstance(each, ConvertedSplit)]
+            present_columns = _present_columns(converted)
+            in_memory = [split.rows for split in converted if isinstance(split, ConvertedSplit)]
             if in_memory:
-                written = self._writer.write(self._table, self._database, pa.concat_tables(in_memory), given, None)
+                written = self._writer.write(self._table, self._database, pa.concat_tables(in_memory), present_columns, None)
             else:
-                written = self._commit_staged(_files(converted), given, sweep)
+                written = self._commit_staged(_staged_files(converted), present_columns, sweep)
         return LoadMetrics(written.version, written.inserted, written.updated, size)
 
-    def _gathered(
+    def _collect(
         self, splits: Iterator[ConvertedSplit | StagedSplit], sweep: staging.StagedFileCleanup, progress: Progress | None
     ) -> list[ConvertedSplit | StagedSplit]:
         converted: list[ConvertedSplit | StagedSplit] = []
         rows = read = 0
-        for each in splits:
-            converted.append(each)
-            sweep.also(_files([each]))
-            rows, read = rows + each.read, read + each.piece.bytes
+        for split in splits:
+            converted.append(split)
+            sweep.add(_staged_files([split]))
+            rows, read = rows + split.read, read + split.file_split.bytes
             if progress is not None:
                 progress(rows, read)
         return converted
 
-    def _commit_staged(self, files: list[StagedFile], given: frozenset[str], sweep: staging.StagedFileCleanup) -> WriteMetrics:
-        files = self._unique(files)
-        sweep.also(files)
+    def _commit_staged(
+        self, files: list[StagedFile], present_columns: frozenset[str], sweep: staging.StagedFileCleanup
+    ) -> WriteMetrics:
+        files = self._deduplicate(files)
+        sweep.add(files)
 
         def work(handle: Handle, delta: DeltaTable) -> WriteMetrics | None:
             if not files:
                 return WriteMetrics(delta.version())
             if not staging.has_stored_keys(handle, delta, self._table, self._schema, files):
-                return staging.add_files(delta, sweep.handed(files), None)
-            sweep.kept_none()
+                return staging.add_files(delta, sweep.hand_over(files), None)
+            sweep.keep_none()
             if by_spark:
                 return None
             rows = staging.read_batches(self._uri, files, self._schema)
-            return merging.upsert(delta, self._table, self._schema, rows, staging.staged_scope(files), given, None)
+            return merging.upsert(delta, self._table, self._schema, rows, staging.staged_scope(files), present_columns, None)
 
         by_spark = staging.total_rows(files) > MAX_ROWS_MERGED_IN_DRIVER
         with self._writer.exclusive(self._writer.lock_name(self._table), needed=by_spark):
             written = self._writer.attempts(self._handles.writer(self._table), work)
-            return self._merge_by_spark(files, given) if written is None else written
+            return self._merge_by_spark(files, present_columns) if written is None else written
 
-    def _unique(self, files: list[StagedFile]) -> list[StagedFile]:
+    def _deduplicate(self, files: list[StagedFile]) -> list[StagedFile]:
         """Return files with one row per key."""
         if staging.total_rows(files) <= staging.MAX_ROWS_COMPARED_IN_MEMORY:
             return staging.deduplicate_in_memory(self._uri, files, self._table, self._schema)
@@ -177,10 +179,12 @@ class Loader:
             return spark_writes.deduplicate(self._spark(), self._uri, files, self._table, self._schema)
         return files
 
-    def _merge_by_spark(self, files: list[StagedFile], given: frozenset[str]) -> WriteMetrics:
+    def _merge_by_spark(self, files: list[StagedFile], present_columns: frozenset[str]) -> WriteMetrics:
         spark = self._spark()
         rows = spark_writes.staged_frame(spark, self._uri, files)
-        merged = spark_writes.merge_rows(spark, self._uri, rows, self._table, self._schema, staging.combined_bounds(files), given)
+        merged = spark_writes.merge_rows(
+            spark, self._uri, rows, self._table, self._schema, staging.combined_bounds(files), present_columns
+        )
         with self._handles.writer(self._table).latest() as delta:
             return replace(merged, version=delta.version())
 
@@ -188,34 +192,34 @@ class Loader:
 def _check_headers(work: list[FileSplit], target: LoadTarget) -> None:
     """Validate column names before anything is read; all files must have the same columns."""
     first: frozenset[str] | None = None
-    for piece in work:
-        if not piece.names:
+    for file_split in work:
+        if not file_split.names:
             continue
-        names = frozenset(match_columns(piece.names, target, piece.name))
+        names = frozenset(match_columns(file_split.names, target, file_split.name))
         if first is not None and names != first:
             odd = sorted(names ^ first)
             raise ProgrammingError(
-                f"{piece.name} has other columns than the first file: {', '.join(odd)}",
+                f"{file_split.name} has other columns than the first file: {', '.join(odd)}",
                 hint="load files of the same columns together",
             )
         first = names
 
 
-def _refuse_misfits(converted: Sequence[ConvertedSplit | StagedSplit]) -> None:
-    bad = [each for each in converted if each.invalid_values.count]
-    if not bad:
+def _refuse_invalid(converted: Sequence[ConvertedSplit | StagedSplit]) -> None:
+    invalid = [split for split in converted if split.invalid_values.count]
+    if not invalid:
         return
-    count = sum(each.invalid_values.count for each in bad)
-    examples = [describe(each.piece, invalid_value) for each in bad for invalid_value in each.invalid_values.first()][:MAX_EXAMPLES]
+    count = sum(split.invalid_values.count for split in invalid)
+    examples = [describe(split.file_split, value) for split in invalid for value in split.invalid_values.first()][:MAX_EXAMPLES]
     rest = f" and {count - 1} more" if count > 1 else ""
     raise DataError(
         f"{examples[0]}{rest}; nothing was loaded", hint="\n".join(examples[1:]) or "correct the file and load it again"
     )
 
 
-def _given(converted: Sequence[ConvertedSplit | StagedSplit]) -> frozenset[str]:
-    return frozenset(name for each in converted for name in each.given)
+def _present_columns(converted: Sequence[ConvertedSplit | StagedSplit]) -> frozenset[str]:
+    return frozenset(name for split in converted for name in split.present_columns)
 
 
-def _files(converted: Sequence[ConvertedSplit | StagedSplit]) -> list[StagedFile]:
-    return [each.action for each in converted if isinstance(each, StagedSplit) and each.action is not None]
+def _staged_files(converted: Sequence[ConvertedSplit | StagedSplit]) -> list[StagedFile]:
+    return [split.action for split in converted if isinstance(split, StagedSplit) and split.action is not None]

@@ -18,7 +18,7 @@ from headrace.storage.values.columns import InvalidValue, InvalidValues, Values
 # A worker holds one split in memory: about a million rows.
 SPLIT_BYTES: Final = 32 * 2**20
 SPLIT_ROWS: Final = 1_000_000
-# Stands for the column of an invalid value when a whole line is invalid.
+# The column of an invalid value if the whole line is invalid.
 LINE: Final = "line"
 BLOCK_BYTES: Final = 2**20
 NULLS: Final = ["", "NULL", "null", "\\N"]
@@ -51,6 +51,7 @@ class FileSplit:
 
     @property
     def name(self) -> str:
+        """The file's name, without its folder."""
         return Path(self.path).name
 
 
@@ -62,12 +63,12 @@ class SplitContent:
     rows: int
 
 
-def format_of(path: Path, given: str | None) -> str:
-    """Return csv, parquet or ndjson: as given, else by the file's name."""
-    splits = FORMATS.get((given or path.suffix.lstrip(".")).lower())
+def format_of(path: Path, requested: str | None) -> str:
+    """Return csv, parquet or ndjson: as requested, else by the file's extension."""
+    splits = FORMATS.get((requested or path.suffix.lstrip(".")).lower())
     if splits is None:
         raise ProgrammingError(
-            f"{path.name}: {given or path.suffix or 'no suffix'} is none of the formats csv, parquet, ndjson",
+            f"{path.name}: {requested or path.suffix or 'no suffix'} is none of the formats csv, parquet, ndjson",
             hint="name the format",
         )
     return splits
@@ -137,35 +138,35 @@ def _parquet(path: Path, number: int) -> Iterator[FileSplit]:
             number, first, rows = number + 1, group + 1, 0
 
 
-def read_split(piece: FileSplit, invalid_values: InvalidValues) -> SplitContent:
+def read_split(file_split: FileSplit, invalid_values: InvalidValues) -> SplitContent:
     """Read the values of a split; lines that cannot be read are added to `invalid_values`."""
-    if piece.format == "parquet":
-        table = pq.ParquetFile(piece.path).read_row_groups(list(range(piece.start, piece.end)))
+    if file_split.format == "parquet":
+        table = pq.ParquetFile(file_split.path).read_row_groups(list(range(file_split.start, file_split.end)))
         return SplitContent({name: table[name] for name in table.column_names}, table.num_rows)
-    text = _bytes_of(piece)
-    return _csv(piece, text, invalid_values) if piece.format == "csv" else _ndjson(text, invalid_values)
+    text = _read_lines(file_split)
+    return _csv(file_split, text, invalid_values) if file_split.format == "csv" else _ndjson(text, invalid_values)
 
 
-def _bytes_of(piece: FileSplit) -> bytes:
+def _read_lines(file_split: FileSplit) -> bytes:
     """Return the complete lines that start within a split."""
-    with open(piece.path, "rb") as file:
-        start = piece.start
-        if start > piece.data_start:
+    with open(file_split.path, "rb") as file:
+        start = file_split.start
+        if start > file_split.data_start:
             file.seek(start - 1)
             start += len(file.readline()) - 1
-        if start >= piece.end:
+        if start >= file_split.end:
             return b""
         file.seek(start)
-        return file.read(piece.end - start) + _rest_of_line(file, piece.end)
+        return file.read(file_split.end - start) + _finish_line(file, file_split.end)
 
 
-def _rest_of_line(file: BinaryIO, end: int) -> bytes:
+def _finish_line(file: BinaryIO, end: int) -> bytes:
     file.seek(end - 1)
     return b"" if file.read(1) == b"\n" else file.readline()
 
 
-def _csv(piece: FileSplit, text: bytes, invalid_values: InvalidValues) -> SplitContent:
-    nothing = SplitContent({name: [] for name in piece.names}, 0)
+def _csv(file_split: FileSplit, text: bytes, invalid_values: InvalidValues) -> SplitContent:
+    nothing = SplitContent({name: [] for name in file_split.names}, 0)
 
     def invalid(row: csv.InvalidRow) -> str:
         allowed = f"one value for each of the {row.expected_columns} names in the first line"
@@ -177,23 +178,23 @@ def _csv(piece: FileSplit, text: bytes, invalid_values: InvalidValues) -> SplitC
     try:
         table = csv.read_csv(
             pa.BufferReader(text),
-            csv.ReadOptions(column_names=list(piece.names), use_threads=False),
-            csv.ParseOptions(delimiter=piece.delimiter, invalid_row_handler=invalid),
+            csv.ReadOptions(column_names=list(file_split.names), use_threads=False),
+            csv.ParseOptions(delimiter=file_split.delimiter, invalid_row_handler=invalid),
             csv.ConvertOptions(
-                column_types=dict.fromkeys(piece.names, pa.string()),
+                column_types=dict.fromkeys(file_split.names, pa.string()),
                 null_values=NULLS,
                 strings_can_be_null=True,
                 quoted_strings_can_be_null=False,
             ),
         )
     except pa.ArrowInvalid as error:
-        _undecodable(text, invalid_values, str(error))
+        _add_undecodable(text, invalid_values, str(error))
         return nothing
     # Rows after a skipped line would be miscounted, so their values are validated only once all lines can be read.
     return nothing if invalid_values.count else SplitContent({name: table[name] for name in table.column_names}, table.num_rows)
 
 
-def _undecodable(text: bytes, invalid_values: InvalidValues, error: str) -> None:
+def _add_undecodable(text: bytes, invalid_values: InvalidValues, error: str) -> None:
     """Find the first line that is not UTF-8."""
     for row, line in enumerate(text.splitlines()):
         try:
@@ -210,7 +211,7 @@ def _ndjson(text: bytes, invalid_values: InvalidValues) -> SplitContent:
     for row, line in enumerate(text.splitlines()):
         if not line.strip():
             continue
-        for name, value in _object(row, line, invalid_values).items():
+        for name, value in _parse_object(row, line, invalid_values).items():
             column = columns.setdefault(name, [])
             column.extend([None] * (rows - len(column)))
             column.append(value)
@@ -220,7 +221,7 @@ def _ndjson(text: bytes, invalid_values: InvalidValues) -> SplitContent:
     return SplitContent({}, 0) if invalid_values.count else SplitContent(columns, rows)
 
 
-def _object(row: int, line: bytes, invalid_values: InvalidValues) -> dict[str, Any]:
+def _parse_object(row: int, line: bytes, invalid_values: InvalidValues) -> dict[str, Any]:
     try:
         parsed = json.loads(line)
     except ValueError:
@@ -231,15 +232,15 @@ def _object(row: int, line: bytes, invalid_values: InvalidValues) -> dict[str, A
     return {}
 
 
-def rows_before(piece: FileSplit) -> int:
+def rows_before(file_split: FileSplit) -> int:
     """Count the rows of the file before a split; only messages need it."""
-    if piece.format == "parquet":
-        metadata = pq.read_metadata(piece.path)
-        return sum(metadata.row_group(group).num_rows for group in range(piece.start))
+    if file_split.format == "parquet":
+        metadata = pq.read_metadata(file_split.path)
+        return sum(metadata.row_group(group).num_rows for group in range(file_split.start))
     lines, block = 0, b"\n"
-    with open(piece.path, "rb") as file:
-        file.seek(piece.data_start)
-        left = piece.start - piece.data_start
+    with open(file_split.path, "rb") as file:
+        file.seek(file_split.data_start)
+        left = file_split.start - file_split.data_start
         while left > 0:
             block = file.read(min(left, BLOCK_BYTES))
             lines += block.count(b"\n")
@@ -248,9 +249,9 @@ def rows_before(piece: FileSplit) -> int:
     return lines if block.endswith(b"\n") else lines + 1
 
 
-def describe(piece: FileSplit, invalid_value: InvalidValue) -> str:
+def describe(file_split: FileSplit, invalid_value: InvalidValue) -> str:
     """Return the position of an invalid value and what is allowed."""
-    place = f"{piece.name}, row {rows_before(piece) + invalid_value.row + 1}"
+    position = f"{file_split.name}, row {rows_before(file_split) + invalid_value.row + 1}"
     if invalid_value.column == LINE:
-        return f"{place}: {invalid_value.value}, where {invalid_value.allowed} is expected"
-    return f"{place}: {invalid_value.value} is not valid for {invalid_value.column}; give it {invalid_value.allowed}"
+        return f"{position}: {invalid_value.value}, where {invalid_value.allowed} is expected"
+    return f"{position}: {invalid_value.value} is not valid for {invalid_value.column}; give it {invalid_value.allowed}"

@@ -56,10 +56,10 @@ def spark_home() -> Path:
     """Return the directory of the Spark distribution in the pyspark package, without importing it."""
     from importlib.util import find_spec
 
-    found = find_spec("pyspark")
-    if found is None or found.origin is None:
+    spec = find_spec("pyspark")
+    if spec is None or spec.origin is None:
         raise ConfigurationError("the package pyspark is not installed", hint="run `make setup`")
-    return Path(found.origin).parent
+    return Path(spec.origin).parent
 
 
 def delta_jars() -> list[Path]:

@@ -20,11 +20,11 @@ INSTALL_HINT = (
 def find_java() -> Path:
     """Return the `java` executable of JAVA_HOME or the path; raise `ConfigurationError` if there is none."""
     home = os.environ.get("JAVA_HOME")
-    found = str(Path(home) / "bin" / "java") if home else shutil.which("java")
-    if not found or not Path(found).exists():
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    if not java or not Path(java).exists():
         where = f"JAVA_HOME={home}" if home else "the path"
         raise ConfigurationError(f"no Java runtime on {where}; Spark runs on it", hint=INSTALL_HINT)
-    return Path(found)
+    return Path(java)
 
 
 def java_version(java: Path) -> str:

@@ -43,10 +43,12 @@ class InvalidValues:
     _of_column: dict[str, int] = field(default_factory=dict)
 
     def add(self, row: int, column: Column, value: object, allowed: str) -> None:
-        shown = "NULL" if value is None else repr(value)[:MAX_SHOWN_CHARACTERS]
-        self.add_text(row, f"{column.name}, which is {column.type}", shown, allowed)
+        """Count an invalid value of a column."""
+        text = "NULL" if value is None else repr(value)[:MAX_SHOWN_CHARACTERS]
+        self.add_text(row, f"{column.name}, which is {column.type}", text, allowed)
 
     def add_text(self, row: int, column: str, value: str, allowed: str) -> None:
+        """Count an invalid value of a column or line, described by text."""
         self.count += 1
         self._of_column[column] = self._of_column.get(column, 0) + 1
         if self._of_column[column] <= MAX_EXAMPLES:
@@ -61,19 +63,19 @@ def to_stored_column(
     values: Values, column: Column, context: TimeContext, invalid_values: InvalidValues, *, is_key: bool, is_time: bool
 ) -> pa.Array:
     """Convert values of a file to a column's stored type; invalid ones become NULL and are added to `invalid_values`."""
-    plain = _plain(values)
-    found = None if isinstance(plain, list) else _at_once(plain, column, context)
-    if found is None or (is_time and _any_negative(found)):
-        listed = plain if isinstance(plain, list) else plain.to_pylist()
-        found = _one_by_one(listed, column, context, invalid_values, is_time=is_time)
+    source = _to_array(values)
+    stored = None if isinstance(source, list) else _convert_vectorized(source, column, context)
+    if stored is None or (is_time and _any_negative(stored)):
+        python_values = source if isinstance(source, list) else source.to_pylist()
+        stored = _convert_each(python_values, column, context, invalid_values, is_time=is_time)
     if is_key:
-        nulls = pc.is_null(plain) if not isinstance(plain, list) else pa.array([value is None for value in plain], pa.bool_())
+        nulls = pc.is_null(source) if not isinstance(source, list) else pa.array([value is None for value in source], pa.bool_())
         for row in pc.indices_nonzero(nulls).to_pylist():
             invalid_values.add(row, column, None, "a value: it is part of the key of a row")
-    return found
+    return stored
 
 
-def _plain(values: Values) -> pa.Array | list[object]:
+def _to_array(values: Values) -> pa.Array | list[object]:
     """Return values as one array, or as a list if they have several types."""
     if isinstance(values, list):
         try:
@@ -81,33 +83,33 @@ def _plain(values: Values) -> pa.Array | list[object]:
         except (pa.ArrowException, OverflowError, UnicodeError):
             return values
     combined = values.combine_chunks()
-    found = combined if isinstance(combined, pa.Array) else combined.chunk(0)
-    return found.cast(found.type.value_type) if pa.types.is_dictionary(found.type) else found
+    array = combined if isinstance(combined, pa.Array) else combined.chunk(0)
+    return array.cast(array.type.value_type) if pa.types.is_dictionary(array.type) else array
 
 
-def _any_negative(found: pa.Array) -> bool:
-    return bool(pc.any(pc.less(found.cast(pa.int64()), 0), min_count=0).as_py())
+def _any_negative(values: pa.Array) -> bool:
+    return bool(pc.any(pc.less(values.cast(pa.int64()), 0), min_count=0).as_py())
 
 
-def _one_by_one(
+def _convert_each(
     values: list[object], column: Column, context: TimeContext, invalid_values: InvalidValues, *, is_time: bool
 ) -> pa.Array:
-    found: list[object] = []
+    converted_values: list[object] = []
     for row, value in enumerate(values):
         converted: object = None
         try:
             converted = to_stored(value, column.type, context)
             if is_time and isinstance(converted, int) and converted < 0:
                 raise InvalidValueError("a timestamp not before 1970-01-01")
-        except InvalidValueError as unfit:
+        except InvalidValueError as error:
             converted = None
-            invalid_values.add(row, column, value, str(unfit))
-        found.append(converted)
+            invalid_values.add(row, column, value, str(error))
+        converted_values.append(converted)
     type_ = arrow_type(column.type, context.precision)
-    return pa.array(found, pa.int64()).cast(type_) if type_ == MICROSECONDS else pa.array(found, type_)
+    return pa.array(converted_values, pa.int64()).cast(type_) if type_ == MICROSECONDS else pa.array(converted_values, type_)
 
 
-def _at_once(values: pa.Array, column: Column, context: TimeContext) -> pa.Array | None:
+def _convert_vectorized(values: pa.Array, column: Column, context: TimeContext) -> pa.Array | None:
     """Convert the column by Arrow; None if it must be converted value by value."""
     type_ = arrow_type(column.type, context.precision)
     if pa.types.is_null(values.type):
@@ -122,24 +124,24 @@ def _at_once(values: pa.Array, column: Column, context: TimeContext) -> pa.Array
 def _integers(values: pa.Array, column: Column, _: TimeContext, type_: pa.DataType) -> pa.Array | None:
     if not (pa.types.is_integer(values.type) or _is_text(values.type)):
         return None
-    found = values.cast(pa.int64())
+    integers = values.cast(pa.int64())
     low, high = column.type.integer_range()
-    return found.cast(type_) if _within(found, low, high) else None
+    return integers.cast(type_) if _within(integers, low, high) else None
 
 
 def _floats(values: pa.Array, _: Column, __: TimeContext, type_: pa.DataType) -> pa.Array | None:
     if not (pa.types.is_integer(values.type) or pa.types.is_floating(values.type) or _is_text(values.type)):
         return None
-    found = values.cast(pa.float64()).cast(type_, safe=False)
-    return found if pc.all(pc.is_finite(found), min_count=0).as_py() else None
+    floats = values.cast(pa.float64()).cast(type_, safe=False)
+    return floats if pc.all(pc.is_finite(floats), min_count=0).as_py() else None
 
 
 def _texts(values: pa.Array, column: Column, _: TimeContext, type_: pa.DataType) -> pa.Array | None:
     if not _is_text(values.type):
         return None
-    found = values.cast(type_)
-    lengths = pc.binary_length(found) if column.type.kind is TypeKind.VARCHAR else pc.utf8_length(found)
-    return found if column.type.length is None or _within(lengths, 0, column.type.length) else None
+    texts = values.cast(type_)
+    lengths = pc.binary_length(texts) if column.type.kind is TypeKind.VARCHAR else pc.utf8_length(texts)
+    return texts if column.type.length is None or _within(lengths, 0, column.type.length) else None
 
 
 def _bools(values: pa.Array, _: Column, __: TimeContext, ___: pa.DataType) -> pa.Array | None:
@@ -153,26 +155,26 @@ def _times(values: pa.Array, _: Column, context: TimeContext, type_: pa.DataType
     if _is_text(values.type):
         if len(values) and values[0].is_valid and values[0].as_py().strip().isdigit():
             return _ticks_stored(values.cast(pa.int64()), context.precision, type_)
-        return _parsed(values, context, type_)
+        return _parse(values, context, type_)
     if pa.types.is_timestamp(values.type):
-        aware = values if values.type.tz else _localized(values, context.timezone)
-        return None if aware is None else _cut(aware.cast(pa.timestamp(values.type.unit, "UTC")), context.precision, type_)
+        aware = values if values.type.tz else _localize(values, context.timezone)
+        return None if aware is None else _truncate(aware.cast(pa.timestamp(values.type.unit, "UTC")), context.precision, type_)
     return None
 
 
-def _parsed(values: pa.Array, context: TimeContext, type_: pa.DataType) -> pa.Array | None:
+def _parse(values: pa.Array, context: TimeContext, type_: pa.DataType) -> pa.Array | None:
     """Parse `YYYY-MM-DD hh:mm:ss[.f]`, all without a zone or all in UTC."""
     zoned = bool(values[0].as_py().endswith("Z")) if len(values) and values[0].is_valid else False
     if zoned:
-        return _cut(values.cast(pa.timestamp("ns", "UTC")), context.precision, type_)
-    found = values.cast(pa.timestamp("ns"))
+        return _truncate(values.cast(pa.timestamp("ns", "UTC")), context.precision, type_)
+    local = values.cast(pa.timestamp("ns"))
     if context.timezone in _UTC:
-        return _cut(found.cast(pa.timestamp("ns", "UTC")), context.precision, type_)
-    aware = _localized(found, context.timezone)
-    return None if aware is None else _cut(aware.cast(pa.timestamp("ns", "UTC")), context.precision, type_)
+        return _truncate(local.cast(pa.timestamp("ns", "UTC")), context.precision, type_)
+    aware = _localize(local, context.timezone)
+    return None if aware is None else _truncate(aware.cast(pa.timestamp("ns", "UTC")), context.precision, type_)
 
 
-def _localized(times: pa.Array, timezone: str) -> pa.Array | None:
+def _localize(times: pa.Array, timezone: str) -> pa.Array | None:
     """Convert local times to instants; None beyond 2037, where Arrow lacks the zone's rules."""
     latest = pc.max(pc.year(times)).as_py()
     if latest is not None and latest >= LAST_YEAR_WITH_ZONE_RULES:
@@ -180,11 +182,11 @@ def _localized(times: pa.Array, timezone: str) -> pa.Array | None:
     return pc.assume_timezone(times, timezone, ambiguous="earliest", nonexistent="raise")
 
 
-def _cut(instants: pa.Array, precision: Precision, type_: pa.DataType) -> pa.Array | None:
+def _truncate(instants: pa.Array, precision: Precision, type_: pa.DataType) -> pa.Array | None:
     """Convert instants to ticks, truncating fractions; None if they overflow 64 bits."""
     unit = pa.timestamp(precision.value, "UTC")
-    found = pc.floor_temporal(instants, 1, unit={"ms": "millisecond", "us": "microsecond", "ns": "nanosecond"}[precision.value])
-    return _ticks_stored(found.cast(unit).cast(pa.int64()), precision, type_)
+    truncated = pc.floor_temporal(instants, 1, unit={"ms": "millisecond", "us": "microsecond", "ns": "nanosecond"}[precision.value])
+    return _ticks_stored(truncated.cast(unit).cast(pa.int64()), precision, type_)
 
 
 def _ticks_stored(ticks: pa.Array, precision: Precision, type_: pa.DataType) -> pa.Array | None:

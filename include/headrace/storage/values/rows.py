@@ -32,11 +32,11 @@ class _RowContext:
     tbnames: Sequence[str] | None
     spans: Sequence[Span]
 
-    def refusal(self, number: int, what: str, hint: str) -> DataError:
+    def refusal(self, number: int, problem: str, hint: str) -> DataError:
         """Return the error for a row, counted from 0."""
         name = self.table.name if self.tbnames is None else self.tbnames[number]
         return DataError(
-            f"{name}, row {number + 1}: {what}", hint=hint, span=self.spans[number] if number < len(self.spans) else None
+            f"{name}, row {number + 1}: {problem}", hint=hint, span=self.spans[number] if number < len(self.spans) else None
         )
 
 
@@ -55,7 +55,10 @@ def rows_to_arrow(
     Timestamps without a zone are in the database's time zone.
 
     Args:
+        table: The table.
+        database: Its database.
         columns: Names of the values of a row, in order.
+        rows: The values of each row.
         tbnames: Subtable of each row; None if a column `tbname` names it.
         now: Epoch milliseconds.
         spans: Position of each row in the statement.
@@ -72,11 +75,11 @@ def rows_to_arrow(
     arrays = {column.name: _column(context, column, values[column.name]) for column in table.columns if column.name in values}
     arrays[table.series_key] = pa.array(tbnames, pa.string()) if tbnames is not None else _names(context, values[table.series_key])
     schema = rows_schema(table, database)
-    found = [arrays[field.name] if field.name in arrays else pa.nulls(len(rows), field.type) for field in schema]
-    return pa.Table.from_arrays(found, schema=schema)
+    stored = [arrays[field.name] if field.name in arrays else pa.nulls(len(rows), field.type) for field in schema]
+    return pa.Table.from_arrays(stored, schema=schema)
 
 
-def tags_to_arrow(table: Table, database: Database, tbname: str, given: Mapping[str, TagValue], *, now: int) -> pa.Table:
+def tags_to_arrow(table: Table, database: Database, tbname: str, values: Mapping[str, TagValue], *, now: int) -> pa.Table:
     """Convert one row of a table's tags: `tbname` and one column per tag; tags that are not given are NULL.
 
     Raises:
@@ -85,7 +88,7 @@ def tags_to_arrow(table: Table, database: Database, tbname: str, given: Mapping[
     context = TimeContext(now, database.timezone, database.precision)
     row: dict[str, object] = {table.series_key: tbname}
     for tag in table.tags:
-        row[tag.name] = _tag(tbname, tag, given[tag.name], context) if tag.name in given else None
+        row[tag.name] = _tag(tbname, tag, values[tag.name], context) if tag.name in values else None
     schema = tags_schema(table, database)
     return pa.Table.from_arrays([_array([row[field.name]], field.type) for field in schema], schema=schema)
 
@@ -102,9 +105,9 @@ def _tag(tbname: str, tag: Column, value: TagValue, context: TimeContext) -> obj
 
 
 def _check_columns(table: Table, columns: Sequence[str], tbnames: Sequence[str] | None) -> None:
-    known = {column.name for column in table.columns} | ({table.series_key} if tbnames is None else set())
+    columns_of_table = {column.name for column in table.columns} | ({table.series_key} if tbnames is None else set())
     for name in columns:
-        if name not in known:
+        if name not in columns_of_table:
             kind = "a tag, not a column" if table.is_tag(name) else "no column"
             raise NotFoundError(
                 f"{name} is {kind} of {table.name}", hint=f"its columns are {', '.join(column.name for column in table.columns)}"
@@ -140,15 +143,15 @@ def _names(context: _RowContext, values: Sequence[RowValue]) -> pa.Array:
 
 def _column(context: _RowContext, column: Column, values: Sequence[RowValue]) -> pa.Array:
     """Convert a column: vectorized if all values have the plain type, else one by one."""
-    fast = _at_once(column, values, context)
-    found = fast if fast is not None else _one_by_one(context, column, values)
-    if column.name in context.table.primary_key and found.null_count:
-        number = pc.index(found.is_null(), True).as_py()
+    fast = _convert_vectorized(column, values, context)
+    stored = fast if fast is not None else _convert_each(context, column, values)
+    if column.name in context.table.primary_key and stored.null_count:
+        number = pc.index(stored.is_null(), True).as_py()
         raise context.refusal(number, f"{column.name} is NULL", f"{column.name} is part of the key of a row and never NULL")
-    return found
+    return stored
 
 
-def _at_once(column: Column, values: Sequence[RowValue], context: _RowContext) -> pa.Array | None:
+def _convert_vectorized(column: Column, values: Sequence[RowValue], context: _RowContext) -> pa.Array | None:
     """Convert the whole column by Arrow; None if a value has another type or is invalid."""
     kinds = set(map(type, values))
     convert = _FAST.get(column.type.kind)
@@ -163,35 +166,35 @@ def _at_once(column: Column, values: Sequence[RowValue], context: _RowContext) -
 def _fast_integers(column: Column, values: Sequence[RowValue], kinds: set[type], context: _RowContext) -> pa.Array | None:
     if not kinds <= _INTEGER:
         return None
-    found = pa.array(values, pa.int64())
+    integers = pa.array(values, pa.int64())
     low, high = column.type.integer_range()
-    return found.cast(arrow_type(column.type, context.context.precision)) if _all_within(found, low, high) else None
+    return integers.cast(arrow_type(column.type, context.context.precision)) if _all_within(integers, low, high) else None
 
 
 def _fast_floats(column: Column, values: Sequence[RowValue], kinds: set[type], context: _RowContext) -> pa.Array | None:
     if not kinds <= _NUMBER:
         return None
-    found = pa.array(values, pa.float64()).cast(arrow_type(column.type, context.context.precision), safe=False)
-    return found if pc.all(pc.is_finite(found), min_count=0).as_py() else None
+    floats = pa.array(values, pa.float64()).cast(arrow_type(column.type, context.context.precision), safe=False)
+    return floats if pc.all(pc.is_finite(floats), min_count=0).as_py() else None
 
 
 def _fast_text(column: Column, values: Sequence[RowValue], kinds: set[type], _: _RowContext) -> pa.Array | None:
     if not kinds <= _TEXT:
         return None
-    found = pa.array(values, pa.string())
-    lengths = pc.binary_length(found) if column.type.kind is TypeKind.VARCHAR else pc.utf8_length(found)
-    return found if column.type.length is None or _all_within(lengths, 0, column.type.length) else None
+    texts = pa.array(values, pa.string())
+    lengths = pc.binary_length(texts) if column.type.kind is TypeKind.VARCHAR else pc.utf8_length(texts)
+    return texts if column.type.length is None or _all_within(lengths, 0, column.type.length) else None
 
 
 def _fast_times(column: Column, values: Sequence[RowValue], kinds: set[type], context: _RowContext) -> pa.Array | None:
     if not kinds <= _INTEGER:
         return None
-    found = pa.array(values, pa.int64())
+    ticks = pa.array(values, pa.int64())
     precision = context.context.precision
     low, high = tick_range(precision)
-    if not _all_within(found, 0 if column is context.table.timestamp else low, high):
+    if not _all_within(ticks, 0 if column is context.table.timestamp else low, high):
         return None
-    return pc.multiply(found, stored_units_per_tick(precision)).cast(arrow_type(column.type, precision))
+    return pc.multiply(ticks, stored_units_per_tick(precision)).cast(arrow_type(column.type, precision))
 
 
 def _fast_bools(_: Column, values: Sequence[RowValue], kinds: set[type], __: _RowContext) -> pa.Array | None:
@@ -215,25 +218,25 @@ def _all_within(values: pa.Array, low: int, high: int) -> bool:
     return least is None or (low <= least and greatest <= high)
 
 
-def _one_by_one(context: _RowContext, column: Column, values: Sequence[RowValue]) -> pa.Array:
+def _convert_each(context: _RowContext, column: Column, values: Sequence[RowValue]) -> pa.Array:
     primary = column is context.table.timestamp
-    found: list[object] = []
+    converted_values: list[object] = []
     for number, value in enumerate(values):
         try:
             converted = to_stored(value, column.type, context.context)
-        except InvalidValueError as unfit:
-            raise _misfit(context, number, column, value, str(unfit)) from None
+        except InvalidValueError as error:
+            raise _invalid_value(context, number, column, value, str(error)) from None
         if primary and isinstance(converted, int) and converted < 0:
-            raise _misfit(context, number, column, value, "a timestamp not before 1970-01-01")
-        found.append(converted)
-    return _array(found, arrow_type(column.type, context.context.precision))
+            raise _invalid_value(context, number, column, value, "a timestamp not before 1970-01-01")
+        converted_values.append(converted)
+    return _array(converted_values, arrow_type(column.type, context.context.precision))
 
 
 def _array(values: Sequence[object], type_: pa.DataType) -> pa.Array:
     return pa.array(values, pa.int64()).cast(type_) if pa.types.is_timestamp(type_) else pa.array(values, type_)
 
 
-def _misfit(context: _RowContext, number: int, column: Column, value: object, allowed: str) -> Error:
+def _invalid_value(context: _RowContext, number: int, column: Column, value: object, allowed: str) -> Error:
     return context.refusal(number, f"{_shown(value)} is not valid for {column.name}, which is {column.type}", f"give it {allowed}")
 
 

@@ -74,9 +74,9 @@ def _integer(value: object, type_: DataType, _: TimeContext) -> int:
     number = _number(value)
     if number.is_finite() and low - 1 < number < high + 1:
         with localcontext(prec=60):
-            whole = int(number.to_integral_value(ROUND_HALF_UP))
-        if low <= whole <= high:
-            return whole
+            rounded = int(number.to_integral_value(ROUND_HALF_UP))
+        if low <= rounded <= high:
+            return rounded
     raise InvalidValueError(f"a whole number from {low} to {high}")
 
 
@@ -109,9 +109,9 @@ def _bool(value: object, _: DataType, __: TimeContext) -> bool:
     if isinstance(value, bool):
         return value
     if isinstance(value, str):
-        found = _TRUTH.get(value.strip().lower())
-        if found is not None:
-            return found
+        truth = _TRUTH.get(value.strip().lower())
+        if truth is not None:
+            return truth
     number = _number(value)
     if number.is_finite():
         return number != 0
@@ -128,7 +128,7 @@ def _text(value: object) -> str:
     raise InvalidValueError("text")
 
 
-def _encoded(text: str) -> bytes:
+def _encode(text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError:
@@ -137,14 +137,14 @@ def _encoded(text: str) -> bytes:
 
 def _varchar(value: object, type_: DataType, _: TimeContext) -> str:
     text = _text(value)
-    if len(_encoded(text)) > (type_.length or math.inf):
-        raise InvalidValueError(f"at most {type_.length} bytes, this has {len(_encoded(text))}")
+    if len(_encode(text)) > (type_.length or math.inf):
+        raise InvalidValueError(f"at most {type_.length} bytes, this has {len(_encode(text))}")
     return text
 
 
 def _nchar(value: object, type_: DataType, _: TimeContext) -> str:
     text = _text(value)
-    _encoded(text)
+    _encode(text)
     if len(text) > (type_.length or math.inf):
         raise InvalidValueError(f"at most {type_.length} characters, this has {len(text)}")
     return text
@@ -152,15 +152,15 @@ def _nchar(value: object, type_: DataType, _: TimeContext) -> str:
 
 def _varbinary(value: object, type_: DataType, _: TimeContext) -> bytes:
     r"""Bytes as `\x…` in hexadecimal, or the text's own in UTF-8."""
-    content = value if isinstance(value, bytes) else _unhexed(_text(value))
+    content = value if isinstance(value, bytes) else _decode_hex(_text(value))
     if len(content) > (type_.length or math.inf):
         raise InvalidValueError(f"at most {type_.length} bytes, this has {len(content)}")
     return content
 
 
-def _unhexed(text: str) -> bytes:
+def _decode_hex(text: str) -> bytes:
     if not text.lower().startswith("\\x"):
-        return _encoded(text)
+        return _encode(text)
     matched = _HEX.fullmatch(text)
     if matched is None:
         raise InvalidValueError("after \\x an even number of hexadecimal digits")
@@ -176,7 +176,7 @@ def _geometry(value: object, _: DataType, __: TimeContext) -> str:
 
 def _json(value: object, _: DataType, __: TimeContext) -> str | None:
     text = json.dumps(value) if isinstance(value, dict) else value
-    if not isinstance(text, str) or len(_encoded(text)) > MAX_JSON_BYTES:
+    if not isinstance(text, str) or len(_encode(text)) > MAX_JSON_BYTES:
         raise InvalidValueError(f"the text of a JSON object of at most {MAX_JSON_BYTES} bytes")
     if text.strip() in ("", "null"):
         return None
@@ -208,10 +208,10 @@ def to_ticks(value: object, context: TimeContext) -> int:
 
 
 def _ticks_of(text: str, context: TimeContext) -> int:
-    found = parse_instant(text, context.timezone, context.precision)
-    if found is None:
+    ticks = parse_instant(text, context.timezone, context.precision)
+    if ticks is None:
         raise InvalidValueError("a timestamp: 'YYYY-MM-DD HH:MM:SS.fff', with or without a zone, an epoch number, or now")
-    return found
+    return ticks
 
 
 def tick_range(precision: Precision) -> tuple[int, int]:
@@ -228,12 +228,12 @@ def stored_units_per_tick(precision: Precision) -> int:
 
 
 def _timestamp(value: object, _: DataType, context: TimeContext) -> int:
-    found = to_ticks(value, context)
+    ticks = to_ticks(value, context)
     low, high = tick_range(context.precision)
-    if not low <= found <= high:
+    if not low <= ticks <= high:
         years = "1677 to 2262" if context.precision is Precision.NANOSECOND else "1 to 9999"
         raise InvalidValueError(f"a timestamp of the years {years}; numbers are {context.precision} since 1970")
-    return found * stored_units_per_tick(context.precision)
+    return ticks * stored_units_per_tick(context.precision)
 
 
 def _date(value: object, _: DataType, __: TimeContext) -> date:

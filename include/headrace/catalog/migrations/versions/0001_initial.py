@@ -12,6 +12,7 @@ NAME = sa.String().with_variant(sa.String(collation="C"), "postgresql")
 
 
 def upgrade() -> None:
+    """Create all tables of the catalog."""
     create_databases()
     create_tables()
     create_subtables()
@@ -22,6 +23,7 @@ def upgrade() -> None:
 
 
 def create_databases() -> None:
+    """Create `databases`."""
     op.create_table(
         "databases",
         sa.Column("name", NAME, nullable=False),
@@ -34,6 +36,7 @@ def create_databases() -> None:
 
 
 def create_tables() -> None:
+    """Create `tables`: supertables and plain tables."""
     op.create_table(
         "tables",
         sa.Column("database", NAME, nullable=False),
@@ -48,6 +51,7 @@ def create_tables() -> None:
 
 
 def create_subtables() -> None:
+    """Create `subtables`, whose names are unique within a database."""
     table = ["tables.database", "tables.name"]
     op.create_table(
         "subtables",
@@ -63,6 +67,7 @@ def create_subtables() -> None:
 
 
 def create_jobs() -> None:
+    """Create `jobs`: definitions, states and progress."""
     op.create_table(
         "jobs",
         sa.Column("id", sa.String(), nullable=False),
@@ -96,6 +101,7 @@ def create_jobs() -> None:
 
 
 def create_chunks() -> None:
+    """Create `chunks`, the ledger of backfills."""
     op.create_table(
         "chunks",
         sa.Column("job_id", sa.String(), nullable=False),
@@ -116,6 +122,7 @@ def create_chunks() -> None:
 
 
 def create_leases_and_snodes() -> None:
+    """Create `leases` and `snodes`, the last heartbeats."""
     op.create_table(
         "leases",
         sa.Column("snode", NAME, nullable=False),
@@ -138,6 +145,7 @@ def create_leases_and_snodes() -> None:
 
 
 def create_events() -> None:
+    """Create `events`."""
     op.create_table(
         "events",
         sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),

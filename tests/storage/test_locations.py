@@ -28,12 +28,14 @@ ODD_NAMES = [
 
 
 def test_tables_of_any_names_live_side_by_side(tables: Tables) -> None:
-    made = [replace(METERS, name=name) for name in ODD_NAMES]
-    for number, table in enumerate(made):
+    created = [replace(METERS, name=name) for name in ODD_NAMES]
+    for number, table in enumerate(created):
         tables.create(table, POWER)
         tables.write(table, POWER, rows([{"ts": number}]))
 
-    assert [[row["ts"] for row in read(tables.scan(table, POWER))] for table in made] == [[number] for number in range(len(made))]
+    assert [[row["ts"] for row in read(tables.scan(table, POWER))] for table in created] == [
+        [number] for number in range(len(created))
+    ]
 
 
 @pytest.mark.parametrize("name", ["count(*)", "_wstart", "a b,c;d=e", 'quo"te', "it's", "back`tick", "a.b", "Ä", "select"])
@@ -42,7 +44,7 @@ def test_a_column_may_have_any_name(tables: Tables, name: str) -> None:
     table = Table("power", "odd", columns)
     tables.create(table, POWER)
     tables.write(table, POWER, rows([{"ts": 1, name: 1, "s": "x"}, {"ts": 2, name: 2, "s": "x"}], table))
-    tables.write(table, POWER, rows([{"ts": 1, name: 10}], table), given=[name])
+    tables.write(table, POWER, rows([{"ts": 1, name: 10}], table), update_columns=[name])
     tables.replace(table, POWER, rows([{"ts": 2, name: 20, "s": "y"}], table), None, None)
 
     assert [(row[name], row["s"]) for row in read(tables.scan(table, POWER), table)] == [(10, "x"), (20, "y")]
@@ -83,7 +85,7 @@ def test_tables_may_live_in_a_folder_of_such_a_name(tmp_path: Path, folder: str)
     assert tables.changes(METERS, 1, 2).num_rows == 3
 
 
-def test_a_folder_that_delta_cannot_use_is_said_at_once(tmp_path: Path) -> None:
+def test_a_folder_that_delta_cannot_use_is_refused_at_once(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="reads its % as an escape"):
         Tables(str(tmp_path / "a%20b"), CountedLock(), 1000)
 
@@ -104,14 +106,14 @@ def test_a_file_uri_is_a_path(tmp_path: Path) -> None:
     assert (tmp_path / "a b/power/meters/rows/_delta_log").is_dir()
 
 
-def test_a_creation_that_was_cut_short_may_be_repeated(tables: Tables) -> None:
+def test_an_interrupted_creation_can_be_repeated(tables: Tables) -> None:
     tables.create(METERS, POWER)
     tables.create(METERS, POWER)
 
     assert tables.version(METERS) == 0
 
 
-def test_rows_that_are_there_already_are_not_taken_over(meters: Tables) -> None:
+def test_a_folder_with_rows_is_not_adopted(meters: Tables) -> None:
     meters.write(METERS, POWER, rows([{"ts": 1}]))
 
     with pytest.raises(ExistsError, match="there is a Delta table at"):
