@@ -1,8 +1,8 @@
-"""Cases kept as SQL: blocks of a `.sql` file, divided by blank lines.
+"""Test cases written as SQL: blocks of a `.sql` file, separated by blank lines.
 
-A block is a comment that says what it shows, the input, and its canonical rendering; each ends with `;` at the end of a line.
-In `*__invalid.sql` it is what the message must say (`-- hint: …` what the hint must say), the input with «…» around the
-text that the error must mark.
+A block is a comment with its title, the input, and its canonical rendering, each ended by `;` at the end of a line. In
+`*__invalid.sql` the comment is part of the expected message (`-- hint: …` of the hint), and «…» in the input marks the text that
+the error must point to.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Refusal:
-    """A refused statement: fragments of message and hint, and where the error stands."""
+    """An invalid statement: fragments of message and hint, and the position of the error."""
 
     name: str
     text: str
@@ -36,12 +36,12 @@ class Refusal:
 
 
 def cases() -> list[Case]:
-    """All accepted statements of the fixtures."""
+    """Return the valid statements of the fixtures."""
     return [_case(path, block) for path in _files("[a-z]*.sql") if "__" not in path.name for block in _blocks(path)]
 
 
 def refusals() -> list[Refusal]:
-    """All refused statements of the fixtures."""
+    """Return the invalid statements of the fixtures."""
     return [_refusal(path, block) for path in _files("*__invalid.sql") for block in _blocks(path)]
 
 

@@ -1,4 +1,4 @@
-"""All expressions of a statement, found by walking its dataclasses."""
+"""Traversal of a statement's dataclasses for its expressions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ EXPRESSIONS = get_args(Expression)
 
 
 def expressions_of(node: Any) -> Iterator[Expression]:
-    """The outermost expressions inside a statement or any part of one."""
+    """Yield the outermost expressions in a statement or a part of one."""
     if isinstance(node, EXPRESSIONS):
         yield node
     elif isinstance(node, tuple):

@@ -1,4 +1,4 @@
-"""Statements made at random, as hypothesis strategies: everything that the TDengine language can say, and nothing else."""
+"""Hypothesis strategies for random statements of the TDengine language."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ BINARY = [
 ]
 
 
-def _compound(inside: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expression]:
+def _compounds(inside: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expression]:
     pair = st.tuples(inside, inside)
     return st.one_of(
         st.builds(Call, st.sampled_from(BINARY), pair),
@@ -104,7 +104,7 @@ def _compound(inside: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expres
     )
 
 
-expressions = st.recursive(leaves, _compound, max_leaves=8)
+expressions = st.recursive(leaves, _compounds, max_leaves=8)
 
 
 # Queries
@@ -237,8 +237,8 @@ def _options(draw: st.DrawFn) -> StreamOptions:
 
 @st.composite
 def _target_columns(draw: st.DrawFn) -> tuple[model.TargetColumn, ...]:
-    found = draw(_tuples(names))
-    return tuple(model.TargetColumn(name, position == 1 and draw(st.booleans())) for position, name in enumerate(found))
+    columns = draw(_tuples(names))
+    return tuple(model.TargetColumn(name, position == 1 and draw(st.booleans())) for position, name in enumerate(columns))
 
 
 target_tags = _tuples(columns.map(lambda column: model.TargetTag(column, column.name))) | _tuples(

@@ -1,4 +1,4 @@
-"""The statements in `fixtures/`: what is accepted is written canonically, what is refused says why and where."""
+"""The statements in `fixtures/`: canonical text of valid ones, message, hint and span of invalid ones."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _first_expression(text: str) -> Expression:
 
 
 @pytest.mark.parametrize("refusal", refusals(), ids=lambda refusal: refusal.name)
-def test_a_refusal_says_what_is_wrong_what_to_do_and_where(refusal: Refusal) -> None:
+def test_an_invalid_statement_has_message_hint_and_span(refusal: Refusal) -> None:
     with pytest.raises(Error) as caught:
         parse(refusal.text)
     assert refusal.message in caught.value.message

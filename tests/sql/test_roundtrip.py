@@ -1,4 +1,4 @@
-"""Whatever a statement is, its text is that statement; whatever a text is, it is a statement or a named error."""
+"""Round trips: a statement written and parsed is the same, and any text is a statement or a specific error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A dialect is tables over the shared parser: words, operators, types, clauses in an order of its own."""
+"""A second dialect by tables over the shared parser: keywords, operators, types, and clauses in its own order."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headrace.model.time import Duration
 from headrace.model.types import DataType, TypeKind
 from headrace.sql.lexis import Lexis
 from headrace.sql.operators import AND, OR, SUM, Operator
-from headrace.sql.queries import Clause, Fields, QueryParser, misplaced
+from headrace.sql.queries import Clause, Fields, QueryParser, misplaced_hints
 from headrace.sql.types import TypeRule
 
 RESERVED = frozenset(
@@ -29,7 +29,7 @@ TAIL = (ORDER, Clause("FILL", lambda self: self._parse_gaps()), LIMIT)
 
 
 class Toy(QueryParser):
-    """`||` for `+`, no predicate LIKE, windows inside GROUP BY, FILL after ORDER BY, durations such as `1d12h`."""
+    """`||` instead of `+`, no LIKE, windows inside GROUP BY, FILL after ORDER BY, durations such as `1d12h`."""
 
     LEXIS = Lexis(reserved=RESERVED, escapes={}, kept="")
     BINARY: ClassVar[Mapping[str, Operator]] = {"OR": Operator("or", OR), "AND": Operator("and", AND), "+": Operator("plus", SUM)}
@@ -39,7 +39,7 @@ class Toy(QueryParser):
     WINDOWS: ClassVar[Mapping[str, Callable[[Any, int], WindowClause]]] = {"COUNT": lambda self, start: self._parse_count(start)}
     CLAUSES = CLAUSES
     TAIL = TAIL
-    MISPLACED: ClassVar[Mapping[str, str]] = misplaced(CLAUSES, TAIL)
+    MISPLACED: ClassVar[Mapping[str, str]] = misplaced_hints(CLAUSES, TAIL)
 
     def _parse_duration(self) -> Duration:
         written = self.text[self._token.start : self._token.end]
@@ -53,7 +53,7 @@ class Toy(QueryParser):
     def _parse_gaps(self) -> Fields:
         if not self._accept("FILL"):
             return {}
-        self._wrapped(lambda: self._expect("PREVIOUS"))
+        self._parse_parenthesized(lambda: self._expect("PREVIOUS"))
         return {"fill": FillClause(FillMode.PREV)}
 
     def query(self) -> Query | Union:
@@ -88,7 +88,7 @@ def test_clauses_operators_and_types_are_those_of_the_dialect() -> None:
         ("SELECT a FROM t GROUP BY SESSION(3)", 'unexpected "session"'),
     ],
 )
-def test_what_the_dialect_lacks_is_refused_in_its_own_words(sql: str, message: str) -> None:
+def test_features_the_dialect_lacks_are_refused_with_its_keywords(sql: str, message: str) -> None:
     with pytest.raises(SyntaxError_) as refused:
         Toy(sql).query()
     shown = f"{refused.value} {refused.value.hint}".lower()

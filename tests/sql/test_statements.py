@@ -1,4 +1,4 @@
-"""What statements become: the parts of the model that no text shows."""
+"""Details of parsed statements that their text does not show."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_a_stream_carries_its_own_text() -> None:
     assert stream.text == explained.statement.text == text
 
 
-def test_names_columns_and_windows_know_where_they_stand() -> None:
+def test_names_columns_and_windows_have_spans() -> None:
     text = "create stable db . `T` (ts timestamp, a int comment 'x') tags (g int)"
     table = parse(text)
     assert isinstance(table, CreateTable)
@@ -119,7 +119,7 @@ def _at(text: str, span: Span | None) -> str:
     return text[span.start : span.end]
 
 
-def test_rows_know_where_they_stand() -> None:
+def test_rows_have_spans() -> None:
     text = "insert into d . t values (1, 2) /* and */ ,\n( 3 , 'a)b' )"
     statement = parse(text)
     assert isinstance(statement, Insert)

@@ -1,4 +1,4 @@
-"""Walking over the tokens of one statement, remembering what would have fitted where."""
+"""A cursor over the tokens of one statement that collects what it expected, for error messages."""
 
 from __future__ import annotations
 
@@ -8,51 +8,51 @@ from typing import ClassVar, NoReturn, TypeVar
 from headrace.errors import LimitError, NotSupportedError, SyntaxError_
 from headrace.model.spans import Span
 from headrace.model.tables import Name
-from headrace.sql.lexis import DIGITS, Lexis
-from headrace.sql.syntax_errors import likely_intended, name_hint, rewrite, unexpected_token
+from headrace.sql.lexis import MAX_DIGITS, Lexis
+from headrace.sql.syntax_errors import likely_intended, name_hint, spelling_hint, unexpected_token
 from headrace.sql.tokens import Token, TokenType, tokenize
 
 T = TypeVar("T")
 
-DEPTH = 48
-"""How deep brackets may nest: deeper, Python's own stack would run out in the rooms that walk the tree."""
+MAX_NESTING = 48
+"""Maximum depth of parentheses. Functions that walk the tree recursively would exceed Python's stack beyond it."""
 
 
 class Cursor:
-    """A place among tokens. Every word asked for in vain is kept, so that an error can say what was expected."""
+    """A position among tokens. Words that were tried and did not match are collected, so that an error can list them."""
 
     LEXIS: ClassVar[Lexis]
 
     MISPLACED: ClassVar[Mapping[str, str]] = {}
-    """Hints for words that stand in the wrong place."""
+    """Hints for words in the wrong place."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self._tokens = tokenize(text, self.LEXIS)
         self._index = 0
         self._token = self._tokens[0]
-        self._tried: list[str] = []
-        self._doubtful = -1
+        self._expected: list[str] = []
+        self._implicit_alias = -1
         self._depth = 0
 
-    # Moving
+    # Movement
 
     def _advance(self) -> Token:
-        """Step over the current token and return it."""
+        """Move past the current token and return it."""
         token = self._token
         if token.kind is not TokenType.END:
             self._index += 1
             self._token = self._tokens[self._index]
-            self._tried = []
+            self._expected = []
         return token
 
-    def _next(self, ahead: int = 1) -> Token:
+    def _peek(self, ahead: int = 1) -> Token:
         return self._tokens[min(self._index + ahead, len(self._tokens) - 1)]
 
     def _accept(self, word: str, *rest: str) -> bool:
-        """Step over `word` if it stands here; `rest` must then follow."""
+        """Move past `word` if it is the current token. `rest` must then follow."""
         if self._token.word != word:
-            self._tried.append(" ".join((word, *rest)))
+            self._expected.append(" ".join((word, *rest)))
             return False
         self._advance()
         for following in rest:
@@ -60,12 +60,12 @@ class Cursor:
         return True
 
     def _accept_one(self, *words: str) -> str | None:
-        """Step over whichever of the words stands here, and say which."""
+        """Move past the current token if it is one of the words, and return it."""
         word = self._token.word
         if word in words:
             self._advance()
             return word
-        self._tried.extend(words)
+        self._expected.extend(words)
         return None
 
     def _expect(self, *words: str) -> None:
@@ -77,11 +77,11 @@ class Cursor:
     def _expect_one(self, *words: str) -> str:
         return self._accept_one(*words) or self._fail()
 
-    def _at(self, *words: str) -> bool:
-        """Whether one of the words stands here; remembered as possible if not."""
+    def _is_at(self, *words: str) -> bool:
+        """Return whether the current token is one of the words, and otherwise record them as expected."""
         if self._token.word in words:
             return True
-        self._tried.extend(words)
+        self._expected.extend(words)
         return False
 
     def _expect_end(self) -> None:
@@ -93,40 +93,45 @@ class Cursor:
                 *(("the end of the statement",) if closed else ()), hint="run several statements as a script" if closed else ""
             )
 
-    # Combining
+    # Combinators
 
-    def _list(self, parse: Callable[[], T]) -> tuple[T, ...]:
-        """One or more, with commas between."""
-        found = [parse()]
+    def _parse_list(self, parse: Callable[[], T]) -> tuple[T, ...]:
+        """Parse one or more items separated by commas."""
+        items = [parse()]
         while self._accept(","):
-            found.append(parse())
-        return tuple(found)
+            items.append(parse())
+        return tuple(items)
 
-    def _wrapped(self, parse: Callable[[], T]) -> T:
-        """What stands in round brackets."""
+    def _parse_parenthesized(self, parse: Callable[[], T]) -> T:
+        """Parse the content of parentheses."""
         self._expect("(")
-        found = self._nested(parse)
+        content = self._parse_nested(parse)
         self._expect(")")
-        return found
+        return content
 
-    def _nested(self, parse: Callable[[], T]) -> T:
+    def _parse_nested(self, parse: Callable[[], T]) -> T:
         self._depth += 1
-        if self._depth > DEPTH:
-            raise LimitError(f"brackets may nest {DEPTH} deep", hint="split the statement", span=self._here(), sql=self.text)
-        found = parse()
+        if self._depth > MAX_NESTING:
+            raise LimitError(
+                f"parentheses are nested more than {MAX_NESTING} deep",
+                hint="split the statement",
+                span=self._current_span(),
+                sql=self.text,
+            )
+        result = parse()
         self._depth -= 1
-        return found
+        return result
 
     # Leaves
 
     def _parse_identifier(self, what: str = "a name") -> str:
-        """A name: an unquoted word that is not reserved, in lower case, or what stands in back quotes."""
+        """Parse a name: an unquoted word that is not reserved, in lower case, or a name in backquotes."""
         token = self._token
         if self._is_name(token):
             self._advance()
             name = self.LEXIS.name(self.text[token.start : token.end])
-            return name or self._refuse("a name cannot be empty", token)
-        return self._fail(what, hint=name_hint(self.LEXIS, self.text[token.start : token.end], self._tried))
+            return name or self._fail_invalid("a name cannot be empty", token)
+        return self._fail(what, hint=name_hint(self.LEXIS, self.text[token.start : token.end], self._expected))
 
     def _is_name(self, token: Token) -> bool:
         if token.kind is TokenType.WORD:
@@ -134,7 +139,7 @@ class Cursor:
         return token.kind is TokenType.QUOTED
 
     def _parse_name(self, what: str) -> Name:
-        """`[database.]name`."""
+        """Parse `[database.]name`."""
         start = self._index
         first = self._parse_identifier(what)
         if not self._accept("."):
@@ -150,51 +155,54 @@ class Cursor:
 
     def _parse_integer(self, what: str = "a whole number") -> int:
         token = self._token
-        written = self.text[token.start : token.end]
-        if token.kind is not TokenType.NUMBER or not written.isdigit() or len(written) > DIGITS:
+        text = self.text[token.start : token.end]
+        if token.kind is not TokenType.NUMBER or not text.isdigit() or len(text) > MAX_DIGITS:
             self._fail(what)
         self._advance()
-        return int(written)
+        return int(text)
 
     def _parse_exists(self) -> bool:
-        """`[IF EXISTS]`."""
+        """Parse `[IF EXISTS]`."""
         return self._accept("IF", "EXISTS")
 
     def _parse_not_exists(self) -> bool:
-        """`[IF NOT EXISTS]`."""
+        """Parse `[IF NOT EXISTS]`."""
         return self._accept("IF", "NOT", "EXISTS")
 
-    # Places and errors
+    # Spans and errors
 
     def _span(self, start: int) -> Span:
-        """From the token of that index to the last one stepped over."""
+        """Return the span from the token with an index to the last one consumed."""
         return Span(self._tokens[start].start, self._tokens[self._index - 1].end)
 
-    def _here(self) -> Span:
+    def _current_span(self) -> Span:
         return Span(self._token.start, self._token.end)
 
-    def _written(self, start: int) -> str:
-        """The text from the token of that index to the last one stepped over."""
+    def _text_since(self, start: int) -> str:
+        """Return the text from the token with an index to the last one consumed."""
         return self.text[self._tokens[start].start : self._tokens[self._index - 1].end]
 
-    def _fail(self, *wanted: str, hint: str = "") -> NoReturn:
-        """Refuse the current token; name what was tried here. A doubtful name before it may be a misspelt keyword instead."""
+    def _fail(self, *expected: str, hint: str = "") -> NoReturn:
+        """Raise a syntax error at the current token, listing what was expected.
+
+        If the token before it was taken as an alias but resembles an expected keyword, the error is there instead.
+        """
         before = self._tokens[self._index - 1]
-        if self._doubtful == self._index - 1 and likely_intended(before.word, self._tried):
-            raise unexpected_token(self.text, Span(before.start, before.end), self._tried)
-        written = self.text[self._token.start : self._token.end]
-        if not hint and all(word.isupper() for word in wanted):
+        if self._implicit_alias == self._index - 1 and likely_intended(before.word, self._expected):
+            raise unexpected_token(self.text, Span(before.start, before.end), self._expected)
+        text = self.text[self._token.start : self._token.end]
+        if not hint and all(word.isupper() for word in expected):
             hint = self.MISPLACED.get(self._token.word, "")
-        hint = hint or rewrite(written, [*self._possible(), *wanted])
-        raise unexpected_token(self.text, self._here(), [*self._tried, *wanted], hint=hint)
+        hint = hint or spelling_hint(text, [*self._expected_words(), *expected])
+        raise unexpected_token(self.text, self._current_span(), [*self._expected, *expected], hint=hint)
 
-    def _possible(self) -> list[str]:
-        """The keywords that could stand here."""
-        return self._tried
+    def _expected_words(self) -> list[str]:
+        """Return the keywords that are possible here."""
+        return self._expected
 
-    def _refuse(self, message: str, token: Token, hint: str = "") -> NoReturn:
+    def _fail_invalid(self, message: str, token: Token, hint: str = "") -> NoReturn:
         raise SyntaxError_(message, hint=hint, span=Span(token.start, token.end), sql=self.text)
 
-    def _unsupported(self, what: str, hint: str, span: Span | None = None) -> NoReturn:
-        """Refuse something that the language has and this system does not; the current token shows where, if not `span`."""
-        raise NotSupportedError(f"{what} is not supported", hint=hint, span=span or self._here(), sql=self.text)
+    def _fail_unsupported(self, what: str, hint: str, span: Span | None = None) -> NoReturn:
+        """Raise an error for a feature of the language that Headrace lacks, at `span` or the current token."""
+        raise NotSupportedError(f"{what} is not supported", hint=hint, span=span or self._current_span(), sql=self.text)

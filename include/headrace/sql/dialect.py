@@ -1,4 +1,4 @@
-"""What a dialect offers: whole statements as the model's plain definitions, and back."""
+"""The interface of a dialect."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from headrace.sql.lexis import Lexis
 
 
 class Dialect(Protocol):
-    """A language whose statements become `headrace.model.statements`."""
+    """Converts between SQL text and `headrace.model.statements`."""
 
     @property
     def lexis(self) -> Lexis:
         """How it writes strings, names and comments."""
 
     def statement(self, text: str) -> Statement:
-        """The one statement of a text."""
+        """Parse one statement."""
 
     def statement_sql(self, statement: Statement) -> str:
-        """A statement written in this dialect, on one line."""
+        """Write a statement on one line."""
 
     def expression_sql(self, expression: Expression) -> str:
-        """An expression written in this dialect."""
+        """Write an expression."""

@@ -1,4 +1,4 @@
-"""How a dialect writes strings, names and comments: the part of its grammar that lies below the tokens."""
+"""How a dialect writes strings, names and comments: the lexical part of its grammar."""
 
 from __future__ import annotations
 
@@ -10,20 +10,22 @@ from headrace.model.spans import Span
 
 COMMENT = r"--[^\n]*|/\*.*?\*/"
 BLANKS = rf"(?:\s+|{COMMENT})*+"
-"""Never given back once matched: else a line of dashes could be cut into comments in more ways than there is time to try."""
-DIGITS = 40
-"""Digits of a number at most: more than any type holds, and far fewer than Python refuses to convert."""
+"""Possessive, because a line of dashes could otherwise be split into comments in exponentially many ways."""
+MAX_DIGITS = 40
+"""Maximum digits of a number: more than any type holds, and fewer than Python's limit for converting text to integers."""
 QUOTED_NAME = r"`[^`]*(?:``[^`]*)*`"
 NUMBER = r"(?:0[xX][0-9a-fA-F]+|(?:[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(?:[eE][+-]?[0-9]+)?)(?!\w)"
-"""What goes on with a letter, such as 10s or 1.5s, is a word."""
+"""A number directly followed by a letter, such as 10s or 1.5s, is a word."""
 WORD = r"[A-Za-z_][A-Za-z0-9_]*"
 
 
 class Lexis:
-    """Strings in `'` or `"`, names in back quotes; a doubled quote stands for itself.
+    """The lexical rules of a dialect: strings in `'` or `"`, names in backquotes, a doubled quote for a quote.
 
-    `escapes` says what a backslash and a character stand for (none: a backslash is an ordinary character), `kept` before
-    which characters the backslash stays, `reserved` (upper case) which words are names only in back quotes.
+    Args:
+        reserved: Words (upper case) that are names only in backquotes.
+        escapes: What a backslash and a character stand for. If empty, a backslash is an ordinary character.
+        kept: Characters before which a backslash stays in the value.
     """
 
     def __init__(self, *, reserved: frozenset[str], escapes: Mapping[str, str], kept: str = "") -> None:
@@ -48,42 +50,42 @@ class Lexis:
         self._piece = re.compile(rf"(?P<blank>\s+|{COMMENT})|(?P<stop>;)|{quoted}|(?P<open>['\"`]|/\*)|[^\s;'\"`/-]+|.", re.S)
 
     def unquote(self, raw: str) -> str:
-        """The value of a string as written, quotes included."""
+        """Return the value of a string literal, given with its quotes."""
         body = raw[1:-1]
         quote = raw[0]
         if "\\" not in body and quote not in body:
             return body
-        return self._pair.sub(lambda found: self._value(found, quote), body)
+        return self._pair.sub(lambda match: self._value(match, quote), body)
 
-    def _value(self, found: re.Match[str], quote: str) -> str:
-        if found[1]:
-            return self._escapes.get(found[1], found[1])
-        return quote if found[2] == quote else found[0]
+    def _value(self, match: re.Match[str], quote: str) -> str:
+        if match[1]:
+            return self._escapes.get(match[1], match[1])
+        return quote if match[2] == quote else match[0]
 
     def quote(self, value: str) -> str:
-        """A string written so that `unquote` gives it back."""
+        """Write a string literal."""
         return "'" + value.translate(self._quoting) + "'"
 
     def name(self, raw: str) -> str:
-        """The name that a word or a back-quoted text stands for; unquoted ones are lower case."""
+        """Return the name that a word or quoted name stands for. Unquoted names become lower case."""
         return raw[1:-1].replace("``", "`") if raw[0] == "`" else raw.lower()
 
     def name_sql(self, name: str) -> str:
-        """A name, in back quotes where it needs them."""
+        """Write a name, in backquotes if it needs them."""
         if self._simple_name.fullmatch(name) and name.upper() not in self.reserved:
             return name
         return "`" + name.replace("`", "``") + "`"
 
     def lower(self, text: str) -> str:
-        """A text in lower case, save what stands in quotes."""
-        return self._unquoted.sub(lambda found: found[0] if found[1] else found[0].lower(), text)
+        """Convert a text to lower case except inside quotes."""
+        return self._unquoted.sub(lambda match: match[0] if match[1] else match[0].lower(), text)
 
     def statements(self, text: str) -> list[str]:
-        """The statements of a script, split at `;`, without blanks and comments around them; empty ones are left out."""
+        """Split a script at `;`, without surrounding blanks and comments. Empty statements are omitted."""
         return [text[span.start : span.end] for span in self.statement_spans(text)]
 
     def statement_spans(self, text: str) -> list[Span]:
-        """Where the statements of a script are."""
+        """Return the spans of the statements of a script."""
         spans: list[Span] = []
         start: int | None = None
         end = 0
@@ -97,11 +99,11 @@ class Lexis:
         return spans if start is None else [*spans, Span(start, end)]
 
     def is_blank(self, text: str) -> bool:
-        """Whether a text holds no statement: only blanks, comments and `;`."""
+        """Return whether a text contains no statement: only blanks, comments and `;`."""
         return self._blank.fullmatch(text) is not None
 
-    def require_closed(self, text: str) -> None:
-        """Refuse a text with a string, name or comment that is not closed."""
+    def check_closed(self, text: str) -> None:
+        """Raise `SyntaxError_` if a string, name or comment is not closed."""
         for piece in self._piece.finditer(text):
             if piece.lastgroup == "open":
                 what = {"`": "name", "/*": "comment"}.get(piece[0], "string")

@@ -1,4 +1,4 @@
-"""Values for the `?` of a statement, written into it as literals of its dialect (PEP 249, `qmark`)."""
+"""Parameters: values written into a statement as literals in place of each `?` (PEP 249, `qmark`)."""
 
 from __future__ import annotations
 
@@ -22,9 +22,12 @@ DATA_STATEMENTS: Final = frozenset({("INSERT",), ("ALTER",), ("CREATE", "TABLE")
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A statement cut at its `?`: `parts` has one more element than there are parameters.
+    """A statement split at its `?`.
 
-    `sql` and `spans` say where each `?` is. `is_data` means that values are data, see `DATA_STATEMENTS`.
+    Attributes:
+        parts: The text between parameters, one element more than there are parameters.
+        spans: Where each `?` is in `sql`.
+        is_data: Whether values are data for columns, see `DATA_STATEMENTS`.
     """
 
     sql: str
@@ -36,15 +39,20 @@ class Template:
     def render(self, parameters: Sequence[Any], row: int | None = None) -> str:
         """Write one value for each `?`.
 
+        Args:
+            parameters: The values.
+            row: Index of the values among many rows, for messages.
+
         Raises:
-            ProgrammingError: there are too few or too many values, or one is of a type that no literal has.
-            DataError: a value is no number of SQL (nan, inf).
+            ProgrammingError: The number of values is wrong, or one has a type without literals.
+            DataError: A number is not finite.
         """
         self.check_count(parameters, row)
-        written = [self.literal(value, place, row) for place, value in enumerate(parameters)]
-        return "".join(part for pair in zip(self.parts, (*written, ""), strict=True) for part in pair)
+        literals = [self.literal(value, index, row) for index, value in enumerate(parameters)]
+        return "".join(part for pair in zip(self.parts, (*literals, ""), strict=True) for part in pair)
 
     def check_count(self, parameters: Sequence[Any], row: int | None) -> None:
+        """Raise `ProgrammingError` if the parameters are not a sequence of the right length."""
         count = len(self.spans)
         if isinstance(parameters, str | bytes | Mapping) or not isinstance(parameters, Sequence):
             raise ProgrammingError(
@@ -53,37 +61,39 @@ class Template:
         if len(parameters) != count:
             first_unbound = self.spans[len(parameters)] if len(parameters) < count else None
             raise ProgrammingError(
-                f"{in_row(row)}the statement has {count} parameter{'' if count == 1 else 's'}, {len(parameters)} given",
-                hint="pass one value for each ?; a ? within quotes or a comment is none",
+                f"{row_prefix(row)}the statement has {count} parameter{'' if count == 1 else 's'}, {len(parameters)} given",
+                hint="pass one value for each ?, except those inside quotes or comments",
                 span=first_unbound or Span(len(self.sql), len(self.sql)),
                 sql=self.sql,
             )
 
-    def literal(self, value: Any, place: int, row: int | None) -> str:
+    def literal(self, value: Any, index: int, row: int | None) -> str:
+        """Write one value, raising errors with the span of its `?`."""
         try:
             return literal_sql(value, self.dialect, is_data=self.is_data)
         except (TypeError, ValueError) as error:
             kind = DataError if isinstance(error, ValueError) else ProgrammingError
             raise kind(
-                f"{in_row(row)}parameter {place + 1}: {error}",
-                hint="NULL is None" if isinstance(error, ValueError) else "convert it to a type that SQL has",
-                span=self.spans[place],
+                f"{row_prefix(row)}parameter {index + 1}: {error}",
+                hint="pass None for NULL" if isinstance(error, ValueError) else "convert it to a type that SQL has",
+                span=self.spans[index],
                 sql=self.sql,
             ) from None
 
 
-def in_row(row: int | None) -> str:
+def row_prefix(row: int | None) -> str:
+    """Return the beginning of a message about one of many rows."""
     return "" if row is None else f"row {row + 1}: "
 
 
 def template(sql: str, dialect: str) -> Template:
-    """Find the `?` of a statement; those in strings, comments and quoted names are none."""
+    """Split a statement at its `?`, ignoring those in strings, comments and quoted names."""
     tokens = tokenize(sql, lexis_of(dialect))
-    return cut(sql, Span(0, len(sql)), tokens, dialect, is_data(tokens))
+    return split_at_marks(sql, Span(0, len(sql)), tokens, dialect, is_data(tokens))
 
 
-def cut(sql: str, part: Span, tokens: Sequence[Token], dialect: str, is_data: bool) -> Template:
-    """Cut a part of a text at the `?` among its tokens."""
+def split_at_marks(sql: str, part: Span, tokens: Sequence[Token], dialect: str, is_data: bool) -> Template:
+    """Split a part of a text at the `?` among its tokens."""
     marks = tuple(Span(token.start, token.end) for token in tokens if token.word == "?")
     starts = (part.start, *(mark.end for mark in marks))
     ends = (*(mark.start for mark in marks), part.end)
@@ -92,32 +102,36 @@ def cut(sql: str, part: Span, tokens: Sequence[Token], dialect: str, is_data: bo
 
 
 def is_data(tokens: Sequence[Token]) -> bool:
+    """Return whether the values of a statement are data for columns."""
     words = [token.word for token in tokens if token.word != "EXPLAIN"]
     return (words[0],) in DATA_STATEMENTS or tuple(words[:2]) in DATA_STATEMENTS
 
 
 def render_many(sql: str, rows: Iterable[Sequence[Any]], dialect: str) -> str | None:
-    """Write an INSERT with the values of many rows as one statement; None for any other statement, or if there is no row."""
+    """Write an INSERT with the values of many rows as one statement. None if it is no INSERT or there are no rows."""
     tokens = tokenize(sql, lexis_of(dialect))
     while len(tokens) > 1 and tokens[-2].word == ";":
         tokens = [*tokens[:-2], tokens[-1]]
     if [token.word for token in tokens[:2]] != ["INSERT", "INTO"]:
         return None
-    part = tokens[repeated_from(tokens[:-1]) : -1]
+    part = tokens[repeated_start(tokens[:-1]) : -1]
     if not part:
         return None
     span = Span(part[0].start, part[-1].end)
-    repeated = cut(sql, span, part, dialect, is_data=True)
-    written = [repeated.render(row, number) for number, row in enumerate(rows)]
-    return f"{sql[: span.start]}{' '.join(written)}" if written else None
+    repeated = split_at_marks(sql, span, part, dialect, is_data=True)
+    groups = [repeated.render(row, number) for number, row in enumerate(rows)]
+    return f"{sql[: span.start]}{' '.join(groups)}" if groups else None
 
 
-def repeated_from(tokens: Sequence[Token]) -> int:
-    """Where the part of an INSERT begins that each row repeats: its only group of values, else the whole after INTO."""
-    opens = [place + 1 for place, (word, sign) in enumerate(pairwise(tokens)) if word.word == "VALUES" and sign.word == "("]
+def repeated_start(tokens: Sequence[Token]) -> int:
+    """Return the index of the token where the part of an INSERT begins that each row repeats.
+
+    This is its only group of values if all `?` are in it, else everything after INTO.
+    """
+    opens = [index + 1 for index, (word, sign) in enumerate(pairwise(tokens)) if word.word == "VALUES" and sign.word == "("]
     if len(opens) != 1:
         return 2
-    closes = [place for place, token in enumerate(tokens) if token.word == ")" and place > opens[0]]
+    closes = [index for index, token in enumerate(tokens) if token.word == ")" and index > opens[0]]
     has_marks_before = any(token.word == "?" for token in tokens[: opens[0]])
     return 2 if has_marks_before or closes != [len(tokens) - 1] else opens[0]
 
@@ -126,74 +140,82 @@ def literal_sql(value: Any, dialect: str, *, is_data: bool = False) -> str:
     """Write a value as a literal.
 
     Args:
-        value: None, bool, int, float, Decimal, str, bytes, date, datetime, or a scalar of NumPy or pandas.
+        value: None, bool, int, float, Decimal, str, bytes, date, datetime, or a NumPy or pandas scalar.
         dialect: The language of the statement.
-        is_data: Whether the literal is a value for a column. Such values are written as text if that keeps all their digits.
+        is_data: Whether the literal is a value for a column. It is then written as text if that keeps all digits.
 
     Raises:
-        TypeError: there is no literal for its type.
-        ValueError: it is no finite number.
+        TypeError: The type has no literals.
+        ValueError: A number is not finite.
     """
     writer = next((writer for kinds, writer in WRITERS if isinstance(value, kinds)), None)
     if writer is not None:
         return writer(value, dialect, is_data)
     if type(value).__module__ == "numpy":
         return numpy_sql(value, dialect, is_data)
-    raise TypeError(f"there is no literal for the type {type(value).__name__}")
+    raise TypeError(f"values of type {type(value).__name__} have no literal")
 
 
 def plain_sql(value: Any, dialect: str, _: bool) -> str:
+    """Write None, a boolean or a string."""
     return expression_sql(Literal(value), dialect)
 
 
 def bytes_sql(value: bytes | bytearray | memoryview, dialect: str, _: bool) -> str:
+    """Write binary data."""
     return expression_sql(Literal(bytes(value)), dialect)
 
 
 def integer_sql(value: int, _: str, __: bool) -> str:
-    return spaced(str(int(value)))
+    """Write an integer."""
+    return pad_negative(str(int(value)))
 
 
 def float_sql(value: float, _: str, __: bool) -> str:
+    """Write a float, or raise `ValueError` if it is not finite."""
     if not math.isfinite(value):
-        raise ValueError(f"{value} is no number of SQL")
-    return spaced(repr(float(value)))
+        raise ValueError(f"{value} is not a finite number")
+    return pad_negative(repr(float(value)))
 
 
 def decimal_sql(value: Decimal, dialect: str, is_data: bool) -> str:
+    """Write a decimal, or raise `ValueError` if it is not finite."""
     if not value.is_finite():
-        raise ValueError(f"{value} is no number of SQL")
+        raise ValueError(f"{value} is not a finite number")
     digits = format(value, "f")
-    return expression_sql(Literal(digits), dialect) if is_data else spaced(digits)
+    return expression_sql(Literal(digits), dialect) if is_data else pad_negative(digits)
 
 
-def spaced(number: str) -> str:
-    """Keep a negative number apart from a minus before it: two of them begin a comment."""
+def pad_negative(number: str) -> str:
+    """Put a blank before a negative number, because a minus before it would begin a comment."""
     return f" {number}" if number.startswith("-") else number
 
 
 def time_sql(value: datetime, dialect: str, is_data: bool) -> str:
-    """An aware one as an instant; a naive one is in the time zone of the database."""
+    """Write a datetime: an aware one as an instant, a naive one in the time zone of the database."""
     if value != value:  # NaT of pandas
         return "NULL"
-    shown = value if value.tzinfo is None else value.astimezone(UTC)
-    return text_time_sql(shown.isoformat(sep=" "), dialect, is_data)
+    zoned = value if value.tzinfo is None else value.astimezone(UTC)
+    return text_time_sql(zoned.isoformat(sep=" "), dialect, is_data)
 
 
 def date_sql(value: date, dialect: str, is_data: bool) -> str:
+    """Write a date."""
     return text_time_sql(value.isoformat(), dialect, is_data)
 
 
 def text_time_sql(text: str, dialect: str, is_data: bool) -> str:
+    """Write a timestamp given as text."""
     literal = expression_sql(Literal(text), dialect)
     return literal if is_data else f"TIMESTAMP {literal}"
 
 
 def numpy_sql(value: Any, dialect: str, is_data: bool) -> str:
+    """Write a NumPy scalar, or raise `TypeError`."""
     if type(value).__name__ == "datetime64":
         return "NULL" if str(value) == "NaT" else text_time_sql(str(value).replace("T", " "), dialect, is_data)
     if not hasattr(value, "item") or getattr(value, "shape", ()) != ():
-        raise TypeError(f"there is no literal for the type {type(value).__name__}")
+        raise TypeError(f"values of type {type(value).__name__} have no literal")
     return literal_sql(value.item(), dialect, is_data=is_data)
 
 
@@ -207,4 +229,4 @@ WRITERS: Final[tuple[tuple[tuple[type, ...], Writer], ...]] = (
     ((datetime,), time_sql),
     ((date,), date_sql),
 )
-"""By type; a bool is an int, and a datetime a date, so the order matters."""
+"""Writers by type. The order matters: a bool is also an int, and a datetime also a date."""

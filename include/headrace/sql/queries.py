@@ -1,4 +1,4 @@
-"""`SELECT` in full: clauses as tables, sources, joins, unions."""
+"""Parsing of `SELECT`: clauses as tables, sources, joins, unions."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from headrace.sql.tokens import TokenType
 from headrace.sql.windows import WindowParser
 
 Fields = dict[str, Any]
-"""Fields of the model's query."""
+"""Fields of `headrace.model.queries.Query`."""
 
 
 class Clause(NamedTuple):
-    """A clause of a query: the words that begin it, for messages, and what parses it. No fields: it does not stand here."""
+    """A clause of a query. `words` begin it, for messages. `parse` returns its fields, none if the clause is absent."""
 
     words: str
     parse: Callable[[Any], Fields]
 
 
-def misplaced(clauses: tuple[Clause, ...], tail: tuple[Clause, ...]) -> dict[str, str]:
-    """Return the hint for each word of a clause that stands in the wrong place."""
+def misplaced_hints(clauses: tuple[Clause, ...], tail: tuple[Clause, ...]) -> dict[str, str]:
+    """Return a hint for each keyword that begins a clause, for use if it is in the wrong place."""
     order = ("SELECT", *(clause.words for clause in clauses), "UNION", *(clause.words for clause in tail))
-    hint = f"the clauses of a query stand in this order, each once: {' … '.join(order)}"
+    hint = f"write the clauses of a query in this order, each once: {' … '.join(order)}"
     words = (word for clause in order for word in clause.replace(",", "").split() if word.isupper() and word != "BY")
     return dict.fromkeys(words, hint)
 
 
 class QueryParser(WindowParser):
-    """Queries and what they are made of. A dialect says which clauses there are, in their order."""
+    """Parses queries. A dialect lists its clauses in order."""
 
     CLAUSES: ClassVar[tuple[Clause, ...]] = (
         Clause("FROM", lambda self: self._parse_from()),
@@ -44,35 +44,35 @@ class QueryParser(WindowParser):
         Clause("ORDER BY", lambda self: self._parse_order()),
         Clause("LIMIT", lambda self: self._parse_limit("LIMIT", "OFFSET")),
     )
-    """Clauses that follow a query or a union."""
+    """Clauses that may follow a query or a union."""
 
     UNSUPPORTED_JOINS: ClassVar[Mapping[str, str]] = {}
-    """Words of joins that the language has and this system does not, and what to write instead."""
+    """Joins of the language that Headrace lacks, and what to write instead."""
 
     def _parse_query(self) -> Query | Union:
-        """A query or a union, with the ORDER BY and LIMIT of the whole."""
+        """Parse a query or union, with the ORDER BY and LIMIT that apply to all of it."""
         start = self._index
-        found: Query | Union = self._parse_query_term()
+        query: Query | Union = self._parse_query_term()
         while self._accept("UNION"):
-            everything = self._accept("ALL")
-            found = Union(found, self._parse_query_term(), everything)
-        return self._parse_tail(found, start)
+            keeps_duplicates = self._accept("ALL")
+            query = Union(query, self._parse_query_term(), keeps_duplicates)
+        return self._parse_tail(query, start)
 
     def _parse_query_term(self) -> Query | Union:
-        if self._at("("):
-            return self._wrapped(self._parse_query)
+        if self._is_at("("):
+            return self._parse_parenthesized(self._parse_query)
         return self._parse_select()
 
     def _parse_select(self) -> Query:
         start = self._index
         self._expect("SELECT")
         distinct = self._parse_quantifier()
-        items = self._list(self._parse_item)
+        items = self._parse_list(self._parse_item)
         fields = self._parse_clauses(self.CLAUSES)
         return Query(items, fields.pop("source", None), distinct=distinct, span=self._span(start), **fields)
 
     def _parse_quantifier(self) -> bool:
-        """`[DISTINCT | ALL]`."""
+        """Parse `[DISTINCT | ALL]`."""
         return self._accept_one("DISTINCT", "ALL") == "DISTINCT"
 
     def _parse_clauses(self, clauses: tuple[Clause, ...]) -> Fields:
@@ -88,18 +88,18 @@ class QueryParser(WindowParser):
         return {field: self._parse_expression()} if self._accept(word) else {}
 
     def _parse_groups(self) -> Fields:
-        return {"group_by": self._list(self._parse_group_key)} if self._accept("GROUP", "BY") else {}
+        return {"group_by": self._parse_list(self._parse_group_key)} if self._accept("GROUP", "BY") else {}
 
     # Items
 
     def _parse_item(self) -> SelectItem:
-        """`expression [[AS] alias]`, or a star."""
+        """Parse `expression [[AS] alias]` or a star."""
         start = self._index
         star = self._parse_star()
         return SelectItem(star, None, self._column_name(start)) if star else self._parse_partition_key()
 
     def _parse_partition_key(self) -> SelectItem:
-        """`expression [[AS] alias]`."""
+        """Parse `expression [[AS] alias]`."""
         start = self._index
         expression = self._parse_expression()
         text = self._column_name(start)
@@ -111,41 +111,41 @@ class QueryParser(WindowParser):
         return SelectItem(expression, None, self._column_name(start))
 
     def _column_name(self, start: int) -> str:
-        """The name of a column without an alias."""
-        return self._written(start)
+        """Return the name of a column without an alias, which began at the token with index `start`."""
+        return self._text_since(start)
 
     def _parse_alias(self) -> str | None:
         if self._accept("AS"):
             return self._parse_identifier("an alias")
         if not self._is_name(self._token):
             return None
-        self._doubtful = self._index
+        self._implicit_alias = self._index
         return self._parse_identifier("an alias")
 
     # Sources
 
     def _parse_source(self) -> Source:
-        """Tables and sub-queries, joined or with commas between."""
-        found = self._parse_joined()
+        """Parse tables and sub-queries that are joined or separated by commas."""
+        source = self._parse_joined()
         while self._accept(","):
-            found = Join(found, self._parse_joined(), None)
-        return found
+            source = Join(source, self._parse_joined(), None)
+        return source
 
     def _parse_joined(self) -> Source:
-        found = self._parse_source_term()
+        left = self._parse_source_term()
         while (kind := self._parse_join_kind()) is not None:
             right = self._parse_source_term()
             self._expect("ON")
-            found = Join(found, right, self._parse_expression(), kind)
-        return found
+            left = Join(left, right, self._parse_expression(), kind)
+        return left
 
     def _parse_join_kind(self) -> str | None:
-        """The kind of a join in lower case, `left semi` for one; None where no join stands."""
+        """Parse the kind of a join, such as `left semi`. Return None if there is no join."""
         side = self._accept_one("INNER", "LEFT", "RIGHT", "FULL")
         if side is None:
             return "inner" if self._accept("JOIN") else None
         if self._token.word in self.UNSUPPORTED_JOINS:
-            self._unsupported(f"{side} {self._token.word} JOIN", self.UNSUPPORTED_JOINS[self._token.word])
+            self._fail_unsupported(f"{side} {self._token.word} JOIN", self.UNSUPPORTED_JOINS[self._token.word])
         outer = side != "INNER" and self._accept("OUTER")
         match = self._accept_one("SEMI", "ANTI") if side in ("LEFT", "RIGHT") and not outer else None
         self._expect("JOIN")
@@ -154,47 +154,47 @@ class QueryParser(WindowParser):
     def _parse_source_term(self) -> Source:
         if self._token.word != "(":
             return TableSource(self._parse_name("a table"), self._parse_alias())
-        if self._holds_query():
-            return QuerySource(self._wrapped(self._parse_query), self._parse_alias())
-        return self._wrapped(self._parse_source)
+        if self._is_subquery():
+            return QuerySource(self._parse_parenthesized(self._parse_query), self._parse_alias())
+        return self._parse_parenthesized(self._parse_source)
 
-    def _holds_query(self) -> bool:
-        """Whether the brackets that open here hold a query, not joined sources (which may begin with a query in brackets)."""
+    def _is_subquery(self) -> bool:
+        """Return whether the parentheses here contain a query rather than joined sources, which may begin with a sub-query."""
         depth = 0
-        while self._next(depth).word == "(":
+        while self._peek(depth).word == "(":
             depth += 1
-        if self._next(depth).word != "SELECT":
+        if self._peek(depth).word != "SELECT":
             return False
-        return depth == 1 or self._next(self._closing(1) + 1).word in (")", "UNION", "ORDER", "SLIMIT", "LIMIT")
+        return depth == 1 or self._peek(self._find_closing(1) + 1).word in (")", "UNION", "ORDER", "SLIMIT", "LIMIT")
 
-    def _closing(self, ahead: int) -> int:
-        """How far ahead the bracket stands that closes the one so far ahead."""
+    def _find_closing(self, ahead: int) -> int:
+        """Return how many tokens ahead the parenthesis at `ahead` is closed."""
         depth = 0
-        while (token := self._next(ahead)).kind is not TokenType.END:
+        while (token := self._peek(ahead)).kind is not TokenType.END:
             depth += {"(": 1, ")": -1}.get(token.word, 0)
             if depth == 0:
                 break
             ahead += 1
         return ahead
 
-    # What follows a query or a union
+    # Clauses after a query or a union
 
     def _parse_tail(self, query: Query | Union, start: int) -> Query | Union:
-        """`[ORDER BY …] [LIMIT …]`, and what else the dialect has there."""
+        """Parse `[ORDER BY …] [LIMIT …]` and other clauses that the dialect allows there."""
         fields = self._parse_clauses(self.TAIL)
         if not fields:
             return query
         if query.order_by or query.limit is not None or (isinstance(query, Query) and query.series_limit is not None):
-            what = "ORDER BY or LIMIT after brackets that have their own"
-            self._unsupported(what, "write SELECT * FROM (…) ORDER BY … LIMIT …", self._span(start))
+            what = "ORDER BY or LIMIT after parentheses that have their own"
+            self._fail_unsupported(what, "write SELECT * FROM (…) ORDER BY … LIMIT …", self._span(start))
         if isinstance(query, Query):
             return replace(query, span=self._span(start), **fields)
         if "series_limit" in fields:
-            self._unsupported("SLIMIT of a UNION", "write it in brackets with the query it belongs to", self._span(start))
+            self._fail_unsupported("SLIMIT of a UNION", "write it in parentheses with the query it belongs to", self._span(start))
         return replace(query, **fields)
 
     def _parse_order(self) -> Fields:
-        return {"order_by": self._list(self._parse_ordering)} if self._accept("ORDER", "BY") else {}
+        return {"order_by": self._parse_list(self._parse_ordering)} if self._accept("ORDER", "BY") else {}
 
     def _parse_ordering(self) -> Ordering:
         expression = self._parse_expression()
@@ -203,7 +203,7 @@ class QueryParser(WindowParser):
         return Ordering(expression, descending, None if nulls is None else nulls == "FIRST")
 
     def _parse_limit(self, limit: str, offset: str, prefix: str = "") -> Fields:
-        """`LIMIT n [OFFSET m]` or `LIMIT m, n`."""
+        """Parse `LIMIT n [OFFSET m]` or `LIMIT m, n`."""
         if not self._accept(limit):
             return {}
         count, skipped = self._parse_integer(), None

@@ -1,4 +1,4 @@
-"""Writing expressions, with the tables that the parser of the dialect reads."""
+"""Writing of expressions, by the operator tables that the parser of the dialect uses."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headrace.sql.operators import FUNCTION_POWER, NOT, OR, PREDICATE, SIGN, Ope
 
 
 class ExpressionRenderer:
-    """Expressions as text, with only the brackets they need."""
+    """Writes expressions with only the parentheses they need."""
 
     LEXIS: ClassVar[Lexis]
     BINARY: ClassVar[Mapping[str, Operator]]
@@ -23,12 +23,12 @@ class ExpressionRenderer:
         self._binary = {operator.function: (sign, operator.power) for sign, operator in self.BINARY.items()}
         self._predicates: dict[str, str] = {}
         for sign, function in (*self.PREDICATES.items(), *((f"NOT {word}", function) for word, function in self.NEGATED.items())):
-            self._predicates.setdefault(function, sign)  # the first of several spellings
+            self._predicates.setdefault(function, sign)  # the first spelling wins
 
     def sql(self, node: Expression, power: int = OR) -> str:
-        """An expression as an operand of something that binds at `power`."""
-        text, own = self._text_and_power(node)
-        return text if own >= power else f"({text})"
+        """Write an expression as an operand of an operator with precedence `power`."""
+        text, own_power = self._text_and_power(node)
+        return text if own_power >= power else f"({text})"
 
     def _text_and_power(self, node: Expression) -> tuple[str, int]:
         match node:
@@ -46,13 +46,13 @@ class ExpressionRenderer:
                 return self._case_sql(node), FUNCTION_POWER
             case Call():
                 return self._call_sql(node)
-        raise InternalError(f"no text for {node!r}")
+        raise InternalError(f"cannot write {node!r} as SQL")
 
     def _member_sql(self, table: str | None, member: str) -> str:
         return member if table is None else f"{self.LEXIS.name_sql(table)}.{member}"
 
     def scalar_sql(self, value: Scalar) -> str:
-        """A constant."""
+        """Write a constant."""
         match value:
             case None:
                 return "NULL"
@@ -81,7 +81,7 @@ class ExpressionRenderer:
         return self._function_sql(call), FUNCTION_POWER
 
     def _negation_sql(self, argument: Expression) -> str:
-        """Kept apart from a negative number, and from another sign, with which it would begin a comment."""
+        """Write a minus, separated from a following sign because `--` begins a comment."""
         operand = self.sql(argument, SIGN)
         if operand[0] == "-":
             return f"- {operand}"

@@ -1,4 +1,4 @@
-"""Reading text with compiled patterns instead of tokens: for statements that are mostly data."""
+"""A scanner that reads text with compiled patterns instead of tokens, for statements that are mostly data."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KEYWORD = re.compile(WORD)
 
 
 class Scanner:
-    """A place in a text, always at the beginning of a word or sign. What is asked for in vain is kept for messages.
+    """A position in a text, always at the beginning of a word or symbol. What did not match is collected for error messages.
 
     `_end` is where the last part of a name ended.
     """
@@ -25,27 +25,27 @@ class Scanner:
     def __init__(self, text: str, lexis: Lexis) -> None:
         self.text = text
         self.lexis = lexis
-        self._place = 0
+        self._offset = 0
         self._end = 0
-        self._tried: list[str] = []
-        self._move(0)
+        self._expected: list[str] = []
+        self._move_to(0)
 
-    def _move(self, place: int) -> None:
-        """Go to the first word or sign at or after a place."""
-        found = SPACE.match(self.text, place)
-        self._place = found.end() if found else place
-        self._tried = []
+    def _move_to(self, offset: int) -> None:
+        """Move to the first word or symbol at or after an offset."""
+        match = SPACE.match(self.text, offset)
+        self._offset = match.end() if match else offset
+        self._expected = []
 
-    def _word(self) -> str:
-        """The word here in upper case, or the sign; empty at the end."""
-        found = KEYWORD.match(self.text, self._place)
-        return found[0].upper() if found else self.text[self._place : self._place + 1]
+    def _current_word(self) -> str:
+        """Return the word here in upper case, or the symbol, or an empty string at the end."""
+        match = KEYWORD.match(self.text, self._offset)
+        return match[0].upper() if match else self.text[self._offset : self._offset + 1]
 
     def _accept(self, word: str) -> bool:
-        if self._word() != word:
-            self._tried.append(word)
+        if self._current_word() != word:
+            self._expected.append(word)
             return False
-        self._move(self._place + len(word))
+        self._move_to(self._offset + len(word))
         return True
 
     def _expect(self, *words: str) -> None:
@@ -54,42 +54,42 @@ class Scanner:
                 self._fail()
 
     def _at_end(self) -> bool:
-        return self._place >= len(self.text)
+        return self._offset >= len(self.text)
 
-    def _name_part(self, what: str) -> str:
-        found = NAME.match(self.text, self._place)
-        if found is None or found[0].upper() in self.lexis.reserved or found[0] == "``":
-            here = self._here(self._place)
-            return self._fail(what, hint=name_hint(self.lexis, self.text[here.start : here.end], self._tried))
-        self._end = found.end()
-        self._move(self._end)
-        return self.lexis.name(found[0])
+    def _parse_identifier(self, what: str) -> str:
+        match = NAME.match(self.text, self._offset)
+        if match is None or match[0].upper() in self.lexis.reserved or match[0] == "``":
+            span = self._span_at(self._offset)
+            return self._fail(what, hint=name_hint(self.lexis, self.text[span.start : span.end], self._expected))
+        self._end = match.end()
+        self._move_to(self._end)
+        return self.lexis.name(match[0])
 
-    def _name(self, what: str) -> Name:
-        """`[database.]name`."""
-        start = self._place
-        first = self._name_part(what)
+    def _parse_name(self, what: str) -> Name:
+        """Parse `[database.]name`."""
+        start = self._offset
+        first = self._parse_identifier(what)
         if not self._accept("."):
             return Name(None, first, Span(start, self._end))
-        second = self._name_part(what)
+        second = self._parse_identifier(what)
         return Name(first, second, Span(start, self._end))
 
-    def _names(self, what: str) -> tuple[str, ...]:
-        """`(name, …)`."""
+    def _parse_names(self, what: str) -> tuple[str, ...]:
+        """Parse `(name, …)`."""
         self._expect("(")
-        names = [self._name_part(what)]
+        names = [self._parse_identifier(what)]
         while self._accept(","):
-            names.append(self._name_part(what))
+            names.append(self._parse_identifier(what))
         self._expect(")")
         return tuple(names)
 
-    def _here(self, place: int) -> Span:
-        """The whole word or sign at a place."""
-        found = self.lexis.sign.match(self.text, place)
-        return Span(place, found.end() if found else place)
+    def _span_at(self, offset: int) -> Span:
+        """Return the span of the word or symbol at an offset."""
+        match = self.lexis.sign.match(self.text, offset)
+        return Span(offset, match.end() if match else offset)
 
-    def _fail(self, *wanted: str, hint: str = "") -> NoReturn:
-        raise unexpected_token(self.text, self._here(self._place), [*self._tried, *wanted], hint=hint)
+    def _fail(self, *expected: str, hint: str = "") -> NoReturn:
+        raise unexpected_token(self.text, self._span_at(self._offset), [*self._expected, *expected], hint=hint)
 
-    def _unsupported(self, what: str, hint: str) -> NoReturn:
-        raise NotSupportedError(f"{what} is not supported", hint=hint, span=self._here(self._place), sql=self.text)
+    def _fail_unsupported(self, what: str, hint: str) -> NoReturn:
+        raise NotSupportedError(f"{what} is not supported", hint=hint, span=self._span_at(self._offset), sql=self.text)

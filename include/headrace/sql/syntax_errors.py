@@ -1,4 +1,4 @@
-"""Messages about text that is not what the grammar wants there."""
+"""Messages for text that does not match the grammar."""
 
 from __future__ import annotations
 
@@ -9,52 +9,59 @@ from headrace.errors import SyntaxError_
 from headrace.model.spans import Span
 from headrace.sql.lexis import Lexis
 
-CLOSENESS = 0.65
-"""How alike (0 to 1) a word must be to a keyword to be taken for a slip of it. Lower, names are; higher, slips are missed."""
+MIN_SIMILARITY = 0.65
+"""Minimum similarity (0 to 1) of a word to a keyword it misspells. Lower values match names, higher ones miss misspellings."""
 
 
 def unexpected_token(text: str, span: Span, expected: Iterable[str], *, hint: str = "") -> SyntaxError_:
-    """The error for what stands at `span` (nothing: the end), where only `expected` could."""
-    found = text[span.start : span.end]
-    wanted = list(dict.fromkeys(expected))
-    what = f"unexpected {_shown(found)}" if found else "the statement ends too early"
-    return SyntaxError_(f"{what}; {_choice(wanted)}" if wanted else what, hint=hint or rewrite(found, wanted), span=span, sql=text)
+    """Return the error for the text at `span`, given what was expected there. An empty span is the end of the statement."""
+    unexpected = text[span.start : span.end]
+    choices = list(dict.fromkeys(expected))
+    what = f"unexpected {_quote_text(unexpected)}" if unexpected else "the statement ends too early"
+    return SyntaxError_(
+        f"{what}; {_expected_text(choices)}" if choices else what,
+        hint=hint or spelling_hint(unexpected, choices),
+        span=span,
+        sql=text,
+    )
 
 
 def likely_intended(word: str, expected: Sequence[str]) -> str | None:
-    """The expected keyword (its first word) for which `word` is likely a slip, or None."""
-    keywords = {choice.split()[0]: choice for choice in expected if choice.isupper() and _as_long(word, choice.split()[0])}
-    close = difflib.get_close_matches(word.upper(), keywords, n=1, cutoff=CLOSENESS)
+    """Return the expected phrase whose first keyword `word` likely misspells, or None."""
+    keywords = {
+        choice.split()[0]: choice for choice in expected if choice.isupper() and _is_similar_length(word, choice.split()[0])
+    }
+    close = difflib.get_close_matches(word.upper(), keywords, n=1, cutoff=MIN_SIMILARITY)
     return keywords[close[0]] if close else None
 
 
-def _as_long(word: str, keyword: str) -> bool:
+def _is_similar_length(word: str, keyword: str) -> bool:
     return abs(len(word) - len(keyword)) <= max(1, len(keyword) // 3)
 
 
-def rewrite(found: str, expected: Sequence[str]) -> str:
-    """The hint for a misspelt keyword, or nothing."""
-    keyword = likely_intended(found, expected) if found else None
-    return f"write {keyword} instead of {found}" if keyword else ""
+def spelling_hint(word: str, expected: Sequence[str]) -> str:
+    """Return the hint for a misspelled keyword, or an empty string."""
+    keyword = likely_intended(word, expected) if word else None
+    return f"write {keyword} instead of {word}" if keyword else ""
 
 
-def name_hint(lexis: Lexis, written: str, tried: Sequence[str]) -> str:
-    """What to do about a text that stands where a name should; nothing where it is a slip of a keyword."""
-    if written[:1] in ("'", '"'):
-        return f"names stand in back quotes: `{lexis.unquote(written)}`"
-    if not written[:1].isalnum() or likely_intended(written, tried):
+def name_hint(lexis: Lexis, text: str, expected: Sequence[str]) -> str:
+    """Return the hint for a text where a name was expected, or an empty string if it is likely a misspelled keyword."""
+    if text[:1] in ("'", '"'):
+        return f"write names in backquotes: `{lexis.unquote(text)}`"
+    if not text[:1].isalnum() or likely_intended(text, expected):
         return ""
-    if written.upper() in lexis.reserved:
-        return f"{written.upper()} is a reserved word; as a name write `{written}`"
-    return f"as a name write `{written}`"
+    if text.upper() in lexis.reserved:
+        return f"{text.upper()} is a reserved word; as a name write `{text}`"
+    return f"as a name write `{text}`"
 
 
-def _shown(found: str) -> str:
-    line = found.partition("\n")[0]
-    shown = line if len(found) <= 40 else f"{line[:40]}…"
-    return shown if shown.startswith(("'", '"', "`")) else f'"{shown}"'
+def _quote_text(text: str) -> str:
+    line = text.partition("\n")[0]
+    short = line if len(text) <= 40 else f"{line[:40]}…"
+    return short if short.startswith(("'", '"', "`")) else f'"{short}"'
 
 
-def _choice(expected: Sequence[str]) -> str:
-    shown = [choice if choice[0].isalnum() else f'"{choice}"' for choice in expected]
-    return f"expected {shown[0]}" if len(shown) == 1 else f"expected one of {', '.join(shown)}"
+def _expected_text(expected: Sequence[str]) -> str:
+    choices = [choice if choice[0].isalnum() else f'"{choice}"' for choice in expected]
+    return f"expected {choices[0]}" if len(choices) == 1 else f"expected one of {', '.join(choices)}"

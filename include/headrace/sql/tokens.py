@@ -1,7 +1,7 @@
 """The tokens of a statement.
 
-They are cut by the patterns that `Lexis` has for strings, names and comments anyway. sqlglot could do it too, but importing it is
-a quarter of the time of a short command such as `SHOW STREAMS`.
+`Lexis` provides the patterns. Importing sqlglot for its tokenizer would add a quarter to the time of a short command such as
+`SHOW STREAMS`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from headrace.sql.lexis import Lexis
 
 
 class TokenType(Enum):
+    """The kinds of tokens. END follows the last token of a statement."""
+
     WORD = "word"
     QUOTED = "quoted"
     STRING = "string"
@@ -23,13 +25,13 @@ class TokenType(Enum):
 
 
 TOKEN_TYPES: Final = {kind.value: kind for kind in TokenType}
-"""By the names of the groups in `Lexis.token`."""
+"""Token types by the names of the groups in `Lexis.token`."""
 TYPES_WITH_WORD: Final = (TokenType.WORD, TokenType.SYMBOL)
 
 
 @dataclass(slots=True)
 class Token:
-    """A token: `word` is upper case for words, the sign itself for symbols, empty for all else."""
+    """A token. `word` is in upper case for words, the symbol itself for symbols, and empty otherwise."""
 
     kind: TokenType
     word: str
@@ -38,17 +40,17 @@ class Token:
 
 
 def tokenize(text: str, lexis: Lexis) -> list[Token]:
-    """The tokens of a text, closed by one that stands for its end.
+    """Split a text into tokens, followed by an END token.
 
     Raises:
-        SyntaxError_: a string, name or comment is not closed.
+        SyntaxError_: A string, name or comment is not closed.
     """
-    found: list[Token] = []
+    tokens: list[Token] = []
     for piece in lexis.token.finditer(text):
         if piece.lastgroup == "open":
-            lexis.require_closed(text)
+            lexis.check_closed(text)
         if piece.lastgroup in TOKEN_TYPES:
             kind = TOKEN_TYPES[piece.lastgroup]
-            found.append(Token(kind, piece[0].upper() if kind in TYPES_WITH_WORD else "", piece.start(), piece.end()))
-    last = found[-1].end if found else len(text)
-    return [*found, Token(TokenType.END, "", last, last)]
+            tokens.append(Token(kind, piece[0].upper() if kind in TYPES_WITH_WORD else "", piece.start(), piece.end()))
+    last = tokens[-1].end if tokens else len(text)
+    return [*tokens, Token(TokenType.END, "", last, last)]

@@ -1,4 +1,4 @@
-"""Window clauses and FILL."""
+"""Parsing of window clauses and FILL."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from headrace.model.queries import (
 from headrace.model.time import Duration
 from headrace.sql.forms import FormParser
 
-WITH_VALUES = (FillMode.VALUE, FillMode.VALUE_F)
+MODES_WITH_VALUES = (FillMode.VALUE, FillMode.VALUE_F)
 
 
 class WindowParser(FormParser):
-    """Window clauses by the word that begins them, with their arguments, and `FILL`."""
+    """Parses window clauses, by a table of the words that begin them, and `FILL`."""
 
     WINDOWS: ClassVar[Mapping[str, Callable[[Any, int], WindowClause]]] = {}
-    """What parses the rest of a window clause, given where it begins."""
+    """Parsers of the rest of a window clause, given the index of its first token."""
 
     UNSUPPORTED_WINDOWS: ClassVar[tuple[str, ...]] = ()
-    """Words of windows that the language has and this system does not."""
+    """Windows of the language that Headrace lacks."""
 
     @abstractmethod
     def _parse_duration(self) -> Duration:
@@ -39,7 +39,7 @@ class WindowParser(FormParser):
     def _parse_window(self) -> WindowClause | None:
         start = self._index
         if self._token.word in self.UNSUPPORTED_WINDOWS:
-            self._unsupported(self._token.word, f"use one of {', '.join(self.WINDOWS)}")
+            self._fail_unsupported(self._token.word, f"use one of {', '.join(self.WINDOWS)}")
         word = self._accept_one(*self.WINDOWS)
         return self.WINDOWS[word](self, start) if word else None
 
@@ -48,12 +48,12 @@ class WindowParser(FormParser):
         length = self._parse_duration()
         offset = self._parse_interval_offset() if self._accept(",") else None
         self._expect(")")
-        sliding = self._wrapped(self._parse_duration) if self._accept("SLIDING") else None
+        sliding = self._parse_parenthesized(self._parse_duration) if self._accept("SLIDING") else None
         return IntervalClause(length, offset, sliding, self._span(start))
 
     def _parse_interval_offset(self) -> Duration:
         if self._token.word == "AUTO":
-            self._unsupported("INTERVAL(…, AUTO)", "write the offset as a duration")
+            self._fail_unsupported("INTERVAL(…, AUTO)", "write the offset as a duration")
         return self._parse_duration()
 
     def _parse_session(self, start: int) -> WindowClause:
@@ -66,7 +66,7 @@ class WindowParser(FormParser):
         return SessionClause(timestamp, gap, self._span(start))
 
     def _parse_state(self, start: int) -> WindowClause:
-        expression = self._wrapped(self._parse_expression)
+        expression = self._parse_parenthesized(self._parse_expression)
         return StateClause(expression, self._parse_true_for(), self._span(start))
 
     def _parse_event(self, start: int) -> WindowClause:
@@ -84,7 +84,7 @@ class WindowParser(FormParser):
         return CountClause(count, sliding, self._span(start))
 
     def _parse_true_for(self) -> Duration | None:
-        return self._wrapped(self._parse_duration) if self._accept("TRUE_FOR") else None
+        return self._parse_parenthesized(self._parse_duration) if self._accept("TRUE_FOR") else None
 
     def _parse_fill(self) -> FillClause | None:
         start = self._index
@@ -93,8 +93,8 @@ class WindowParser(FormParser):
         self._expect("(")
         mode = FillMode(self._expect_one(*FillMode))
         values: tuple[Expression, ...] = ()
-        if mode in WITH_VALUES:
+        if mode in MODES_WITH_VALUES:
             self._expect(",")
-            values = self._list(self._parse_expression)
+            values = self._parse_list(self._parse_expression)
         self._expect(")")
         return FillClause(mode, values, self._span(start))

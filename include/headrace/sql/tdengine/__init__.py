@@ -1,4 +1,4 @@
-"""The TDengine language."""
+"""The TDengine dialect."""
 
 from headrace.sql.tdengine.dialect import TDengine
 

@@ -1,25 +1,28 @@
-"""The TDengine language."""
+"""The TDengine dialect."""
 
 from __future__ import annotations
 
 from headrace.model.expressions import Expression
 from headrace.model.statements import Statement
-from headrace.sql.tdengine.insert import insert, is_insert
+from headrace.sql.tdengine.insert import is_insert, parse_insert
 from headrace.sql.tdengine.parser import Parser
 from headrace.sql.tdengine.render import expression_sql, statement_sql
 from headrace.sql.tdengine.words import LEXIS
 
 
 class TDengine:
-    """TDengine 3.3 with its streams of the `CREATE STREAM … INTO … AS` kind."""
+    """TDengine 3.3, with streams of the form `CREATE STREAM … INTO … AS`."""
 
     lexis = LEXIS
 
     def statement(self, text: str) -> Statement:
-        return insert(text) if is_insert(text) else Parser(text).statement()
+        """Parse one statement."""
+        return parse_insert(text) if is_insert(text) else Parser(text).statement()
 
     def statement_sql(self, statement: Statement) -> str:
+        """Write a statement on one line."""
         return statement_sql(statement)
 
     def expression_sql(self, expression: Expression) -> str:
+        """Write an expression."""
         return expression_sql(expression)

@@ -22,7 +22,7 @@ UNITS_HINT: Final = "a duration is a whole number and a unit, such as 10s: " + "
 )
 
 
-BYTES: Final = 65_517
+MAX_BYTES: Final = 65_517
 TYPES: Final = {
     "BOOL": TypeRule(TypeKind.BOOL),
     "TINYINT": TypeRule(TypeKind.TINYINT),
@@ -34,11 +34,11 @@ TYPES: Final = {
     "DOUBLE": TypeRule(TypeKind.DOUBLE),
     "DECIMAL": TypeRule(TypeKind.DECIMAL, 2, 38),
     "NUMERIC": TypeRule(TypeKind.DECIMAL, 2, 38),
-    "VARCHAR": TypeRule(TypeKind.VARCHAR, 1, BYTES),
-    "BINARY": TypeRule(TypeKind.VARCHAR, 1, BYTES),
-    "NCHAR": TypeRule(TypeKind.NCHAR, 1, BYTES // 4),
-    "VARBINARY": TypeRule(TypeKind.VARBINARY, 1, BYTES),
-    "GEOMETRY": TypeRule(TypeKind.GEOMETRY, 1, BYTES),
+    "VARCHAR": TypeRule(TypeKind.VARCHAR, 1, MAX_BYTES),
+    "BINARY": TypeRule(TypeKind.VARCHAR, 1, MAX_BYTES),
+    "NCHAR": TypeRule(TypeKind.NCHAR, 1, MAX_BYTES // 4),
+    "VARBINARY": TypeRule(TypeKind.VARBINARY, 1, MAX_BYTES),
+    "GEOMETRY": TypeRule(TypeKind.GEOMETRY, 1, MAX_BYTES),
     "JSON": TypeRule(TypeKind.JSON),
     "TIMESTAMP": TypeRule(TypeKind.TIMESTAMP),
 }
@@ -54,7 +54,7 @@ FOREIGN_TYPES: Final = {
 
 
 class TDengineExpressions(QueryParser):
-    """Tables for the shared parser; durations, `0b` numbers and `TIMESTAMP 'text'`."""
+    """Parses TDengine's durations, `0b` numbers and `TIMESTAMP 'text'`, and provides the tables of the shared parser."""
 
     LEXIS = LEXIS
     BINARY = BINARY
@@ -71,7 +71,7 @@ class TDengineExpressions(QueryParser):
             return Literal(int(token.word, 2), Span(token.start, token.end))
         if token.word[0].isdigit():
             return DurationLiteral(self._parse_duration(), Span(token.start, token.end))
-        if token.word == "TIMESTAMP" and self._next().kind is TokenKind.STRING:
+        if token.word == "TIMESTAMP" and self._peek().kind is TokenKind.STRING:
             start = self._index
             self._advance()
             text = self._token
@@ -80,11 +80,11 @@ class TDengineExpressions(QueryParser):
         return super()._parse_word(token)
 
     def _parse_duration(self) -> Duration:
-        """`10s`, also as a string."""
+        """Parse a duration such as `10s`, which may be in quotes."""
         token = self._token
-        written = self.text[token.start : token.end]
-        found = DURATION.fullmatch(written.strip("'\"") if token.kind is TokenKind.STRING else written)
-        if found is None:
-            return self._fail("a duration", hint=UNITS_HINT if written[:1].isdigit() or written[:1] in "+-" else "")
+        text = self.text[token.start : token.end]
+        match = DURATION.fullmatch(text.strip("'\"") if token.kind is TokenKind.STRING else text)
+        if match is None:
+            return self._fail("a duration", hint=UNITS_HINT if text[:1].isdigit() or text[:1] in "+-" else "")
         self._advance()
-        return Duration(int(found[1]), found[2].lower())
+        return Duration(int(match[1]), match[2].lower())

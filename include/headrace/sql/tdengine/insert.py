@@ -1,4 +1,4 @@
-"""INSERT of the TDengine language: many rows for many tables, read without tokens because they are many."""
+"""Parsing of the TDengine INSERT, without tokens because a statement may have very many rows."""
 
 from __future__ import annotations
 
@@ -23,129 +23,129 @@ INSERT: Final = re.compile(rf"{BLANKS}(EXPLAIN\b{BLANKS})?INSERT\b", re.IGNORECA
 NOW_TEXT: Final = r"(?:now|today)\b(?:\s*\(\s*\))?(?:\s*[+-]\s*[0-9]{1,20}[busamhdw]\b)*"
 NOW: Final = re.compile(NOW_TEXT)
 NUMBER: Final = r"[+-]?(?:0x[0-9a-f]{1,32}|0b[01]{1,128}|(?:[0-9]{1,40}\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?)"
-ODD: Final = rf"{LEXIS.string}|{NOW_TEXT}|[a-z]\w*|{NUMBER}"
-VALUE: Final = rf"([+-]?[0-9]{{1,40}})|([+-]?[0-9]{{1,40}}\.[0-9]*)|'([^'\\]*)'|\"([^\"\\]*)\"|({ODD})"
+OTHER_VALUE: Final = rf"{LEXIS.string}|{NOW_TEXT}|[a-z]\w*|{NUMBER}"
+VALUE: Final = rf"([+-]?[0-9]{{1,40}})|([+-]?[0-9]{{1,40}}\.[0-9]*)|'([^'\\]*)'|\"([^\"\\]*)\"|({OTHER_VALUE})"
 NEXT_ROW: Final = re.compile(r"\s*(?:,\s*)?\(")
 OFFSET: Final = re.compile(r"([+-])\s*([0-9]+)([busamhdw])", re.IGNORECASE)
-FAR: Final = 10**20
-"""Nanoseconds from now that are beyond all timestamps."""
+MAX_NOW_OFFSET: Final = 10**20
+"""Nanoseconds from now that exceed every timestamp."""
 
 CONSTANTS: Final[dict[str, bool | None]] = {"null": None, "true": True, "false": False}
-WANTED: Final = "a value (number, string, TRUE, FALSE, NULL or now)"
+EXPECTED_VALUE: Final = "a value (number, string, TRUE, FALSE, NULL or now)"
 
 
 @functools.cache
-def fast_value() -> re.Pattern[str]:
-    """A value and the sign after it. Takes as long to compile as many a statement to run: only where there are values."""
+def fast_value_pattern() -> re.Pattern[str]:
+    """Return the pattern of a value and the symbol after it. Compiled on first use, which takes milliseconds."""
     return re.compile(rf"\s*(?:{VALUE})\s*[,)]", re.IGNORECASE | re.DOTALL)
 
 
 @functools.cache
-def careful_value() -> re.Pattern[str]:
-    """A value, where a comment may follow."""
+def commented_value_pattern() -> re.Pattern[str]:
+    """Return the pattern of a value that a comment may follow."""
     return re.compile(rf"(?:{VALUE})(?![\w.'\"])", re.IGNORECASE | re.DOTALL)
 
 
 def is_insert(text: str) -> bool:
-    """Whether a text begins an INSERT, or explains one."""
+    """Return whether a text begins with INSERT or EXPLAIN INSERT."""
     return INSERT.match(text) is not None
 
 
-def insert(text: str) -> Insert | Explain:
-    """The INSERT that a text holds, or explains; a `SyntaxError_` shows where it does not."""
-    return InsertScanner(text, LEXIS).whole()
+def parse_insert(text: str) -> Insert | Explain:
+    """Parse an INSERT or EXPLAIN INSERT, or raise `SyntaxError_`."""
+    return InsertScanner(text, LEXIS).parse()
 
 
-def _odd_value(written: str) -> RowValue:
-    """What is not a plain number or string: escapes, constants, now, hexadecimal and scientific numbers. Else a ValueError."""
-    if written[0] in "'\"":
-        return LEXIS.unquote(written)
-    word = written.lower()
+def _convert_other(text: str) -> RowValue:
+    """Convert a value with escapes, a constant, now, or a hexadecimal or scientific number, or raise `ValueError`."""
+    if text[0] in "'\"":
+        return LEXIS.unquote(text)
+    word = text.lower()
     if word in CONSTANTS:
         return CONSTANTS[word]
     if NOW.fullmatch(word):
-        return _now(word)
-    return int(word, 0) if word.lstrip("+-")[:2] in ("0x", "0b") else _finite(float(word))
+        return _parse_now(word)
+    return int(word, 0) if word.lstrip("+-")[:2] in ("0x", "0b") else _check_finite(float(word))
 
 
-def _now(word: str) -> Now:
+def _parse_now(word: str) -> Now:
     parts = OFFSET.findall(word)
     offset = sum((-1 if sign == "-" else 1) * int(count) * NANOSECONDS[unit] for sign, count, unit in parts)
-    if abs(offset) >= FAR:
+    if abs(offset) >= MAX_NOW_OFFSET:
         raise ValueError(word)
     return Now(offset, word.startswith("today"))
 
 
-def _finite(value: float) -> float:
+def _check_finite(value: float) -> float:
     if not math.isfinite(value):
         raise ValueError(value)
     return value
 
 
-CONVERT: Final[tuple[Callable[[str], RowValue], ...]] = (str, int, float, str, str, _odd_value)
-"""By the number of the group in VALUE."""
+CONVERTERS: Final[tuple[Callable[[str], RowValue], ...]] = (str, int, float, str, str, _convert_other)
+"""Converters by group number in VALUE."""
 
 
 class InsertScanner(Scanner):
-    """`INSERT INTO table [USING supertable [(tags)] TAGS (values)] [(columns)] VALUES (…) [,] (…) [table …]`."""
+    """Parses `INSERT INTO table [USING supertable [(tags)] TAGS (values)] [(columns)] VALUES (…) [,] (…) [table …]`."""
 
-    def whole(self) -> Insert | Explain:
-        """The one statement of the text."""
+    def parse(self) -> Insert | Explain:
+        """Parse the text."""
         return Explain(self.statement()) if self._accept("EXPLAIN") else self.statement()
 
     def statement(self) -> Insert:
-        """An INSERT, from its first word to the end of the text."""
+        """Parse an INSERT up to the end of the text."""
         self._expect("INSERT", "INTO")
-        blocks = [self._block()]
-        while not self._at_end() and self._word() != ";":
-            blocks.append(self._block())
+        blocks = [self._parse_block()]
+        while not self._at_end() and self._current_word() != ";":
+            blocks.append(self._parse_block())
         while self._accept(";"):
             pass
         if not self._at_end():
             self._fail("the end of the statement")
         return Insert(tuple(blocks))
 
-    def _block(self) -> InsertBlock:
-        table = self._name("a table")
-        columns = self._names("a column") if self._at_columns() else None
-        using = self._using(table) if self._accept("USING") else None
+    def _parse_block(self) -> InsertBlock:
+        table = self._parse_name("a table")
+        columns = self._parse_names("a column") if self._at_columns() else None
+        using = self._parse_using(table) if self._accept("USING") else None
         if columns is None and self._at_columns():
-            columns = self._names("a column")
-        self._values_ahead()
-        rows, spans = self._rows()
+            columns = self._parse_names("a column")
+        self._expect_values()
+        rows, spans = self._parse_rows()
         return InsertBlock(table, rows, columns, using, spans)
 
     def _at_columns(self) -> bool:
-        if self._word() == "(":
+        if self._current_word() == "(":
             return True
-        self._tried.append("(")
+        self._expected.append("(")
         return False
 
-    def _values_ahead(self) -> None:
-        if self._word() == "FILE":
-            self._unsupported("INSERT … FILE", "load files with: headrace load FILE… INTO database.table")
-        if self._word() == "SELECT":
-            self._unsupported("INSERT … SELECT", "create a stream with FILL_HISTORY 1")
+    def _expect_values(self) -> None:
+        if self._current_word() == "FILE":
+            self._fail_unsupported("INSERT … FILE", "load files with: headrace load FILE… INTO database.table")
+        if self._current_word() == "SELECT":
+            self._fail_unsupported("INSERT … SELECT", "create a stream with FILL_HISTORY 1")
         self._expect("VALUES")
-        if self._word() != "(":
+        if self._current_word() != "(":
             self._fail("(")
 
-    def _using(self, table: Name) -> SubtableSpec:
-        using = self._name("a supertable")
-        names = self._names("a tag") if self._at_columns() else None
+    def _parse_using(self, table: Name) -> SubtableSpec:
+        using = self._parse_name("a supertable")
+        names = self._parse_names("a tag") if self._at_columns() else None
         self._expect("TAGS")
-        if self._word() != "(":
+        if self._current_word() != "(":
             self._fail("(")
-        start = self._place
-        values, place = self._row(start)
-        self._move(place)
-        span = Span(start, place)
+        start = self._offset
+        values, end = self._parse_row(start)
+        self._move_to(end)
+        span = Span(start, end)
         if names is not None and len(names) != len(values):
-            raise SyntaxError_(f"{len(names)} tags are named, {len(values)} values given", span=span, sql=self.text)
-        tags = tuple(TagValue(self._constant(value, span), span) for value in values)
+            raise SyntaxError_(f"{len(names)} tags, but {len(values)} values", span=span, sql=self.text)
+        tags = tuple(TagValue(self._check_constant(value, span), span) for value in values)
         return SubtableSpec(table, using, tags, names, if_not_exists=True)
 
-    def _constant(self, value: RowValue, span: Span) -> Scalar:
+    def _check_constant(self, value: RowValue, span: Span) -> Scalar:
         if isinstance(value, Now):
             raise NotSupportedError(
                 "now as the value of a tag is not supported", hint="write the timestamp", span=span, sql=self.text
@@ -154,63 +154,63 @@ class InsertScanner(Scanner):
 
     # Rows
 
-    def _rows(self) -> tuple[tuple[tuple[RowValue, ...], ...], tuple[Span, ...]]:
-        """All rows from here on, commas between them or not."""
+    def _parse_rows(self) -> tuple[tuple[tuple[RowValue, ...], ...], tuple[Span, ...]]:
+        """Parse all rows from here on, with or without commas between them."""
         rows: list[tuple[RowValue, ...]] = []
         spans: list[Span] = []
-        start: int | None = self._place
+        start: int | None = self._offset
         while start is not None:
-            row, end = self._row(start)
+            row, end = self._parse_row(start)
             rows.append(row)
             spans.append(Span(start, end))
-            found = NEXT_ROW.match(self.text, end)
-            start = found.end() - 1 if found else self._next_row(end)
+            match = NEXT_ROW.match(self.text, end)
+            start = match.end() - 1 if match else self._next_row(end)
         return tuple(rows), tuple(spans)
 
-    def _next_row(self, place: int) -> int | None:
-        """Where the next row begins if comments stand before it; None where the rows end."""
-        self._move(place)
-        if self._accept(",") and self._word() != "(":
+    def _next_row(self, offset: int) -> int | None:
+        """Return where the next row begins if comments precede it, or None if there are no more rows."""
+        self._move_to(offset)
+        if self._accept(",") and self._current_word() != "(":
             self._fail("(")
-        return self._place if self._word() == "(" else None
+        return self._offset if self._current_word() == "(" else None
 
-    def _row(self, start: int) -> tuple[tuple[RowValue, ...], int]:
-        """The values of the row whose bracket opens at `start`, and where it ends."""
+    def _parse_row(self, start: int) -> tuple[tuple[RowValue, ...], int]:
+        """Parse the row whose parenthesis opens at `start`. Returns its values and its end."""
         values: list[RowValue] = []
-        text, match, place = self.text, fast_value().match, start + 1
+        text, pattern, offset = self.text, fast_value_pattern(), start + 1
         while True:
-            found = match(text, place)
-            if found is None:
-                value, place = self._careful_value(place)
+            match = pattern.match(text, offset)
+            if match is None:
+                value, offset = self._parse_commented_value(offset)
                 values.append(value)
             else:
-                values.append(self._value(found))
-                place = found.end()
-            if text[place - 1] == ")":
-                return tuple(values), place
+                values.append(self._convert(match))
+                offset = match.end()
+            if text[offset - 1] == ")":
+                return tuple(values), offset
 
-    def _careful_value(self, place: int) -> tuple[RowValue, int]:
-        """A value with comments around it, and the place after the comma or bracket; or the error that names what is wrong."""
-        self._move(place)
-        found = careful_value().match(self.text, self._place)
-        if found is None:
-            self._refuse_value(self._place)
-        value = self._value(found)
-        self._move(found.end())
-        if self._word() not in (",", ")"):
+    def _parse_commented_value(self, offset: int) -> tuple[RowValue, int]:
+        """Parse a value with comments around it. Returns it and the offset after the comma or parenthesis."""
+        self._move_to(offset)
+        match = commented_value_pattern().match(self.text, self._offset)
+        if match is None:
+            self._fail_value(self._offset)
+        value = self._convert(match)
+        self._move_to(match.end())
+        if self._current_word() not in (",", ")"):
             self._fail(",", ")")
-        return value, self._place + 1
+        return value, self._offset + 1
 
-    def _value(self, found: re.Match[str]) -> RowValue:
-        group = found.lastindex or 0
+    def _convert(self, match: re.Match[str]) -> RowValue:
+        group = match.lastindex or 0
         try:
-            return CONVERT[group](found[group])
+            return CONVERTERS[group](match[group])
         except ValueError:
-            return self._refuse_value(found.start(group))
+            return self._fail_value(match.start(group))
 
-    def _refuse_value(self, place: int) -> NoReturn:
-        self.lexis.require_closed(self.text)
-        here = self._here(place)
-        word = self.text[here.start : here.end]
-        hint = f"strings stand in quotes: '{word}'" if word.isidentifier() else ""
-        raise unexpected_token(self.text, here, [WANTED], hint=hint)
+    def _fail_value(self, offset: int) -> NoReturn:
+        self.lexis.check_closed(self.text)
+        span = self._span_at(offset)
+        word = self.text[span.start : span.end]
+        hint = f"write strings in quotes: '{word}'" if word.isidentifier() else ""
+        raise unexpected_token(self.text, span, [EXPECTED_VALUE], hint=hint)

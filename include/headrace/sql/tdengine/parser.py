@@ -1,4 +1,4 @@
-"""The statements of the TDengine language: which words begin which."""
+"""The TDengine parser: which keywords begin which statement."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ IN_DATABASE: Final = ("STABLES", "TABLES")
 
 
 class Parser(TDengineStreams):
-    """Parses one statement of any kind except INSERT, which has a scanner of its own."""
+    """Parses one statement of any kind except INSERT, for which `InsertScanner` exists."""
 
     STATEMENTS: ClassVar[Mapping[str, Callable[[Any], Statement]]] = {
         "ALTER": lambda self: self._parse_alter(),
@@ -46,7 +46,7 @@ class Parser(TDengineStreams):
     }
 
     def statement(self) -> Statement:
-        """The one statement of the text."""
+        """Parse the text as one statement."""
         statement = self._parse_statement()
         self._expect_end()
         return statement
@@ -70,7 +70,9 @@ class Parser(TDengineStreams):
 
     def _parse_alter(self) -> Statement:
         if self._token.word == "DATABASE":
-            self._unsupported("ALTER DATABASE", "its options have no effect here; make another database for another precision")
+            self._fail_unsupported(
+                "ALTER DATABASE", "its options have no effect here; create another database for another precision"
+            )
         return self._parse_alter_table(supertable=self._expect_one("TABLE", "STABLE") == "STABLE")
 
     def _parse_pause(self) -> Statement:
@@ -94,7 +96,7 @@ class Parser(TDengineStreams):
 
     def _parse_explain(self) -> Explain:
         if self._token.word in ("ANALYZE", "VERBOSE"):
-            self._unsupported(f"EXPLAIN {self._token.word}", "write EXPLAIN alone")
+            self._fail_unsupported(f"EXPLAIN {self._token.word}", "write EXPLAIN alone")
         if self._token.word == "EXPLAIN":
             self._fail(*(word for word in self.STATEMENTS if word != "EXPLAIN"))
         return Explain(self._parse_statement())
@@ -116,8 +118,8 @@ class Parser(TDengineStreams):
         return Show(what.lower(), database=database, like=like, span=self._span(start))
 
     def _parse_show_prefix(self) -> str | None:
-        """The database of `SHOW database.TABLES`."""
-        if self._next().word != ".":
+        """Parse the database of `SHOW database.TABLES`."""
+        if self._peek().word != ".":
             return None
         database = self._parse_identifier("a database")
         self._expect(".")

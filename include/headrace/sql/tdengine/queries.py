@@ -1,4 +1,4 @@
-"""Queries of the TDengine language: which clauses there are, and in which order."""
+"""Queries of the TDengine language: its clauses and their order."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final
 
 from headrace.model.queries import InterpolationClause, WindowClause
-from headrace.sql.queries import Clause, Fields, QueryParser, misplaced
+from headrace.sql.queries import Clause, Fields, QueryParser, misplaced_hints
 from headrace.sql.tdengine.expressions import TDengineExpressions
 
 WINDOWS: Final[Mapping[str, Callable[[Any, int], WindowClause]]] = {
@@ -29,30 +29,30 @@ CLAUSES: Final = (
     HAVING,
 )
 TAIL: Final = (ORDER, Clause("SLIMIT", lambda self: self._parse_limit("SLIMIT", "SOFFSET", "series_")), LIMIT)
-WHY_NOT: Final = "join on equal timestamps, or use a window"
+JOIN_HINT: Final = "join on equal timestamps, or use a window"
 
 
 class TDengineQueries(TDengineExpressions):
-    """`PARTITION BY`, `RANGE … EVERY`, a window and `FILL`; names of columns in lower case."""
+    """Parses `PARTITION BY`, `RANGE … EVERY`, a window and `FILL`. Names of columns are in lower case."""
 
     CLAUSES = CLAUSES
     TAIL = TAIL
     WINDOWS = WINDOWS
-    MISPLACED: ClassVar[Mapping[str, str]] = misplaced(CLAUSES, TAIL)
+    MISPLACED: ClassVar[Mapping[str, str]] = misplaced_hints(CLAUSES, TAIL)
     UNSUPPORTED_WINDOWS = ("ANOMALY_WINDOW",)
-    UNSUPPORTED_JOINS: ClassVar[Mapping[str, str]] = {"ASOF": WHY_NOT, "WINDOW": WHY_NOT}
+    UNSUPPORTED_JOINS: ClassVar[Mapping[str, str]] = {"ASOF": JOIN_HINT, "WINDOW": JOIN_HINT}
 
     def _parse_quantifier(self) -> bool:
         if self._token.word == "TAGS":
-            self._unsupported("SELECT TAGS", "SELECT DISTINCT tbname and the tags")
+            self._fail_unsupported("SELECT TAGS", "SELECT DISTINCT tbname and the tags")
         return super()._parse_quantifier()
 
     def _column_name(self, start: int) -> str:
-        """The text, in lower case outside quotes."""
-        return self.LEXIS.lower(self._written(start))
+        """Return the text, in lower case outside quotes."""
+        return self.LEXIS.lower(self._text_since(start))
 
     def _parse_partitions(self) -> Fields:
-        return {"partition_by": self._list(self._parse_partition_key)} if self._accept("PARTITION", "BY") else {}
+        return {"partition_by": self._parse_list(self._parse_partition_key)} if self._accept("PARTITION", "BY") else {}
 
     def _parse_window_clause(self) -> Fields:
         window = self._parse_window()
@@ -63,12 +63,12 @@ class TDengineQueries(TDengineExpressions):
         return {} if fill is None else {"fill": fill}
 
     def _parse_interpolation(self) -> Fields:
-        """`[RANGE(start[, end])] [EVERY(step)]`."""
+        """Parse `[RANGE(start[, end])] [EVERY(step)]`."""
         start = self._index
-        ends = self._wrapped(lambda: self._list(self._parse_expression)) if self._accept("RANGE") else ()
+        ends = self._parse_parenthesized(lambda: self._parse_list(self._parse_expression)) if self._accept("RANGE") else ()
         if len(ends) > 2:
-            self._unsupported("RANGE of more than a start and an end", "write RANGE(start, end)", self._span(start))
-        every = self._wrapped(self._parse_duration) if self._accept("EVERY") else None
+            self._fail_unsupported("RANGE of more than a start and an end", "write RANGE(start, end)", self._span(start))
+        every = self._parse_parenthesized(self._parse_duration) if self._accept("EVERY") else None
         if not ends and every is None:
             return {}
         return {"interpolation": InterpolationClause(ends[0] if ends else None, ends[1] if len(ends) > 1 else None, every)}

@@ -1,4 +1,4 @@
-"""Writing statements of the TDengine language: what the parser reads, it writes, on one line."""
+"""Writing of TDengine statements on one line. The parser accepts everything written here."""
 
 from __future__ import annotations
 
@@ -20,35 +20,35 @@ DEFAULTS: Final = StreamOptions()
 
 
 def expression_sql(expression: Expression) -> str:
-    """An expression of the TDengine language."""
+    """Write an expression."""
     return RENDERER.sql(expression)
 
 
 @singledispatch
 def statement_sql(statement: model.Statement) -> str:
-    """A statement of the TDengine language; parsed again it is the same statement."""
-    raise InternalError(f"no text for {type(statement).__name__}")
+    """Write a statement, such that parsing it returns an equal statement."""
+    raise InternalError(f"cannot write {type(statement).__name__} as SQL")
 
 
 def name_sql(name: Name) -> str:
-    """`[database.]name`."""
-    own = LEXIS.name_sql(name.name)
-    return own if name.database is None else f"{LEXIS.name_sql(name.database)}.{own}"
+    """Write `[database.]name`."""
+    name_text = LEXIS.name_sql(name.name)
+    return name_text if name.database is None else f"{LEXIS.name_sql(name.database)}.{name_text}"
 
 
-def _listed(parts: Iterable[str]) -> str:
+def _parenthesize(parts: Iterable[str]) -> str:
     return f"({', '.join(parts)})"
 
 
-def _names(names: Iterable[str]) -> str:
-    return _listed(LEXIS.name_sql(name) for name in names)
+def _names_sql(names: Iterable[str]) -> str:
+    return _parenthesize(LEXIS.name_sql(name) for name in names)
 
 
-def _joined(*parts: str) -> str:
+def _join_words(*parts: str) -> str:
     return " ".join(part for part in parts if part)
 
 
-def _when(condition: bool, text: str) -> str:
+def _text_if(condition: bool, text: str) -> str:
     return text if condition else ""
 
 
@@ -58,9 +58,9 @@ def _when(condition: bool, text: str) -> str:
 @statement_sql.register
 def _(statement: model.CreateDatabase) -> str:
     options = [_database_option(name, value) for name, value in statement.options]
-    precision = _when(statement.precision is not Precision.MILLISECOND, f"PRECISION '{statement.precision}'")
-    exists = _when(statement.if_not_exists, "IF NOT EXISTS")
-    return _joined("CREATE DATABASE", exists, name_sql(statement.name), precision, *options)
+    precision = _text_if(statement.precision is not Precision.MILLISECOND, f"PRECISION '{statement.precision}'")
+    exists = _text_if(statement.if_not_exists, "IF NOT EXISTS")
+    return _join_words("CREATE DATABASE", exists, name_sql(statement.name), precision, *options)
 
 
 def _database_option(name: str, value: str) -> str:
@@ -70,7 +70,7 @@ def _database_option(name: str, value: str) -> str:
 
 @statement_sql.register
 def _(statement: model.DropDatabase) -> str:
-    return _joined("DROP DATABASE", _when(statement.if_exists, "IF EXISTS"), name_sql(statement.name))
+    return _join_words("DROP DATABASE", _text_if(statement.if_exists, "IF EXISTS"), name_sql(statement.name))
 
 
 @statement_sql.register
@@ -80,19 +80,21 @@ def _(statement: model.UseDatabase) -> str:
 
 @statement_sql.register
 def _(statement: model.CreateTable) -> str:
-    tags = f"TAGS {_listed(map(_column_sql, statement.tags))}" if statement.tags else ""
-    return _joined(
+    tags = f"TAGS {_parenthesize(map(_column_sql, statement.tags))}" if statement.tags else ""
+    return _join_words(
         f"CREATE {'STABLE' if statement.tags else 'TABLE'}",
-        _when(statement.if_not_exists, "IF NOT EXISTS"),
+        _text_if(statement.if_not_exists, "IF NOT EXISTS"),
         name_sql(statement.name),
-        _listed(map(_column_sql, statement.columns)),
+        _parenthesize(map(_column_sql, statement.columns)),
         tags,
         _comment_sql(statement.comment),
     )
 
 
 def _column_sql(column: Column) -> str:
-    return _joined(LEXIS.name_sql(column.name), str(column.type), _when(column.is_key, "PRIMARY KEY"), _comment_sql(column.comment))
+    return _join_words(
+        LEXIS.name_sql(column.name), str(column.type), _text_if(column.is_key, "PRIMARY KEY"), _comment_sql(column.comment)
+    )
 
 
 def _comment_sql(comment: str | None) -> str:
@@ -102,21 +104,22 @@ def _comment_sql(comment: str | None) -> str:
 @statement_sql.register
 def _(statement: model.CreateSubtables) -> str:
     subtables = (
-        _joined(_when(spec.if_not_exists, "IF NOT EXISTS"), name_sql(spec.name), _using_sql(spec)) for spec in statement.subtables
+        _join_words(_text_if(spec.if_not_exists, "IF NOT EXISTS"), name_sql(spec.name), _using_sql(spec))
+        for spec in statement.subtables
     )
     return f"CREATE TABLE {' '.join(subtables)}"
 
 
 def _using_sql(spec: model.SubtableSpec) -> str:
-    names = "" if spec.tag_names is None else _names(spec.tag_names)
-    values = _listed(RENDERER.scalar_sql(value.value) for value in spec.tag_values)
-    return _joined("USING", name_sql(spec.using), names, "TAGS", values)
+    names = "" if spec.tag_names is None else _names_sql(spec.tag_names)
+    values = _parenthesize(RENDERER.scalar_sql(value.value) for value in spec.tag_values)
+    return _join_words("USING", name_sql(spec.using), names, "TAGS", values)
 
 
 @statement_sql.register
 def _(statement: model.DropTable) -> str:
     what = "DROP STABLE" if statement.supertable else "DROP TABLE"
-    return _joined(what, _when(statement.if_exists, "IF EXISTS"), ", ".join(map(name_sql, statement.names)))
+    return _join_words(what, _text_if(statement.if_exists, "IF EXISTS"), ", ".join(map(name_sql, statement.names)))
 
 
 @statement_sql.register
@@ -125,29 +128,29 @@ def _(statement: model.SetTags) -> str:
     return f"ALTER TABLE {name_sql(statement.table)} SET TAG {values}"
 
 
-def _altered(statement: model.AlterTable, action: str, *parts: str) -> str:
+def _alter_sql(statement: model.AlterTable, action: str, *parts: str) -> str:
     what = "STABLE" if statement.supertable else "TABLE"
-    return _joined("ALTER", what, name_sql(statement.table), action, "TAG" if statement.is_tag else "COLUMN", *parts)
+    return _join_words("ALTER", what, name_sql(statement.table), action, "TAG" if statement.is_tag else "COLUMN", *parts)
 
 
 @statement_sql.register
 def _(statement: model.AddColumn) -> str:
-    return _altered(statement, "ADD", _column_sql(statement.column))
+    return _alter_sql(statement, "ADD", _column_sql(statement.column))
 
 
 @statement_sql.register
 def _(statement: model.DropColumn) -> str:
-    return _altered(statement, "DROP", LEXIS.name_sql(statement.name))
+    return _alter_sql(statement, "DROP", LEXIS.name_sql(statement.name))
 
 
 @statement_sql.register
 def _(statement: model.ModifyColumn) -> str:
-    return _altered(statement, "MODIFY", _column_sql(statement.column))
+    return _alter_sql(statement, "MODIFY", _column_sql(statement.column))
 
 
 @statement_sql.register
 def _(statement: model.RenameColumn) -> str:
-    return _altered(statement, "RENAME", LEXIS.name_sql(statement.name), LEXIS.name_sql(statement.new_name))
+    return _alter_sql(statement, "RENAME", LEXIS.name_sql(statement.name), LEXIS.name_sql(statement.new_name))
 
 
 # Rows
@@ -160,12 +163,12 @@ def _(statement: model.Insert) -> str:
 
 def _block_sql(block: model.InsertBlock) -> str:
     using = "" if block.using is None else _using_sql(block.using)
-    columns = "" if block.columns is None else _names(block.columns)
-    return _joined(name_sql(block.table), using, columns, "VALUES", " ".join(map(_row_sql, block.rows)))
+    columns = "" if block.columns is None else _names_sql(block.columns)
+    return _join_words(name_sql(block.table), using, columns, "VALUES", " ".join(map(_row_sql, block.rows)))
 
 
 def _row_sql(row: Sequence[model.RowValue]) -> str:
-    return _listed(_now_sql(value) if isinstance(value, model.Now) else RENDERER.scalar_sql(value) for value in row)
+    return _parenthesize(_now_sql(value) if isinstance(value, model.Now) else RENDERER.scalar_sql(value) for value in row)
 
 
 def _now_sql(now: model.Now) -> str:
@@ -180,10 +183,10 @@ def _now_sql(now: model.Now) -> str:
 @statement_sql.register
 def _(statement: model.Delete) -> str:
     where = "" if statement.where is None else f"WHERE {expression_sql(statement.where)}"
-    return _joined("DELETE FROM", name_sql(statement.table), where)
+    return _join_words("DELETE FROM", name_sql(statement.table), where)
 
 
-# Looking
+# Queries
 
 
 @statement_sql.register
@@ -195,10 +198,10 @@ def _(statement: model.Describe) -> str:
 def _(statement: model.Show) -> str:
     what = statement.what.upper()
     if statement.name is not None:
-        return _joined("SHOW", what, _when(what == "TAGS", "FROM"), name_sql(statement.name))
+        return _join_words("SHOW", what, _text_if(what == "TAGS", "FROM"), name_sql(statement.name))
     database = "" if statement.database is None else f"FROM {LEXIS.name_sql(statement.database)}"
     like = "" if statement.like is None else f"LIKE {LEXIS.quote(statement.like)}"
-    return _joined("SHOW", what, database, like)
+    return _join_words("SHOW", what, database, like)
 
 
 @statement_sql.register
@@ -216,12 +219,12 @@ def _(statement: model.Explain) -> str:
 
 @statement_sql.register
 def _(statement: model.CreateStream) -> str:
-    columns = "" if statement.columns is None else _listed(map(_target_column_sql, statement.columns))
-    tags = "" if statement.tags is None else f"TAGS {_listed(map(_target_tag_sql, statement.tags))}"
+    columns = "" if statement.columns is None else _parenthesize(map(_target_column_sql, statement.columns))
+    tags = "" if statement.tags is None else f"TAGS {_parenthesize(map(_target_tag_sql, statement.tags))}"
     subtable = "" if statement.subtable is None else f"SUBTABLE({expression_sql(statement.subtable)})"
-    return _joined(
+    return _join_words(
         "CREATE STREAM",
-        _when(statement.if_not_exists, "IF NOT EXISTS"),
+        _text_if(statement.if_not_exists, "IF NOT EXISTS"),
         name_sql(statement.name),
         _options_sql(statement.options),
         "INTO",
@@ -235,14 +238,14 @@ def _(statement: model.CreateStream) -> str:
 
 
 def _options_sql(options: StreamOptions) -> str:
-    return _joined(
+    return _join_words(
         _trigger_sql(options),
-        _when(options.watermark != DEFAULTS.watermark, f"WATERMARK {options.watermark}"),
-        _when(not options.ignore_expired, "IGNORE EXPIRED 0"),
-        _when(not options.ignore_update, "IGNORE UPDATE 0"),
-        _when(options.delete_mark is not None, f"DELETE_MARK {options.delete_mark}"),
-        _when(options.fill_history, "FILL_HISTORY 1"),
-        _when(options.fill_history_async, "ASYNC"),
+        _text_if(options.watermark != DEFAULTS.watermark, f"WATERMARK {options.watermark}"),
+        _text_if(not options.ignore_expired, "IGNORE EXPIRED 0"),
+        _text_if(not options.ignore_update, "IGNORE UPDATE 0"),
+        _text_if(options.delete_mark is not None, f"DELETE_MARK {options.delete_mark}"),
+        _text_if(options.fill_history, "FILL_HISTORY 1"),
+        _text_if(options.fill_history_async, "ASYNC"),
     )
 
 
@@ -251,11 +254,11 @@ def _trigger_sql(options: StreamOptions) -> str:
         return ""
     recalculate = "" if options.recalculate is None else f"RECALCULATE {options.recalculate}"
     delay = str(options.max_delay) if options.trigger is TriggerMode.MAX_DELAY else ""
-    return _joined("TRIGGER", options.trigger, delay, recalculate)
+    return _join_words("TRIGGER", options.trigger, delay, recalculate)
 
 
 def _target_column_sql(column: model.TargetColumn) -> str:
-    return _joined(LEXIS.name_sql(column.name), _when(column.is_key, "PRIMARY KEY"))
+    return _join_words(LEXIS.name_sql(column.name), _text_if(column.is_key, "PRIMARY KEY"))
 
 
 def _target_tag_sql(tag: model.TargetTag) -> str:
@@ -264,15 +267,15 @@ def _target_tag_sql(tag: model.TargetTag) -> str:
 
 @statement_sql.register
 def _(statement: model.DropStream) -> str:
-    return _joined("DROP STREAM", _when(statement.if_exists, "IF EXISTS"), name_sql(statement.name))
+    return _join_words("DROP STREAM", _text_if(statement.if_exists, "IF EXISTS"), name_sql(statement.name))
 
 
 @statement_sql.register
 def _(statement: model.PauseStream) -> str:
-    return _joined("PAUSE STREAM", _when(statement.if_exists, "IF EXISTS"), name_sql(statement.name))
+    return _join_words("PAUSE STREAM", _text_if(statement.if_exists, "IF EXISTS"), name_sql(statement.name))
 
 
 @statement_sql.register
 def _(statement: model.ResumeStream) -> str:
-    exists, untreated = _when(statement.if_exists, "IF EXISTS"), _when(statement.ignore_untreated, "IGNORE UNTREATED")
-    return _joined("RESUME STREAM", exists, untreated, name_sql(statement.name))
+    exists, untreated = _text_if(statement.if_exists, "IF EXISTS"), _text_if(statement.ignore_untreated, "IGNORE UNTREATED")
+    return _join_words("RESUME STREAM", exists, untreated, name_sql(statement.name))

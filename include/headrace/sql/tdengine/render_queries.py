@@ -1,4 +1,4 @@
-"""Writing queries of the TDengine language."""
+"""Writing of TDengine queries."""
 
 from __future__ import annotations
 
@@ -29,6 +29,8 @@ from headrace.sql.tdengine.words import BINARY, LEXIS, NEGATED, PREDICATES
 
 
 class TDengineRenderer(ExpressionRenderer):
+    """Writes TDengine expressions."""
+
     LEXIS = LEXIS
     BINARY = BINARY
     PREDICATES = PREDICATES
@@ -39,18 +41,18 @@ RENDERER: Final = TDengineRenderer()
 
 
 def query_sql(query: Query | Union) -> str:
-    """A query or a union, with its ORDER BY and LIMIT."""
+    """Write a query or union with its ORDER BY and LIMIT."""
     if isinstance(query, Query):
         return " ".join(filter(None, (_select_sql(query), _tail_sql(query))))
     left, right = _operand_sql(query.left), _operand_sql(query.right, right=True)
-    everything = " ALL" if query.all else ""
-    return " ".join(filter(None, (f"{left} UNION{everything} {right}", _tail_sql(query))))
+    quantifier = " ALL" if query.all else ""
+    return " ".join(filter(None, (f"{left} UNION{quantifier} {right}", _tail_sql(query))))
 
 
 def _operand_sql(query: Query | Union, right: bool = False) -> str:
-    """One side of a union; in brackets where its own tail or union would be taken for the whole's."""
-    bracketed = bool(_tail_sql(query)) or (right and isinstance(query, Union))
-    return f"({query_sql(query)})" if bracketed else query_sql(query)
+    """Write one side of a union, in parentheses if its own tail or union would otherwise apply to all of it."""
+    in_parentheses = bool(_tail_sql(query)) or (right and isinstance(query, Union))
+    return f"({query_sql(query)})" if in_parentheses else query_sql(query)
 
 
 def _select_sql(query: Query) -> str:
@@ -70,26 +72,26 @@ def _select_sql(query: Query) -> str:
 
 
 def _items_sql(items: Iterable[SelectItem]) -> str:
-    return ", ".join(_aliased(RENDERER.sql(item.expression), item.alias) for item in items)
+    return ", ".join(_with_alias(RENDERER.sql(item.expression), item.alias) for item in items)
 
 
-def _aliased(text: str, alias: str | None) -> str:
+def _with_alias(text: str, alias: str | None) -> str:
     return text if alias is None else f"{text} AS {LEXIS.name_sql(alias)}"
 
 
-def _source_sql(source: Source, bracketed: bool = False) -> str:
+def _source_sql(source: Source, in_parentheses: bool = False) -> str:
     match source:
         case TableSource(name=name, alias=alias):
             database = "" if name.database is None else f"{LEXIS.name_sql(name.database)}."
-            return _aliased(f"{database}{LEXIS.name_sql(name.name)}", alias)
+            return _with_alias(f"{database}{LEXIS.name_sql(name.name)}", alias)
         case QuerySource(query=query, alias=alias):
-            return _aliased(f"({query_sql(query)})", alias)
+            return _with_alias(f"({query_sql(query)})", alias)
     text = _join_sql(source)
-    return f"({text})" if bracketed else text
+    return f"({text})" if in_parentheses else text
 
 
 def _join_sql(join: Join) -> str:
-    """Joins lean to the left; a comma binds more loosely than JOIN."""
+    """Write a join. Joins associate to the left, and a comma binds more loosely than JOIN."""
     if join.condition is None:
         return f"{_source_sql(join.left)}, {_source_sql(join.right, _is_comma(join.right))}"
     left = _source_sql(join.left, _is_comma(join.left))

@@ -1,4 +1,4 @@
-"""CREATE STREAM and what controls a stream."""
+"""Parsing of CREATE STREAM and the statements that control a stream."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from headrace.model.streams import StreamOptions, TriggerMode
 from headrace.sql.tdengine.tables import TDengineTables
 
 PARTS: Final = "CREATE STREAM name, options, INTO target (columns) TAGS (…) SUBTABLE (…) AS query"
-PARTS_HINT: Final = f"the parts of a stream stand in this order: {PARTS}"
+PARTS_HINT: Final = f"write the parts of a stream in this order: {PARTS}"
 PART_WORDS: Final = ("TRIGGER", "WATERMARK", "IGNORE", "DELETE_MARK", "FILL_HISTORY", "INTO", "TAGS", "SUBTABLE")
 
 
 class TDengineStreams(TDengineTables):
-    """Statements about streams; each method begins after the words that name the statement."""
+    """Parses statements about streams. Each method begins after the keywords that identify the statement."""
 
     MISPLACED: ClassVar[Mapping[str, str]] = {**TDengineTables.MISPLACED, **dict.fromkeys(PART_WORDS, PARTS_HINT)}
 
@@ -36,7 +36,7 @@ class TDengineStreams(TDengineTables):
         "DELETE_MARK": lambda self: {"delete_mark": self._parse_duration()},
         "FILL_HISTORY": lambda self: self._parse_fill_history(),
     }
-    """Options by their words, and the fields of `StreamOptions` that each gives; in any order, each once."""
+    """Parsers of options by their keywords. They return fields of `StreamOptions`. Options come in any order, each at most once."""
 
     def _parse_create_stream(self, start: int) -> CreateStream:
         if_not_exists = self._parse_not_exists()
@@ -44,33 +44,33 @@ class TDengineStreams(TDengineTables):
         options = self._parse_stream_options()
         self._expect("INTO")
         target = self._parse_name("a target table")
-        columns = self._parse_target_columns() if self._at("(") else None
-        tags = self._wrapped(lambda: self._list(self._parse_target_tag)) if self._accept("TAGS") else None
+        columns = self._parse_target_columns() if self._is_at("(") else None
+        tags = self._parse_parenthesized(lambda: self._parse_list(self._parse_target_tag)) if self._accept("TAGS") else None
         self._check_target_tags(tags or ())
-        subtable = self._wrapped(self._parse_expression) if self._accept("SUBTABLE") else None
+        subtable = self._parse_parenthesized(self._parse_expression) if self._accept("SUBTABLE") else None
         self._expect("AS")
         query = self._parse_stream_query()
-        return CreateStream(name, target, query, options, columns, tags, subtable, if_not_exists, self._written(start))
+        return CreateStream(name, target, query, options, columns, tags, subtable, if_not_exists, self._text_since(start))
 
     def _parse_stream_options(self) -> StreamOptions:
-        given: dict[str, Any] = {}
-        written: set[str] = set()
-        while (option := self._parse_option_name(written)) is not None:
-            written.add(option)
-            given |= self.OPTIONS[option](self)
-        return StreamOptions(**given)
+        fields: dict[str, Any] = {}
+        seen: set[str] = set()
+        while (option := self._parse_option_name(seen)) is not None:
+            seen.add(option)
+            fields |= self.OPTIONS[option](self)
+        return StreamOptions(**fields)
 
-    def _parse_option_name(self, written: set[str]) -> str | None:
+    def _parse_option_name(self, seen: set[str]) -> str | None:
         token = self._token
         for option in self.OPTIONS:
             first, *second = option.split()
-            if token.word == first and (not second or self._next().word == second[0]):
-                if option in written:
-                    self._refuse(f"{option} is given twice", token, hint="write each option of a stream once")
+            if token.word == first and (not second or self._peek().word == second[0]):
+                if option in seen:
+                    self._fail_invalid(f"duplicate option {option}", token, hint="write each option of a stream once")
                 self._accept(*option.split())
                 return option
-            if option not in written:
-                self._tried.append(option)
+            if option not in seen:
+                self._expected.append(option)
         return None
 
     def _parse_trigger(self) -> dict[str, Any]:
@@ -82,14 +82,14 @@ class TDengineStreams(TDengineTables):
         return {"trigger": mode}
 
     def _parse_fill_history(self) -> dict[str, Any]:
-        """`0 | 1 [ASYNC]`; ASYNC says nothing where there is no history to fill."""
-        wanted = self._parse_switch()
-        return {"fill_history": wanted, "fill_history_async": self._accept("ASYNC") and wanted}
+        """Parse `0 | 1 [ASYNC]`. ASYNC has no effect without history to fill."""
+        fills = self._parse_switch()
+        return {"fill_history": fills, "fill_history_async": self._accept("ASYNC") and fills}
 
     def _parse_switch(self) -> bool:
         token = self._token
         value = self._parse_integer("0 or 1")
-        return bool(value) if value in (0, 1) else self._refuse(f"{value} is neither 0 nor 1", token)
+        return bool(value) if value in (0, 1) else self._fail_invalid(f"{value} is not 0 or 1", token)
 
     # The target
 
@@ -107,9 +107,9 @@ class TDengineStreams(TDengineTables):
         return TargetColumn(name, self._parse_key(position), self._span(start))
 
     def _parse_target_tag(self) -> TargetTag:
-        """`name type [COMMENT …]`, or only a name to bind a tag of an existing table."""
+        """Parse `name type [COMMENT …]`, or only a name, which binds a tag of an existing table."""
         start = self._index
-        if self._next().word in (",", ")"):
+        if self._peek().word in (",", ")"):
             return TargetTag(None, self._parse_identifier("a tag"), self._span(start))
         column = self._parse_tag()
         return TargetTag(column, column.name, self._span(start))
@@ -117,15 +117,17 @@ class TDengineStreams(TDengineTables):
     def _check_target_tags(self, tags: tuple[TargetTag, ...]) -> None:
         if len({tag.column is None for tag in tags}) > 1:
             token = self._tokens[self._index - 1]
-            self._refuse(
-                "TAGS holds tags with and without a type", token, hint="give all a type (new table), or none (existing table)"
+            self._fail_invalid(
+                "TAGS mixes tags with and without a type",
+                token,
+                hint="give all of them a type (new table) or none (existing table)",
             )
 
     def _parse_stream_query(self) -> Query:
         start = self._index
         query = self._parse_query()
         if self._token.word == "NOTIFY":
-            self._unsupported("NOTIFY", "read the results from the target table")
+            self._fail_unsupported("NOTIFY", "read the results from the target table")
         if not isinstance(query, Query):
             raise InvalidStreamError(
                 "the query of a stream cannot be a UNION",

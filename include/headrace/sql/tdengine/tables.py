@@ -1,4 +1,4 @@
-"""Databases, tables and their tags: CREATE, DROP, ALTER."""
+"""Parsing of CREATE, DROP and ALTER of databases, tables and tags."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ DATABASE_OPTIONS: Final = {
     "WAL_RETENTION_PERIOD": NUMBER,
     "WAL_RETENTION_SIZE": NUMBER,
 }
-"""Options of a database and what follows them. TIMEZONE is ours: the zone of calendar windows."""
+"""Database options and the kind of their values. TIMEZONE, the zone of calendar windows, is a Headrace extension."""
 
 TABLE_OPTIONS: Final = ("TTL", "SMA", "ROLLUP", "WATERMARK", "MAX_DELAY", "DELETE_MARK", "KEEP", "VIRTUAL")
 ALTER_OPTIONS: Final = ("COMMENT", "TTL")
@@ -66,7 +66,7 @@ NEEDS_LENGTH: Final = (TypeKind.VARCHAR, TypeKind.NCHAR, TypeKind.VARBINARY, Typ
 
 
 class TDengineTables(TDengineQueries):
-    """Statements about databases and tables; each method begins after the words that name the statement."""
+    """Parses statements about databases and tables. Each method begins after the keywords that identify the statement."""
 
     # Databases
 
@@ -84,13 +84,13 @@ class TDengineTables(TDengineQueries):
 
     def _parse_precision(self) -> Precision:
         token = self._token
-        written = self._parse_string("'ms', 'us' or 'ns'").lower()
-        if written not in tuple(Precision):
-            self._refuse(f"{written!r} is no precision", token, hint="write 'ms', 'us' or 'ns'")
-        return Precision(written)
+        text = self._parse_string("'ms', 'us' or 'ns'").lower()
+        if text not in tuple(Precision):
+            self._fail_invalid(f"{text!r} is not a valid precision", token, hint="write 'ms', 'us' or 'ns'")
+        return Precision(text)
 
     def _parse_option(self, what: str) -> str:
-        """A database option's value; retention times are plain numbers (days), durations, or lists of durations."""
+        """Parse the value of a database option. Retention times are plain numbers (days) or lists of durations."""
         if what == STRING:
             return self._parse_string(what)
         if what == NUMBER:
@@ -98,7 +98,7 @@ class TDengineTables(TDengineQueries):
             return f"{sign}{self._parse_integer(what)}"
         if self._token.kind is TokenKind.NUMBER:
             return str(self._parse_integer(what))
-        return ",".join(str(duration) for duration in self._list(self._parse_duration))
+        return ",".join(str(duration) for duration in self._parse_list(self._parse_duration))
 
     def _parse_drop_database(self) -> DropDatabase:
         if_exists = self._parse_exists()
@@ -122,22 +122,22 @@ class TDengineTables(TDengineQueries):
     def _parse_create_table(self) -> CreateTable | CreateSubtables:
         if_not_exists = self._parse_not_exists()
         name = self._parse_name("a table")
-        if not self._at("USING"):
+        if not self._is_at("USING"):
             return self._parse_columns(name, if_not_exists)
         subtables = [self._parse_using(name, if_not_exists)]
-        while self._token.kind is not TokenKind.END and not self._at(";"):
+        while self._token.kind is not TokenKind.END and not self._is_at(";"):
             if_not_exists = self._parse_not_exists()
             subtables.append(self._parse_using(self._parse_name("a table"), if_not_exists))
         return CreateSubtables(tuple(subtables))
 
     def _parse_columns(self, name: Name, if_not_exists: bool) -> CreateTable:
         self._expect("(")
-        columns = self._nested(self._parse_column_list)
+        columns = self._parse_nested(self._parse_column_list)
         self._expect(")")
-        tags = self._wrapped(lambda: self._list(self._parse_tag)) if self._accept("TAGS") else ()
+        tags = self._parse_parenthesized(lambda: self._parse_list(self._parse_tag)) if self._accept("TAGS") else ()
         comment = self._parse_comment()
         if self._token.word in TABLE_OPTIONS:
-            self._unsupported(f"the table option {self._token.word}", "leave it out")
+            self._fail_unsupported(f"the table option {self._token.word}", "leave it out")
         return CreateTable(name, columns, tags, if_not_exists, comment)
 
     def _parse_column_list(self) -> tuple[Column, ...]:
@@ -156,7 +156,7 @@ class TDengineTables(TDengineQueries):
         return Column(name, type_, is_key, self._parse_comment(), self._span(start))
 
     def _skip_compression(self) -> None:
-        """How TDengine's own files hold the column: nothing that a Delta table has."""
+        """Skip how TDengine stores the column, which does not apply to Delta tables."""
         while self._accept_one(*COMPRESSION):
             self._parse_string()
 
@@ -167,21 +167,21 @@ class TDengineTables(TDengineQueries):
         return Column(name, type_, comment=self._parse_comment(), span=self._span(start))
 
     def _parse_column_type(self) -> DataType:
-        """A type with its length where the type needs one."""
+        """Parse a type, with its length if the type requires one."""
         type_ = self._parse_type()
         if type_.kind in NEEDS_LENGTH and type_.length is None:
-            inside = "(10, 2)" if type_.kind in NUMBERS else "(20)"
-            self._fail("(", hint=f"say how long, as in {type_.kind}{inside}")
+            example = "(10, 2)" if type_.kind in NUMBERS else "(20)"
+            self._fail("(", hint=f"add a length, as in {type_.kind}{example}")
         return type_
 
     def _parse_key(self, position: int) -> bool:
-        """`[PRIMARY KEY | COMPOSITE KEY]`, which only the second column may have."""
+        """Parse `[PRIMARY KEY | COMPOSITE KEY]`, which only the second column may have."""
         token = self._token
         if self._accept_one("PRIMARY", "COMPOSITE") is None:
             return False
         self._expect("KEY")
         if position != 1:
-            self._refuse(
+            self._fail_invalid(
                 f"{token.word} KEY may follow only the second column",
                 token,
                 hint="the first column, the timestamp, is part of the key in any case",
@@ -196,21 +196,25 @@ class TDengineTables(TDengineQueries):
     def _parse_using(self, name: Name, if_not_exists: bool) -> SubtableSpec:
         self._expect("USING")
         using = self._parse_name("a supertable")
-        names = self._wrapped(lambda: self._list(lambda: self._parse_identifier("a tag"))) if self._at("(") else None
+        names = (
+            self._parse_parenthesized(lambda: self._parse_list(lambda: self._parse_identifier("a tag")))
+            if self._is_at("(")
+            else None
+        )
         self._expect("TAGS")
-        values = self._wrapped(lambda: self._list(self._parse_tag_value))
+        values = self._parse_parenthesized(lambda: self._parse_list(self._parse_tag_value))
         if names is not None and len(names) != len(values):
-            self._refuse(f"{len(names)} tags are named, {len(values)} values given", self._tokens[self._index - 1])
+            self._fail_invalid(f"{len(names)} tags, but {len(values)} values", self._tokens[self._index - 1])
         return SubtableSpec(name, using, values, names, if_not_exists)
 
     def _parse_tag_value(self) -> TagValue:
-        """A constant: number, string, boolean or NULL."""
+        """Parse a constant: number, string, boolean or NULL."""
         start = self._index
         sign = self._accept_one("-", "+")
         token = self._token
         if token.kind is TokenKind.NUMBER:
             self._advance()
-            number = self._number(token)
+            number = self._number_value(token)
             return TagValue(-number if sign == "-" else number, self._span(start))
         if sign is None and token.word in self.CONSTANTS:
             self._advance()
@@ -222,11 +226,11 @@ class TDengineTables(TDengineQueries):
     def _parse_alter_table(self, supertable: bool) -> SetTags | AlterTable:
         table = self._parse_name("a supertable" if supertable else "a table")
         if self._token.word in ALTER_OPTIONS:
-            self._unsupported(f"ALTER TABLE … {self._token.word}", "leave it out: it has no effect here")
+            self._fail_unsupported(f"ALTER TABLE … {self._token.word}", "leave it out: it has no effect here")
         action = self._expect_one(*(self.ALTERATIONS if supertable else ("SET", *self.ALTERATIONS)))
         if action == "SET":
             self._expect("TAG")
-            return SetTags(table, self._list(self._parse_assignment))
+            return SetTags(table, self._parse_list(self._parse_assignment))
         is_tag = self._expect_one("COLUMN", "TAG") == "TAG"
         return self.ALTERATIONS[action](self, table, is_tag, supertable)
 
@@ -249,7 +253,7 @@ class TDengineTables(TDengineQueries):
         )
 
     def _parse_altered_column(self, is_tag: bool) -> Column:
-        """A column with its type; how TDengine's files hold it is skipped."""
+        """Parse a column with its type, skipping compression."""
         start = self._index
         name = self._parse_identifier("a tag" if is_tag else "a column")
         type_ = self._parse_column_type()
@@ -270,12 +274,12 @@ class TDengineTables(TDengineQueries):
         return name, self._parse_tag_value()
 
     def _parse_drop_table(self, supertable: bool = False) -> DropTable:
-        """`[IF EXISTS] a [, [IF EXISTS] b …]`: written once, IF EXISTS goes for all."""
+        """Parse `[IF EXISTS] a [, [IF EXISTS] b …]`. The first IF EXISTS applies to all tables."""
         if_exists = self._parse_exists()
-        names = self._list(lambda: self._parse_dropped(if_exists))
+        names = self._parse_list(lambda: self._parse_dropped_name(if_exists))
         return DropTable(names, if_exists, supertable)
 
-    def _parse_dropped(self, if_exists: bool) -> Name:
+    def _parse_dropped_name(self, if_exists: bool) -> Name:
         if if_exists:
             self._parse_exists()
         return self._parse_name("a table")

@@ -1,4 +1,4 @@
-"""Words and operators of the TDengine language, as tables."""
+"""Keywords and operators of the TDengine language, as tables."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ RESERVED: Final = CALLABLE | {
     *("SESSION", "SET", "SHOW", "SLIDING", "SLIMIT", "SOFFSET", "STATE_WINDOW", "SUBTABLE", "TAGS", "THEN", "TRIGGER", "TRUE"),
     *("TRUE_FOR", "UNION", "USE", "USING", "VALUES", "WATERMARK", "WHEN", "WHERE"),
 }
-"""Words that would be ambiguous as names. TDengine reserves more; what it takes for a name, so does this."""
+"""Words that would be ambiguous as names. TDengine reserves more, but every name it accepts is accepted here."""
 
 ESCAPES: Final = {"n": "\n", "r": "\r", "t": "\t"}
 KEPT_ESCAPES: Final = "%_x"
-"""`\\%` and `\\_` belong to LIKE's pattern, `\\x` begins binary data: the backslash stays."""
+"""`\\%` and `\\_` belong to patterns of LIKE and `\\x` begins binary data, so the backslash stays."""
 
 LEXIS: Final = Lexis(reserved=RESERVED, escapes=ESCAPES, kept=KEPT_ESCAPES)
 
