@@ -1,4 +1,4 @@
-"""A session for small frames."""
+"""Fixtures for tests with small data frames."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def small(spark: SparkSession) -> SparkSession:
-    """The session's Spark with plans taken as they are and one partition, as micro-batches use it."""
+    """Return a Spark session without adaptive execution and with one partition, as micro-batches use it."""
     session = spark.newSession()
     session.conf.set("spark.sql.adaptive.enabled", "false")
     session.conf.set("spark.sql.shuffle.partitions", "1")

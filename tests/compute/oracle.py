@@ -1,4 +1,4 @@
-"""Windows worked out row by row in plain Python, from their definition and nothing else."""
+"""Reference implementation of windows: row by row in plain Python, straight from their definition."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Row(NamedTuple):
 
 
 class Window(NamedTuple):
-    """A window with what the tests select of it; `end` as `_wend` shows it."""
+    """A window with the aggregates that the tests select. `end` is the value of `_wend`."""
 
     tbname: str
     start: int
@@ -31,12 +31,14 @@ Spans = Iterator[tuple[int, int, Sequence[Row]]]
 
 
 def windows(rows: Iterable[Row], spans: Callable[[list[Row]], Spans]) -> list[Window]:
-    """The windows of each subtable."""
+    """Return the windows of each subtable."""
     ordered = sorted(rows, key=lambda row: (row.tbname, row.ts))
-    return [summary(tbname, *span) for tbname, group in groupby(ordered, key=lambda row: row.tbname) for span in spans(list(group))]
+    return [
+        summarize(tbname, *span) for tbname, group in groupby(ordered, key=lambda row: row.tbname) for span in spans(list(group))
+    ]
 
 
-def summary(tbname: str, start: int, end: int, rows: Sequence[Row]) -> Window:
+def summarize(tbname: str, start: int, end: int, rows: Sequence[Row]) -> Window:
     values = [row.a for row in rows if row.a is not None]
     ends = (values[0], values[-1]) if values else (None, None)
     return Window(tbname, start, end, len(rows), sum(values) if values else None, *ends)
@@ -54,23 +56,23 @@ def interval(length: int, sliding: int, offset: int = 0) -> Callable[[list[Row]]
     return spans
 
 
-def runs(rows: list[Row], breaks: Callable[[Row, Row], bool]) -> Spans:
-    """Rows cut where a row and the one before it say so."""
+def split_runs(rows: list[Row], breaks: Callable[[Row, Row], bool]) -> Spans:
+    """Split rows where `breaks` holds for a row and its successor."""
     begin = 0
-    for place in range(1, len(rows) + 1):
-        if place == len(rows) or breaks(rows[place - 1], rows[place]):
-            part = rows[begin:place]
+    for end in range(1, len(rows) + 1):
+        if end == len(rows) or breaks(rows[end - 1], rows[end]):
+            part = rows[begin:end]
             yield part[0].ts, part[-1].ts, part
-            begin = place
+            begin = end
 
 
 def session(gap: int) -> Callable[[list[Row]], Spans]:
-    return lambda rows: runs(rows, lambda before, row: row.ts - before.ts > gap)
+    return lambda rows: split_runs(rows, lambda before, row: row.ts - before.ts > gap)
 
 
 def state(rows: list[Row]) -> Spans:
-    known = [row for row in rows if row.a is not None]
-    return runs(known, lambda before, row: before.a != row.a) if known else iter(())
+    with_state = [row for row in rows if row.a is not None]
+    return split_runs(with_state, lambda before, row: before.a != row.a) if with_state else iter(())
 
 
 def event(opens: Callable[[int], bool], closes: Callable[[int], bool]) -> Callable[[list[Row]], Spans]:
@@ -95,5 +97,5 @@ def count(size: int, sliding: int) -> Callable[[list[Row]], Spans]:
     return spans
 
 
-def as_rows(rows: Iterable[Row]) -> list[dict[str, Any]]:
+def to_dicts(rows: Iterable[Row]) -> list[dict[str, Any]]:
     return [row._asdict() for row in rows]

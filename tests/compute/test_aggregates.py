@@ -1,4 +1,4 @@
-"""Aggregates give what their definition says, however the rows were cut into segments."""
+"""Aggregates equal their definition, however the rows are split into segments."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headrace.compute.functions.aggregates import AggregateFunction
 from headrace.compute.functions.stream_use import StreamUse
 from headrace.compute.tdengine import TDENGINE
 from headrace.model.tables import TBNAME
-from tests.compute.house import METERS, T0, WIDE, answer, frame, meters, plain, select
+from tests.compute.samples import METERS, T0, WIDE, answer, collect_rows, frame, meters, select
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,8 +30,8 @@ def percentile(values: list[float], share: float) -> float:
     return low + (high - low) * (place - math.floor(place))
 
 
-def place_in(values: list[float], share: float) -> float:
-    """The value at place p·n, counted from 1, on the line between two places."""
+def value_at_rank(values: list[float], share: float) -> float:
+    """Return the value at rank p·n, counted from 1, interpolated between two ranks."""
     ordered, place = sorted(values), share * len(values)
     low = ordered[max(math.floor(place), 1) - 1]
     high = ordered[min(max(math.floor(place) + 1, 1), len(values)) - 1]
@@ -75,7 +75,7 @@ CALLS: dict[str, Rule] = {
     "variance(d)": lambda _, points: statistics.pvariance([v for _, v in points]),
     "var_samp(d)": lambda _, points: statistics.variance([v for _, v in points]) if len(points) > 1 else None,
     "hyperloglog(d)": lambda _, points: len({v for _, v in points}),
-    "apercentile(d, 30)": lambda _, points: place_in([v for _, v in points], 0.3),
+    "apercentile(d, 30)": lambda _, points: value_at_rank([v for _, v in points], 0.3),
     "percentile(d, 30)": lambda _, points: percentile([v for _, v in points], 0.3),
     "mode(d)": lambda _, points: min(statistics.multimode([v for _, v in points])),
     "twa(d)": lambda _, points: time_weighted(points),
@@ -86,7 +86,7 @@ CALLS: dict[str, Rule] = {
 
 
 def readings(seed: int) -> list[dict[str, Any]]:
-    """Groups of 1 to 60 rows in random order, a fifth of the values NULL; means far from 0, where squares lose their digits."""
+    """Return groups of 1 to 60 rows in random order, a fifth of the values NULL, with means far from 0 to expose cancellation."""
     dice, found = random.Random(seed), []
     for number in range(8):
         base = dice.choice([0.0, 1e9])
@@ -129,27 +129,27 @@ def test_aggregates_do_not_depend_on_how_rows_were_cut_into_segments(small: Spar
     both = merge(plan, found[0].unionByName(found[1]).coalesce(1))
     merged = merge(plan, both.unionByName(found[2]).coalesce(1))
     finished = finish(plan, merged).orderBy("p0").select([output.column for output in plan.outputs])
-    assert_same(plain(finished), expected(rows))
+    assert_same(collect_rows(finished), expected(rows))
 
 
 def test_every_function_that_a_stream_may_use_keeps_partials_of_bounded_size() -> None:
     assert [each for each in TDENGINE.of_kind(AggregateFunction) if each.streams is StreamUse.ANY and not each.bounded] == []
 
 
-def test_all_values_null_give_null_and_a_count_of_0(small: SparkSession) -> None:
+def test_only_null_values_give_null_and_a_count_of_0(small: SparkSession) -> None:
     rows = frame(small, METERS, meters(("d1", 0), ("d1", 1)))
     calls = ", ".join(call for call in CALLS if call not in ("count(*)", "elapsed(ts, 1s)"))
     assert set(answer(f"select {calls} from d1", rows)[0]) == {None, 0}
 
 
-def test_without_rows_there_is_a_row_only_where_something_is_counted(small: SparkSession) -> None:
+def test_no_rows_give_a_row_only_if_something_is_counted(small: SparkSession) -> None:
     rows = frame(small, METERS, [])
     assert answer("select sum(a), max(a) from meters", rows) == []
     assert answer("select sum(a), count(a) from meters", rows) == [(None, 0)]
     assert answer("select count(*) from meters group by a", rows) == []
 
 
-def test_a_sum_that_bigint_cannot_hold_is_null_and_one_that_it_can_is_exact(small: SparkSession) -> None:
+def test_sums_are_exact_within_bigint_and_null_beyond(small: SparkSession) -> None:
     most = 2**63 - 1
     rows = meters(("d1", 0, None, most), ("d1", 1, None, 1), ("d2", 0, None, most), ("d2", 1, None, -1), ("d2", 2, None, 1))
     assert answer("select tbname, sum(b) from meters partition by tbname", frame(small, METERS, rows)) == [
@@ -158,13 +158,13 @@ def test_a_sum_that_bigint_cannot_hold_is_null_and_one_that_it_can_is_exact(smal
     ]
 
 
-def test_integers_sum_to_bigint_and_unsigned_ones_keep_their_sign(small: SparkSession) -> None:
+def test_integers_sum_to_bigint_and_unsigned_ones_to_unsigned(small: SparkSession) -> None:
     rows = [{"ts": T0 + n, "u8": 255, "u64": 2**63, "m": 7, "at": T0 - n} for n in range(2)]
     found = answer("select sum(u8), sum(u64), max(u64), sum(m), spread(at), first(at) from wide", frame(small, WIDE, rows))
     assert found == [(510, None, 2**63, 14, 1.0, 0)]
 
 
-def test_the_row_of_a_selection_function_gives_the_columns_beside_it(small: SparkSession) -> None:
+def test_plain_columns_come_from_the_row_of_the_selection_function(small: SparkSession) -> None:
     rows = meters(("d1", 0, 1, 10, None, None, None, "p"), ("d2", 1_000, 7, 20, None, None, None, "q"), ("d1", 2_000, 7, 30))
     found = frame(small, METERS, rows)
     assert answer("select max(a), ts, tbname, b, s from meters", found) == [(7, 1_000, "d2", 20, "q")]
@@ -173,14 +173,14 @@ def test_the_row_of_a_selection_function_gives_the_columns_beside_it(small: Spar
     assert answer("select last_row(s), b from meters", found) == [(None, 30)]
 
 
-def test_rows_of_equal_time_are_told_apart_by_subtable(small: SparkSession) -> None:
+def test_ties_in_time_are_broken_by_subtable(small: SparkSession) -> None:
     rows = meters(("d2", 0, 2), ("d1", 0, 1))
     for order in (rows, rows[::-1]):
         found = frame(small, METERS, order)
         assert answer("select first(a), last(a) from meters", found) == [(1, 2)]
 
 
-def test_many_values_are_estimated_within_some_percent(small: SparkSession) -> None:
+def test_estimates_of_many_values_are_close(small: SparkSession) -> None:
     numbers = random.Random(3).sample(range(20_000), 20_000)
     rows = [{TBNAME: "d1", "ts": T0 + at, "d": float(value)} for at, value in enumerate(numbers)]
     distinct, median = answer("select hyperloglog(d), apercentile(d, 50) from d1", frame(small, METERS, rows))[0]
@@ -207,7 +207,7 @@ def test_a_line_is_fitted_and_a_histogram_has_a_row_for_each_bin(small: SparkSes
     assert answer("select percentile(a, 0, 100) from d1", rows) == [("[1.000000, 8.000000]",)]
 
 
-def test_in_interval_windows_the_curve_goes_on_to_the_borders_that_rows_surround(small: SparkSession) -> None:
+def test_time_weighted_mean_extends_to_interval_borders_with_rows_beyond(small: SparkSession) -> None:
     points = [(1_000, 0.0), (4_000, 30.0), (12_000, 110.0), (12_500, None), (13_000, 100.0), (26_000, 100.0)]
     rows = frame(small, METERS, meters(*(("d1", at, None, None, None, value) for at, value in points)))
     found = answer("select _wstart, elapsed(ts, 1s), twa(d) from d1 interval(10s)", rows)

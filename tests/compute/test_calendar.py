@@ -1,4 +1,4 @@
-"""INTERVAL by the calendar: months, years, and days and weeks of a time zone, over two years with their changes of clock."""
+"""Calendar INTERVALs: months, years, and days and weeks of a time zone, over two years with their clock changes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from headrace.compute import evaluate
 from headrace.model.time import Precision
-from tests.compute.house import METERS, answer, frame, plan, scope
+from tests.compute.samples import METERS, answer, frame, plan, scope
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,7 +23,7 @@ FIRST = datetime(2023, 1, 1, tzinfo=UTC)
 
 
 def instants(seed: int) -> list[datetime]:
-    """Half-hours of two years, and those around the changes of clock in Berlin."""
+    """Return half-hours of two years, and those around the clock changes in Berlin."""
     dice = random.Random(seed)
     found = {FIRST + timedelta(minutes=30 * dice.randrange(2 * 365 * 48)) for _ in range(300)}
     for change in (datetime(2023, 3, 26, 1, tzinfo=UTC), datetime(2023, 10, 29, 1, tzinfo=UTC)):
@@ -32,7 +32,7 @@ def instants(seed: int) -> list[datetime]:
 
 
 def local_start(at: datetime, zone: ZoneInfo, unit: str, count: int, offset: timedelta) -> datetime:
-    """The start of the window, on the zone's wall clock."""
+    """Return the start of the window on the zone's wall clock."""
     here = at.astimezone(zone).replace(tzinfo=None) - (timedelta() if unit in "ny" else offset)
     if unit in "ny":
         moved = here - offset
@@ -75,12 +75,12 @@ def test_windows_follow_the_calendar_of_the_statement(
 
 
 def first_instant(wall: datetime, zone: ZoneInfo) -> datetime:
-    """When a clock first shows a time, or as much later as it leaves out."""
+    """Return when a clock first shows a time, later by the skipped time if it never does."""
     return wall.replace(tzinfo=zone, fold=0).astimezone(UTC)
 
 
 def covering(at: datetime, zone: ZoneInfo, length: timedelta, step: timedelta, offset: timedelta) -> set[tuple[int, int]]:
-    """Start and end of every window that an instant lies in, in milliseconds, by trying all points of the grid around it."""
+    """Return start and end (milliseconds) of every window that contains an instant, by trying all grid points around it."""
     here, epoch = at.astimezone(zone).replace(tzinfo=None), datetime(1970, 1, 1)
     nearest = (here - epoch - offset) // step
     reach = int((length + timedelta(hours=4)) / step) + 1
@@ -129,7 +129,7 @@ def test_on_days_when_the_clock_changes_every_row_is_in_the_windows_that_cover_i
 
 
 @pytest.mark.parametrize("interval", ["(1d, 150m)", "(1d) sliding(1h)", "(1d) sliding(20m)", "(1d)"])
-def test_windows_are_filled_without_gap_where_the_clock_changes(small: SparkSession, interval: str) -> None:
+def test_fill_leaves_no_gap_at_clock_changes(small: SparkSession, interval: str) -> None:
     zone, days = "Europe/Berlin", [datetime(2024, 3, 29, 12, tzinfo=UTC), datetime(2024, 4, 2, 12, tzinfo=UTC)]
     hours = [days[0] + HOUR * number / 3 for number in range(12 * 24)]
     starts = "select cast(_wstart as bigint), cast(_wend as bigint)"
@@ -142,7 +142,7 @@ def test_windows_are_filled_without_gap_where_the_clock_changes(small: SparkSess
     assert windows(days, "fill(null)") == windows([*days, *hours], "")
 
 
-def test_months_moved_by_days_follow_each_other_without_overlap(small: SparkSession) -> None:
+def test_months_with_an_offset_in_days_do_not_overlap(small: SparkSession) -> None:
     every = [FIRST + timedelta(days=number) for number in range(365)]
     rows = frame(small, METERS, [{"tbname": "d1", "ts": int(at.timestamp() * 1000)} for at in every])
     found = answer("select _wstart, _wend, last(ts) from d1 interval(2n, 31d)", rows)

@@ -1,4 +1,4 @@
-"""FILL, INTERP and functions of neighbours."""
+"""FILL, INTERP and series functions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headrace.errors import LimitError
 from headrace.model.instants import parse_instant
 from headrace.model.tables import TBNAME
 from headrace.model.time import Precision
-from tests.compute.house import METERS, T0, WIDE, answer, frame, meters, plan, scope
+from tests.compute.samples import METERS, T0, WIDE, answer, frame, meters, plan, scope
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture(scope="module")
 def rows(small: SparkSession) -> DataFrame:
-    """d1 in the seconds 1, 3 (a is NULL), 6; d2 in the second 2."""
+    """Return rows of d1 at seconds 1, 3 (a is NULL) and 6, and of d2 at second 2."""
     found = meters(("d1", 1_000, 10, 1), ("d1", 3_000, None, 2), ("d1", 6_000, 40, 3), ("d2", 2_000, 7, 4))
     return frame(small, METERS, found).cache()
 
@@ -44,12 +44,12 @@ RANGE = f"ts >= {T0} and ts < {T0 + 8_000}"
         ("value_f, 5.9", {0: 5, 1: 10, 2: 5, 3: 5, 4: 5, 5: 5, 6: 40, 7: 5}),
     ],
 )
-def test_fill_makes_the_windows_of_the_range_that_have_no_rows(rows: DataFrame, mode: str, expected: dict[int, int | None]) -> None:
+def test_fill_adds_the_windows_of_the_range_without_rows(rows: DataFrame, mode: str, expected: dict[int, int | None]) -> None:
     found = answer(f"select _wstart, sum(a) from d1 where {RANGE} interval(1s) fill({mode})", rows)
     assert found == [(second * 1_000, value) for second, value in expected.items()]
 
 
-def test_linear_fill_lies_on_the_line_between_windows_and_is_cut_to_whole_numbers(rows: DataFrame) -> None:
+def test_linear_fill_interpolates_and_truncates_to_whole_numbers(rows: DataFrame) -> None:
     found = answer(f"select _wstart, count(*), sum(b) from d1 where {RANGE} interval(1s) fill(linear)", rows)
     assert [row[2] for row in found] == [None, 1, 1, 2, 2, 2, 3, None]
 
@@ -65,7 +65,7 @@ def test_without_a_range_only_gaps_between_windows_are_filled(rows: DataFrame) -
     ]
 
 
-def test_only_the_forced_modes_make_windows_where_there_are_no_rows_at_all(rows: DataFrame) -> None:
+def test_only_forced_modes_add_windows_without_any_rows(rows: DataFrame) -> None:
     empty = f"select _wstart, count(*), sum(a) from d1 where {RANGE} and a > 100 interval(4s)"
     assert answer(f"{empty} fill(null)", rows) == []
     assert answer(f"{empty} fill(null_f)", rows) == [(0, None, None), (4_000, None, None)]
@@ -106,7 +106,7 @@ def test_windows_of_months_and_of_local_days_are_filled_by_the_calendar(small: S
         "select interp(a) from d1 range(0, now) every(1s) fill(prev)",
     ],
 )
-def test_a_gap_of_more_windows_or_points_than_memory_holds_ends_the_query_alone(small: SparkSession, sql: str) -> None:
+def test_too_many_windows_or_points_in_a_gap_fail_only_the_query(small: SparkSession, sql: str) -> None:
     years = frame(small, METERS, meters(("d1", -T0, 1), ("d1", 0, 2)))
     with pytest.raises(SparkRuntimeException, match=r"would make 1[0-9]{9} (windows|points)") as refused:
         answer(sql, years)
@@ -115,14 +115,14 @@ def test_a_gap_of_more_windows_or_points_than_memory_holds_ends_the_query_alone(
 
 
 @pytest.mark.parametrize("mode", ["null", "prev", "next", "linear", "value, 7"])
-def test_one_window_alone_stays_as_it_is_and_a_null_in_it_is_filled_by_a_constant_only(small: SparkSession, mode: str) -> None:
+def test_a_null_in_a_single_window_is_filled_only_by_a_constant(small: SparkSession, mode: str) -> None:
     one = frame(small, METERS, meters(("d1", 0, 4), ("d2", 0, None)))
     found = answer(f"select tbname, _wstart, sum(a) from meters partition by tbname interval(1s) fill({mode})", one)
     assert found == [("d1", 0, 4), ("d2", 0, 7 if mode.startswith("value") else None)]
 
 
 @pytest.mark.parametrize("mode", ["none", "prev", "next", "near", "linear", "null", "value, 7"])
-def test_interp_without_rows_gives_nothing_and_of_one_row_what_the_mode_can(small: SparkSession, mode: str) -> None:
+def test_interp_of_no_rows_and_of_one_row(small: SparkSession, mode: str) -> None:
     sql = f"select _irowts, interp(a) from meters range({T0 - 1000}, {T0 + 1000}) every(1s) fill({mode})"
     assert answer(sql, frame(small, METERS, [])) == []
     made = {"none": [0], "prev": [0, 1000], "next": [-1000, 0], "linear": [0]}.get(mode, [-1000, 0, 1000])
@@ -164,12 +164,12 @@ def test_a_range_of_too_many_windows_is_refused(rows: DataFrame) -> None:
         ),
     ],
 )
-def test_interp_makes_the_points_that_its_mode_can(rows: DataFrame, mode: str, expected: list[tuple[Any, ...]]) -> None:
+def test_interp_returns_the_points_that_its_mode_can_compute(rows: DataFrame, mode: str, expected: list[tuple[Any, ...]]) -> None:
     sql = f"select _irowts, interp(b), _isfilled from d1 range({T0}, {T0 + 7_000}) every(1s) fill({mode})"
     assert answer(sql, rows) == [(second * 1_000, *rest) for second, *rest in expected]
 
 
-def test_interp_takes_null_as_it_is_unless_told_to_skip_it(rows: DataFrame) -> None:
+def test_interp_uses_null_unless_option_1_skips_it(rows: DataFrame) -> None:
     at = f"range({T0 + 4_000}) fill(prev)"
     assert answer(f"select interp(a) from d1 {at}", rows) == [(None,)]
     assert answer(f"select interp(a, 1), _irowts from d1 {at}", rows) == [(10, 4_000)]
@@ -186,7 +186,7 @@ def test_interp_of_partitions_names_each_and_ends_with_the_data_by_default(rows:
     ]
 
 
-def test_lines_between_unsigned_numbers_are_cut_to_whole_ones(small: SparkSession) -> None:
+def test_linear_fill_of_unsigned_numbers_is_truncated(small: SparkSession) -> None:
     rows = frame(small, WIDE, [{"ts": T0, "u64": 1, "u8": 1}, {"ts": T0 + 3_000, "u64": 2, "u8": 2}])
     found = answer("select _wstart, max(u64), max(u8) from wide interval(1s) fill(linear)", rows)
     assert found == [(0, 1, 1), (1_000, 1, 1), (2_000, 1, 1), (3_000, 2, 2)]
@@ -195,7 +195,7 @@ def test_lines_between_unsigned_numbers_are_cut_to_whole_ones(small: SparkSessio
 
 
 def test_months_of_a_zone_are_filled_in_a_database_of_nanoseconds(small: SparkSession) -> None:
-    """The calendar's expressions stand side by side: inside one another they took megabytes, and all of the driver's memory."""
+    """Calendar expressions are columns: nested in one another they took megabytes, and all of the driver's memory."""
     place = scope(timezone="America/New_York", precision=Precision.NANOSECOND)
     found = [{TBNAME: "d1", "ts": at * 10**9, "a": number} for number, at in enumerate((1_704_200_000, 1_725_300_000))]
     rows = frame(small, METERS, found, precision=Precision.NANOSECOND)
@@ -226,7 +226,7 @@ def test_months_of_a_zone_are_filled_in_a_database_of_nanoseconds(small: SparkSe
         ("unique(a)", [(0, 5), (1, 1), (2, None), (3, 7), (5, 10)]),
     ],
 )
-def test_functions_of_neighbours_give_a_value_for_each_row_that_has_one(
+def test_series_functions_return_a_value_for_each_row_that_has_one(
     small: SparkSession, call: str, expected: list[tuple[int, Any]]
 ) -> None:
     values = [5, 1, None, 7, 7, 10]
@@ -234,7 +234,7 @@ def test_functions_of_neighbours_give_a_value_for_each_row_that_has_one(
     assert answer(f"select ts, {call} from d1", rows) == [(n * 1_000, value) for n, value in expected]
 
 
-def test_sums_and_differences_are_null_only_where_they_leave_the_range_of_bigint(small: SparkSession) -> None:
+def test_sums_and_differences_are_null_only_out_of_the_range_of_bigint(small: SparkSession) -> None:
     most = 2**63 - 1
     rows = frame(small, METERS, meters(*(("d1", n * 1_000, 0, value) for n, value in enumerate([most, 2, -5, -most]))))
     assert answer("select ts, csum(b) from d1", rows) == [(0, most), (1_000, None), (2_000, most - 3), (3_000, -3)]
@@ -243,7 +243,7 @@ def test_sums_and_differences_are_null_only_where_they_leave_the_range_of_bigint
     assert answer("select diff(b) from d1", far) == [(None,)]
 
 
-def test_functions_of_neighbours_stay_within_a_partition_and_inside_expressions(rows: DataFrame) -> None:
+def test_series_functions_work_by_partition_and_inside_expressions(rows: DataFrame) -> None:
     assert answer("select tbname, diff(b) * 10 + b from meters partition by tbname", rows) == [("d1", 12.0), ("d1", 13.0)]
     assert answer("select tbname, ts, top(b, 1) from meters partition by tbname", rows) == [("d1", 6_000, 3), ("d2", 2_000, 4)]
     sampled = answer("select sample(b, 2) from meters", rows)

@@ -1,4 +1,4 @@
-"""A second language is a second object: other names, rules and functions, series of other kinds of tables, patterns in FROM."""
+"""A second language is a second object: other names, rules and functions, tree tables, patterns in FROM."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from headrace.compute.functions.scalars import ScalarFunction
 from headrace.compute.language import NullRules, PseudoColumns
 from headrace.compute.plan import GroupCall
 from headrace.compute.terms import Term
-from headrace.compute.windows.group_calls import called
+from headrace.compute.windows.group_calls import call_for_groups
 from headrace.errors import DataError, InvalidStreamError, NotFoundError, NotSupportedError, ProgrammingError, TypeMismatchError
 from headrace.model.tables import Database, Name, Table, TableKind
 from headrace.model.time import Precision
 from headrace.model.types import BIGINT, DOUBLE, VARCHAR, TypeKind
-from tests.compute.house import METERS, T0, arrow, column, frame, meters, plain, query_of, scope, select
+from tests.compute.samples import METERS, T0, collect_rows, column, frame, meters, parse_query, scope, select, to_arrow
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -45,19 +45,19 @@ TREE = replace(
 
 
 def tree_rows(table: Table, *rows: Sequence[Any]) -> list[dict[str, Any]]:
-    """Rows of a tree: device, milliseconds after T0, then the measurements."""
+    """Return rows of a tree from (device, milliseconds after T0, measurements)."""
     time, *names = (each.name for each in table.columns)
     return [{"device": device, time: T0 + at} | dict(zip(names, values, strict=False)) for device, at, *values in rows]
 
 
 def tree_frame(spark: SparkSession, table: Table, *rows: Sequence[Any]) -> DataFrame:
     listed = tree_rows(table, *rows)
-    stored = arrow(table, listed).drop_columns("tbname").append_column("device", pa.array([row["device"] for row in listed]))
+    stored = to_arrow(table, listed).drop_columns("tbname").append_column("device", pa.array([row["device"] for row in listed]))
     return spark.createDataFrame(stored).coalesce(1)
 
 
 def tree_scope(*relations: Relation) -> Scope:
-    """Every name means all of these."""
+    """Return a scope in which every name means all of these relations."""
     return Scope(lambda _: relations, TREE, "UTC", T0)
 
 
@@ -72,16 +72,16 @@ def test_the_language_of_a_dialect_is_found_by_its_name() -> None:
 
 def test_names_functions_and_null_rules_are_those_of_the_language() -> None:
     where = tree_scope(Relation(PLANT, DATABASE))
-    bound = bind(query_of("select began, device, mean(v) from plant partition by device interval(10s)"), where)
+    bound = bind(parse_query("select began, device, mean(v) from plant partition by device interval(10s)"), where)
     assert [output.name for output in bound.outputs] == ["BEGAN", "DEVICE", "MEAN(V)"]
     for sql in ("select _wstart, count(*) from plant interval(10s)", "select tbname from plant", "select avg(v) from plant"):
         with pytest.raises(NotFoundError):
-            bind(query_of(sql), where)
+            bind(parse_query(sql), where)
     with pytest.raises(ProgrammingError, match="began needs a window"):
-        bind(query_of("select began, v from plant"), where)
-    (ascending,) = bind(query_of("select v from plant order by v"), where).sorts
+        bind(parse_query("select began, v from plant"), where)
+    (ascending,) = bind(parse_query("select v from plant order by v"), where).sorts
     assert not ascending.nulls_first
-    tested, ours = bind(query_of("select v > 1 from plant"), where), select("select a > 1 from meters")
+    tested, ours = bind(parse_query("select v > 1 from plant"), where), select("select a > 1 from meters")
     assert ("coalesce" in tested.outputs[0].sql, "coalesce" in ours.outputs[0].sql) == (False, True)
 
 
@@ -90,9 +90,10 @@ def test_names_functions_and_null_rules_are_those_of_the_language() -> None:
 def test_windows_are_grouped_by_the_series_key_of_the_table(small: SparkSession, window: str) -> None:
     rows = tree_frame(small, PLANT, ("a", 0, 1), ("b", 0, 5), ("a", 1000, 1), ("b", 1000, 5))
     found = bind(
-        query_of(f"select device, count(*), mean(v) from plant partition by device {window}"), tree_scope(Relation(PLANT, DATABASE))
+        parse_query(f"select device, count(*), mean(v) from plant partition by device {window}"),
+        tree_scope(Relation(PLANT, DATABASE)),
     )
-    assert plain(evaluate(found, rows)) == [("a", 2, 1.0), ("b", 2, 5.0)]
+    assert collect_rows(evaluate(found, rows)) == [("a", 2, 1.0), ("b", 2, 5.0)]
 
 
 @pytest.mark.spark
@@ -109,7 +110,7 @@ def test_a_pattern_reads_series_of_several_tables_as_one(small: SparkSession) ->
         return frames[scan.table.name]
 
     def answer(sql: str) -> list[tuple[Any, ...]]:
-        return plain(evaluate(bind(query_of(sql), where), read))
+        return collect_rows(evaluate(bind(parse_query(sql), where), read))
 
     assert answer("select moment, device, v, w from root order by moment") == [
         (0, "root.x.a", 1.0, None),
@@ -121,7 +122,7 @@ def test_a_pattern_reads_series_of_several_tables_as_one(small: SparkSession) ->
         ("root.x.b", 1, 3.0),
         ("root.y", 1, 2.5),
     ]
-    lines = explain(bind(query_of("select v from root where moment >= 0"), where))
+    lines = explain(bind(parse_query("select v from root where moment >= 0"), where))
     assert lines[:3] == [
         "union of 2 tables",
         "  scan db.plant, series device RLIKE '^(?:root[.]x[.].*)$': time, v, device",
@@ -135,8 +136,8 @@ def test_a_pattern_reads_series_of_several_tables_as_one(small: SparkSession) ->
 def test_tables_that_cannot_be_read_as_one_are_refused() -> None:
     nanoseconds = Database("fine", Precision.NANOSECOND, "UTC")
     with pytest.raises(NotSupportedError, match="different precisions"):
-        bind(query_of("select v from root"), tree_scope(Relation(PLANT, DATABASE), Relation(YARD, nanoseconds)))
-    with pytest.raises(NotSupportedError, match="root means 2 tables"):
+        bind(parse_query("select v from root"), tree_scope(Relation(PLANT, DATABASE), Relation(YARD, nanoseconds)))
+    with pytest.raises(NotSupportedError, match="root refers to 2 tables"):
         tree_scope(Relation(PLANT, DATABASE), Relation(YARD, DATABASE)).relation(Name(None, "root"))
 
 
@@ -144,8 +145,8 @@ def test_tables_that_cannot_be_read_as_one_are_refused() -> None:
 def test_a_subtable_is_read_alone_also_as_a_side_of_a_join(small: SparkSession) -> None:
     rows = frame(small, METERS, meters(("d1", 0, 1), ("d2", 0, 2)))
     sql = "select l.a, r.a from d1 l join d2 r on l.ts = r.ts"
-    assert plain(evaluate(bind(query_of(sql), scope()), rows)) == [(1, 2)]
-    assert plain(evaluate(bind(query_of("select a from (select * from d2)"), scope()), rows)) == [(2,)]
+    assert collect_rows(evaluate(bind(parse_query(sql), scope()), rows)) == [(1, 2)]
+    assert collect_rows(evaluate(bind(parse_query("select a from (select * from d2)"), scope()), rows)) == [(2,)]
 
 
 @pytest.mark.parametrize(
@@ -157,7 +158,7 @@ def test_a_subtable_is_read_alone_also_as_a_side_of_a_join(small: SparkSession) 
         ("select ts, upper(tbname) as name, a from meters", False),
     ],
 )
-def test_a_series_key_is_known_by_its_role_not_by_its_name(inner: str, is_series: bool) -> None:
+def test_a_series_key_is_identified_by_its_role_not_its_name(inner: str, is_series: bool) -> None:
     found = select(f"select name, last(a) from ({inner}) partition by name")
     assert (found.grouped_series is not None, found.unique) == (is_series, is_series)
     as_before = select(f"select tbname, last(a) from ({inner.replace('as name', 'as tbname')}) partition by tbname")
@@ -168,7 +169,7 @@ def test_a_series_key_is_known_by_its_role_not_by_its_name(inner: str, is_series
 
 
 def span_of(rows: pa.Table) -> pa.Array:
-    """The time from the first row to the last."""
+    """Return the time from the first row to the last."""
     return pa.array([rows["time"][-1].as_py() - rows["time"][0].as_py()])
 
 
@@ -189,7 +190,7 @@ def weighted(arguments: ArrowArguments) -> ArrowRule:
     return ArrowRule(DOUBLE, value)
 
 
-def extended() -> Language:
+def extended_language() -> Language:
     # Lambdas are sent to Spark's tasks by value: the tasks cannot import this module.
     span, distinct = (lambda rows: span_of(rows)), (lambda rows: distinct_of(rows))
     return TDENGINE.with_functions(
@@ -200,9 +201,9 @@ def extended() -> Language:
     )
 
 
-def with_functions(sql: str, rows: DataFrame) -> list[tuple[Any, ...]]:
-    where = replace(scope(), language=extended())
-    return plain(evaluate(bind(query_of(sql), where), rows))
+def run_extended(sql: str, rows: DataFrame) -> list[tuple[Any, ...]]:
+    where = replace(scope(), language=extended_language())
+    return collect_rows(evaluate(bind(parse_query(sql), where), rows))
 
 
 READINGS = (("d1", 5000, 1, 2), ("d1", 0, 3, 4), ("d1", 9000, None, 1), ("d2", 1000, 5, 6), ("d1", 20_000, 2, 2))
@@ -225,7 +226,7 @@ CLAUSES = (
 def test_an_arrow_function_gives_a_value_of_each_group(small: SparkSession, clauses: str) -> None:
     rows = frame(small, METERS, meters(*READINGS))
     theirs, ours = "covered(ts), weighted(a, b, 10)", "last(ts) - first(ts), 10 * sum(a * b)"
-    found = with_functions(f"select {theirs}, {ours} from meters {clauses}", rows)
+    found = run_extended(f"select {theirs}, {ours} from meters {clauses}", rows)
     assert found
     assert [row[:2] for row in found] == [(span, product or 0.0) for *_, span, product in found]
 
@@ -233,26 +234,26 @@ def test_an_arrow_function_gives_a_value_of_each_group(small: SparkSession, clau
 @pytest.mark.spark
 def test_an_arrow_function_of_many_values_gives_a_row_for_each(small: SparkSession) -> None:
     rows = frame(small, METERS, meters(*READINGS))
-    found = with_functions("select tbname, each(a) from meters partition by tbname", rows)
+    found = run_extended("select tbname, each(a) from meters partition by tbname", rows)
     assert sorted(found) == [("d1", 1), ("d1", 2), ("d1", 3), ("d2", 5)]
-    assert with_functions("select count(*) from meters having covered(ts) > 30000", rows) == []
-    assert with_functions("select greeting(), a from d2", rows) == [("hello", 5)]
+    assert run_extended("select count(*) from meters having covered(ts) > 30000", rows) == []
+    assert run_extended("select greeting(), a from d2", rows) == [("hello", 5)]
 
 
 def test_an_arrow_function_checks_its_arguments_and_is_refused_in_streams() -> None:
-    where = replace(scope(), language=extended())
+    where = replace(scope(), language=extended_language())
     with pytest.raises(TypeMismatchError, match="weighted takes 2 arguments, not 1"):
-        bind(query_of("select weighted(a, 3) from meters"), where)
+        bind(parse_query("select weighted(a, 3) from meters"), where)
     with pytest.raises(InvalidStreamError, match="covered needs all rows of a window") as refused:
-        bind(query_of("select _wstart, covered(ts) from meters interval(10s)"), where, stream=True)
+        bind(parse_query("select _wstart, covered(ts) from meters interval(10s)"), where, stream=True)
     assert refused.value.span is not None
     with pytest.raises(ProgrammingError, match="function sum already exists"):
         TDENGINE.with_functions(replace(TDENGINE.functions["count"], name="sum"))
 
 
-def test_an_arrow_function_that_returns_several_values_has_to_declare_it() -> None:
+def test_an_arrow_function_must_declare_that_it_returns_several_values() -> None:
     rows = pa.array([[{"time": 1, "x0": 5}, {"time": 2, "x0": 6}], [{"time": 3, "x0": 5}]])
     call = GroupCall("g0", "x0", BIGINT, distinct_of)
-    assert called(replace(call, many=True), rows, pa.list_(pa.int64())).to_pylist() == [[5, 6], [5]]
+    assert call_for_groups(replace(call, many=True), rows, pa.list_(pa.int64())).to_pylist() == [[5, 6], [5]]
     with pytest.raises(DataError, match="a function over 2 rows returned 2 values, not 1"):
-        called(call, rows, pa.int64())
+        call_for_groups(call, rows, pa.int64())

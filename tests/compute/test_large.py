@@ -1,4 +1,4 @@
-"""Large tables are evaluated in other ways: the same rows come of it."""
+"""Strategies for large tables return the same rows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from headrace.compute import Scan, TableStatistics, evaluate
 from headrace.compute.evaluation import surrogate_keys
 from headrace.compute.windows import runs
-from tests.compute.house import METERS, answer, frame, plan
+from tests.compute.samples import METERS, answer, frame, plan
 
 pytestmark = pytest.mark.spark
 
@@ -40,7 +40,7 @@ WINDOWS = (
 
 
 @dataclass(frozen=True)
-class Facts:
+class Statistics:
     """Facts about `meters` with rows so far apart."""
 
     spacing: int
@@ -54,54 +54,56 @@ class Facts:
         return pa.table({"tbname": ["d1", "d2"], "site": ["d1", "d2"]})
 
 
-def rows_of(given_: Sequence[tuple[str, int, int | None]]) -> list[dict[str, Any]]:
-    unique = {(tbname, at): a for tbname, at, a in given_}
+def rows_of(readings: Sequence[tuple[str, int, int | None]]) -> list[dict[str, Any]]:
+    unique = {(tbname, at): a for tbname, at, a in readings}
     return [
         {"tbname": tbname, "ts": at * 500, "a": a, "b": at, "d": at / 3, "s": None if a is None else "xyz"[a % 3], "site": tbname}
         for (tbname, at), a in unique.items()
     ]
 
 
-@pytest.mark.parametrize("most", [runs.MAX_MIXED_BUCKETS, 2, 0])
+@pytest.mark.parametrize("max_buckets", [runs.MAX_MIXED_BUCKETS, 2, 0])
 @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
-@given(found=ROWS, spacing=st.sampled_from([1, 30, 200, 1_000, 100_000]))
-def test_runs_made_of_stretches_are_those_made_of_rows(
-    small: SparkSession, monkeypatch: pytest.MonkeyPatch, most: int, found: list[tuple[str, int, int | None]], spacing: int
+@given(readings=ROWS, spacing=st.sampled_from([1, 30, 200, 1_000, 100_000]))
+def test_runs_merged_from_time_buckets_equal_runs_of_rows(
+    small: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+    max_buckets: int,
+    readings: list[tuple[str, int, int | None]],
+    spacing: int,
 ) -> None:
-    monkeypatch.setattr(runs, "MAX_MIXED_BUCKETS", most)
-    rows = frame(small, METERS, rows_of(found))
+    monkeypatch.setattr(runs, "MAX_MIXED_BUCKETS", max_buckets)
+    rows = frame(small, METERS, rows_of(readings))
     for query in STATES:
-        assert answer(query, rows, statistics=Facts(spacing)) == answer(query, rows), query
+        assert answer(query, rows, statistics=Statistics(spacing)) == answer(query, rows), query
 
 
 @settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
-@given(found=ROWS)
-def test_windows_of_numbered_subtables_are_those_of_named_ones(
-    small: SparkSession, found: list[tuple[str, int, int | None]]
-) -> None:
-    rows = frame(small, METERS, rows_of(found))
+@given(readings=ROWS)
+def test_surrogate_keys_give_the_same_windows_as_names(small: SparkSession, readings: list[tuple[str, int, int | None]]) -> None:
+    rows = frame(small, METERS, rows_of(readings))
     queries = [f"{SELECTED} partition by tbname, site {window}" for window in WINDOWS]
     queries += [
         "select tbname, count(*), max(b) from meters group by tbname having count(*) > 1 order by tbname desc",
         "select site, count(*) from (select site, count(*) from meters partition by tbname, site interval(3s)) group by site",
     ]
     for query in queries:
-        assert answer(query, rows, statistics=Facts(500)) == answer(query, rows), query
+        assert answer(query, rows, statistics=Statistics(500)) == answer(query, rows), query
 
 
-def test_names_stay_where_two_have_one_number(small: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_are_used_if_two_share_a_surrogate_key(small: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(surrogate_keys, "HASH", "CAST(length({name}) AS BIGINT)")
     rows = frame(small, METERS, rows_of([("d1", at, at // 7) for at in range(20)] + [("d2", at, 1) for at in range(20)]))
     query = "select tbname, sum(b) from meters partition by tbname interval(1d)"
-    assert answer(query, rows, statistics=Facts(500)) == answer(query, rows) == [("d1", 190), ("d2", 190)]
+    assert answer(query, rows, statistics=Statistics(500)) == answer(query, rows) == [("d1", 190), ("d2", 190)]
 
 
-def test_what_was_cached_is_given_up_with_the_result(small: SparkSession) -> None:
+def test_cached_frames_are_freed_with_the_result(small: SparkSession) -> None:
     cached = small.sparkContext._jsc.getPersistentRDDs
     gc.collect()
     before = cached().size()
     rows = frame(small, METERS, rows_of([("d1", at, at // 7) for at in range(60)]))
-    result = evaluate(plan(STATES[0]), rows, statistics=Facts(500))
+    result = evaluate(plan(STATES[0]), rows, statistics=Statistics(500))
     assert result.count() == 9
     assert cached().size() > before
     del result

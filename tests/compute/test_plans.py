@@ -1,4 +1,4 @@
-"""What a bound query knows: names, types, ranges, what it reads."""
+"""Bound plans: names, types, time ranges, scans."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from headrace.compute import Scan, UnionPlan, explain
 from headrace.compute.terms import NOW
 from headrace.model.time import Precision
-from tests.compute.house import T0, plan, scope, select
+from tests.compute.samples import T0, plan, scope, select
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_columns_are_named_as_written_or_by_their_alias() -> None:
     assert [output.name for output in found.outputs][4:6] == ["last_row(ts)", "last_row(a)"]
 
 
-def test_a_star_means_columns_and_tags_of_a_supertable_but_only_columns_of_a_subtable() -> None:
+def test_a_star_is_columns_and_tags_of_a_supertable_but_only_columns_of_a_subtable() -> None:
     assert [output.name for output in select("select * from meters").outputs][-2:] == ["site", "room"]
     assert [output.name for output in select("select * from d1").outputs][-1] == "s"
 
@@ -82,12 +82,12 @@ def test_a_star_means_columns_and_tags_of_a_supertable_but_only_columns_of_a_sub
         ("_c0 <= 1700000001000", None, 1_000),
     ],
 )
-def test_the_range_that_where_lets_through_is_known(where: str, first: int | None, last: int | None) -> None:
+def test_the_time_range_is_derived_from_where(where: str, first: int | None, last: int | None) -> None:
     range_ = select(f"select a from meters where {where}").range
     assert tuple(None if end is None else end - T0 for end in range_) == (first, last)
 
 
-def test_a_bound_on_time_tests_the_stored_column_so_that_files_can_be_skipped() -> None:
+def test_a_bound_on_time_tests_the_stored_column_so_that_files_are_pruned() -> None:
     assert select("select a from meters where ts >= 1700000000000").filter == "`ts` >= timestamp_millis(1700000000000L)"
 
 
@@ -102,7 +102,7 @@ def test_durations_and_instants_are_counted_in_ticks_of_the_database() -> None:
     assert found.range == (T0 * 1_000_000 + 1, T0 * 1_000_000 + 2)
 
 
-def test_the_present_is_settled_when_a_plan_runs() -> None:
+def test_the_present_is_inserted_when_a_plan_runs() -> None:
     found = select("select a from meters where ts > now - 1s")
     assert NOW in (found.filter or "")
     assert found.at(T0 + 5_000).range == (T0 + 4_001, None)
@@ -124,12 +124,12 @@ def test_sub_queries_joins_and_unions_name_every_scan() -> None:
     assert all(isinstance(scan, Scan) for scan in union.scans)
 
 
-def test_equal_partials_are_kept_once() -> None:
+def test_equal_partials_are_shared() -> None:
     found = select("select avg(a), sum(a), count(a), avg(a) + 1 from meters interval(1m)")
     assert [partial.update for partial in found.partials] == ["sum(CAST(a0 AS DOUBLE))", "count(a0)", "sum(a0)"]
 
 
-def test_tags_of_a_fixed_subtable_are_keys_that_split_nothing() -> None:
+def test_tags_of_a_single_subtable_are_implied_keys() -> None:
     found = select("select site, count(*) from meters partition by tbname interval(1m)")
     assert [(key.name, key.implied) for key in found.keys] == [("tbname", False), ("site", True)]
 
@@ -141,7 +141,7 @@ def test_rows_of_one_subtable_cannot_tie() -> None:
     assert not select("select first(v) from keyed").unique
 
 
-def test_explain_tells_what_will_run_from_the_scan_outwards() -> None:
+def test_explain_describes_a_plan_from_the_scan_outwards() -> None:
     lines = explain(select("select _wstart, avg(a) from meters where ts > 0 partition by tbname interval(1m) fill(prev) limit 3"))
     kinds = [line.split(" ")[0].rstrip(":") for line in lines]
     assert kinds == ["scan", "filter", "time", "partition", "window", "aggregate", "fill", "limit", "result"]
@@ -158,5 +158,5 @@ def test_explain_tells_what_will_run_from_the_scan_outwards() -> None:
         ("tbname, length(tbname) + rand()", [False, False]),
     ],
 )
-def test_a_function_of_the_subtable_follows_where_the_subtable_is_a_key(keys: str, follow: list[bool]) -> None:
+def test_a_function_of_the_subtable_is_derived_if_the_subtable_is_a_key(keys: str, follow: list[bool]) -> None:
     assert [key.follows for key in select(f"select count(*) from meters partition by {keys}").keys] == follow

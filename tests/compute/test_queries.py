@@ -1,4 +1,4 @@
-"""What a SELECT is made of besides windows: compared with DuckDB over random rows, and order and limits by hand."""
+"""SELECT without windows, compared with DuckDB over random rows; order and limits by hand."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from headrace.compute import evaluate
 from headrace.model.tables import TBNAME
-from tests.compute.house import KEYED, METERS, T0, WIDE, answer, frame, meters, pairs, plain, plan
+from tests.compute.samples import KEYED, METERS, T0, WIDE, answer, collect_rows, frame, meters, pairs, plan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -23,9 +23,9 @@ pytestmark = pytest.mark.spark
 def random_rows(seed: int) -> list[dict[str, Any]]:
     dice = random.Random(seed)
     choices: list[list[Any]] = [[None, *range(6)], [None, *range(100)], [None], [None, 1.5, -2.25], [None], [None, "on", "Off", ""]]
-    places = [(subtable, at) for subtable in ("d1", "d2") for at in dice.sample(range(0, 120_000, 2_000), 40)]
-    dice.shuffle(places)
-    return meters(*((*place, *[dice.choice(some) for some in choices]) for place in places))
+    points = [(subtable, at) for subtable in ("d1", "d2") for at in dice.sample(range(0, 120_000, 2_000), 40)]
+    dice.shuffle(points)
+    return meters(*((*point, *[dice.choice(values) for values in choices]) for point in points))
 
 
 ROWS = random_rows(5)
@@ -37,8 +37,8 @@ def rows(small: SparkSession) -> DataFrame:
 
 
 @pytest.fixture(scope="module")
-def judge() -> duckdb.DuckDBPyConnection:
-    """DuckDB with the same rows, instants as BIGINT milliseconds."""
+def duck() -> duckdb.DuckDBPyConnection:
+    """Return DuckDB with the same rows, instants as BIGINT milliseconds."""
     connection = duckdb.connect()
     names = [column.name for column in (*METERS.columns, *METERS.tags)]
     found = pa.table({name: [row.get(name) for row in ROWS] for name in (*names, TBNAME)})
@@ -57,9 +57,9 @@ def sorted_rows(found: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize(("ours", "theirs"), pairs("queries.sql"))
-def test_a_query_gives_what_duckdb_gives(rows: DataFrame, judge: duckdb.DuckDBPyConnection, ours: str, theirs: str) -> None:
-    found = plain(evaluate(plan(ours), rows))
-    wanted = judge.sql(theirs)
+def test_a_query_gives_what_duckdb_gives(rows: DataFrame, duck: duckdb.DuckDBPyConnection, ours: str, theirs: str) -> None:
+    found = collect_rows(evaluate(plan(ours), rows))
+    wanted = duck.sql(theirs)
     instants = {n for n, name in enumerate(wanted.columns) if name == "ts" or "ts //" in name}
     moved = [tuple(v - T0 if n in instants else v for n, v in enumerate(row)) for row in wanted.fetchall()]
     assert sorted_rows(found) == sorted_rows(moved)
@@ -138,7 +138,7 @@ def test_rows_of_one_instant_are_ordered_by_the_composite_key(small: SparkSessio
     assert answer("select _wstart, count(*), first(v) from keyed count_window(2)", rows) == [(0, 2, 9), (0, 1, 7)]
 
 
-def test_columns_named_like_ours_do_not_disturb(small: SparkSession) -> None:
+def test_columns_may_be_named_like_internal_ones(small: SparkSession) -> None:
     rows = frame(small, METERS, meters(("d1", 0, 1, 5), ("d1", 1, 2, 7)))
     sql = "select p0, _ts, x0, diff(x0) from (select ts _ts, a p0, b x0 from d1) partition by p0 + 0"
     assert answer(sql.replace(", diff(x0)", ""), rows) == [(1, 0, 5), (2, 1, 7)]

@@ -1,11 +1,11 @@
-"""What a query may not be is refused when it is bound, with a message that says why and a span that says where."""
+"""Invalid queries are refused when they are bound, with a message that says why and a span that says where."""
 
 from __future__ import annotations
 
 import pytest
 
 from headrace.errors import Error, NotFoundError
-from tests.compute.house import pairs, plan
+from tests.compute.samples import pairs, plan
 
 
 @pytest.mark.parametrize(("sql", "message"), pairs("refused.sql"))
@@ -43,13 +43,13 @@ def test_the_span_of_an_error_is_the_innermost_part_that_is_wrong(sql: str, mark
         ("select count(*) from meters session(ts, -1s)", "a duration is a whole number and a unit, such as 10s"),
     ],
 )
-def test_a_hint_says_what_fits_where_the_fault_is(sql: str, hint: str) -> None:
+def test_a_hint_says_what_to_write_instead(sql: str, hint: str) -> None:
     with pytest.raises(Error) as refused:
         plan(sql)
     assert refused.value.hint.startswith(hint)
 
 
-def test_a_long_line_is_shown_around_the_fault_and_marked_no_farther_than_shown() -> None:
+def test_a_long_line_is_shortened_around_the_error_and_its_mark() -> None:
     names = ", ".join(f"a{number:02}" for number in range(40))
     for sql in (f"select {names} from meters", f"select a from meters where b in ({names.replace('a', '1')}) and nosuch"):
         with pytest.raises(Error) as refused:
@@ -60,7 +60,7 @@ def test_a_long_line_is_shown_around_the_fault_and_marked_no_farther_than_shown(
         assert shown[marks.index("^") : len(marks)] in ("a00", "nosuch")
 
 
-def test_an_unknown_name_is_answered_with_the_nearest() -> None:
+def test_the_hint_for_an_unknown_name_is_the_most_similar_one() -> None:
     with pytest.raises(NotFoundError) as refused:
         plan("select sit from meters")
     assert refused.value.hint == "did you mean site?"

@@ -1,4 +1,4 @@
-"""Expressions of one row give what the language says."""
+"""Values of expressions over one row."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headrace.compute.tdengine.examples import EXAMPLES
 from headrace.compute.tdengine.scalars import MATH_TABLE
 from headrace.compute.tdengine.scalars_text import TEXT_TABLE
 from headrace.compute.tdengine.scalars_time import TIME_TABLE
-from tests.compute.house import METERS, T0, answer, frame, meters, offset, pairs, plan, scope
+from tests.compute.samples import METERS, T0, answer, frame, meters, pairs, plan, scope, to_offset
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,11 +26,11 @@ CASES = pairs("scalars.sql")
 
 @pytest.fixture(scope="module")
 def values(small: SparkSession) -> list[Any]:
-    """The values of all expressions, of one query."""
+    """Return the values of all expressions, from one query."""
     inside = "select ts, a, b, c, d, e, s, cast(null as int) nothing, cast(null as varchar(9)) nothing_s from d1"
     sql = f"select {', '.join(expression for expression, _ in CASES)} from ({inside})"
     (found,) = evaluate(plan(sql), frame(small, METERS, ROW)).collect()
-    return [offset(value) for value in found]
+    return [to_offset(value) for value in found]
 
 
 @pytest.mark.parametrize("number", range(len(CASES)), ids=[expression for expression, _ in CASES])
@@ -40,7 +40,7 @@ def test_an_expression_has_the_value_that_the_language_gives_it(values: list[Any
 
 
 def written(value: Any) -> str:
-    """A value as the function reference writes it."""
+    """Return a value as the function reference writes it."""
     match value:
         case None:
             return "NULL"

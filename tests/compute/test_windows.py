@@ -1,4 +1,4 @@
-"""Every kind of window over random rows gives what its definition says, evaluated at once and piece by piece."""
+"""Every kind of window over random rows equals its definition, evaluated at once and step by step."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from headrace.compute import Plan, evaluate, finish, merge, prepare, segments
 from tests.compute import oracle
-from tests.compute.house import METERS, T0, answer, frame, meters, plain, select
 from tests.compute.oracle import Row, Window
+from tests.compute.samples import METERS, T0, answer, collect_rows, frame, meters, select
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -37,7 +37,7 @@ ANY_ORDER = [window for window in WINDOWS if window.startswith(("interval", "ses
 
 
 def rows_of(seed: int, subtables: int = 12) -> list[Row]:
-    """Rows of several subtables, some of them with one row or none, some values NULL, instants unique in each."""
+    """Return rows of several subtables, some with one row or none, some values NULL, with unique instants in each."""
     dice = random.Random(seed)
     found = []
     for number in range(subtables):
@@ -53,19 +53,19 @@ def windows_of(found: list[tuple[Any, ...]]) -> list[Window]:
 @pytest.mark.parametrize("window", WINDOWS)
 def test_a_window_over_random_rows_is_what_its_definition_says(small: SparkSession, window: str) -> None:
     rows = rows_of(len(window))
-    found = answer(f"{SELECTED} {window}", frame(small, METERS, oracle.as_rows(rows)))
+    found = answer(f"{SELECTED} {window}", frame(small, METERS, oracle.to_dicts(rows)))
     assert windows_of(found) == sorted(oracle.windows(rows, WINDOWS[window]))
 
 
-def in_pieces(plan: Plan, batches: list[DataFrame], *, by_row: bool) -> list[Window]:
-    """Windows after one batch after another, each merged with what was carried; one merge more at the end changes nothing."""
+def evaluate_in_batches(plan: Plan, batches: list[DataFrame], *, by_row: bool) -> list[Window]:
+    """Return windows after consecutive batches, each merged with the carried segments. A final merge changes nothing."""
     carried = None
     for batch in batches:
         found = segments(plan, prepare(plan, batch), by_row=by_row)
         carried = merge(plan, found if carried is None else carried.unionByName(found).coalesce(1))
     assert carried is not None
     finished = finish(plan, merge(plan, carried)).select([output.column for output in plan.outputs])
-    return windows_of(plain(finished))
+    return windows_of(collect_rows(finished))
 
 
 cuts = st.tuples(st.integers(0, 10_000), st.integers(1, 3), st.booleans())
@@ -74,7 +74,7 @@ cuts = st.tuples(st.integers(0, 10_000), st.integers(1, 3), st.booleans())
 @pytest.mark.parametrize("window", ANY_ORDER)
 @settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(cut=cuts)
-def test_any_cut_of_the_rows_in_any_order_merges_to_the_same_windows(
+def test_any_split_of_the_rows_in_any_order_merges_to_the_same_windows(
     small: SparkSession, window: str, cut: tuple[int, int, bool]
 ) -> None:
     seed, count, by_row = cut
@@ -82,20 +82,26 @@ def test_any_cut_of_the_rows_in_any_order_merges_to_the_same_windows(
     parts: list[list[Row]] = [[] for _ in range(count)]
     for row in rows:
         dice.choice(parts).append(row)
-    batches = [frame(small, METERS, oracle.as_rows(part)) for part in parts]
-    assert in_pieces(select(f"{SELECTED} {window}"), batches, by_row=by_row) == sorted(oracle.windows(rows, WINDOWS[window]))
+    batches = [frame(small, METERS, oracle.to_dicts(part)) for part in parts]
+    assert evaluate_in_batches(select(f"{SELECTED} {window}"), batches, by_row=by_row) == sorted(
+        oracle.windows(rows, WINDOWS[window])
+    )
 
 
 @pytest.mark.parametrize("window", [window for window in WINDOWS if window not in ANY_ORDER])
 @settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(cut=cuts)
-def test_rows_in_order_cut_anywhere_merge_to_the_same_windows(small: SparkSession, window: str, cut: tuple[int, int, bool]) -> None:
+def test_ordered_rows_split_anywhere_merge_to_the_same_windows(
+    small: SparkSession, window: str, cut: tuple[int, int, bool]
+) -> None:
     seed, count, _ = cut
     rows, dice = sorted(rows_of(seed, subtables=30), key=lambda row: row.ts), random.Random(seed)
     places = sorted(dice.sample(range(len(rows) + 1), count - 1))
     parts = [rows[begin:end] for begin, end in zip([0, *places], [*places, len(rows)], strict=True)]
-    batches = [frame(small, METERS, oracle.as_rows(part)) for part in parts]
-    assert in_pieces(select(f"{SELECTED} {window}"), batches, by_row=True) == sorted(oracle.windows(rows, WINDOWS[window]))
+    batches = [frame(small, METERS, oracle.to_dicts(part)) for part in parts]
+    assert evaluate_in_batches(select(f"{SELECTED} {window}"), batches, by_row=True) == sorted(
+        oracle.windows(rows, WINDOWS[window])
+    )
 
 
 FACTS = meters(
@@ -137,7 +143,7 @@ def test_the_edges_of_windows_are_where_the_language_puts_them(
 
 def test_the_end_of_a_session_in_a_stream_is_the_gap_after_its_last_row(small: SparkSession) -> None:
     plan = select("select _wend, _wduration, count(*) from d1 session(ts, 10s)", stream=True)
-    assert plain(evaluate(plan, frame(small, METERS, FACTS))) == [(36_000, 25_000, 7), (46_001, 10_000, 1)]
+    assert collect_rows(evaluate(plan, frame(small, METERS, FACTS))) == [(36_000, 25_000, 7), (46_001, 10_000, 1)]
 
 
 def test_aggregates_of_a_state_window_skip_rows_without_a_state(small: SparkSession) -> None:
@@ -160,7 +166,7 @@ def test_one_row_is_in_every_window_that_it_opens_and_a_row_of_nulls_has_no_stat
 ) -> None:
     for value in (1, None):
         rows = [Row("t1", T0, value)]
-        found = answer(f"{SELECTED} {window}", frame(small, METERS, oracle.as_rows(rows)))
+        found = answer(f"{SELECTED} {window}", frame(small, METERS, oracle.to_dicts(rows)))
         assert windows_of(found) == sorted(oracle.windows(rows, WINDOWS[window]))
 
 
@@ -185,7 +191,7 @@ def test_rows_of_one_instant_come_in_the_order_of_their_subtables(
 
 
 @pytest.mark.parametrize("window", ["session(ts, 1s)", "state_window(a)", "count_window(2)", "interval(1000y)", "interval(1d)"])
-def test_years_between_rows_cost_nothing(small: SparkSession, window: str) -> None:
+def test_long_gaps_between_rows_are_cheap(small: SparkSession, window: str) -> None:
     rows = frame(small, METERS, meters(("d1", -T0, 1), ("d1", 0, 1)))
     total = {"interval(1000y)": 1, "state_window(a)": 1, "count_window(2)": 1}.get(window, 2)
     assert len(answer(f"select _wstart, count(*) from d1 {window}", rows)) == total
@@ -194,7 +200,7 @@ def test_years_between_rows_cost_nothing(small: SparkSession, window: str) -> No
 @pytest.mark.parametrize("window", WINDOWS)
 def test_ten_thousand_subtables_have_windows_of_their_own(small: SparkSession, window: str) -> None:
     rows = [Row(f"t{number}", T0 + number % 7 * 1_000 + at, at % 4) for number in range(10_000) for at in (0, 3_001)]
-    found = answer(f"{SELECTED} {window}", frame(small, METERS, oracle.as_rows(rows)))
+    found = answer(f"{SELECTED} {window}", frame(small, METERS, oracle.to_dicts(rows)))
     assert windows_of(found) == sorted(oracle.windows(rows, WINDOWS[window]))
 
 
@@ -205,9 +211,9 @@ def test_no_rows_give_no_windows(small: SparkSession) -> None:
 
 
 @pytest.mark.parametrize("window", ["interval(10s)", "interval(20s) sliding(5s)", "session(ts, 4s)", "state_window(a)"])
-def test_keys_that_follow_from_the_subtable_split_nothing_and_have_their_values(small: SparkSession, window: str) -> None:
+def test_keys_derived_from_the_subtable_split_no_group_and_have_values(small: SparkSession, window: str) -> None:
     rows = rows_of(7)
     text = f"select tbname, _wstart, _wend, count(*), sum(a), first(a), last(a), u from meters {{}} {window}"
-    found = answer(text.format("partition by tbname, concat('<', upper(tbname)) u"), frame(small, METERS, oracle.as_rows(rows)))
+    found = answer(text.format("partition by tbname, concat('<', upper(tbname)) u"), frame(small, METERS, oracle.to_dicts(rows)))
     assert all(row[-1] == f"<{row[0].upper()}" for row in found)
     assert windows_of([row[:-1] for row in found]) == sorted(oracle.windows(rows, WINDOWS[window]))

@@ -1,7 +1,7 @@
-"""Windows, FILL, functions and expressions over random readings give what a running TDengine answered.
+"""Windows, FILL, functions and expressions over random readings return what a running TDengine returned.
 
-`queries.jsonl` has a query and its recorded rows on each line, `setup.sql` the tables; instants are epoch milliseconds.
-`differences.toml` names the answers that differ on purpose; one that no longer differs has to go from there.
+Each line of `queries.jsonl` has a query and its recorded rows, and `setup.sql` has the tables. Instants are epoch milliseconds.
+`differences.toml` lists deliberate differences; remove entries that no longer differ.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
 HERE = Path(__file__).parent
 CASES = [json.loads(line) for line in (HERE / "queries.jsonl").read_text().splitlines()]
-DIFFERENCES = {each["id"]: each["why"] for each in tomllib.loads((HERE / "differences.toml").read_text())["difference"]}
+DIFFERENCES = {entry["id"]: entry["why"] for entry in tomllib.loads((HERE / "differences.toml").read_text())["difference"]}
 TOLERANCE = 1e-5
 
 
@@ -37,16 +37,16 @@ def connection(tmp_path_factory: pytest.TempPathFactory) -> Iterator[headrace.Co
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case["id"] for case in CASES])
-def test_a_query_gives_what_was_recorded(connection: headrace.Connection, case: dict[str, Any]) -> None:
-    got = [[comparable(value) for value in row] for row in connection.execute(case["query"]).fetchall()]
-    wanted = [[comparable(value) for value in row] for row in case["rows"]]
+def test_a_query_returns_the_recorded_rows(connection: headrace.Connection, case: dict[str, Any]) -> None:
+    actual = [[comparable(value) for value in row] for row in connection.execute(case["query"]).fetchall()]
+    expected = [[comparable(value) for value in row] for row in case["rows"]]
     if not case.get("ordered", True):
-        got, wanted = sorted(got, key=repr), sorted(wanted, key=repr)
-    equal = alike(got, wanted, case.get("tolerance", TOLERANCE))
+        actual, expected = sorted(actual, key=repr), sorted(expected, key=repr)
+    equal = results_match(actual, expected, case.get("tolerance", TOLERANCE))
     if case["id"] in DIFFERENCES:
-        assert not equal, f"{case['id']} no longer differs: take it out of differences.toml"
+        assert not equal, f"{case['id']} no longer differs: remove it from differences.toml"
     else:
-        assert equal, f"{case['query']}\ngave   {got}\nwanted {wanted}"
+        assert equal, f"{case['query']}\ngot      {actual}\nexpected {expected}"
 
 
 def test_few_answers_differ() -> None:
@@ -55,24 +55,24 @@ def test_few_answers_differ() -> None:
     assert len(queries) <= len(CASES) * 0.03
 
 
-def alike(got: list[list[Any]], wanted: list[list[Any]], tolerance: float) -> bool:
-    """Whether two results are the same but for rounding."""
-    if len(got) != len(wanted):
+def results_match(actual: list[list[Any]], expected: list[list[Any]], tolerance: float) -> bool:
+    """Return whether two results are equal up to rounding."""
+    if len(actual) != len(expected):
         return False
     return all(
-        len(ours) == len(theirs) and all(same(*pair, tolerance) for pair in zip(ours, theirs, strict=True))
-        for ours, theirs in zip(got, wanted, strict=True)
+        len(ours) == len(theirs) and all(values_match(*pair, tolerance) for pair in zip(ours, theirs, strict=True))
+        for ours, theirs in zip(actual, expected, strict=True)
     )
 
 
-def same(ours: Any, theirs: Any, tolerance: float) -> bool:
+def values_match(ours: Any, theirs: Any, tolerance: float) -> bool:
     if isinstance(ours, float | int) and isinstance(theirs, float | int):
         return math.isclose(ours, theirs, rel_tol=tolerance, abs_tol=1e-6) or (math.isnan(ours) and math.isnan(theirs))
     return bool(ours == theirs)
 
 
 def comparable(value: Any) -> Any:
-    """Instants as epoch milliseconds, decimals as numbers, binary as text."""
+    """Convert instants to epoch milliseconds, decimals to numbers, and binary to text."""
     match value:
         case dt.datetime():
             return round(value.timestamp() * 1000)

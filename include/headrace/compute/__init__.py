@@ -1,6 +1,7 @@
 """Plans and their evaluation: a bound query and DataFrames in, DataFrames out.
 
-`bind` needs no Spark; the other functions build lazy frames. Only `evaluate` starts jobs, where it has facts about large tables.
+`bind` needs no Spark; the other functions build lazy data frames. Only `evaluate` starts Spark jobs, and only if it has statistics
+about large tables.
 """
 
 from headrace.compute.binding.scope import Relation, Scope, SeriesNames, SeriesPattern

@@ -1,4 +1,4 @@
-"""Durations in ticks of a database, checked when a statement is planned."""
+"""Checks of durations when a statement is planned, and their conversion to ticks."""
 
 from __future__ import annotations
 
@@ -7,8 +7,12 @@ from headrace.model.spans import Span
 from headrace.model.time import UNIT_NAMES, Duration, Precision
 
 
-def fixed(duration: Duration, what: str, precision: Precision, span: Span | None) -> int:
-    """Return the ticks of a duration of fixed length, 0 or more."""
+def fixed_ticks(duration: Duration, what: str, precision: Precision, span: Span | None) -> int:
+    """Return a duration of fixed length in ticks.
+
+    Raises:
+        LimitError: It is in months or years, negative, or no multiple of the tick.
+    """
     if duration.is_calendar:
         raise LimitError(
             f"{what} may not be in months or years, as {duration} is", hint="use weeks, days or shorter units", span=span
@@ -20,11 +24,12 @@ def fixed(duration: Duration, what: str, precision: Precision, span: Span | None
 
 
 def check_ticks(what: str, duration: Duration, precision: Precision, span: Span | None) -> None:
-    """Refuse fractions of the database's tick, which would be cut off."""
+    """Raise `LimitError` if a duration is not a multiple of the tick, which would truncate it."""
     if not duration.is_calendar and duration.nanoseconds % precision.nanoseconds:
         unit = UNIT_NAMES[tick_unit(precision)]
-        raise LimitError(f"{what} {duration} is no whole number of {unit}s, the ticks of the database", span=span)
+        raise LimitError(f"{what} {duration} is not a multiple of one {unit}, the tick of the database", span=span)
 
 
 def tick_unit(precision: Precision) -> str:
+    """Return the duration unit of one tick, such as `a` for milliseconds."""
     return {"ms": "a", "us": "u", "ns": "b"}[precision.value]

@@ -1,4 +1,4 @@
-"""`evaluate`: a plan over all rows of its sources."""
+"""`evaluate`: runs a plan over all rows of its sources."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from headrace.compute.evaluation.empty_groups import with_empty_groups
-from headrace.compute.evaluation.interp import AT, interpolated
-from headrace.compute.evaluation.ordering import RANK, SHARE, order_result, order_union
-from headrace.compute.evaluation.surrogate_keys import NAME, decode_subtables, encode_subtables, surrogate_keys
+from headrace.compute.evaluation.empty_groups import add_empty_groups
+from headrace.compute.evaluation.interp import POINT, interpolate
+from headrace.compute.evaluation.ordering import RANGE_PARTITION, RANK, order_result, order_union
+from headrace.compute.evaluation.surrogate_keys import NAME, build_surrogate_keys, decode_subtables, encode_subtables
 from headrace.compute.plan import (
-    KEYS,
+    KEYS_PLACEHOLDER,
     SERIES,
-    TIES,
+    TIES_PLACEHOLDER,
     TS,
     WEND,
     WSTART,
@@ -23,7 +23,7 @@ from headrace.compute.plan import (
     IntervalWindow,
     JoinSource,
     Key,
-    Nothing,
+    OneRow,
     Plan,
     PlanSource,
     Scan,
@@ -40,16 +40,16 @@ from headrace.compute.windows.fill import fill_windows
 from headrace.compute.windows.numbering import number_rows
 from headrace.compute.windows.runs import merge_runs
 from headrace.compute.windows.segments import (
-    finished,
+    add_derived_keys,
+    base_key_columns,
+    finish_as_ticks,
     joined,
     key_columns,
     merge,
     merges,
     prepare,
     segments,
-    telling_columns,
-    updates,
-    with_following,
+    update_columns,
 )
 from headrace.errors import InternalError
 from headrace.storage.spark.functions import F
@@ -63,208 +63,219 @@ if TYPE_CHECKING:
 def evaluate(
     plan: AnyPlan, rows: DataFrame | Reader, *, ordered: bool = True, statistics: StatisticsProvider | None = None
 ) -> DataFrame:
-    """The result of a query: columns named and ordered as the select list, of stored types.
+    """Return the result of a query: columns named and ordered as in the select list, in stored types.
 
-    `rows` is the one table's frame (physical columns, series key, tags joined), or a function that reads each `Scan` of the plan.
-    Without ORDER BY rows come by partition and time when `ordered`, else as they fall, which is faster for large results.
-    With `statistics` about the tables, large ones take faster ways to the same rows; what these cache is given up with the frame.
+    Args:
+        plan: The bound query.
+        rows: The data frame of the only table (physical columns, series key, joined tags), or a function that reads a `Scan`.
+        ordered: Whether a result without ORDER BY is sorted by partition and time. Unsorted is faster for large results.
+        statistics: Lets large tables use faster strategies with the same result. Their caches are freed with the returned
+            data frame.
     """
     read: Reader = rows if callable(rows) else lambda _: rows
     evaluator = Evaluator(read, ordered, statistics)
-    found = evaluator.result(plan)
+    ticks = evaluator.evaluate(plan)
     columns = [f"{stored(output.column, output.type, plan.precision)} AS {output.column}" for output in plan.outputs]
-    result = found.selectExpr(*columns).toDF(*(output.name for output in plan.outputs))
+    result = ticks.selectExpr(*columns).toDF(*(output.name for output in plan.outputs))
     for frame in evaluator.cached:
         weakref.finalize(result, frame.unpersist).atexit = False
     return result
 
 
 def project(plan: Plan, rows: DataFrame) -> DataFrame:
-    """Of a query without window and aggregates: `p…`, `_ts`, `_series_key` where the source has them, and `o…` in stored types."""
-    kept = rows.where(run(plan, plan.filter)) if plan.filter else rows
+    """Evaluate a query without windows and aggregates row by row.
+
+    Returns `p…`, `_ts` and `_series_key` if the source has them, and `o…` in stored types.
+    """
+    filtered = rows.where(run(plan, plan.filter)) if plan.filter else rows
     columns = [f"{key.sql} AS {key.column}" for key in plan.keys]
     columns += [f"{sql} AS {name}" for name, sql in ((TS, plan.time), (SERIES, plan.series_key)) if sql]
     columns += [f"{stored(output.sql, output.type, plan.precision)} AS {output.column}" for output in plan.outputs]
-    return kept.selectExpr(*(run(plan, column) for column in columns))
+    return filtered.selectExpr(*(run(plan, column) for column in columns))
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluator:
-    """Builds the frame of a plan from the frames of its scans. Results have columns `o…` with instants as ticks."""
+    """Builds the data frame of a plan. Results have columns `o…` with instants as ticks."""
 
     read: Reader
     ordered: bool
     statistics: StatisticsProvider | None = None
     cached: list[DataFrame] = field(default_factory=list)
 
-    def result(self, plan: AnyPlan) -> DataFrame:
+    def evaluate(self, plan: AnyPlan) -> DataFrame:
+        """Return the rows of a plan, sorted and limited."""
         if isinstance(plan, UnionPlan):
-            return self.union(plan)
-        rows = self.source(plan.source)
+            return self._evaluate_union(plan)
+        rows = self._read(plan.source)
         if plan.interp is not None:
-            found, natural = interpolated(plan, plan.interp, prepare(plan, rows)), [*key_columns(plan), AT]
+            result, natural = interpolate(plan, plan.interp, prepare(plan, rows)), [*key_columns(plan), POINT]
         elif plan.aggregated:
-            found, natural = self.aggregated(plan, rows)
+            result, natural = self._aggregate(plan, rows)
         else:
-            found, natural = projected(plan, rows)
-        return order_result(plan, found, natural, ordered=self.ordered)
+            result, natural = project_query(plan, rows)
+        return order_result(plan, result, natural, ordered=self.ordered)
 
-    def aggregated(self, plan: Plan, rows: DataFrame) -> tuple[DataFrame, list[str]]:
-        """Finished windows or groups, and their natural order."""
-        made, ranked = self.windows(plan, rows)
+    def _aggregate(self, plan: Plan, rows: DataFrame) -> tuple[DataFrame, list[str]]:
+        """Return finished windows or groups, and their natural order."""
+        windows, ranked = self._aggregate_windows(plan, rows)
         natural = [*key_columns(plan), *([WSTART] if plan.window is not None else [])]
         if plan.fill is not None and isinstance(plan.window, IntervalWindow):
-            return fill_windows(plan, plan.fill, plan.window, finished(plan, made)), natural
+            return fill_windows(plan, plan.fill, plan.window, finish_as_ticks(plan, windows)), natural
         if ranked is None:
-            return finished(plan, made), selected(plan, natural)
+            return finish_as_ticks(plan, windows), prefer_outputs(plan, natural)
         ranks = [RANK if name == ranked.column else name for name in natural]
-        return finished(plan, made, [RANK, SHARE]), selected(plan, ranks)
+        return finish_as_ticks(plan, windows, [RANK, RANGE_PARTITION]), prefer_outputs(plan, ranks)
 
-    def windows(self, plan: Plan, rows: DataFrame) -> tuple[DataFrame, Key | None]:
-        """The rows of a source as one segment for each window, by the fastest way for as many as there are.
+    def _aggregate_windows(self, plan: Plan, rows: DataFrame) -> tuple[DataFrame, Key | None]:
+        """Aggregate source rows to one segment per window, by the fastest way for the size of the table.
 
-        And the key whose places in order stand beside it, where there is one.
+        Also returns the key whose ranks the result has in column `RANK`, if it has them.
         """
         source, key = plan.source, plan.grouped_series
-        size = self.statistics.size(source) if self.statistics is not None and isinstance(source, Scan) else None
-        if size is None:
+        statistics = self.statistics.size(source) if self.statistics is not None and isinstance(source, Scan) else None
+        if statistics is None:
             prepared = prepare(plan, rows)
-            return self.completed(plan, prepared, whole(plan, prepared)), None
-        known = surrogate_keys(rows.sparkSession, size.subtables) if key is not None else None
-        if key is None or known is None:
+            return self._add_empty_groups(plan, prepared, whole(plan, prepared)), None
+        surrogates = build_surrogate_keys(rows.sparkSession, statistics.subtables) if key is not None else None
+        if key is None or surrogates is None:
             prepared = prepare(plan, rows)
-            return self.completed(plan, prepared, self.many(plan, prepared, size)), None
-        narrow = encode_subtables(plan, key)
-        prepared = prepare(narrow, rows)
-        return self.completed(plan, prepared, decode_subtables(plan, key, self.many(narrow, prepared, size), known), known), key
+            return self._add_empty_groups(plan, prepared, self._aggregate_large(plan, prepared, statistics)), None
+        encoded = encode_subtables(plan, key)
+        prepared = prepare(encoded, rows)
+        groups = decode_subtables(plan, key, self._aggregate_large(encoded, prepared, statistics), surrogates)
+        return self._add_empty_groups(plan, prepared, groups, surrogates), key
 
-    def completed(self, plan: Plan, prepared: DataFrame, made: DataFrame, known: DataFrame | None = None) -> DataFrame:
-        """The groups with those of subtables without rows, where the query has them; `known` ranks the subtables."""
+    def _add_empty_groups(
+        self, plan: Plan, prepared: DataFrame, groups: DataFrame, surrogates: DataFrame | None = None
+    ) -> DataFrame:
+        """Add the groups of subtables without rows if the query has them. `surrogates` provides their ranks."""
         if plan.empty_groups is None or self.statistics is None or not isinstance(plan.source, Scan):
-            return made
-        subtables = made.sparkSession.createDataFrame(self.statistics.subtables(plan.source))
-        if known is not None:
-            subtables = subtables.join(F.broadcast(known), F.col(plan.source.table.series_key) == F.col(NAME))
-        return with_empty_groups(plan, made, prepared, subtables)
+            return groups
+        subtables = groups.sparkSession.createDataFrame(self.statistics.subtables(plan.source))
+        if surrogates is not None:
+            subtables = subtables.join(F.broadcast(surrogates), F.col(plan.source.table.series_key) == F.col(NAME))
+        return add_empty_groups(plan, groups, prepared, subtables)
 
-    def many(self, plan: Plan, prepared: DataFrame, size: TableStatistics) -> DataFrame:
-        """Many prepared rows as one segment for each window."""
-        made = merge_runs(plan, prepared, size.spacing) if isinstance(plan.window, StateWindow) and plan.unique else None
-        if made is None:
+    def _aggregate_large(self, plan: Plan, prepared: DataFrame, statistics: TableStatistics) -> DataFrame:
+        """Aggregate the prepared rows of a large table to one segment per window."""
+        runs = merge_runs(plan, prepared, statistics.spacing) if isinstance(plan.window, StateWindow) and plan.unique else None
+        if runs is None:
             return whole(plan, prepared)
-        self.cached.append(made[1])
-        return made[0]
+        merged, cached = runs
+        self.cached.append(cached)
+        return merged
 
-    def source(self, source: PlanSource) -> DataFrame:
+    def _read(self, source: PlanSource) -> DataFrame:
         match source:
             case Scan():
                 return self.read(source)
             case ScanUnion(scans=scans, columns=columns):
-                sides = [self.side_of(scan, pairs) for scan, pairs in zip(scans, columns, strict=True)]
+                sides = [self._read_side(scan, pairs) for scan, pairs in zip(scans, columns, strict=True)]
                 return reduce(lambda left, right: left.union(right), sides)
             case Plan() | UnionPlan():
-                return replace(self, ordered=False).result(source)
+                return replace(self, ordered=False).evaluate(source)
             case JoinSource():
-                return self.join(source)
-            case Nothing():
+                return self._join(source)
+            case OneRow():
                 from pyspark.sql import SparkSession
 
                 session = SparkSession.getActiveSession()
                 if session is None:
-                    raise InternalError("there is no Spark session")
+                    raise InternalError("no Spark session is active")
                 return session.range(1)
 
-    def join(self, source: JoinSource) -> DataFrame:
-        """Both sides with their columns renamed, joined."""
-        left = self.side_of(source.left, source.left_columns)
-        right = self.side_of(source.right, source.right_columns)
+    def _join(self, source: JoinSource) -> DataFrame:
+        """Join two sources, with their columns renamed."""
+        left = self._read_side(source.left, source.left_columns)
+        right = self._read_side(source.right, source.right_columns)
         if source.condition is None:
             return left.crossJoin(right)
         return left.join(right, F.expr(source.condition), source.kind.replace(" ", "_"))
 
-    def side_of(self, source: PlanSource, columns: tuple[tuple[str, str], ...]) -> DataFrame:
-        """Read one of several sources: of a scan only the series that are meant, columns renamed."""
-        rows = self.source(source)
+    def _read_side(self, source: PlanSource, columns: tuple[tuple[str, str], ...]) -> DataFrame:
+        """Read one of several sources with its columns renamed. A scan is restricted to the requested series."""
+        rows = self._read(source)
         if isinstance(source, Scan) and source.condition is not None:
             rows = rows.where(source.condition)
         return rows.selectExpr(*(f"{sql} AS {name}" for sql, name in columns))
 
-    def union(self, plan: UnionPlan) -> DataFrame:
-        """Both sides' columns by position, brought to the types of the whole."""
-        sides = [self.side(plan, side) for side in (plan.left, plan.right)]
-        found = sides[0].union(sides[1])
-        return order_union(plan, found if plan.all else found.distinct())
+    def _evaluate_union(self, plan: UnionPlan) -> DataFrame:
+        """Combine both sides by position, with columns cast to the types of the union."""
+        left, right = (self._evaluate_union_side(plan, side) for side in (plan.left, plan.right))
+        rows = left.union(right)
+        return order_union(plan, rows if plan.all else rows.distinct())
 
-    def side(self, plan: UnionPlan, side: AnyPlan) -> DataFrame:
-        found = replace(self, ordered=False).result(side)
+    def _evaluate_union_side(self, plan: UnionPlan, side: AnyPlan) -> DataFrame:
+        rows = replace(self, ordered=False).evaluate(side)
         pairs = zip(side.outputs, plan.outputs, strict=True)
-        return found.selectExpr(*(f"CAST({own.column} AS {spark_type(of.type)}) AS {of.column}" for own, of in pairs))
+        return rows.selectExpr(*(f"CAST({own.column} AS {spark_type(other.type)}) AS {other.column}" for own, other in pairs))
 
 
-def selected(plan: Plan, columns: Sequence[str]) -> list[str]:
-    """Columns, each as the select list's column that holds the same: what is sorted need not have it twice."""
+def prefer_outputs(plan: Plan, columns: Sequence[str]) -> list[str]:
+    """Replace columns by equal columns of the select list, so that sorting does not carry them twice."""
     outputs = {output.sql: output.column for output in reversed(plan.outputs)}
     return [outputs.get(column, column) for column in columns]
 
 
 def whole(plan: Plan, prepared: DataFrame) -> DataFrame:
-    """All prepared rows as one segment for each window, by the fastest way for many rows."""
+    """Aggregate all prepared rows to one segment per window, by the fastest way for many rows."""
     match plan.window:
         case None:
-            return segments(plan.unmerged, prepared)
+            return segments(plan.one_pass, prepared)
         case IntervalWindow() as window:
-            sliding = window.slides and intervals.even(window)
-            return panes(plan, window, prepared) if sliding else segments(plan.unmerged, prepared)
+            sliding = window.slides and intervals.has_whole_panes(window)
+            return aggregate_panes(plan, window, prepared) if sliding else segments(plan.one_pass, prepared)
         case SessionWindow():
             return merge(plan, segments(plan, prepared))
         case ordered_window:
-            keys = telling_columns(plan)
+            keys = base_key_columns(plan)
             numbered = number_rows(ordered_window, prepared, keys, unique=plan.unique)
-            return with_following(plan, joined(plan, numbered, keys, updates(plan.unmerged), TS, TS))
+            return add_derived_keys(plan, joined(plan, numbered, keys, update_columns(plan.one_pass), TS, TS))
 
 
-def panes(plan: Plan, window: IntervalWindow, prepared: DataFrame) -> DataFrame:
-    """Sliding windows in two steps: rows aggregated to the slide, then slides to windows."""
-    keys, precision = telling_columns(plan), plan.precision
-    placed = prepared.withColumn("_pane", F.expr(intervals.start(window, TS, precision)))
-    found = placed.groupBy(*keys, "_pane").agg(*updates(plan))
-    starts = f"explode({intervals.slides(window, '_pane', precision)}) AS {WSTART}"
-    spread = found.selectExpr(*keys, *(partial.column for partial in plan.partials), starts)
-    merged = spread.groupBy(*keys, WSTART).agg(*merges(plan))
-    return with_following(plan, merged.withColumn(WEND, F.expr(intervals.end(window, WSTART, precision))))
+def aggregate_panes(plan: Plan, window: IntervalWindow, prepared: DataFrame) -> DataFrame:
+    """Aggregate sliding windows in two steps: rows to panes of one slide, then panes to windows."""
+    keys, precision = base_key_columns(plan), plan.precision
+    assigned = prepared.withColumn("_pane", F.expr(intervals.start(window, TS, precision)))
+    by_pane = assigned.groupBy(*keys, "_pane").agg(*update_columns(plan))
+    starts = f"explode({intervals.consecutive_starts(window, '_pane', precision)}) AS {WSTART}"
+    by_window = by_pane.selectExpr(*keys, *(partial.column for partial in plan.partials), starts)
+    merged = by_window.groupBy(*keys, WSTART).agg(*merges(plan))
+    return add_derived_keys(plan, merged.withColumn(WEND, F.expr(intervals.end(window, WSTART, precision))))
 
 
-def projected(plan: Plan, rows: DataFrame) -> tuple[DataFrame, list[str]]:
-    """Rows that pass WHERE with keys, the select list and hidden columns; and their natural order."""
-    kept = rows.where(run(plan, plan.filter)) if plan.filter else rows
-    places = {name: sql for name, sql in ((TS, plan.time), (SERIES, plan.series_key)) if sql}
-    columns = {key.column: key.sql for key in plan.keys} | places
+def project_query(plan: Plan, rows: DataFrame) -> tuple[DataFrame, list[str]]:
+    """Evaluate keys, select list and hidden columns of rows that pass WHERE. Also returns their natural order."""
+    filtered = rows.where(run(plan, plan.filter)) if plan.filter else rows
+    columns = {key.column: key.sql for key in plan.keys}
+    columns |= {name: sql for name, sql in ((TS, plan.time), (SERIES, plan.series_key)) if sql}
     outputs = {output.column: output.sql for output in (*plan.outputs, *plan.hidden)}
     natural = list(columns)
     if plan.series:
-        kept, columns, natural = with_series(plan, kept, columns)
-    found = kept.selectExpr(*(run(plan, f"{sql} AS {column}") for column, sql in (columns | outputs).items()))
-    # The rows of a sub-query keep the order they have.
-    return found, [] if isinstance(plan.source, Plan | UnionPlan) and not plan.series else natural
+        filtered, columns, natural = add_series_calls(plan, filtered, columns)
+    result = filtered.selectExpr(*(run(plan, f"{sql} AS {column}") for column, sql in (columns | outputs).items()))
+    # Rows of a sub-query keep their order.
+    return result, [] if isinstance(plan.source, Plan | UnionPlan) and not plan.series else natural
 
 
-def with_series(plan: Plan, rows: DataFrame, places: dict[str, str]) -> tuple[DataFrame, dict[str, str], list[str]]:
-    """Rows beside the values of functions of neighbours; where keys and time now are; and the natural order."""
-    own = {name: f"__{name}" for name in places}
-    keys = ", ".join(own[key.column] for key in plan.keys) or "1"
-    order = [own[name] for name in (TS, SERIES) if name in own] + ([plan.key] if plan.key else [])
+def add_series_calls(plan: Plan, rows: DataFrame, columns: dict[str, str]) -> tuple[DataFrame, dict[str, str], list[str]]:
+    """Add the values of series functions. Returns rows, where their keys and time are now, and their natural order."""
+    renamed = {name: f"__{name}" for name in columns}
+    keys = ", ".join(renamed[key.column] for key in plan.keys) or "1"
+    order = [renamed[name] for name in (TS, SERIES) if name in renamed] + ([plan.key] if plan.key else [])
 
-    def settled(sql: str) -> str:
-        return run(plan, sql.replace(KEYS, keys).replace(TIES, ", ".join(order)))
+    def substitute(sql: str) -> str:
+        return run(plan, sql.replace(KEYS_PLACEHOLDER, keys).replace(TIES_PLACEHOLDER, ", ".join(order)))
 
-    found = rows.selectExpr("*", *(run(plan, f"{sql} AS {own[name]}") for name, sql in places.items()))
-    before = [each.before for each in plan.series if each.before]
-    found = found.where(settled(" AND ".join(before))) if before else found
-    found = found.selectExpr("*", *(settled(f"{each.first} AS _{each.column}") for each in plan.series if each.first))
-    found = found.selectExpr("*", *(settled(f"{each.value} AS {each.column}") for each in plan.series))
-    keep = [each.keep for each in plan.series if each.keep]
-    found = found.where(settled(" AND ".join(keep))) if keep else found
-    found = found.selectExpr("*", *(settled(f"{each.order} AS {each.column}_order") for each in plan.series if each.order))
-    natural = [key.column for key in plan.keys] + [f"{each.column}_order" for each in plan.series if each.order]
-    moved = own | {f"{each.column}_order": f"{each.column}_order" for each in plan.series if each.order}
-    return found, moved, [*natural, *(name for name in places if name not in natural)]
+    result = rows.selectExpr("*", *(run(plan, f"{sql} AS {renamed[name]}") for name, sql in columns.items()))
+    before = [call.before for call in plan.series if call.before]
+    result = result.where(substitute(" AND ".join(before))) if before else result
+    result = result.selectExpr("*", *(substitute(f"{call.first} AS _{call.column}") for call in plan.series if call.first))
+    result = result.selectExpr("*", *(substitute(f"{call.value} AS {call.column}") for call in plan.series))
+    keep = [call.keep for call in plan.series if call.keep]
+    result = result.where(substitute(" AND ".join(keep))) if keep else result
+    result = result.selectExpr("*", *(substitute(f"{call.order} AS {call.column}_order") for call in plan.series if call.order))
+    natural = [key.column for key in plan.keys] + [f"{call.column}_order" for call in plan.series if call.order]
+    positions = renamed | {f"{call.column}_order": f"{call.column}_order" for call in plan.series if call.order}
+    return result, positions, [*natural, *(name for name in columns if name not in natural)]

@@ -1,4 +1,4 @@
-"""EXPLAIN of a plan: what will run, from the scan outwards, in words."""
+"""EXPLAIN of a plan: the steps that will run, from the scan outwards, in words."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from headrace.compute.plan import (
     EventWindow,
     IntervalWindow,
     JoinSource,
-    Nothing,
+    OneRow,
     Plan,
     PlanSource,
     Scan,
@@ -21,44 +21,48 @@ from headrace.compute.plan import (
 
 
 def explain(plan: AnyPlan) -> list[str]:
-    """Lines, indented where one source is inside another."""
+    """Describe a plan line by line. Sub-queries and sides of a union are indented."""
     if isinstance(plan, UnionPlan):
-        sides = [*indented(explain(plan.left)), *indented(explain(plan.right))]
-        return [f"union{' all' if plan.all else ', duplicates removed'}", *sides, *bounds(plan)]
-    lines = source(plan.source)
+        sides = [*indent(explain(plan.left)), *indent(explain(plan.right))]
+        return [f"union{' all' if plan.all else ', duplicates removed'}", *sides, *describe_bounds(plan)]
+    lines = describe_source(plan.source)
     lines += [f"filter: {plan.filter}"] if plan.filter else []
-    lines += time_range(plan)
+    lines += describe_time_range(plan)
     lines += [f"{'partition' if plan.partitioned else 'group'} by {', '.join(key.name for key in plan.keys)}"] if plan.keys else []
-    lines += [window(plan.window)] if plan.window is not None else []
-    lines += aggregates(plan)
+    lines += [describe_window(plan.window)] if plan.window is not None else []
+    lines += describe_aggregates(plan)
     lines += [f"fill: {plan.fill.mode.value}"] if plan.fill is not None else []
     lines += [f"having: {plan.having}"] if plan.having else []
     lines += ["distinct"] if plan.distinct else []
-    return [*lines, *bounds(plan), f"result: {', '.join(f'{output.name} {output.type}' for output in plan.outputs)}"]
+    return [*lines, *describe_bounds(plan), f"result: {', '.join(f'{output.name} {output.type}' for output in plan.outputs)}"]
 
 
-def indented(lines: list[str]) -> list[str]:
+def indent(lines: list[str]) -> list[str]:
+    """Indent lines by one level."""
     return [f"  {line}" for line in lines]
 
 
-def source(of: PlanSource) -> list[str]:
-    match of:
+def describe_source(source: PlanSource) -> list[str]:
+    """Describe a source."""
+    match source:
         case Scan():
-            only = f", subtable {of.subtable}" if of.subtable else f", series {of.condition}" if of.condition else ""
-            return [f"scan {of.table.database}.{of.table.name}{only}: {', '.join(of.columns)}"]
+            restriction = (
+                f", subtable {source.subtable}" if source.subtable else f", series {source.condition}" if source.condition else ""
+            )
+            return [f"scan {source.table.database}.{source.table.name}{restriction}: {', '.join(source.columns)}"]
         case ScanUnion(scans=scans):
-            return [f"union of {len(scans)} tables", *indented([line for scan in scans for line in source(scan)])]
+            return [f"union of {len(scans)} tables", *indent([line for scan in scans for line in describe_source(scan)])]
         case JoinSource():
-            condition = f" on {of.condition}" if of.condition else ""
-            return [f"{of.kind} join{condition}", *indented(source(of.left)), *indented(source(of.right))]
-        case Nothing():
+            condition = f" on {source.condition}" if source.condition else ""
+            return [f"{source.kind} join{condition}", *indent(describe_source(source.left)), *indent(describe_source(source.right))]
+        case OneRow():
             return ["one row, no table"]
         case Plan() | UnionPlan():
-            return ["sub-query", *indented(explain(of))]
+            return ["sub-query", *indent(explain(source))]
 
 
-def time_range(plan: Plan) -> list[str]:
-    """The range that WHERE leaves, which chooses files by their statistics."""
+def describe_time_range(plan: Plan) -> list[str]:
+    """Describe the time range of WHERE, which prunes files by their statistics."""
     first, last = plan.range
     if first is None and last is None:
         return []
@@ -66,34 +70,35 @@ def time_range(plan: Plan) -> list[str]:
     return [f"time range: {' '.join(end for end in ends if end)} ({plan.precision} since the epoch, prunes files)"]
 
 
-def window(of: WindowPlan) -> str:
-    match of:
+def describe_window(window: WindowPlan) -> str:
+    """Describe a window."""
+    match window:
         case IntervalWindow():
-            sliding = f", a new one every {of.sliding}" if of.slides else ""
-            offset = f", shifted by {of.offset}" if of.offset.count else ""
-            return f"window: INTERVAL of {of.length}{sliding}{offset}{f', calendar of {of.zone}' if of.zone else ''}"
+            sliding = f", a new one every {window.sliding}" if window.slides else ""
+            offset = f", shifted by {window.offset}" if window.offset.count else ""
+            return f"window: INTERVAL of {window.length}{sliding}{offset}{f', calendar of {window.zone}' if window.zone else ''}"
         case SessionWindow():
-            return f"window: SESSION, gap of {of.gap} ticks"
+            return f"window: SESSION, gap of {window.gap} ticks"
         case StateWindow():
-            return f"window: STATE of {of.state.sql}"
+            return f"window: STATE of {window.state.sql}"
         case EventWindow():
-            return f"window: EVENT from {of.start} to {of.end}"
+            return f"window: EVENT from {window.start} to {window.end}"
         case CountWindow():
-            return f"window: COUNT of {of.count} rows, a new one every {of.sliding}"
+            return f"window: COUNT of {window.count} rows, a new one every {window.sliding}"
 
 
-def aggregates(plan: Plan) -> list[str]:
-    """Each aggregate, with the partial aggregates that a segment keeps of it."""
+def describe_aggregates(plan: Plan) -> list[str]:
+    """Describe each aggregate and the partial aggregates that its segments hold."""
     return [
-        f"aggregate {each.text}: keeps {', '.join(partial.update for partial in each.partials)}"
-        if each.partials
-        else f"aggregate {each.text}"
-        for each in plan.aggregates
+        f"aggregate {aggregate.text}: keeps {', '.join(partial.update for partial in aggregate.partials)}"
+        if aggregate.partials
+        else f"aggregate {aggregate.text}"
+        for aggregate in plan.aggregates
     ]
 
 
-def bounds(plan: AnyPlan) -> list[str]:
-    """ORDER BY and LIMIT."""
+def describe_bounds(plan: AnyPlan) -> list[str]:
+    """Describe ORDER BY and LIMIT."""
     names = {output.column: output.name for output in plan.outputs}
     sorts = ", ".join(f"{names.get(sort.column, sort.column)}{' descending' if sort.descending else ''}" for sort in plan.sorts)
     lines = [f"order by {sorts}"] if sorts else []

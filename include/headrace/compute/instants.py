@@ -8,14 +8,14 @@ from headrace.errors import DataError
 from headrace.model import instants
 
 
-def zone(name: str) -> tzinfo:
-    """A time zone by IANA name or offset; `DataError` where there is none of that name."""
-    found = instants.find_zone(name)
-    if found is None:
+def load_zone(name: str) -> tzinfo:
+    """Return a time zone by IANA name or offset, or raise `DataError` if it does not exist."""
+    loaded = instants.find_zone(name)
+    if loaded is None:
         raise DataError(f"time zone {name!r} does not exist", hint=instants.ZONE_HINT)
-    return found
+    return loaded
 
 
 def is_utc(name: str) -> bool:
-    """Whether a zone is UTC all year."""
+    """Return whether a zone is UTC all year."""
     return name.upper() in ("UTC", "Z", "GMT", "ETC/UTC", "+00:00", "-00:00", "UTC+0")

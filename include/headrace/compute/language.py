@@ -1,4 +1,4 @@
-"""What `bind` has to know of a language: functions, operators, pseudo-columns, windows, rules for NULL, names of results."""
+"""What `bind` needs to know about a language: functions, operators, pseudo-columns, windows, rules for NULL, names of results."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Function = ScalarFunction | AggregateFunction | SeriesFunction | ArrowFunction
 F = TypeVar("F", ScalarFunction, AggregateFunction, SeriesFunction, ArrowFunction)
 
 WindowRule = Callable[[Any, "Binder", "Environment"], WindowPlan]
-"""Checks a window clause over a source, and returns its plan."""
+"""Checks a window clause over a source and returns its plan."""
 
 LANGUAGES: Final = {"tdengine": ("headrace.compute.tdengine", "TDENGINE")}
 """Module and object of each language by the name of its dialect; imported on first use."""
@@ -47,7 +47,7 @@ def language(dialect: str) -> Language:
 
 @dataclass(frozen=True, slots=True)
 class PseudoColumns:
-    """Names of columns that no table declares. A language without one of them leaves it empty."""
+    """Names of columns that no table declares. A name that the language lacks is empty."""
 
     row_time: tuple[str, ...] = ()
     series: str = ""
@@ -59,12 +59,12 @@ class PseudoColumns:
 
     @property
     def of_windows(self) -> tuple[str, ...]:
-        """Those that need a window."""
+        """The pseudo-columns that require a window."""
         return self.window_start, self.window_end, self.window_duration
 
     @property
     def of_points(self) -> tuple[str, ...]:
-        """Those that need an interpolation."""
+        """The pseudo-columns that require an interpolation."""
         return self.point_time, self.point_filled
 
 
@@ -73,13 +73,14 @@ class Operators:
     """Operators and conversions as Spark SQL, by the names that the model's expressions use.
 
     Attributes:
-        unary, binary: The term of an operator over its operands.
-        comparisons: Those of `binary` whose sides are both taken as instants if one is.
-        instant: A term as an instant, in a time zone and ticks.
-        truth: A term as a condition.
-        cast: A term as a declared type.
-        common: The type that holds the values of several; None of bare NULLs.
-        converted: A term as a type that `common` has returned.
+        unary: Returns the term of a unary operator, by its name.
+        binary: Returns the term of a binary operator, by its name.
+        comparisons: Names of binary operators that convert both operands to instants if one of them is.
+        instant: Converts a term to an instant, given time zone and precision.
+        truth: Converts a term to a condition.
+        cast: Converts a term to a declared type.
+        common_type: Returns the type that holds the values of several types, None if all are bare NULLs.
+        convert: Converts a term to a type that `common_type` has returned.
     """
 
     unary: Mapping[str, Callable[[Term], Term]]
@@ -88,8 +89,8 @@ class Operators:
     instant: Callable[[Term, str, Precision], Term]
     truth: Callable[[Term], str]
     cast: Callable[[Term, DataType, ExpressionContext], Term]
-    common: Callable[[Sequence[DataType | None]], DataType | None]
-    converted: Callable[[Term, DataType], str]
+    common_type: Callable[[Sequence[DataType | None]], DataType | None]
+    convert: Callable[[Term, DataType], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,7 @@ class NullRules:
     """What NULL means where the SQL standard leaves it open, or the language departs from it.
 
     Attributes:
-        shown_false: Operators whose NULL is shown as false in a select list; as a condition it stays NULL.
+        shown_false: Operators whose NULL is false as a value of the select list. As a condition it stays NULL.
         sorts_lowest: Whether NULL comes first in ascending order.
     """
 
@@ -107,17 +108,17 @@ class NullRules:
 
 @dataclass(frozen=True, slots=True)
 class Language:
-    """One language. Deriving one with more functions, such as user-defined ones, is `with_functions`.
+    """One language. `with_functions` derives one with more functions, such as user-defined ones.
 
     Attributes:
         name: The name of its dialect.
-        functions: Every function by its name in lower case; the kind of entry says how it is evaluated.
+        functions: Every function by its name in lower case. The class of the entry says how it is evaluated.
         present: Calls without arguments whose value is fixed when a plan runs, such as `now`.
-        windows: The rule of each window clause of the model that the language has.
-        column_name: The name of a result column.
-        expanded: Functions of `*` that are applied to each column by itself.
-        count_nothing: Aggregates that give a row even if there are no rows.
-        interpolation: The function that interpolates; empty if there is none.
+        windows: Binds each window clause of the model that the language has.
+        column_name: Returns the name of a result column.
+        star_functions: Functions that apply to each column separately if their argument is `*`.
+        counting_aggregates: Aggregates that give a row even if there are no rows.
+        interpolation: The function that interpolates, empty if there is none.
     """
 
     name: str
@@ -128,22 +129,22 @@ class Language:
     windows: Mapping[type, WindowRule]
     nulls: NullRules
     column_name: Callable[[SelectItem], str]
-    expanded: frozenset[str] = frozenset()
-    count_nothing: frozenset[str] = frozenset()
+    star_functions: frozenset[str] = frozenset()
+    counting_aggregates: frozenset[str] = frozenset()
     interpolation: str = ""
 
     def scalar(self, name: str) -> ScalarFunction | None:
-        """Return the single-row function of a name."""
+        """Return the single-row function with a name, or None."""
         function = self.functions.get(name)
         return function if isinstance(function, ScalarFunction) else None
 
     def aggregate(self, name: str) -> AggregateFunction | ArrowFunction | None:
-        """Return the function over a group's rows of a name."""
+        """Return the function over the rows of a group with a name, or None."""
         function = self.functions.get(name)
         return function if isinstance(function, AggregateFunction | ArrowFunction) else None
 
     def series(self, name: str) -> SeriesFunction | None:
-        """Return the function of a row and its neighbors of a name."""
+        """Return the series function (of a row and its neighbors) with a name, or None."""
         function = self.functions.get(name)
         return function if isinstance(function, SeriesFunction) else None
 
@@ -162,11 +163,11 @@ class Language:
         return isinstance(function, AggregateFunction) and function.selects
 
     def of_kind(self, kind: type[F]) -> Iterator[F]:
-        """Yield the functions of one kind, as the table orders them."""
+        """Yield the functions of one class, in table order."""
         return (function for function in self.functions.values() if isinstance(function, kind))
 
     def with_functions(self, *functions: Function) -> Language:
-        """Return the language with more functions. Raises `ProgrammingError` if it has one of that name."""
+        """Return the language with more functions. Raises `ProgrammingError` if a name is taken."""
         for function in functions:
             if function.name in self.functions:
                 raise ProgrammingError(f"function {function.name} already exists", hint="choose another name")
@@ -174,7 +175,7 @@ class Language:
 
 
 def function_table(*functions: Function) -> dict[str, Function]:
-    """Return functions by name, each name once."""
+    """Return functions by name. Names must be unique."""
     table = {function.name: function for function in functions}
     assert len(table) == len(functions)
     return table

@@ -1,12 +1,13 @@
-"""The plan of a query: names resolved, types known, every expression a Spark SQL text. Plans are values and need no Spark.
+"""The bound plan of a query: names resolved, types known, every expression as Spark SQL text. Plans are values and need no Spark.
 
-Columns between the steps, in Spark's frames:
+Columns of the data frames between evaluation steps:
 
-- *prepared* rows: `p0…` (partition and group keys), `_ts` (BIGINT ticks), `_series_key` (series key), `_key` (composite key column,
-  where the table has one), `a0…` (arguments of aggregates), and of state and event windows `_state`, `_start`, `_end`
-- *segments*: `p0…`, `_wstart`, `_wend` (BIGINT ticks; `_wend` is the last instant that belongs to the window, inclusive), `x0…`
-  (partial aggregates), and what the kind of window needs to merge them: `_state`; `_start` and `_end`; `_first` and `_rows`
-- *finished* windows: `p0…`, `_wstart`, `_wend` (ticks), `o0…` (the select list in its order, stored types)
+- *Prepared* rows: `p0…` (partition and group keys), `_ts` (BIGINT ticks), `_series_key`, `_key` (composite key column, if the table
+  has one), `a0…` (arguments of aggregates), and for state and event windows `_state`, `_start`, `_end`.
+- *Segments* (mergeable partial windows): `p0…`, `_wstart`, `_wend` (BIGINT ticks; `_wend` is the last instant of the window,
+  inclusive), `x0…` (partial aggregates), and what this kind of window needs to merge them: `_state`; `_start` and `_end`; `_first`
+  and `_rows`.
+- *Finished* windows: `p0…`, `_wstart`, `_wend` (ticks), `o0…` (the select list in order, in stored types).
 
 Columns of the select list are numbered because their names need not be unique; `Plan.outputs` holds names and types.
 """
@@ -36,27 +37,33 @@ START = "_start"
 END = "_end"
 FIRST = "_first"
 ROWS = "_rows"
-KEYS = "\x00keys\x00"
-TIES = "\x00ties\x00"
+KEYS_PLACEHOLDER = "\x00keys\x00"
+"""Replaced by the partition columns when a series call is evaluated."""
+TIES_PLACEHOLDER = "\x00ties\x00"
+"""Replaced by the columns that order rows when a series call is evaluated."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """One end of a range of instants: ticks, or where `relative` an offset in ticks from the present. Inclusive."""
+    """One end of a range of instants, inclusive: `ticks`, or if `relative` an offset in ticks from the present."""
 
     ticks: int
     relative: bool = False
 
     def at(self, now: int) -> int:
+        """Return the bound in ticks, given the present in ticks."""
         return self.ticks + now if self.relative else self.ticks
 
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """Reading one table. `columns` are the physical columns, tags and the series key that the plan uses, in the table's order.
+    """A read of one table.
 
-    `condition` confines the rows to the series that are meant, as Spark SQL. A plan over the scan has it in its `filter`, a join or
-    a union of scans applies it; who reads the scan may ignore it. `subtable` is the one series that the query names, if it does.
+    Attributes:
+        subtable: The only series that the query reads, if it names one.
+        columns: The physical columns, tags and the series key that the plan uses, in table order.
+        condition: Restricts the rows to the requested series, as Spark SQL. The `filter` of a plan over the scan includes it, and a
+            join or a union of scans applies it, so a reader of the scan may ignore it.
     """
 
     table: Table
@@ -68,13 +75,18 @@ class Scan:
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """The tags among the columns: reading needs the tags table only where there are some."""
+        """The tags among the columns. Reading needs the tags table only if there are any."""
         return tuple(name for name in self.columns if self.table.is_tag(name))
 
 
 @dataclass(frozen=True, slots=True)
 class JoinSource:
-    """Two sources joined. Each side's columns are renamed to what `left` and `right` say: (column of the side, joined name)."""
+    """Two joined sources.
+
+    Attributes:
+        left_columns: Pairs of a column of the left side, as Spark SQL, and its name in the join.
+        right_columns: The same for the right side.
+    """
 
     left: PlanSource
     right: PlanSource
@@ -86,23 +98,31 @@ class JoinSource:
 
 @dataclass(frozen=True, slots=True)
 class ScanUnion:
-    """Series of several tables, read as one. `columns` says for each scan what each column of the union is of it, as Spark SQL."""
+    """Series of several tables, read as one source.
+
+    Attributes:
+        columns: For each scan, pairs of an expression over it (Spark SQL) and the name of the column of the union.
+    """
 
     scans: tuple[Scan, ...]
     columns: tuple[tuple[tuple[str, str], ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Nothing:
+class OneRow:
     """The source of a SELECT without FROM: one row without columns."""
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A partition or group key: `column` is its place in the frames, `name` how the user may call it.
+    """A partition or group key.
 
-    An `implied` key was not written: it is a tag fixed by the series that the other keys name. A key that `follows` is a
-    function of the series key, which is a key itself: rows that have been told apart by that need not be told apart by it.
+    Keys with `follows` are functions of the series key, which is a key too. They split no group, so rows are not hashed by them.
+
+    Attributes:
+        column: Its name in data frames, `p0`, `p1`, …
+        name: Its name in the query.
+        implied: True if the query does not list it: a tag that the series named by the other keys determines.
     """
 
     column: str
@@ -116,7 +136,7 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """An expression over source columns that an aggregate or a window takes."""
+    """An expression over source columns that is the argument of an aggregate or window."""
 
     column: str
     sql: str
@@ -125,10 +145,13 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class Partial:
-    """A column of a segment: how it arises from one prepared row (`row`), from many (`update`), and from segments (`merge`).
+    """A partial aggregate: one column of a segment. All attributes except `column` are Spark SQL.
 
-    `update` and `merge` are aggregate expressions. Without `row`, rows are aggregated before they are merged. `direct` is a cheaper
-    `update` for a window whose rows are aggregated at once.
+    Attributes:
+        row: Computes it from one prepared row. None means that rows are aggregated before they are merged.
+        update: Aggregate expression over prepared rows.
+        merge: Aggregate expression over segments.
+        direct: Cheaper `update` for windows whose rows are all aggregated at once. Its result cannot be merged.
     """
 
     column: str
@@ -140,9 +163,13 @@ class Partial:
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """One use of an aggregate function: its text for EXPLAIN, the partials it keeps, and its value made of them.
+    """One call of an aggregate function.
 
-    `many` tells that the value is an array, one result row for each element.
+    Attributes:
+        text: The call as EXPLAIN shows it.
+        final: Computes the value from the partials of a finished window, as Spark SQL.
+        bounded: Whether the size of the partials is independent of the number of rows.
+        many: Whether the value is an array with one result row per element.
     """
 
     function: str
@@ -155,19 +182,23 @@ class Aggregate:
 
     @property
     def value(self) -> str:
-        """Spark SQL of the value, as part of any expression."""
+        """Spark SQL of the value, usable inside any expression."""
         return f"explode({self.final})" if self.many else f"({self.final})"
 
     @property
-    def unmerged(self) -> Aggregate:
-        return replace(self, partials=tuple(replace(part, update=part.direct or part.update) for part in self.partials))
+    def one_pass(self) -> Aggregate:
+        """The aggregate with the cheaper partials that cannot be merged."""
+        return replace(self, partials=tuple(replace(partial, update=partial.direct or partial.update) for partial in self.partials))
 
 
 @dataclass(frozen=True, slots=True)
 class GroupCall:
-    """An Arrow function over the rows of each group: `column` is its value, `rows` the partial that holds the rows.
+    """A call of an Arrow function over the rows of each group.
 
-    The rows are an array of structs: `time`, then a field for each argument. With `many` the value is an array.
+    Attributes:
+        column: The column of the value.
+        rows: The partial that holds the rows, as an array of structs: `time`, then one field per argument.
+        many: Whether the value is an array with one result row per element.
     """
 
     column: str
@@ -179,22 +210,24 @@ class GroupCall:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A column of the result, or a hidden one for ORDER BY. `sql` yields internal types (timestamps as ticks).
+    """A column of the result, or a hidden one for ORDER BY.
 
-    `fills` tells that it depends on a window's rows, so that FILL has to make it where there are none.
+    Attributes:
+        sql: Yields the internal type (timestamps as ticks).
+        is_filled: Whether it depends on the rows of a window, so that FILL computes it for windows without rows.
     """
 
     column: str
     name: str
     sql: str
     type: DataType
-    fills: bool = False
+    is_filled: bool = False
     role: ColumnRole | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class IntervalWindow:
-    """`INTERVAL`. `zone` is set where windows follow a calendar other than UTC's; months and days then mean that zone's."""
+    """`INTERVAL`. `zone` is set if windows follow the calendar of a zone other than UTC, which days and months then refer to."""
 
     length: Duration
     sliding: Duration
@@ -203,24 +236,25 @@ class IntervalWindow:
 
     @property
     def slides(self) -> bool:
+        """Whether windows overlap."""
         return self.sliding != self.length
 
     def most_slides(self, precision: Precision) -> int:
-        """The greatest number of windows that one instant lies in."""
+        """Return the maximum number of windows that contain one instant."""
         length = Duration(31 * self.length.months, "d") if self.length.is_calendar else self.length
         return -(-length.ticks(precision) // self.sliding.ticks(precision))
 
 
 @dataclass(frozen=True, slots=True)
 class SessionWindow:
-    """`SESSION`: `gap` in ticks."""
+    """`SESSION`. `gap` is in ticks."""
 
     gap: int
 
 
 @dataclass(frozen=True, slots=True)
 class StateWindow:
-    """`STATE_WINDOW`: runs of equal `_state`; `true_for` in ticks."""
+    """`STATE_WINDOW`: runs of rows with equal `_state`. `true_for` is in ticks."""
 
     state: Argument
     true_for: int | None = None
@@ -228,7 +262,7 @@ class StateWindow:
 
 @dataclass(frozen=True, slots=True)
 class EventWindow:
-    """`EVENT_WINDOW`: conditions as Spark SQL, never NULL; `true_for` in ticks."""
+    """`EVENT_WINDOW`. The conditions are Spark SQL and never NULL. `true_for` is in ticks."""
 
     start: str
     end: str
@@ -237,7 +271,7 @@ class EventWindow:
 
 @dataclass(frozen=True, slots=True)
 class CountWindow:
-    """`COUNT_WINDOW` of `count` rows, a new one every `sliding` rows."""
+    """`COUNT_WINDOW` of `count` rows; a new window starts every `sliding` rows."""
 
     count: int
     sliding: int
@@ -248,16 +282,18 @@ WindowPlan = IntervalWindow | SessionWindow | StateWindow | EventWindow | CountW
 
 @dataclass(frozen=True, slots=True)
 class FillPlan:
-    """`FILL`: the mode, and of VALUE one constant (Spark SQL) for each output that is filled, hidden ones last."""
+    """`FILL`. For mode VALUE, `values` holds one constant (Spark SQL) per filled output, hidden outputs last."""
 
     mode: FillMode
     values: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
-    """One use of a function of neighbours: its column `__s…`, and what its `SeriesRule` says, as Spark SQL
-    in which `KEYS` and `TIES` stand for the columns of the partition and for those that order rows.
+class SeriesCall:
+    """A call of a series function: one whose value depends on neighboring rows.
+
+    The SQL comes from the function's `SeriesRule`. `KEYS_PLACEHOLDER` and `TIES_PLACEHOLDER` in it stand for the partition columns
+    and for the columns that order rows. `column` is `__s0`, `__s1`, …
     """
 
     column: str
@@ -271,9 +307,11 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class InterpPlan:
-    """`INTERP`: points from `first` to `last` every so many ticks; the ends default to those of the data.
+    """`INTERP`: points from `first` to `last`, `every` ticks apart. The ends default to those of the data.
 
-    `values` are the constants (Spark SQL) of VALUE, one for each argument.
+    Attributes:
+        values: For mode VALUE, one constant (Spark SQL) per argument.
+        skip_nulls: Whether rows with a NULL argument are ignored.
     """
 
     first: Bound | None
@@ -286,7 +324,7 @@ class InterpPlan:
 
 @dataclass(frozen=True, slots=True)
 class Sort:
-    """One column of ORDER BY: `o…` or a hidden `h…`."""
+    """One column of ORDER BY: an `o…`, or a hidden `h…`."""
 
     column: str
     descending: bool = False
@@ -295,11 +333,21 @@ class Sort:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One SELECT, bound. See the module's text for the columns.
+    """One bound SELECT. The module docstring lists the columns of its data frames.
 
-    `now` is the present in epoch milliseconds; `at` gives the same plan at another present.
-    `unique` tells that no two rows of one group have the same instant, so that first and last are free of ties.
-    `empty_groups` is a condition on tags and `tbname` (Spark SQL): subtables that meet it have a group even if they have no rows.
+    Attributes:
+        now: The present, in epoch milliseconds. `at` returns the same plan for another present.
+        time: The timestamp column in ticks, as Spark SQL over the source.
+        series_key: The series key, as Spark SQL over the source; `series_column` is the name of its column.
+        key: The composite key column, as Spark SQL over the source.
+        first: First instant that WHERE lets through; `last` is the last one.
+        keys: PARTITION BY and GROUP BY.
+        hidden: Outputs that only ORDER BY needs.
+        series_limit: SLIMIT; `series_offset` is SOFFSET.
+        partitioned: Whether the query has PARTITION BY.
+        aggregated: Whether the result has one row per window or group.
+        unique: Whether rows of one group never have equal instants, so that first and last need no tie-breaker.
+        empty_groups: Condition on tags and series key (Spark SQL). Subtables that meet it have a group even without rows.
     """
 
     query: Query = field(compare=False)
@@ -323,7 +371,7 @@ class Plan:
     hidden: tuple[Output, ...] = ()
     having: str | None = None
     fill: FillPlan | None = None
-    series: tuple[Series, ...] = ()
+    series: tuple[SeriesCall, ...] = ()
     interp: InterpPlan | None = None
     sorts: tuple[Sort, ...] = ()
     distinct: bool = False
@@ -343,39 +391,39 @@ class Plan:
 
     @property
     def grouped_series(self) -> Key | None:
-        """The key that is the source's series key, so that no group has rows of two series."""
+        """The key that is the series key of the source, if there is one. No group then has rows of two series."""
         return next((key for key in self.keys if key.role is ColumnRole.SERIES), None)
 
     @property
     def partials(self) -> tuple[Partial, ...]:
-        """Every partial column once, in order."""
+        """The distinct partial aggregates, in order."""
         return tuple(dict.fromkeys(partial for aggregate in self.aggregates for partial in aggregate.partials))
 
     @property
     def range(self) -> tuple[int | None, int | None]:
-        """First and last instant, in ticks and inclusive, that WHERE lets through."""
+        """The first and last instant that WHERE lets through, in ticks, inclusive. None means unbounded."""
         ends = (self.first, self.last)
         first, last = (None if end is None else end.at(self.present) for end in ends)
         return first, last
 
     @property
     def scans(self) -> tuple[Scan, ...]:
-        """Every table that is read."""
+        """The tables read, including those of sub-queries."""
         return tuple(scans(self.source))
 
     @property
-    def unmerged(self) -> Plan:
-        """The plan whose partials are made the cheaper way that does not let them be merged."""
-        return replace(self, aggregates=tuple(aggregate.unmerged for aggregate in self.aggregates))
+    def one_pass(self) -> Plan:
+        """The plan with the cheaper partials that cannot be merged."""
+        return replace(self, aggregates=tuple(aggregate.one_pass for aggregate in self.aggregates))
 
     def at(self, now: int) -> Plan:
-        """The plan at another present (epoch milliseconds), in itself and in its sub-queries."""
-        return replace(self, now=now, source=moved(self.source, now))
+        """Return the plan for another present (epoch milliseconds), including its sub-queries."""
+        return replace(self, now=now, source=source_with_now(self.source, now))
 
 
 @dataclass(frozen=True, slots=True)
 class UnionPlan:
-    """`left UNION [ALL] right`; names and types are the left's, the right's values are cast to them."""
+    """`left UNION [ALL] right`. Names come from the left side; both sides are cast to their common types."""
 
     query: Union = field(compare=False)
     left: AnyPlan
@@ -394,25 +442,25 @@ class UnionPlan:
 
     @property
     def scans(self) -> tuple[Scan, ...]:
-        """Every table that is read."""
+        """The tables read by both sides."""
         return tuple(scans(self))
 
     def at(self, now: int) -> UnionPlan:
-        """The plan at another present (epoch milliseconds)."""
+        """Return the plan for another present (epoch milliseconds)."""
         return replace(self, left=self.left.at(now), right=self.right.at(now))
 
 
 AnyPlan = Plan | UnionPlan
-PlanSource = Scan | ScanUnion | JoinSource | Nothing | Plan | UnionPlan
+PlanSource = Scan | ScanUnion | JoinSource | OneRow | Plan | UnionPlan
 
 
 def scans(source: PlanSource) -> Iterator[Scan]:
-    """Every table read by a source, from left to right."""
+    """Yield every table that a source reads, from left to right."""
     match source:
         case Scan():
             yield source
-        case ScanUnion(scans=several):
-            yield from several
+        case ScanUnion():
+            yield from source.scans
         case Plan():
             yield from scans(source.source)
         case UnionPlan() | JoinSource():
@@ -420,12 +468,12 @@ def scans(source: PlanSource) -> Iterator[Scan]:
             yield from scans(source.right)
 
 
-def moved(source: PlanSource, now: int) -> PlanSource:
-    """A source at another present."""
+def source_with_now(source: PlanSource, now: int) -> PlanSource:
+    """Return a source for another present (epoch milliseconds)."""
     match source:
         case Plan() | UnionPlan():
             return source.at(now)
         case JoinSource():
-            return replace(source, left=moved(source.left, now), right=moved(source.right, now))
+            return replace(source, left=source_with_now(source.left, now), right=source_with_now(source.right, now))
         case _:
             return source

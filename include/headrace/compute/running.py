@@ -1,26 +1,26 @@
-"""What is settled only when a plan runs."""
+"""Spark SQL text that is completed when a plan runs: the present, stored types, errors."""
 
 from __future__ import annotations
 
 from headrace.compute.plan import Plan
-from headrace.compute.terms import NOW, ticks
+from headrace.compute.terms import NOW, bigint_sql
 from headrace.compute.types import from_ticks, spark_type
 from headrace.model.time import Precision
 from headrace.model.types import DataType, TypeKind
 
 
 def run(plan: Plan, sql: str | None) -> str:
-    """A term's text with the plan's present in it."""
-    return "true" if sql is None else sql.replace(NOW, ticks(plan.present))
+    """Replace `NOW` in a condition or expression by the plan's present. None becomes `true`."""
+    return "true" if sql is None else sql.replace(NOW, bigint_sql(plan.present))
 
 
 def stored(sql: str, type_: DataType, precision: Precision) -> str:
-    """An expression of an internal type in the type in which it is stored: instants as timestamps."""
+    """Return an expression of an internal type converted to its stored type: instants as timestamps."""
     if type_.kind is TypeKind.TIMESTAMP:
         return from_ticks(sql, precision)
     return f"CAST({sql} AS {spark_type(type_)})"
 
 
-def refusal(message: str) -> str:
-    """An expression that ends the query where it is evaluated; `message` is SQL of what is too much."""
+def raise_error(message: str) -> str:
+    """Return an expression that fails the query when it is evaluated. `message` is SQL too."""
     return f"raise_error({message})"

@@ -1,4 +1,4 @@
-"""What is known of the tables that plans read, which chooses among ways to the same rows."""
+"""Statistics of tables, by which the evaluator chooses between equivalent execution strategies."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TableStatistics:
-    """Of a large table: about how many ticks lie between two rows of a subtable, and every series that has rows: a table
-    whose first column is the series key.
+    """Statistics of a large table.
+
+    Attributes:
+        spacing: Approximate ticks between consecutive rows of a subtable.
+        subtables: Every series that has rows; the first column is the series key.
     """
 
     spacing: int
@@ -22,10 +25,10 @@ class TableStatistics:
 
 
 class StatisticsProvider(Protocol):
-    """Facts about tables, as of now."""
+    """A source of current statistics."""
 
     def size(self, scan: Scan) -> TableStatistics | None:
-        """The size of a scan's table; None where it is not large, or not known."""
+        """Return the statistics of a scan's table, or None if it is not large or nothing is known."""
 
     def subtables(self, scan: Scan) -> pa.Table:
-        """`tbname` and tags of every subtable of a scan's table; a plain table has its one name."""
+        """Return series key and tags of every subtable of a scan's table. A plain table has one row."""

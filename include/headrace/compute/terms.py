@@ -1,4 +1,4 @@
-"""Terms: what an expression becomes, a Spark SQL text with its type, and the quoting that keeps such text safe."""
+"""Terms: typed Spark SQL text, and the quoting of names and literals."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from headrace.model.expressions import Scalar
 from headrace.model.types import BIGINT, BOOL, DOUBLE, TIMESTAMP, VARCHAR, DataType, TypeKind
 
 NOW: Final = "\x00now\x00"
-"""Stands for the present in ticks inside a term's text until a plan is run; no literal can hold it, since NUL is escaped there."""
+"""Placeholder for the present in ticks, replaced when a plan runs. No literal can contain it because literals escape NUL."""
 
 NULL: Final = "NULL"
 
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A value known when the statement is planned. An instant `relative` to the present is an offset in ticks from it."""
+    """A value known when the statement is planned. A `relative` instant is an offset in ticks from the present."""
 
     value: Scalar
     relative: bool = False
 
 
 class ColumnRole(Enum):
-    """What a column is to its source, beside a value."""
+    """The special meaning of a column in its source."""
 
     TIME = "time"
     SERIES = "series"
@@ -36,9 +36,12 @@ class ColumnRole(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """Spark SQL text, its type, and its value where that is known. `type` is None for a bare NULL.
+    """Spark SQL text with its type.
 
-    `role` says that the term is a column which its source has a use for, as it is.
+    Attributes:
+        type: None for a bare NULL.
+        constant: The value, if it is known when the statement is planned.
+        role: Set if the term is, unchanged, the time or series key column of its source.
     """
 
     sql: str
@@ -48,22 +51,23 @@ class Term:
 
     @property
     def is_null(self) -> bool:
+        """Whether the term is a bare NULL."""
         return self.type is None
 
 
 def quote(name: str) -> str:
-    """A column's name as an identifier of Spark SQL."""
+    """Quote a column name as a Spark SQL identifier."""
     return "`" + name.replace("`", "``") + "`"
 
 
-def text(value: str) -> str:
-    """A string as a literal of Spark SQL."""
+def string_sql(value: str) -> str:
+    """Write a string literal."""
     escaped = value.replace("\\", "\\\\").replace("'", "\\'").replace("\x00", "\\0")
     return f"'{escaped}'"
 
 
 def literal(value: Scalar) -> Term:
-    """A constant of the narrowest type of its family: BIGINT for integers, DOUBLE for other numbers."""
+    """Return a constant of the default type of its family: BIGINT for integers, DOUBLE for other numbers."""
     constant = Constant(value)
     match value:
         case None:
@@ -71,65 +75,66 @@ def literal(value: Scalar) -> Term:
         case bool():
             return Term("true" if value else "false", BOOL, constant)
         case int():
-            return integer(value)
+            return integer_literal(value)
         case float():
-            return Term(number(value), DOUBLE, constant)
+            return Term(double_sql(value), DOUBLE, constant)
         case Decimal():
-            return Term(number(float(value)), DOUBLE, constant)
+            return Term(double_sql(float(value)), DOUBLE, constant)
         case bytes():
             return Term(f"X'{value.hex()}'", DataType(TypeKind.VARBINARY), constant)
         case str():
-            return Term(text(value), VARCHAR, constant)
+            return Term(string_sql(value), VARCHAR, constant)
 
 
-def integer(value: int) -> Term:
-    """An integer constant; what BIGINT cannot hold is BIGINT UNSIGNED, beyond that an error."""
+def integer_literal(value: int) -> Term:
+    """Return an integer constant: BIGINT, or BIGINT UNSIGNED beyond its range, or raise `DataError`."""
     if -(2**63) <= value < 2**63:
-        return Term(ticks(value), BIGINT, Constant(value))
+        return Term(bigint_sql(value), BIGINT, Constant(value))
     if 0 <= value < 2**64:
         return Term(f"CAST('{value}' AS DECIMAL(20,0))", DataType(TypeKind.UBIGINT), Constant(value))
     raise DataError(f"the number {value} is out of the range of BIGINT", hint="write it as a floating-point number, such as 1e20")
 
 
-def number(value: float) -> str:
-    """A double as a literal."""
+def double_sql(value: float) -> str:
+    """Write a DOUBLE literal."""
     if math.isnan(value) or math.isinf(value):
         return f"CAST('{value}' AS DOUBLE)"
     return f"{value!r}D"
 
 
-def ticks(value: int) -> str:
-    """A BIGINT as a literal."""
+def bigint_sql(value: int) -> str:
+    """Write a BIGINT literal."""
     return f"{value}L" if value > -(2**63) else f"({value + 1}L - 1L)"
 
 
 def cast(term: Term, type_: DataType) -> str:
-    """The text of a term as another type that it can always be turned into; no change where the type is the same inside Spark."""
+    """Convert a term to another type by a cast that cannot fail. Returns it unchanged if Spark's type is the same."""
     if term.type is not None and spark_type(term.type) == spark_type(type_):
         return term.sql
     return f"CAST({term.sql} AS {spark_type(type_)})"
 
 
-def same_instant(term: Term) -> bool:
+def is_instant(term: Term) -> bool:
+    """Return whether a term is a timestamp."""
     return term.type is not None and term.type.kind is TypeKind.TIMESTAMP
 
 
-def moment(value: int, relative: bool = False) -> Term:
-    """A constant instant, in ticks or as an offset from the present."""
+def instant_literal(value: int, relative: bool = False) -> Term:
+    """Return a constant instant, in ticks or relative to the present."""
     if not relative:
-        return Term(ticks(value), TIMESTAMP, Constant(value))
-    return Term(f"({NOW} + {ticks(value)})" if value else NOW, TIMESTAMP, Constant(value, relative=True))
+        return Term(bigint_sql(value), TIMESTAMP, Constant(value))
+    return Term(f"({NOW} + {bigint_sql(value)})" if value else NOW, TIMESTAMP, Constant(value, relative=True))
 
 
-def string(term: Term) -> str:
-    """A term as text."""
+def to_string(term: Term) -> str:
+    """Convert a term to STRING."""
     if term.type is None:
         return "CAST(NULL AS STRING)"
     return term.sql if is_text(term.type) else f"CAST({term.sql} AS STRING)"
 
 
-def double(term: Term) -> str:
-    """A term that is no text, as DOUBLE."""
+def to_double(term: Term) -> str:
+    """Convert a term that is not text to DOUBLE."""
     if term.type is None:
         return "CAST(NULL AS DOUBLE)"
     if term.constant is not None and isinstance(term.constant.value, int) and not isinstance(term.constant.value, bool):

@@ -1,4 +1,4 @@
-"""How the kinds of the model live inside Spark: instants are BIGINT ticks, everything else has its stored type."""
+"""Spark types of the model's data types. Instants are BIGINT ticks inside Spark; everything else has its stored type."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _INTERNAL: Final = {
 
 
 def spark_type(type_: DataType) -> str:
-    """Spark's name of a type as computed with: timestamps are ticks."""
+    """Return the Spark type in which values are computed: timestamps are BIGINT ticks."""
     if type_.kind is TypeKind.DECIMAL:
         return f"decimal({type_.length or 38},{type_.scale or 0})"
     return _INTERNAL[type_.kind]
 
 
 def to_ticks(sql: str, precision: Precision) -> str:
-    """A stored timestamp as ticks."""
+    """Convert a stored timestamp to ticks."""
     match precision:
         case Precision.MILLISECOND:
             return f"unix_millis({sql})"
@@ -48,7 +48,7 @@ def to_ticks(sql: str, precision: Precision) -> str:
 
 
 def from_ticks(sql: str, precision: Precision) -> str:
-    """Ticks as a stored timestamp."""
+    """Convert ticks to a stored timestamp."""
     match precision:
         case Precision.MILLISECOND:
             return f"timestamp_millis({sql})"
@@ -59,12 +59,13 @@ def from_ticks(sql: str, precision: Precision) -> str:
 
 
 def is_text(type_: DataType) -> bool:
-    """Whether values are strings inside Spark."""
+    """Return whether values are strings inside Spark."""
     return type_.kind in TEXTS
 
 
-def of_double(real_: str, type_: DataType) -> str:
-    """A DOUBLE as a number's type; of a whole number fractions are cut off, which the cast to BIGINT UNSIGNED would round."""
+def double_to_number(sql: str, type_: DataType) -> str:
+    """Convert a DOUBLE to a numeric type, truncating fractions for integers, NULL if out of range."""
     if type_.kind is TypeKind.UBIGINT:
-        return f"try_cast({real_} - {real_} % 1D AS {spark_type(type_)})"
-    return f"try_cast({real_} AS {spark_type(type_)})"
+        # A cast to DECIMAL would round, so remove the fraction first.
+        return f"try_cast({sql} - {sql} % 1D AS {spark_type(type_)})"
+    return f"try_cast({sql} AS {spark_type(type_)})"

@@ -321,7 +321,7 @@ class Select:
         if fill is None or fill.mode is FillMode.NONE:
             return relation
         if not isinstance(window, IntervalClause):
-            raise ProgrammingError("FILL goes only with INTERVAL")
+            raise ProgrammingError("FILL requires INTERVAL")
         grid = windows.Grid.of(window, self.rows)
         keys = [key.column for key in groups.keys]
         if fill.mode not in (FillMode.PREV, FillMode.NEXT, FillMode.NULL, FillMode.NULL_F) and any(

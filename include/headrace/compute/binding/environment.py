@@ -1,10 +1,10 @@
-"""What names a SELECT sees: the columns of its source, bound to Spark SQL over the source's frame."""
+"""The columns that a SELECT can refer to, bound to Spark SQL over the data frame of its source."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from headrace.compute.binding.binder import nearest
+from headrace.compute.binding.binder import suggest_name
 from headrace.compute.language import Language
 from headrace.compute.plan import Output, Plan, Scan, UnionPlan
 from headrace.compute.terms import ColumnRole, Term, quote
@@ -18,9 +18,15 @@ from headrace.model.types import TIMESTAMP, VARCHAR, DataType, TypeKind
 
 @dataclass(frozen=True, slots=True)
 class SourceColumn:
-    """One column that a SELECT can name: how (`name`, `qualifier`), where it is in the frame (`column`), what it is.
+    """A column that a SELECT can refer to by `name` or `qualifier.name`.
 
-    `converted` tells that `sql` makes ticks of a stored timestamp, so that conditions should test the stored column itself.
+    Attributes:
+        column: The column of the data frame.
+        sql: The value in its internal type.
+        starred: Whether `*` includes the column.
+        tag: Whether it is a tag or the series key.
+        is_converted: Whether `sql` converts a stored timestamp to ticks. Conditions should test the stored column instead, so that
+            files can be pruned.
     """
 
     name: str
@@ -31,16 +37,22 @@ class SourceColumn:
     starred: bool = True
     tag: bool = False
     role: ColumnRole | None = None
-    converted: bool = False
+    is_converted: bool = False
 
     @property
     def term(self) -> Term:
+        """The column as a term."""
         return Term(self.sql, self.type, role=self.role)
 
 
 @dataclass(slots=True)
 class Environment:
-    """The columns of a source, in the precision and the time zone of its database. `used` collects which of them a plan reads."""
+    """The columns of a source, with the precision and time zone of its database.
+
+    Attributes:
+        one_series: Whether all rows are of one series.
+        used: Collects the columns that the plan reads.
+    """
 
     language: Language
     columns: tuple[SourceColumn, ...]
@@ -53,41 +65,50 @@ class Environment:
     used: set[str] = field(default_factory=set)
 
     def column(self, reference: ColumnRef) -> SourceColumn:
-        """What a reference means; an error where it means nothing, or more than one thing."""
+        """Return the column that a reference means, and mark it as used.
+
+        Raises:
+            NotFoundError: No column matches.
+            ProgrammingError: More than one column matches.
+        """
         if reference.name in self.language.pseudo_columns.row_time and self.time is not None:
             return self.use(self.time)
-        found = [column for column in self.columns if self.matches(column, reference)]
-        if not found:
+        matching = [column for column in self.columns if self.matches(column, reference)]
+        if not matching:
             names = [column.name for column in self.columns]
-            shown = f"{reference.table}.{reference.name}" if reference.table else reference.name
-            raise NotFoundError(f"column {shown} does not exist", hint=nearest(reference.name, names), span=reference.span)
-        if len(found) > 1:
-            places = " and ".join(str(column.qualifier) for column in found)
-            raise ProgrammingError(f"column {reference.name} is ambiguous: it is in {places}", hint="write the table before it")
-        return self.use(found[0])
+            full_name = f"{reference.table}.{reference.name}" if reference.table else reference.name
+            raise NotFoundError(f"column {full_name} does not exist", hint=suggest_name(reference.name, names), span=reference.span)
+        if len(matching) > 1:
+            tables = " and ".join(str(column.qualifier) for column in matching)
+            raise ProgrammingError(
+                f"column {reference.name} is ambiguous: it exists in {tables}", hint="qualify it with the name of a table"
+            )
+        return self.use(matching[0])
 
     def has(self, reference: ColumnRef) -> bool:
-        """Whether a source has a column of that name."""
+        """Return whether a column matches a reference."""
         return any(self.matches(column, reference) for column in self.columns)
 
     def use(self, column: SourceColumn) -> SourceColumn:
+        """Mark a column as used."""
         self.used.add(column.column)
         return column
 
     @staticmethod
     def matches(column: SourceColumn, reference: ColumnRef) -> bool:
+        """Return whether a column has the name and table of a reference."""
         return column.name == reference.name and reference.table in (None, column.qualifier)
 
     def starred(self, qualifier: str | None) -> list[SourceColumn]:
-        """The columns that `*` or `qualifier.*` stands for."""
-        found = [column for column in self.columns if column.starred and qualifier in (None, column.qualifier)]
-        if not found:
+        """Return the columns that `*` or `qualifier.*` stands for."""
+        matching = [column for column in self.columns if column.starred and qualifier in (None, column.qualifier)]
+        if not matching:
             raise NotFoundError(f"table {qualifier} is not in this query")
-        return found
+        return matching
 
 
-def of_scan(scan: Scan, language: Language) -> Environment:
-    """A table's columns, tags and series key; `*` of one series leaves out the tags."""
+def scan_environment(scan: Scan, language: Language) -> Environment:
+    """Return columns, tags and series key of a table. `*` of a single series omits the tags."""
     precision, qualifier = scan.database.precision, scan.alias or scan.subtable or scan.table.name
     tags = {tag.name for tag in scan.table.tags}
     columns = tuple(
@@ -112,24 +133,24 @@ def of_scan(scan: Scan, language: Language) -> Environment:
 
 
 def stored_column(column: Column, qualifier: str | None, precision: Precision) -> SourceColumn:
-    """A column as its table stores it."""
-    converted = column.type.kind is TypeKind.TIMESTAMP and precision is not Precision.NANOSECOND
+    """Return a column as its table stores it."""
+    is_converted = column.type.kind is TypeKind.TIMESTAMP and precision is not Precision.NANOSECOND
     sql = to_ticks(quote(column.name), precision) if column.type.kind is TypeKind.TIMESTAMP else quote(column.name)
-    return SourceColumn(column.name, qualifier, column.name, sql, column.type, converted=converted)
+    return SourceColumn(column.name, qualifier, column.name, sql, column.type, is_converted=is_converted)
 
 
 def series_column(column: str, qualifier: str | None, language: Language) -> SourceColumn:
-    """The series key of a table, by the language's name for it."""
+    """Return the series key of a table, under the language's name for it."""
     name = language.series_name(column)
     return SourceColumn(name, qualifier, column, quote(column), VARCHAR, starred=False, tag=True, role=ColumnRole.SERIES)
 
 
-def of_plan(plan: Plan | UnionPlan, alias: str | None, language: Language) -> Environment:
-    """A sub-query's columns by their names; its first timestamp is the time line."""
+def plan_environment(plan: Plan | UnionPlan, alias: str | None, language: Language) -> Environment:
+    """Return the columns of a sub-query. Its first timestamp is the time column."""
     outputs = plan.outputs
     first = next((output.column for output in outputs if output.type == TIMESTAMP), None)
     columns = tuple(
-        SourceColumn(output.name, alias, output.column, output.column, output.type, role=role_of(output, first))
+        SourceColumn(output.name, alias, output.column, output.column, output.type, role=output_role(output, first))
         for output in outputs
     )
     time = next((column for column in columns if column.role is ColumnRole.TIME), None)
@@ -137,8 +158,8 @@ def of_plan(plan: Plan | UnionPlan, alias: str | None, language: Language) -> En
     return Environment(language, columns, plan.precision, plan.timezone, time, series)
 
 
-def role_of(output: Output, time: str | None) -> ColumnRole | None:
-    """What a sub-query's column is to the query around it."""
+def output_role(output: Output, time: str | None) -> ColumnRole | None:
+    """Return the role that an output of a sub-query has in the outer query."""
     if output.column == time:
         return ColumnRole.TIME
     return ColumnRole.SERIES if output.role is ColumnRole.SERIES else None

@@ -1,4 +1,4 @@
-"""Binding of INTERP: its points, its values, and what may stand beside it."""
+"""Binding of INTERP: its points, its values, and what can be selected with it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from headrace.compute.binding.binder import Binder
 from headrace.compute.binding.environment import Environment
 from headrace.compute.binding.ranges import constant_instant
-from headrace.compute.binding.resolvers import constants
-from headrace.compute.durations import fixed
-from headrace.compute.evaluation.interp import AT, FILLED, check_points
+from headrace.compute.binding.resolvers import bind_constants
+from headrace.compute.durations import fixed_ticks
+from headrace.compute.evaluation.interp import FILLED, POINT, check_points
 from headrace.compute.language import Language
 from headrace.compute.plan import Argument, Bound, InterpPlan, Key
 from headrace.compute.terms import ColumnRole, Term
@@ -20,33 +20,40 @@ from headrace.model.types import BIGINT, BOOL, TIMESTAMP
 
 
 def uses_interp(items: tuple[SelectItem, ...], language: Language) -> bool:
-    """Whether a select list interpolates."""
+    """Return whether a select list interpolates."""
     parts = (part for item in items for part in walk(item.expression))
     return any(isinstance(part, Call) and part.function == language.interpolation for part in parts)
 
 
 def point_terms(language: Language) -> dict[str, Term]:
-    """The pseudo-columns of interpolated points."""
+    """Return the pseudo-columns of interpolated points."""
     names = language.pseudo_columns
-    return {names.point_time: Term(AT, TIMESTAMP), names.point_filled: Term(FILLED, BOOL)}
+    return {names.point_time: Term(POINT, TIMESTAMP), names.point_filled: Term(FILLED, BOOL)}
 
 
 @dataclass(slots=True)
 class PointResolver:
-    """Names over interpolated points: `interp(…)`, `_irowts`, `_isfilled` and the partition keys."""
+    """Resolves names over interpolated points: `interp(…)`, `_irowts`, `_isfilled` and the partition keys.
+
+    Attributes:
+        row_binder: Binds the arguments of `interp`.
+        skip_options: The options of the calls bound so far, which must be equal.
+    """
 
     environment: Environment
-    rows: Binder
+    row_binder: Binder
     keys: list[Key]
     expressions: dict[Expression, Key]
     arguments: dict[str, Argument] = field(default_factory=dict)
-    skips: set[bool] = field(default_factory=set)
+    skip_options: set[bool] = field(default_factory=set)
 
-    def whole(self, node: Expression) -> Term | None:
+    def resolve_expression(self, node: Expression) -> Term | None:
+        """Return a partition key."""
         key = self.expressions.get(node)
         return None if key is None else Term(key.column, key.type)
 
-    def column(self, reference: ColumnRef) -> Term:
+    def resolve_column(self, reference: ColumnRef) -> Term:
+        """Return a pseudo-column of points, or a tag if all rows of a group are of one series."""
         points = point_terms(self.environment.language)
         if reference.name in points and reference.table is None:
             return points[reference.name]
@@ -66,28 +73,29 @@ class PointResolver:
         """Return whether all rows of a group are of one series."""
         return self.environment.one_series or any(key.role is ColumnRole.SERIES for key in self.keys)
 
-    def aggregate(self, call: Call) -> Term | None:
+    def resolve_call(self, call: Call) -> Term | None:
+        """Return the value of an `interp` call, None for any other call."""
         language = self.environment.language
         if language.aggregate(call.function) or language.series(call.function):
             raise ProgrammingError(
-                f"{call.function} cannot be combined with interp", hint="take it over a sub-query that interpolates", span=call.span
+                f"{call.function} cannot be combined with interp",
+                hint="use it in a query over a sub-query that interpolates",
+                span=call.span,
             )
         if call.function != language.interpolation:
             return None
         if not 1 <= len(call.arguments) <= 2:
             raise TypeMismatchError(f"interp takes 1 to 2 arguments, not {len(call.arguments)}")
-        self.skips.add(self.skipped(call))
-        if len(self.skips) > 1:
-            raise ProgrammingError(
-                "interp with and without the option 1 in one query", hint="give it to all of them or to none", span=call.span
-            )
-        term = self.rows.bind(call.arguments[0])
+        self.skip_options.add(self._skips_nulls(call))
+        if len(self.skip_options) > 1:
+            raise ProgrammingError("all calls of interp must have the same option", span=call.span)
+        term = self.row_binder.bind(call.arguments[0])
         argument = self.arguments.setdefault(term.sql, Argument(f"a{len(self.arguments)}", term.sql, term.type or BIGINT))
         return Term(f"i{argument.column[1:]}", argument.type)
 
-    def skipped(self, call: Call) -> bool:
-        """Whether rows without a value are passed over."""
-        match constants(self.rows, call):
+    def _skips_nulls(self, call: Call) -> bool:
+        """Return whether a call ignores rows whose argument is NULL."""
+        match bind_constants(self.row_binder, call):
             case () | (0,):
                 return False
             case (1,):
@@ -96,39 +104,42 @@ class PointResolver:
                 raise LimitError("the option of interp is 0 or 1", span=call.span)
 
 
-def interp_plan(query: Query, resolver: PointResolver) -> InterpPlan:
-    """RANGE, EVERY and FILL of an INTERP query."""
-    given = query.interpolation or InterpolationClause()
+def make_interp_plan(query: Query, resolver: PointResolver) -> InterpPlan:
+    """Bind RANGE, EVERY and FILL of a query with interp."""
+    clause = query.interpolation or InterpolationClause()
     precision = resolver.environment.precision
-    first, last = (range_end(end, resolver.rows) for end in (given.start, given.end))
-    if given.start is not None and given.end is None:
+    first, last = (bind_range_end(end, resolver.row_binder) for end in (clause.start, clause.end))
+    if clause.start is not None and clause.end is None:
         last = first
-    if given.every is None and (first is None or first != last):
-        raise ProgrammingError("INTERP needs EVERY, unless RANGE is one instant", hint="add EVERY(1s), say", span=query.span)
-    every = 1 if given.every is None else fixed(given.every, "EVERY", precision, query.span)
+    if clause.every is None and (first is None or first != last):
+        raise ProgrammingError(
+            "INTERP needs EVERY, unless RANGE is one instant", hint="add EVERY, for example EVERY(1s)", span=query.span
+        )
+    every = 1 if clause.every is None else fixed_ticks(clause.every, "EVERY", precision, query.span)
     if every < 1:
-        raise LimitError(f"EVERY {given.every} is shorter than the tick of the database", span=query.span)
+        raise LimitError(f"EVERY {clause.every} is shorter than the tick of the database", span=query.span)
     if first is not None and last is not None and not (first.relative or last.relative):
         check_points(first.ticks, last.ticks, every)
     fill = query.fill or FillClause(FillMode.NONE)
-    return InterpPlan(first, last, every, fill.mode, fill_values(fill, resolver), resolver.skips == {True})
+    return InterpPlan(first, last, every, fill.mode, bind_fill_values(fill, resolver), resolver.skip_options == {True})
 
 
-def range_end(node: Expression | None, rows: Binder) -> Bound | None:
+def bind_range_end(node: Expression | None, row_binder: Binder) -> Bound | None:
+    """Bind an end of RANGE, or raise `TypeMismatchError` if it is no constant timestamp."""
     if node is None:
         return None
     try:
-        found = constant_instant(node, rows)
+        bound = constant_instant(node, row_binder)
     except Error as error:
         error.span = error.span or node.span
         raise
-    if found is None:
+    if bound is None:
         raise TypeMismatchError("RANGE takes constant timestamps", span=node.span)
-    return found
+    return bound
 
 
-def fill_values(fill: FillClause, resolver: PointResolver) -> tuple[str, ...]:
-    """The constants of FILL(VALUE, …), one for each interpolated column."""
+def bind_fill_values(fill: FillClause, resolver: PointResolver) -> tuple[str, ...]:
+    """Bind the constants of FILL(VALUE, …), one per interpolated column."""
     if fill.mode not in (FillMode.VALUE, FillMode.VALUE_F):
         return ()
     arguments = tuple(resolver.arguments.values())
@@ -138,5 +149,8 @@ def fill_values(fill: FillClause, resolver: PointResolver) -> tuple[str, ...]:
             hint="give one value for each",
             span=fill.span,
         )
-    rows, pairs = resolver.rows, zip(fill.values, arguments, strict=True)
-    return tuple(rows.language.operators.cast(rows.bind(node), each.type, rows.expression_context).sql for node, each in pairs)
+    row_binder, pairs = resolver.row_binder, zip(fill.values, arguments, strict=True)
+    return tuple(
+        row_binder.language.operators.cast(row_binder.bind(node), argument.type, row_binder.expression_context).sql
+        for node, argument in pairs
+    )

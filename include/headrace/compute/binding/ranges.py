@@ -1,4 +1,4 @@
-"""The range of instants that WHERE lets through, read off its conditions on the time line."""
+"""The range of instants that WHERE lets through, derived from its conditions on the time column."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 from headrace.compute.binding.binder import Binder
 from headrace.compute.binding.environment import Environment
 from headrace.compute.plan import Bound
-from headrace.compute.terms import NOW, quote, same_instant, ticks
+from headrace.compute.terms import NOW, bigint_sql, is_instant, quote
 from headrace.compute.types import from_ticks
 from headrace.errors import Error
 from headrace.model.expressions import Call, ColumnRef, Expression, walk
@@ -18,30 +18,33 @@ MIRRORED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
-    """WHERE as Spark SQL, and the instants it lets through."""
+class WhereCondition:
+    """WHERE as Spark SQL, and the first and last instant it lets through."""
 
     sql: str | None
     first: Bound | None
     last: Bound | None
 
 
-def condition(node: Expression | None, also: list[str], rows: Binder, names: Environment) -> Condition:
-    """A WHERE clause and further conditions; bounds on the time line test the stored column, so that files can be skipped."""
-    parts = list(also)
+def where_condition(node: Expression | None, conditions: list[str], row_binder: Binder, names: Environment) -> WhereCondition:
+    """Bind a WHERE clause together with further conditions (Spark SQL).
+
+    Bounds on the time column test the stored column, so that files can be pruned.
+    """
+    parts = list(conditions)
     ends: dict[str, list[Bound]] = {">=": [], "<=": []}
     for part in conjuncts(node):
-        bounds = placed_bounds(part, rows, names)
+        bounds = located_bounds(part, row_binder, names)
         for sign, bound in bounds:
             ends[sign].append(bound)
-            parts.append(tested(sign, bound, names))
+            parts.append(bound_sql(sign, bound, names))
         if not bounds:
-            parts.append(rows.condition(part))
-    return Condition(" AND ".join(parts) or None, tightest(ends[">="], 1), tightest(ends["<="], -1))
+            parts.append(row_binder.condition(part))
+    return WhereCondition(" AND ".join(parts) or None, tightest(ends[">="], 1), tightest(ends["<="], -1))
 
 
 def conjuncts(node: Expression | None) -> Iterator[Expression]:
-    """The parts of a condition that are joined by AND."""
+    """Yield the parts of a condition that are joined by AND."""
     match node:
         case None:
             return
@@ -52,30 +55,31 @@ def conjuncts(node: Expression | None) -> Iterator[Expression]:
             yield node
 
 
-def placed_bounds(node: Expression, rows: Binder, names: Environment) -> list[tuple[str, Bound]]:
-    """`time_bounds`, its errors carrying where the condition stands."""
+def located_bounds(node: Expression, row_binder: Binder, names: Environment) -> list[tuple[str, Bound]]:
+    """Call `time_bounds`, adding the position of the condition to its errors."""
     try:
-        return time_bounds(node, rows, names)
+        return time_bounds(node, row_binder, names)
     except Error as error:
         error.span = error.span or node.span
         raise
 
 
-def time_bounds(node: Expression, rows: Binder, names: Environment) -> list[tuple[str, Bound]]:
-    """A condition on the time line alone, as inclusive bounds (`>=` or `<=`); empty where it is something else."""
+def time_bounds(node: Expression, row_binder: Binder, names: Environment) -> list[tuple[str, Bound]]:
+    """Return a condition on the time column alone as inclusive bounds (`>=` or `<=`). Empty for any other condition."""
     match node:
         case Call(function="between", arguments=(subject, low, high)) if is_time(subject, names):
-            least, most = constant_instant(low, rows), constant_instant(high, rows)
-            return [(">=", least), ("<=", most)] if least and most else []
+            low_bound, high_bound = constant_instant(low, row_binder), constant_instant(high, row_binder)
+            return [(">=", low_bound), ("<=", high_bound)] if low_bound and high_bound else []
         case Call(function=sign, arguments=(left, right)) if sign in MIRRORED:
             if is_time(right, names) and not is_time(left, names):
                 left, right, sign = right, left, MIRRORED[sign]
-            end = constant_instant(right, rows) if is_time(left, names) else None
-            return inclusive(sign, end) if end is not None else []
+            end = constant_instant(right, row_binder) if is_time(left, names) else None
+            return inclusive_bounds(sign, end) if end is not None else []
     return []
 
 
-def inclusive(sign: str, end: Bound) -> list[tuple[str, Bound]]:
+def inclusive_bounds(sign: str, end: Bound) -> list[tuple[str, Bound]]:
+    """Return a comparison with an instant as inclusive bounds."""
     match sign:
         case "=":
             return [(">=", end), ("<=", end)]
@@ -88,36 +92,38 @@ def inclusive(sign: str, end: Bound) -> list[tuple[str, Bound]]:
 
 
 def is_time(node: Expression, names: Environment) -> bool:
+    """Return whether an expression is the time column."""
     if not isinstance(node, ColumnRef) or names.time is None:
         return False
     return node.name in (names.time.name, *names.language.pseudo_columns.row_time) and node.table in (None, names.time.qualifier)
 
 
-def constant_instant(node: Expression, rows: Binder) -> Bound | None:
-    """A constant as an instant; None where it is no constant."""
+def constant_instant(node: Expression, row_binder: Binder) -> Bound | None:
+    """Bind a constant expression as an instant. None if it is not constant."""
     if any(isinstance(part, ColumnRef) for part in walk(node)):
         return None
-    term = rows.bind(node)
+    term = row_binder.bind(node)
     if term.constant is None or term.is_null:
         return None
-    zone, precision = rows.expression_context.timezone, rows.expression_context.precision
-    moment = term if same_instant(term) else rows.language.operators.instant(term, zone, precision)
-    value = moment.constant.value if moment.constant else None
-    if not isinstance(value, int) or moment.constant is None:
+    zone, precision = row_binder.expression_context.timezone, row_binder.expression_context.precision
+    instant = term if is_instant(term) else row_binder.language.operators.instant(term, zone, precision)
+    value = instant.constant.value if instant.constant else None
+    if not isinstance(value, int) or instant.constant is None:
         return None
-    return Bound(value, moment.constant.relative)
+    return Bound(value, instant.constant.relative)
 
 
-def tested(sign: str, bound: Bound, names: Environment) -> str:
+def bound_sql(sign: str, bound: Bound, names: Environment) -> str:
+    """Return a bound as a condition on the time column."""
     assert names.time is not None
     names.use(names.time)
-    value = f"({NOW} + {ticks(bound.ticks)})" if bound.relative else ticks(bound.ticks)
-    if not names.time.converted:
+    value = f"({NOW} + {bigint_sql(bound.ticks)})" if bound.relative else bigint_sql(bound.ticks)
+    if not names.time.is_converted:
         return f"{names.time.sql} {sign} {value}"
     return f"{quote(names.time.column)} {sign} {from_ticks(value, names.precision)}"
 
 
 def tightest(ends: list[Bound], sign: int) -> Bound | None:
-    """The tightest of several bounds; a fixed one before one relative to the present, where both are given."""
+    """Return the tightest bound, preferring fixed bounds over those relative to the present."""
     fixed = [end for end in ends if not end.relative] or ends
     return max(fixed, key=lambda end: sign * end.ticks, default=None)

@@ -1,4 +1,4 @@
-"""What a query's names are resolved against."""
+"""The scope in which the names of a query are resolved."""
 
 from __future__ import annotations
 
@@ -6,33 +6,33 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from headrace.compute.language import Language
-from headrace.compute.terms import text
+from headrace.compute.terms import string_sql
 from headrace.errors import NotSupportedError
 from headrace.model.tables import Database, Name, Table
 
 
 @dataclass(frozen=True, slots=True)
 class SeriesNames:
-    """The series of these keys."""
+    """A predicate for series with these keys."""
 
     names: tuple[str, ...]
 
     def sql(self, column: str) -> str:
         """Return the condition on a series key as Spark SQL."""
         if len(self.names) == 1:
-            return f"{column} = {text(self.names[0])}"
-        return f"{column} IN ({', '.join(map(text, self.names))})" if self.names else "false"
+            return f"{column} = {string_sql(self.names[0])}"
+        return f"{column} IN ({', '.join(map(string_sql, self.names))})" if self.names else "false"
 
 
 @dataclass(frozen=True, slots=True)
 class SeriesPattern:
-    """The series whose whole key matches a regular expression."""
+    """A predicate for series whose whole key matches a regular expression."""
 
     pattern: str
 
     def sql(self, column: str) -> str:
         """Return the condition on a series key as Spark SQL."""
-        return f"{column} RLIKE {text(f'^(?:{self.pattern})$')}"
+        return f"{column} RLIKE {string_sql(f'^(?:{self.pattern})$')}"
 
 
 SeriesPredicate = SeriesNames | SeriesPattern
@@ -40,7 +40,7 @@ SeriesPredicate = SeriesNames | SeriesPattern
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A table that a name means, and which of its series (None: all)."""
+    """A table, and a predicate that selects its series. None selects all of them."""
 
     table: Table
     database: Database
@@ -48,7 +48,7 @@ class Relation:
 
     @property
     def subtable(self) -> str | None:
-        """The one series that is meant by its name, if one is."""
+        """The only series selected by name, if there is exactly one."""
         match self.series:
             case SeriesNames(names=(name,)):
                 return name
@@ -58,12 +58,15 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The surroundings of one statement.
+    """What the names and expressions of one statement mean.
 
-    `resolve` turns a name as written into relations: one for a table or a subtable, more for a pattern over series of several
-    tables. It raises `NotFoundError` if there are none; it sees names without a database too and applies the current one itself.
-    `language` gives the statement its meaning. `timezone` (an IANA name or an offset such as `+08:00`) is that of a SELECT without
-    FROM; any other takes the zone of its source's database. `now` is the present in epoch milliseconds.
+    Attributes:
+        resolve: Returns the relations of a name: one for a table or subtable, several for a pattern over series of several tables.
+            Raises `NotFoundError` if there are none. Names may lack a database; `resolve` applies the current one.
+        language: Functions, operators and rules of the statement's language.
+        timezone: Time zone of a SELECT without FROM, as an IANA name or an offset such as `+08:00`. Other queries use the time zone
+            of their source's database.
+        now: The present, in epoch milliseconds.
     """
 
     resolve: Callable[[Name], Sequence[Relation]]
@@ -72,8 +75,8 @@ class Scope:
     now: int = 0
 
     def relation(self, name: Name) -> Relation:
-        """Return the relation of a name that has to mean one table."""
-        first, *others = self.resolve(name)
+        """Return the relation of a name, or raise `NotSupportedError` if it refers to several tables."""
+        relation, *others = self.resolve(name)
         if others:
-            raise NotSupportedError(f"{name} means {len(others) + 1} tables, not one", hint="name one table", span=name.span)
-        return first
+            raise NotSupportedError(f"{name} refers to {len(others) + 1} tables", hint="name one table", span=name.span)
+        return relation

@@ -1,4 +1,4 @@
-"""`bind`: a query as written becomes a plan."""
+"""`bind`: turns a parsed query into a plan."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import overload
 
 from headrace.compute.binding.binder import Binder, Resolver
 from headrace.compute.binding.environment import Environment, SourceColumn
-from headrace.compute.binding.interpolation import PointResolver, interp_plan, uses_interp
-from headrace.compute.binding.ranges import Condition, condition, conjuncts
+from headrace.compute.binding.interpolation import PointResolver, make_interp_plan, uses_interp
+from headrace.compute.binding.ranges import WhereCondition, conjuncts, where_condition
 from headrace.compute.binding.resolvers import GroupResolver, RowResolver, SeriesResolver, aggregate_calls
 from headrace.compute.binding.scope import Scope
 from headrace.compute.binding.sources import BoundSource, Sources
@@ -50,19 +50,24 @@ def bind(query: Union, scope: Scope, *, stream: bool = False) -> UnionPlan: ...
 @overload
 def bind(query: Query | Union, scope: Scope, *, stream: bool = False) -> AnyPlan: ...
 def bind(query: Query | Union, scope: Scope, *, stream: bool = False) -> AnyPlan:
-    """The plan of a query: names and types resolved, limits checked.
+    """Bind a query: resolve names and types, and check limits.
 
-    With `stream`, what only queries can have is refused, and `_wend` of a session is its last row plus the gap.
+    Args:
+        query: The parsed query.
+        scope: Resolves its names.
+        stream: Whether a stream runs the query. Features that only queries support are then errors, and `_wend` of a session is its
+            last row plus the gap.
 
     Raises:
-        NotFoundError, TypeMismatchError, LimitError, NotSupportedError, ProgrammingError: as their names say, with spans.
+        NotFoundError, TypeMismatchError, LimitError, NotSupportedError, ProgrammingError: The query is invalid. Errors carry spans.
     """
     if isinstance(query, Union):
         return bind_union(query, scope)
-    return SelectBinder(query, scope, stream).plan()
+    return SelectBinder(query, scope, stream).bind()
 
 
 def bind_union(query: Union, scope: Scope) -> UnionPlan:
+    """Bind both sides of a union. Columns match by position and get their common type."""
     left, right = bind(query.left, scope), bind(query.right, scope)
     if len(left.outputs) != len(right.outputs):
         raise ProgrammingError(
@@ -70,21 +75,22 @@ def bind_union(query: Union, scope: Scope) -> UnionPlan:
         )
     if left.precision != right.precision:
         raise NotSupportedError("UNION of databases with different precisions", hint="cast the timestamps to BIGINT")
-    common = scope.language.operators.common
+    common_type = scope.language.operators.common_type
     outputs = tuple(
-        replace(ours, column=f"o{number}", sql=f"o{number}", type=common([ours.type, theirs.type]) or ours.type, role=None)
+        replace(ours, column=f"o{number}", sql=f"o{number}", type=common_type([ours.type, theirs.type]) or ours.type, role=None)
         for number, (ours, theirs) in enumerate(zip(left.outputs, right.outputs, strict=True))
     )
-    sorts = tuple(union_sort(ordering, outputs, scope.language) for ordering in query.order_by)
+    sorts = tuple(make_union_sort(ordering, outputs, scope.language) for ordering in query.order_by)
     return UnionPlan(query, left, right, outputs, left.precision, query.all, sorts, query.limit, query.offset)
 
 
-def union_sort(ordering: Ordering, outputs: tuple[Output, ...], language: Language) -> Sort:
+def make_union_sort(ordering: Ordering, outputs: tuple[Output, ...], language: Language) -> Sort:
+    """Bind one item of ORDER BY of a union: a name or position of its columns."""
     items = tuple(SelectItem(ColumnRef(output.name), output.name) for output in outputs)
-    column = sorted_output(ordering, items, outputs)
+    column = find_sorted_output(ordering, items, outputs)
     if column is None:
         raise ProgrammingError("ORDER BY of a UNION takes names and positions of its columns", span=ordering.expression.span)
-    return sort_of(ordering, column, language)
+    return make_sort(ordering, column, language)
 
 
 @dataclass(slots=True)
@@ -95,70 +101,80 @@ class SelectBinder:
     scope: Scope
     stream: bool = False
 
-    def plan(self) -> Plan:
-        sourced = Sources(self.scope, lambda query: bind(query, self.scope)).of(self.query.source)
-        names = sourced.names
+    def bind(self) -> Plan:
+        """Return the plan."""
+        source = Sources(self.scope, lambda query: bind(query, self.scope)).bind_source(self.query.source)
+        names = source.names
         expression_context = ExpressionContext(names.precision, names.timezone)
-        where = condition(
-            self.query.where, series_conditions(sourced), self.binder(RowResolver(names, "in WHERE"), expression_context), names
+        where = where_condition(
+            self.query.where,
+            series_conditions(source),
+            self._make_binder(RowResolver(names, "in WHERE"), expression_context),
+            names,
         )
-        rows = self.binder(RowResolver(names, "inside another aggregate"), expression_context)
-        items = tuple(self.expanded(names))
-        keys, expressions = self.keys(self.binder(RowResolver(names, "in PARTITION BY or GROUP BY"), expression_context), items)
-        window = self.window(self.binder(RowResolver(names, "in a window's clause"), expression_context), names)
+        row_binder = self._make_binder(RowResolver(names, "inside another aggregate"), expression_context)
+        items = tuple(self._expand_stars(names))
+        keys, expressions = self._bind_keys(
+            self._make_binder(RowResolver(names, "in PARTITION BY or GROUP BY"), expression_context), items
+        )
+        window = self._bind_window(self._make_binder(RowResolver(names, "in a window clause"), expression_context), names)
         if uses_interp(items, self.scope.language):
-            return self.interpolated(sourced, where, rows, items, keys, expressions)
-        self.check_interpolation()
+            return self._bind_interpolation(source, where, row_binder, items, keys, expressions)
+        self._check_interpolation()
         if self.is_aggregated(items):
-            return self.grouped(sourced, where, rows, items, window, keys, expressions)
-        return self.plain(sourced, where, rows, items, keys)
+            return self._bind_grouped(source, where, row_binder, items, window, keys, expressions)
+        return self._bind_plain(source, where, row_binder, items, keys)
 
-    def binder(self, resolver: Resolver, expression_context: ExpressionContext) -> Binder:
+    def _make_binder(self, resolver: Resolver, expression_context: ExpressionContext) -> Binder:
         return Binder(resolver, expression_context, self.scope.language)
 
-    def plain(self, sourced: BoundSource, where: Condition, rows: Binder, items: tuple[SelectItem, ...], keys: list[Key]) -> Plan:
-        """A query without window and aggregates."""
-        resolver = SeriesResolver(sourced.names, rows=rows)
-        binder = self.binder(resolver, rows.expression_context)
-        outputs = tuple(output(binder, number, item) for number, item in enumerate(items))
-        sorts, hidden = self.sorts(binder, items, outputs)
+    def _bind_plain(
+        self, source: BoundSource, where: WhereCondition, row_binder: Binder, items: tuple[SelectItem, ...], keys: list[Key]
+    ) -> Plan:
+        """Bind a query without windows and aggregates."""
+        resolver = SeriesResolver(source.names, row_binder=row_binder)
+        binder = self._make_binder(resolver, row_binder.expression_context)
+        outputs = tuple(make_output(binder, number, item) for number, item in enumerate(items))
+        sorts, hidden = self._bind_sorts(binder, items, outputs)
         if self.query.having is not None:
             raise ProgrammingError("HAVING needs GROUP BY or an aggregate", hint="use WHERE", span=self.query.having.span)
-        if resolver.uses and sourced.names.time is None:
-            names = ", ".join(call.function for call in resolver.uses)
+        if resolver.calls and source.names.time is None:
+            names = ", ".join(call.function for call in resolver.calls)
             raise ProgrammingError(f"{names} needs a source with a timestamp column", span=self.query.span)
-        series = tuple(resolver.uses.values())
-        return replace(self.base(sourced, where), keys=tuple(keys), outputs=outputs, hidden=hidden, sorts=sorts, series=series)
+        series = tuple(resolver.calls.values())
+        return replace(self._base_plan(source, where), keys=tuple(keys), outputs=outputs, hidden=hidden, sorts=sorts, series=series)
 
-    def check_interpolation(self) -> None:
-        """Refuse the clauses of INTERP where nothing is interpolated, and FILL where nothing can be missing."""
-        given, fill = self.query.interpolation, self.query.fill
-        if given is not None:
+    def _check_interpolation(self) -> None:
+        """Raise `ProgrammingError` for clauses of INTERP without interp, and for FILL without windows."""
+        fill = self.query.fill
+        if self.query.interpolation is not None:
             raise ProgrammingError(
-                "RANGE and EVERY go only with interp", hint="select interp(…) of a column, or bound the timestamp in WHERE"
+                "RANGE and EVERY require interp", hint="select interp(…) of a column, or bound the timestamp in WHERE"
             )
         if fill is not None and self.query.window is None:
-            raise ProgrammingError("FILL goes only with INTERVAL and interp", hint="remove FILL", span=fill.span)
+            raise ProgrammingError("FILL requires INTERVAL or interp", hint="remove FILL", span=fill.span)
 
-    def interpolated(
+    def _bind_interpolation(
         self,
-        sourced: BoundSource,
-        where: Condition,
-        rows: Binder,
+        source: BoundSource,
+        where: WhereCondition,
+        row_binder: Binder,
         items: tuple[SelectItem, ...],
         keys: list[Key],
         expressions: dict[Expression, Key],
     ) -> Plan:
-        """A query with INTERP."""
-        if self.query.window is not None or self.query.group_by or sourced.names.time is None:
-            raise ProgrammingError("INTERP goes with a table alone, without window or GROUP BY", span=self.query.span)
-        resolver = PointResolver(sourced.names, rows, keys, expressions)
-        binder = self.binder(resolver, rows.expression_context)
-        outputs = tuple(output(binder, number, item) for number, item in enumerate(items))
-        sorts, hidden = self.sorts(binder, items, outputs)
-        interp = interp_plan(self.query, resolver)
+        """Bind a query with interp."""
+        if self.query.window is not None or self.query.group_by or source.names.time is None:
+            raise ProgrammingError(
+                "interp requires a timestamp column and cannot be combined with a window or GROUP BY", span=self.query.span
+            )
+        resolver = PointResolver(source.names, row_binder, keys, expressions)
+        binder = self._make_binder(resolver, row_binder.expression_context)
+        outputs = tuple(make_output(binder, number, item) for number, item in enumerate(items))
+        sorts, hidden = self._bind_sorts(binder, items, outputs)
+        interp = make_interp_plan(self.query, resolver)
         return replace(
-            self.base(sourced, where),
+            self._base_plan(source, where),
             keys=tuple(keys),
             arguments=tuple(resolver.arguments.values()),
             outputs=outputs,
@@ -167,44 +183,42 @@ class SelectBinder:
             interp=interp,
         )
 
-    def grouped(
+    def _bind_grouped(
         self,
-        sourced: BoundSource,
-        where: Condition,
-        rows: Binder,
+        source: BoundSource,
+        where: WhereCondition,
+        row_binder: Binder,
         items: tuple[SelectItem, ...],
         window: WindowPlan | None,
         keys: list[Key],
         expressions: dict[Expression, Key],
     ) -> Plan:
-        """A query with a window, GROUP BY or aggregates."""
-        names = sourced.names
-        unique = self.unique(names, keys)
+        """Bind a query with a window, GROUP BY or aggregates."""
+        names = source.names
+        unique = self._has_unique_instants(names, keys)
         if isinstance(window, StateWindow) and isinstance(self.query.window, StateClause):
             expressions = expressions | {self.query.window.expression: Key(STATE, STATE, STATE, window.state.type)}
         groups = GroupResolver(
             names,
-            rows,
+            row_binder,
             keys,
             expressions,
             self.window_terms(window),
             window,
             order=TS if unique else tie_order(names),
-            selection=selection([item.expression for item in items], self.scope.language),
-            dependent=names.one_series or groups_by_series(keys),
+            selection=single_selection([item.expression for item in items], self.scope.language),
+            is_one_series=names.one_series or groups_by_series(keys),
         )
-        binder = self.binder(groups, rows.expression_context)
-        outputs = tuple(output(binder, number, item) for number, item in enumerate(items))
-        sorts, hidden = self.sorts(binder, items, outputs)
-        having = binder.condition(self.query.having) if self.query.having is not None else None
+        binder = self._make_binder(groups, row_binder.expression_context)
+        outputs = tuple(make_output(binder, number, item) for number, item in enumerate(items))
+        sorts, hidden = self._bind_sorts(binder, items, outputs)
+        having = self._bind_having(binder, items, needs_rows=not keys and window is None)
         if groups.group_calls and self.stream:
-            raise function_in_stream(groups)
-        if not keys and window is None and not always_a_row(items, self.scope.language):
-            having = some_rows(binder, having)
+            raise function_in_stream_error(groups)
         if not groups.aggregates:
             binder.bind(Call("count", (Star(),)))
         return replace(
-            self.base(sourced, where),
+            self._base_plan(source, where),
             keys=tuple(groups.keys),
             window=window,
             arguments=tuple(groups.arguments.values()),
@@ -213,31 +227,38 @@ class SelectBinder:
             outputs=outputs,
             hidden=hidden,
             having=having,
-            fill=self.fill(binder, window, outputs, hidden),
+            fill=self._bind_fill(binder, window, outputs, hidden),
             sorts=sorts,
             aggregated=True,
             unique=unique,
-            empty_groups=self.empty_groups(sourced, rows, items, expressions) if expressions and window is None else None,
+            empty_groups=self._empty_groups(source, row_binder, items, expressions) if expressions and window is None else None,
         )
 
-    def empty_groups(
-        self, sourced: BoundSource, rows: Binder, items: tuple[SelectItem, ...], keys: Mapping[Expression, Key]
+    def _bind_having(self, binder: Binder, items: tuple[SelectItem, ...], *, needs_rows: bool) -> str | None:
+        """Bind HAVING. With `needs_rows`, no rows give no result row unless the select list counts."""
+        having = binder.condition(self.query.having) if self.query.having is not None else None
+        if needs_rows and not has_counting_aggregate(items, self.scope.language):
+            return require_rows(binder, having)
+        return having
+
+    def _empty_groups(
+        self, source: BoundSource, row_binder: Binder, items: tuple[SelectItem, ...], keys: Mapping[Expression, Key]
     ) -> str | None:
-        """The condition on subtables of a query that counts and groups by tags and `tbname` alone; None for any other query."""
-        nodes = [item.expression for item in items] + [each.expression for each in self.query.order_by]
+        """Return the condition on subtables of a query that counts and groups only by tags and series key, None for any other."""
+        nodes = [item.expression for item in items] + [ordering.expression for ordering in self.query.order_by]
         nodes += [self.query.having] if self.query.having is not None else []
         counts = any(call.function == "count" for node in nodes for call in aggregate_calls(node, self.scope.language))
-        if not counts or not isinstance(sourced.source, Scan) or not all(of_series(key, sourced.names) for key in keys):
+        if not counts or not isinstance(source.source, Scan) or not all(is_constant_in_series(key, source.names) for key in keys):
             return None
-        parts = [rows.condition(part) for part in conjuncts(self.query.where) if of_series(part, sourced.names)]
-        return " AND ".join([*series_conditions(sourced), *parts]) or "true"
+        parts = [row_binder.condition(part) for part in conjuncts(self.query.where) if is_constant_in_series(part, source.names)]
+        return " AND ".join([*series_conditions(source), *parts]) or "true"
 
-    def base(self, sourced: BoundSource, where: Condition) -> Plan:
-        """What does not depend on the select list."""
-        names, query = sourced.names, self.query
+    def _base_plan(self, source: BoundSource, where: WhereCondition) -> Plan:
+        """Return the parts of the plan that do not depend on the select list."""
+        names, query = source.names, self.query
         return Plan(
             query=query,
-            source=sourced.pruned(),
+            source=source.pruned(),
             precision=names.precision,
             timezone=names.timezone,
             now=self.scope.now,
@@ -256,37 +277,37 @@ class SelectBinder:
             partitioned=bool(query.partition_by),
         )
 
-    def expanded(self, names: Environment) -> Iterator[SelectItem]:
-        """The select list with stars written out."""
+    def _expand_stars(self, names: Environment) -> Iterator[SelectItem]:
+        """Yield the select list with stars expanded."""
         for item in self.query.items:
             match item.expression:
                 case Star(table=table):
-                    yield from (starred(column, item.expression.span) for column in names.starred(table))
-                case Call(function=function, arguments=(Star(table=table),)) if function in self.scope.language.expanded:
+                    yield from (star_item(column, item.expression.span) for column in names.starred(table))
+                case Call(function=function, arguments=(Star(table=table),)) if function in self.scope.language.star_functions:
                     for column in names.starred(table):
                         inner = ColumnRef(column.name, column.qualifier)
                         yield SelectItem(Call(function, (inner,)), item.alias, f"{function}({column.name})")
                 case _:
                     yield item
 
-    def keys(self, rows: Binder, items: tuple[SelectItem, ...]) -> tuple[list[Key], dict[Expression, Key]]:
-        """PARTITION BY and GROUP BY; a name there may be an alias of the select list, a whole number is a position in it."""
+    def _bind_keys(self, row_binder: Binder, items: tuple[SelectItem, ...]) -> tuple[list[Key], dict[Expression, Key]]:
+        """Bind PARTITION BY and GROUP BY. An item may be an alias of the select list or a position in it."""
         aliases = {item.alias: item.expression for item in items if item.alias is not None}
         keys: list[Key] = []
         expressions: dict[Expression, Key] = {}
-        for written in (*self.query.partition_by, *self.query.group_by):
-            item = positioned(written, items)
+        for listed in (*self.query.partition_by, *self.query.group_by):
+            item = resolve_position(listed, items)
             node = item.expression
-            if isinstance(node, ColumnRef) and node.table is None and node.name in aliases and not has_column(rows, node):
+            if isinstance(node, ColumnRef) and node.table is None and node.name in aliases and not has_column(row_binder, node):
                 node = aliases[node.name]
             if node not in expressions:
-                term = rows.bind(node)
-                name, following = self.scope.language.column_name(item), follows(node, expressions)
-                keys.append(Key(f"p{len(keys)}", name, term.sql, term.type or BIGINT, follows=following, role=term.role))
+                term = row_binder.bind(node)
+                name, derived = self.scope.language.column_name(item), is_derived_from_series(node, expressions)
+                keys.append(Key(f"p{len(keys)}", name, term.sql, term.type or BIGINT, follows=derived, role=term.role))
                 expressions[node] = keys[-1]
         return keys, expressions
 
-    def window(self, rows: Binder, names: Environment) -> WindowPlan | None:
+    def _bind_window(self, row_binder: Binder, names: Environment) -> WindowPlan | None:
         window = self.query.window
         if window is None:
             return None
@@ -294,10 +315,10 @@ class SelectBinder:
             raise ProgrammingError("a window needs a source with a timestamp column", span=window.span)
         if self.query.group_by:
             raise ProgrammingError("GROUP BY cannot be combined with a window", hint="use PARTITION BY", span=window.span)
-        return self.scope.language.windows[type(window)](window, rows, names)
+        return self.scope.language.windows[type(window)](window, row_binder, names)
 
     def window_terms(self, window: WindowPlan | None) -> dict[str, Term]:
-        """The pseudo-columns of a window, over finished segments."""
+        """Return the pseudo-columns of a window as terms over finished segments."""
         if window is None:
             return {}
         end, length = WEND, f"({WEND} - {WSTART})"
@@ -308,66 +329,67 @@ class SelectBinder:
         names = self.scope.language.pseudo_columns.of_windows
         return dict(zip(names, (Term(WSTART, TIMESTAMP), Term(end, TIMESTAMP), Term(length, BIGINT)), strict=True))
 
-    def fill(
+    def _bind_fill(
         self, binder: Binder, window: WindowPlan | None, outputs: tuple[Output, ...], hidden: tuple[Output, ...]
     ) -> FillPlan | None:
-        """FILL of an INTERVAL, its values matched with the outputs that depend on rows."""
+        """Bind FILL of an INTERVAL, matching its values with the outputs that depend on rows."""
         fill = self.query.fill
         if fill is None or fill.mode is FillMode.NONE:
             return None
         if not isinstance(window, IntervalWindow):
-            raise ProgrammingError("FILL goes only with INTERVAL", hint="remove FILL", span=fill.span)
+            raise ProgrammingError("FILL requires INTERVAL", hint="remove FILL", span=fill.span)
         if fill.mode is FillMode.NEAR:
-            raise NotSupportedError("FILL(NEAR) goes only with INTERP", hint="use PREV, NEXT or LINEAR", span=fill.span)
-        values = fill_values(fill, binder, outputs, hidden) if fill.mode in (FillMode.VALUE, FillMode.VALUE_F) else ()
+            raise NotSupportedError("FILL(NEAR) requires INTERP", hint="use PREV, NEXT or LINEAR", span=fill.span)
+        values = bind_fill_values(fill, binder, outputs, hidden) if fill.mode in (FillMode.VALUE, FillMode.VALUE_F) else ()
         return FillPlan(fill.mode, values)
 
     def is_aggregated(self, items: tuple[SelectItem, ...]) -> bool:
+        """Return whether the result has one row per window or group."""
         if self.query.window is not None or self.query.group_by:
             return True
         nodes = [item.expression for item in items]
         nodes += [ordering.expression for ordering in self.query.order_by]
         return any(next(aggregate_calls(node, self.scope.language), None) is not None for node in nodes)
 
-    def unique(self, names: Environment, keys: list[Key]) -> bool:
-        """Whether no two rows of a group can have the same instant."""
+    def _has_unique_instants(self, names: Environment, keys: list[Key]) -> bool:
+        """Return whether rows of a group never have equal instants."""
         if names.series is None or names.key is not None:
             return False
         return names.one_series or groups_by_series(keys)
 
-    def sorts(
+    def _bind_sorts(
         self, binder: Binder, items: tuple[SelectItem, ...], outputs: tuple[Output, ...]
     ) -> tuple[tuple[Sort, ...], tuple[Output, ...]]:
-        """ORDER BY: positions, aliases, items of the select list, and expressions of their own as hidden columns."""
+        """Bind ORDER BY. Expressions that are not in the select list become hidden columns."""
         sorts: list[Sort] = []
         hidden: list[Output] = []
         for ordering in self.query.order_by:
-            column = sorted_output(ordering, items, outputs)
+            column = find_sorted_output(ordering, items, outputs)
             if column is None:
                 column = f"h{len(hidden)}"
-                made = output(binder, 0, SelectItem(ordering.expression, column))
-                hidden.append(replace(made, column=column))
-            sorts.append(sort_of(ordering, column, self.scope.language))
+                output = make_output(binder, 0, SelectItem(ordering.expression, column))
+                hidden.append(replace(output, column=column))
+            sorts.append(make_sort(ordering, column, self.scope.language))
         if hidden and self.query.distinct:
             raise ProgrammingError("ORDER BY of SELECT DISTINCT takes only columns of the select list")
         return tuple(sorts), tuple(hidden)
 
 
-def positioned(item: SelectItem, items: tuple[SelectItem, ...]) -> SelectItem:
-    """An item of PARTITION BY or GROUP BY, or that of the select list whose position it is."""
+def resolve_position(item: SelectItem, items: tuple[SelectItem, ...]) -> SelectItem:
+    """Replace a position in PARTITION BY or GROUP BY by the item of the select list there."""
     match item.expression:
         case Literal(value=int(position), span=span) if not isinstance(position, bool):
             if not 1 <= position <= len(items):
                 raise LimitError(f"position {position}: the select list has {len(items)} columns", span=span)
-            found = items[position - 1]
-            return replace(found, alias=item.alias or found.alias)
+            selected = items[position - 1]
+            return replace(selected, alias=item.alias or selected.alias)
         case _:
             return item
 
 
-def series_conditions(sourced: BoundSource) -> list[str]:
-    """What confines a scan to the series that are meant."""
-    match sourced.source:
+def series_conditions(source: BoundSource) -> list[str]:
+    """Return what restricts a scan to the requested series."""
+    match source.source:
         case Scan(condition=str(condition)):
             return [condition]
         case _:
@@ -379,9 +401,9 @@ def groups_by_series(keys: list[Key]) -> bool:
     return any(key.role is ColumnRole.SERIES for key in keys)
 
 
-def function_in_stream(groups: GroupResolver) -> InvalidStreamError:
-    """The error of an Arrow function in a stream's query, with its place."""
-    columns = {made.column for made in groups.group_calls}
+def function_in_stream_error(groups: GroupResolver) -> InvalidStreamError:
+    """Return the error for an Arrow function in a stream query, with its span."""
+    columns = {group_call.column for group_call in groups.group_calls}
     call = next(call for call, aggregate in groups.aggregates.items() if aggregate.final in columns)
     return InvalidStreamError(
         f"{call.function} needs all rows of a window, which a stream does not keep",
@@ -390,80 +412,87 @@ def function_in_stream(groups: GroupResolver) -> InvalidStreamError:
     )
 
 
-def of_series(node: Expression, names: Environment) -> bool:
-    """Return whether an expression has one value for all rows of a series: its columns are tags or the series key."""
+def is_constant_in_series(node: Expression, names: Environment) -> bool:
+    """Return whether an expression has one value per series: its columns are tags or the series key."""
     return all(names.column(part).tag for part in walk(node) if isinstance(part, ColumnRef))
 
 
-def output(binder: Binder, number: int, item: SelectItem) -> Output:
+def make_output(binder: Binder, number: int, item: SelectItem) -> Output:
+    """Bind one item of the select list as column `o<number>`."""
     if isinstance(binder.resolver, GroupResolver):
-        binder.resolver.touched = False
+        binder.resolver.depends_on_rows = False
     term = binder.bind(item.expression)
-    # A comparison shown as a value is false where an operand is NULL; as a condition it is NULL, so that NOT keeps it out.
-    tested = isinstance(item.expression, Call) and item.expression.function in binder.language.nulls.shown_false
-    sql = f"coalesce({term.sql}, false)" if tested else term.sql
-    fills = isinstance(binder.resolver, GroupResolver) and binder.resolver.touched
-    role = None if tested else term.role
-    return Output(f"o{number}", binder.language.column_name(item), sql, term.type or BOOL, fills, role)
+    # As a value, a comparison with NULL is false. As a condition it stays NULL, so that NOT does not let the row through.
+    is_test = isinstance(item.expression, Call) and item.expression.function in binder.language.nulls.shown_false
+    sql = f"coalesce({term.sql}, false)" if is_test else term.sql
+    is_filled = isinstance(binder.resolver, GroupResolver) and binder.resolver.depends_on_rows
+    role = None if is_test else term.role
+    return Output(f"o{number}", binder.language.column_name(item), sql, term.type or BOOL, is_filled, role)
 
 
-def fill_values(fill: FillClause, binder: Binder, outputs: tuple[Output, ...], hidden: tuple[Output, ...]) -> tuple[str, ...]:
-    """The constants of FILL(VALUE, …), one for each output of the select list that depends on rows."""
-    wanted = [made for made in outputs if made.fills]
-    if len(fill.values) != len(wanted):
-        names = ", ".join(made.name for made in wanted)
+def bind_fill_values(fill: FillClause, binder: Binder, outputs: tuple[Output, ...], hidden: tuple[Output, ...]) -> tuple[str, ...]:
+    """Bind the constants of FILL(VALUE, …), one per output of the select list that depends on rows."""
+    filled = [output for output in outputs if output.is_filled]
+    if len(fill.values) != len(filled):
+        names = ", ".join(output.name for output in filled)
         raise ProgrammingError(
-            f"FILL has {len(fill.values)} values for {len(wanted)} columns",
+            f"FILL has {len(fill.values)} values for {len(filled)} columns",
             hint=f"give one value for each of {names}" if names else "no column of the select list depends on rows",
             span=fill.span,
         )
     cast = binder.language.operators.cast
-    shown = [
-        cast(binder.bind(node), made.type, binder.expression_context).sql for node, made in zip(fill.values, wanted, strict=True)
+    constants = [
+        cast(binder.bind(node), output.type, binder.expression_context).sql
+        for node, output in zip(fill.values, filled, strict=True)
     ]
-    return (*shown, *("NULL" for made in hidden if made.fills))
+    return (*constants, *("NULL" for output in hidden if output.is_filled))
 
 
-def some_rows(binder: Binder, having: str | None) -> str:
-    """Without keys, and without a function that counts, no rows give no row."""
-    rows = binder.bind(Call("count", (Star(),))).sql
-    return f"{rows} > 0L" + (f" AND {having}" if having else "")
+def require_rows(binder: Binder, having: str | None) -> str:
+    """Extend HAVING so that no rows give no result row."""
+    row_count = binder.bind(Call("count", (Star(),))).sql
+    return f"{row_count} > 0L" + (f" AND {having}" if having else "")
 
 
-def always_a_row(items: tuple[SelectItem, ...], language: Language) -> bool:
-    return any(call.function in language.count_nothing for item in items for call in aggregate_calls(item.expression, language))
+def has_counting_aggregate(items: tuple[SelectItem, ...], language: Language) -> bool:
+    """Return whether a select list has an aggregate that gives a row even if there are no rows."""
+    return any(
+        call.function in language.counting_aggregates for item in items for call in aggregate_calls(item.expression, language)
+    )
 
 
 def tie_order(names: Environment) -> str:
-    """What orders rows whose instants may be equal."""
-    parts = [TS] + [column for column, place in ((SERIES, names.series), (KEY, names.key)) if place is not None]
+    """Return what orders rows whose instants may be equal, as Spark SQL."""
+    parts = [TS] + [column for column, source in ((SERIES, names.series), (KEY, names.key)) if source is not None]
     return f"struct({', '.join(parts)})" if len(parts) > 1 else TS
 
 
-def has_column(rows: Binder, reference: ColumnRef) -> bool:
-    assert isinstance(rows.resolver, RowResolver)
-    return any(column.name == reference.name for column in rows.resolver.environment.columns)
+def has_column(row_binder: Binder, reference: ColumnRef) -> bool:
+    """Return whether the source has a column of that name."""
+    assert isinstance(row_binder.resolver, RowResolver)
+    return any(column.name == reference.name for column in row_binder.resolver.environment.columns)
 
 
-def starred(column: SourceColumn, span: Span | None) -> SelectItem:
+def star_item(column: SourceColumn, span: Span | None) -> SelectItem:
+    """Return the select item of a column that a star stands for."""
     return SelectItem(ColumnRef(column.name, column.qualifier, span), column.name, column.name)
 
 
-def selection(nodes: list[Expression], language: Language) -> Call | None:
-    """The one selection function of a select list; None where there is none or more than one."""
-    found = {call for node in nodes for call in aggregate_calls(node, language) if language.is_selection(call.function)}
-    return next(iter(found)) if len(found) == 1 else None
+def single_selection(nodes: list[Expression], language: Language) -> Call | None:
+    """Return the only selection function of a select list, or None if it has none or several."""
+    selections = {call for node in nodes for call in aggregate_calls(node, language) if language.is_selection(call.function)}
+    return next(iter(selections)) if len(selections) == 1 else None
 
 
-def sort_of(ordering: Ordering, column: str, language: Language) -> Sort:
-    """Sort a column, with NULL where the language puts it unless said otherwise."""
+def make_sort(ordering: Ordering, column: str, language: Language) -> Sort:
+    """Return a sort by a column, with NULLs where the language puts them unless the query says otherwise."""
     lowest = ordering.descending != language.nulls.sorts_lowest
     nulls_first = lowest if ordering.nulls_first is None else ordering.nulls_first
     return Sort(column, ordering.descending, nulls_first)
 
 
-def sorted_output(ordering: Ordering, items: tuple[SelectItem, ...], outputs: tuple[Output, ...]) -> str | None:
-    """The output that an ORDER BY item means, if it means one."""
+def find_sorted_output(ordering: Ordering, items: tuple[SelectItem, ...], outputs: tuple[Output, ...]) -> str | None:
+    """Return the output column that an ORDER BY item refers to by position, alias or expression, or None."""
     node = ordering.expression
     match node:
         case Literal(value=int(position), span=span) if not isinstance(position, bool):
@@ -477,8 +506,8 @@ def sorted_output(ordering: Ordering, items: tuple[SelectItem, ...], outputs: tu
     return next((result.column for item, result in zip(items, outputs, strict=True) if item.expression == node), None)
 
 
-def follows(node: Expression, keys: Mapping[Expression, Key]) -> bool:
-    """Whether an expression is a function of the series key, which is among the keys."""
+def is_derived_from_series(node: Expression, keys: Mapping[Expression, Key]) -> bool:
+    """Return whether an expression is a function of the series key and the series key is among the keys."""
     parts = list(walk(node))
     columns = [part for part in parts if isinstance(part, ColumnRef)]
     if node in columns or any(isinstance(part, Call) and part.function == "rand" for part in parts):

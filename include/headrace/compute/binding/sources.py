@@ -1,4 +1,4 @@
-"""FROM: tables, sub-queries and joins, with the names they offer."""
+"""Binding of FROM: tables, sub-queries and joins, with the columns they provide."""
 
 from __future__ import annotations
 
@@ -6,23 +6,28 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from headrace.compute.binding.binder import Binder
-from headrace.compute.binding.environment import Environment, SourceColumn, of_plan, of_scan
+from headrace.compute.binding.environment import Environment, SourceColumn, plan_environment, scan_environment
 from headrace.compute.binding.resolvers import RowResolver
 from headrace.compute.binding.scope import Relation, Scope
-from headrace.compute.binding.unions import scan_union
+from headrace.compute.binding.unions import bind_scan_union
 from headrace.compute.expression_context import ExpressionContext
-from headrace.compute.plan import AnyPlan, JoinSource, Nothing, PlanSource, Scan, ScanUnion
+from headrace.compute.plan import AnyPlan, JoinSource, OneRow, PlanSource, Scan, ScanUnion
 from headrace.compute.terms import ColumnRole
 from headrace.errors import NotSupportedError
 from headrace.model.queries import Join, Query, QuerySource, Source, TableSource, Union
 from headrace.model.time import Precision
 
-KINDS = ("inner", "left", "right", "full", "left semi", "left anti", "right semi", "right anti")
+JOIN_KINDS = ("inner", "left", "right", "full", "left semi", "left anti", "right semi", "right anti")
 
 
 @dataclass(frozen=True, slots=True)
 class BoundSource:
-    """A source with its names; of a join also its sides, and which column of a side each joined column is."""
+    """A source with its columns.
+
+    Attributes:
+        sides: The two sides of a join.
+        origins: For each column of a join: the index of its side, the column there, and its name in the join.
+    """
 
     source: PlanSource
     names: Environment
@@ -30,7 +35,7 @@ class BoundSource:
     origins: tuple[tuple[int, SourceColumn, str], ...] = ()
 
     def pruned(self) -> PlanSource:
-        """The source with only the columns that were used; the time line and the series key are always among them."""
+        """Return the source with only the columns that are used. Time column and series key always are."""
         match self.source:
             case Scan() as scan:
                 key = (self.names.key.column,) if self.names.key else ()
@@ -40,15 +45,15 @@ class BoundSource:
                 needed = self.names.used | {column.column for column in (self.names.time, self.names.series) if column is not None}
                 return ScanUnion(scans, tuple(tuple(pair for pair in pairs if pair[1] in needed) for pairs in columns))
             case JoinSource() as join:
-                kept = [origin for origin in self.origins if origin[2] in self.names.used]
-                for side, column, _ in kept:
+                used = [origin for origin in self.origins if origin[2] in self.names.used]
+                for side, column, _ in used:
                     self.sides[side].names.used.add(column.column)
                 return replace(
                     join,
                     left=self.sides[0].pruned(),
                     right=self.sides[1].pruned(),
-                    left_columns=tuple((column.sql, name) for side, column, name in kept if side == 0),
-                    right_columns=tuple((column.sql, name) for side, column, name in kept if side == 1),
+                    left_columns=tuple((column.sql, name) for side, column, name in used if side == 0),
+                    right_columns=tuple((column.sql, name) for side, column, name in used if side == 1),
                 )
             case _:
                 return self.source
@@ -56,37 +61,36 @@ class BoundSource:
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Turns what stands in FROM into sources."""
+    """Binds the sources of a statement."""
 
     scope: Scope
-    bind: Callable[[Query | Union], AnyPlan]
+    bind_query: Callable[[Query | Union], AnyPlan]
 
-    def of(self, source: Source | None) -> BoundSource:
+    def bind_source(self, source: Source | None) -> BoundSource:
+        """Bind what FROM contains. None stands for a missing FROM."""
         match source:
             case None:
-                return BoundSource(
-                    Nothing(), Environment(self.scope.language, (), Precision.MILLISECOND, self.scope.timezone, None)
-                )
+                return BoundSource(OneRow(), Environment(self.scope.language, (), Precision.MILLISECOND, self.scope.timezone, None))
             case TableSource():
-                return self.table(source)
+                return self._bind_table(source)
             case QuerySource(query=query, alias=alias):
-                plan = self.bind(query)
-                return BoundSource(plan, of_plan(plan, alias, self.scope.language))
+                plan = self.bind_query(query)
+                return BoundSource(plan, plan_environment(plan, alias, self.scope.language))
             case Join():
-                return self.join(source)
+                return self._bind_join(source)
 
-    def table(self, source: TableSource) -> BoundSource:
-        """What a name means: a table, or the series of several tables."""
-        scans = tuple(scan_of(relation, source.alias) for relation in self.scope.resolve(source.name))
+    def _bind_table(self, source: TableSource) -> BoundSource:
+        """Bind a name: a table, or series of several tables."""
+        scans = tuple(make_scan(relation, source.alias) for relation in self.scope.resolve(source.name))
         if len(scans) == 1:
-            return BoundSource(scans[0], of_scan(scans[0], self.scope.language))
-        union, names = scan_union(scans, source.alias, self.scope.language)
+            return BoundSource(scans[0], scan_environment(scans[0], self.scope.language))
+        union, names = bind_scan_union(scans, source.alias, self.scope.language)
         return BoundSource(union, names)
 
-    def join(self, join: Join) -> BoundSource:
-        if join.kind not in KINDS:
+    def _bind_join(self, join: Join) -> BoundSource:
+        if join.kind not in JOIN_KINDS:
             raise NotSupportedError(f"{join.kind.upper()} JOIN is not supported", hint="use INNER, LEFT, RIGHT or FULL JOIN")
-        sides = (self.of(join.left), self.of(join.right))
+        sides = (self.bind_source(join.left), self.bind_source(join.right))
         left, right = sides[0].names, sides[1].names
         if left.precision != right.precision:
             raise NotSupportedError("tables of databases with different precisions cannot be joined")
@@ -96,25 +100,25 @@ class Sources:
             (side, column, f"c{number}")
             for number, (side, column) in enumerate((side, column) for side in (0, 1) for column in sides[side].names.columns)
         )
-        names = joined_names(left, origins)
+        names = join_environment(left, origins)
         binder = Binder(RowResolver(names, "in ON"), ExpressionContext(names.precision, names.timezone), names.language)
         condition = None if join.condition is None else binder.condition(join.condition)
         kind = join.kind.replace("right ", "left ") if " " in join.kind else join.kind
         return BoundSource(JoinSource(sides[0].source, sides[1].source, (), (), condition, kind), names, sides, origins)
 
 
-def scan_of(relation: Relation, alias: str | None) -> Scan:
-    """A scan of all columns of a relation, confined to its series."""
+def make_scan(relation: Relation, alias: str | None) -> Scan:
+    """Return a scan of all columns of a relation, restricted to its series."""
     table, series = relation.table, relation.series
     columns = tuple(column.name for column in (*table.columns, *table.tags))
     condition = None if series is None else series.sql(table.series_key)
     return Scan(table, relation.database, relation.subtable, alias, (*columns, table.series_key), condition)
 
 
-def joined_names(left: Environment, origins: tuple[tuple[int, SourceColumn, str], ...]) -> Environment:
-    """The names of a join; its time line is that of the left side, and so is its time zone."""
+def join_environment(left: Environment, origins: tuple[tuple[int, SourceColumn, str], ...]) -> Environment:
+    """Return the columns of a join. Time column and time zone are those of the left side."""
     columns = tuple(
-        replace(column, column=name, sql=name, converted=False, role=ColumnRole.TIME if column is left.time else None)
+        replace(column, column=name, sql=name, is_converted=False, role=ColumnRole.TIME if column is left.time else None)
         for _, column, name in origins
     )
     time = next((column for column in columns if column.role is ColumnRole.TIME), None)

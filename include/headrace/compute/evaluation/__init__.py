@@ -1,1 +1,1 @@
-"""Steps of the evaluation of whole queries: interpolation, order, and ways for large tables."""
+"""Steps in the evaluation of queries over all rows: interpolation, ordering, and strategies for large tables."""

@@ -1,13 +1,13 @@
-"""INTERP: values at points in time, made from the rows before and after."""
+"""INTERP: values at regular points in time, computed from the rows before and after."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
 from headrace.compute.plan import TS, Argument, Bound, InterpPlan, Plan
-from headrace.compute.running import refusal, run
-from headrace.compute.terms import ticks
-from headrace.compute.types import of_double
+from headrace.compute.running import raise_error, run
+from headrace.compute.terms import bigint_sql
+from headrace.compute.types import double_to_number
 from headrace.compute.windows.numbering import over
 from headrace.errors import LimitError
 from headrace.model.queries import FillMode
@@ -16,81 +16,84 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 MAX_POINTS: Final = 10_000_000
-AT: Final = "_at"
+POINT: Final = "_at"
 FILLED: Final = "_filled"
-NEXT: Final = "_next"
-ALWAYS: Final = (FillMode.VALUE, FillMode.VALUE_F, FillMode.NULL, FillMode.NULL_F)
+NEXT_INSTANT: Final = "_next"
+CONSTANT_MODES: Final = (FillMode.VALUE, FillMode.VALUE_F, FillMode.NULL, FillMode.NULL_F)
 
 
-def interpolated(plan: Plan, interp: InterpPlan, prepared: DataFrame) -> DataFrame:
-    """Keys, the points as `_at`, whether each was made (`_filled`), and the outputs; instants as ticks."""
+def interpolate(plan: Plan, interp: InterpPlan, prepared: DataFrame) -> DataFrame:
+    """Return keys, points (`_at`), whether each was interpolated (`_filled`), and the outputs, with instants as ticks."""
     keys = [key.column for key in plan.keys]
     if interp.skip_nulls:
         prepared = prepared.where(" AND ".join(f"{argument.column} IS NOT NULL" for argument in plan.arguments))
     following = [f"lead({column}) {over(keys, [TS])} AS _n_{column}" for column in (argument.column for argument in plan.arguments)]
-    beside = prepared.selectExpr(
-        "*", f"lead({TS}) {over(keys, [TS])} AS {NEXT}", f"lag({TS}) {over(keys, [TS])} IS NULL AS _first", *following
+    with_next = prepared.selectExpr(
+        "*", f"lead({TS}) {over(keys, [TS])} AS {NEXT_INSTANT}", f"lag({TS}) {over(keys, [TS])} IS NULL AS _first", *following
     )
-    points = beside.selectExpr("*", f"{start(plan, interp.first, 'min')} AS _from", f"{start(plan, interp.last, 'max')} AS _to")
-    spread = points.where("_from <= _to").selectExpr("*", f"explode({places(interp)}) AS {AT}")
-    values = [f"{value(interp, argument, number)} AS i{number}" for number, argument in enumerate(plan.arguments)]
-    made = spread.where(kept(interp.mode)).selectExpr(*keys, AT, f"{AT} <> {TS} AS {FILLED}", *values)
+    ranged = with_next.selectExpr(
+        "*", f"{range_end(plan, interp.first, 'min')} AS _from", f"{range_end(plan, interp.last, 'max')} AS _to"
+    )
+    points = ranged.where("_from <= _to").selectExpr("*", f"explode({point_array(interp)}) AS {POINT}")
+    values = [f"{point_value(interp, argument, number)} AS i{number}" for number, argument in enumerate(plan.arguments)]
+    valued = points.where(point_condition(interp.mode)).selectExpr(*keys, POINT, f"{POINT} <> {TS} AS {FILLED}", *values)
     columns = [f"{output.sql} AS {output.column}" for output in (*plan.outputs, *plan.hidden)]
-    return made.selectExpr(*keys, AT, *(run(plan, column) for column in columns))
+    return valued.selectExpr(*keys, POINT, *(run(plan, column) for column in columns))
 
 
-def start(plan: Plan, bound: Bound | None, default: str) -> str:
-    """An end of the range, by default that of the data."""
-    return f"{default}({TS}) OVER ()" if bound is None else ticks(bound.at(plan.present))
+def range_end(plan: Plan, bound: Bound | None, default: str) -> str:
+    """Return an end of the range in ticks, by default that of the data."""
+    return f"{default}({TS}) OVER ()" if bound is None else bigint_sql(bound.at(plan.present))
 
 
-def places(interp: InterpPlan) -> str:
-    """The points from a row to the next one; of the first row also those before it."""
-    step = ticks(interp.every)
+def point_array(interp: InterpPlan) -> str:
+    """Return the points from a row to the next one, for the first row also those before it."""
+    step = bigint_sql(interp.every)
     first = f"if(_first, 0L, greatest(CAST(ceil(({TS} - _from) / {float(interp.every)!r}D) AS BIGINT), 0L))"
-    end = f"if({NEXT} IS NULL, _to, least(_to, {NEXT} - 1L))"
+    end = f"if({NEXT_INSTANT} IS NULL, _to, least(_to, {NEXT_INSTANT} - 1L))"
     last = f"CAST(floor(({end} - _from) / {float(interp.every)!r}D) AS BIGINT)"
     message = f"concat('INTERP would make ', {last} - {first}, ' points between two rows')"
     sequence = f"transform(sequence({first}, {last}), i -> _from + i * {step})"
-    many = f"if({last} - {first} > {MAX_POINTS}L, {refusal(message)}, {sequence})"
-    return f"if({last} >= {first}, {many}, array())"
+    limited = f"if({last} - {first} > {MAX_POINTS}L, {raise_error(message)}, {sequence})"
+    return f"if({last} >= {first}, {limited}, array())"
 
 
-def kept(mode: FillMode) -> str:
-    """Which points there are: those that can be made by the mode."""
+def point_condition(mode: FillMode) -> str:
+    """Return the condition for points that the mode can compute."""
     match mode:
         case FillMode.PREV:
-            return f"{AT} >= {TS}"
+            return f"{POINT} >= {TS}"
         case FillMode.NEXT:
-            return f"{AT} <= {TS} OR {NEXT} IS NOT NULL"
+            return f"{POINT} <= {TS} OR {NEXT_INSTANT} IS NOT NULL"
         case FillMode.LINEAR:
-            return f"{AT} = {TS} OR ({AT} > {TS} AND {NEXT} IS NOT NULL)"
-        case mode if mode in (*ALWAYS, FillMode.NEAR):
+            return f"{POINT} = {TS} OR ({POINT} > {TS} AND {NEXT_INSTANT} IS NOT NULL)"
+        case mode if mode in (*CONSTANT_MODES, FillMode.NEAR):
             return "true"
         case _:
-            return f"{AT} = {TS}"
+            return f"{POINT} = {TS}"
 
 
-def value(interp: InterpPlan, argument: Argument, number: int) -> str:
-    """The value of an argument at a point."""
-    own, other = argument.column, f"_n_{argument.column}"
+def point_value(interp: InterpPlan, argument: Argument, number: int) -> str:
+    """Return the value of an argument at a point."""
+    own, next_value = argument.column, f"_n_{argument.column}"
     match interp.mode:
         case FillMode.NEXT:
-            return f"if({AT} <= {TS}, {own}, {other})"
+            return f"if({POINT} <= {TS}, {own}, {next_value})"
         case FillMode.NEAR:
-            return f"if({NEXT} IS NOT NULL AND {AT} > {TS} AND {NEXT} - {AT} < {AT} - {TS}, {other}, {own})"
+            nearer = f"{NEXT_INSTANT} - {POINT} < {POINT} - {TS}"
+            return f"if({NEXT_INSTANT} IS NOT NULL AND {POINT} > {TS} AND {nearer}, {next_value}, {own})"
         case FillMode.LINEAR if argument.type.is_number:
-            line = f"({own} + (CAST({other} AS DOUBLE) - {own}) * ({AT} - {TS}) / nullif({NEXT} - {TS}, 0L))"
-            return f"if({AT} = {TS}, {own}, {of_double(line, argument.type)})"
+            line = f"({own} + (CAST({next_value} AS DOUBLE) - {own}) * ({POINT} - {TS}) / nullif({NEXT_INSTANT} - {TS}, 0L))"
+            return f"if({POINT} = {TS}, {own}, {double_to_number(line, argument.type)})"
         case FillMode.VALUE | FillMode.VALUE_F:
-            return f"if({AT} = {TS}, {own}, {interp.values[number]})"
+            return f"if({POINT} = {TS}, {own}, {interp.values[number]})"
         case FillMode.PREV | FillMode.NONE:
             return own
         case _:
-            return f"if({AT} = {TS}, {own}, NULL)"
+            return f"if({POINT} = {TS}, {own}, NULL)"
 
 
 def check_points(first: int | None, last: int | None, every: int) -> None:
-    """Refuse ranges of more points than anyone can mean."""
+    """Raise `LimitError` if a range has too many points."""
     if first is not None and last is not None and (last - first) // every > MAX_POINTS:
         raise LimitError(f"INTERP would make {(last - first) // every} points", hint="narrow RANGE, or make EVERY longer")

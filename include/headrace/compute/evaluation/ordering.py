@@ -1,4 +1,4 @@
-"""What follows once rows are computed: DISTINCT, SLIMIT, ORDER BY, LIMIT."""
+"""The last steps of a query: DISTINCT, SLIMIT, ORDER BY, LIMIT."""
 
 from __future__ import annotations
 
@@ -13,79 +13,90 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 RANK: Final = "_rank"
-SHARE: Final = "_share"
-"""The place of a subtable's name among all, from 0 on, and the task that sorts the rows of such subtables."""
+RANGE_PARTITION: Final = "_range_partition"
+"""The rank of a subtable's name, from 0, and the range partition of that rank."""
 
 
-def order_result(plan: Plan, found: DataFrame, natural: Sequence[str], *, ordered: bool) -> DataFrame:
-    """The select list's columns, in order and cut to the limits. `natural` is the order by partition and time."""
+def order_result(plan: Plan, rows: DataFrame, natural: Sequence[str], *, ordered: bool) -> DataFrame:
+    """Return the columns of the select list, sorted and limited. `natural` is the order by partition and time."""
     outputs = [output.column for output in plan.outputs]
     if plan.distinct:
-        distinct = found.select(*outputs).distinct()
-        return cut(sorted_by(distinct, plan.sorts, outputs if ordered else (), alone=alone(plan)), plan.limit, plan.offset)
-    found = series(plan, found)
+        distinct = rows.select(*outputs).distinct()
+        return apply_limit(
+            sort_rows(distinct, plan.sorts, outputs if ordered else (), single_task=needs_single_task(plan)),
+            plan.limit,
+            plan.offset,
+        )
+    rows = apply_series_limit(plan, rows)
     if plan.partitioned and not plan.sorts and plan.limit is not None:
-        found = each_partition(plan, found, natural)
-        return sorted_by(found, (), natural if ordered else (), alone=True).select(*outputs)
+        rows = limit_partitions(plan, rows, natural)
+        return sort_rows(rows, (), natural if ordered else (), single_task=True).select(*outputs)
     needed = ordered or plan.sorts or plan.limit is not None
-    found = sorted_by(found, plan.sorts, natural if needed else (), alone=alone(plan))
-    return cut(found, plan.limit, plan.offset).select(*outputs)
+    rows = sort_rows(rows, plan.sorts, natural if needed else (), single_task=needs_single_task(plan))
+    return apply_limit(rows, plan.limit, plan.offset).select(*outputs)
 
 
-def alone(plan: Plan) -> bool:
-    """Whether one task sorts the rows: those that are made of many others, and are all wanted."""
-    made = plan.aggregated or plan.distinct or plan.interp is not None or bool(plan.series)
-    return made and plan.limit is None and not plan.offset
+def needs_single_task(plan: Plan) -> bool:
+    """Return whether one task should sort the rows: if they are few compared to those they are computed from, and all returned."""
+    is_reduced = plan.aggregated or plan.distinct or plan.interp is not None or bool(plan.series)
+    return is_reduced and plan.limit is None and not plan.offset
 
 
-def order_union(plan: UnionPlan, found: DataFrame) -> DataFrame:
-    return cut(sorted_by(found, plan.sorts, ()), plan.limit, plan.offset)
+def order_union(plan: UnionPlan, rows: DataFrame) -> DataFrame:
+    """Sort and limit the rows of a union."""
+    return apply_limit(sort_rows(rows, plan.sorts, ()), plan.limit, plan.offset)
 
 
-def sorted_by(found: DataFrame, sorts: Sequence[Sort], natural: Sequence[str], *, alone: bool = False) -> DataFrame:
-    """Rows in the order asked for, ties in their natural order.
+def sort_rows(rows: DataFrame, sorts: Sequence[Sort], natural: Sequence[str], *, single_task: bool = False) -> DataFrame:
+    """Sort rows by ORDER BY, then by their natural order.
 
-    With `alone` one task sorts them all. Several would need to know first which values there are, and Spark finds that out by
-    computing the rows once more: twice the time of a query over windows, whose rows are few beside those that they are made of.
-    Where the rows come by the rank of their subtable, it is known beforehand which share of them each task takes.
+    With `single_task`, one task sorts all rows. Several tasks would need range boundaries, and Spark samples them by computing the
+    rows once more: twice the time of a query over windows, whose result is small compared to its input. If rows have the rank of
+    their subtable, the range partitions are known in advance instead.
     """
-    columns = [direction(sort) for sort in sorts] + [F.col(name).asc_nulls_first() for name in natural]
+    columns = [sort_column(sort) for sort in sorts] + [F.col(name).asc_nulls_first() for name in natural]
     if not columns:
-        return found
-    if not alone:
-        return found.orderBy(*columns)
-    shared = not sorts and natural[0] == RANK
-    parted = found.repartitionById(found.sparkSession.sparkContext.defaultParallelism, SHARE) if shared else found.repartition(1)
-    return parted.sortWithinPartitions(*columns)
+        return rows
+    if not single_task:
+        return rows.orderBy(*columns)
+    has_ranks = not sorts and natural[0] == RANK
+    partitioned = (
+        rows.repartitionById(rows.sparkSession.sparkContext.defaultParallelism, RANGE_PARTITION)
+        if has_ranks
+        else rows.repartition(1)
+    )
+    return partitioned.sortWithinPartitions(*columns)
 
 
-def direction(sort: Sort) -> Column:
+def sort_column(sort: Sort) -> Column:
+    """Return the sort expression of an ORDER BY item."""
     column = F.col(sort.column)
     if sort.descending:
         return column.desc_nulls_first() if sort.nulls_first else column.desc_nulls_last()
     return column.asc_nulls_first() if sort.nulls_first else column.asc_nulls_last()
 
 
-def cut(found: DataFrame, limit: int | None, offset: int | None) -> DataFrame:
+def apply_limit(rows: DataFrame, limit: int | None, offset: int | None) -> DataFrame:
+    """Apply LIMIT and OFFSET."""
     if offset:
-        found = found.offset(offset)
-    return found if limit is None else found.limit(limit)
+        rows = rows.offset(offset)
+    return rows if limit is None else rows.limit(limit)
 
 
-def series(plan: Plan, found: DataFrame) -> DataFrame:
-    """SLIMIT and SOFFSET: some of the partitions, in the order of their keys."""
+def apply_series_limit(plan: Plan, rows: DataFrame) -> DataFrame:
+    """Apply SLIMIT and SOFFSET: keep some of the partitions, in the order of their keys."""
     if plan.series_limit is None or not plan.keys:
-        return found
+        return rows
     first = plan.series_offset or 0
     keys = [key.column for key in plan.keys]
-    ranked = found.selectExpr("*", f"dense_rank() {over([], keys)} AS _series")
+    ranked = rows.selectExpr("*", f"dense_rank() {over([], keys)} AS _series")
     return ranked.where(f"_series > {first} AND _series <= {first + plan.series_limit}").drop("_series")
 
 
-def each_partition(plan: Plan, found: DataFrame, natural: Sequence[str]) -> DataFrame:
-    """LIMIT of a partitioned query without ORDER BY: so many rows of each partition."""
+def limit_partitions(plan: Plan, rows: DataFrame, natural: Sequence[str]) -> DataFrame:
+    """Apply LIMIT and OFFSET to each partition."""
     first = plan.offset or 0
     keys = [key.column for key in plan.keys]
     order = list(natural) or ["1"]
-    ranked = found.selectExpr("*", f"row_number() {over(keys, order)} AS _place")
-    return ranked.where(f"_place > {first} AND _place <= {first + (plan.limit or 0)}").drop("_place")
+    ranked = rows.selectExpr("*", f"row_number() {over(keys, order)} AS _number")
+    return ranked.where(f"_number > {first} AND _number <= {first + (plan.limit or 0)}").drop("_number")

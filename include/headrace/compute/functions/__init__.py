@@ -1,1 +1,1 @@
-"""What functions are, whatever the language: how each kind of entry of a language's table is declared."""
+"""Declarations of functions, whatever the language: one class per kind of entry in a language's table."""

@@ -1,11 +1,12 @@
-"""What an aggregate function is: what it takes, what it gives, and how it is put together from partials.
+"""Declaration of aggregate functions: arguments, result, and mergeable partial aggregates.
 
-A partial is a column of a segment. `row` makes it of one row, `update` of many rows, `merge` of the partials of several segments;
-the latter two are Spark aggregate expressions, so that a window's value never depends on how its rows were cut into segments.
-`final` turns the partials of a finished window into the value. In the templates `{x}`, `{y}`, … are the arguments, `{t}` is the
-instant in ticks, `{o}` what orders rows (the instant, and more where instants may tie), `{before}` and `{after}` the nearest points
-in time that have a value (structs of `t` and `v`), and every other name is a partial of the same function. The planner, the error
-messages and the function reference read these declarations.
+A partial is a column of a segment. `row` computes it from one row, `update` from many rows, `merge` from the partials of several
+segments. The latter two are Spark aggregate expressions, so the value of a window never depends on how its rows were split into
+segments. `final` computes the value from the partials of a finished window.
+
+Placeholders in the templates: `{x}` is the first argument, `{t}` the instant in ticks, `{o}` what orders rows (the instant, and a
+tie-breaker if instants may be equal), `{before}` and `{after}` the nearest points that have a value (structs of `t` and `v`). Every
+other name is a partial of the same function. The binder, error messages and the function reference read these declarations.
 """
 
 from __future__ import annotations
@@ -27,10 +28,11 @@ MEASURED: Final = NUMERIC | {TypeKind.TIMESTAMP}
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
-    """What an aggregate is called with: the type of its first argument, and the others, which are constants or durations.
+class AggregateArguments:
+    """The arguments of a call: the type of the first, and the others, which are constants or durations.
 
-    `interval` tells that it is taken over INTERVAL windows, whose borders lie between rows.
+    Attributes:
+        interval: Whether the windows are INTERVAL windows, whose borders lie between rows.
     """
 
     function: str
@@ -39,38 +41,43 @@ class Given:
     precision: Precision
     interval: bool = False
 
-    def number(self, place: int) -> float:
-        value = self.constants[place]
+    def number(self, index: int) -> float:
+        """Return a numeric constant, or raise `TypeMismatchError`. Index 0 is the second argument."""
+        value = self.constants[index]
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise TypeMismatchError(f"argument {place + 2} of {self.function} must be a constant number")
+            raise TypeMismatchError(f"argument {index + 2} of {self.function} must be a constant number")
         return value
 
-    def words(self, place: int) -> str:
-        value = self.constants[place]
+    def string(self, index: int) -> str:
+        """Return a string constant, or raise `TypeMismatchError`. Index 0 is the second argument."""
+        value = self.constants[index]
         if not isinstance(value, str):
-            raise TypeMismatchError(f"argument {place + 2} of {self.function} must be a constant string")
+            raise TypeMismatchError(f"argument {index + 2} of {self.function} must be a constant string")
         return value
 
-    def duration(self, place: int) -> int:
-        """A duration in ticks."""
-        value = self.constants[place]
+    def duration(self, index: int) -> int:
+        """Return a duration in ticks, or raise `TypeMismatchError`. Index 0 is the second argument."""
+        value = self.constants[index]
         if not isinstance(value, Duration) or value.is_calendar or value.ticks(self.precision) < 1:
-            raise TypeMismatchError(f"argument {place + 2} of {self.function} must be a duration such as 1s")
+            raise TypeMismatchError(f"argument {index + 2} of {self.function} must be a duration such as 1s")
         return value.ticks(self.precision)
 
 
 def check_count(function: str, least: int, most: int, count: int) -> None:
-    """Refuse a number of arguments that a function does not take."""
+    """Raise `TypeMismatchError` if a function does not take this number of arguments."""
     if not least <= count <= most:
-        wanted = str(least) if least == most else f"{least} to {most}"
-        raise TypeMismatchError(f"{function} takes {wanted} argument{'' if wanted == '1' else 's'}, not {count}")
+        expected = str(least) if least == most else f"{least} to {most}"
+        raise TypeMismatchError(f"{function} takes {expected} argument{'' if expected == '1' else 's'}, not {count}")
 
 
 @dataclass(frozen=True, slots=True)
 class PartialRule:
-    """One partial column: its short name and the templates that make and merge it; without `row`, rows are aggregated first.
+    """Templates of one partial column.
 
-    `direct` may take the place of `update` where all rows of a window are aggregated at once: the same value comes of it.
+    Attributes:
+        name: Name of the partial in other templates of the function.
+        row: None means that rows are aggregated before they are merged.
+        direct: Replaces `update` if all rows of a window are aggregated at once. It leads to the same value.
     """
 
     name: str
@@ -81,8 +88,8 @@ class PartialRule:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
-    """What one function does for given arguments. `many` tells that the value is an array, one result row for each element."""
+class AggregateRule:
+    """Result type and templates of a call. With `many`, the value is an array with one result row per element."""
 
     type: DataType
     partials: tuple[PartialRule, ...]
@@ -92,16 +99,21 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class AggregateFunction:
-    """An aggregate: the kinds its first argument may have, the rule made from its arguments, and how many more it takes.
+    """An aggregate function of `least` to `most` arguments.
 
-    A selection function picks the row whose `order` is the least or greatest (`pick`; rows whose order is NULL never); plain
-    columns beside it come from that row. `bounded` tells that partials do not grow with the rows; `streams` which streams
-    may use it.
+    Attributes:
+        accepts: The kinds of type that its first argument may have.
+        rule: Returns the rule for given arguments.
+        summary: Description in the function reference.
+        pick: Set for selection functions: picks the row with the least (`min`) or greatest (`max`) value of `order`, never one
+            whose order is NULL. Plain columns in the same select list come from that row.
+        bounded: Whether the size of the partials is independent of the number of rows.
+        streams: Which streams may use it.
     """
 
     name: str
     accepts: frozenset[TypeKind]
-    rule: Callable[[Given], Rule]
+    rule: Callable[[AggregateArguments], AggregateRule]
     summary: str
     pick: str | None = None
     order: str | None = None
@@ -112,25 +124,27 @@ class AggregateFunction:
 
     @property
     def selects(self) -> bool:
+        """Whether it is a selection function."""
         return self.pick is not None
 
     def check_count(self, count: int) -> None:
+        """Raise `TypeMismatchError` if it does not take this number of arguments."""
         check_count(self.name, self.least, self.most, count)
 
-    def applied(self, given: Given) -> Rule:
-        """The rule for given arguments; `TypeMismatchError` where the kind of the first is invalid."""
-        if given.type.kind not in self.accepts:
-            raise TypeMismatchError(f"{self.name} does not take {given.type}")
-        return self.rule(given)
+    def make_rule(self, arguments: AggregateArguments) -> AggregateRule:
+        """Return the rule for given arguments, or raise `TypeMismatchError` if the first has an invalid type."""
+        if arguments.type.kind not in self.accepts:
+            raise TypeMismatchError(f"{self.name} does not take {arguments.type}")
+        return self.rule(arguments)
 
 
-def kept(name: str, function: str, value: str) -> PartialRule:
-    """A partial whose update and merge are the same function, such as min."""
+def simple_partial(name: str, function: str, value: str) -> PartialRule:
+    """Return a partial that is updated and merged by the same function, such as min."""
     return PartialRule(name, f"{function}({value})", f"{function}({{{name}}})", value)
 
 
-def chosen(function: str, order: str, value: str) -> tuple[PartialRule, PartialRule]:
-    """The order of the chosen row, and a value of that row."""
+def selected_row_partials(function: str, order: str, value: str) -> tuple[PartialRule, PartialRule]:
+    """Return two partials: the order of the selected row, and a value from that row."""
     row = f"if({order} IS NULL, NULL, {value})"
-    picked = PartialRule("v", f"{function}_by({value}, {order})", f"{function}_by({{v}}, {{k}})", row)
-    return kept("k", function, order), picked
+    value_partial = PartialRule("v", f"{function}_by({value}, {order})", f"{function}_by({{v}}, {{k}})", row)
+    return simple_partial("k", function, order), value_partial

@@ -1,7 +1,7 @@
-"""What a function over a group's rows is that no Spark expression says: an Arrow function, such as user code.
+"""Declaration of Arrow functions: functions over the rows of a group that run as Python code, such as user-defined ones.
 
-A group's rows come as an Arrow table in the order of time: `time` (ticks, BIGINT), then `x0`, `x1`, … for the arguments that are
-not constants. The function returns an array of its declared type: one value, or with `many` one result row for each element.
+The rows of a group are passed as an Arrow table ordered by time: `time` (ticks, BIGINT), then `x0`, `x1`, … for the arguments that
+are not constants. The function returns an array of its declared type: one value, or with `many` one element per result row.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TIME: Final = "time"
 
 @dataclass(frozen=True, slots=True)
 class ArrowArguments:
-    """What an Arrow function is called with: the types of its columns, then the constants and durations after them."""
+    """The arguments of a call: the types of its columns, then the constants and durations that follow them."""
 
     function: str
     types: tuple[DataType, ...]
@@ -34,7 +34,7 @@ class ArrowArguments:
 
 @dataclass(frozen=True, slots=True)
 class ArrowRule:
-    """What one use does. `apply` is sent to Spark's tasks, so it must be picklable."""
+    """Result type and code of a call. `apply` is sent to Spark's tasks, so it must be picklable."""
 
     type: DataType
     apply: Callable[[pa.Table], pa.Array]
@@ -43,7 +43,7 @@ class ArrowRule:
 
 @dataclass(frozen=True, slots=True)
 class ArrowFunction:
-    """A function over a group's rows, of `least` to `most` columns. `rule` checks the arguments."""
+    """A function over the rows of a group that takes `least` to `most` columns. `rule` checks the arguments."""
 
     name: str
     rule: Callable[[ArrowArguments], ArrowRule]
@@ -52,7 +52,7 @@ class ArrowFunction:
     most: int = 1
     streams: StreamUse = StreamUse.NONE
 
-    def applied(self, arguments: ArrowArguments) -> ArrowRule:
-        """Return the rule for these arguments, or raise `TypeMismatchError`."""
+    def make_rule(self, arguments: ArrowArguments) -> ArrowRule:
+        """Return the rule for given arguments, or raise `TypeMismatchError`."""
         check_count(self.name, self.least, self.most, len(arguments.types))
         return self.rule(arguments)

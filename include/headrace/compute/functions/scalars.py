@@ -1,4 +1,4 @@
-"""What a single-row function is."""
+"""Declaration of single-row functions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from headrace.compute.expression_context import ExpressionContext
 from headrace.compute.functions.stream_use import StreamUse
-from headrace.compute.terms import Term, double, string
+from headrace.compute.terms import Term, to_double, to_string
 from headrace.compute.types import is_text
 from headrace.errors import TypeMismatchError
 from headrace.model.time import Duration
@@ -15,53 +15,61 @@ from headrace.model.types import TypeKind
 
 
 @dataclass(frozen=True, slots=True)
-class Arguments:
-    """What a function is called with; `durations` holds the arguments written as such, None elsewhere."""
+class ScalarArguments:
+    """The arguments of a call. `durations` holds those written as durations, None for the others."""
 
     function: str
     terms: tuple[Term, ...]
     durations: tuple[Duration | None, ...]
     expression_context: ExpressionContext
 
-    def constant(self, place: int) -> object:
-        """The value of an argument that must be constant."""
-        constant = self.terms[place].constant
+    def constant(self, index: int) -> object:
+        """Return the value of a constant argument, or raise `TypeMismatchError`."""
+        constant = self.terms[index].constant
         if constant is None or constant.relative:
-            raise TypeMismatchError(f"argument {place + 1} of {self.function} must be a constant")
+            raise TypeMismatchError(f"argument {index + 1} of {self.function} must be a constant")
         return constant.value
 
-    def integer(self, place: int) -> int:
-        value = self.constant(place)
+    def integer(self, index: int) -> int:
+        """Return a constant whole number, or raise `TypeMismatchError`."""
+        value = self.constant(index)
         if not isinstance(value, int) or isinstance(value, bool):
-            raise TypeMismatchError(f"argument {place + 1} of {self.function} must be a whole number")
+            raise TypeMismatchError(f"argument {index + 1} of {self.function} must be a whole number")
         return value
 
-    def words(self, place: int) -> str:
-        value = self.constant(place)
+    def string(self, index: int) -> str:
+        """Return a constant string, or raise `TypeMismatchError`."""
+        value = self.constant(index)
         if not isinstance(value, str):
-            raise TypeMismatchError(f"argument {place + 1} of {self.function} must be a string")
+            raise TypeMismatchError(f"argument {index + 1} of {self.function} must be a string")
         return value
 
-    def text(self, place: int) -> str:
-        """The SQL of an argument that must be text."""
-        term = self.terms[place]
+    def text(self, index: int) -> str:
+        """Return a text argument as Spark SQL, or raise `TypeMismatchError`."""
+        term = self.terms[index]
         if term.type is not None and not is_text(term.type):
             raise TypeMismatchError(f"{self.function} takes text, not {term.type}")
-        return string(term)
+        return to_string(term)
 
-    def duration(self, place: int) -> Duration:
-        found = self.durations[place]
-        if found is None:
-            raise TypeMismatchError(f"argument {place + 1} of {self.function} must be a duration such as 1s")
-        return found
+    def duration(self, index: int) -> Duration:
+        """Return an argument written as a duration, or raise `TypeMismatchError`."""
+        duration = self.durations[index]
+        if duration is None:
+            raise TypeMismatchError(f"argument {index + 1} of {self.function} must be a duration such as 1s")
+        return duration
 
 
-Build = Callable[[Arguments], Term]
+Build = Callable[[ScalarArguments], Term]
 
 
 @dataclass(frozen=True, slots=True)
 class ScalarFunction:
-    """A single-row function of `least` to `most` arguments (None: any number)."""
+    """A single-row function of `least` to `most` arguments, without limit if that is None.
+
+    Attributes:
+        build: Returns the term for given arguments.
+        summary: Description in the function reference.
+    """
 
     name: str
     least: int
@@ -70,26 +78,27 @@ class ScalarFunction:
     summary: str
     streams: StreamUse = StreamUse.ANY
 
-    def term(self, given: Arguments) -> Term:
-        """The function applied; a `TypeMismatchError` where number or types of arguments do not fit."""
-        count = len(given.terms)
+    def term(self, arguments: ScalarArguments) -> Term:
+        """Return the term of a call, or raise `TypeMismatchError` if number or types of its arguments are wrong."""
+        count = len(arguments.terms)
         if count < self.least or (self.most is not None and count > self.most):
-            raise TypeMismatchError(f"{self.name} takes {self.wanted()}, not {count}")
-        return self.build(given)
+            raise TypeMismatchError(f"{self.name} takes {self.arity()}, not {count}")
+        return self.build(arguments)
 
-    def wanted(self) -> str:
+    def arity(self) -> str:
+        """Describe how many arguments it takes."""
         if self.most == self.least:
             return f"{self.least} argument{'' if self.least == 1 else 's'}"
         return f"{self.least} {'or more' if self.most is None else f'to {self.most}'} arguments"
 
 
 def number(term: Term) -> str:
-    """The SQL of an argument that must be a number, as DOUBLE."""
+    """Return a numeric argument as DOUBLE, or raise `TypeMismatchError`."""
     if term.type is not None and not (term.type.is_number or term.type.kind is TypeKind.BOOL):
         raise TypeMismatchError(f"a number is needed, not {term.type}")
-    return double(term)
+    return to_double(term)
 
 
 def finite(sql: str) -> str:
-    """A DOUBLE, or NULL where it is no finite number."""
+    """Return a DOUBLE, or NULL if it is not finite."""
     return f"if(abs({sql}) <= 1.7976931348623157E308D, {sql}, NULL)"

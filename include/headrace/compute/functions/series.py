@@ -1,7 +1,7 @@
-"""What a function of a row and its neighbors in time is: one value a row, made of window expressions of Spark.
+"""Declaration of series functions: one value per row, computed from the row and its neighbors in time by Spark window functions.
 
-In the templates `{x}` is the argument, `{t}` the instant, `{keys}` the partition's columns, `{ties}` the columns that order rows,
-`{over}` both, `{first}` and `{value}` what was computed before.
+Placeholders in the templates: `{x}` is the argument, `{t}` the instant, `{keys}` the partition columns, `{ties}` the columns that
+order rows, `{over}` both as an OVER clause, `{first}` and `{value}` the columns computed before.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from headrace.compute.functions.aggregates import Given, check_count
+from headrace.compute.functions.aggregates import AggregateArguments, check_count
 from headrace.compute.functions.stream_use import StreamUse
 from headrace.errors import TypeMismatchError
 from headrace.model.types import DataType, TypeKind
@@ -17,8 +17,14 @@ from headrace.model.types import DataType, TypeKind
 
 @dataclass(frozen=True, slots=True)
 class SeriesRule:
-    """How one use is computed: rows that do not pass `before` are left out, then `first` is a column beside the rows, then
-    `value` beside that, and rows that do not pass `keep` are left out. `order` is how the rows come where it is not by time.
+    """Templates of a call, in order of evaluation.
+
+    Attributes:
+        before: Condition on the rows that take part.
+        first: Intermediate column.
+        value: The result.
+        keep: Condition on the rows that are returned.
+        order: Orders the returned rows, if not by time.
     """
 
     type: DataType
@@ -31,20 +37,27 @@ class SeriesRule:
 
 @dataclass(frozen=True, slots=True)
 class SeriesFunction:
-    """A function of neighbours: kinds of its first argument, the rule, and how many arguments it takes in all."""
+    """A series function of `least` to `most` arguments.
+
+    Attributes:
+        accepts: The kinds of type that its first argument may have.
+        rule: Returns the rule for given arguments.
+    """
 
     name: str
     accepts: frozenset[TypeKind]
-    rule: Callable[[Given], SeriesRule]
+    rule: Callable[[AggregateArguments], SeriesRule]
     summary: str
     least: int = 1
     most: int = 1
     streams: StreamUse = StreamUse.NONE
 
     def check_count(self, count: int) -> None:
+        """Raise `TypeMismatchError` if it does not take this number of arguments."""
         check_count(self.name, self.least, self.most, count)
 
-    def applied(self, given: Given) -> SeriesRule:
-        if given.type.kind not in self.accepts:
-            raise TypeMismatchError(f"{self.name} does not take {given.type}")
-        return self.rule(given)
+    def make_rule(self, arguments: AggregateArguments) -> SeriesRule:
+        """Return the rule for given arguments, or raise `TypeMismatchError` if the first has an invalid type."""
+        if arguments.type.kind not in self.accepts:
+            raise TypeMismatchError(f"{self.name} does not take {arguments.type}")
+        return self.rule(arguments)

@@ -1,23 +1,23 @@
-"""TDengine's `CAST`: every conversion of the language as Spark SQL that never raises."""
+"""TDengine's `CAST` as Spark SQL that never fails."""
 
 from __future__ import annotations
 
 from headrace.compute.expression_context import ExpressionContext
-from headrace.compute.tdengine.operators import bool_of_text, real, whole
-from headrace.compute.terms import Term, cast, string
+from headrace.compute.tdengine.operators import text_to_bool, to_real, to_whole
+from headrace.compute.terms import Term, cast, to_string
 from headrace.compute.types import is_text, spark_type
 from headrace.errors import TypeMismatchError
 from headrace.model.types import TIMESTAMP, UNSIGNED, DataType, TypeKind
 
 
 def convert_to(term: Term, type_: DataType, expression_context: ExpressionContext) -> Term:
-    """A term as a declared type: fractions are cut off, text is cut to its length, an invalid value becomes NULL."""
+    """Cast a term to a declared type. Fractions and long text are truncated, and an invalid value becomes NULL."""
     if term.type is None:
         return Term(f"CAST(NULL AS {spark_type(type_)})", type_)
     if term.type.kind is TypeKind.VARBINARY and type_.kind not in (TypeKind.VARBINARY, TypeKind.VARCHAR):
         raise TypeMismatchError(f"{term.type} cannot be cast to {type_}")
     if type_.kind in (TypeKind.VARCHAR, TypeKind.NCHAR):
-        return Term(truncate_text(string(term), type_), type_)
+        return Term(truncate_text(to_string(term), type_), type_)
     if type_.kind is TypeKind.BOOL:
         return Term(as_bool(term), type_)
     if type_.kind is TypeKind.TIMESTAMP:
@@ -25,7 +25,7 @@ def convert_to(term: Term, type_: DataType, expression_context: ExpressionContex
     if type_.is_integer:
         return Term(as_integer(term, type_), type_)
     if type_.kind in (TypeKind.FLOAT, TypeKind.DOUBLE):
-        return Term(f"CAST({real(term)} AS {spark_type(type_)})", type_)
+        return Term(f"CAST({to_real(term)} AS {spark_type(type_)})", type_)
     if type_.kind is TypeKind.DECIMAL:
         return Term(f"try_cast({term.sql} AS {spark_type(type_)})", type_)
     if type_.kind is TypeKind.VARBINARY and (is_text(term.type) or term.type.kind is TypeKind.VARBINARY):
@@ -34,7 +34,7 @@ def convert_to(term: Term, type_: DataType, expression_context: ExpressionContex
 
 
 def truncate_text(sql: str, type_: DataType) -> str:
-    """Text cut to the length of its type (NCHAR in characters, VARCHAR in bytes)."""
+    """Truncate text to the length of its type (NCHAR in characters, VARCHAR in bytes)."""
     if type_.length is None:
         return sql
     if type_.kind is TypeKind.NCHAR:
@@ -44,24 +44,26 @@ def truncate_text(sql: str, type_: DataType) -> str:
 
 
 def as_bool(term: Term) -> str:
+    """Convert a term to BOOLEAN."""
     if term.type is not None and is_text(term.type):
-        return bool_of_text(term)
-    return cast(term, DataType(TypeKind.BOOL)) if term.type and term.type.kind is TypeKind.BOOL else f"({real(term)} <> 0D)"
+        return text_to_bool(term)
+    return cast(term, DataType(TypeKind.BOOL)) if term.type and term.type.kind is TypeKind.BOOL else f"({to_real(term)} <> 0D)"
 
 
 def as_timestamp(term: Term, expression_context: ExpressionContext) -> str:
-    """Numbers are ticks; text is read in the zone of the statement."""
+    """Convert a term to ticks. Numbers are ticks; text is parsed in the zone of the statement."""
     if term.type is not None and is_text(term.type):
-        return expression_context.parsed(term.sql)
-    return whole(term)
+        return expression_context.text_to_ticks(term.sql)
+    return to_whole(term)
 
 
 def as_integer(term: Term, type_: DataType) -> str:
+    """Convert a term to an integer type, NULL if out of range."""
     if term.type is not None and term.type.kind is type_.kind:
         return term.sql
-    value = f"try_cast({whole(term)} AS {spark_type(type_)})"
+    value = f"try_cast({to_whole(term)} AS {spark_type(type_)})"
     if type_.kind not in UNSIGNED:
         return value
-    # Unsigned kinds are stored in wider signed ones.
-    least, most = type_.integer_range()
-    return f"if({value} BETWEEN {least} AND {most}, {value}, NULL)"
+    # Unsigned types are stored in wider signed ones, which do not enforce their range.
+    minimum, maximum = type_.integer_range()
+    return f"if({value} BETWEEN {minimum} AND {maximum}, {value}, NULL)"

@@ -1,4 +1,4 @@
-"""An example of each single-row function: a call and its value, as the function reference shows them; a test runs them all."""
+"""An example call of each single-row function with its value, for the function reference. A test runs all of them."""
 
 from __future__ import annotations
 
@@ -63,4 +63,4 @@ EXAMPLES: Final[Mapping[str, tuple[str, str]]] = {
     "weekday": ("weekday('2024-05-01')", "2"),
     "weekofyear": ("weekofyear('2024-12-30')", "1"),
 }
-"""Of `rand` there is none: no two are alike."""
+"""`rand` is missing because its value is random."""

@@ -1,4 +1,4 @@
-"""The TDengine language as `bind` sees it."""
+"""The TDengine language as `bind` uses it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headrace.compute.tdengine.scalars import MATH_TABLE
 from headrace.compute.tdengine.scalars_text import TEXT_TABLE
 from headrace.compute.tdengine.scalars_time import TIME_TABLE
 from headrace.compute.tdengine.series import SERIES_TABLE
-from headrace.compute.terms import Term, moment
+from headrace.compute.terms import Term, instant_literal
 from headrace.model.queries import CountClause, EventClause, IntervalClause, SelectItem, SessionClause, StateClause
 from headrace.model.tables import TBNAME
 
@@ -23,11 +23,11 @@ TESTS: Final = frozenset((*operators.COMPARISONS, "like", "not like", "match", "
 
 def now(_: ExpressionContext) -> Term:
     """Return the present instant."""
-    return moment(0, relative=True)
+    return instant_literal(0, relative=True)
 
 
 def column_name(item: SelectItem) -> str:
-    """Return the alias, the column's name, or the expression as it was written."""
+    """Return the alias, the column's name, or the expression as written."""
     return item.name
 
 
@@ -41,8 +41,8 @@ TDENGINE: Final = Language(
         instant=operators.timestamp,
         truth=operators.truth,
         cast=convert_to,
-        common=operators.common,
-        converted=operators.converted,
+        common_type=operators.common_type,
+        convert=operators.convert,
     ),
     pseudo_columns=PseudoColumns(
         row_time=("_rowts", "_c0"),
@@ -63,7 +63,7 @@ TDENGINE: Final = Language(
     },
     nulls=NullRules(shown_false=TESTS, sorts_lowest=True),
     column_name=column_name,
-    expanded=frozenset(("last_row", "last", "first")),
-    count_nothing=frozenset(("count", "hyperloglog")),
+    star_functions=frozenset(("last_row", "last", "first")),
+    counting_aggregates=frozenset(("count", "hyperloglog")),
     interpolation="interp",
 )

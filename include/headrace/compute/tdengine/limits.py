@@ -1,4 +1,4 @@
-"""TDengine's window clauses within their limits, checked when a statement is planned."""
+"""TDengine's window clauses, with their limits checked when a statement is planned."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final
 
 from headrace.compute.binding.binder import Binder
 from headrace.compute.binding.environment import Environment
-from headrace.compute.durations import check_ticks, fixed, tick_unit
+from headrace.compute.durations import check_ticks, fixed_ticks, tick_unit
 from headrace.compute.instants import is_utc
 from headrace.compute.plan import STATE, Argument, CountWindow, EventWindow, IntervalWindow, SessionWindow, StateWindow
 from headrace.errors import LimitError, ProgrammingError, TypeMismatchError
@@ -24,7 +24,7 @@ MAX_COUNT_WINDOW_ROWS: Final = 2**31 - 1
 
 
 def interval_window(window: IntervalClause, _: Binder, names: Environment) -> IntervalWindow:
-    """`INTERVAL` within its limits."""
+    """Bind `INTERVAL`, or raise `LimitError`."""
     precision, zone = names.precision, names.timezone
     length, span = window.length, window.span
     sliding, offset = window.sliding or length, window.offset or Duration(0, length.unit)
@@ -39,6 +39,7 @@ def interval_window(window: IntervalClause, _: Binder, names: Environment) -> In
 
 
 def check_length(length: Duration, precision: Precision, span: Span | None) -> None:
+    """Raise `LimitError` if the length of INTERVAL is out of range."""
     if length.count <= 0 or (not length.is_calendar and length.ticks(precision) < 1):
         raise LimitError(
             f"INTERVAL {length} is shorter than 1 {UNIT_NAMES[tick_unit(precision)]}, the tick of the database",
@@ -50,6 +51,7 @@ def check_length(length: Duration, precision: Precision, span: Span | None) -> N
 
 
 def check_offset(length: Duration, offset: Duration, span: Span | None) -> None:
+    """Raise `LimitError` if the offset of INTERVAL is out of range or its unit does not match."""
     if offset.count < 0:
         raise LimitError(f"the INTERVAL offset {offset} is negative", hint="use 0 or more", span=span)
     if offset.unit == "y" and length.unit == "n":
@@ -61,6 +63,7 @@ def check_offset(length: Duration, offset: Duration, span: Span | None) -> None:
 
 
 def check_sliding(length: Duration, sliding: Duration, precision: Precision, span: Span | None) -> None:
+    """Raise `LimitError` if SLIDING is out of range."""
     if sliding.is_calendar:
         if sliding == length:
             return
@@ -74,44 +77,44 @@ def check_sliding(length: Duration, sliding: Duration, precision: Precision, spa
 
 
 def session_window(window: SessionClause, _: Binder, names: Environment) -> SessionWindow:
-    """`SESSION` over the primary timestamp, with a fixed gap above 0."""
+    """Bind `SESSION` over the primary timestamp, with a fixed gap greater than 0."""
     column, time = window.timestamp, names.time and names.time.name
     if column.name != time:
         raise ProgrammingError(
-            f"SESSION is possible only on the primary timestamp column, not on {column.name}",
+            f"SESSION requires the primary timestamp column, not {column.name}",
             hint=f"write SESSION({time}, {window.gap})",
             span=column.span or window.span,
         )
-    gap = fixed(window.gap, "the SESSION gap", names.precision, window.span)
+    gap = fixed_ticks(window.gap, "the SESSION gap", names.precision, window.span)
     if gap <= 0:
         raise LimitError(f"the SESSION gap {window.gap} must be greater than 0", span=window.span)
     return SessionWindow(gap)
 
 
-def state_window(window: StateClause, rows: Binder, names: Environment) -> StateWindow:
-    """`STATE_WINDOW` over integers, truth values and text, not tags."""
+def state_window(window: StateClause, row_binder: Binder, names: Environment) -> StateWindow:
+    """Bind `STATE_WINDOW` over integers, booleans and text, but not over tags."""
     node, span = window.expression, window.expression.span or window.span
     if isinstance(node, ColumnRef) and names.column(node).tag:
-        raise ProgrammingError(f"STATE_WINDOW is not possible on the tag {node.name}", span=span)
-    term = rows.bind(node)
+        raise ProgrammingError(f"STATE_WINDOW is not allowed on the tag {node.name}", span=span)
+    term = row_binder.bind(node)
     if term.type is None or term.type.kind not in (*INTEGERS, *STRINGS, TypeKind.BOOL):
         raise TypeMismatchError(
-            f"STATE_WINDOW takes integers, truth values or text, not {term.type}",
+            f"STATE_WINDOW takes integers, booleans or text, not {term.type}",
             hint="cast it, as in STATE_WINDOW(CAST(x AS INT))",
             span=span,
         )
     return StateWindow(Argument(STATE, term.sql, term.type), true_for(window.true_for, names.precision, window.span))
 
 
-def event_window(window: EventClause, rows: Binder, names: Environment) -> EventWindow:
-    """`EVENT_WINDOW`; conditions that are NULL do not hold."""
+def event_window(window: EventClause, row_binder: Binder, names: Environment) -> EventWindow:
+    """Bind `EVENT_WINDOW`. A condition that is NULL does not hold."""
     shortest = true_for(window.true_for, names.precision, window.span)
-    start, end = rows.condition(window.start), rows.condition(window.end)
+    start, end = row_binder.condition(window.start), row_binder.condition(window.end)
     return EventWindow(f"coalesce({start}, false)", f"coalesce({end}, false)", shortest)
 
 
 def count_window(window: CountClause, _: Binder, __: Environment) -> CountWindow:
-    """`COUNT_WINDOW` of 2 rows and more."""
+    """Bind `COUNT_WINDOW` of at least 2 rows."""
     if not 2 <= window.count <= MAX_COUNT_WINDOW_ROWS:
         raise LimitError(f"COUNT_WINDOW takes 2 to {MAX_COUNT_WINDOW_ROWS} rows, not {window.count}", span=window.span)
     sliding = window.count if window.sliding is None else window.sliding
@@ -121,10 +124,10 @@ def count_window(window: CountClause, _: Binder, __: Environment) -> CountWindow
 
 
 def true_for(duration: Duration | None, precision: Precision, span: Span | None) -> int | None:
-    """The least length of a window, in ticks."""
-    return None if duration is None else fixed(duration, "TRUE_FOR", precision, span)
+    """Return the minimum length of a window, in ticks."""
+    return None if duration is None else fixed_ticks(duration, "TRUE_FOR", precision, span)
 
 
 def size(duration: Duration) -> int:
-    """Nanoseconds; of months 28 days each, as lengths are compared."""
+    """Return a duration in nanoseconds for comparison of lengths, with months of 28 days."""
     return duration.months * MONTH_TO_COMPARE.nanoseconds if duration.is_calendar else duration.nanoseconds

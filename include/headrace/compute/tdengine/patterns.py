@@ -35,18 +35,18 @@ _TOKEN: Final = re.compile(
 
 
 def java_pattern(format_: str) -> str:
-    """A format with its tokens translated; everything else stands for itself."""
-    parts, place = [], 0
-    for found in _TOKEN.finditer(format_):
-        parts.append(quoted(format_[place : found.start()]))
-        inside = found["quoted"]
-        parts.append(quoted(inside) if inside is not None else TOKENS[found[0].lower()])
-        place = found.end()
-    return "".join([*parts, quoted(format_[place:])])
+    """Translate the tokens of a format. Everything else is literal text."""
+    parts, end = [], 0
+    for match in _TOKEN.finditer(format_):
+        parts.append(quote_text(format_[end : match.start()]))
+        literal = match["quoted"]
+        parts.append(quote_text(literal) if literal is not None else TOKENS[match[0].lower()])
+        end = match.end()
+    return "".join([*parts, quote_text(format_[end:])])
 
 
-def quoted(text: str) -> str:
-    """Text that stands for itself; punctuation needs no quotes."""
+def quote_text(text: str) -> str:
+    """Quote literal text. Punctuation needs no quotes."""
     if not any(character.isalpha() or character in "'[]{}#" for character in text):
         return text
     return "'" + text.replace("'", "''") + "'"

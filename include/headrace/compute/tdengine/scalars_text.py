@@ -1,150 +1,163 @@
-"""Single-row functions of text."""
+"""TDengine's single-row functions of text."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from headrace.compute.functions.scalars import Arguments, Build, ScalarFunction
-from headrace.compute.tdengine.operators import whole
+from headrace.compute.functions.scalars import Build, ScalarArguments, ScalarFunction
+from headrace.compute.tdengine.operators import to_whole
 from headrace.compute.terms import Term
 from headrace.model.types import BIGINT, VARCHAR, DataType, TypeKind
 
 
-def result_type(given: Arguments) -> DataType:
-    """NCHAR where an argument is NCHAR, else VARCHAR."""
-    wide = any(term.type is not None and term.type.kind is TypeKind.NCHAR for term in given.terms)
+def result_type(arguments: ScalarArguments) -> DataType:
+    """Return NCHAR if an argument is NCHAR, else VARCHAR."""
+    wide = any(term.type is not None and term.type.kind is TypeKind.NCHAR for term in arguments.terms)
     return DataType(TypeKind.NCHAR) if wide else VARCHAR
 
 
-def textual(sql: str) -> Build:
-    """A function of texts that gives text."""
+def text_function(sql: str) -> Build:
+    """Return a function of texts with a text result. The template names its arguments x, y, z."""
 
-    def build(given: Arguments) -> Term:
-        names = {letter: given.text(place) for place, letter in zip(range(len(given.terms)), "xyz", strict=False)}
-        return Term(sql.format(**names), result_type(given))
+    def build(arguments: ScalarArguments) -> Term:
+        names = {letter: arguments.text(index) for index, letter in zip(range(len(arguments.terms)), "xyz", strict=False)}
+        return Term(sql.format(**names), result_type(arguments))
 
     return build
 
 
-def measured(sql: str) -> Build:
-    """A function of texts that gives a whole number."""
+def integer_function(sql: str) -> Build:
+    """Return a function of texts with a whole-number result. The template names its arguments x, y, z."""
 
-    def build(given: Arguments) -> Term:
-        names = {letter: given.text(place) for place, letter in zip(range(len(given.terms)), "xyz", strict=False)}
+    def build(arguments: ScalarArguments) -> Term:
+        names = {letter: arguments.text(index) for index, letter in zip(range(len(arguments.terms)), "xyz", strict=False)}
         return Term(f"CAST({sql.format(**names)} AS BIGINT)", BIGINT)
 
     return build
 
 
-def length(given: Arguments) -> Term:
-    """Bytes of text or binary."""
-    term = given.terms[0]
+def length(arguments: ScalarArguments) -> Term:
+    """Build `length(x)`: the bytes of text or binary data."""
+    term = arguments.terms[0]
     if term.type is not None and term.type.kind is not TypeKind.VARBINARY:
-        given.text(0)
+        arguments.text(0)
     return Term(f"CAST(octet_length({term.sql}) AS BIGINT)", BIGINT)
 
 
-def joined(function: str) -> Build:
-    def build(given: Arguments) -> Term:
-        values = [given.text(place) for place in range(len(given.terms))]
-        return Term(f"{function}({', '.join(values)})", result_type(given))
+def joining_function(function: str) -> Build:
+    """Return a function that takes any number of texts."""
+
+    def build(arguments: ScalarArguments) -> Term:
+        values = [arguments.text(index) for index in range(len(arguments.terms))]
+        return Term(f"{function}({', '.join(values)})", result_type(arguments))
 
     return build
 
 
-def joined_with(given: Arguments) -> Term:
-    """`concat_ws(mark, text, …)`."""
-    mark, *values = (given.text(place) for place in range(len(given.terms)))
-    return Term(f"if(coalesce({', '.join(values)}) IS NULL, NULL, concat_ws({mark}, {', '.join(values)}))", result_type(given))
-
-
-def part(given: Arguments) -> Term:
-    """`substr(text, position[, length])`: positions count from 1, negative ones from the end, at 0 there is nothing."""
-    value, position = given.text(0), whole(given.terms[1])
-    arguments = [value, f"CAST({position} AS INT)"]
-    if len(given.terms) > 2:
-        arguments.append(f"CAST({whole(given.terms[2])} AS INT)")
-    return Term(f"if({position} = 0, '', substring({', '.join(arguments)}))", result_type(given))
-
-
-def trimmed(given: Arguments) -> Term:
-    """`trim(text)`, or with characters and side."""
-    value = given.text(0)
-    if len(given.terms) == 1:
-        return Term(f"trim(BOTH ' ' FROM {value})", result_type(given))
-    side = given.words(2).upper() if len(given.terms) > 2 else "BOTH"
-    return Term(f"trim({side} {given.text(1)} FROM {value})", result_type(given))
-
-
-def repeated(given: Arguments) -> Term:
-    return Term(f"repeat({given.text(0)}, CAST({whole(given.terms[1])} AS INT))", result_type(given))
-
-
-def between_marks(given: Arguments) -> Term:
-    """`substring_index(text, mark, count)`."""
-    return Term(f"substring_index({given.text(0)}, {given.text(1)}, CAST({whole(given.terms[2])} AS INT))", result_type(given))
-
-
-def characters(given: Arguments) -> Term:
-    """`char(code, …)`: a code is one to four bytes of UTF-8, its highest byte first; NULL ones are left out."""
-    codes = [f"coalesce(unhex(hex({whole(term)} & 4294967295L)), X'')" for term in given.terms]
-    return Term(f"make_valid_utf8(CAST(concat({', '.join(codes)}) AS STRING))", VARCHAR)
-
-
-def in_list(given: Arguments) -> Term:
-    """`find_in_set(text, list[, mark])`: its place in a list, 0 where it is not in it."""
-    mark = given.text(2) if len(given.terms) > 2 else "','"
+def concat_ws(arguments: ScalarArguments) -> Term:
+    """Build `concat_ws(separator, text, …)`."""
+    separator, *values = (arguments.text(index) for index in range(len(arguments.terms)))
     return Term(
-        f"CAST(array_position(split({given.text(1)}, concat('\\\\Q', {mark}, '\\\\E')), {given.text(0)}) AS BIGINT)", BIGINT
+        f"if(coalesce({', '.join(values)}) IS NULL, NULL, concat_ws({separator}, {', '.join(values)}))", result_type(arguments)
     )
 
 
-def json(given: Arguments) -> Term:
-    """`to_json(text)`."""
-    return Term(given.text(0), DataType(TypeKind.JSON))
+def substring(arguments: ScalarArguments) -> Term:
+    """Build `substr(text, position[, length])`. Positions count from 1, negative ones from the end; at 0 the result is empty."""
+    value, position = arguments.text(0), to_whole(arguments.terms[1])
+    parts = [value, f"CAST({position} AS INT)"]
+    if len(arguments.terms) > 2:
+        parts.append(f"CAST({to_whole(arguments.terms[2])} AS INT)")
+    return Term(f"if({position} = 0, '', substring({', '.join(parts)}))", result_type(arguments))
 
 
-def first_byte(given: Arguments) -> Term:
-    """`ascii(text)`: the first byte in UTF-8, 0 if there is none."""
-    value = given.text(0)
+def trim(arguments: ScalarArguments) -> Term:
+    """Build `trim(text)`, or `trim(text, characters[, side])`."""
+    value = arguments.text(0)
+    if len(arguments.terms) == 1:
+        return Term(f"trim(BOTH ' ' FROM {value})", result_type(arguments))
+    side = arguments.string(2).upper() if len(arguments.terms) > 2 else "BOTH"
+    return Term(f"trim({side} {arguments.text(1)} FROM {value})", result_type(arguments))
+
+
+def repeat(arguments: ScalarArguments) -> Term:
+    """Build `repeat(text, count)`."""
+    return Term(f"repeat({arguments.text(0)}, CAST({to_whole(arguments.terms[1])} AS INT))", result_type(arguments))
+
+
+def substring_index(arguments: ScalarArguments) -> Term:
+    """Build `substring_index(text, delimiter, count)`."""
+    return Term(
+        f"substring_index({arguments.text(0)}, {arguments.text(1)}, CAST({to_whole(arguments.terms[2])} AS INT))",
+        result_type(arguments),
+    )
+
+
+def characters(arguments: ScalarArguments) -> Term:
+    """Build `char(code, …)`. A code is one to four bytes of UTF-8, highest byte first. NULL codes are ignored."""
+    codes = [f"coalesce(unhex(hex({to_whole(term)} & 4294967295L)), X'')" for term in arguments.terms]
+    return Term(f"make_valid_utf8(CAST(concat({', '.join(codes)}) AS STRING))", VARCHAR)
+
+
+def find_in_set(arguments: ScalarArguments) -> Term:
+    """Build `find_in_set(text, list[, separator])`: the position in a list, 0 if it is missing."""
+    separator = arguments.text(2) if len(arguments.terms) > 2 else "','"
+    return Term(
+        f"CAST(array_position(split({arguments.text(1)}, concat('\\\\Q', {separator}, '\\\\E')), {arguments.text(0)}) AS BIGINT)",
+        BIGINT,
+    )
+
+
+def to_json(arguments: ScalarArguments) -> Term:
+    """Build `to_json(text)`."""
+    return Term(arguments.text(0), DataType(TypeKind.JSON))
+
+
+def first_byte(arguments: ScalarArguments) -> Term:
+    """Build `ascii(text)`: the first byte in UTF-8, 0 for empty text."""
+    value = arguments.text(0)
     byte = f"conv(hex(substring(CAST({value} AS BINARY), 1, 1)), 16, 10)"
     return Term(f"if({value} = '', 0L, CAST({byte} AS BIGINT))", BIGINT)
 
 
 TEXT_TABLE: Final = (
-    ScalarFunction("ascii", 1, 1, first_byte, "first byte of the text in UTF-8, 0 of empty text"),
-    ScalarFunction("char", 1, None, characters, "text of these codes, each of one to four bytes of UTF-8; NULL is left out"),
-    ScalarFunction("char_length", 1, 1, measured("char_length({x})"), "number of characters"),
-    ScalarFunction("concat", 2, None, joined("concat"), "texts one after another; NULL where one is NULL"),
-    ScalarFunction("concat_ws", 3, None, joined_with, "texts joined by the first, NULL ones left out; NULL where all are"),
+    ScalarFunction("ascii", 1, 1, first_byte, "first byte of the text in UTF-8, 0 for empty text"),
+    ScalarFunction("char", 1, None, characters, "text of these codes, each one to four bytes of UTF-8; ignores NULL"),
+    ScalarFunction("char_length", 1, 1, integer_function("char_length({x})"), "number of characters"),
+    ScalarFunction("concat", 2, None, joining_function("concat"), "concatenated texts, NULL if one is NULL"),
+    ScalarFunction("concat_ws", 3, None, concat_ws, "texts joined by the first argument, ignoring NULL; NULL if all are NULL"),
     ScalarFunction(
-        "find_in_set", 2, 3, in_list, "place of x in the list y, 0 where it is not in it; z (a comma) separates the list"
+        "find_in_set", 2, 3, find_in_set, "position of x in the list y, 0 if it is missing; z (default: a comma) separates the list"
     ),
-    ScalarFunction("length", 1, 1, length, "number of bytes, in UTF-8"),
-    ScalarFunction("lower", 1, 1, textual("lower({x})"), "lower case"),
-    ScalarFunction("ltrim", 1, 1, textual("ltrim({x})"), "without leading spaces"),
-    ScalarFunction("position", 2, 2, measured("locate({x}, {y})"), "place of x in y, 0 where it is not in it"),
-    ScalarFunction("repeat", 2, 2, repeated, "x so many times"),
-    ScalarFunction("replace", 3, 3, textual("replace({x}, {y}, {z})"), "x with z for every y"),
-    ScalarFunction("rtrim", 1, 1, textual("rtrim({x})"), "without trailing spaces"),
+    ScalarFunction("length", 1, 1, length, "number of bytes in UTF-8"),
+    ScalarFunction("lower", 1, 1, text_function("lower({x})"), "lower case"),
+    ScalarFunction("ltrim", 1, 1, text_function("ltrim({x})"), "without leading spaces"),
+    ScalarFunction("position", 2, 2, integer_function("locate({x}, {y})"), "position of x in y, 0 if it is missing"),
+    ScalarFunction("repeat", 2, 2, repeat, "x repeated y times"),
+    ScalarFunction("replace", 3, 3, text_function("replace({x}, {y}, {z})"), "x with every y replaced by z"),
+    ScalarFunction("rtrim", 1, 1, text_function("rtrim({x})"), "without trailing spaces"),
     ScalarFunction(
         "substr",
         2,
         3,
-        part,
-        "z characters from place y on; without z all; a negative place counts from the end, at 0 there is nothing",
+        substring,
+        "z characters (default: all) from position y on; negative positions count from the end, 0 gives empty text",
     ),
     ScalarFunction(
         "substring",
         2,
         3,
-        part,
-        "z characters from place y on; without z all; a negative place counts from the end, at 0 there is nothing",
+        substring,
+        "z characters (default: all) from position y on; negative positions count from the end, 0 gives empty text",
     ),
     ScalarFunction(
-        "substring_index", 3, 3, between_marks, "what is before the zth y; with a negative z what is after it, counted from the end"
+        "substring_index",
+        3,
+        3,
+        substring_index,
+        "text before the z-th y; for a negative z, text after it, counted from the end",
     ),
-    ScalarFunction("to_json", 1, 1, json, "text as JSON"),
-    ScalarFunction("trim", 1, 3, trimmed, "without spaces, or the characters given, at both ends or one"),
-    ScalarFunction("upper", 1, 1, textual("upper({x})"), "upper case"),
+    ScalarFunction("to_json", 1, 1, to_json, "text as JSON"),
+    ScalarFunction("trim", 1, 3, trim, "without spaces, or other characters, at one or both ends"),
+    ScalarFunction("upper", 1, 1, text_function("upper({x})"), "upper case"),
 )

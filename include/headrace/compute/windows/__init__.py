@@ -1,4 +1,4 @@
-"""Windows piece by piece: rows become segments, segments of one window become one, windows become results."""
+"""Evaluation of windows step by step: rows to segments, segments of one window merged, windows to results."""
 
 from headrace.compute.windows.segments import ATTRIBUTES, finish, key_columns, merge, prepare, segments
 

@@ -1,4 +1,4 @@
-"""Tables, rows and plans for the tests of this room."""
+"""Sample tables, rows and plans for the tests of `compute`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 T0 = 1_700_000_000_000
-"""2023-11-14 22:13:20 UTC in milliseconds: the instant that the tests' rows are written around."""
+"""2023-11-14 22:13:20 UTC in milliseconds. The sample rows are near this instant."""
 
 FIXTURES = Path(__file__).parent / "fixtures"
 
@@ -83,7 +83,7 @@ ARROW = {
 
 
 def scope(*, timezone: str = "UTC", precision: Precision = Precision.MILLISECOND, now: int = T0) -> Scope:
-    """All tables in one database."""
+    """Return a scope with all sample tables in one database."""
 
     def resolve(name: Name) -> tuple[Relation, ...]:
         database = Database("db", precision, timezone)
@@ -96,57 +96,57 @@ def scope(*, timezone: str = "UTC", precision: Precision = Precision.MILLISECOND
     return Scope(resolve, language("tdengine"), timezone, now)
 
 
-def query_of(sql: str) -> Query | Union:
+def parse_query(sql: str) -> Query | Union:
     statement = parse(sql)
     assert isinstance(statement, Select)
     return statement.query
 
 
 def plan(sql: str, *, stream: bool = False, where: Scope | None = None) -> AnyPlan:
-    return bind(query_of(sql), where or scope(), stream=stream)
+    return bind(parse_query(sql), where or scope(), stream=stream)
 
 
 def select(sql: str, *, stream: bool = False, where: Scope | None = None) -> Plan:
-    """The plan of a query that is no union."""
-    found = plan(sql, stream=stream, where=where)
-    assert isinstance(found, Plan)
-    return found
+    """Bind a query that is no union."""
+    bound = plan(sql, stream=stream, where=where)
+    assert isinstance(bound, Plan)
+    return bound
 
 
-def arrow(table: Table, rows: Iterable[Mapping[str, Any]], precision: Precision = Precision.MILLISECOND) -> pa.Table:
-    """Rows as stored: instants given in ticks, columns not given NULL, `tbname` the table's name where not given."""
-    every = list(rows)
+def to_arrow(table: Table, rows: Iterable[Mapping[str, Any]], precision: Precision = Precision.MILLISECOND) -> pa.Table:
+    """Return rows as stored. Instants are given in ticks, missing columns are NULL, and `tbname` defaults to the table's name."""
+    records = list(rows)
     micros = {"ms": 1000, "us": 1}.get(precision.value)
     columns: dict[str, pa.Array] = {}
-    for each in (*table.columns, *table.tags):
-        values = [row.get(each.name) for row in every]
-        if each.type.kind is not TypeKind.TIMESTAMP:
-            columns[each.name] = pa.array(values, ARROW[each.type.kind])
+    for column_ in (*table.columns, *table.tags):
+        values = [row.get(column_.name) for row in records]
+        if column_.type.kind is not TypeKind.TIMESTAMP:
+            columns[column_.name] = pa.array(values, ARROW[column_.type.kind])
         elif micros is None:
-            columns[each.name] = pa.array(values, pa.int64())
+            columns[column_.name] = pa.array(values, pa.int64())
         else:
-            columns[each.name] = pa.array(
+            columns[column_.name] = pa.array(
                 [None if value is None else value * micros for value in values], ARROW[TypeKind.TIMESTAMP]
             )
-    return pa.table({**columns, TBNAME: pa.array([row.get(TBNAME, table.name) for row in every], pa.string())})
+    return pa.table({**columns, TBNAME: pa.array([row.get(TBNAME, table.name) for row in records], pa.string())})
 
 
 def frame(spark: SparkSession, table: Table, rows: Iterable[Mapping[str, Any]], **others: Precision) -> DataFrame:
-    return spark.createDataFrame(arrow(table, rows, **others)).coalesce(1)
+    return spark.createDataFrame(to_arrow(table, rows, **others)).coalesce(1)
 
 
 def answer(
     sql: str, rows: DataFrame, *, where: Scope | None = None, statistics: StatisticsProvider | None = None
 ) -> list[tuple[Any, ...]]:
-    """The result of a query over one table, instants as milliseconds since `T0`."""
-    return plain(evaluate(plan(sql, where=where), rows, statistics=statistics))
+    """Evaluate a query over one table, with instants as milliseconds since `T0`."""
+    return collect_rows(evaluate(plan(sql, where=where), rows, statistics=statistics))
 
 
-def plain(found: DataFrame) -> list[tuple[Any, ...]]:
-    return [tuple(offset(value) for value in row) for row in found.collect()]
+def collect_rows(result: DataFrame) -> list[tuple[Any, ...]]:
+    return [tuple(to_offset(value) for value in row) for row in result.collect()]
 
 
-def offset(value: Any) -> Any:
+def to_offset(value: Any) -> Any:
     if not isinstance(value, datetime):
         return value
     aware = value if value.tzinfo else value.replace(tzinfo=UTC)
@@ -154,20 +154,20 @@ def offset(value: Any) -> Any:
 
 
 def meters(*rows: Sequence[Any]) -> list[dict[str, Any]]:
-    """Rows of `meters`: subtable, milliseconds after T0, then a, b, c, d, e, s as far as given. d1 is in site x, d2 in y."""
-    places = {"d1": {"site": "x", "room": 1}, "d2": {"site": "y", "room": 2}}
+    """Return rows of `meters` from (subtable, milliseconds after T0, a, b, c, d, e, s). d1 is in site x, d2 in y."""
+    tags = {"d1": {"site": "x", "room": 1}, "d2": {"site": "y", "room": 2}}
     names = ("a", "b", "c", "d", "e", "s")
     return [
-        {TBNAME: subtable, "ts": T0 + at} | places[subtable] | dict(zip(names, values, strict=False))
+        {TBNAME: subtable, "ts": T0 + at} | tags[subtable] | dict(zip(names, values, strict=False))
         for subtable, at, *values in rows
     ]
 
 
 def pairs(name: str) -> list[tuple[str, str]]:
-    """The pairs of a fixture: a statement, and after `--` what is expected of it; `#` begins a remark."""
-    found = []
+    """Read the pairs of a fixture: a statement and, after `--`, what to expect. `#` begins a comment."""
+    result = []
     for line in (FIXTURES / name).read_text().splitlines():
         if line.strip() and not line.startswith("#"):
             statement, _, expected = line.rpartition(" -- ")
-            found.append((statement.strip(), expected.strip()))
-    return found
+            result.append((statement.strip(), expected.strip()))
+    return result
