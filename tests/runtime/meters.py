@@ -1,4 +1,4 @@
-"""A database with a supertable of meters, streams over it, and what their results should be, computed by DuckDB."""
+"""A database with a supertable of meters, streams over it, and their expected results, computed by DuckDB."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Row = tuple[str, int, int]
 
 @dataclass
 class Meters:
-    """The database of one test, with what is in its source by key."""
+    """The database of one test, and the rows of its source by key."""
 
     context: Context
     stored: dict[tuple[str, int], int] = field(default_factory=dict)
@@ -54,7 +54,7 @@ class Meters:
         return cls(context)
 
     def write(self, rows: Iterable[Row]) -> None:
-        """One commit to the source."""
+        """Commit rows to the source."""
         names, times, values = zip(*rows, strict=True)
         ts = pa.array([time * 1000 for time in times], pa.int64()).cast(pa.timestamp("us", "UTC"))
         table = pa.table({"ts": ts, "v": pa.array(values, pa.int32()), "tbname": pa.array(names)})
@@ -69,7 +69,7 @@ class Meters:
             del self.stored[key]
 
     def create_stream(self, options: str = "FILL_HISTORY 1", rest: str = "PARTITION BY tbname", target: str = "out") -> str:
-        """Record a stream, as CREATE STREAM does; its id."""
+        """Record a stream, like CREATE STREAM does, and return its id."""
         sql = STREAM.format(options=options, rest=rest, target=target)
         statement = parse(sql)
         assert isinstance(statement, CreateStream)
@@ -78,7 +78,7 @@ class Meters:
         return plan.id
 
     def results(self, database: str = "db") -> list[tuple[Any, ...]]:
-        """What the target has: window start, count, sum, greatest, in order."""
+        """Return the rows of the target: window start, count, sum, maximum, in order."""
         target = self.context.catalog.tables.get(database, "out")
         rows = self.context.tables.scan(target, self.context.catalog.databases.get(database))
         start = rows["_wstart"]
@@ -88,7 +88,7 @@ class Meters:
         return sorted(zip(*columns, strict=True))
 
     def expected(self, minutes: int = 1, *, closed_before: int | None = None, where: str = "true") -> list[tuple[Any, ...]]:
-        """What the target should have, of what is stored: windows that end before an instant (None: all)."""
+        """Return the rows that the target should have: of windows that end before an instant (None: of all)."""
         source = pa.table(
             {
                 "tbname": [name for name, _ in self.stored],
@@ -110,10 +110,10 @@ class Meters:
 def readings(
     count: int, *, seed: int = 0, start: int = START, names: Sequence[str] = ("m1", "m2", "m3"), step: int = 7_000
 ) -> list[Row]:
-    """Readings of some meters, `step` milliseconds apart about, in random order."""
-    chance = random.Random(seed)
+    """Return random readings of some meters, about `step` milliseconds apart, in random order."""
+    random_ = random.Random(seed)
     rows = [
-        (chance.choice(names), start + number * step + chance.randrange(step), chance.randrange(100)) for number in range(count)
+        (random_.choice(names), start + number * step + random_.randrange(step), random_.randrange(100)) for number in range(count)
     ]
-    chance.shuffle(rows)
+    random_.shuffle(rows)
     return rows

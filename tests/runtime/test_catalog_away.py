@@ -1,4 +1,4 @@
-"""A catalog that is away for longer than a lease lives: a real PostgreSQL server, stopped and started again."""
+"""A catalog that is away for longer than a lease lasts: a real PostgreSQL server, stopped and started again."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def keeper(context: Context) -> Iterator[LeaseKeeper]:
 
 
 @pytest.mark.spark
-def test_streams_go_on_and_keep_their_driver(server: Server, context: Context, keeper: LeaseKeeper, spark: SparkSession) -> None:
+def test_streams_continue_with_their_driver(server: Server, context: Context, keeper: LeaseKeeper, spark: SparkSession) -> None:
     meters = Meters.create(context)
     stream = meters.create_stream("TRIGGER AT_ONCE IGNORE EXPIRED 0")
     target = context.catalog.tables.get("db", "out")
@@ -101,7 +101,7 @@ def progress(context: Context, stream: str) -> int | None:
         return None
 
 
-def test_nobody_takes_a_lease_over_or_calls_its_holder_lost_as_soon_as_the_catalog_is_back(
+def test_no_lease_is_taken_over_or_reported_lost_as_soon_as_the_catalog_is_back(
     server: Server, context: Context, keeper: LeaseKeeper
 ) -> None:
     stream = Meters.create(context).create_stream("TRIGGER AT_ONCE")

@@ -1,4 +1,4 @@
-"""What an snode's driver makes of the streams in the catalog, before any of them computes."""
+"""An snode's driver: which streams of the catalog it runs."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_new_stream_runs_and_a_paused_one_does_not(meters: Meters, driver: Dri
     assert state_of(meters, stream) is JobState.RUNNING
 
 
-def test_a_stream_that_stopped_for_a_passing_reason_is_retried_ever_more_seldom(
+def test_a_stream_that_stopped_for_a_transient_reason_is_retried_less_and_less_often(
     meters: Meters, driver: Driver, clock: ManualClock
 ) -> None:
     stream = meters.create_stream("TRIGGER AT_ONCE")
@@ -90,21 +90,21 @@ def test_a_stream_that_stopped_for_a_passing_reason_is_retried_ever_more_seldom(
     assert state_of(meters, stream) is JobState.STOPPED
 
 
-def test_a_stream_that_stopped_for_good_stays_so(meters: Meters, driver: Driver) -> None:
+def test_a_stream_that_stopped_permanently_stays_stopped(meters: Meters, driver: Driver) -> None:
     stream = meters.create_stream("TRIGGER AT_ONCE")
     stop(meters, stream, transient=False)
     driver.reconcile()
     assert state_of(meters, stream) is JobState.STOPPED
 
 
-def test_a_stream_that_stopped_before_its_history_was_filled_goes_on_with_it(meters: Meters, driver: Driver) -> None:
+def test_a_stream_that_stopped_during_its_backfill_continues_it(meters: Meters, driver: Driver) -> None:
     stream = meters.create_stream("FILL_HISTORY 1")
     stop(meters, stream, transient=True)
     driver.reconcile()
     assert state_of(meters, stream) is JobState.FILLING
 
 
-def test_a_dropped_stream_is_gone(meters: Meters, driver: Driver) -> None:
+def test_a_dropped_stream_is_removed(meters: Meters, driver: Driver) -> None:
     stream = meters.create_stream("TRIGGER AT_ONCE")
     driver.reconcile()
     meters.context.catalog.jobs.set_desired(stream, DesiredState.DROPPED)
@@ -113,7 +113,7 @@ def test_a_dropped_stream_is_gone(meters: Meters, driver: Driver) -> None:
         meters.context.catalog.jobs.by_id(stream)
 
 
-def test_a_stream_that_cannot_be_understood_is_stopped_and_the_others_run(meters: Meters, driver: Driver) -> None:
+def test_a_stream_that_cannot_be_parsed_is_stopped_and_the_others_run(meters: Meters, driver: Driver) -> None:
     good = meters.create_stream("TRIGGER AT_ONCE")
     definition = meters.context.catalog.jobs.by_id(good).definition
     bad = replace(definition, id="bad", name="bad", sql="CREATE STREAM bad INTO", target=TableId("db", "bad"), schema=None)
@@ -138,7 +138,7 @@ def test_a_heartbeat_names_the_streams_that_have_something_to_do(meters: Meters,
     assert busy_jobs(busy, 5_000) == {stream: {"in_flight_ms": 700, "lag_ms": 1_000, "failures": 1}}
 
 
-def test_a_driver_that_does_not_fill_waits_for_who_does(meters: Meters, driver: Driver) -> None:
+def test_a_driver_that_does_not_backfill_waits_for_one_that_does(meters: Meters, driver: Driver) -> None:
     stream = meters.create_stream("FILL_HISTORY 1")
     backfill.plan_chunks(meters.context, stream)
     driver.reconcile()

@@ -14,7 +14,7 @@ from headrace.runtime.epochs import raise_epoch
 from tests.runtime.meters import Meters
 
 
-def test_an_epoch_is_raised_above_what_the_targets_have_seen(context: Context) -> None:
+def test_an_epoch_is_raised_above_those_in_the_targets(context: Context) -> None:
     stream = Meters.create(context).create_stream("TRIGGER AT_ONCE")
     lease = context.catalog.leases.acquire("default", "a", 60_000)
     assert lease is not None
@@ -40,7 +40,7 @@ def test_a_lease_that_another_has_taken_is_not_raised(context: Context) -> None:
 
 
 @pytest.mark.spark
-def test_streams_go_on_after_the_catalog_was_restored(tmp_path: Path) -> None:
+def test_streams_continue_after_the_catalog_was_restored(tmp_path: Path) -> None:
     home, backup = tmp_path / "home", tmp_path / "backup.db"
     with headrace.connect(home) as connection:
         connection.execute("create database d")

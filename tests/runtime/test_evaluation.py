@@ -1,4 +1,4 @@
-"""What is known of a chunk's result before it is computed."""
+"""The bound of a chunk's windows, before it is computed."""
 
 from __future__ import annotations
 
@@ -43,4 +43,4 @@ def test_a_chunk_has_no_more_windows_than_its_rows_or_its_subtables_and_range_al
     plan = backfill.plan_of(context, context.catalog.jobs.by_id(stream))
     evaluation = ChunkEvaluation(context, plan, 0, backfill.grid_of(plan))
     start = START - START % MINUTE
-    assert evaluation.most_windows(Chunk(stream, "history", 0, start, start + 10 * MINUTE, rows)) == most
+    assert evaluation.max_windows(Chunk(stream, "history", 0, start, start + 10 * MINUTE, rows)) == most

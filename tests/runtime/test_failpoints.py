@@ -8,13 +8,13 @@ from headrace.model import failpoints
 from headrace.model.failpoints import FailpointError, failpoint
 
 
-def test_nothing_happens_at_a_point_that_is_not_armed() -> None:
+def test_a_failpoint_that_is_not_armed_has_no_effect() -> None:
     failpoint("somewhere")
     with failpoints.armed("elsewhere:1:raise"):
         failpoint("somewhere")
 
 
-def test_an_armed_point_acts_at_the_passage_it_was_armed_for_and_only_then() -> None:
+def test_an_armed_failpoint_triggers_only_at_its_passage() -> None:
     with failpoints.armed("somewhere:2:raise"):
         failpoint("somewhere")
         with pytest.raises(FailpointError, match="somewhere"):
@@ -22,13 +22,13 @@ def test_an_armed_point_acts_at_the_passage_it_was_armed_for_and_only_then() -> 
         failpoint("somewhere")
 
 
-def test_points_are_disarmed_at_the_end_of_the_block() -> None:
+def test_failpoints_are_disarmed_at_the_end_of_the_block() -> None:
     with failpoints.armed("somewhere:1:raise"):
         pass
     failpoint("somewhere")
 
 
-def test_a_point_may_call_a_function_once() -> None:
+def test_a_failpoint_can_call_a_function_once() -> None:
     calls: list[int] = []
     with failpoints.calling("somewhere", lambda: calls.append(1)):
         failpoint("somewhere")
@@ -37,6 +37,6 @@ def test_a_point_may_call_a_function_once() -> None:
 
 
 @pytest.mark.parametrize("text", ["somewhere", "somewhere:x", "somewhere:0", "somewhere:1:explode"])
-def test_a_specification_that_makes_no_sense_is_refused(text: str) -> None:
+def test_an_invalid_specification_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match=r"name:count"):
         failpoints.arm(text)

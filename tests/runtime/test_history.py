@@ -1,4 +1,4 @@
-"""Filling the history of streams, beside writes and over failures."""
+"""Backfills of streams, with concurrent writes and failures."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_chunks_are_planned_without_spark_and_planned_once(meters: Meters) -> No
     assert backfill.plan_chunks(meters.context, stream, duration=Duration(1, "h")) == chunks
 
 
-def test_a_history_in_chunks_equals_the_query_whatever_is_written_meanwhile(meters: Meters) -> None:
+def test_a_backfill_in_chunks_equals_the_query_despite_concurrent_writes(meters: Meters) -> None:
     meters.write(readings(150))
     meters.write(readings(100, seed=1, start=START + 300_000))
     stream = meters.create_stream("TRIGGER AT_ONCE FILL_HISTORY 1 IGNORE EXPIRED 0 IGNORE UPDATE 0")
@@ -100,7 +100,7 @@ def test_a_history_in_chunks_equals_the_query_whatever_is_written_meanwhile(mete
     assert meters.results() == meters.expected()
 
 
-def test_a_chunk_that_is_done_is_not_done_again(meters: Meters) -> None:
+def test_a_chunk_that_is_done_is_not_computed_again(meters: Meters) -> None:
     meters.write(readings(200))
     stream = meters.create_stream("TRIGGER AT_ONCE FILL_HISTORY 1")
     backfill.fill_history(meters.context, stream)
@@ -161,7 +161,7 @@ def test_a_stream_over_an_empty_source_goes_live(meters: Meters) -> None:
     assert meters.context.catalog.jobs.by_id(stream).state is JobState.RUNNING
 
 
-def test_filling_ends_when_asked_and_goes_on_later(meters: Meters) -> None:
+def test_a_backfill_stops_on_request_and_continues_later(meters: Meters) -> None:
     meters.write(readings(300))
     stream = meters.create_stream("TRIGGER AT_ONCE FILL_HISTORY 1")
     asked = iter([False, True])
@@ -196,7 +196,7 @@ def spoil(meters: Meters) -> None:
 
 
 @large
-def test_a_range_is_computed_again_and_nothing_beyond_it(meters: Meters, prepare: Prepare) -> None:
+def test_only_the_given_range_is_recomputed(meters: Meters, prepare: Prepare) -> None:
     stream = live_stream(meters)
     prepare(meters)
     spoil(meters)
@@ -210,7 +210,7 @@ def test_a_range_is_computed_again_and_nothing_beyond_it(meters: Meters, prepare
 
 
 @large
-def test_windows_without_rows_are_withdrawn_by_a_recomputation_unless_they_are_others(meters: Meters, prepare: Prepare) -> None:
+def test_a_recomputation_retracts_windows_without_rows_of_its_own_groups_only(meters: Meters, prepare: Prepare) -> None:
     stream = live_stream(meters)
     prepare(meters)
     context = meters.context
@@ -245,7 +245,7 @@ def test_a_recomputation_never_replaces_newer_results_by_older_ones(meters: Mete
     assert meters.results() == meters.expected()
 
 
-def test_a_stream_that_is_not_live_has_no_range_computed_again(meters: Meters) -> None:
+def test_a_range_of_a_stream_that_is_not_live_cannot_be_recomputed(meters: Meters) -> None:
     meters.write(readings(50))
     stream = meters.create_stream()
     with pytest.raises(InvalidStreamError, match="no results yet"):

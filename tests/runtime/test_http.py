@@ -83,7 +83,7 @@ def stranger(endpoint: Endpoint) -> Iterator[httpx.Client]:
         yield client
 
 
-def test_rows_come_as_json_that_loses_nothing(http: httpx.Client) -> None:
+def test_rows_are_returned_as_json_without_loss(http: httpx.Client) -> None:
     body = http.post("/sql", json={"sql": "rows"}).json()
     assert body["columns"][:2] == [{"name": "ts", "type": "timestamp[us, tz=UTC]"}, {"name": "n", "type": "int64"}]
     assert body["rows"] == [
@@ -92,13 +92,13 @@ def test_rows_come_as_json_that_loses_nothing(http: httpx.Client) -> None:
     ]
 
 
-def test_rows_come_as_arrow_where_that_is_accepted(http: httpx.Client) -> None:
+def test_rows_are_returned_as_arrow_if_accepted(http: httpx.Client) -> None:
     response = http.post("/sql", json={"sql": "rows"}, headers={"Accept": ARROW})
     assert response.headers["content-type"] == ARROW
     assert pa.ipc.open_stream(response.content).read_all().schema == ROWS.schema
 
 
-def test_a_statement_without_rows_says_how_many_it_changed(http: httpx.Client) -> None:
+def test_a_statement_without_rows_returns_the_number_it_changed(http: httpx.Client) -> None:
     assert http.post("/sql", json={"sql": "none"}).json() == {"columns": [], "rows": [], "affected": 3}
 
 
@@ -108,18 +108,18 @@ def test_dialect_and_database_are_passed_on(http: httpx.Client) -> None:
     assert http.post("/sql", json=given).json()["rows"] == [["iotdb", "db"]]
 
 
-def test_an_error_says_code_message_hint_and_place(http: httpx.Client) -> None:
+def test_an_error_has_code_message_hint_and_position(http: httpx.Client) -> None:
     response = http.post("/sql", json={"sql": "wrong\nhere"})
     assert response.status_code == 400
     expected = {"code": "SYNTAX", "message": "this is wrong", "hint": "write it otherwise"}
     assert response.json() == expected | {"line": 2, "column": 1, "span": [6, 10], "sql": "wrong\nhere"}
 
 
-def test_an_error_that_may_pass_is_told_from_one_that_stays(http: httpx.Client) -> None:
+def test_transient_errors_have_another_status_than_permanent_ones(http: httpx.Client) -> None:
     assert http.post("/sql", json={"sql": "busy"}).status_code == 503
 
 
-def test_what_nobody_foresaw_is_an_internal_error_without_a_trace(http: httpx.Client) -> None:
+def test_an_unexpected_error_is_an_internal_error_without_a_trace(http: httpx.Client) -> None:
     response = http.post("/sql", json={"sql": "?"})
     assert (response.status_code, response.json()["code"]) == (500, "INTERNAL")
     assert "Traceback" not in response.text
@@ -128,7 +128,7 @@ def test_what_nobody_foresaw_is_an_internal_error_without_a_trace(http: httpx.Cl
 @pytest.mark.parametrize(
     "header", [{}, {"Authorization": "Bearer wrong"}, {"Authorization": "Basic secret"}, {"Authorization": "secret"}]
 )
-def test_nothing_but_the_status_is_told_without_the_token(stranger: httpx.Client, header: dict[str, str]) -> None:
+def test_only_the_status_is_visible_without_the_token(stranger: httpx.Client, header: dict[str, str]) -> None:
     assert stranger.post("/sql", json={"sql": "rows"}, headers=header).status_code == 401
     assert stranger.get("/metrics", headers=header).status_code == 401
     response = stranger.get("/health", headers=header)
@@ -154,14 +154,14 @@ def test_a_slow_batch_shows_in_the_status_that_anyone_may_ask_for(stranger: http
         state.is_slow = False
 
 
-def test_the_read_token_shows_how_the_snode_does_and_opens_nothing_else(endpoint: Endpoint) -> None:
+def test_the_read_token_gives_access_to_health_and_metrics_only(endpoint: Endpoint) -> None:
     with httpx.Client(base_url=endpoint.address, headers={"Authorization": "Bearer seeing"}, trust_env=False) as viewer:
         assert viewer.get("/metrics").status_code == 200
         assert viewer.get("/health").json() == {"status": "ok", "epoch": 7}
         assert viewer.post("/sql", json={"sql": "rows"}).status_code == 401
 
 
-def test_without_a_read_token_an_empty_one_opens_nothing() -> None:
+def test_without_a_read_token_an_empty_one_is_rejected() -> None:
     assert not Guard("secret").may_read("")
 
 
@@ -198,7 +198,7 @@ def test_the_endpoint_binds_one_address_and_advertises_another() -> None:
         served.stop()
 
 
-def test_metrics_come_as_prometheus_text(http: httpx.Client) -> None:
+def test_metrics_are_returned_as_prometheus_text(http: httpx.Client) -> None:
     response = http.get("/metrics")
     assert response.text == "headrace_up 1\n"
     assert response.headers["content-type"].startswith("text/plain; version=0.0.4")
@@ -211,6 +211,6 @@ def test_only_the_loopback_interface_listens(endpoint: Endpoint) -> None:
             assert probe.connect_ex((address, endpoint.port)) != 0
 
 
-def test_a_port_that_is_taken_is_said(endpoint: Endpoint) -> None:
+def test_a_taken_port_is_an_error_that_names_it(endpoint: Endpoint) -> None:
     with pytest.raises(ConfigurationError, match=f"port {endpoint.port}"):
         Endpoint(create_app(Guard("secret"), run_sql, lambda: Health(True, {}), str), endpoint.port)

@@ -1,4 +1,4 @@
-"""The scripts of `spark_jobs/`: what they take, and what they leave to the package."""
+"""The scripts of `spark_jobs/`: their arguments, and that they only parse and call."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ def parser(name: str) -> argparse.ArgumentParser:
     return made
 
 
-def test_an_snode_is_told_its_name_who_fills_histories_and_how_long_to_wait() -> None:
+def test_the_snode_script_passes_name_backfills_and_wait() -> None:
     defaults = parser("snode").parse_args([])
     assert (defaults.snode, defaults.no_fill, defaults.wait) == (None, False, None)
     given = parser("snode").parse_args(["--snode", "second", "--no-fill", "--wait", "0"])
     assert (given.snode, given.no_fill, given.wait) == ("second", True, 0.0)
 
 
-def test_a_backfill_job_is_told_stream_run_and_chunk() -> None:
+def test_the_backfill_script_passes_stream_run_and_chunk() -> None:
     given = parser("fill_history").parse_args(["--stream", "id", "--run", "manual", "--chunk", "3"])
     assert (given.stream, given.run, given.chunk) == ("id", "manual", 3)
     defaults = parser("fill_history").parse_args(["--stream", "id"])
     assert (defaults.run, defaults.chunk) == ("history", None)
 
 
-def test_maintenance_keeps_a_week_unless_told_otherwise() -> None:
+def test_maintenance_keeps_a_week_by_default() -> None:
     assert parser("maintenance").parse_args([]).retention_hours == 168
 
 

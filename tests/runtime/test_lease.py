@@ -1,4 +1,4 @@
-"""Holding the lease of an snode."""
+"""Acquiring and keeping the lease of an snode."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def test_of_many_drivers_that_race_for_a_lease_one_gets_it(catalog: Catalog) -> 
     assert [lease.epoch for lease in leases] == [1]
 
 
-def test_holders_are_told_apart_even_within_a_process() -> None:
+def test_holder_names_are_unique_even_within_a_process() -> None:
     assert holder_name() != holder_name()
 
 
-def test_who_finds_the_lease_held_is_told_by_whom_and_may_refuse(catalog: Catalog) -> None:
+def test_a_wait_for_a_held_lease_names_the_holder_and_can_be_declined(catalog: Catalog) -> None:
     held = acquire(catalog, "default", "first", 60_000)
     told: list[Lease | None] = []
     assert acquire(catalog, "default", "second", 60_000, wait_s=0, waiting=told.append) is None
@@ -51,7 +51,7 @@ def test_a_wait_for_the_lease_can_be_ended(catalog: Catalog) -> None:
     assert acquire(catalog, "default", "second", 60_000, stopped=stopped, waiting=lambda _: stopped.set()) is None
 
 
-def test_a_lease_that_is_not_renewed_passes_to_who_waits_for_it(catalog: Catalog) -> None:
+def test_a_lease_that_is_not_renewed_passes_to_the_waiting_driver(catalog: Catalog) -> None:
     first = acquire(catalog, "default", "first", TTL_MS)
     second = acquire(catalog, "default", "second", TTL_MS)
     assert first is not None
@@ -59,7 +59,7 @@ def test_a_lease_that_is_not_renewed_passes_to_who_waits_for_it(catalog: Catalog
     assert second.epoch == first.epoch + 1
 
 
-def test_a_kept_lease_outlives_its_term_and_is_free_once_released(catalog: Catalog) -> None:
+def test_a_kept_lease_outlives_its_duration_and_is_free_once_released(catalog: Catalog) -> None:
     lease = acquire(catalog, "default", "first", TTL_MS)
     assert lease is not None
     keeper = LeaseKeeper(catalog, lease, TTL_MS)
@@ -69,7 +69,7 @@ def test_a_kept_lease_outlives_its_term_and_is_free_once_released(catalog: Catal
     assert acquire(catalog, "default", "second", TTL_MS, wait_s=0) is not None
 
 
-def test_a_keeper_whose_lease_was_taken_says_so_and_does_not_release_the_new_one(catalog: Catalog) -> None:
+def test_a_keeper_that_lost_its_lease_reports_it_and_does_not_release_the_new_one(catalog: Catalog) -> None:
     lease = acquire(catalog, "default", "first", TTL_MS)
     assert lease is not None
     taken = None
@@ -84,7 +84,7 @@ def test_a_keeper_whose_lease_was_taken_says_so_and_does_not_release_the_new_one
     assert catalog.leases.get("default") == taken
 
 
-def test_the_address_becomes_known_with_the_lease(catalog: Catalog) -> None:
+def test_the_lease_records_the_address(catalog: Catalog) -> None:
     lease = acquire(catalog, "default", "first", 60_000)
     assert lease is not None
     keeper = LeaseKeeper(catalog, lease, 60_000)

@@ -1,4 +1,4 @@
-"""Compacting and vacuuming beside streams."""
+"""Compacting and vacuuming while streams run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def meters(context: Context) -> Meters:
     return made
 
 
-def test_many_small_files_become_few_and_the_old_ones_go(meters: Meters) -> None:
+def test_small_files_are_compacted_and_old_ones_removed(meters: Meters) -> None:
     (done,) = maintain(meters.context, "db", retention_hours=0)
     assert (done.table, done.compacted) == ("db.meters", 6)
     assert done.removed >= 6
@@ -29,7 +29,7 @@ def test_many_small_files_become_few_and_the_old_ones_go(meters: Meters) -> None
     assert rows.num_rows == len(meters.stored)
 
 
-def test_nothing_is_removed_that_a_stream_has_still_to_read(meters: Meters) -> None:
+def test_files_that_a_stream_has_yet_to_read_are_kept(meters: Meters) -> None:
     meters.create_stream("FILL_HISTORY 1")
     boundary = meters.context.tables.version(METERS)
     meters.write(readings(5, seed=9, start=START + 900_000))
@@ -82,6 +82,6 @@ def test_change_files_of_unread_commits_outlive_a_full_vacuum(meters: Meters, mo
         changes(meters, offset, written)
 
 
-def test_a_table_that_cannot_be_maintained_is_passed_over(meters: Meters) -> None:
+def test_a_table_that_cannot_be_maintained_is_skipped(meters: Meters) -> None:
     meters.context.tables.drop(METERS)
     assert maintain(meters.context) == []

@@ -1,4 +1,4 @@
-"""The page that Prometheus reads."""
+"""The metrics that Prometheus reads."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_every_sample_has_its_labels_and_value() -> None:
     assert 'headrace_stream_rows_in_total{database="db",snode="default",stream="odd \\"name\\""} 10.0' in lines
 
 
-def test_buckets_count_what_lies_below_them() -> None:
+def test_buckets_count_durations_up_to_their_bound() -> None:
     lines = render(reading()).splitlines()
     assert 'headrace_batch_seconds_bucket{le="0.05",snode="default"} 1.0' in lines
     assert 'headrace_batch_seconds_bucket{le="0.2",snode="default"} 1.0' in lines
@@ -60,7 +60,7 @@ def test_each_family_is_explained_once() -> None:
     assert all(f"# HELP {name} " in "\n".join(lines) for name in names)
 
 
-def test_a_batch_that_hangs_is_told_while_the_loop_turns() -> None:
+def test_a_hanging_batch_is_reported_while_the_loop_runs() -> None:
     told = render(
         replace(reading(), activity={"id": JobActivity(121_000, 0, None), "other": JobActivity(119_000, 0, None)})
     ).splitlines()

@@ -1,4 +1,4 @@
-"""What an snode decides to do about a stream."""
+"""The role of a stream for its snode."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_stream_to_be_paused_goes_to_the_pollers_that_let_it_go() -> None:
     assert decide(stream(JobState.FILLING, BOUND, DesiredState.PAUSED)) is Role.POLL
 
 
-def test_a_stream_resumed_before_its_history_was_filled_is_filled_on() -> None:
+def test_a_stream_resumed_before_its_backfill_ended_is_backfilled_further() -> None:
     assert decide(stream(JobState.PAUSED, BOUND)) is Role.FILL
 
 
@@ -80,11 +80,11 @@ def test_a_dropped_stream_is_forgotten_whatever_its_state() -> None:
         assert decide(stream(state, LIVE, DesiredState.DROPPED, LASTING)) is Role.FORGET
 
 
-def test_a_stream_that_stopped_for_good_waits_for_a_person() -> None:
+def test_a_stream_that_stopped_permanently_waits_for_a_user() -> None:
     assert decide(stream(JobState.STOPPED, LIVE, reason=LASTING)) is Role.WAIT
 
 
-def test_a_stream_that_stopped_for_a_passing_reason_is_retried_when_its_pause_is_over() -> None:
+def test_a_stream_that_stopped_for_a_transient_reason_is_retried_when_its_pause_is_over() -> None:
     record = stream(JobState.STOPPED, LIVE, reason=PASSING)
     assert decide(record, retry_at=NOW + 1) is Role.WAIT
     assert decide(record, retry_at=NOW) is Role.RETRY

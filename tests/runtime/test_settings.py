@@ -1,4 +1,4 @@
-"""Secrets among the settings: passed on to children, shown to nobody."""
+"""Secrets among the settings: passed to child processes, never shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Snodes and backfill jobs as real processes: started, killed, stopped, frozen, one after another."""
+"""Snodes and backfill jobs as real processes: started, killed, stopped, frozen and replaced."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def test_a_snode_computes_and_another_takes_over_when_it_is_killed_or_frozen(con
         child.kill()
     assert waiter.ended() == Exit.SPARK_DIED
     assert context.catalog.leases.get("default") is None
-    assert context.catalog.events.all("snode", "default")[0].message == "Spark's JVM is gone"
+    assert context.catalog.events.all("snode", "default")[0].message == "Spark's JVM has died"
 
 
 def check_endpoint(beat: Heartbeat) -> None:
@@ -192,7 +192,7 @@ def check_metrics(beat: Heartbeat) -> None:
     assert 'stream_rows_in_total{database="db",snode="default",stream="s"}' in text
 
 
-def test_a_snode_refuses_to_wait_when_told_so(context: Context, start: Callable[..., Job]) -> None:
+def test_an_snode_exits_at_once_if_it_must_not_wait(context: Context, start: Callable[..., Job]) -> None:
     context.catalog.leases.acquire("default", "somebody", 600_000)
     job = start("snode", "--wait", "0")
     assert job.ended() == Exit.LEASE_HELD
@@ -263,7 +263,7 @@ def test_a_frozen_backfill_job_commits_nothing_once_another_has_done_its_chunk(
     assert context.catalog.ledger.chunks(stream)[0].state is ChunkState.DONE
 
 
-def test_a_backfill_job_says_what_is_wrong(start: Callable[..., Job]) -> None:
+def test_a_failed_backfill_job_logs_the_error(start: Callable[..., Job]) -> None:
     job = start("fill_history", "--stream", "nonsense", "--chunk", "3")
     assert job.ended() == 1
     assert "no job has the id nonsense" in job.text

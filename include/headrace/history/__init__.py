@@ -1,0 +1,1 @@
+"""Backfills: chunks of event time, their evaluation, and writing their results."""

@@ -1,12 +1,12 @@
-"""The history of a stream: rows up to its boundary, computed in chunks, and the step from there to the live stream.
+"""The backfill of a stream: rows up to its boundary, computed in chunks, and the transition to the live stream.
 
-The boundary is the source version fixed by CREATE STREAM. Chunks are evaluated at exactly that version, so what is written
-meanwhile is neither lost nor doubled: it lies after the boundary, and the live stream takes it from there with its state rebuilt
-as of the boundary, which merges windows that span it.
+The boundary is the source version fixed by CREATE STREAM. Chunks are evaluated at exactly that version. Rows written meanwhile are
+after the boundary, so they are neither lost nor duplicated: the live stream reads them, with its state rebuilt as of the boundary,
+which merges windows that span it.
 
-A stream that is live may have a range computed again (any run but `HISTORY`). Such a chunk is evaluated at the version that the
-live stream has reached and is written only while no later change of the source touches its range; see `filling`. Windows that
-are still open belong to the live stream and are left to it.
+A range of a live stream can be recomputed (any run but `HISTORY`). Such a chunk is evaluated at the version that the live stream
+has reached, and is committed only if no later change of the source touches its range; see `history.writer`. Windows that are still
+open are left to the live stream.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final
 
 from headrace.compute.plan import IntervalWindow
 from headrace.errors import InvalidStreamError, NotSupportedError, OperationalError
-from headrace.history.chunks import ChunkRange, Extent, Grid, by_duration, by_rows
+from headrace.history.chunks import ChunkRange, Extent, Grid, chunk_by_duration, chunk_by_rows
 from headrace.history.writer import BackfillWriter
 from headrace.model.jobs import JobRecord, JobState
 from headrace.model.ledger import Chunk, ChunkState
@@ -29,15 +29,15 @@ from headrace.streams.definition import define
 from headrace.streams.definition.define import StreamPlan
 
 HISTORY: Final = "history"
-"""The run in the ledger that fills a stream's history; other runs are manual recomputations."""
+"""The run in the ledger that backfills a stream's history; other runs are recomputations that a user started."""
 
-# A day of a changing clock has an hour more; zones have changed by more than that, but never by more than a day.
-ZONE_SLACK: Final = Duration(1, "d")
-LONGEST_MONTH: Final = Duration(31, "d")
+# The UTC offset of a time zone has never changed by more than a day.
+MAX_ZONE_SHIFT: Final = Duration(1, "d")
+MAX_MONTH: Final = Duration(31, "d")
 
 
 def plan_of(context: Context, record: JobRecord) -> StreamPlan:
-    """The plan of a recorded stream."""
+    """Return the plan of a recorded stream."""
     return define.plan_of(record.definition, context.catalog)
 
 
@@ -51,18 +51,25 @@ def plan_chunks(
     rows: int | None = None,
     duration: Duration | None = None,
 ) -> list[Chunk]:
-    """Cut a stream's source into chunks and record them in the ledger; the same run gives the same chunks ever after.
+    """Split a stream's source into chunks and record them in the ledger. A run that has been planned keeps its chunks.
 
-    Needs no Spark, and reads no rows: files tell how many they have, and of which time. `start` and `end` bound the window
-    starts, in ticks of the source (`[start, end)`); chunks have about `rows` rows (default: the setting `chunk_rows`) or, with
-    `duration`, that length. Windows without a bound on their length (SESSION, STATE, EVENT, COUNT) make one chunk. There is
-    always one chunk at least.
+    Needs no Spark and reads no rows, only the statistics of files. Windows without a bound on their length (SESSION, STATE, EVENT,
+    COUNT) make one chunk. There is always at least one chunk.
+
+    Args:
+        context: The driver's environment.
+        job_id: The stream.
+        run: The run in the ledger.
+        start: The first window start, in ticks of the source; None if unbounded.
+        end: The end of window starts, exclusive, in ticks of the source; None if unbounded.
+        rows: The approximate number of rows in a chunk; None for the setting `chunk_rows`.
+        duration: The length of a chunk, instead of `rows`.
 
     Raises:
-        NotFoundError: no such stream.
+        NotFoundError: There is no such stream.
         LimitError: `duration` makes more chunks than a run may have.
-        InvalidStreamError: a manual run while the history is still being filled.
-        NotSupportedError: a range of windows that cannot be cut.
+        InvalidStreamError: A manual run while the history is still being backfilled.
+        NotSupportedError: A range was given for windows that cannot be split.
     """
     record = context.catalog.jobs.by_id(job_id)
     planned = context.catalog.ledger.chunks(job_id, run)
@@ -71,60 +78,63 @@ def plan_chunks(
     plan = plan_of(context, record)
     check_run(record, plan, run, start, end)
     version = version_to_read(record, run)
-    known = [Extent(*extent) for extent in extents(context.tables, plan.source, plan.source_database, version)]
-    pieces = cut(plan, known, context.settings.chunk_rows if rows is None else rows, start, end, duration)
-    chunks = [Chunk(job_id, run, n, piece.start, piece.end, piece.rows) for n, piece in enumerate(pieces)]
+    file_extents = [Extent(*extent) for extent in extents(context.tables, plan.source, plan.source_database, version)]
+    ranges = split_source(plan, file_extents, context.settings.chunk_rows if rows is None else rows, start, end, duration)
+    chunks = [Chunk(job_id, run, number, range_.start, range_.end, range_.rows) for number, range_ in enumerate(ranges)]
     return context.catalog.ledger.plan(job_id, run, chunks)
 
 
 def check_run(record: JobRecord, plan: StreamPlan, run: str, start: int | None, end: int | None) -> None:
-    """Refuse a run that makes no sense for the stream as it stands."""
+    """Reject a run that is not possible in the stream's present state."""
     if run != HISTORY and not record.is_live:
         raise InvalidStreamError(
-            f"the stream {record.definition.name} has no results yet: a range cannot be computed again",
-            hint="wait until it is RUNNING; SHOW STREAMS tells",
+            f"the stream {record.definition.name} has no results yet, so no range can be recomputed",
+            hint="wait until SHOW STREAMS shows it as RUNNING",
         )
     if grid_of(plan) is None and (start is not None or end is not None):
         raise NotSupportedError(
-            f"the windows of {record.definition.name} have no fixed length: no range of them can be computed by itself",
-            hint="leave the range out, to compute all of them",
+            f"the windows of {record.definition.name} have no fixed length, so no range of them can be recomputed",
+            hint="omit the range to recompute all of them",
         )
 
 
 def version_to_read(record: JobRecord, run: str) -> int:
-    """The source version at which a run is planned."""
+    """Return the source version at which a run is planned."""
     if run == HISTORY and record.boundary_version is not None:
         return record.boundary_version
     if record.source_version is not None:
         return record.source_version
-    raise InvalidStreamError(f"the stream {record.definition.name} has no boundary yet", hint="its CREATE STREAM did not end")
+    raise InvalidStreamError(
+        f"the stream {record.definition.name} has no boundary yet",
+        hint="wait until its CREATE STREAM has ended, or drop the stream and create it again",
+    )
 
 
-def cut(
-    plan: StreamPlan, known: Sequence[Extent], rows: int, start: int | None, end: int | None, duration: Duration | None
+def split_source(
+    plan: StreamPlan, file_extents: Sequence[Extent], rows: int, start: int | None, end: int | None, duration: Duration | None
 ) -> list[ChunkRange]:
-    """The pieces of a run, at least one."""
+    """Return the ranges of a run's chunks, at least one."""
     grid = grid_of(plan)
-    total = sum(extent.rows for extent in known)
-    first = min((extent.first for extent in known), default=0)
-    last = max((extent.last for extent in known), default=first)
+    total = sum(extent.rows for extent in file_extents)
+    first = min((extent.first for extent in file_extents), default=0)
+    last = max((extent.last for extent in file_extents), default=first)
     if grid is None:
         return [ChunkRange(first, last + 1, total)]
     if duration is not None:
-        pieces = by_duration(known, grid, duration.ticks(plan.query.precision), start=start, end=end)
+        ranges = chunk_by_duration(file_extents, grid, duration.ticks(plan.query.precision), start=start, end=end)
     else:
-        pieces = by_rows(known, grid, max(1, rows // overlap(plan)), start=start, end=end)
-    return pieces or [ChunkRange(first if start is None else start, last + 1 if end is None else end, 0)]
+        ranges = chunk_by_rows(file_extents, grid, max(1, rows // windows_per_row(plan)), start=start, end=end)
+    return ranges or [ChunkRange(first if start is None else start, last + 1 if end is None else end, 0)]
 
 
-def overlap(plan: StreamPlan) -> int:
-    """In how many windows a row lies: a chunk of overlapping windows has so many times its rows to compute."""
+def windows_per_row(plan: StreamPlan) -> int:
+    """Return the number of windows that a row lies in. A chunk of overlapping windows computes its rows that many times."""
     window = plan.query.window
     return window.most_slides(plan.query.precision) if isinstance(window, IntervalWindow) else 1
 
 
 def grid_of(plan: StreamPlan) -> Grid | None:
-    """Where windows may start, and how long they are at most; None where they have no bound. A row without window is its own."""
+    """Return where windows may start, and their maximum length; None if it has no bound. Without a window each row is its own."""
     window, precision = plan.query.window, plan.query.precision
     if plan.query.fill is not None:
         return None
@@ -132,39 +142,39 @@ def grid_of(plan: StreamPlan) -> Grid | None:
         return Grid()
     if not isinstance(window, IntervalWindow):
         return None
-    length = longest(window.length, precision)
+    length = max_ticks(window.length, precision)
     if window.zone is not None or window.sliding.is_calendar:
-        return Grid(length=length + ZONE_SLACK.ticks(precision))
+        return Grid(length=length + MAX_ZONE_SHIFT.ticks(precision))
     return Grid(window.sliding.ticks(precision), window.offset.ticks(precision), length)
 
 
-def longest(length: Duration, precision: Precision) -> int:
-    """Ticks that a duration has at most."""
-    return length.months * LONGEST_MONTH.ticks(precision) if length.is_calendar else length.ticks(precision)
+def max_ticks(length: Duration, precision: Precision) -> int:
+    """Return the maximum number of ticks in a duration."""
+    return length.months * MAX_MONTH.ticks(precision) if length.is_calendar else length.ticks(precision)
 
 
 def fill_chunk(context: Context, job_id: str, run: str, number: int, progress: Progress = silent) -> Chunk:
-    """Compute one chunk and write its windows to the target; the chunk as it stands afterwards (DONE).
+    """Compute one chunk and write its windows to the target; return the chunk as recorded afterwards (DONE).
 
-    Doing it again, from anywhere, changes nothing: the commit carries a Delta transaction of (stream, run, chunk), and a
-    chunk replaces exactly the windows it owns. When it fails, the ledger says FAILED with the message, and the error is raised.
-    Only one process works on a chunk: another waits, and finds it done. A process that dies leaves it to the next.
+    Idempotent: the commit carries a Delta transaction of (stream, run, chunk), and a chunk replaces exactly the windows it owns.
+    If it fails, the ledger records FAILED with the message, and the error is raised. Only one process works on a chunk: others
+    wait, and then see that it is done. If a process dies, the next one takes its chunk over.
 
     Raises:
-        NotFoundError: no such stream, run or chunk.
-        OperationalError: Spark or storage failed; may be tried again.
+        NotFoundError: There is no such stream, run or chunk.
+        OperationalError: Spark or storage failed; a later try may succeed.
     """
     record = context.catalog.jobs.by_id(job_id)
     plan = plan_of(context, record)
-    filler = BackfillWriter(context, record, plan, grid_of(plan), history=run == HISTORY)
-    return filler.fill(run, number, progress)
+    writer = BackfillWriter(context, record, plan, grid_of(plan), history=run == HISTORY)
+    return writer.fill(run, number, progress)
 
 
 def activate(context: Context, job_id: str) -> None:
-    """Hand a stream whose history is filled to its snode: it goes on from boundary + 1. Needs no Spark; idempotent.
+    """Hand a stream whose history is complete over to its snode, which continues at boundary + 1. Idempotent; needs no Spark.
 
     Raises:
-        OperationalError: chunks of the history are not DONE; the message names them.
+        OperationalError: Chunks of the history are not DONE; the message names them.
     """
     record = context.catalog.jobs.by_id(job_id)
     if record.is_live:
@@ -174,12 +184,13 @@ def activate(context: Context, job_id: str) -> None:
     if missing or not chunks:
         names = ", ".join(f"{chunk.number} ({chunk.state.value})" for chunk in missing[:10]) or "none was planned"
         raise OperationalError(
-            f"the history of {record.definition.name} is not filled: chunks {names}", hint="fill them, then activate again"
+            f"the history of {record.definition.name} is not filled: chunks {names}",
+            hint="compute these chunks, then activate the stream again",
         )
     if context.epoch:
         context.catalog.jobs.set_state(job_id, JobState.RUNNING, epoch=context.epoch)
     elif not context.catalog.jobs.replace_state(record, JobState.RUNNING):
-        return  # somebody has paused, stopped or activated it meanwhile: the next look at the stream decides
+        return  # the stream was paused, stopped or activated meanwhile, and the next reconciliation handles that
     rows = sum(chunk.rows for chunk in chunks)
     context.catalog.events.record(
         "job", job_id, "ACTIVATED", f"history of about {rows} rows up to source version {record.boundary_version}"
@@ -187,13 +198,13 @@ def activate(context: Context, job_id: str) -> None:
 
 
 def is_filled(context: Context, job_id: str) -> bool:
-    """Whether every chunk of a stream's history is done."""
+    """Return True if all chunks of a stream's history are done."""
     summary = context.catalog.ledger.summary(job_id, HISTORY)
     return summary.chunks > 0 and summary.complete
 
 
 def go_live(context: Context, job_id: str) -> None:
-    """Rebuild the state of an activated stream as of its boundary, and record its position there; then a poller takes it in."""
+    """Rebuild the state of an activated stream as of its boundary, and record its position, so that a poller can run it."""
     record = context.catalog.jobs.by_id(job_id)
     if record.is_live or record.progress.boundary is None:
         return
@@ -201,9 +212,10 @@ def go_live(context: Context, job_id: str) -> None:
 
 
 def fill_history(context: Context, job_id: str, progress: Progress = silent, stopped: Callable[[], bool] = lambda: False) -> bool:
-    """Plan, fill all chunks in this process, activate and go live: what the embedded connection and an snode run by hand do.
+    """Backfill a stream in this process: plan, compute all chunks, activate and go live.
 
-    Looks at `stopped` before each chunk; False when that ended it early. What is done stays done.
+    The embedded connection, and an snode without Airflow, do this. `stopped` is checked before each chunk; returns False if it
+    ended the backfill early. Completed chunks are kept.
     """
     chunks = plan_chunks(context, job_id)
     if not fill_chunks(context, chunks, progress, stopped):
@@ -216,7 +228,7 @@ def fill_history(context: Context, job_id: str, progress: Progress = silent, sto
 def fill_chunks(
     context: Context, chunks: Sequence[Chunk], progress: Progress = silent, stopped: Callable[[], bool] = lambda: False
 ) -> bool:
-    """Fill those chunks of a run that are not done, one after another; progress is in rows of the whole run."""
+    """Compute those chunks of a run that are not done, one after another. Progress is in rows of the whole run."""
     total = sum(chunk.rows for chunk in chunks)
     done = 0
     progress(done, total)
@@ -240,9 +252,10 @@ def recompute(
     progress: Progress = silent,
     rows: int | None = None,
 ) -> Sequence[Chunk]:
-    """Compute the closed windows of `[start, end)` of a stream again, in this process: plan and fill all chunks of a manual run.
+    """Recompute the closed windows of `[start, end)` in this process: plan a run and compute its chunks.
 
-    `headrace backfill` does this; Airflow does the same in parts (`plan_chunks` with start and end, then `fill_chunk` for each).
+    `headrace backfill` does this. Airflow does the same in steps: `plan_chunks` with start and end, then `fill_chunk` for each
+    chunk.
     """
     chunks = plan_chunks(context, job_id, run, start=start, end=end, rows=rows)
     fill_chunks(context, chunks, progress)

@@ -1,4 +1,4 @@
-"""Cutting the event-time range of a source into chunks of about equal work: pure arithmetic, no Spark, no tables."""
+"""Splitting the event-time range of a source into chunks of about equal work: pure arithmetic, without Spark or tables."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from headrace.errors import LimitError
 
 # Airflow maps at most 1024 task instances by default ([core] max_map_length); a run's chunks must stay below.
 MAX_CHUNKS: Final = 1000
-NOTHING: Final = Decimal(0)
+ZERO: Final = Decimal(0)
 
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """So many rows between two event times, both inclusive, in ticks: what a file's statistics tell."""
+    """A number of rows between two event times, both inclusive, in ticks: the statistics of a file."""
 
     first: int
     last: int
@@ -35,17 +35,17 @@ class Grid:
     length: int = 1
 
     def floor(self, ts: int) -> int:
-        """The last point of the grid not after an instant."""
+        """Return the last point of the grid at or before an instant."""
         return ts - (ts - self.origin) % self.step
 
     def ceiling(self, ts: int) -> int:
-        """The first point of the grid not before an instant."""
+        """Return the first point of the grid at or after an instant."""
         return -((self.origin - ts) // self.step) * self.step + self.origin
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkRange:
-    """The windows whose start lies in `[start, end)`; `rows` is an estimate of the rows there."""
+    """The windows that start in `[start, end)`; `rows` is an estimate of their rows."""
 
     start: int
     end: int
@@ -53,9 +53,9 @@ class ChunkRange:
 
 
 class RowProfile:
-    """How many rows lie before an instant, taking the rows of an extent as spread evenly over it.
+    """The estimated number of rows before an instant, with the rows of each extent spread evenly over it.
 
-    Decimals, because a binary fraction too much that a dense extent leaves behind would be rows over the years that follow it.
+    Uses decimals: the rounding error of a binary fraction in a dense extent would add up to rows in the years after it.
     """
 
     def __init__(self, extents: Iterable[Extent]) -> None:
@@ -65,76 +65,78 @@ class RowProfile:
             change[extent.first] += density
             change[extent.last + 1] -= density
         self._times = sorted(change)
-        self._before, self._density = [NOTHING], [NOTHING]
-        for time, following in zip(self._times, [*self._times[1:], None], strict=True):
+        self._before, self._density = [ZERO], [ZERO]
+        for time, next_time in zip(self._times, [*self._times[1:], None], strict=True):
             self._density.append(self._density[-1] + change[time])
-            if following is not None:
-                self._before.append(self._before[-1] + self._density[-1] * (following - time))
+            if next_time is not None:
+                self._before.append(self._before[-1] + self._density[-1] * (next_time - time))
 
-    def before(self, ts: int) -> Decimal:
-        """Rows with an event time less than `ts`, about."""
-        place = bisect_right(self._times, ts)
-        if place == 0:
-            return NOTHING
-        return self._before[place - 1] + max(NOTHING, self._density[place]) * (ts - self._times[place - 1])
+    def rows_before(self, ts: int) -> Decimal:
+        """Return the approximate number of rows with an event time less than `ts`."""
+        index = bisect_right(self._times, ts)
+        if index == 0:
+            return ZERO
+        return self._before[index - 1] + max(ZERO, self._density[index]) * (ts - self._times[index - 1])
 
-    def instant(self, rows: Decimal) -> int:
-        """The instant before which about so many rows lie."""
-        place = min(bisect_right(self._before, rows), len(self._times) - 1)
-        density = self._density[place]
-        beyond = rows - self._before[place - 1]
-        return self._times[place - 1] + (round(beyond / density) if density > 0 else 0)
-
-
-def span(extents: Sequence[Extent], grid: Grid, start: int | None, end: int | None) -> tuple[int, int]:
-    """Window starts that can hold rows of the extents, as `[first, beyond)`, cut to `[start, end)` and widened to the grid."""
-    lowest = grid.ceiling(min(extent.first for extent in extents) - grid.length + 1)
-    beyond = grid.floor(max(extent.last for extent in extents)) + grid.step
-    first = lowest if start is None else max(lowest, grid.floor(start))
-    return first, beyond if end is None else min(beyond, grid.ceiling(end))
+    def instant_at(self, rows: Decimal) -> int:
+        """Return the instant that has about `rows` rows before it."""
+        index = min(bisect_right(self._before, rows), len(self._times) - 1)
+        density = self._density[index]
+        remaining = rows - self._before[index - 1]
+        return self._times[index - 1] + (round(remaining / density) if density > 0 else 0)
 
 
-def by_rows(
+def window_start_range(extents: Sequence[Extent], grid: Grid, start: int | None, end: int | None) -> tuple[int, int]:
+    """Return the range `[first, end)` of window starts that can have rows of the extents, aligned to the grid."""
+    min_start = grid.ceiling(min(extent.first for extent in extents) - grid.length + 1)
+    max_end = grid.floor(max(extent.last for extent in extents)) + grid.step
+    first = min_start if start is None else max(min_start, grid.floor(start))
+    return first, max_end if end is None else min(max_end, grid.ceiling(end))
+
+
+def chunk_by_rows(
     extents: Sequence[Extent], grid: Grid, rows: int, *, start: int | None = None, end: int | None = None
 ) -> list[ChunkRange]:
-    """Pieces of about `rows` rows each, at most `MAX_CHUNKS`, whose edges lie on the grid; they cover the whole range once."""
+    """Return chunk ranges of about `rows` rows each, at most `MAX_CHUNKS`, aligned to the grid, without gaps."""
     extents = [extent for extent in extents if extent.rows > 0]
     if not extents:
         return []
-    first, beyond = span(extents, grid, start, end)
-    if first >= beyond:
+    first, last = window_start_range(extents, grid, start, end)
+    if first >= last:
         return []
     profile = RowProfile(extents)
-    low, high = profile.before(first), profile.before(beyond)
+    low, high = profile.rows_before(first), profile.rows_before(last)
     count = max(1, min(MAX_CHUNKS, round((high - low) / rows)))
-    inner = (grid.floor(profile.instant(low + (high - low) * number / count)) for number in range(1, count))
-    edges = sorted({first, beyond, *(edge for edge in inner if first < edge < beyond)})
+    inner_edges = (grid.floor(profile.instant_at(low + (high - low) * number / count)) for number in range(1, count))
+    edges = sorted({first, last, *(edge for edge in inner_edges if first < edge < last)})
     return chunk_ranges(edges, profile)
 
 
-def by_duration(
+def chunk_by_duration(
     extents: Sequence[Extent], grid: Grid, ticks: int, *, start: int | None = None, end: int | None = None
 ) -> list[ChunkRange]:
-    """Pieces of at least `ticks` each, whose edges lie on the grid.
+    """Return chunk ranges of at least `ticks` each, aligned to the grid.
 
     Raises:
-        LimitError: they would be more than `MAX_CHUNKS`.
+        LimitError: There would be more than `MAX_CHUNKS`.
     """
     extents = [extent for extent in extents if extent.rows > 0]
     if not extents:
         return []
-    first, beyond = span(extents, grid, start, end)
+    first, last = window_start_range(extents, grid, start, end)
     length = max(grid.step, grid.ceiling(grid.origin + ticks) - grid.origin)
-    count = -((first - beyond) // length)
+    count = -((first - last) // length)
     if count > MAX_CHUNKS:
-        raise LimitError(f"chunks of that length would be {count}, at most {MAX_CHUNKS} are possible", hint="take longer chunks")
-    edges = [*range(first, beyond, length), beyond]
-    return chunk_ranges(edges, RowProfile(extents)) if first < beyond else []
+        raise LimitError(
+            f"the range has {count} chunks of that length, more than the maximum of {MAX_CHUNKS}", hint="use longer chunks"
+        )
+    edges = [*range(first, last, length), last]
+    return chunk_ranges(edges, RowProfile(extents)) if first < last else []
 
 
 def chunk_ranges(edges: Sequence[int], profile: RowProfile) -> list[ChunkRange]:
-    """Pieces between neighbouring edges, with rows that add up."""
-    ranks = [round(profile.before(edge)) for edge in edges]
+    """Return the ranges between adjacent edges, with estimated rows that add up to the total."""
+    ranks = [round(profile.rows_before(edge)) for edge in edges]
     return [
         ChunkRange(left, right, after - before)
         for (left, right), (before, after) in zip(pairwise(edges), pairwise(ranks), strict=True)

@@ -1,4 +1,4 @@
-"""A stream's plan over the stored rows of its source at one version: Spark frames, bounded in time and pruned by it."""
+"""Evaluating a stream's plan over the stored rows of its source at one version, as DataFrames that skip files by time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class ChunkEvaluation:
-    """One stream at one source version. `grid` is where its windows may start, None where they have no bound."""
+    """Evaluates one stream at one source version. `grid` is where its windows may start, None if their length has no bound."""
 
     def __init__(self, context: Context, plan: StreamPlan, version: int, grid: Grid | None) -> None:
         self._context = context
@@ -38,100 +38,110 @@ class ChunkEvaluation:
 
     @contextmanager
     def result(self, target: TargetTable, chunk: Chunk, watermark: int | None) -> Iterator[ChunkResult]:
-        """The finished windows of a chunk, for the length of a `with` block in which Spark keeps them where they may be many."""
+        """Yield the finished windows of a chunk. Spark caches them until the `with` block ends if there may be many."""
         windows = self.windows(chunk.start, chunk.end, watermark)
-        most = self._context.settings.driver_rows
-        if self.most_windows(chunk) <= most:
+        max_rows = self._context.settings.driver_rows
+        if self.max_windows(chunk) <= max_rows:
             yield ArrowChunkResult(self._context, target, windows.toArrow())
             return
-        kept = windows.persist()
+        cached = windows.persist()
         try:
-            few = kept.count() <= most
+            fits_driver = cached.count() <= max_rows
             yield (
-                ArrowChunkResult(self._context, target, kept.toArrow())
-                if few
-                else DataFrameChunkResult(self._context, target, kept)
+                ArrowChunkResult(self._context, target, cached.toArrow())
+                if fits_driver
+                else DataFrameChunkResult(self._context, target, cached)
             )
         finally:
-            kept.unpersist()
+            cached.unpersist()
 
-    def most_windows(self, chunk: Chunk) -> int:
-        """How many windows a chunk has at most: one for each row of it, and for each subtable as many as start in its range."""
-        query, by_rows = self._plan.query, chunk.rows * self._overlap
-        telling = [key.role for key in query.keys if not key.follows]
-        if self._grid is None or query.window is None or telling not in ([], [ColumnRole.SERIES]):
-            return by_rows
-        if telling and self._plan.source.kind is TableKind.TREE:
-            return by_rows
+    def max_windows(self, chunk: Chunk) -> int:
+        """Return an upper bound of a chunk's windows: one for each row, or for each subtable the window starts in its range."""
+        query, row_bound = self._plan.query, chunk.rows * self._windows_per_row
+        group_roles = [key.role for key in query.keys if not key.follows]
+        if self._grid is None or query.window is None or group_roles not in ([], [ColumnRole.SERIES]):
+            return row_bound
+        if group_roles and self._plan.source.kind is TableKind.TREE:
+            return row_bound
         starts = -((chunk.start - chunk.end) // self._grid.step)
-        return min(by_rows, starts * (self._subtables if telling else 1))
+        return min(row_bound, starts * (self._subtables if group_roles else 1))
 
     @property
     def _subtables(self) -> int:
-        """Subtables of the source that the query reads."""
+        """The number of subtables of the source that the query reads."""
         source = self._plan.source
-        alone = self._plan.source_subtable is not None or source.kind is not TableKind.SUPER
-        return 1 if alone else self._context.tables.read_tags(source).num_rows
+        is_single = self._plan.source_subtable is not None or source.kind is not TableKind.SUPER
+        return 1 if is_single else self._context.tables.read_tags(source).num_rows
 
     def windows(self, start: int, end: int, watermark: int | None) -> DataFrame:
-        """Finished windows that start in `[start, end)` and end before `watermark` (None: all): `p…`, their place in time, `o…`."""
+        """Return finished windows that start in `[start, end)` and end before `watermark` (None: all).
+
+        Columns: `p…`, `_wstart` (the timestamp without a window), `o…`.
+        """
         query = self._plan.query
         rows = self._rows(start, self._last_instant(end))
         if query.window is None:
-            return project(query, rows) if self._exact(start, end) else project(query, rows).where(self._owned(start, end))
-        found = whole(query, prepare(query, rows))
-        if self._grid is not None and not self._exact(start, end):
-            found = found.where(self._owned(start, end))
+            return (
+                project(query, rows)
+                if self._is_exact(start, end)
+                else project(query, rows).where(self._ownership_condition(start, end))
+            )
+        windows = whole(query, prepare(query, rows))
+        if self._grid is not None and not self._is_exact(start, end):
+            windows = windows.where(self._ownership_condition(start, end))
         if watermark is not None:
-            found = found.where(f"{WEND} < {watermark}L")
-        return finish(query, found)
+            windows = windows.where(f"{WEND} < {watermark}L")
+        return finish(query, windows)
 
     def groups(self) -> pa.Table:
-        """The keys of each group that the query has, of any time."""
+        """Return the keys of all groups of the query, at any time."""
         keys = [key.column for key in self._plan.query.keys]
         if not keys:
             return pa.table({"_": [0]})
         return prepare(self._plan.query, self._rows(None, None)).select(*keys).distinct().toArrow()
 
-    def changed(self, start: int, end: int, first: int, last: int) -> bool:
-        """Whether source versions `first` to `last` have changed rows of windows that start in `[start, end)`."""
+    def has_changed(self, start: int, end: int, first: int, last: int) -> bool:
+        """Return True if source versions `first` to `last` changed rows of windows that start in `[start, end)`."""
         tables, source = self._context.tables, self._plan.source
         if tables.change_rows(source, first, last) <= self._context.settings.driver_rows:
             rows = self._context.spark().createDataFrame(tables.changes(source, first, last))
         else:
             rows = tables.changes_frame(self._context.spark(), source, first, last)
-        return rows.where(self._between(start, self._last_instant(end))).limit(1).count() > 0
+        return rows.where(self._range_condition(start, self._last_instant(end))).limit(1).count() > 0
 
     @property
-    def _place(self) -> str:
-        """The column of a finished window that tells where in time it stands."""
+    def _time_column(self) -> str:
+        """The column of a finished window that places it in time."""
         return TS if self._plan.query.window is None else WSTART
 
     @property
-    def _overlap(self) -> int:
+    def _windows_per_row(self) -> int:
         window = self._plan.query.window
         return window.most_slides(self._plan.query.precision) if isinstance(window, IntervalWindow) else 1
 
-    def _exact(self, start: int, end: int) -> bool:
-        """Whether rows of `[start, end)` are those of the windows that start there, and no others."""
+    def _is_exact(self, start: int, end: int) -> bool:
+        """Return True if the rows of `[start, end)` are exactly those of the windows that start there."""
         grid = self._grid
         return grid is not None and grid.length == grid.step and grid.floor(start) == start and grid.floor(end) == end
 
-    def _owned(self, start: int, end: int) -> str:
-        """Of a row for itself Spark would evaluate this condition, and not of a window: it is left out where it holds always."""
-        return f"{self._place} >= {start}L AND {self._place} < {end}L"
+    def _ownership_condition(self, start: int, end: int) -> str:
+        """Return the condition that a window belongs to the chunk.
+
+        Spark may evaluate it on rows instead of windows, so callers omit it if it is always true.
+        """
+        return f"{self._time_column} >= {start}L AND {self._time_column} < {end}L"
 
     def _last_instant(self, end: int) -> int | None:
-        """The last instant that a window which starts before `end` may hold."""
+        """Return the last instant that a window starting before `end` may hold."""
         if self._grid is None:
             return None
         last_start = self._grid.floor(end - 1)
         return last_start + self._grid.length - 1
 
     def _rows(self, first: int | None, last: int | None) -> DataFrame:
-        """Rows of the source with instants from `first` to `last`, both inclusive, tags joined."""
+        """Return the rows of the source from `first` to `last`, both inclusive, with tags joined."""
         rows = self._context.tables.frame(self._context.spark(), self._plan.source, version=self._version)
-        rows = rows.where(self._between(first, last))
+        rows = rows.where(self._range_condition(first, last))
         scan = self._plan.query.scans[0]
         return rows.join(F.broadcast(self._tags), scan.table.series_key, "left") if scan.tags else rows
 
@@ -141,16 +151,18 @@ class ChunkEvaluation:
         tags = self._context.tables.read_tags(source).select([source.series_key, *self._plan.query.scans[0].tags])
         return self._context.spark().createDataFrame(tags)
 
-    def _between(self, first: int | None, last: int | None) -> str:
-        """The condition that a row's instant lies between two, in the form that lets files be skipped."""
+    def _range_condition(self, first: int | None, last: int | None) -> str:
+        """Return the condition that a row lies between two instants, in a form that lets Spark skip files."""
         name = quote(self._plan.source.timestamp.name)
-        ends = ((">=", first, 0), ("<=", last, self._unit - 1))
-        conditions = [f"{name} {sign} {self._literal(ts * self._unit + rest)}" for sign, ts, rest in ends if ts is not None]
+        bounds = ((">=", first, 0), ("<=", last, self._unit - 1))
+        conditions = [
+            f"{name} {operator} {self._literal(ts * self._unit + offset)}" for operator, ts, offset in bounds if ts is not None
+        ]
         return " AND ".join(conditions) or "true"
 
     @property
     def _unit(self) -> int:
-        """Stored units of one tick."""
+        """The number of stored units in one tick."""
         return 1_000 if self._plan.source_database.precision is Precision.MILLISECOND else 1
 
     def _literal(self, stored: int) -> str:

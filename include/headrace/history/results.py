@@ -1,6 +1,6 @@
-"""The result of a chunk on its way to the target: through this process as Arrow, or where it is large through Spark's executors.
+"""Writing the result of a chunk to the target: as Arrow through this process, or, if it is large, by Spark's executors.
 
-Both write the same rows in one commit under the same guard; the size decides.
+Both write the same rows in one commit under the same guard. The size decides which is used.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from headrace.streams.sinks.target import TargetTable
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-NAME: Final = "_target"
+SUBTABLE: Final = "_target"
 
 
 class ChunkResult(Protocol):
-    """Rows for a stream's target."""
+    """The rows of a chunk for a stream's target."""
 
     def retract(self, bounds: Bounds, groups: Callable[[], pa.Table]) -> None:
-        """Withdraw what the target has within bounds (as stored) beside these rows, of subtables of the query's `groups`."""
+        """Retract what else the target has within bounds (in stored units), in subtables of the query's `groups`."""
 
     def write(self, commit: Commit) -> None:
-        """One commit; nothing happens where it is recorded already.
+        """Commit the rows. Has no effect if the commit is recorded already.
 
         Raises:
-            FencedError: its guard does not hold.
+            FencedError: The commit's guard does not hold.
         """
 
 
@@ -46,45 +46,51 @@ class ArrowChunkResult:
     def __init__(self, context: Context, target: TargetTable, windows: pa.Table) -> None:
         self._context = context
         self._target = target
-        self._rows = target.rows(windows)
-        self._gone: pa.Table | None = None
+        self._rows = target.to_rows(windows)
+        self._retractions: pa.Table | None = None
 
     def retract(self, bounds: Bounds, groups: Callable[[], pa.Table]) -> None:
+        """See `ChunkResult`."""
         plan, key = self._target.plan, list(self._target.plan.target.primary_key)
         present = self._context.tables.scan(plan.target, plan.target_database, columns=key, bounds=bounds)
-        gone = present.join(self._rows.select(key), key, join_type="left anti") if self._rows.num_rows else present
-        if gone.num_rows:
-            self._gone = gone.filter(pc.is_in(gone[plan.target.series_key], own_subtables(self._target, groups())))
+        retractions = present.join(self._rows.select(key), key, join_type="left anti") if self._rows.num_rows else present
+        if retractions.num_rows:
+            self._retractions = retractions.filter(
+                pc.is_in(retractions[plan.target.series_key], find_subtables(self._target, groups()))
+            )
 
     def write(self, commit: Commit) -> None:
+        """See `ChunkResult`."""
         plan = self._target.plan
-        self._context.tables.replace(plan.target, plan.target_database, self._rows, self._gone, commit)
+        self._context.tables.replace(plan.target, plan.target_database, self._rows, self._retractions, commit)
 
 
 class DataFrameChunkResult:
-    """A result that stays with Spark. `windows` are finished windows, kept by Spark."""
+    """A result that stays with Spark. `windows` are finished windows, cached by Spark."""
 
     def __init__(self, context: Context, target: TargetTable, windows: DataFrame) -> None:
         self._context = context
         self._target = target
-        self._rows = self._physical(windows)
-        self._gone: DataFrame | None = None
+        self._rows = self._to_target_rows(windows)
+        self._retractions: DataFrame | None = None
 
     def retract(self, bounds: Bounds, groups: Callable[[], pa.Table]) -> None:
+        """See `ChunkResult`."""
         plan, spark = self._target.plan, self._context.spark()
         key = [quote(name) for name in plan.target.primary_key]
-        low, high = (instant(value, self._stored_time) for value in (bounds.low, bounds.high))
+        low, high = (timestamp_literal(value, self._stored_time) for value in (bounds.low, bounds.high))
         stored = self._context.tables.frame(spark, plan.target)
         present = stored.where(f"{key[1]} >= {low} AND {key[1]} <= {high}").select(*key)
-        gone = present.join(self._rows.select(*key), list(plan.target.primary_key), "left_anti")
-        if gone.limit(1).count():
+        retractions = present.join(self._rows.select(*key), list(plan.target.primary_key), "left_anti")
+        if retractions.limit(1).count():
             series = plan.target.series_key
-            own = spark.createDataFrame(pa.table({series: own_subtables(self._target, groups())}))
-            self._gone = gone.join(own, series, "left_semi")
+            own_series = spark.createDataFrame(pa.table({series: find_subtables(self._target, groups())}))
+            self._retractions = retractions.join(own_series, series, "left_semi")
 
     def write(self, commit: Commit) -> None:
+        """See `ChunkResult`."""
         plan, spark = self._target.plan, self._context.spark()
-        self._context.tables.replace_frame(spark, plan.target, plan.target_database, self._rows, self._gone, commit)
+        self._context.tables.replace_frame(spark, plan.target, plan.target_database, self._rows, self._retractions, commit)
 
     @property
     def _stored_time(self) -> pa.DataType:
@@ -92,47 +98,51 @@ class DataFrameChunkResult:
         schema = self._context.tables.schema(plan.target, plan.target_database)
         return schema.field(plan.target.timestamp.name).type
 
-    def _physical(self, windows: DataFrame) -> DataFrame:
-        """Finished windows as rows of the target; groups that can have no subtable are left out."""
+    def _to_target_rows(self, windows: DataFrame) -> DataFrame:
+        """Convert finished windows to rows of the target. Groups without a subtable are left out."""
         plan = self._target.plan
         schema = self._context.tables.schema(plan.target, plan.target_database)
-        columns = [f"{NAME} AS {plan.target.series_key}"]
-        for place, name in enumerate(plan.columns):
+        columns = [f"{SUBTABLE} AS {plan.target.series_key}"]
+        for index, name in enumerate(plan.columns):
             column = plan.target.column(name)
             kind = None if column is None else column.type.kind
-            source = plan.query.outputs[place].type.kind
+            source = plan.query.outputs[index].type.kind
             value = (
-                as_instant(f"o{place}", windows, schema.field(name).type) if kind is source is TypeKind.TIMESTAMP else f"o{place}"
+                timestamp_sql(f"o{index}", windows, schema.field(name).type)
+                if kind is source is TypeKind.TIMESTAMP
+                else f"o{index}"
             )
             columns.append(f"{value} AS {quote(name)}")
-        return self._named(windows).selectExpr(*columns)
+        return self._with_subtables(windows).selectExpr(*columns)
 
-    def _named(self, windows: DataFrame) -> DataFrame:
-        """Windows with the subtable of their group."""
+    def _with_subtables(self, windows: DataFrame) -> DataFrame:
+        """Add the subtable of each window's group."""
         columns = list(self._target.plan.groups.columns)
         groups = windows.select(*columns).distinct().toArrow() if columns else pa.table({"_": [0]})
-        names = self._target.subtables(groups)
+        names = self._target.assign_subtables(groups)
         if not columns:
-            return windows.withColumn(NAME, F.lit(names[0].as_py())).where(f"{NAME} IS NOT NULL")
-        known = groups.append_column(NAME, names).filter(pc.is_valid(names))
-        mapping = F.broadcast(self._context.spark().createDataFrame(known.rename_columns([*(f"_{c}" for c in columns), NAME])))
-        same = reduce(lambda one, other: one & other, (windows[c].eqNullSafe(mapping[f"_{c}"]) for c in columns))
-        return windows.join(mapping, same)
+            return windows.withColumn(SUBTABLE, F.lit(names[0].as_py())).where(f"{SUBTABLE} IS NOT NULL")
+        named_groups = groups.append_column(SUBTABLE, names).filter(pc.is_valid(names))
+        mapping = F.broadcast(
+            self._context.spark().createDataFrame(named_groups.rename_columns([*(f"_{c}" for c in columns), SUBTABLE]))
+        )
+        is_same_group = reduce(lambda one, other: one & other, (windows[c].eqNullSafe(mapping[f"_{c}"]) for c in columns))
+        return windows.join(mapping, is_same_group)
 
 
-def own_subtables(target: TargetTable, groups: pa.Table) -> pa.Array:
-    """Subtables of the target that belong to groups of the query."""
-    return pc.unique(target.subtables(groups)).drop_null()
+def find_subtables(target: TargetTable, groups: pa.Table) -> pa.Array:
+    """Return the subtables of the target that belong to groups of the query."""
+    return pc.unique(target.assign_subtables(groups)).drop_null()
 
 
-def instant(stored: int, type_: pa.DataType) -> str:
-    """A stored timestamp as a literal of its column's type."""
+def timestamp_literal(stored: int, type_: pa.DataType) -> str:
+    """Return a stored timestamp as a SQL literal of its column's type."""
     return f"timestamp_micros({stored}L)" if type_ == MICROSECONDS else f"{stored}L"
 
 
-def as_instant(column: str, windows: DataFrame, wanted: pa.DataType) -> str:
-    """A stored instant of the source's precision in the form of the target's: a timestamp, or nanoseconds."""
+def timestamp_sql(column: str, windows: DataFrame, type_: pa.DataType) -> str:
+    """Return the SQL that converts a stored timestamp of the source's precision to the target's type."""
     is_timestamp = windows.schema[column].dataType.typeName() == "timestamp"
-    if is_timestamp == (wanted == MICROSECONDS):
+    if is_timestamp == (type_ == MICROSECONDS):
         return column
     return f"unix_micros({column}) * 1000L" if is_timestamp else f"timestamp_micros(({column} - pmod({column}, 1000L)) div 1000L)"

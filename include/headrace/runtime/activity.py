@@ -1,4 +1,4 @@
-"""What drivers are doing for each job at the moment, as their heartbeats report it."""
+"""The work that drivers report for each job in their heartbeats."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headrace.model.snodes import Heartbeat
 from headrace.runtime.supervision import Snapshot, driver_problem, duration_text
 
 SLOW_BATCH: Final = "SLOW_BATCH"
-SLOW_BATCH_HINT: Final = "the log of its snode tells what it does; HEADRACE_SLOW_BATCH_MS is the bound"
+SLOW_BATCH_HINT: Final = "see the log of its snode; HEADRACE_SLOW_BATCH_MS sets the limit"
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,9 +18,9 @@ class ReportedActivity:
     """What the driver of a job was doing for it when it last reported.
 
     Attributes:
-        batch_ms: For how long the micro-batch in flight had been running; None if there was none.
-        is_slow: Whether that was longer than the driver's bound for micro-batches.
-        pending_since: When the oldest commit not yet handled was made, in epoch milliseconds; None if all were handled.
+        batch_ms: How long the micro-batch in flight had been running; None if there was none.
+        is_slow: Whether that was longer than the driver's limit for micro-batches.
+        pending_since: When the oldest commit not yet handled was made, in epoch ms; None if all were handled.
     """
 
     batch_ms: int | None
@@ -29,7 +29,7 @@ class ReportedActivity:
 
     @property
     def slow_batch(self) -> str | None:
-        """What to say of a slow micro-batch, as a sentence; None if it is not slow."""
+        """A sentence about a slow micro-batch; None if it is not slow."""
         if self.batch_ms is None or not self.is_slow:
             return None
         return f"the micro-batch has been running for {duration_text(self.batch_ms)}"
@@ -39,7 +39,7 @@ NO_ACTIVITY: Final = ReportedActivity(None, False, None)
 
 
 def reported_activity(state: Snapshot, stale_ms: int) -> dict[str, ReportedActivity]:
-    """Return what living drivers are doing, by the id of the job. Drivers that ended or fell silent are left out."""
+    """Return what live drivers are doing, by the id of the job. Drivers that ended or do not answer are left out."""
     live = [beat for beat in state.beats.values() if _is_live(beat, state, stale_ms)]
     return {job_id: activity for beat in live for job_id, activity in _activity_of(beat).items()}
 
@@ -52,13 +52,13 @@ def lag_ms(record: JobRecord, activity: ReportedActivity | None, now: int) -> in
 
 
 def _is_live(beat: Heartbeat, state: Snapshot, stale_ms: int) -> bool:
-    """Return True if the heartbeat is fresh and of the driver that holds the lease."""
+    """Return True if the heartbeat is fresh and from the driver that holds the lease."""
     lease = state.leases.get(beat.snode)
     return lease is not None and lease.epoch == beat.epoch and driver_problem(lease, beat, state.now, stale_ms) is None
 
 
 def _activity_of(beat: Heartbeat) -> dict[str, ReportedActivity]:
-    """What one heartbeat reports, by job."""
+    """Return what one heartbeat reports, by job."""
     slow = beat.detail.get("slow_batches", {})
     return {
         job_id: ReportedActivity(job["in_flight_ms"] or None, job_id in slow, beat.at - job["lag_ms"] if job["lag_ms"] else None)

@@ -1,4 +1,4 @@
-"""Airflow's REST API, as far as Headrace needs it: announce DAGs, start and resume supervision, look at runs."""
+"""A client for the parts of Airflow's REST API that Headrace needs: parse DAGs, trigger runs, resume supervision, inspect runs."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ from headrace.settings import Settings
 log = logging.getLogger(__name__)
 
 SUPERVISE: Final = "supervise"
-# Supervision in these states goes on by itself; in any other it has ended.
+# Task states in which supervision continues without us; in any other it has ended.
 ACTIVE: Final = frozenset({None, "scheduled", "queued", "running", "deferred", "up_for_retry", "up_for_reschedule", "restarting"})
 ENDED: Final = frozenset({"success", "failed"})
-# The scheduler ends a run about a second after its last task.
+# The scheduler ends a run about a second after its last task, so poll this long for a consistent state.
 SETTLING_S: Final = 0.5
-SETTLING_LOOKS: Final = 40
-# Airflow gives no more entries than this at once, whatever it is asked for.
-PAGE: Final = 100
-# A statement waits no longer than this for Airflow; where nobody listens at all it goes on at once.
-BRIEF: Final = httpx.Timeout(5.0, connect=0.5)
+MAX_SETTLING_POLLS: Final = 40
+# Airflow's maximum page size.
+PAGE_SIZE: Final = 100
+# A statement waits at most this long for Airflow, and hardly at all if nothing listens there.
+STATEMENT_TIMEOUT: Final = httpx.Timeout(5.0, connect=0.5)
 PATIENT: Final = httpx.Timeout(30.0, connect=5.0)
 
 
 class AirflowClient:
-    """One Airflow. Methods raise `OperationalError` when it cannot be reached or refuses, save where they say otherwise."""
+    """A client of one Airflow. Methods raise `OperationalError` if it cannot be reached or rejects a request, unless documented."""
 
-    def __init__(self, login: Login, timeout: httpx.Timeout = BRIEF) -> None:
+    def __init__(self, login: Login, timeout: httpx.Timeout = STATEMENT_TIMEOUT) -> None:
         self.login = login
         self._http = httpx.Client(base_url=login.url, timeout=timeout, trust_env=False)
         self._token: str | None = None
 
     @classmethod
-    def find(cls, settings: Settings, timeout: httpx.Timeout = BRIEF) -> AirflowClient | None:
-        """A client of the Airflow that the settings or the home folder name; None where there is none. Connects to nothing."""
+    def find(cls, settings: Settings, timeout: httpx.Timeout = STATEMENT_TIMEOUT) -> AirflowClient | None:
+        """Return a client of the Airflow in the settings or the home folder; None if there is none. Does not connect."""
         login = find_login(settings)
         return None if login is None else cls(login, timeout)
 
@@ -52,56 +52,57 @@ class AirflowClient:
         self.close()
 
     def close(self) -> None:
+        """Close the connections."""
         self._http.close()
 
-    # What a statement does on its way; never fails it.
+    # Called by statements, which never fail because of Airflow.
 
     def announce(self) -> bool:
-        """Have Airflow read the catalog's DAGs now instead of within half a minute; False when that was not possible."""
+        """Make Airflow parse the catalog's DAGs now instead of within half a minute; return False if that failed."""
         try:
-            # All DAGs are made by one file, which every one of them names. An snode's is there from the beginning.
-            known = self._get("/api/v2/dags", {"dag_id_pattern": f"{SNODE_PREFIX}%", "limit": 1})["dags"]
-            if not known:
-                log.info("Airflow has not read the DAGs yet, and will find what is new by itself")
+            # One file generates all DAGs, so any DAG gives its token. An snode's DAG always exists.
+            dags = self._get("/api/v2/dags", {"dag_id_pattern": f"{SNODE_PREFIX}%", "limit": 1})["dags"]
+            if not dags:
+                log.info("Airflow has not parsed any DAG yet; leaving the new ones to it")
                 return False
-            self._call("PUT", f"/api/v2/parseDagFile/{known[0]['file_token']}", accept=(201, 409))
+            self._call("PUT", f"/api/v2/parseDagFile/{dags[0]['file_token']}", accept=(201, 409))
         except OperationalError as error:
-            log.info("Airflow was not told of a change of the catalog: %s", error.message)
+            log.info("skipping the refresh of Airflow's DAGs: %s", error.message)
             return False
         return True
 
     def supervise(self, database: str, name: str) -> bool:
-        """Have a stream supervised again after RESUME STREAM: what failed or was skipped in its last run is cleared.
+        """Restart the supervision of a stream after RESUME STREAM, by clearing what failed or was skipped in its last run.
 
-        False when Airflow cannot be reached, or does not know the stream's DAG (yet; a new DAG starts by itself).
+        Returns False if Airflow cannot be reached, or does not have the stream's DAG yet (a new DAG starts without our help).
         """
         try:
             self._supervise(stream_dag_id(database, name))
         except OperationalError as error:
-            log.info("Airflow was not asked to supervise %s.%s: %s", database, name, error.message)
+            log.info("skipping the supervision of %s.%s: %s", database, name, error.message)
             return False
         return True
 
     def unsupervised(self) -> set[str]:
-        """Ids of the DAGs of streams whose supervision, or whose own run before it, has ended; of the newest hundred.
+        """Return the ids of streams' DAGs whose supervision, or whose own run before it, has ended, among the latest 100 runs.
 
-        Where Airflow was stopped in between, supervision has ended in a run that has not.
+        If Airflow was stopped in between, supervision has ended in a run that has not.
         """
-        newest = {"limit": 100, "order_by": "-run_after"}
-        runs = self._get("/api/v2/dags/~/dagRuns", {"run_type": "scheduled", "state": sorted(ENDED), **newest})["dag_runs"]
-        over = {"task_display_name_pattern": SUPERVISE, "state": sorted(ENDED | {"skipped"}), **newest}
-        tasks = self._get("/api/v2/dags/~/dagRuns/~/taskInstances", over)["task_instances"]
-        return {str(one["dag_id"]) for one in (*runs, *tasks) if str(one["dag_id"]).startswith(STREAM_PREFIX)}
+        latest = {"limit": 100, "order_by": "-run_after"}
+        runs = self._get("/api/v2/dags/~/dagRuns", {"run_type": "scheduled", "state": sorted(ENDED), **latest})["dag_runs"]
+        ended_tasks = {"task_display_name_pattern": SUPERVISE, "state": sorted(ENDED | {"skipped"}), **latest}
+        tasks = self._get("/api/v2/dags/~/dagRuns/~/taskInstances", ended_tasks)["task_instances"]
+        return {str(entry["dag_id"]) for entry in (*runs, *tasks) if str(entry["dag_id"]).startswith(STREAM_PREFIX)}
 
-    # What people and tests ask for.
+    # Called by users and tests.
 
     def trigger(self, dag_id: str, conf: Mapping[str, Any] | None = None) -> str:
-        """Start a run with a form's values; its run id."""
+        """Trigger a run with the values of the DAG's form; return its run id."""
         body = {"logical_date": None, "conf": dict(conf or {})}
         return str(self._call("POST", f"/api/v2/dags/{dag_id}/dagRuns", json=body)["dag_run_id"])
 
     def recompute(self, database: str, name: str, conf: Mapping[str, Any]) -> str:
-        """Start the backfill of a range; `conf` has the form's `from`, `to`, `chunk_rows`, `chunk_minutes`. Its run id."""
+        """Trigger the backfill of a range with `from`, `to`, `chunk_rows`, `chunk_minutes` in `conf`; return the run id."""
         return self.trigger(stream_dag_id(database, name), conf)
 
     def pause(self, dag_id: str, paused: bool = True) -> None:
@@ -110,63 +111,63 @@ class AirflowClient:
         self._call("PATCH", f"/api/v2/dags/{dag_id}", json=body, params={"update_mask": "is_paused"})
 
     def dag(self, dag_id: str) -> dict[str, Any] | None:
-        """What Airflow knows of a DAG, None where it does not (or no longer)."""
-        found = self._call("GET", f"/api/v2/dags/{dag_id}", accept=(200, 404))
-        return found if found.get("dag_id") == dag_id and not found.get("is_stale") else None
+        """Return Airflow's record of a DAG; None if there is none, or it is stale."""
+        dag = self._call("GET", f"/api/v2/dags/{dag_id}", accept=(200, 404))
+        return dag if dag.get("dag_id") == dag_id and not dag.get("is_stale") else None
 
     def runs(self, dag_id: str, limit: int = 20) -> list[dict[str, Any]]:
-        """Runs of a DAG, the newest first."""
-        found = self._get(f"/api/v2/dags/{dag_id}/dagRuns", {"limit": limit, "order_by": "-run_after"})
-        return list(found["dag_runs"])
+        """Return the runs of a DAG, latest first."""
+        page = self._get(f"/api/v2/dags/{dag_id}/dagRuns", {"limit": limit, "order_by": "-run_after"})
+        return list(page["dag_runs"])
 
     def tasks(self, dag_id: str, run_id: str) -> list[dict[str, Any]]:
-        """Task instances of a run, mapped ones each by itself."""
+        """Return the task instances of a run; mapped tasks have one for each index."""
         path = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances"
         instances: list[dict[str, Any]] = []
         while True:
-            page = self._get(path, {"limit": PAGE, "offset": len(instances), "order_by": "id"})
+            page = self._get(path, {"limit": PAGE_SIZE, "offset": len(instances), "order_by": "id"})
             instances += page["task_instances"]
             if not page["task_instances"] or len(instances) >= page["total_entries"]:
                 return instances
 
     def log_text(self, dag_id: str, run_id: str, task_id: str, try_number: int, map_index: int = -1) -> str:
-        """The log of one try of a task."""
+        """Return the log of one try of a task."""
         path = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/logs/{try_number}"
-        found = self._get(path, {"map_index": map_index, "full_content": True})
-        return "\n".join(_line(entry) for entry in found["content"])
+        page = self._get(path, {"map_index": map_index, "full_content": True})
+        return "\n".join(_line(entry) for entry in page["content"])
 
     def clear(self, dag_id: str, run_id: str, task_ids: list[str] | None = None, *, only_failed: bool = False) -> None:
-        """Have tasks of a run done again, as by the button in the UI."""
+        """Clear tasks of a run, so that they run again, like the button in the UI."""
         body: dict[str, Any] = {"dry_run": False, "dag_run_id": run_id, "only_failed": only_failed, "reset_dag_runs": True}
         if task_ids is not None:
             body["task_ids"] = task_ids
         self._call("POST", f"/api/v2/dags/{dag_id}/clearTaskInstances", json=body)
 
     def health(self) -> dict[str, Any]:
-        """Airflow's own account of its components."""
+        """Return Airflow's report on its components."""
         return dict(self._request("GET", "/api/v2/monitor/health", authorized=False).json())
 
     def import_errors(self) -> list[str]:
-        """What went wrong when DAGs or plugins were imported."""
+        """Return the import errors of DAGs and plugins."""
         dags = self._get("/api/v2/importErrors")["import_errors"]
         plugins = self._get("/api/v2/plugins/importErrors")["import_errors"]
         return [
-            f"{found.get('filename') or found.get('source')}: {found.get('stack_trace') or found.get('error')}"
-            for found in (*dags, *plugins)
+            f"{error.get('filename') or error.get('source')}: {error.get('stack_trace') or error.get('error')}"
+            for error in (*dags, *plugins)
         ]
 
     def set_pool(self, name: str, slots: int, description: str) -> None:
-        """Make a pool, or give it another size."""
+        """Create a pool, or change its size."""
         body = {"name": name, "slots": slots, "description": description, "include_deferred": False}
         if self._call("POST", "/api/v2/pools", json=body, accept=(201, 409)).get("slots") != slots:
             self._call("PATCH", f"/api/v2/pools/{name}", json={"pool": name, **{key: body[key] for key in body if key != "name"}})
 
     def _supervise(self, dag_id: str) -> None:
-        """Clear what has ended, once the scheduler has done with the run: a run cleared in that moment would stay ended."""
-        for _ in range(SETTLING_LOOKS):
+        """Clear what has ended, once the scheduler is done with the run: a run cleared before that would stay ended."""
+        for _ in range(MAX_SETTLING_POLLS):
             run = next((run for run in self.runs(dag_id) if run["run_type"] == "scheduled"), None)
             if run is None:
-                return  # Airflow makes it by itself.
+                return  # Airflow creates the first run without our help.
             states = {task["state"] for task in self.tasks(dag_id, run["dag_run_id"]) if task["task_id"] == SUPERVISE}
             if run["state"] in ENDED:
                 failed = run["state"] == "failed"
@@ -195,7 +196,7 @@ class AirflowClient:
         if response.status_code not in accept:
             raise OperationalError(
                 f"Airflow at {self.login.url} refused {method} {path}: {response.status_code} {response.text[:300]}",
-                hint="is the login right, and may it edit DAGs?",
+                hint="check the login, and that it may edit DAGs",
             )
         return dict(response.json()) if response.content and response.text != "null" else {}
 
@@ -223,7 +224,7 @@ class AirflowClient:
 
 
 def _line(entry: Any) -> str:
-    """One entry of a log as text, with the errors that it tells of."""
+    """Return one entry of a log as text, with its errors."""
     if not isinstance(entry, dict):
         return str(entry)
     errors = [str(error.get("exc_value")) for error in entry.get("error_detail") or ()]

@@ -1,4 +1,4 @@
-"""What Airflow's tasks do about a stream's history, and about ranges that are computed again by hand."""
+"""The work of Airflow's tasks: backfilling a stream's history, and recomputing ranges that a user asked for."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from headrace.model.ledger import Chunk, ChunkState
 from headrace.model.time import Duration, Precision
 from headrace.runtime.context import Context
 
-FAILED: Final = "BACKFILL"
+BACKFILL_FAILED: Final = "BACKFILL"
 HOLDER: Final = "airflow"
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-# Airflow allows no slash in a run id, so these runs of the ledger collide with no other, whatever a person calls a DAG run.
+# Airflow allows no slash in a run id, so these runs of the ledger never collide with others, whatever a user calls a DAG run.
 AIRFLOW_RUN: Final = "airflow/{run_id}"
 CHUNK_RUN: Final = "{run}/chunk-{number}"
-REPEATED_RUN: Final = "{run}/{time}"
+REPEATED_RUN: Final = "{run}/{repetition}"
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Window starts `[start, end)` to be computed again; None is open. Chunks by `rows`, or by `duration` where given."""
+    """A range of window starts `[start, end)` to recompute; None is unbounded. Chunks have `rows` rows or the length `duration`."""
 
     start: datetime | None = None
     end: datetime | None = None
@@ -37,35 +37,38 @@ class Range:
 
     @classmethod
     def of_form(cls, form: Mapping[str, Any], timezone: str = "UTC") -> Range:
-        """The range that a DAG's form asks for: `from`, `to`, `chunk_rows`, `chunk_minutes`, each of which may be missing.
+        """Return the range that a DAG's form asks for: `from`, `to`, `chunk_rows`, `chunk_minutes`, all optional.
 
-        A `DataError` names the field that makes no sense.
+        Raises:
+            DataError: A field is not valid; the message names it.
         """
         start, end = (_instant(name, form.get(name), timezone) for name in ("from", "to"))
         if start is not None and end is not None and start >= end:
-            raise DataError(f"the range from {start} to {end} is empty", hint="`to` is exclusive and must lie after `from`")
+            raise DataError(
+                f"the range from {start} to {end} is empty", hint="set `to`, which is exclusive, to a time after `from`"
+            )
         minutes = form.get("chunk_minutes")
         return cls(start, end, form.get("chunk_rows"), Duration(int(minutes), "m") if minutes else None)
 
 
 def zone_of(context: Context, job_id: str) -> str:
-    """The time zone of a stream's source, in which a range without a zone is meant."""
+    """Return the time zone of a stream's source, which applies to ranges without a zone."""
     return context.catalog.databases.get(context.catalog.jobs.by_id(job_id).definition.source.database).timezone
 
 
 def plan_history(context: Context, job_id: str) -> list[Chunk]:
-    """The chunks of a stream's history that are not done; none for a stream without history, or one that is live already."""
+    """Return the chunks of a stream's history that are not done; none if it has no history, or is live already."""
     record = go_on(context, job_id)
     if record.is_live:
         return []
     return [chunk for chunk in backfill.plan_chunks(context, job_id) if chunk.state is not ChunkState.DONE]
 
 
-def plan_range(context: Context, job_id: str, run_id: str, wanted: Range) -> list[Chunk]:
-    """Cut the range of a DAG run into chunks; those not done.
+def plan_range(context: Context, job_id: str, run_id: str, range_: Range) -> list[Chunk]:
+    """Split the range of a DAG run into chunks, and return those that are not done.
 
-    They are fixed when the run is planned first. Where all are done, somebody has cleared the task to have the range computed once
-    more: it is planned anew.
+    The chunks are fixed when the run is first planned. If all are done, a user has cleared the task to recompute the range, which
+    is then planned as a new run.
     """
     run = unfinished_run(context, job_id, AIRFLOW_RUN.format(run_id=run_id))
     record = context.catalog.jobs.by_id(job_id)
@@ -74,32 +77,32 @@ def plan_range(context: Context, job_id: str, run_id: str, wanted: Range) -> lis
         context,
         job_id,
         run,
-        start=ticks(wanted.start, precision),
-        end=ticks(wanted.end, precision),
-        rows=wanted.rows,
-        duration=wanted.duration,
+        start=ticks(range_.start, precision),
+        end=ticks(range_.end, precision),
+        rows=range_.rows,
+        duration=range_.duration,
     )
     return [chunk for chunk in chunks if chunk.state is not ChunkState.DONE]
 
 
 def run_to_fill(context: Context, job_id: str, run: str, number: int) -> str:
-    """The run of the ledger under which to compute a chunk.
+    """Return the run of the ledger under which to compute a chunk.
 
-    That is another than `run` where the chunk is done: somebody has cleared its task to have it computed once more. A chunk of
-    the history stays done: the live stream has built on it.
+    It differs from `run` if the chunk is done: then a user has cleared its task to recompute it. A chunk of the history stays
+    done, since the live stream builds on it.
     """
     chunk = next((chunk for chunk in context.catalog.ledger.chunks(job_id, run) if chunk.number == number), None)
     if run == backfill.HISTORY or chunk is None or chunk.state is not ChunkState.DONE:
         return run
-    again = unfinished_run(context, job_id, CHUNK_RUN.format(run=run, number=number), first=2)
-    context.catalog.ledger.plan(job_id, again, [chunk])
-    return again
+    repeated_run = unfinished_run(context, job_id, CHUNK_RUN.format(run=run, number=number), first=2)
+    context.catalog.ledger.plan(job_id, repeated_run, [chunk])
+    return repeated_run
 
 
 def unfinished_run(context: Context, job_id: str, run: str, first: int = 1) -> str:
-    """The run of the ledger, or the first repetition of it (2, 3, …, from `first` on), that has not been computed to its end."""
-    for time in itertools.count(first):
-        name = run if time == 1 else REPEATED_RUN.format(run=run, time=time)
+    """Return the run, or its first repetition (2, 3, …, starting at `first`), that has not been completed."""
+    for repetition in itertools.count(first):
+        name = run if repetition == 1 else REPEATED_RUN.format(run=run, repetition=repetition)
         chunks = context.catalog.ledger.chunks(job_id, name)
         if not chunks or any(chunk.state is not ChunkState.DONE for chunk in chunks):
             return name
@@ -107,19 +110,19 @@ def unfinished_run(context: Context, job_id: str, run: str, first: int = 1) -> s
 
 
 def activate(context: Context, job_id: str) -> None:
-    """Hand the stream to its snode where its history is filled; nothing to do for a stream that has none, or is live."""
+    """Hand a stream whose history is complete over to its snode. Has no effect if it has no history, or is live."""
     record = go_on(context, job_id)
     if not record.is_live:
         backfill.activate(context, job_id)
 
 
 def go_on(context: Context, job_id: str, number: int | None = None) -> JobRecord:
-    """The stream, resumed where a failed backfill had stopped it and nothing but chunk `number` of it is FAILED still.
+    """Return the stream's record, resumed if a failed backfill had stopped it and no other chunk than `number` is FAILED.
 
-    Whoever clears a task that failed wants this.
+    This is what a user expects who clears a failed task.
     """
     record = context.catalog.jobs.by_id(job_id)
-    if record.reason is None or record.reason.code != FAILED or record.desired is not DesiredState.RUNNING:
+    if record.reason is None or record.reason.code != BACKFILL_FAILED or record.desired is not DesiredState.RUNNING:
         return record
     chunks = context.catalog.ledger.chunks(job_id, backfill.HISTORY)
     if any(chunk.state is ChunkState.FAILED and chunk.number != number for chunk in chunks):
@@ -129,7 +132,7 @@ def go_on(context: Context, job_id: str, number: int | None = None) -> JobRecord
 
 
 def cause(context: Context, job_id: str, run: str, number: int, fallback: str) -> str:
-    """Why a chunk failed, as the job that computed it has recorded, else what is known otherwise."""
+    """Return why a chunk failed, as recorded by the process that computed it, or the fallback."""
     with suppress(Error):
         for chunk in context.catalog.ledger.chunks(job_id, run):
             if chunk.number == number and chunk.message:
@@ -138,12 +141,12 @@ def cause(context: Context, job_id: str, run: str, number: int, fallback: str) -
 
 
 def failed(context: Context, job_id: str, message: str, number: int | None = None) -> StopReason | None:
-    """Mark a stream STOPPED because its history could not be filled; None where it was dropped, or asked to pause."""
+    """Mark a stream STOPPED since its history could not be backfilled; None if it was dropped or paused."""
     if number is not None:
         _mark_failed(context, job_id, number, message)
-    where = "" if number is None else f"chunk {number} of "
-    hint = "mend the cause, then RESUME STREAM, or clear the failed task"
-    reason = StopReason(FAILED, f"{where}the history could not be filled: {message}", hint, context.clock.now())
+    subject = "" if number is None else f"chunk {number} of "
+    hint = "fix the cause, then run RESUME STREAM, or clear the failed task"
+    reason = StopReason(BACKFILL_FAILED, f"{subject}the history could not be filled: {message}", hint, context.clock.now())
     try:
         record = context.catalog.jobs.by_id(job_id)
         if record.desired is not DesiredState.RUNNING or not context.catalog.jobs.replace_state(record, JobState.STOPPED, reason):
@@ -155,7 +158,7 @@ def failed(context: Context, job_id: str, message: str, number: int | None = Non
 
 
 def _mark_failed(context: Context, job_id: str, number: int, message: str) -> None:
-    """A chunk whose job did not come so far as to say it, is FAILED."""
+    """Record a chunk as FAILED if its process ended before it could do so."""
     with suppress(Error):
         chunk = context.catalog.ledger.claim(job_id, backfill.HISTORY, number, HOLDER, abandoned_ms=0)
         if chunk.state is ChunkState.RUNNING:
@@ -163,11 +166,11 @@ def _mark_failed(context: Context, job_id: str, number: int, message: str) -> No
 
 
 def ticks(instant: datetime | None, precision: Precision) -> int | None:
-    """An instant in ticks of a precision since the epoch."""
+    """Return an instant in ticks of a precision since the epoch; None for None."""
     if instant is None:
         return None
-    passed = instant - EPOCH
-    microseconds = (passed.days * 86_400 + passed.seconds) * 1_000_000 + passed.microseconds
+    elapsed = instant - EPOCH
+    microseconds = (elapsed.days * 86_400 + elapsed.seconds) * 1_000_000 + elapsed.microseconds
     return microseconds * 1_000 // precision.nanoseconds
 
 

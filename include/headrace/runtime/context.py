@@ -1,4 +1,4 @@
-"""What the functions of this room work with; made once a process by whoever is above."""
+"""The context of a process: catalog, tables and Spark, opened once and passed to everything below."""
 
 from __future__ import annotations
 
@@ -18,52 +18,55 @@ if TYPE_CHECKING:
     from headrace.storage import Tables
 
 T = TypeVar("T")
-__all__ = ["Context", "OnDemand", "open_context"]
+__all__ = ["Context", "Lazy", "open_context"]
 
 
-class OnDemand(Generic[T]):
-    """What takes long to make: made by whoever asks first, the others wait for it."""
+class Lazy(Generic[T]):
+    """A value that is created on first use. Thread-safe."""
 
-    def __init__(self, make: Callable[[], T]) -> None:
-        self._make = make
+    def __init__(self, create: Callable[[], T]) -> None:
+        self._create = create
         self._lock = threading.Lock()
-        self._made: T | None = None
+        self._value: T | None = None
 
     @property
     def started(self) -> bool:
-        """Whether somebody has asked already."""
-        return self._made is not None
+        """True if the value has been created."""
+        return self._value is not None
 
     def __call__(self) -> T:
+        """Return the value, creating it on first use."""
         with self._lock:
-            if self._made is None:
-                self._made = self._make()
-            return self._made
+            if self._value is None:
+                self._value = self._create()
+            return self._value
 
 
 def open_context(settings: Settings, clock: Clock | None = None) -> Context:
-    """Open the catalog of the settings. Tables and Spark wait until they are needed. `close` both after use."""
+    """Open the catalog of the settings. Tables and Spark are opened on first use. The caller closes catalog and tables."""
     from headrace.catalog import Catalog
 
     clock = clock or SystemClock()
-    # The catalog's own time is the same for all machines; only a clock that is not the machine's replaces it.
+    # All machines share the catalog's own time, so replace it only by a clock that is not the machine's.
     catalog = Catalog.open(settings.catalog, clock=None if isinstance(clock, SystemClock) else clock.now)
     return Context(
         catalog=catalog,
-        open_tables=OnDemand(partial(tables_of, settings, catalog)),
-        spark=OnDemand(partial(session_of, settings)),
+        open_tables=Lazy(partial(open_tables, settings, catalog)),
+        spark=Lazy(partial(open_session, settings)),
         clock=clock,
         settings=settings,
     )
 
 
-def tables_of(settings: Settings, catalog: Catalog) -> Tables:
+def open_tables(settings: Settings, catalog: Catalog) -> Tables:
+    """Return the Delta tables of the settings."""
     from headrace.storage import Tables
 
     return Tables(settings.tables_uri, catalog.lock, settings.small_write_rows)
 
 
-def session_of(settings: Settings) -> SparkSession:
+def open_session(settings: Settings) -> SparkSession:
+    """Return the Spark session of the settings."""
     from headrace.storage.spark.session import start_session
 
     return start_session(settings)

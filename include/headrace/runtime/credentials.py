@@ -1,7 +1,7 @@
-"""How an snode and its clients know each other: who knows the token proves it without showing it to a stranger.
+"""Mutual authentication of an snode and its clients, without showing the token to an unknown process.
 
-The address in the catalog may be stale, and whoever listens there by now must not learn the token. So a client asks for a proof
-first, and then sends a session token that only the snode of that epoch at that address takes.
+The address in the catalog may be stale, and another process that listens there must not learn the token. So a client first asks
+for a proof, and then sends a session token that only the snode of that epoch at that address accepts.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """An snode as its lease names it."""
+    """An snode as identified by its lease."""
 
     epoch: int
     address: str
 
 
 def proof(token: str, nonce: str, identity: Identity) -> str:
-    """Return what only a holder of the token can answer to a nonce; a proof of another address or epoch is worth nothing."""
+    """Return the answer to a nonce that only a holder of the token can compute. It is valid for one epoch at one address only."""
     return _signed(token, "proof", nonce, identity)
 
 
@@ -29,9 +29,9 @@ def session_token(token: str, identity: Identity) -> str:
     return _signed(token, "session", "", identity)
 
 
-def is_same(one: str, other: str) -> bool:
-    """Compare in constant time."""
-    return hmac.compare_digest(one.encode(), other.encode())
+def is_same(first: str, second: str) -> bool:
+    """Compare two strings in constant time."""
+    return hmac.compare_digest(first.encode(), second.encode())
 
 
 def _signed(token: str, purpose: str, nonce: str, identity: Identity) -> str:

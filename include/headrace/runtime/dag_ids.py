@@ -1,4 +1,4 @@
-"""Names of what Headrace has in Airflow: made the same way by the DAGs, by the client and by the page."""
+"""Names of Headrace's objects in Airflow, the same for the DAGs, the client and the page."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from headrace.model.jobs import JobKind
 SNODE_PREFIX: Final = "headrace_snode__"
 STREAM_PREFIX: Final = "headrace_stream__"
 PREFIXES: Final = {JobKind.STREAM: STREAM_PREFIX}
-"""What the ids of the DAGs of a kind of job begin with."""
+"""The prefix of DAG ids by kind of job."""
 BACKFILL_POOL: Final = "headrace_backfill"
-"""The pool that `headrace up` makes; other Airflows use the one of the setting `backfill_pool`."""
+"""The pool that `headrace up` creates. Other Airflow installations use the setting `backfill_pool`."""
 SPARK_CONNECTION: Final = "headrace_spark"
 
-# Airflow allows 250 characters.
+# Airflow's limits.
 MAX_DAG_ID_CHARACTERS: Final = 250
-MAX_TAG_LENGTH: Final = 100
-# What may not stand in a DAG's id, and underscores that would blur where one name ends and the next begins.
+MAX_TAG_CHARACTERS: Final = 100
+# Characters that a DAG's id may not have, and underscores that could be taken for the separator of two names.
 ESCAPED: Final = re.compile(r"[^A-Za-z0-9_-]|(?<=_)_|^_|_$")
 ESCAPE: Final = re.compile(r"\.([0-9a-f]+)\.")
 
 
 def snode_dag_id(name: str) -> str:
-    """The DAG that keeps an snode's driver alive."""
-    return _shortened(SNODE_PREFIX + _escaped(name))
+    """Return the id of the DAG that keeps an snode's driver alive."""
+    return _truncate(SNODE_PREFIX + _escape(name))
 
 
 def job_dag_id(kind: JobKind, database: str, name: str) -> str:
     """Return the id of the DAG that runs and supervises a job. Different jobs have different ids."""
-    return _shortened(f"{PREFIXES[kind]}{_escaped(database)}__{_escaped(name)}")
+    return _truncate(f"{PREFIXES[kind]}{_escape(database)}__{_escape(name)}")
 
 
 def stream_dag_id(database: str, name: str) -> str:
@@ -40,13 +40,13 @@ def stream_dag_id(database: str, name: str) -> str:
 
 
 def snode_of(dag_id: str) -> str | None:
-    """The snode of a DAG; None where the id is not an snode's, or was shortened."""
+    """Return the snode of a DAG; None if the id is not an snode's, or was truncated."""
     names = _names(dag_id, SNODE_PREFIX)
     return names[0] if len(names) == 1 else None
 
 
 def job_of(dag_id: str) -> tuple[JobKind, str, str] | None:
-    """Return the kind, database and name of the job of a DAG; None if the id is not a job's, or was shortened."""
+    """Return the kind, database and name of the job of a DAG; None if the id is not a job's, or was truncated."""
     for kind, prefix in PREFIXES.items():
         names = _names(dag_id, prefix)
         if len(names) == 2:
@@ -55,27 +55,27 @@ def job_of(dag_id: str) -> tuple[JobKind, str, str] | None:
 
 
 def tag_of(name: str) -> str:
-    """A DAG's tag for a name. Different names have different tags."""
-    return _shortened(name, MAX_TAG_LENGTH)
+    """Return the tag of a DAG for a name. Different names have different tags."""
+    return _truncate(name, MAX_TAG_CHARACTERS)
 
 
 def _names(dag_id: str, prefix: str) -> list[str]:
-    """The names that an id was made of; none where it was shortened: what is left of them says no more which they were."""
+    """Return the names that an id was made of; none if it was truncated, since it is then ambiguous."""
     if not dag_id.startswith(prefix) or len(dag_id) >= MAX_DAG_ID_CHARACTERS:
         return []
-    return [_unescaped(part) for part in dag_id.removeprefix(prefix).split("__")]
+    return [_unescape(part) for part in dag_id.removeprefix(prefix).split("__")]
 
 
-def _unescaped(text: str) -> str:
+def _unescape(text: str) -> str:
     return ESCAPE.sub(lambda match: chr(int(match[1], 16)), text)
 
 
-def _escaped(name: str) -> str:
+def _escape(name: str) -> str:
     return ESCAPED.sub(lambda match: f".{ord(match[0]):x}.", name)
 
 
-def _shortened(text: str, length: int = MAX_DAG_ID_CHARACTERS) -> str:
-    """The text, its end replaced by a digest where it is longer."""
+def _truncate(text: str, length: int = MAX_DAG_ID_CHARACTERS) -> str:
+    """Return the text, truncated and with a digest as suffix if it is longer than `length`."""
     if len(text) <= length:
         return text
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]

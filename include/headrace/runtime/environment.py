@@ -1,4 +1,4 @@
-"""The environment of the Airflow that `headrace up` runs: every setting it needs, and nothing written into its own file."""
+"""The environment variables of the Airflow that `headrace up` runs. Its configuration file is never written."""
 
 from __future__ import annotations
 
@@ -25,22 +25,27 @@ PRELOADED: Final = (
 
 
 def airflow_environment(settings: Settings, ports: dict[str, int]) -> dict[str, str]:
-    """Variables for all components alike. `ports`: `api`, and `worker_logs` and `trigger_logs`, which serve logs to the UI."""
+    """Return the variables of all components.
+
+    Args:
+        settings: Headrace's settings.
+        ports: The port of `api`, and those of `worker_logs` and `trigger_logs`, which serve logs to the UI.
+    """
     home = AirflowHome.of(settings)
     options = _options(settings, home, ports)
-    return {**_inherited(), **_own(settings), **options, "AIRFLOW_HOME": str(home.folder)}
+    return {**_inherited(), **_headrace_variables(settings), **options, "AIRFLOW_HOME": str(home.folder)}
 
 
 def _inherited() -> dict[str, str]:
-    """This process's environment without what belongs to some other Airflow or Spark session."""
+    """Return this process's environment without the variables of any other Airflow or Spark session."""
     foreign = ("AIRFLOW", "HEADRACE_AIRFLOW", "PYSPARK_GATEWAY", "_PYSPARK")
     return {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
 
 
-def _own(settings: Settings) -> dict[str, str]:
+def _headrace_variables(settings: Settings) -> dict[str, str]:
     binaries = Path(sys.executable).parent
     return {
-        # A title set later must not overwrite the environment, by which the processes are found.
+        # A process title must not overwrite the environment block, in which we look for MARK.
         "SPT_NOENV": "1",
         MARK: str(settings.home_path),
         "PATH": os.pathsep.join((str(binaries), os.environ.get("PATH", os.defpath))),
@@ -53,7 +58,7 @@ def _own(settings: Settings) -> dict[str, str]:
 
 
 def settings_environment(settings: Settings) -> dict[str, str]:
-    """The settings as variables, so that children see the same ones whatever folder they run in."""
+    """Return the settings as variables, so that child processes see the same ones in any working directory."""
     own = {name: value for name, value in settings.environment().items() if not name.startswith("HEADRACE_AIRFLOW_")}
     return own | {"HEADRACE_HOME": str(settings.home_path), "HEADRACE_PROJECT": str(settings.project.resolve())}
 
@@ -67,7 +72,7 @@ def _options(settings: Settings, home: AirflowHome, ports: dict[str, int]) -> di
             "plugins_folder": settings.project / "plugins",
             "load_examples": False,
             "executor": "LocalExecutor",
-            # The snode's driver, the backfills' drivers, and two for what is short.
+            # The snode's driver, the backfills' drivers, and two for short tasks.
             "parallelism": settings.backfill_slots + 3,
             "fernet_key": keys["fernet_key"],
             "simple_auth_manager_users": f"{USER}:admin",
@@ -84,20 +89,20 @@ def _options(settings: Settings, home: AirflowHome, ports: dict[str, int]) -> di
             "instance_name": "Headrace",
         },
         "api_auth": {"jwt_secret": keys["jwt_secret"]},
-        # A task that has ended gives its slot back within a second instead of five.
+        # A task that has ended releases its slot within one second instead of five.
         "workers": {"min_heartbeat_interval": 1},
         "scheduler": {
             "parsing_cleanup_interval": 10,
-            # A task then starts from a process that has imported what tasks need, instead of importing it each time.
+            # Fork tasks from a process that has already imported the modules that they need.
             "mp_start_method": "forkserver",
             "mp_forkserver_preload": ",".join(PRELOADED),
         },
-        # One file, read again at once when the catalog changes, so the interval only matters for changes made elsewhere.
+        # The only file is parsed at once when the catalog changes, so the intervals matter only for changes made elsewhere.
         "dag_processor": {
             "parsing_processes": 1,
             "refresh_interval": 30,
             "min_file_process_interval": 30,
-            # A DAG that the file no longer gives goes after this long. Less than the interval, and one slow reading takes all away.
+            # A DAG that the file no longer has is removed after this. Below the interval, one slow parse would remove all.
             "stale_dag_threshold": 60,
         },
         "logging": {

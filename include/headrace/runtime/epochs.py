@@ -1,4 +1,4 @@
-"""Epochs of leases against those that targets have seen: a catalog restored from a backup hands out old ones again."""
+"""Epochs of leases compared with those recorded in targets: a catalog restored from a backup issues old epochs again."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ logger = logging.getLogger(__name__)
 
 
 def raise_epoch(context: Context, lease: Lease, ttl_ms: int) -> Lease | None:
-    """Give a lease that fenced its own holder a newer epoch than any target of its streams has seen.
+    """Raise the epoch of a lease that was fenced off by its own targets above the newest epoch in any of them.
 
     Returns:
-        The lease with its new epoch; None if no target has seen a newer epoch than the lease's, so that another driver is ahead.
+        The lease with its new epoch; None if no target has a newer epoch than the lease, so another driver is ahead.
 
     Raises:
         FencedError: The lease has passed to another driver.
     """
-    seen = max((target_epoch(context, record) for record in context.catalog.jobs.all(lease.snode)), default=0)
-    if seen <= lease.epoch:
+    max_epoch = max((target_epoch(context, record) for record in context.catalog.jobs.all(lease.snode)), default=0)
+    if max_epoch <= lease.epoch:
         return None
-    raised = context.catalog.leases.raise_epoch(lease, seen + 1, ttl_ms)
-    message = f"epoch {lease.epoch} of the lease is older than epoch {seen} of the targets: it goes on with epoch {raised.epoch}"
+    raised = context.catalog.leases.raise_epoch(lease, max_epoch + 1, ttl_ms)
+    message = f"raising epoch {lease.epoch}, which is older than epoch {max_epoch} of the targets, to {raised.epoch}"
     logger.warning("snode %s: %s", lease.snode, message)
     context.catalog.events.record("snode", lease.snode, "EPOCH_RAISED", message)
     return raised
 
 
 def target_epoch(context: Context, record: JobRecord) -> int:
-    """Return the newest epoch that a stream's target has seen; 0 if none, or if the target cannot be read."""
+    """Return the newest epoch recorded in a stream's target; 0 if there is none, or the target cannot be read."""
     target = record.definition.target
     if target is None:
         return 0

@@ -1,4 +1,4 @@
-"""Histories that an snode fills or takes over itself, one stream at a time, beside the live streams."""
+"""Backfills that an snode runs itself, one stream at a time, while live streams continue."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from headrace.runtime.reasons import stop_stream
 logger = logging.getLogger(__name__)
 
 
-class Histories:
-    """A queue of streams whose history is to be filled or taken over; a stream is in it once at most."""
+class BackfillQueue:
+    """A queue of streams to backfill or to take live; each stream is queued at most once."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -27,9 +27,9 @@ class Histories:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="history")
 
     def fill(self, record: JobRecord) -> None:
-        """Fill a stream's history, then go live; where that ends early, the next round asks again."""
+        """Backfill a stream, then take it live. If that ends early, the next reconciliation queues it again."""
         job_id = record.definition.id
-        self._submit(job_id, lambda: backfill.fill_history(self._context, job_id, stopped=lambda: self._unwanted(job_id)))
+        self._submit(job_id, lambda: backfill.fill_history(self._context, job_id, stopped=lambda: self._should_stop(job_id)))
 
     def go_live(self, record: JobRecord) -> None:
         """Rebuild a stream's state as of its boundary and record its position there."""
@@ -37,12 +37,12 @@ class Histories:
         self._submit(job_id, lambda: backfill.go_live(self._context, job_id))
 
     def stop(self) -> None:
-        """Start nothing more; a chunk under way is given up with the process, its claim ends with it."""
+        """Start no further work. A chunk in progress is abandoned when the process ends, together with its claim."""
         self._stopping.set()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _unwanted(self, job_id: str) -> bool:
-        """Whether filling should end after this chunk: asked to stop, paused or dropped."""
+    def _should_stop(self, job_id: str) -> bool:
+        """Return True if the backfill should end after this chunk: the snode stops, or the stream was paused or dropped."""
         if self._stopping.is_set():
             return True
         return self._context.catalog.jobs.by_id(job_id).desired is not DesiredState.RUNNING
@@ -56,14 +56,14 @@ class Histories:
 
     def _run(self, job_id: str, work: Callable[[], object]) -> None:
         try:
-            self._guarded(job_id, work)
+            self._run_or_stop_stream(job_id, work)
         except Error as error:
-            logger.warning("the history of stream %s is given up: %s", job_id, error.message)
+            logger.warning("abandoning the backfill of stream %s: %s", job_id, error.message)
         finally:
             with self._lock:
                 self._busy.discard(job_id)
 
-    def _guarded(self, job_id: str, work: Callable[[], object]) -> None:
+    def _run_or_stop_stream(self, job_id: str, work: Callable[[], object]) -> None:
         try:
             work()
         except FencedError:

@@ -1,4 +1,4 @@
-"""The snode's HTTP endpoint: SQL, health and metrics, behind bearer tokens."""
+"""The snode's HTTP endpoint: SQL, health and metrics, protected by bearer tokens."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LOOPBACK: Final = "127.0.0.1"
-EVERY_INTERFACE: Final = ("", "0.0.0.0", "::")
+WILDCARD_HOSTS: Final = ("", "0.0.0.0", "::")
 MIN_NONCE_LENGTH: Final = 16
 MAX_NONCE_LENGTH: Final = 128
 ARROW: Final = "application/vnd.apache.arrow.stream"
@@ -38,19 +38,19 @@ PROMETHEUS: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a statement returned: rows, or None for a statement that returns none, and how many rows it changed."""
+    """The result of a statement: its rows, or None if it returns none, and the number of rows it changed."""
 
     rows: pa.Table | None
     affected: int = -1
 
 
 RunSql = Callable[[str, str, str | None], Answer]
-"""Runs one statement, `(sql, dialect, current database)`; raises `headrace.errors.Error`. Called from several threads."""
+"""Runs a statement, given as SQL, dialect and current database. Raises `headrace.errors.Error`. Must be thread-safe."""
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Whether the snode does its work, and what tells so. `is_slow`: a micro-batch takes longer than it should."""
+    """Whether the snode works, with details. `is_slow`: a micro-batch takes longer than it should."""
 
     healthy: bool
     details: dict[str, Any]
@@ -58,11 +58,12 @@ class Health:
 
     @property
     def status(self) -> str:
+        """The state in one word: ok, slow or failing."""
         return "failing" if not self.healthy else "slow" if self.is_slow else "ok"
 
 
 class Statement(BaseModel):
-    """Body of `POST /sql`."""
+    """The body of `POST /sql`."""
 
     sql: str
     dialect: str = "tdengine"
@@ -71,42 +72,43 @@ class Statement(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """The tokens of an endpoint: one for everything, one to read how it does, and one of each epoch for the clients here."""
+    """The tokens of an endpoint: one for everything, one to read metrics and health, and a session token for each epoch."""
 
     token: str
     read_token: str = ""
     identity: Callable[[], Identity] = lambda: Identity(0, "")
 
     def may_write(self, bearer: str) -> bool:
-        """Whether a bearer token opens everything."""
+        """Return True if a bearer token gives full access."""
         return is_same(bearer, self.token) or is_same(bearer, session_token(self.token, self.identity()))
 
     def may_read(self, bearer: str) -> bool:
-        """Whether a bearer token opens metrics and the details of health."""
+        """Return True if a bearer token gives access to metrics and the details of health."""
         return self.may_write(bearer) or (self.read_token != "" and is_same(bearer, self.read_token))
 
 
 def bearer_token(authorization: str = Header("")) -> str:
-    """The bearer token of a request, empty if it has none."""
+    """Return the bearer token of a request; empty if there is none."""
     scheme, _, token = authorization.partition(" ")
     return token.strip() if scheme.lower() == "bearer" else ""
 
 
-def refused() -> HTTPException:
-    return HTTPException(401, "a token is needed: Authorization: Bearer …", headers={"WWW-Authenticate": "Bearer"})
+def unauthorized() -> HTTPException:
+    """Return the error for a request without a valid token."""
+    return HTTPException(401, "a token is required: Authorization: Bearer …", headers={"WWW-Authenticate": "Bearer"})
 
 
 def create_app(guard: Guard, run_sql: RunSql, health: Callable[[], Health], metrics: Callable[[], str]) -> FastAPI:
-    """The application. Anyone may ask for the bare status and for a proof of identity; all else needs a token."""
+    """Return the application. The bare status and a proof of identity are public; everything else needs a token."""
     app = FastAPI(title="Headrace snode", docs_url=None, redoc_url=None, openapi_url=None)
 
     def writer(bearer: str = Depends(bearer_token)) -> None:
         if not guard.may_write(bearer):
-            raise refused()
+            raise unauthorized()
 
     def reader(bearer: str = Depends(bearer_token)) -> None:
         if not guard.may_read(bearer):
-            raise refused()
+            raise unauthorized()
 
     @app.get("/identity")
     def identity(nonce: str = Query(min_length=MIN_NONCE_LENGTH, max_length=MAX_NONCE_LENGTH)) -> dict[str, str]:
@@ -115,7 +117,7 @@ def create_app(guard: Guard, run_sql: RunSql, health: Callable[[], Health], metr
     @app.post("/sql", dependencies=[Depends(writer)])
     async def sql(statement: Statement, request: Request) -> Response:
         arrow = ARROW in request.headers.get("accept", "")
-        return await run_in_threadpool(answer, run_sql, statement, arrow)
+        return await run_in_threadpool(respond, run_sql, statement, arrow)
 
     @app.get("/health")
     def healthy(bearer: str = Depends(bearer_token)) -> Response:
@@ -130,33 +132,35 @@ def create_app(guard: Guard, run_sql: RunSql, health: Callable[[], Health], metr
     return app
 
 
-def answer(run_sql: RunSql, statement: Statement, arrow: bool) -> Response:
-    """Run a statement and dress what it returned, or the error it raised."""
+def respond(run_sql: RunSql, statement: Statement, arrow: bool) -> Response:
+    """Run a statement and return its result, or its error, as a response."""
     try:
         result = run_sql(statement.sql, statement.dialect, statement.database)
     except Error as error:
         return JSONResponse(error_body(error.located(statement.sql)), status_of(error))
     except Exception as error:
-        logger.exception("a statement failed in a way nobody foresaw: %s", statement.sql)
+        logger.exception("unexpected error in a statement: %s", statement.sql)
         return JSONResponse(error_body(InternalError(f"{type(error).__name__}: {error}")), 500)
     return arrow_response(result) if arrow and result.rows is not None else JSONResponse(json_body(result))
 
 
 def status_of(error: Error) -> int:
-    """400 where the statement is to blame, 503 where trying again may help, else 500."""
+    """Return the HTTP status of an error: 400 if the statement is wrong, 503 if a later try may succeed, else 500."""
     if isinstance(error, InternalError):
         return 500
     return 400 if isinstance(error, TerminalError) else 503
 
 
 def error_body(error: Error) -> dict[str, Any]:
+    """Return an error as JSON."""
     line, column = (None, None) if error.span is None or error.sql is None else error.span.position(error.sql)
     span = None if error.span is None else [error.span.start, error.span.end]
-    place = {"line": line, "column": column, "span": span, "sql": error.sql}
-    return {"code": error.code, "message": error.message, "hint": error.hint} | place
+    location = {"line": line, "column": column, "span": span, "sql": error.sql}
+    return {"code": error.code, "message": error.message, "hint": error.hint} | location
 
 
 def arrow_response(result: Answer) -> Response:
+    """Return the rows as an Arrow stream."""
     import pyarrow as pa
 
     sink = pa.BufferOutputStream()
@@ -167,16 +171,16 @@ def arrow_response(result: Answer) -> Response:
 
 
 def json_body(result: Answer) -> dict[str, Any]:
-    """Columns with their Arrow types, and rows as lists."""
+    """Return columns with their Arrow types, and rows as lists."""
     if result.rows is None:
         return {"columns": [], "rows": [], "affected": result.affected}
     columns = [{"name": field.name, "type": str(field.type)} for field in result.rows.schema]
-    values = [[plain(value) for value in column.to_pylist()] for column in result.rows.columns]
+    values = [[to_json_value(value) for value in column.to_pylist()] for column in result.rows.columns]
     return {"columns": columns, "rows": [list(row) for row in zip(*values, strict=True)], "affected": result.affected}
 
 
-def plain(value: object) -> object:
-    """A value as JSON has it: instants in ISO 8601, decimals and what is no finite number as text, bytes in base64."""
+def to_json_value(value: object) -> object:
+    """Convert a value to JSON: times in ISO 8601, bytes in base64, decimals and non-finite numbers as strings."""
     match value:
         case float():
             return value if math.isfinite(value) else str(value)
@@ -191,26 +195,33 @@ def plain(value: object) -> object:
 
 
 class Endpoint:
-    """The application served by a thread of its own."""
+    """An HTTP server for the application, in its own thread."""
 
     def __init__(self, app: FastAPI, port: int = 0, host: str = LOOPBACK, advertise: str = "") -> None:
-        """Bind a port (0: a free one) of an address; a `ConfigurationError` says if that cannot be done.
+        """Bind a port of an address.
 
-        `advertise` is the host, or host:port, under which others reach it; empty: `host`, or the machine's name.
+        Args:
+            app: The application to serve.
+            port: The port; 0 for any free one.
+            host: The address to listen on.
+            advertise: The host, or host:port, under which others reach it; empty for `host`, or the machine's name.
+
+        Raises:
+            ConfigurationError: The port cannot be bound.
         """
         self._socket = _bind(host, port)
-        self._advertise = advertise or (socket.gethostname() if host in EVERY_INTERFACE else host)
+        self._advertise = advertise or (socket.gethostname() if host in WILDCARD_HOSTS else host)
         self.port: int = self._socket.getsockname()[1]
         self._server = _server(app)
         self._thread = threading.Thread(target=self._server.run, args=([self._socket],), name="http", daemon=True)
 
     @property
     def address(self) -> str:
-        """Where others reach it."""
+        """The URL under which others reach it."""
         return f"http://{with_port(self._advertise, self.port)}"
 
     def start(self, timeout_s: float = 10.0) -> None:
-        """Serve; returns once requests are taken."""
+        """Start serving; return once requests are accepted."""
         self._thread.start()
         deadline = time.monotonic() + timeout_s
         while not self._server.started:
@@ -219,7 +230,7 @@ class Endpoint:
             time.sleep(0.01)
 
     def stop(self) -> None:
-        """End; requests that are being answered get two seconds."""
+        """Stop. Requests in progress have two seconds to finish."""
         self._server.should_exit = True
         if self._thread.is_alive():
             self._thread.join(3)
@@ -227,7 +238,7 @@ class Endpoint:
 
 
 def with_port(host: str, port: int) -> str:
-    """Return `host:port`, unless the host names a port itself; an IPv6 address gets brackets."""
+    """Return `host:port`, unless the host includes a port already. An IPv6 address gets brackets."""
     if host.count(":") > 1 and not host.startswith("["):
         host = f"[{host}]"
     return host if host.rpartition("]")[2].count(":") else f"{host}:{port}"

@@ -1,4 +1,4 @@
-"""What the scripts of `spark_jobs/` call: settings from the environment, a log on standard error, an exit code."""
+"""The entry points of `spark_jobs/`: settings from the environment, a log on standard error, an exit code."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from headrace.model.ledger import ChunkState
 from headrace.runtime import maintenance
 from headrace.runtime.context import Context, open_context
 from headrace.runtime.http import RunSql
-from headrace.runtime.snode import Exit, run_snode, under_spark_submit
+from headrace.runtime.snode import Exit, is_under_spark_submit, run_snode
 from headrace.settings import current
 
 logger = logging.getLogger("headrace")
@@ -27,14 +27,17 @@ LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 def snode(name: str | None, sql_runner: Callable[[Context], RunSql], *, fill_histories: bool, wait_s: float | None) -> NoReturn:
-    """Run an snode until it ends, and the process with it.
+    """Run an snode until it ends, and end the process with it.
 
     Args:
-        sql_runner: makes, of the context, what `POST /sql` runs statements with.
+        name: The name of the snode; None for that of the settings.
+        sql_runner: Returns what `POST /sql` runs statements with.
+        fill_histories: Whether it backfills streams itself.
+        wait_s: How long to wait for a lease that another driver holds; None for as long as it takes.
     """
     code: int = Exit.FAILED
     try:
-        with prepared() as context:
+        with open_process() as context:
             code = run_snode(
                 context,
                 name or context.settings.snode,
@@ -44,22 +47,22 @@ def snode(name: str | None, sql_runner: Callable[[Context], RunSql], *, fill_his
             )
     except Error as error:
         logger.error("%s", error)
-    end(code)
+    exit_now(code)
 
 
 def fill_history(job_id: str, run: str, number: int | None) -> int:
-    """Compute one chunk of a run, or all that are not done; 0 when they are, 1 when one failed."""
+    """Compute one chunk of a run, or all that are not done; return 0, or 1 if one failed."""
     try:
-        with prepared() as context:
+        with open_process() as context:
             chunks = context.catalog.ledger.chunks(job_id, run)
-            wanted = [
+            pending_chunks = [
                 chunk for chunk in chunks if (chunk.state is not ChunkState.DONE if number is None else chunk.number == number)
             ]
-            if number is not None and not wanted:
-                wanted = [backfill.fill_chunk(context, job_id, run, number)]
-            for chunk in wanted:
-                done = backfill.fill_chunk(context, job_id, run, chunk.number)
-                logger.info("chunk %d of %s, run %s: %s, about %d rows", done.number, job_id, run, done.state, done.rows)
+            if number is not None and not pending_chunks:
+                pending_chunks = [backfill.fill_chunk(context, job_id, run, number)]
+            for chunk in pending_chunks:
+                result = backfill.fill_chunk(context, job_id, run, chunk.number)
+                logger.info("chunk %d of %s, run %s: %s, about %d rows", result.number, job_id, run, result.state, result.rows)
     except Error as error:
         logger.error("%s", error)
         return 1
@@ -67,17 +70,17 @@ def fill_history(job_id: str, run: str, number: int | None) -> int:
 
 
 def pending(context: Context, job_id: str, run: str) -> list[int]:
-    """Numbers of the chunks of a run that are not done."""
+    """Return the numbers of a run's chunks that are not done."""
     chunks = context.catalog.ledger.chunks(job_id, run)
     return [chunk.number for chunk in chunks if chunk.state is not ChunkState.DONE]
 
 
 def maintain(database: str | None, retention_hours: int) -> int:
-    """Compact and vacuum; 0, or 1 when the catalog cannot be used."""
+    """Compact and vacuum tables; return 0, or 1 if the catalog cannot be used."""
     try:
-        with prepared() as context:
-            for done in maintenance.maintain(context, database, retention_hours=retention_hours):
-                logger.info("%s: %d files compacted, %d removed %s", done.table, done.compacted, done.removed, done.kept)
+        with open_process() as context:
+            for result in maintenance.maintain(context, database, retention_hours=retention_hours):
+                logger.info("%s: %d files compacted, %d removed %s", result.table, result.compacted, result.removed, result.kept)
     except Error as error:
         logger.error("%s", error)
         return 1
@@ -85,8 +88,8 @@ def maintain(database: str | None, retention_hours: int) -> int:
 
 
 @contextmanager
-def prepared() -> Iterator[Context]:
-    """A context of the environment's settings, for the length of a job."""
+def open_process() -> Iterator[Context]:
+    """Set up the process, and yield a context for its settings."""
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=LOG_FORMAT)
     logging.getLogger("py4j").setLevel(logging.WARNING)
     end_with_parent()
@@ -99,14 +102,14 @@ def prepared() -> Iterator[Context]:
 
 
 def end_with_parent() -> None:
-    """Under spark-submit the JVM is the parent; when it dies, this process is asked to end, which it would not notice else."""
-    if sys.platform == "linux" and under_spark_submit():
+    """Have this process terminated when its parent dies. Under spark-submit the parent is the JVM."""
+    if sys.platform == "linux" and is_under_spark_submit():
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
-def end(code: int) -> NoReturn:
-    """End the process now: threads that wait for a batch, or a JVM that is gone, must not keep it."""
-    with suppress(OSError):  # the JVM that read what is written here may be gone
+def exit_now(code: int) -> NoReturn:
+    """End the process now: threads that wait for a micro-batch, or for a dead JVM, must not keep it alive."""
+    with suppress(OSError):  # the JVM at the other end of these pipes may be gone
         logging.shutdown()
         sys.stdout.flush()
         sys.stderr.flush()

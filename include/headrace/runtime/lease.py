@@ -1,4 +1,4 @@
-"""Keeping the lease of an snode: one driver at a time, known by its epoch."""
+"""Acquiring and keeping the lease of an snode: one driver at a time, identified by its epoch."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Renewed three times within its life, so that one slow renewal, or two, do not lose it.
-RENEWALS_PER_LIFE: Final = 3
-# How often one who waits for a lease looks whether it is free.
-LOOK_S: Final = 0.5
-# A driver whose main loop has not turned for this long hangs; it stops renewing, so that another may take over.
-STALLED_S: Final = 60.0
+# Renew three times within the lease's duration, so that one or two slow renewals do not lose it.
+RENEWALS_PER_LEASE: Final = 3
+# The pause between attempts to acquire a lease that another driver holds.
+ACQUIRE_PAUSE_S: Final = 0.5
+# A driver whose main loop has not reported for this long stops renewing, so that another can take over.
+MAX_LOOP_AGE_S: Final = 60.0
 
 
 def holder_name() -> str:
-    """How a driver signs its lease: host, process, and a part that no other process has."""
+    """Return the name that identifies this driver in its lease: host, process id, and a unique part."""
     return f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
 
 
@@ -46,15 +46,20 @@ def acquire(
     stopped: threading.Event | None = None,
     waiting: Callable[[Lease | None], None] = lambda _: None,
 ) -> Lease | None:
-    """Take the lease of an snode, waiting while another holds it.
+    """Take the lease of an snode, waiting while another driver holds it.
 
     Args:
-        wait_s: how long to wait, None for as long as it takes.
-        stopped: ends the wait.
-        waiting: told once, when the lease is held by another.
+        catalog: The catalog.
+        snode: The name of the snode.
+        holder: The name of this driver.
+        ttl_ms: The duration of the lease.
+        address: The address to record in the lease.
+        wait_s: How long to wait; None for as long as it takes.
+        stopped: Ends the wait when set.
+        waiting: Called once if another driver holds the lease, with that lease.
 
     Returns:
-        None when it was not free in time, or the wait was ended.
+        The lease; None if it was not free in time, or the wait was ended.
     """
     deadline = None if wait_s is None else time.monotonic() + wait_s
     stopped = stopped or threading.Event()
@@ -66,7 +71,7 @@ def acquire(
         lease = lease or contender.acquire()
         if lease is not None:
             return lease
-        pause = LOOK_S
+        pause = ACQUIRE_PAUSE_S
         if deadline is not None:
             pause = min(pause, deadline - time.monotonic())
         if pause <= 0 or stopped.wait(pause):
@@ -74,7 +79,7 @@ def acquire(
 
 
 class Contender:
-    """Waits for a lease that another holds. After the catalog was away the holder has one term to renew it."""
+    """Waits for a lease that another driver holds. After an outage of the catalog, the holder has one duration to renew it."""
 
     def __init__(self, catalog: Catalog, snode: str, holder: str, ttl_ms: int, address: str | None) -> None:
         self._catalog = catalog
@@ -83,12 +88,12 @@ class Contender:
         self._ttl_ms = ttl_ms
         self._address = address
         self._away = False
-        self._patient_until = 0.0
+        self._hold_back_until = 0.0
 
     def acquire(self) -> Lease | None:
-        """Take the lease if it is free; None while it is not, or while that cannot be told."""
+        """Take the lease if it is free; None if it is not, or the catalog cannot be reached."""
         try:
-            if self._is_patient() and self._catalog.leases.get(self._snode) is not None:
+            if self._is_holding_back() and self._catalog.leases.get(self._snode) is not None:
                 return None
             return self._catalog.leases.acquire(self._snode, self._holder, self._ttl_ms, address=self._address)
         except TransientError as error:
@@ -97,24 +102,23 @@ class Contender:
             self._away = True
             return None
 
-    def _is_patient(self) -> bool:
-        """Whether an expired lease is left alone, because its holder could not renew it."""
+    def _is_holding_back(self) -> bool:
+        """Return True if an expired lease is left to its holder, which could not renew it during an outage."""
         if self._away:
             self._catalog.now()  # raises while the catalog is still away
             self._away = False
-            self._patient_until = time.monotonic() + self._ttl_ms / 1000
-        return time.monotonic() < self._patient_until
+            self._hold_back_until = time.monotonic() + self._ttl_ms / 1000
+        return time.monotonic() < self._hold_back_until
 
 
 class LeaseKeeper:
-    """Renews a lease from a thread of its own until it is released or lost.
+    """Renews a lease in its own thread until it is released or lost.
 
-    `lost` is set when another driver has taken over; `changed` is called then.
+    `lost` is set, and `changed` called, when another driver has taken over.
 
-    While the catalog is away the lease can be neither renewed nor taken, and its end passes: `is_confirmed` is False from then on.
-    The driver keeps working all the same. Whoever takes its streams over commits a newer epoch to their targets first, and from
-    then on the commits of this driver are refused, whether it knows of its successor or not. When the catalog is back, the lease
-    is renewed unless it has been taken.
+    While the catalog is away the lease can be neither renewed nor taken, and it expires: `is_confirmed` is False from then on. The
+    driver keeps working nevertheless. A successor commits a newer epoch to the targets first, and from then on this driver's
+    commits fail, whether it knows of its successor or not. When the catalog is back, the lease is renewed unless it has been taken.
     """
 
     def __init__(self, catalog: Catalog, lease: Lease, ttl_ms: int, changed: Callable[[], None] = lambda: None) -> None:
@@ -124,8 +128,8 @@ class LeaseKeeper:
         self._changed = changed
         self._renewing = threading.Lock()
         self._released = threading.Event()
-        self._alive = time.monotonic()
-        self._ends = time.monotonic() + ttl_ms / 1000
+        self._reported_at = time.monotonic()
+        self._expires_at = time.monotonic() + ttl_ms / 1000
         self.lost = threading.Event()
         self._thread = threading.Thread(target=self._run, name="lease", daemon=True)
 
@@ -136,28 +140,30 @@ class LeaseKeeper:
 
     @property
     def epoch(self) -> int:
+        """The epoch of the lease."""
         return self._lease.epoch
 
     @property
     def is_confirmed(self) -> bool:
-        """Return True until the lease's end as the catalog last confirmed it, measured without comparing clocks."""
-        return not self.lost.is_set() and time.monotonic() < self._ends
+        """True until the lease expires as last confirmed by the catalog, measured on the monotonic clock."""
+        return not self.lost.is_set() and time.monotonic() < self._expires_at
 
     def start(self) -> None:
+        """Start the thread."""
         self._thread.start()
 
     def publish(self, address: str) -> None:
-        """Say where this driver answers."""
+        """Record the address at which this driver answers."""
         with self._renewing:
             self._renew(replace(self._lease, address=address))
 
     def _renew(self, lease: Lease) -> None:
         began = time.monotonic()
         self._lease = self._catalog.leases.renew(lease, self._ttl_ms)
-        self._ends = began + self._ttl_ms / 1000
+        self._expires_at = began + self._ttl_ms / 1000
 
     def raise_epoch(self, context: Context) -> bool:
-        """Give the lease a newer epoch than its targets have seen; False if they have seen none.
+        """Raise the lease's epoch above those in the targets; return False if none of them is newer.
 
         Raises:
             FencedError: The lease has passed to another driver.
@@ -167,12 +173,12 @@ class LeaseKeeper:
             self._lease = raised or self._lease
         return raised is not None
 
-    def alive(self) -> None:
-        """Called by the main loop each turn: a driver that hangs must not keep its lease."""
-        self._alive = time.monotonic()
+    def report_alive(self) -> None:
+        """Report that the main loop runs. Without reports the lease is left to expire."""
+        self._reported_at = time.monotonic()
 
     def release(self) -> None:
-        """Give the lease back, so that the next driver need not wait for it to expire."""
+        """Release the lease, so that the next driver need not wait for it to expire."""
         self._released.set()
         self._thread.join(5)
         if self.lost.is_set():
@@ -180,20 +186,20 @@ class LeaseKeeper:
         try:
             self._catalog.leases.release(self._lease)
         except (FencedError, TransientError) as error:
-            logger.warning("the lease could not be given back: %s", error.message)
+            logger.warning("leaving the lease to expire, since it could not be released: %s", error.message)
 
     def _run(self) -> None:
-        while not self._released.wait(self._ttl_ms / 1000 / RENEWALS_PER_LIFE):
-            if time.monotonic() - self._alive > STALLED_S:
-                logger.error("the main loop hangs: the lease is left to expire")
+        while not self._released.wait(self._ttl_ms / 1000 / RENEWALS_PER_LEASE):
+            if time.monotonic() - self._reported_at > MAX_LOOP_AGE_S:
+                logger.error("leaving the lease to expire: the main loop hangs")
                 continue
             try:
                 with self._renewing:
                     self._renew(self._lease)
             except FencedError as error:
-                logger.error("the lease is lost: %s", error.message)
+                logger.error("lost the lease: %s", error.message)
                 self.lost.set()
                 self._changed()
                 return
             except TransientError as error:
-                logger.warning("the lease could not be renewed: %s", error.message)
+                logger.warning("retrying the renewal of the lease: %s", error.message)

@@ -1,4 +1,4 @@
-"""Where Airflow is and how to log in: of the home folder's own Airflow, or of one that runs elsewhere."""
+"""The address and login of Airflow: the one in the home folder, or one that runs elsewhere."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ USER: Final = "admin"
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """`url` has no slash at its end."""
+    """The address and login of an Airflow. `url` has no trailing slash."""
 
     url: str
     user: str
@@ -26,34 +26,38 @@ class Login:
 
 @dataclass(frozen=True, slots=True)
 class AirflowHome:
-    """Files of the Airflow that lives in a home folder."""
+    """The files of the Airflow in a home folder."""
 
     folder: Path
 
     @classmethod
     def of(cls, settings: Settings) -> AirflowHome:
+        """Return the Airflow home of the settings."""
         return cls(settings.home_path / "airflow")
 
     @property
     def passwords(self) -> Path:
+        """The file with the users' passwords."""
         return self.folder / "passwords.json"
 
     @property
     def secrets(self) -> Path:
+        """The file with the keys that components share."""
         return self.folder / "secrets.json"
 
     @property
     def run(self) -> Path:
-        """Folder of what is known of the running processes."""
+        """The folder that records running processes."""
         return self.folder / "run"
 
     @property
     def ports(self) -> Path:
+        """The file with the ports of the components."""
         return self.run / "ports.json"
 
 
 def find_login(settings: Settings) -> Login | None:
-    """How to reach Airflow; None where none is configured and `headrace up` has never run."""
+    """Return how to reach Airflow; None if none is configured and `headrace up` has never run."""
     if settings.airflow_url:
         return Login(settings.airflow_url.rstrip("/"), settings.airflow_user, settings.airflow_password.get_secret_value())
     home = AirflowHome.of(settings)
@@ -65,7 +69,7 @@ def find_login(settings: Settings) -> Login | None:
 
 
 def ensure_login(home: AirflowHome) -> bool:
-    """Make the password and the keys that all components share, where they are missing; True when the password is new."""
+    """Create the password and the keys that components share, if missing; return True if the password is new."""
     if not home.secrets.exists():
         names = ("jwt_secret", "api_secret_key")
         write_private(home.secrets, {name: secrets.token_urlsafe(48) for name in names} | {"fernet_key": _fernet_key()})
@@ -82,7 +86,11 @@ def _fernet_key() -> str:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The object in a file; empty where there is no file. A file that was damaged is a `ConfigurationError`."""
+    """Return the object in a JSON file; empty if there is no file.
+
+    Raises:
+        ConfigurationError: The file is damaged or cannot be read.
+    """
     try:
         content = json.loads(path.read_text())
     except FileNotFoundError:
@@ -93,7 +101,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def write_private(path: Path, content: dict[str, Any]) -> None:
-    """Write an object to a file that only its owner can read; readers see the old or the new one, never a part."""
+    """Write an object to a JSON file that only its owner can read. The file is replaced atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f"{path.name}.{os.getpid()}")
     with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:

@@ -1,4 +1,4 @@
-"""Keeping tables fit: few files instead of many, and none that nobody needs. What a stream has yet to read is never removed."""
+"""Table maintenance: compact small files, and remove files that nothing needs. Changes that a stream has yet to read are kept."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from headrace.runtime.context import Context
 
 logger = logging.getLogger(__name__)
 
-# Readers that began before a file was replaced may still want it: Delta's own least retention.
+# Delta's minimum retention: readers that started before a file was replaced may still read it.
 MIN_RETENTION_HOURS: Final = 168
 
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceResult:
-    """What was done for one table; `kept` says what stays for a stream that is behind."""
+    """What was done for one table. `kept` says which files stay for a stream that is behind."""
 
     table: str
     compacted: int
@@ -31,22 +31,22 @@ class MaintenanceResult:
 def maintain(
     context: Context, database: str | None = None, *, retention_hours: int = MIN_RETENTION_HOURS
 ) -> list[MaintenanceResult]:
-    """Compact and vacuum every table, or those of one database; a table that fails is logged and passed over."""
-    names = [database] if database is not None else [one.name for one in context.catalog.databases.all()]
-    done = []
+    """Compact and vacuum all tables, or those of one database. A table that fails is logged and skipped."""
+    names = [database] if database is not None else [entry.name for entry in context.catalog.databases.all()]
+    results = []
     for table in (table for name in names for table in context.catalog.tables.all(name)):
         try:
-            done.append(maintain_table(context, table, retention_hours))
+            results.append(maintain_table(context, table, retention_hours))
         except Error as error:
-            logger.error("table %s.%s was passed over: %s", table.database, table.name, error.message)
-    return done
+            logger.error("skipping maintenance of %s.%s: %s", table.database, table.name, error.message)
+    return results
 
 
 def maintain_table(context: Context, table: Table, retention_hours: int) -> MaintenanceResult:
-    """Compact one table, and remove files older than the retention, except those that a stream has still to read."""
+    """Compact one table, and remove files older than the retention, except those that a stream has yet to read."""
     name = f"{table.database}.{table.name}"
     adopt_subtables(context, table)
-    readers = offsets(context, table)
+    readers = offsets_by_stream(context, table)
     compacted = context.tables.compact(table)
     if not readers:
         return MaintenanceResult(name, compacted, context.tables.vacuum(table, retention_hours))
@@ -57,18 +57,18 @@ def maintain_table(context: Context, table: Table, retention_hours: int) -> Main
     return MaintenanceResult(name, compacted, removed, kept)
 
 
-def offsets(context: Context, table: Table) -> dict[str, int]:
-    """The version of a table up to which each of its streams has read, by name; of a history that is filled, its boundary."""
-    reading = {}
+def offsets_by_stream(context: Context, table: Table) -> dict[str, int]:
+    """Return the version up to which each stream has read a table, by name; for a stream in backfill, its boundary."""
+    offset_by_stream = {}
     for record in context.catalog.jobs.all():
         source = (record.definition.source.database, record.definition.source.name)
         if source == (table.database, table.name) and record.desired is not DesiredState.DROPPED:
             offset = needed_offset(record)
             if offset is not None:
-                reading[f"{record.definition.database}.{record.definition.name}"] = offset
-    return reading
+                offset_by_stream[f"{record.definition.database}.{record.definition.name}"] = offset
+    return offset_by_stream
 
 
 def needed_offset(record: JobRecord) -> int | None:
-    """The oldest version that a stream may still read; None before it has begun."""
+    """Return the oldest version that a stream may still read; None before it has started."""
     return record.boundary_version if record.source_version is None else record.source_version

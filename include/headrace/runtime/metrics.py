@@ -1,4 +1,4 @@
-"""What an snode measures, in Prometheus' text format."""
+"""The metrics of an snode, in Prometheus' text format."""
 
 from __future__ import annotations
 
@@ -16,30 +16,33 @@ from headrace.model.jobs import JobCounters, JobRecord, JobState
 if TYPE_CHECKING:
     from headrace.streams.sources.poller import JobActivity
 
-# Seconds. A batch of a thousand rows takes about 0.3 s; one that catches up may take minutes.
-BUCKETS: Final = (0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0)
+# A batch of a thousand rows takes about 0.3 s; one that catches up may take minutes.
+BATCH_BUCKETS_S: Final = (0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0)
 
 STREAM_LABELS: Final = ("snode", "database", "stream")
 COUNTERS: Final[tuple[tuple[str, str, Callable[[JobCounters], int]], ...]] = (
     ("stream_rows_in", "Rows read.", lambda counters: counters.rows_in),
-    ("stream_rows_used", "Rows that went into windows.", lambda counters: counters.rows_used),
-    ("stream_rows_filtered", "Rows WHERE left out.", lambda counters: counters.rows_filtered),
-    ("stream_rows_expired", "Rows that came too late.", lambda counters: counters.rows_expired),
+    ("stream_rows_used", "Rows merged into windows.", lambda counters: counters.rows_used),
+    ("stream_rows_filtered", "Rows dropped by WHERE.", lambda counters: counters.rows_filtered),
+    ("stream_rows_expired", "Rows dropped because they were late.", lambda counters: counters.rows_expired),
     ("stream_rows_out", "Rows written to the target.", lambda counters: counters.rows_out),
 )
 
 
 class Histogram:
-    """Counts of batch durations by bucket."""
+    """The durations of micro-batches by bucket."""
 
     def __init__(self) -> None:
-        self._histogram = PrometheusHistogram("headrace_batch_seconds", "What batches took.", buckets=BUCKETS, registry=None)
+        self._histogram = PrometheusHistogram(
+            "headrace_batch_seconds", "Duration of micro-batches.", buckets=BATCH_BUCKETS_S, registry=None
+        )
 
     def observe(self, seconds: float) -> None:
+        """Record the duration of one micro-batch."""
         self._histogram.observe(seconds)
 
     def collect(self, snode: str) -> Iterator[Metric]:
-        """The histogram with the label of its snode, without the instant at which this process made it."""
+        """Yield the histogram with the label of its snode, without the time at which it was created."""
         for metric in self._histogram.collect():
             samples = [sample for sample in metric.samples if not sample.name.endswith("_created")]
             metric.samples = [sample._replace(labels={"snode": snode, **sample.labels}) for sample in samples]
@@ -48,7 +51,7 @@ class Histogram:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reading:
-    """An snode at one moment, for `render`."""
+    """The measurements of an snode at one moment."""
 
     snode: str
     epoch: int
@@ -62,17 +65,17 @@ class Reading:
     slow_batch_ms: int = 120_000
 
     def collect(self) -> Iterator[Metric]:
-        """The metric families, as a collector of Prometheus gives them."""
+        """Yield the metric families; this makes it a Prometheus collector."""
         states = Counter(record.state for record in self.records)
         yield gauge("streams", "Streams by state.", ("snode", "state"), [((self.snode, s.value), states[s]) for s in JobState])
         for name, text, value in (
             ("lease_epoch", "Epoch of the lease held.", self.epoch),
             ("memory_bytes", "Resident memory of the driver.", self.memory_bytes),
-            ("loop_age_seconds", "Since the sources were last polled.", self.loop_age_s),
-            ("catalog_away_seconds", "Since the catalog could last be read; 0 while it can.", self.catalog_away_s),
+            ("loop_age_seconds", "Seconds since the sources were last polled.", self.loop_age_s),
+            ("catalog_away_seconds", "Seconds since the catalog could last be read; 0 while it can.", self.catalog_away_s),
             (
                 "slow_batches",
-                "Batches under way for longer than HEADRACE_SLOW_BATCH_MS.",
+                "Micro-batches in flight for longer than HEADRACE_SLOW_BATCH_MS.",
                 len(slow_batches(self.activity, self.slow_batch_ms)),
             ),
         ):
@@ -81,13 +84,15 @@ class Reading:
         yield from self._stream_families()
 
     def _stream_families(self) -> Iterator[Metric]:
-        """What is counted of each stream."""
+        """Yield the metrics of each stream."""
         in_flight = {job_id: activity.in_flight_ms for job_id, activity in self.activity.items()}
         ages = [in_flight.get(record.definition.id, 0) / 1000 for record in self.records]
         lags = [None if (lag := self._lag_ms(record)) is None else lag / 1000 for record in self.records]
         versions = [record.source_version for record in self.records]
-        yield gauge("stream_batch_age_seconds", "Age of the batch under way; 0 if none is.", STREAM_LABELS, self._labeled(ages))
-        yield gauge("stream_lag_seconds", "Age of the oldest write not yet handled.", STREAM_LABELS, self._labeled(lags))
+        yield gauge(
+            "stream_batch_age_seconds", "Age of the micro-batch in flight; 0 if there is none.", STREAM_LABELS, self._labeled(ages)
+        )
+        yield gauge("stream_lag_seconds", "Age of the oldest commit not yet handled.", STREAM_LABELS, self._labeled(lags))
         yield gauge("stream_source_version", "Source version handled.", STREAM_LABELS, self._labeled(versions))
         for name, text, count in COUNTERS:
             family = CounterMetricFamily(f"headrace_{name}", text, labels=STREAM_LABELS)
@@ -96,12 +101,12 @@ class Reading:
             yield family
 
     def _lag_ms(self, record: JobRecord) -> int | None:
-        """A stream's lag now: as its poller sees the source, else as of its last micro-batch."""
+        """Return a stream's lag now, as its poller sees the source, else as of its last micro-batch."""
         activity = self.activity.get(record.definition.id)
         return record.progress.lag_ms(self.now) if activity is None else activity.lag_ms(self.now)
 
     def _labeled(self, values: Iterable[float | None]) -> list[tuple[tuple[str, ...], float]]:
-        """Values of the streams with their labels, without those that are not known."""
+        """Return the streams' values with their labels, without unknown values."""
         return [
             ((self.snode, record.definition.database, record.definition.name), value)
             for record, value in zip(self.records, values, strict=True)
@@ -109,13 +114,13 @@ class Reading:
         ]
 
 
-def slow_batches(activity: Mapping[str, JobActivity], bound_ms: int) -> dict[str, int]:
-    """Micro-batches that have been running for longer than a bound: milliseconds by the id of their stream."""
-    return {job_id: one.in_flight_ms for job_id, one in activity.items() if one.in_flight_ms > bound_ms}
+def slow_batches(activity: Mapping[str, JobActivity], limit_ms: int) -> dict[str, int]:
+    """Return micro-batches in flight for longer than a limit: milliseconds by the id of their stream."""
+    return {job_id: job.in_flight_ms for job_id, job in activity.items() if job.in_flight_ms > limit_ms}
 
 
 def gauge(name: str, text: str, labels: Sequence[str], samples: Iterable[tuple[tuple[str, ...], float]]) -> Metric:
-    """One gauge with all its samples."""
+    """Return one gauge with all its samples."""
     family = GaugeMetricFamily(f"headrace_{name}", text, labels=labels)
     for values, value in samples:
         family.add_metric(values, value)
@@ -123,7 +128,7 @@ def gauge(name: str, text: str, labels: Sequence[str], samples: Iterable[tuple[t
 
 
 def render(reading: Reading) -> str:
-    """The page that Prometheus reads."""
+    """Return the text that Prometheus reads."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(reading)
     return generate_latest(registry).decode()

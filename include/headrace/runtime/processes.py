@@ -1,7 +1,7 @@
-"""Processes that outlive the command which starts them: each in a session of its own, remembered in a file, ended completely.
+"""Processes that outlive the command that starts them: each in its own session, recorded in a file, and stopped completely.
 
-Every process carries the mark `HEADRACE_SYSTEM=<home>` in its environment and hands it on to its children. Whatever is found
-with the mark belongs to the system of that home, also when its parent is gone.
+Every process has `HEADRACE_SYSTEM=<home>` in its environment, which its children inherit. Any process with this variable belongs
+to the system of that home, even if its parent has died.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ import psutil
 from headrace.runtime.login import read_json, write_private
 
 MARK: Final = "HEADRACE_SYSTEM"
-LOG_BYTES: Final = 10_000_000
-# The creation time of a process is told with the resolution of the kernel's clock tick.
-SAME_START: Final = 0.05
+MAX_LOG_BYTES: Final = 10_000_000
+# The creation time of a process has the resolution of the kernel's clock tick.
+START_TOLERANCE_S: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """A process that is kept by name: its command, its log, and the file that remembers it."""
+    """A named background process: its command, its log, and the file that records its process id."""
 
     name: str
     command: tuple[str, ...]
@@ -37,19 +37,19 @@ class Service:
     record: Path
 
     def process(self) -> psutil.Process | None:
-        """The process as remembered, None when it has ended. A number that another process has got since is not mistaken for it."""
-        known = read_json(self.record)
+        """Return the recorded process; None if it has ended. Another process that has got the same id is not mistaken for it."""
+        recorded = read_json(self.record)
         try:
-            process = psutil.Process(int(known["pid"]))
-            same = abs(process.create_time() - float(known["started"])) < SAME_START
+            process = psutil.Process(int(recorded["pid"]))
+            is_same = abs(process.create_time() - float(recorded["started"])) < START_TOLERANCE_S
         except (KeyError, psutil.Error):
             return None
-        return process if same and lives(process) else None
+        return process if is_same and lives(process) else None
 
     def start(self, environment: Mapping[str, str], folder: Path) -> psutil.Process:
-        """Start it as the leader of a session, its output going to the log."""
+        """Start the process as a session leader, with its output going to the log."""
         self.log.parent.mkdir(parents=True, exist_ok=True)
-        if self.log.exists() and self.log.stat().st_size > LOG_BYTES:
+        if self.log.exists() and self.log.stat().st_size > MAX_LOG_BYTES:
             self.log.replace(self.log.with_suffix(".log.1"))
         with self.log.open("ab") as log:
             child = subprocess.Popen(
@@ -66,45 +66,45 @@ class Service:
         return process
 
     def tail(self, lines: int = 15) -> str:
-        """The last lines of the log."""
+        """Return the last lines of the log."""
         with contextlib.suppress(OSError):
             return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
         return ""
 
 
 def marked(home: Path) -> list[psutil.Process]:
-    """Every living process with the mark of a home, save this one and those it runs under."""
-    above = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
-    found = []
+    """Return all live processes of a home, except this one and its ancestors."""
+    ancestors = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
+    members = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
-            if process.pid not in above and lives(process) and process.environ().get(MARK) == str(home):
-                found.append(process)
-    return found
+            if process.pid not in ancestors and lives(process) and process.environ().get(MARK) == str(home):
+                members.append(process)
+    return members
 
 
 def family(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
-    """The processes and all below them, once each."""
-    found: dict[int, psutil.Process] = {}
+    """Return the processes and all their descendants, without duplicates."""
+    members: dict[int, psutil.Process] = {}
     for process in processes:
         with contextlib.suppress(psutil.Error):
-            found |= {member.pid: member for member in (process, *process.children(recursive=True))}
-    return list(found.values())
+            members |= {member.pid: member for member in (process, *process.children(recursive=True))}
+    return list(members.values())
 
 
-def end(processes: Sequence[psutil.Process], sign: signal.Signals, wait_s: float) -> list[psutil.Process]:
-    """Send a signal to all and wait; those that are still alive."""
+def end(processes: Sequence[psutil.Process], signal_number: signal.Signals, wait_s: float) -> list[psutil.Process]:
+    """Send a signal to all processes, wait, and return those that are still alive."""
     for process in processes:
         with contextlib.suppress(psutil.Error):
-            process.send_signal(sign)
+            process.send_signal(signal_number)
     deadline = time.monotonic() + wait_s
-    while (left := [process for process in processes if lives(process)]) and time.monotonic() < deadline:
-        psutil.wait_procs(left, timeout=0.1)
-    return left
+    while (alive := [process for process in processes if lives(process)]) and time.monotonic() < deadline:
+        psutil.wait_procs(alive, timeout=0.1)
+    return alive
 
 
 def lives(process: psutil.Process) -> bool:
-    """Whether a process has not ended; one that waits to be reaped has."""
+    """Return True if a process has not ended; a zombie has."""
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.Error:
@@ -112,7 +112,7 @@ def lives(process: psutil.Process) -> bool:
 
 
 def is_driver(process: psutil.Process) -> bool:
-    """Whether a process is the Python half of a Spark driver started here."""
+    """Return True if a process is the Python half of one of our Spark drivers."""
     with contextlib.suppress(psutil.Error):
         command = process.cmdline()
         return any(Path(part).parent.name == "spark_jobs" for part in command[1:3]) and "python" in Path(command[0]).name
@@ -120,7 +120,7 @@ def is_driver(process: psutil.Process) -> bool:
 
 
 def wait_for(condition: Callable[[], bool], wait_s: float, pause_s: float = 0.25) -> bool:
-    """Look until a condition holds; False when it did not within the time."""
+    """Wait until a condition is true; return False if the time is over."""
     deadline = time.monotonic() + wait_s
     while not condition():
         if time.monotonic() > deadline:
@@ -130,9 +130,9 @@ def wait_for(condition: Callable[[], bool], wait_s: float, pause_s: float = 0.25
 
 
 def is_free(port: int, host: str = "127.0.0.1") -> bool:
-    """Whether a server could listen at a port."""
+    """Return True if a server could listen on a port."""
     with socket.socket() as probe:
-        # As servers do: a port whose last connections are winding up is free.
+        # Like servers do: a port whose last connections are in TIME_WAIT is free.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))
@@ -142,14 +142,14 @@ def is_free(port: int, host: str = "127.0.0.1") -> bool:
 
 
 def free_port() -> int:
-    """A loopback port that nobody listens at now."""
+    """Return a free loopback port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 def owner_of(port: int) -> str:
-    """Who listens at a port, as far as this user may see."""
+    """Return a description of the process that listens on a port, as far as this user may see it."""
     with contextlib.suppress(psutil.Error, OSError):
         for connection in psutil.net_connections(kind="tcp"):
             if connection.status == psutil.CONN_LISTEN and connection.laddr[1:] == (port,) and connection.pid:

@@ -1,6 +1,6 @@
-"""Whether the system does its work: its snodes live, and their streams are taken up. `headrace up` waits for it.
+"""Readiness of the system: its snodes are alive, and their streams are running. `headrace up` waits for it.
 
-The catalog says what is so; Airflow says why an snode without a driver has none.
+The catalog shows the state; Airflow shows why an snode has no driver.
 """
 
 from __future__ import annotations
@@ -19,28 +19,38 @@ from headrace.runtime.supervision import Snapshot, driver_problem, snapshot, sta
 if TYPE_CHECKING:
     from headrace.settings import Settings
 
-LOOK_S: Final = 0.5
+POLL_PAUSE_S: Final = 0.5
 
 
 class Steps(Protocol):
-    """Shows what is waited for."""
+    """Shows what is being waited for."""
 
-    def step(self, text: str, done: int = 0, total: int = 0) -> None: ...
+    def step(self, text: str, done: int = 0, total: int = 0) -> None:
+        """Show the present step; `done` of `total` parts, if there are parts."""
 
 
 class Airflow(Protocol):
-    """What `AirflowClient` tells of the DAG of an snode."""
+    """The part of `AirflowClient` that shows the state of an snode's DAG."""
 
-    def dag(self, dag_id: str) -> dict[str, Any] | None: ...
+    def dag(self, dag_id: str) -> dict[str, Any] | None:
+        """Return Airflow's record of a DAG; None if there is none."""
 
-    def runs(self, dag_id: str, limit: int) -> list[dict[str, Any]]: ...
+    def runs(self, dag_id: str, limit: int) -> list[dict[str, Any]]:
+        """Return the runs of a DAG, latest first."""
 
-    def tasks(self, dag_id: str, run_id: str) -> list[dict[str, Any]]: ...
+    def tasks(self, dag_id: str, run_id: str) -> list[dict[str, Any]]:
+        """Return the task instances of a run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """Something that keeps a stream from being computed. `passes`: waiting may help; `snode`: which one has no driver."""
+    """A reason why a stream is not computed.
+
+    Attributes:
+        text: The reason.
+        passes: Whether it may go away without a user.
+        snode: The snode that has no driver, if that is the reason.
+    """
 
     text: str
     passes: bool = True
@@ -48,17 +58,17 @@ class Obstacle:
 
 
 def obstacles(state: Snapshot, settings: Settings) -> list[Obstacle]:
-    """Everything that is in the way of the snodes and streams of a catalog; streams only where their snode lives."""
-    found: list[Obstacle] = []
+    """Return the obstacles of a catalog's snodes, and of the streams whose snode is alive."""
+    result: list[Obstacle] = []
     for name in snode_names(state, settings):
         records = [record for record in state.jobs.values() if record.definition.snode == name]
         obstacle = _snode_obstacle(name, records, state, settings)
-        found += [obstacle] if obstacle else _stream_obstacles(records)
-    return found
+        result += [obstacle] if obstacle else _stream_obstacles(records)
+    return result
 
 
 def snode_names(state: Snapshot, settings: Settings) -> list[str]:
-    """The snode of the settings, and those that streams belong to: Airflow keeps a driver of each alive."""
+    """Return the snode of the settings, and those of all streams: Airflow keeps a driver of each alive."""
     return sorted({settings.snode, *(record.definition.snode for record in state.jobs.values())})
 
 
@@ -85,18 +95,18 @@ def _stream_obstacles(records: list[JobRecord]) -> Iterator[Obstacle]:
 
 
 def await_ready(settings: Settings, airflow: Airflow, console: Steps, wait_s: float) -> tuple[str, ...]:
-    """Wait until nothing is in the way that waiting helps against; what is left then, a text for each obstacle."""
+    """Wait until no obstacle is left that may go away without a user; return the texts of those that remain."""
     deadline = time.monotonic() + wait_s
     while True:
-        found = [_explained(obstacle, airflow) for obstacle in _read(settings)]
-        passing = [obstacle for obstacle in found if obstacle.passes]
-        lasting = tuple(obstacle.text for obstacle in found if not obstacle.passes)
-        if not passing:
+        present = [_explain(obstacle, airflow) for obstacle in _read(settings)]
+        transient = [obstacle for obstacle in present if obstacle.passes]
+        lasting = tuple(obstacle.text for obstacle in present if not obstacle.passes)
+        if not transient:
             return lasting
         if time.monotonic() > deadline:
-            return (*(_late(obstacle, wait_s, settings) for obstacle in passing), *lasting)
-        console.step(f"Waiting: {passing[0].text}" + (f", and {len(passing) - 1} more" if len(passing) > 1 else ""))
-        time.sleep(LOOK_S)
+            return (*(_late(obstacle, wait_s, settings) for obstacle in transient), *lasting)
+        console.step(f"Waiting: {transient[0].text}" + (f", and {len(transient) - 1} more" if len(transient) > 1 else ""))
+        time.sleep(POLL_PAUSE_S)
 
 
 def _read(settings: Settings) -> list[Obstacle]:
@@ -108,25 +118,26 @@ def _read(settings: Settings) -> list[Obstacle]:
 
 
 def _late(obstacle: Obstacle, wait_s: float, settings: Settings) -> str:
+    """Return the text for an obstacle that did not go away in time."""
     text = f"after {wait_s:.0f} s {obstacle.text}"
     if obstacle.snode is None:
         return text
     return f"{text}; its logs are in {settings.home_path / 'logs' / 'airflow' / f'dag_id={snode_dag_id(obstacle.snode)}'}"
 
 
-def _explained(obstacle: Obstacle, airflow: Airflow) -> Obstacle:
-    """The obstacle with what Airflow says about it."""
+def _explain(obstacle: Obstacle, airflow: Airflow) -> Obstacle:
+    """Return the obstacle with the state of its DAG in Airflow."""
     if obstacle.snode is None:
         return obstacle
     try:
-        why, passes = _why(snode_dag_id(obstacle.snode), airflow)
+        explanation, passes = _dag_state(snode_dag_id(obstacle.snode), airflow)
     except OperationalError as error:
-        why, passes = error.message, True
-    return Obstacle(f"{obstacle.text}; {why}", passes, obstacle.snode)
+        explanation, passes = error.message, True
+    return Obstacle(f"{obstacle.text}; {explanation}", passes, obstacle.snode)
 
 
-def _why(dag_id: str, airflow: Airflow) -> tuple[str, bool]:
-    """How far Airflow has come with a driver, and whether it goes on by itself."""
+def _dag_state(dag_id: str, airflow: Airflow) -> tuple[str, bool]:
+    """Return how far Airflow has come with a driver, and whether it continues without a user."""
     dag = airflow.dag(dag_id)
     if dag is None:
         return "Airflow has not read its DAG yet", True

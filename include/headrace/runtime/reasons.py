@@ -1,4 +1,4 @@
-"""Why a stream stopped, made from the exception that stopped it."""
+"""The reason why a stream stopped, from the exception that stopped it."""
 
 from __future__ import annotations
 
@@ -8,32 +8,34 @@ from typing import Final
 from headrace.errors import NotFoundError, TransientError
 from headrace.model.jobs import JobState, StopReason
 from headrace.runtime.context import Context
-from headrace.streams.failures import explained
+from headrace.streams.failures import to_error
 
 logger = logging.getLogger(__name__)
 
-PASSES: Final = "it is tried again by itself"
-STAYS: Final = "mend the cause, then RESUME STREAM"
+RETRY_HINT: Final = "wait: it is retried automatically"
+FIX_HINT: Final = "fix the cause, then run RESUME STREAM"
 
 
 def reason_of(error: BaseException, now: int) -> StopReason:
-    """The reason, with what to do; `now` in epoch milliseconds."""
-    known = explained(error)
-    passing = isinstance(known, TransientError)
-    return StopReason(known.code, known.message, known.hint or (PASSES if passing else STAYS), now, passing)
+    """Return the reason, with a hint; `now` is in epoch ms."""
+    translated = to_error(error)
+    is_transient = isinstance(translated, TransientError)
+    return StopReason(
+        translated.code, translated.message, translated.hint or (RETRY_HINT if is_transient else FIX_HINT), now, is_transient
+    )
 
 
 def stop_stream(context: Context, job_id: str, error: Exception) -> None:
-    """Mark a stream STOPPED with an exception as the reason; nothing happens where it was dropped meanwhile.
+    """Mark a stream STOPPED with an exception as the reason. Has no effect if it was dropped.
 
     Raises:
-        FencedError: the stream belongs to another driver by now.
+        FencedError: The stream belongs to another driver by now.
     """
     reason = reason_of(error, context.clock.now())
     try:
         context.catalog.jobs.set_state(job_id, JobState.STOPPED, reason, epoch=context.epoch or None)
     except NotFoundError:
-        logger.info("stream %s was dropped", job_id)
+        logger.info("not stopping stream %s: it was dropped", job_id)
         return
-    logger.error("stream %s is stopped", job_id, exc_info=error)
+    logger.error("stopping stream %s", job_id, exc_info=error)
     context.catalog.events.record("job", job_id, "STOPPED", str(reason))

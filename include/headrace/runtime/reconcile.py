@@ -1,4 +1,4 @@
-"""What an snode has to do about one stream, decided from what is asked for and what is observed: no effects, no tables."""
+"""The role of a stream for its snode, decided from its desired and observed state, without effects."""
 
 from __future__ import annotations
 
@@ -7,54 +7,55 @@ from typing import Final
 
 from headrace.model.jobs import DesiredState, JobRecord, JobState
 
-# The first retry of a stream that stopped for a passing reason, and the longest pause between two.
+# The pause before the first retry of a stream that stopped for a transient reason, and the longest pause.
 FIRST_RETRY_MS: Final = 1_000
 MAX_RETRY_MS: Final = 300_000
 
 
 class Role(StrEnum):
-    """What becomes of a stream in this round."""
+    """What an snode does about a stream in this round."""
 
     POLL = "poll"
-    """It belongs to the source pollers, which run it, or let it go when it is to pause."""
+    """The source pollers run it, or remove it if it is to be paused."""
     FILL = "fill"
-    """Its history is to be filled by this snode."""
+    """This snode backfills it."""
     WAIT = "wait"
-    """Others have to act: whoever fills its history, or a person."""
+    """Nothing: a backfill elsewhere, or a user, has to act first."""
     GO_LIVE = "go live"
-    """Its history is filled: state has to be rebuilt as of the boundary."""
+    """Its backfill is complete: rebuild the state as of the boundary."""
     RETRY = "retry"
-    """It stopped for a passing reason long enough ago."""
+    """It stopped for a transient reason, and the pause is over."""
     FORGET = "forget"
-    """It was dropped: state and record go."""
+    """It was dropped: delete its state and record."""
 
 
 def role(record: JobRecord, *, filled: bool, fills: bool, retry_at: int, now: int) -> Role:
-    """The role of a stream.
+    """Return the role of a stream.
 
     Args:
-        filled: whether every chunk of its history is done.
-        fills: whether this snode fills histories itself.
-        retry_at: when a stream that stopped for a passing reason may run again, epoch milliseconds.
-        now: the present, epoch milliseconds.
+        record: The stream.
+        filled: Whether all chunks of its history are done.
+        fills: Whether this snode runs backfills.
+        retry_at: When a stream that stopped for a transient reason may run again, in epoch ms.
+        now: The present, in epoch ms.
     """
     if record.desired is DesiredState.DROPPED:
         return Role.FORGET
     if record.state is JobState.STOPPED:
-        passing = record.reason is not None and record.reason.transient and record.desired is DesiredState.RUNNING
-        return Role.RETRY if passing and now >= retry_at else Role.WAIT
+        is_transient = record.reason is not None and record.reason.transient and record.desired is DesiredState.RUNNING
+        return Role.RETRY if is_transient and now >= retry_at else Role.WAIT
     if record.desired is DesiredState.PAUSED or record.is_live:
         return Role.POLL
     return history_role(record, filled, fills)
 
 
 def history_role(record: JobRecord, filled: bool, fills: bool) -> Role:
-    """The role of a stream that should run and whose history is not behind it."""
+    """Return the role of a stream that is to run, and whose history is not complete or not followed by the live stream yet."""
     if filled or record.state is JobState.RUNNING:
         return Role.GO_LIVE
     return Role.FILL if fills else Role.WAIT
 
 
 def retry_pause(attempt: int) -> int:
-    """Milliseconds to wait before a retry; `attempt` counts from 1 and the pause doubles with each."""
+    """Return the milliseconds to wait before a retry. `attempt` counts from 1, and the pause doubles with each."""
     return min(MAX_RETRY_MS, FIRST_RETRY_MS << min(attempt - 1, 16))

@@ -1,4 +1,4 @@
-"""The snode: the resident application that computes the streams of its name, one driver at a time."""
+"""The snode: the resident application that computes the streams assigned to it, with one driver at a time."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# A batch under way when the snode is asked to stop may take so long; then it is abandoned, which is safe at any point.
+# When the snode is asked to stop, a micro-batch in flight may take this long. After that it is abandoned, which is always safe.
 GRACE_S: Final = 8.0
-# A batch that catches up takes seconds. A driver that has not polled its sources for this long is said to hang.
-HANGING_S: Final = 120.0
+# Polling takes less than a second. A driver that has not polled its sources for this long counts as hanging.
+MAX_LOOP_AGE_S: Final = 120.0
 
 
 class Exit(IntEnum):
@@ -44,11 +44,11 @@ class Exit(IntEnum):
     OK = 0
     FAILED = 1
     LEASE_HELD = 3
-    """Another driver held the lease all the time it was waited for."""
+    """Another driver held the lease for the whole wait."""
     LEASE_LOST = 4
-    """Another driver has taken over: this one stopped at once."""
+    """Another driver has taken over, so this one stopped at once."""
     SPARK_DIED = 5
-    """The JVM is gone."""
+    """The JVM has died."""
 
 
 def run_snode(
@@ -59,88 +59,94 @@ def run_snode(
     fill_histories: bool = True,
     wait_s: float | None = None,
 ) -> Exit:
-    """Run an snode in this thread until SIGTERM or SIGINT, the loss of its lease, or the end of its JVM.
+    """Run an snode in this thread until SIGTERM or SIGINT, the loss of its lease, or the death of its JVM.
 
     Args:
-        run_sql: how `POST /sql` runs a statement.
-        fill_histories: whether it fills the history of streams itself; where Airflow does, it waits for FILLING streams.
-        wait_s: how long to wait for a lease that another holds; None: until it is free. 0: refuse at once.
+        context: The process's context.
+        name: The name of the snode.
+        run_sql: Runs the statements of `POST /sql`.
+        fill_histories: Whether it backfills streams itself. If Airflow does, the snode waits for FILLING streams.
+        wait_s: How long to wait for a lease that another driver holds; None for as long as it takes, 0 to fail at once.
     """
     return Snode(context, name, run_sql, fill_histories=fill_histories).run(wait_s)
 
 
 class Snode:
-    """One driver's life: lease, Spark, endpoint, streams, and the end of each."""
+    """One driver's life: takes the lease, starts Spark, endpoint and streams, and stops them."""
 
     def __init__(self, context: Context, name: str, run_sql: RunSql, *, fill_histories: bool) -> None:
         self._context = context
         self._name = name
         self._run_sql = run_sql
-        self._fills = fill_histories
+        self._fill_histories = fill_histories
         self._wake = threading.Event()
-        self._asked = threading.Event()
+        self._stop_requested = threading.Event()
         self._token = context.settings.http_token.get_secret_value() or secrets.token_urlsafe(32)
-        self._batches = Histogram()
+        self._batch_durations = Histogram()
         self._started = context.clock.now()
         self._process = psutil.Process()
 
     def run(self, wait_s: float | None) -> Exit:
-        """The whole life; see `run_snode`."""
+        """Run until the end; see `run_snode`."""
         with self._signals():
             lease = self._take_lease(wait_s)
             if lease is None:
-                return Exit.OK if self._asked.is_set() else Exit.LEASE_HELD
+                return Exit.OK if self._stop_requested.is_set() else Exit.LEASE_HELD
             keeper = LeaseKeeper(self._context.catalog, lease, self._context.settings.lease_ms, self._wake.set)
             keeper.start()
             try:
-                return self._hold(keeper)
+                return self._run_with_lease(keeper)
             finally:
                 keeper.release()
 
     def _take_lease(self, wait_s: float | None) -> Lease | None:
-        def waiting(held: Lease | None) -> None:
-            by = "another driver" if held is None else f"{held.holder}, epoch {held.epoch}, at {held.address}"
-            then = "refused" if wait_s == 0 else "waiting until its lease ends"
-            logger.warning("snode %s is run by %s: %s", self._name, by, then)
+        def warn(other: Lease | None) -> None:
+            """Log which driver holds the lease."""
+            owner = "another driver" if other is None else f"{other.holder}, epoch {other.epoch}, at {other.address}"
+            outcome = "exiting" if wait_s == 0 else "waiting until its lease ends"
+            logger.warning("snode %s is run by %s: %s", self._name, owner, outcome)
 
         ttl = self._context.settings.lease_ms
-        return acquire(self._context.catalog, self._name, holder_name(), ttl, wait_s=wait_s, stopped=self._asked, waiting=waiting)
+        return acquire(
+            self._context.catalog, self._name, holder_name(), ttl, wait_s=wait_s, stopped=self._stop_requested, waiting=warn
+        )
 
-    def _hold(self, keeper: LeaseKeeper) -> Exit:
-        """What is done while the lease is held."""
+    def _run_with_lease(self, keeper: LeaseKeeper) -> Exit:
+        """Run while the lease is held."""
         self._record("STARTED", f"epoch {keeper.epoch} by {keeper.lease.holder}")
-        self._driver = self._driver_of(keeper.epoch)
+        self._driver = self._create_driver(keeper.epoch)
         try:
-            endpoint = self._endpoint(keeper)
+            endpoint = self._start_endpoint(keeper)
             spark = self._context.spark()
         except Error as error:
-            logger.error("the snode did not start: %s", error)
+            logger.error("the snode could not start: %s", error)
             self._record("FAILED", error.message)
             return Exit.LEASE_LOST if isinstance(error, FencedError) else Exit.FAILED
         self._driver.start()
-        logger.info("snode %s runs, epoch %d, at %s", self._name, keeper.epoch, endpoint.address)
-        ending = self._watch(keeper, spark)
-        return self._end(ending, endpoint, spark)
+        logger.info("running snode %s, epoch %d, at %s", self._name, keeper.epoch, endpoint.address)
+        exit_code = self._watch(keeper, spark)
+        return self._end(exit_code, endpoint, spark)
 
-    def _driver_of(self, epoch: int) -> Driver:
-        """A driver that commits under an epoch; not started."""
+    def _create_driver(self, epoch: int) -> Driver:
+        """Create a driver that commits under an epoch, without starting it."""
         context = replace(self._context, epoch=epoch)
-        return Driver(context, self._name, fills=self._fills, batches=self._batches, ended=self._wake.set)
+        return Driver(context, self._name, fills=self._fill_histories, batches=self._batch_durations, ended=self._wake.set)
 
-    def _has_restarted(self, keeper: LeaseKeeper) -> bool:
-        """Replace a driver that was fenced although the lease is its own, as after a catalog was restored from a backup."""
+    def _try_restart(self, keeper: LeaseKeeper) -> bool:
+        """Replace a driver that was fenced although it holds the lease, as after a catalog was restored from a backup."""
         try:
             if not keeper.raise_epoch(self._context):
                 return False
         except (FencedError, TransientError) as error:
-            logger.error("the driver was fenced: %s", error.message)
+            logger.error("not restarting the fenced driver: %s", error.message)
             return False
         self._driver.stop(0)
-        self._driver = self._driver_of(keeper.epoch)
+        self._driver = self._create_driver(keeper.epoch)
         self._driver.start()
         return True
 
-    def _endpoint(self, keeper: LeaseKeeper) -> Endpoint:
+    def _start_endpoint(self, keeper: LeaseKeeper) -> Endpoint:
+        """Start the HTTP endpoint, and record its address in the lease."""
         settings = self._context.settings
         guard = Guard(self._token, settings.http_read_token.get_secret_value(), lambda: identity_of(keeper.lease))
         app = create_app(guard, self._run_sql, lambda: self._health(keeper), lambda: self._metrics(keeper))
@@ -150,78 +156,78 @@ class Snode:
         return endpoint
 
     def _watch(self, keeper: LeaseKeeper, spark: SparkSession) -> Exit:
-        """Beat until there is a reason to end, and say which."""
+        """Send heartbeats until there is a reason to end, and return it."""
         while True:
             if keeper.lost.is_set():
                 return Exit.LEASE_LOST
-            if isinstance(self._driver.failure, FencedError) and not self._has_restarted(keeper):
+            if isinstance(self._driver.failure, FencedError) and not self._try_restart(keeper):
                 return Exit.LEASE_LOST
-            if not jvm_answers(spark):
-                # A signal to the whole process group ends a JVM that this process started, too.
-                return Exit.OK if self._asked.is_set() and not under_spark_submit() else Exit.SPARK_DIED
+            if not is_jvm_alive(spark):
+                # A signal to the process group also ends a JVM that this process started.
+                return Exit.OK if self._stop_requested.is_set() and not is_under_spark_submit() else Exit.SPARK_DIED
             if self._driver.failure is not None:
                 return Exit.FAILED
-            if self._asked.is_set():
+            if self._stop_requested.is_set():
                 return Exit.OK
-            keeper.alive()
-            self._beat(keeper)
+            keeper.report_alive()
+            self._send_heartbeat(keeper)
             self._wake.wait(self._context.settings.heartbeat_ms / 1000)
             self._wake.clear()
 
-    def _beat(self, keeper: LeaseKeeper) -> None:
+    def _send_heartbeat(self, keeper: LeaseKeeper) -> None:
         try:
             self._context.catalog.snodes.beat(keeper.lease, token=self._token, detail=self._detail())
         except FencedError:
             keeper.lost.set()
             self._wake.set()
         except TransientError as error:
-            logger.warning("a heartbeat could not be recorded: %s", error.message)
+            logger.warning("skipping a heartbeat: %s", error.message)
 
-    def _end(self, ending: Exit, endpoint: Endpoint, spark: SparkSession) -> Exit:
-        """Stop everything in as much order as the reason allows."""
+    def _end(self, exit_code: Exit, endpoint: Endpoint, spark: SparkSession) -> Exit:
+        """Stop all parts, in as orderly a way as the reason allows, and return the exit code."""
         driver = self._driver
-        logger.info("snode %s ends: %s", self._name, ending.name)
-        ended = driver.stop(GRACE_S if ending is Exit.OK else 0.0)
-        if not ended and ending is Exit.OK:
-            logger.warning("the batch under way is abandoned")
+        logger.info("stopping snode %s: %s", self._name, exit_code.name)
+        has_stopped = driver.stop(GRACE_S if exit_code is Exit.OK else 0.0)
+        if not has_stopped and exit_code is Exit.OK:
+            logger.warning("abandoning the micro-batch in flight")
             cancel_jobs(spark)
             driver.stop(2.0)
-        if ending is Exit.OK and isinstance(driver.failure, FencedError):
-            ending = Exit.LEASE_LOST
+        if exit_code is Exit.OK and isinstance(driver.failure, FencedError):
+            exit_code = Exit.LEASE_LOST
         endpoint.stop()
-        self._record("ENDED", reason_text(ending, driver))
-        return ending
+        self._record("ENDED", reason_text(exit_code, driver))
+        return exit_code
 
     def _record(self, kind: str, message: str) -> None:
         try:
             self._context.catalog.events.record("snode", self._name, kind, message)
         except TransientError as error:
-            logger.warning("an event could not be recorded (%s: %s): %s", kind, message, error.message)
+            logger.warning("skipping an event (%s: %s): %s", kind, message, error.message)
 
     def _detail(self) -> dict[str, Any]:
-        """What a heartbeat tells beside the time: JSON."""
+        """Return the details of a heartbeat, as JSON."""
         driver = self._driver
         now, activity = self._context.clock.now(), driver.activity()
         return {
             "pid": self._process.pid,
             "started": self._started,
-            "fills_histories": self._fills,
+            "fills_histories": self._fill_histories,
             "streams": dict(Counter(record.state.value for record in driver.records)),
             "lag_ms": max((job.lag_ms(now) for job in activity.values()), default=0),
             "jobs": busy_jobs(activity, now),
             "loop_age_ms": round(driver.loop_age_s * 1000),
             "catalog_away_ms": round(driver.catalog_away_s * 1000),
             "slow_batches": slow_batches(activity, self._context.settings.slow_batch_ms),
-            "memory_bytes": self._memory(),
+            "memory_bytes": self._memory_bytes(),
         }
 
-    def _memory(self) -> int:
-        """Resident memory of this process and its JVM, whichever of the two started the other."""
-        family = [self._process, *self._process.children()]
+    def _memory_bytes(self) -> int:
+        """Return the resident memory of this process and its JVM, whichever of the two started the other."""
+        processes = [self._process, *self._process.children()]
         parent = self._process.parent()
-        family += [parent] if parent is not None and parent.name() == "java" else []
+        processes += [parent] if parent is not None and parent.name() == "java" else []
         total = 0
-        for process in family:
+        for process in processes:
             try:
                 total += process.memory_info().rss
             except psutil.Error:
@@ -230,7 +236,7 @@ class Snode:
 
     def _health(self, keeper: LeaseKeeper) -> Health:
         driver = self._driver
-        hangs = driver.loop_age_s > HANGING_S
+        hangs = driver.loop_age_s > MAX_LOOP_AGE_S
         healthy = not (keeper.lost.is_set() or driver.failure or hangs)
         stopped = [record for record in driver.records if record.state is JobState.STOPPED]
         details = self._detail() | {
@@ -249,8 +255,8 @@ class Snode:
             self._name,
             keeper.epoch,
             driver.records,
-            self._batches,
-            self._memory(),
+            self._batch_durations,
+            self._memory_bytes(),
             driver.loop_age_s,
             self._context.clock.now(),
             driver.activity(),
@@ -261,30 +267,32 @@ class Snode:
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
-        """SIGTERM and SIGINT ask the snode to end, where it runs in the main thread."""
+        """Stop the snode on SIGTERM and SIGINT, if it runs in the main thread."""
 
-        def asked(*_: object) -> None:
-            self._asked.set()
+        def request_stop(*_: object) -> None:
+            self._stop_requested.set()
             self._wake.set()
 
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        before = {number: signal.signal(number, asked) for number in (signal.SIGTERM, signal.SIGINT)}
+        previous_handlers = {
+            signal_number: signal.signal(signal_number, request_stop) for signal_number in (signal.SIGTERM, signal.SIGINT)
+        }
         try:
             yield
         finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+            for signal_number, handler in previous_handlers.items():
+                signal.signal(signal_number, handler)
 
 
 def identity_of(lease: Lease) -> Identity:
-    """The identity that clients read from the catalog."""
+    """Return the identity that clients read from the catalog."""
     return Identity(lease.epoch, lease.address or "")
 
 
 def busy_jobs(activity: Mapping[str, JobActivity], now: int) -> dict[str, dict[str, int]]:
-    """Describe the jobs that have something to do, by id, for a heartbeat."""
+    """Return the activity of jobs that have something to do, by id, for a heartbeat."""
     return {
         job_id: {"in_flight_ms": job.in_flight_ms, "lag_ms": job.lag_ms(now), "failures": job.failures}
         for job_id, job in activity.items()
@@ -292,33 +300,33 @@ def busy_jobs(activity: Mapping[str, JobActivity], now: int) -> dict[str, dict[s
     }
 
 
-def under_spark_submit() -> bool:
-    """Whether spark-submit's JVM is the parent of this process; else the JVM is its child."""
+def is_under_spark_submit() -> bool:
+    """Return True if spark-submit's JVM is the parent of this process; otherwise the JVM is its child."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
-def jvm_answers(spark: SparkSession) -> bool:
-    """Whether the driver's JVM lives and its Spark context has not been stopped."""
+def is_jvm_alive(spark: SparkSession) -> bool:
+    """Return True if the driver's JVM is alive and its Spark context has not been stopped."""
     try:
         return not spark.sparkContext._jsc.sc().isStopped()
-    except Exception:  # a JVM that has died, or is dying, answers with any error of py4j's or of the socket's
+    except Exception:  # a JVM that has died, or is dying, causes any error of py4j or of the socket
         return False
 
 
 def cancel_jobs(spark: SparkSession) -> None:
-    """Give up the jobs under way; nothing happens where Spark no longer answers."""
+    """Cancel the running Spark jobs. Has no effect if Spark does not answer."""
     try:
         spark.sparkContext.cancelAllJobs()
     except Exception as error:
-        logger.warning("jobs could not be cancelled: %s", error)
+        logger.warning("not canceling Spark jobs: %s", error)
 
 
-def reason_text(ending: Exit, driver: Driver) -> str:
-    """One line on why an snode ended."""
+def reason_text(exit_code: Exit, driver: Driver) -> str:
+    """Return one line on why an snode ended."""
     texts = {
         Exit.OK: "asked to stop",
         Exit.LEASE_LOST: "another driver has taken over",
-        Exit.SPARK_DIED: "Spark's JVM is gone",
+        Exit.SPARK_DIED: "Spark's JVM has died",
         Exit.FAILED: f"{type(driver.failure).__name__}: {driver.failure}",
     }
-    return texts[ending]
+    return texts[exit_code]

@@ -1,8 +1,8 @@
-"""What a supervisor makes of a stream: judged from the catalog alone, and written back to it.
+"""Supervision of streams: their status from the catalog alone, written back to it.
 
-A supervisor looks at a stream every second. What it finds is one of four verdicts; STOPPED always comes with the reason that
-`SHOW STREAMS` tells, and each reason is reported once: whoever looks again later waits for the stream to recover (a passing
-reason) or takes the second look itself as the wish to go on (any other).
+A supervisor checks a stream every second, with one of four results. STOPPED always has the reason that `SHOW STREAMS` shows. Each
+reason is reported once. A supervisor that starts after that waits for the stream to recover, if the reason is transient; otherwise
+its start means that a user wants the stream to continue.
 """
 
 from __future__ import annotations
@@ -26,20 +26,22 @@ if TYPE_CHECKING:
 
 REPORTED: Final = "REPORTED"
 DRIVER_LOST: Final = "DRIVER_LOST"
-# A driver that starts needs this long at most; before it has been seen alive, its absence or silence is no failure.
+# The longest start of a driver. Until it has been seen alive, its absence is no failure for this long.
 START_MS: Final = 120_000
-# A stream that stays STOPPED for a passing reason is reported again after this long.
+# A stream that stays STOPPED for a transient reason is reported again after this.
 REMIND_MS: Final = 600_000
-# A lease is renewed three times within its life, so only an outage of this share of it can have let it expire. Looks are taken
-# about once a second: a longer pause between two of them means that the catalog was away, or the one who looks.
-AWAY_SHARE: Final = 2 / 3
-# After that, drivers need this long to reach the catalog again, beside the age at which a heartbeat is stale.
+# A lease is renewed three times within its duration, so only an outage longer than this fraction of it can let it expire. We
+# read the catalog about once a second: a longer gap between two snapshots means that the catalog, or we, were away.
+MAX_GAP_FRACTION: Final = 2 / 3
+# After an outage, drivers get this long to reach the catalog again, in addition to the age of a stale heartbeat.
 RECONNECT_MS: Final = 15_000
-# A heartbeat older than this many intervals is stale, and never one younger than the lease lives.
-STALE_BEATS: Final = 10
+# A heartbeat older than this many intervals, and than the duration of a lease, is stale.
+STALE_HEARTBEATS: Final = 10
 
 
 class SupervisionStatus(StrEnum):
+    """What a supervisor sees of a stream."""
+
     WATCH = "watch"
     """Nothing to report."""
     STOPPED = "stopped"
@@ -49,7 +51,7 @@ class SupervisionStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SupervisionResult:
-    """What is the case with a stream; `reason` where it is STOPPED, `driver` as it was seen where its loss is the reason."""
+    """The status of a stream; for STOPPED the reason, and the driver as it was seen if its loss is the reason."""
 
     verdict: SupervisionStatus
     reason: StopReason | None = None
@@ -58,7 +60,7 @@ class SupervisionResult:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The catalog at one moment of its own time, epoch milliseconds: jobs by id, drivers by snode."""
+    """The catalog at one moment of its own clock (epoch ms): jobs by id, leases and heartbeats by snode."""
 
     now: int
     jobs: dict[str, JobRecord]
@@ -66,14 +68,14 @@ class Snapshot:
     beats: dict[str, Heartbeat]
 
     def driver(self, snode: str) -> DriverStatus:
-        """The driver of an snode at this moment."""
+        """Return the driver of an snode at this moment."""
         return DriverStatus(self.now, self.leases.get(snode), self.beats.get(snode))
 
 
 def snapshot(catalog: Catalog, now: int, *snodes: str) -> Snapshot:
-    """Read all that supervisors need to know, in a handful of queries however many streams there are.
+    """Read all that supervisors need, in a constant number of queries for each snode.
 
-    `snodes` are looked at although they have no streams and have never been alive.
+    `snodes` are included even if they have no streams and have never been alive.
     """
     streams = {record.definition.id: record for record in catalog.jobs.all()}
     beats = {beat.snode: beat for beat in catalog.snodes.all()}
@@ -83,81 +85,88 @@ def snapshot(catalog: Catalog, now: int, *snodes: str) -> Snapshot:
 
 
 def stale_after_ms(settings: Settings) -> int:
-    """Milliseconds after which a heartbeat is stale; never less than a lease lives."""
-    return max(STALE_BEATS * settings.heartbeat_ms, settings.lease_ms)
+    """Return the milliseconds after which a heartbeat is stale, at least the duration of a lease."""
+    return max(STALE_HEARTBEATS * settings.heartbeat_ms, settings.lease_ms)
 
 
 class Supervisor:
-    """Judges one stream in a series of snapshots."""
+    """Checks one stream in a series of snapshots."""
 
     def __init__(self, job_id: str, *, heartbeat_ms: int, lease_ms: int, reported: str | None = None) -> None:
-        """`reported`: the last report of this stream, as `last_report` gives it."""
+        """Prepare the supervision of a stream.
+
+        Args:
+            job_id: The stream.
+            heartbeat_ms: The interval of heartbeats.
+            lease_ms: The duration of leases.
+            reported: The last report of this stream, as returned by `last_report`.
+        """
         self._id = job_id
-        self._stale_ms = max(STALE_BEATS * heartbeat_ms, lease_ms)
+        self._stale_ms = max(STALE_HEARTBEATS * heartbeat_ms, lease_ms)
         self._reported = reported
-        self._away_ms = round(lease_ms * AWAY_SHARE)
-        self._began: int | None = None
-        self._last: int | None = None
-        self._patient_until = 0
+        self._max_gap_ms = round(lease_ms * MAX_GAP_FRACTION)
+        self._started_at: int | None = None
+        self._last_snapshot_at: int | None = None
+        self._wait_until = 0
         self._seen_alive = False
 
     def judge(self, state: Snapshot) -> SupervisionResult:
-        """The finding of now; a lost driver makes a stream STOPPED before its record says so."""
-        if self._began is None:
-            self._began = state.now
-        if self._last is not None and state.now - self._last > self._away_ms:
-            self._patient_until = state.now + self._stale_ms + RECONNECT_MS
-        self._last = state.now
+        """Return the stream's status. A lost driver makes it STOPPED before its record says so."""
+        if self._started_at is None:
+            self._started_at = state.now
+        if self._last_snapshot_at is not None and state.now - self._last_snapshot_at > self._max_gap_ms:
+            self._wait_until = state.now + self._stale_ms + RECONNECT_MS
+        self._last_snapshot_at = state.now
         record = state.jobs.get(self._id)
         if record is None or record.desired is DesiredState.DROPPED:
             return SupervisionResult(SupervisionStatus.DROPPED)
         if record.desired is DesiredState.PAUSED:
             return SupervisionResult(SupervisionStatus.PAUSED)
         if record.state is JobState.STOPPED and record.reason is not None:
-            return self._stopped(record.reason, state.now)
-        if record.state is JobState.RUNNING and (reason := self._lost(record, state)):
+            return self._check_stopped(record.reason, state.now)
+        if record.state is JobState.RUNNING and (reason := self._find_lost_driver(record, state)):
             return SupervisionResult(SupervisionStatus.STOPPED, reason, state.driver(record.definition.snode))
         return SupervisionResult(SupervisionStatus.WATCH)
 
-    def _stopped(self, reason: StopReason, now: int) -> SupervisionResult:
-        known = self._reported == stop_mark(reason)
-        if known and reason.transient and now - (self._began or now) < REMIND_MS:
+    def _check_stopped(self, reason: StopReason, now: int) -> SupervisionResult:
+        is_reported = self._reported == stop_mark(reason)
+        if is_reported and reason.transient and now - (self._started_at or now) < REMIND_MS:
             return SupervisionResult(SupervisionStatus.WATCH)
         return SupervisionResult(SupervisionStatus.STOPPED, reason)
 
-    def _lost(self, record: JobRecord, state: Snapshot) -> StopReason | None:
-        """The reason to give when the stream's driver does not live."""
+    def _find_lost_driver(self, record: JobRecord, state: Snapshot) -> StopReason | None:
+        """Return the reason to stop the stream if its driver is dead."""
         snode = record.definition.snode
         lease = state.leases.get(snode)
-        what = driver_problem(lease, state.beats.get(snode), state.now, self._stale_ms)
-        if what is None:
+        problem = driver_problem(lease, state.beats.get(snode), state.now, self._stale_ms)
+        if problem is None:
             self._seen_alive = True
             return None
-        # A driver that ended well has given its lease back: one that holds it still and is gone has died, whoever saw it live.
-        died = lease is not None and holder_is_gone(lease.holder)
-        may_be_starting = not self._seen_alive and state.now - (self._began or state.now) < START_MS
-        if not died and (may_be_starting or state.now < self._patient_until):
+        # A clean shutdown releases the lease. If the holder is gone but the lease is not, it crashed, even if never seen alive.
+        has_crashed = lease is not None and holder_is_gone(lease.holder)
+        may_be_starting = not self._seen_alive and state.now - (self._started_at or state.now) < START_MS
+        if not has_crashed and (may_be_starting or state.now < self._wait_until):
             return None
-        hint = "it goes on by itself when the driver is back; the driver's own log says why it ended"
-        return StopReason(DRIVER_LOST, f"the driver of snode {snode} {what}", hint, state.now, transient=True)
+        hint = "wait: it resumes when the driver is back; see its log for why it ended"
+        return StopReason(DRIVER_LOST, f"the driver of snode {snode} {problem}", hint, state.now, transient=True)
 
 
 def driver_problem(lease: Lease | None, beat: Heartbeat | None, now: int, stale_ms: int) -> str | None:
-    """What is wrong with a driver, as the end of a sentence; None where it lives."""
+    """Return what is wrong with a driver, as the end of a sentence; None if it is alive."""
     if lease is None:
         return "is not running"
-    last = "" if beat is None else f"; its last heartbeat was {duration_text(now - beat.at)} ago"
+    suffix = "" if beat is None else f"; its last heartbeat was {duration_text(now - beat.at)} ago"
     if holder_is_gone(lease.holder):
-        return f"has died (process {lease.holder.split(':')[1]} is gone){last}"
+        return f"has died (process {lease.holder.split(':')[1]} is gone){suffix}"
     if lease.expires < now:
-        return f"has let its lease expire{last}"
+        return f"has let its lease expire{suffix}"
     if beat is not None and beat.epoch == lease.epoch and now - beat.at > stale_ms:
-        return f"does not answer{last}"
+        return f"does not answer{suffix}"
     return None
 
 
 def duration_text(ms: int) -> str:
-    """A length of time in the unit that suits it."""
+    """Return a duration in a suitable unit."""
     seconds = max(0, ms) / 1000
     for unit, size in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
         if seconds >= 2 * size:
@@ -166,13 +175,13 @@ def duration_text(ms: int) -> str:
 
 
 def holder_is_gone(holder: str) -> bool:
-    """Whether the process that holds a lease ran on this machine and has ended; False where that cannot be told."""
+    """Return True if the process that holds a lease ran on this machine and has ended; False if unknown."""
     host, _, rest = holder.partition(":")
-    number = rest.partition(":")[0]
-    if host != socket.gethostname() or not number.isdigit() or int(number) == os.getpid():
+    pid = rest.partition(":")[0]
+    if host != socket.gethostname() or not pid.isdigit() or int(pid) == os.getpid():
         return False
     try:
-        return psutil.Process(int(number)).status() == psutil.STATUS_ZOMBIE
+        return psutil.Process(int(pid)).status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return True
     except psutil.Error:
@@ -180,12 +189,12 @@ def holder_is_gone(holder: str) -> bool:
 
 
 def stop_mark(reason: StopReason) -> str:
-    """What tells one stop of a stream from another."""
+    """Return a text that identifies one stop of a stream."""
     return f"{reason} since {datetime.fromtimestamp(reason.since / 1000, UTC).isoformat(timespec='milliseconds')}"
 
 
 def last_report(catalog: Catalog, job_id: str) -> str | None:
-    """The mark of the stop that was reported last."""
+    """Return the `stop_mark` of the stop that was reported last; None if there is none."""
     events = catalog.events.all("job", job_id, limit=50)
     return next((event.message for event in events if event.kind == REPORTED), None)
 
@@ -193,7 +202,8 @@ def last_report(catalog: Catalog, job_id: str) -> str | None:
 def report(catalog: Catalog, job_id: str, reason: StopReason, driver: DriverStatus | None = None) -> bool:
     """Record that a stream is STOPPED and that this has been reported.
 
-    False when there is nothing to report: the stream was dropped or resumed, or its driver is no longer as `driver` was seen.
+    Returns False if there is nothing to report: the stream was dropped or resumed, or its driver has changed since `driver` was
+    read.
     """
     try:
         record = catalog.jobs.by_id(job_id)
@@ -210,7 +220,7 @@ def report(catalog: Catalog, job_id: str, reason: StopReason, driver: DriverStat
 
 
 def resume_cleared(catalog: Catalog, job_id: str, reported: str | None) -> bool:
-    """Resume a stream whose stop has been reported before: who looks again then was sent by a person who cleared the task."""
+    """Resume a stream whose stop was reported before: its supervision restarts only if a user has cleared the task."""
     try:
         record = catalog.jobs.by_id(job_id)
         if not should_resume(record, reported) or not catalog.jobs.replace_state(record, record.resumed_state):
@@ -222,6 +232,6 @@ def resume_cleared(catalog: Catalog, job_id: str, reported: str | None) -> bool:
 
 
 def should_resume(record: JobRecord, reported: str | None) -> bool:
-    """Whether a stream is STOPPED for a reason that does not pass by itself, and that was reported before."""
+    """Return True if a stream is STOPPED for a reason that is not transient, and that was reported before."""
     reason = record.reason if record.desired is DesiredState.RUNNING and record.state is JobState.STOPPED else None
     return reason is not None and not reason.transient and stop_mark(reason) == reported

@@ -1,4 +1,4 @@
-"""The embedded system: Airflow's components started, looked at and stopped, with everything they have started."""
+"""The embedded system: starting, checking and stopping Airflow's components, with all their child processes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from headrace.settings import Settings
 if TYPE_CHECKING:
     from headrace.runtime.airflow import AirflowClient
 
-# Name of the component, and of its entry in Airflow's account of its health.
+# The name of each component, and of its entry in Airflow's health report.
 COMPONENTS: Final = {
     "api-server": "metadatabase",
     "scheduler": "scheduler",
@@ -37,34 +37,34 @@ COMPONENTS: Final = {
 }
 DRIVER_SECONDS: Final = 15.0
 GRACE_SECONDS: Final = 10.0
-# Airflow's components take half a minute on two cores, a driver as long again. These only end a wait that has become hopeless.
+# Airflow's components take half a minute to start on two cores, and a driver as long again. These limits only end hopeless waits.
 HEALTH_SECONDS: Final = 300.0
 STREAMS_SECONDS: Final = 600.0
 
 
 class Console(Protocol):
-    """Who shows how a start or a stop gets on."""
+    """Shows the progress of a start or a stop."""
 
     def step(self, text: str, done: int = 0, total: int = 0) -> None:
-        """What is being waited for now; `done` of `total` parts, where there are parts."""
+        """Show what is being waited for; `done` of `total` parts, if there are parts."""
 
     def note(self, text: str) -> None:
-        """Something to keep in sight."""
+        """Show a text that should stay visible."""
 
 
-class Silence:
+class SilentConsole:
     """A console that shows nothing."""
 
     def step(self, text: str, done: int = 0, total: int = 0) -> None:
-        pass
+        """See `Console`."""
 
     def note(self, text: str) -> None:
-        pass
+        """See `Console`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """A component of Airflow. `healthy`: it answers or its heartbeat is fresh, and is that of this process."""
+    """A component of Airflow. `healthy`: it answers, or its heartbeat is fresh and from this process."""
 
     name: str
     pid: int | None
@@ -74,25 +74,34 @@ class Component:
 
 @dataclass(frozen=True, slots=True)
 class SystemStatus:
-    """`url` is None where nothing runs."""
+    """The components, and Airflow's URL; None if nothing runs."""
 
     url: str | None
     components: tuple[Component, ...]
 
     @property
     def running(self) -> bool:
+        """True if any component runs."""
         return any(component.pid is not None for component in self.components)
 
     @property
     def healthy(self) -> bool:
+        """True if all components are healthy."""
         return all(component.healthy for component in self.components)
 
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """`first`: the login was made just now, and should be shown. `already`: there was nothing to start.
+    """The result of a start.
 
-    `obstacles`: what keeps snodes and streams from their work, although Airflow is up.
+    Attributes:
+        url: Airflow's address.
+        user: The user to log in as.
+        password: The user's password.
+        first: Whether the login is new, and should be shown.
+        already: Whether everything was running.
+        seconds: How long the start took.
+        obstacles: What keeps snodes and streams from working although Airflow is up.
     """
 
     url: str
@@ -106,14 +115,14 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """How many processes have ended, and how many of them had to be killed."""
+    """The number of processes that have ended, and how many of them had to be killed."""
 
     ended: int
     killed: int
 
 
 def services(settings: Settings) -> list[Service]:
-    """Airflow's components as processes of this home."""
+    """Return Airflow's components as services of this home."""
     home = AirflowHome.of(settings)
     logs = settings.home_path / "logs"
     return [
@@ -125,21 +134,20 @@ def services(settings: Settings) -> list[Service]:
 def start(
     settings: Settings, console: Console | None = None, *, wait_s: float = HEALTH_SECONDS, streams_wait_s: float = STREAMS_SECONDS
 ) -> Started:
-    """Bring Airflow up, or what is missing of it, and wait until its snodes live and have taken up their streams.
+    """Start Airflow, or the missing components, and wait until its snodes are alive and run their streams.
 
-    Doing it twice is harmless. Airflow stays up where snodes or streams are not ready within `streams_wait_s`: it goes on
-    trying, and `obstacles` says what is in the way.
+    Idempotent. If snodes or streams are not ready within `streams_wait_s`, Airflow continues to run, and `obstacles` says why.
 
     Raises:
-        ConfigurationError: the port is taken, and by whom.
-        OperationalError: a component did not come up; the message has the end of its log. What was started is stopped again.
+        ConfigurationError: The port is taken; the message names the process that uses it.
+        OperationalError: A component did not start; the message has the end of its log. What was started is stopped again.
     """
-    console = console or Silence()
-    began = time.monotonic()
+    console = console or SilentConsole()
+    started_at = time.monotonic()
     started = _start_airflow(settings, console, wait_s)
     with _client(settings) as client:
-        left = await_ready(settings, client, console, streams_wait_s)
-    return replace(started, obstacles=left, seconds=time.monotonic() - began)
+        obstacles = await_ready(settings, client, console, streams_wait_s)
+    return replace(started, obstacles=obstacles, seconds=time.monotonic() - started_at)
 
 
 def _start_airflow(settings: Settings, console: Console, wait_s: float) -> Started:
@@ -147,12 +155,12 @@ def _start_airflow(settings: Settings, console: Console, wait_s: float) -> Start
     home = AirflowHome.of(settings)
     home.run.mkdir(parents=True, exist_ok=True)
     home.folder.chmod(0o700)
-    with _alone(settings):
-        before = status(settings)
-        if before.healthy:
+    with _exclusive(settings):
+        current = status(settings)
+        if current.healthy:
             return _started(settings, first=False, already=True)
         first = ensure_login(home)
-        ports = _ports(settings, home, before.running)
+        ports = _ports(settings, home, current.running)
         environment = airflow_environment(settings, ports)
         _migrate(settings, home, environment, console)
         launched = [service for service in services(settings) if service.process() is None]
@@ -160,26 +168,26 @@ def _start_airflow(settings: Settings, console: Console, wait_s: float) -> Start
             for service in launched:
                 service.start(environment, home.folder)
             _await_health(settings, console, wait_s)
-            _finish(settings, console)
+            _configure_airflow(settings, console)
         except BaseException:
-            _undo(settings, launched)
+            _stop_launched(settings, launched)
             raise
     return _started(settings, first=first, already=not launched)
 
 
 def stop(settings: Settings, console: Console | None = None) -> Stopped:
-    """End Airflow's components and every process they have started, Spark drivers included. Doing it twice is harmless."""
+    """Stop Airflow's components and every process they have started, including Spark drivers. Idempotent."""
     if not AirflowHome.of(settings).run.exists():
         return Stopped(0, 0)
-    with _alone(settings):
-        return _end_all(settings, console or Silence())
+    with _exclusive(settings):
+        return _end_all(settings, console or SilentConsole())
 
 
 def status(settings: Settings) -> SystemStatus:
-    """What runs now. A heartbeat counts when it is younger than the process it is said to come from."""
-    found = {service.name: (service, service.process()) for service in services(settings)}
-    alive = any(process for _, process in found.values())
-    health = _health(settings) if alive else {}
+    """Return what runs now. A component's heartbeat counts only if it is younger than its process."""
+    processes = {service.name: (service, service.process()) for service in services(settings)}
+    is_running = any(process for _, process in processes.values())
+    health = _health(settings) if is_running else {}
     components = tuple(
         Component(
             name,
@@ -187,15 +195,15 @@ def status(settings: Settings) -> SystemStatus:
             process is not None and _is_fresh(health.get(COMPONENTS[name]), process.create_time()),
             str(service.log),
         )
-        for name, (service, process) in found.items()
+        for name, (service, process) in processes.items()
     )
     login = find_login(settings)
-    return SystemStatus(login.url if login and alive else None, components)
+    return SystemStatus(login.url if login and is_running else None, components)
 
 
 @contextmanager
-def _alone(settings: Settings) -> Iterator[None]:
-    """Keeps two commands from starting and stopping at once."""
+def _exclusive(settings: Settings) -> Iterator[None]:
+    """Prevent two commands from starting and stopping at once."""
     from filelock import FileLock, Timeout
 
     lock = FileLock(AirflowHome.of(settings).run / "system.lock", timeout=0)
@@ -203,7 +211,7 @@ def _alone(settings: Settings) -> Iterator[None]:
         lock.acquire()
     except Timeout:
         raise OperationalError(
-            "another `headrace up` or `headrace down` is at work on this home", hint="wait until it has ended"
+            "another `headrace up` or `headrace down` is running on this home", hint="wait until it has ended"
         ) from None
     try:
         yield
@@ -212,14 +220,14 @@ def _alone(settings: Settings) -> Iterator[None]:
 
 
 def _ports(settings: Settings, home: AirflowHome, running: bool) -> dict[str, int]:
-    """Ports of the components; those in use stay while any component runs."""
-    known = read_json(home.ports)
-    if running and known:
-        return {name: int(port) for name, port in known.items()}
+    """Return the ports of the components; those in use stay while any component runs."""
+    recorded = read_json(home.ports)
+    if running and recorded:
+        return {name: int(port) for name, port in recorded.items()}
     port = settings.airflow_port
     if not is_free(port):
         raise ConfigurationError(
-            f"port {port} is in use by {owner_of(port)}", hint="set HEADRACE_AIRFLOW_PORT to a free port, or end what uses it"
+            f"port {port} is in use by {owner_of(port)}", hint="set HEADRACE_AIRFLOW_PORT to a free port, or stop that process"
         )
     ports = {"api": port, "worker_logs": free_port(), "trigger_logs": free_port()}
     write_private(home.ports, ports)
@@ -227,67 +235,66 @@ def _ports(settings: Settings, home: AirflowHome, running: bool) -> dict[str, in
 
 
 def _migrate(settings: Settings, home: AirflowHome, environment: dict[str, str], console: Console) -> None:
-    """Make or update Airflow's database, once for each version of Airflow."""
+    """Create or update Airflow's database, once for each version of Airflow."""
     version = importlib.metadata.version("apache-airflow")
-    done = home.run / "migrated.json"
-    if read_json(done).get("version") == version and (home.folder / "airflow.db").exists():
+    record = home.run / "migrated.json"
+    if read_json(record).get("version") == version and (home.folder / "airflow.db").exists():
         return
     console.step("Preparing Airflow's database")
     log = settings.home_path / "logs" / "migrate.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("wb") as output:
         command = [sys.executable, "-m", "airflow", "db", "migrate"]
-        outcome = subprocess.run(command, env=environment, cwd=home.folder, stdout=output, stderr=subprocess.STDOUT, check=False)
-    if outcome.returncode != 0:
+        result = subprocess.run(command, env=environment, cwd=home.folder, stdout=output, stderr=subprocess.STDOUT, check=False)
+    if result.returncode != 0:
         tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
-        raise OperationalError(f"Airflow's database could not be prepared:\n{tail}", hint=f"the whole log is {log}")
-    write_private(done, {"version": version})
+        raise OperationalError(f"Airflow's database could not be prepared:\n{tail}", hint=f"see the log {log}")
+    write_private(record, {"version": version})
 
 
 def _await_health(settings: Settings, console: Console, wait_s: float) -> None:
-    def all_healthy() -> bool:
+    def are_all_healthy() -> bool:
+        """Return True if all components are healthy; raise if one has ended."""
         for service in services(settings):
             if service.process() is None:
-                raise OperationalError(
-                    f"Airflow's {service.name} has ended:\n{service.tail()}", hint=f"the whole log is {service.log}"
-                )
+                raise OperationalError(f"Airflow's {service.name} has ended:\n{service.tail()}", hint=f"see the log {service.log}")
         components = status(settings).components
         healthy = sum(component.healthy for component in components)
         missing = ", ".join(component.name for component in components if not component.healthy)
         console.step(f"Starting Airflow: waiting for {missing}" if missing else "Airflow is up", healthy, len(components))
         return healthy == len(components)
 
-    if not wait_for(all_healthy, wait_s):
+    if not wait_for(are_all_healthy, wait_s):
         late = next(component for component in status(settings).components if not component.healthy)
-        raise OperationalError(f"Airflow's {late.name} was not healthy after {wait_s:.0f} s", hint=f"its log is {late.log}")
+        raise OperationalError(f"Airflow's {late.name} was not healthy after {wait_s:.0f} s", hint=f"see the log {late.log}")
 
 
-def _finish(settings: Settings, console: Console) -> None:
-    """What can only be told to a running Airflow. What it could not import is said."""
+def _configure_airflow(settings: Settings, console: Console) -> None:
+    """Set up what needs a running Airflow, and show its import errors."""
     with _client(settings) as client:
         client.set_pool(BACKFILL_POOL, settings.backfill_slots, "Spark drivers of Headrace's backfills")
-        _catch_up(settings, client)
+        _resume_supervision(settings, client)
         for error in client.import_errors():
             console.note(error)
 
 
-def _catch_up(settings: Settings, client: AirflowClient) -> None:
-    """Have streams supervised that were resumed while Airflow was away. Those that are STOPPED wait for a person still."""
+def _resume_supervision(settings: Settings, client: AirflowClient) -> None:
+    """Restart the supervision of streams that were resumed while Airflow was down. STOPPED ones still wait for a user."""
     unsupervised = client.unsupervised()
     with Catalog.open(settings.catalog) as catalog:
         records = catalog.jobs.all() if unsupervised else []
     for record in records:
         database, name = record.definition.database, record.definition.name
-        going = record.desired is DesiredState.RUNNING and record.state is not JobState.STOPPED
-        if going and stream_dag_id(database, name) in unsupervised:
+        should_run = record.desired is DesiredState.RUNNING and record.state is not JobState.STOPPED
+        if should_run and stream_dag_id(database, name) in unsupervised:
             client.supervise(database, name)
 
 
 def _client(settings: Settings) -> AirflowClient:
-    from headrace.runtime.airflow import PATIENT, AirflowClient  # an HTTP client takes long to import, and status may need none
+    from headrace.runtime.airflow import PATIENT, AirflowClient  # an HTTP client is slow to import, and status may not need it
 
-    own = settings.model_copy(update={"airflow_url": ""})
-    client = AirflowClient.find(own, PATIENT)
+    local_settings = settings.model_copy(update={"airflow_url": ""})
+    client = AirflowClient.find(local_settings, PATIENT)
     if client is None:
         raise OperationalError("Airflow has not been started here", hint="start it with `headrace up`")
     return client
@@ -300,11 +307,11 @@ def _health(settings: Settings) -> dict[str, Any]:
 
 
 def _is_fresh(entry: dict[str, Any] | None, started: float) -> bool:
-    """Whether a component is said to be healthy, by a heartbeat that this process has sent."""
+    """Return True if a component is reported as healthy, by a heartbeat of this very process."""
     if entry is None or entry.get("status") != "healthy":
         return False
-    beat = next((value for name, value in entry.items() if name.endswith("heartbeat")), None)
-    return beat is None or datetime.fromisoformat(beat).timestamp() >= started
+    heartbeat = next((value for name, value in entry.items() if name.endswith("heartbeat")), None)
+    return heartbeat is None or datetime.fromisoformat(heartbeat).timestamp() >= started
 
 
 def _started(settings: Settings, *, first: bool, already: bool) -> Started:
@@ -315,8 +322,9 @@ def _started(settings: Settings, *, first: bool, already: bool) -> Started:
 
 
 def _end_all(settings: Settings, console: Console) -> Stopped:
-    """First the scheduler, which then starts nothing more; the drivers, which end their batch; what waits for them and reports
-    to the API server; and that last. Whatever does not end by itself is killed.
+    """Stop the scheduler first, so that it starts nothing more; then the drivers; then what reports to the API server; that last.
+
+    Processes that do not end are killed.
     """
     seen = {process.pid for process in _members(settings)}
     console.step("Stopping", 0, len(seen))
@@ -334,33 +342,33 @@ def _end_all(settings: Settings, console: Console) -> Stopped:
         if not remaining:
             break
         seen |= {process.pid for process in remaining}
-        stubborn = family(end(remaining, signal.SIGTERM, GRACE_SECONDS))
-        killed += len(stubborn)
-        end(stubborn, signal.SIGKILL, GRACE_SECONDS)
+        survivors = family(end(remaining, signal.SIGTERM, GRACE_SECONDS))
+        killed += len(survivors)
+        end(survivors, signal.SIGKILL, GRACE_SECONDS)
     for service in services(settings):
         service.record.unlink(missing_ok=True)
-    if left := _members(settings):
-        numbers = " ".join(str(process.pid) for process in left)
-        raise OperationalError(f"these processes would not end: {numbers}", hint=f"kill -9 {numbers}")
+    if remaining_processes := _members(settings):
+        pids = " ".join(str(process.pid) for process in remaining_processes)
+        raise OperationalError(f"these processes could not be ended: {pids}", hint=f"run kill -9 {pids}")
     return Stopped(len(seen), killed)
 
 
-def _undo(settings: Settings, launched: list[Service]) -> None:
-    """End what has just been launched, and all that came of it; what ran before stays."""
+def _stop_launched(settings: Settings, launched: list[Service]) -> None:
+    """Stop what has just been launched, with its children; what ran before stays."""
     if len(launched) == len(COMPONENTS):
-        _end_all(settings, Silence())
+        _end_all(settings, SilentConsole())
         return
     processes = family([process for service in launched if (process := service.process())])
     end(end(processes, signal.SIGTERM, GRACE_SECONDS), signal.SIGKILL, GRACE_SECONDS)
 
 
 def _tree(settings: Settings, name: str) -> list[Process]:
-    """A component's process and all below it; empty where it does not run."""
+    """Return a component's process and all its descendants; empty if it does not run."""
     process = next(service.process() for service in services(settings) if service.name == name)
     return family([process]) if process else []
 
 
 def _members(settings: Settings) -> list[Process]:
-    """Every process of the system: those that are remembered, those that carry the mark, and all below them."""
+    """Return every process of the system: recorded ones, marked ones, and all their descendants."""
     remembered = [process for service in services(settings) if (process := service.process())]
     return [process for process in family([*remembered, *marked(settings.home_path)]) if lives(process)]
