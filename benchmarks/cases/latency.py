@@ -211,12 +211,12 @@ def spots() -> list[Spot]:
     from headrace.streams.windows.processor import WindowProcessor
 
     return [
-        Spot("read changes", ChangeReader, "after"),
-        Spot("step", WindowProcessor, "run"),
+        Spot("read changes", ChangeReader, "read_after"),
+        Spot("step", WindowProcessor, "process_batch"),
         Spot("step: each frame into Spark", SparkSession, "createDataFrame"),
         Spot("step: each result out of Spark", DataFrame, "toArrow"),
         Spot("write state", StateStore, "write"),
-        Spot("rows of the target", TargetTable, "rows"),
+        Spot("rows of the target", TargetTable, "to_rows"),
         Spot("commit", Tables, "replace"),
         Spot("record progress (after the result)", Runner, "record"),
     ]

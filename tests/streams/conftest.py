@@ -1,4 +1,4 @@
-"""A house for each test."""
+"""Environments for tests of streams."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.streams.house import House, house
+from tests.streams.environment import StreamEnvironment, open_environment
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
 @pytest.fixture
-def built(tmp_path: Path, spark: SparkSession) -> Iterator[House]:
-    """A house whose streams run on the session's Spark."""
-    with house(tmp_path / "home", lambda: spark) as one:
-        yield one
+def env(tmp_path: Path, spark: SparkSession) -> Iterator[StreamEnvironment]:
+    """An environment whose streams run on the session's Spark."""
+    with open_environment(tmp_path / "home", lambda: spark) as environment:
+        yield environment
 
 
 @pytest.fixture
-def empty(tmp_path: Path) -> Iterator[House]:
-    """A house in which no stream runs, so that no Spark is needed."""
+def offline_env(tmp_path: Path) -> Iterator[StreamEnvironment]:
+    """An environment that needs no Spark."""
 
-    def none() -> SparkSession:
+    def no_spark() -> SparkSession:
         raise AssertionError("nothing here needs Spark")
 
-    with house(tmp_path / "home", none) as one:
-        yield one
+    with open_environment(tmp_path / "home", no_spark) as environment:
+        yield environment

@@ -1,4 +1,4 @@
-"""The windows that a query over `readings` has, worked out in plain Python from stored rows."""
+"""The windows of a query over `readings`, computed in plain Python from stored rows."""
 
 from __future__ import annotations
 
@@ -7,41 +7,41 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.streams.house import START
-from tests.streams.scenarios import Action, unique
+from tests.streams.environment import START
+from tests.streams.scenarios import Action, last_by_key
 
 Stamped = tuple[int, int | None, str | None]
-"""Instant, `a`, `b`."""
-Made = tuple[int, int, list[Stamped]]
+"""Event time, `a`, `b`."""
+WindowRows = tuple[int, int, list[Stamped]]
 """A window: its start, its last instant, its rows."""
-Windows = Callable[[list[Stamped]], list[Made]]
+Windows = Callable[[list[Stamped]], list[WindowRows]]
 
 COLUMNS = "_wstart ws, last(ts) newest, count(*) n, count(a) numbers, sum(a) total, min(a) low, max(b) top"
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A query: which rows, in which groups, in which windows."""
+    """A query: a filter, groups and windows. `min_a` is the lower limit of `a` in WHERE."""
 
     clause: str
     windows: Windows
     partition: str = "tbname"
-    least: int | None = None
+    min_a: int | None = None
 
     @property
     def query(self) -> str:
-        where = f" where a >= {self.least}" if self.least is not None else ""
+        where = f" where a >= {self.min_a}" if self.min_a is not None else ""
         partition = f" partition by {self.partition}" if self.partition else ""
         return f"select {COLUMNS} from readings{where}{partition} {self.clause}"
 
     def passes(self, a: int | None) -> bool:
-        return self.least is None or (a is not None and a >= self.least)
+        return self.min_a is None or (a is not None and a >= self.min_a)
 
 
 def interval(length: int, sliding: int | None = None) -> Windows:
     step = sliding or length
 
-    def windows(rows: list[Stamped]) -> list[Made]:
+    def windows(rows: list[Stamped]) -> list[WindowRows]:
         found = defaultdict[int, list[Stamped]](list)
         for row in rows:
             start = row[0] - (row[0] + START) % step
@@ -54,66 +54,66 @@ def interval(length: int, sliding: int | None = None) -> Windows:
 
 
 def session(gap: int) -> Windows:
-    return neighbors(lambda before, row: row[0] - before[0] <= gap)
+    return adjacent_rows(lambda before, row: row[0] - before[0] <= gap)
 
 
-def state(column: int, lasting: int = 0) -> Windows:
-    runs = neighbors(lambda before, row: row[column] == before[column])
+def state(column: int, min_length: int = 0) -> Windows:
+    runs = adjacent_rows(lambda before, row: row[column] == before[column])
 
-    def windows(rows: list[Stamped]) -> list[Made]:
-        return [one for one in runs([row for row in rows if row[column] is not None]) if one[1] - one[0] >= lasting]
+    def windows(rows: list[Stamped]) -> list[WindowRows]:
+        return [one for one in runs([row for row in rows if row[column] is not None]) if one[1] - one[0] >= min_length]
 
     return windows
 
 
-def neighbors(belongs: Callable[[Stamped, Stamped], bool]) -> Windows:
-    """Windows of rows each of which belongs to the one before."""
+def adjacent_rows(belongs: Callable[[Stamped, Stamped], bool]) -> Windows:
+    """Return the windows of rows of which each belongs with the row before."""
 
-    def windows(rows: list[Stamped]) -> list[Made]:
-        found: list[list[Stamped]] = []
+    def windows(rows: list[Stamped]) -> list[WindowRows]:
+        windows_rows: list[list[Stamped]] = []
         for row in rows:
-            if found and belongs(found[-1][-1], row):
-                found[-1].append(row)
+            if windows_rows and belongs(windows_rows[-1][-1], row):
+                windows_rows[-1].append(row)
             else:
-                found.append([row])
-        return [ends(inside) for inside in found]
+                windows_rows.append([row])
+        return [make_window(inside) for inside in windows_rows]
 
     return windows
 
 
-def event(starts: Callable[[Stamped], bool], stops: Callable[[Stamped], bool], lasting: int = 0) -> Windows:
-    def windows(rows: list[Stamped]) -> list[Made]:
-        found: list[Made] = []
+def event(starts: Callable[[Stamped], bool], stops: Callable[[Stamped], bool], min_length: int = 0) -> Windows:
+    def windows(rows: list[Stamped]) -> list[WindowRows]:
+        found: list[WindowRows] = []
         inside: list[Stamped] = []
         for row in rows:
             if inside or starts(row):
                 inside.append(row)
                 if stops(row):
-                    found.append(ends(inside))
+                    found.append(make_window(inside))
                     inside = []
-        return [one for one in found if one[1] - one[0] >= lasting]
+        return [one for one in found if one[1] - one[0] >= min_length]
 
     return windows
 
 
 def count(size: int, sliding: int | None = None) -> Windows:
-    def windows(rows: list[Stamped]) -> list[Made]:
-        return [ends(rows[first : first + size]) for first in range(0, len(rows), sliding or size)]
+    def windows(rows: list[Stamped]) -> list[WindowRows]:
+        return [make_window(rows[first : first + size]) for first in range(0, len(rows), sliding or size)]
 
     return windows
 
 
-def ends(rows: list[Stamped]) -> Made:
+def make_window(rows: list[Stamped]) -> WindowRows:
     return rows[0][0], rows[-1][0], rows
 
 
 @dataclass
-class Stored:
-    """The rows of `readings`, write by write, and for each query how far event time has come."""
+class SourceModel:
+    """The rows of `readings` after each write, and the largest event time for each query."""
 
     tags: Mapping[str, tuple[int, int]]
     rows: dict[tuple[str, int], tuple[int | None, str | None]] = field(default_factory=dict)
-    newest: dict[Shape, int] = field(default_factory=dict)
+    max_time_by_shape: dict[Shape, int] = field(default_factory=dict)
 
     def apply(self, action: Action, shapes: Sequence[Shape]) -> None:
         verb, what = action
@@ -121,37 +121,37 @@ class Stored:
             subtable, first, length = what
             self.rows = {key: row for key, row in self.rows.items() if key[0] != subtable or not first <= key[1] <= first + length}
             return
-        written = unique(what)
+        written = last_by_key(what)
         self.rows |= written
         for shape in shapes:
-            # A row whose state is NULL is in no window and moves no time on; every other one that WHERE keeps does.
-            times = [ts for (_, ts), (a, b) in written.items() if shape.passes(a) and moves_time(shape, (ts, a, b))]
-            self.newest[shape] = max([*times, self.newest.get(shape, -(2**62))])
+            # Rows that pass WHERE advance event time, except rows whose state is NULL, which are in no window.
+            times = [ts for (_, ts), (a, b) in written.items() if shape.passes(a) and advances_watermark(shape, (ts, a, b))]
+            self.max_time_by_shape[shape] = max([*times, self.max_time_by_shape.get(shape, -(2**62))])
 
-    def windows(self, shape: Shape) -> list[Made]:
+    def windows(self, shape: Shape) -> list[WindowRows]:
         groups = defaultdict[Any, list[Stamped]](list)
         for (subtable, ts), (a, b) in sorted(self.rows.items(), key=lambda item: item[0][1]):
             if shape.passes(a):
                 groups[self.group(shape, subtable)].append((ts, a, b))
-        return [one for rows in groups.values() for one in shape.windows(rows)]
+        return [window for rows in groups.values() for window in shape.windows(rows)]
 
     def group(self, shape: Shape, subtable: str) -> Any:
         g, lane = self.tags[subtable]
         return {"": None, "tbname": subtable, "g": g, "lane": lane}[shape.partition]
 
     def results(self, shape: Shape, watermark: int | None = None) -> list[tuple[Any, ...]]:
-        """The rows of the query; with `watermark` those of windows that are closed."""
-        before = None if watermark is None else self.newest.get(shape, -(2**62)) - watermark
-        return sorted((value(one) for one in self.windows(shape) if before is None or one[1] < before), key=repr)
+        """Return the rows of the query; with `watermark` those of closed windows."""
+        before = None if watermark is None else self.max_time_by_shape.get(shape, -(2**62)) - watermark
+        return sorted((output_row(window) for window in self.windows(shape) if before is None or window[1] < before), key=repr)
 
 
-def moves_time(shape: Shape, row: Stamped) -> bool:
+def advances_watermark(shape: Shape, row: Stamped) -> bool:
     if shape.clause.startswith("state_window"):
         return row[1 if shape.clause.startswith("state_window(a)") else 2] is not None
     return True
 
 
-def value(window: Made) -> tuple[Any, ...]:
+def output_row(window: WindowRows) -> tuple[Any, ...]:
     start, _, rows = window
     numbers = [a for _, a, _ in rows if a is not None]
     texts = [b for _, _, b in rows if b is not None]

@@ -1,4 +1,4 @@
-"""What a stream over `readings` must hold, worked out row by row in plain Python from the definition."""
+"""The expected contents of a stream over `readings`, computed row by row in plain Python from the definition."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.streams.house import START, SUBTABLES, Row
+from tests.streams.environment import START, SUBTABLES, Row
 
 Group = tuple[Any, ...]
 Window = tuple[Group, int]
-Kept = tuple[int | None, str | None]
+RowValues = tuple[int | None, str | None]
 
 PARTITIONS = {"": "()", "tbname": "(tbname)", "g": "(g)", "b": "(b)", "g, b": "(g, b)"}
 
 
 @dataclass(frozen=True)
 class Options:
-    """A stream's statement, in parts; lengths in ms."""
+    """A stream's statement in parts; lengths in ms."""
 
     trigger: str = "at_once"
     watermark: int = 0
@@ -42,15 +42,15 @@ class Options:
     def query(self) -> str:
         return self.sql("x").partition(" as ")[2]
 
-    def passes(self, row: Kept) -> bool:
+    def passes(self, row: RowValues) -> bool:
         return self.where is None or (row[0] is not None and row[0] >= self.where)
 
-    def group(self, subtable: str, g: int, row: Kept) -> Group:
+    def group(self, subtable: str, g: int, row: RowValues) -> Group:
         parts = {"tbname": subtable, "g": g, "b": row[1]}
         return tuple(parts[name] for name in self.partition.split(", ") if name)
 
     def windows(self, ts: int) -> Iterator[int]:
-        """Starts of the windows that an instant lies in; the latest first."""
+        """Yield the starts of the windows that an instant lies in, latest first."""
         step = self.sliding or self.length
         start = ts - (ts + START) % step
         while start + self.length > ts:
@@ -60,48 +60,48 @@ class Options:
 
 @dataclass
 class Oracle:
-    """One stream, write by write. `windows` has the rows that count in each window, `emitted` the target's rows."""
+    """One stream after each write. `windows` has the rows that count in each window, `emitted` the target's rows."""
 
     options: Options
     g: Mapping[str, int] = field(default_factory=lambda: SUBTABLES)
-    stored: dict[tuple[str, int], Kept] = field(default_factory=dict)
-    windows: dict[Window, list[Kept]] = field(default_factory=lambda: defaultdict(list))
+    stored: dict[tuple[str, int], RowValues] = field(default_factory=dict)
+    windows: dict[Window, list[RowValues]] = field(default_factory=lambda: defaultdict(list))
     emitted: dict[Window, tuple[Any, ...]] = field(default_factory=dict)
-    seen: dict[str, int] = field(default_factory=dict)
-    newest: int | None = None
+    max_time_by_subtable: dict[str, int] = field(default_factory=dict)
+    max_event_time: int | None = None
     used: int = 0
     expired: int = 0
     filtered: int = 0
 
     def insert(self, rows: Sequence[Row]) -> None:
-        """One write."""
+        """Process one commit of rows."""
         written = {(row[0], row[1]): (row[2], row[3]) for row in rows}
-        watermark, seen = self.watermark(), dict(self.seen)
+        watermark, max_time_by_subtable = self.watermark(), dict(self.max_time_by_subtable)
         touched: set[Window] = set()
-        dirty: set[Window] = set()
+        recalculate: set[Window] = set()
         for (subtable, ts), row in written.items():
             old = self.stored.get((subtable, ts))
             self.stored[subtable, ts] = row
-            late = self.options.ignore_expired and ts < seen.get(subtable, ts)
+            late = self.options.ignore_expired and ts < max_time_by_subtable.get(subtable, ts)
             images = [row] if old is None or self.options.ignore_update else [old, row]
-            spoiled = len(images) == 2
+            is_update = len(images) == 2
             self.count(row, ts, late, watermark)
             for image in filter(self.options.passes, images):
                 for start in self.options.windows(ts):
                     window = (self.options.group(subtable, self.g[subtable], image), start)
                     if late and watermark is not None and start + self.options.length - 1 < watermark:
                         continue
-                    if spoiled:
-                        dirty.add(window)
+                    if is_update:
+                        recalculate.add(window)
                     else:
                         self.windows[window].append(image)
                         touched.add(window)
             if self.options.passes(row):
-                self.seen[subtable] = max(ts, self.seen.get(subtable, ts))
-                self.newest = max(ts, ts if self.newest is None else self.newest)
-        self.conclude(touched, dirty)
+                self.max_time_by_subtable[subtable] = max(ts, self.max_time_by_subtable.get(subtable, ts))
+                self.max_event_time = max(ts, ts if self.max_event_time is None else self.max_event_time)
+        self.finish_write(touched, recalculate)
 
-    def count(self, row: Kept, ts: int, late: bool, watermark: int | None) -> None:
+    def count(self, row: RowValues, ts: int, late: bool, watermark: int | None) -> None:
         last = next(self.options.windows(ts)) + self.options.length - 1
         if not self.options.passes(row):
             self.filtered += 1
@@ -111,29 +111,29 @@ class Oracle:
             self.used += 1
 
     def delete(self, subtable: str, first: int, last: int) -> None:
-        """One write."""
-        dirty = set()
+        """Process one delete."""
+        recalculate = set()
         for (name, ts), row in list(self.stored.items()):
             if name == subtable and first <= ts <= last:
                 del self.stored[name, ts]
                 if self.options.passes(row):
-                    dirty |= {(self.options.group(name, self.g[name], row), start) for start in self.options.windows(ts)}
-        self.conclude(set(), dirty)
+                    recalculate |= {(self.options.group(name, self.g[name], row), start) for start in self.options.windows(ts)}
+        self.finish_write(set(), recalculate)
 
-    def conclude(self, touched: set[Window], dirty: set[Window]) -> None:
-        """The end of a write: what must be evaluated again is, and the target follows."""
-        for window in dirty:
-            self.windows[window] = self.evaluated(window)
+    def finish_write(self, touched: set[Window], recalculate: set[Window]) -> None:
+        """Recalculate windows and update the target at the end of a write."""
+        for window in recalculate:
+            self.windows[window] = self.recalculated(window)
         for window in list(self.windows):
             if not self.windows[window]:
                 del self.windows[window]
                 self.emitted.pop(window, None)
         for window in self.windows:
-            changed = window in touched or window in dirty or window not in self.emitted
+            changed = window in touched or window in recalculate or window not in self.emitted
             if changed and (self.options.trigger == "at_once" or self.closed(window)):
                 self.emitted[window] = self.value(window)
 
-    def evaluated(self, window: Window) -> list[Kept]:
+    def recalculated(self, window: Window) -> list[RowValues]:
         group, start = window
         return [
             row
@@ -144,7 +144,7 @@ class Oracle:
         ]
 
     def watermark(self) -> int | None:
-        return None if self.newest is None else self.newest - self.options.watermark
+        return None if self.max_event_time is None else self.max_event_time - self.options.watermark
 
     def closed(self, window: Window) -> bool:
         watermark = self.watermark()
@@ -158,5 +158,5 @@ class Oracle:
         return (window[1], len(rows), len(numbers), total, low, max(texts) if texts else None)
 
     def results(self) -> list[tuple[Any, ...]]:
-        """Rows of the target without tags, ordered."""
+        """Return the rows of the target without tags, ordered."""
         return sorted(self.emitted.values(), key=repr)

@@ -1,4 +1,4 @@
-"""A receiver of messages: a small TCP server in a process of its own that may be told to fail or to stall, and killed."""
+"""A receiver of messages: a small TCP server in its own process that can be told to fail or to stall, and be killed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TIMEOUT_S = 1.0
 
 
 class Receiver:
-    """The receiver's process, and the files in which it keeps what it was sent: `kept`, and `doubles` which it has dropped."""
+    """The receiver's process, and the files with the messages it has received: `kept`, and `duplicates` that it has dropped."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -30,34 +30,34 @@ class Receiver:
             self.port = probe.getsockname()[1]
 
     def start(self) -> None:
-        """Start, or start again on the same port with what was kept."""
+        """Start, or restart on the same port with the messages received so far."""
         command = [sys.executable, "-m", "tests.streams.receiver", str(self.folder), str(self.port)]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
         assert self.process.stdout.readline() == "listening\n"
 
-    def die(self) -> None:
-        """Kill the process, if there is one."""
+    def kill(self) -> None:
+        """Kill the process, if it runs."""
         if self.process is not None:
             os.kill(self.process.pid, signal.SIGKILL)
             self.process.wait()
             self.process = None
 
-    def behave(self, mode: str) -> None:
-        """`ok`, `refuse` before keeping, `drop` the connection after keeping, or `stall`."""
+    def set_mode(self, mode: str) -> None:
+        """Set the mode: `ok`, `refuse` before keeping, `drop` the connection after keeping, or `stall`."""
         (self.folder / "mode").write_text(mode)
 
     def payloads(self) -> list[dict[str, Any]]:
-        """What was kept, in the order of arrival."""
+        """Return the messages that were kept, in the order of arrival."""
         return [json.loads(line["payload"]) for line in lines(self.folder / "kept")]
 
-    def doubles(self) -> int:
-        """How many messages came again and were dropped."""
-        return len(lines(self.folder / "doubles"))
+    def duplicates(self) -> int:
+        """Return the number of messages that were dropped because they were received before."""
+        return len(lines(self.folder / "duplicates"))
 
 
 def sender(port: int) -> Callable[[Sequence[Message]], None]:
-    """Send messages to the receiver at a port."""
+    """Return a function that sends messages to the receiver at a port."""
 
     def send(messages: Sequence[Message]) -> None:
         with socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S) as connection, connection.makefile("rw") as file:
@@ -100,10 +100,10 @@ class Handler(socketserver.StreamRequestHandler):
         return path.read_text() if path.exists() else "ok"
 
     def keep(self, received: list[dict[str, Any]]) -> None:
-        """Keep what is newer than the last message, and drop the others."""
+        """Keep messages newer than the last one, and drop the others."""
         last = max((key(line["id"]) for line in lines(self.folder / "kept")), default=(-1,))
         for message in received:
-            name = "kept" if key(message["id"]) > last else "doubles"
+            name = "kept" if key(message["id"]) > last else "duplicates"
             with (self.folder / name).open("a") as file:
                 print(json.dumps(message), file=file)
 

@@ -1,4 +1,4 @@
-"""Random writes to `readings`, in lanes: independent histories side by side, so that one batch tries many of them at once."""
+"""Random writes to `readings`, in lanes: independent histories in one batch, so that each batch tries many of them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Any, Final, TypeVar, cast
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
-from tests.streams.house import House, Row
+from tests.streams.environment import Row, StreamEnvironment
 
 EXAMPLES: Final = int(os.environ.get("HEADRACE_STREAM_EXAMPLES", "0"))
-"""Examples of each property in a campaign; 0 for the few of an ordinary run."""
+"""Examples of each property in a long run; 0 for the few of an ordinary run."""
 SHRINK_S: Final = 120
-"""How long a failure is made smaller."""
+"""How long to shrink a failing example."""
 MAX_LANES: Final = 8
 DEVICES: Final = ("d0", "d1", "d2")
 
@@ -34,26 +34,26 @@ LANES = st.lists(st.one_of(INSERTS, INSERTS, INSERTS, DELETES), min_size=1, max_
 
 @dataclass(frozen=True)
 class Scenario:
-    """What is written. Step by step each lane does its next action; after steps marked in `polls` the streams catch up."""
+    """The writes of all lanes. In each step each lane performs its next action. After steps in `polls` the streams catch up."""
 
     lanes: Sequence[Sequence[Action]]
     polls: Sequence[bool] = ()
 
     @property
     def subtables(self) -> dict[str, tuple[int, int]]:
-        """Subtables with their tags `g` and `lane`."""
+        """The subtables with their tags `g` and `lane`."""
         return {
-            in_lane(device, lane): (2 * lane + (2 if device == "d2" else 1), lane)
+            lane_subtable(device, lane): (2 * lane + (2 if device == "d2" else 1), lane)
             for lane in range(len(self.lanes))
             for device in DEVICES
         }
 
     def steps(self) -> Iterator[tuple[list[Action], bool]]:
-        """For each step its writes, and whether the streams catch up after it. The inserts of all lanes are one write."""
+        """Yield for each step its writes, and whether the streams catch up after it. The inserts of all lanes are one write."""
         for number in range(max(len(lane) for lane in self.lanes)):
             actions = [(lane, *actions[number]) for lane, actions in enumerate(self.lanes) if number < len(actions)]
-            rows = [(in_lane(row[0], lane), *row[1:]) for lane, verb, what in actions if verb == "insert" for row in what]
-            cuts = [(in_lane(what[0], lane), *what[1:]) for lane, verb, what in actions if verb == "delete"]
+            rows = [(lane_subtable(row[0], lane), *row[1:]) for lane, verb, what in actions if verb == "insert" for row in what]
+            cuts = [(lane_subtable(what[0], lane), *what[1:]) for lane, verb, what in actions if verb == "delete"]
             writes: list[Action] = [("insert", rows)] if rows else []
             yield [*writes, *(("delete", cut) for cut in cuts)], number < len(self.polls) and self.polls[number]
 
@@ -61,28 +61,28 @@ class Scenario:
 SCENARIOS = st.builds(Scenario, st.lists(LANES, min_size=1, max_size=MAX_LANES), st.lists(st.booleans(), min_size=10, max_size=10))
 
 
-def in_lane(device: str, lane: int) -> str:
-    """The subtable of a device in a lane."""
+def lane_subtable(device: str, lane: int) -> str:
+    """Return the subtable of a device in a lane."""
     return device if lane == 0 else f"{device}_{lane}"
 
 
-def apply(built: House, action: Action) -> None:
-    """Do one write."""
+def apply_action(env: StreamEnvironment, action: Action) -> None:
+    """Perform one write."""
     verb, what = action
     if verb == "insert":
-        built.insert(what)
+        env.insert(what)
     else:
         subtable, first, length = what
-        built.delete(subtable, first, first + length)
+        env.delete(subtable, first, first + length)
 
 
-def unique(rows: Sequence[Row]) -> dict[tuple[str, int], tuple[int | None, str | None]]:
-    """The rows that one write leaves: of several with one key the last."""
+def last_by_key(rows: Sequence[Row]) -> dict[tuple[str, int], tuple[int | None, str | None]]:
+    """Return the rows that one write leaves: for each key the last."""
     return {(row[0], row[1]): (row[2], row[3]) for row in rows}
 
 
-def campaign(examples: int) -> settings:
-    """Settings of a property that is tried so many times, and as often as asked for in a campaign."""
+def property_settings(examples: int) -> settings:
+    """Return the settings of a property with so many examples, or as many as `HEADRACE_STREAM_EXAMPLES` says."""
     return settings(
         max_examples=EXAMPLES or examples,
         deadline=None,
@@ -94,14 +94,14 @@ def campaign(examples: int) -> settings:
     )
 
 
-def shrinking_is_bounded(test: Test) -> Test:
-    """End the search for a smaller failure after `SHRINK_S`: from then on everything that has not failed before passes."""
+def limit_shrinking(test: Test) -> Test:
+    """Stop shrinking after `SHRINK_S`: from then on only examples that have failed before can fail."""
     failures: set[str] = set()
     since: list[float] = []
 
     @functools.wraps(test)
     def bounded(*args: Any, **kwargs: Any) -> None:
-        drawn = repr([value for name, value in sorted(kwargs.items()) if name not in ("built", "spark")])
+        drawn = repr([value for name, value in sorted(kwargs.items()) if name not in ("env", "spark")])
         if since and time.monotonic() - since[0] > SHRINK_S and drawn not in failures:
             return
         try:

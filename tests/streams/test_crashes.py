@@ -1,4 +1,4 @@
-"""Whatever moment a driver dies at, nothing is lost and nothing counts twice."""
+"""Crashes: no result is lost or counted twice, at whatever point a driver dies."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from headrace.errors import FencedError
 from headrace.model.failpoints import FailpointError, armed, calling
 from headrace.model.jobs import JobState
 from headrace.streams.sources.poller import SourcePollers
-from tests.streams.house import MICRO_BATCH_FAILPOINTS, House, Row
+from tests.streams.environment import MICRO_BATCH_FAILPOINTS, Row, StreamEnvironment
 from tests.streams.oracle import Options, Oracle
 
 pytestmark = pytest.mark.spark
 
-# Counting every write, late ones cut off: what is done twice shows.
+# This stream counts every write that is not late, so a write that is handled twice shows in the result.
 OPTIONS = Options(partition="tbname", ignore_expired=True, ignore_update=True, trigger="window_close", watermark=2000)
 WRITES: list[list[Row]] = [
     [("d0", 0, 1, "x"), ("d1", 500, 2, None)],
@@ -26,67 +26,67 @@ WRITES: list[list[Row]] = [
 
 
 @pytest.mark.parametrize("point", MICRO_BATCH_FAILPOINTS)
-def test_a_driver_that_dies_anywhere_is_followed_by_one_that_goes_on(built: House, point: str) -> None:
-    plan, oracle = built.create(OPTIONS.sql("s")), Oracle(OPTIONS)
+def test_a_driver_that_dies_anywhere_is_followed_by_one_that_continues(env: StreamEnvironment, point: str) -> None:
+    plan, oracle = env.create(OPTIONS.sql("s")), Oracle(OPTIONS)
     for number, write in enumerate(WRITES):
-        built.insert(write)
+        env.insert(write)
         oracle.insert(write)
         with armed(f"{point}:1:raise" if number else ""):
             try:
-                built.settle()
+                env.settle()
             except FailpointError:
-                built.restart()
+                env.restart()
             else:
                 assert number == 0 or point.startswith("storage")
-        built.settle()
-        assert [row[:6] for row in built.results(plan)] == oracle.results()
-    counters = built.record(plan).progress.counters
+        env.settle()
+        assert [row[:6] for row in env.results(plan)] == oracle.results()
+    counters = env.record(plan).progress.counters
     assert (counters.rows_used, counters.rows_expired) == (oracle.used, oracle.expired)
     assert oracle.expired > 0
 
 
-def test_a_driver_that_was_taken_over_cannot_commit(built: House) -> None:
-    plan, oracle = built.create(OPTIONS.sql("s")), Oracle(OPTIONS)
-    built.restart(epoch=1)
+def test_a_driver_that_was_taken_over_cannot_commit(env: StreamEnvironment) -> None:
+    plan, oracle = env.create(OPTIONS.sql("s")), Oracle(OPTIONS)
+    env.restart(epoch=1)
     for write in WRITES[:2]:
-        built.insert(write)
+        env.insert(write)
         oracle.insert(write)
-        built.settle()
-    newer = SourcePollers(replace(built.context, epoch=2))
-    newer.reconcile(built.catalog.jobs.all())
+        env.settle()
+    newer = SourcePollers(replace(env.context, epoch=2))
+    newer.reconcile(env.catalog.jobs.all())
     while newer.poll():
         pass
     for write in WRITES[2:]:
-        built.insert(write)
+        env.insert(write)
         oracle.insert(write)
     with pytest.raises(FencedError):
-        built.settle()
+        env.settle()
     while newer.poll():
         pass
     newer.close()
-    assert [row[:6] for row in built.results(plan)] == oracle.results()
-    assert built.record(plan).state is JobState.RUNNING
+    assert [row[:6] for row in env.results(plan)] == oracle.results()
+    assert env.record(plan).state is JobState.RUNNING
 
 
-def test_a_driver_that_is_taken_over_in_the_middle_of_a_batch_doubles_nothing(built: House) -> None:
-    plan, oracle = built.create(OPTIONS.sql("s")), Oracle(OPTIONS)
-    built.restart(epoch=1)
+def test_a_driver_that_is_taken_over_in_the_middle_of_a_batch_doubles_nothing(env: StreamEnvironment) -> None:
+    plan, oracle = env.create(OPTIONS.sql("s")), Oracle(OPTIONS)
+    env.restart(epoch=1)
     for write in WRITES:
-        built.insert(write)
+        env.insert(write)
         oracle.insert(write)
-    newer = SourcePollers(replace(built.context, epoch=2))
+    newer = SourcePollers(replace(env.context, epoch=2))
 
     def take_over() -> None:
-        newer.reconcile(built.catalog.jobs.all())
+        newer.reconcile(env.catalog.jobs.all())
         while newer.poll():
             pass
 
     with calling("streams.state.written", take_over), pytest.raises(FencedError):
-        built.settle()
+        env.settle()
     newer.close()
-    assert [row[:6] for row in built.results(plan)] == oracle.results()
-    version = built.tables.version(plan.target)
-    built.restart(epoch=3)
-    built.settle()
-    assert [row[:6] for row in built.results(plan)] == oracle.results()
-    assert built.tables.version(plan.target) == version + 1, "the fence, and no result a second time"
+    assert [row[:6] for row in env.results(plan)] == oracle.results()
+    version = env.tables.version(plan.target)
+    env.restart(epoch=3)
+    env.settle()
+    assert [row[:6] for row in env.results(plan)] == oracle.results()
+    assert env.tables.version(plan.target) == version + 1, "the fence, and no result a second time"

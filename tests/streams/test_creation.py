@@ -1,4 +1,4 @@
-"""CREATE STREAM happens whole or not at all, and gives a target to one stream, whoever else is at it."""
+"""CREATE STREAM creates a complete stream or nothing, and gives a target to one stream, despite crashes and races."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from headrace.settings import Settings, load
 from headrace.sql import parse
 from headrace.streams import lifecycle
 from headrace.streams.definition.define import define, plan_of
-from tests.streams.house import READINGS, SUBTABLES
+from tests.streams.environment import READINGS, SUBTABLES
 from tests.support.racing import race
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ START = 1_700_000_000_000
 SQL = "create stream {name} {options} into {target} as select _wstart, {columns} from readings interval(10s)"
 
 
-def furnish(context: Context) -> None:
+def create_tables(context: Context) -> None:
     """A database with the supertable `readings`."""
     context.catalog.databases.create(DATABASE)
     context.tables.create(READINGS, DATABASE)
@@ -85,9 +85,9 @@ def killed(home: Path, sql: str, point: str) -> None:
     ("options", "point"),
     [("", point) for point in POINTS] + [("fill_history 1", point) for point in POINTS if point != "streams.state.rename"],
 )
-def test_a_kill_at_any_point_leaves_the_whole_stream_or_none(tmp_path: Path, point: str, options: str) -> None:
+def test_a_kill_at_any_point_leaves_a_complete_stream_or_none(tmp_path: Path, point: str, options: str) -> None:
     with opened(load(home=tmp_path / "home")) as context:
-        furnish(context)
+        create_tables(context)
         killed(tmp_path / "home", statement(options=options), point)
         names = [table.name for table in context.catalog.tables.all("db")]
         if point == "streams.create.recorded":
@@ -108,10 +108,10 @@ def test_a_kill_at_any_point_leaves_the_whole_stream_or_none(tmp_path: Path, poi
 
 @pytest.mark.parametrize("point", POINTS[:-1])
 @pytest.mark.parametrize("columns", ["count(*) n", "sum(a) total, max(b) latest"])
-def test_the_next_try_takes_up_or_replaces_what_a_killed_one_left(tmp_path: Path, point: str, columns: str) -> None:
+def test_the_next_try_reuses_or_replaces_what_a_killed_one_left(tmp_path: Path, point: str, columns: str) -> None:
     home = tmp_path / "home"
     with opened(load(home=home)) as context:
-        furnish(context)
+        create_tables(context)
         killed(home, statement(), point)
         assert create(context, statement(columns=columns))
         target = context.catalog.tables.get("db", "out")
@@ -123,7 +123,7 @@ def test_the_next_try_takes_up_or_replaces_what_a_killed_one_left(tmp_path: Path
 @pytest.mark.parametrize("point", POINTS)
 def test_a_stream_whose_creation_was_killed_and_repeated_computes(tmp_path: Path, point: str) -> None:
     with headrace.connect(tmp_path / "home", clock=headrace.ManualClock(START)) as connection:
-        furnish(connection.session.context)
+        create_tables(connection.session.context)
         connection.execute("use db")
         connection.execute(f"insert into d0 values ({START}, 1, 'x')")
         sql = statement(options="trigger at_once")
@@ -137,7 +137,7 @@ def test_a_stream_whose_creation_was_killed_and_repeated_computes(tmp_path: Path
 
 def test_a_table_made_meanwhile_under_the_targets_name_is_left_alone(tmp_path: Path) -> None:
     with opened(load(home=tmp_path / "home")) as context, opened(load(home=tmp_path / "home")) as other:
-        furnish(context)
+        create_tables(context)
         parsed = parse(statement())
         assert isinstance(parsed, CreateStream)
         plan = define(parsed, context.catalog, "db", now=0)
@@ -176,7 +176,7 @@ def contend(settings: Settings, racer: int) -> list[int]:
 
 def test_of_streams_that_race_for_a_target_one_gets_it(settings: Settings) -> None:
     with opened(settings) as context:
-        furnish(context)
+        create_tables(context)
         won = race(contend, [(settings, racer) for racer in range(3)])
         assert sorted(number for numbers in won for number in numbers) == list(range(8))
         for record in context.catalog.jobs.all():
@@ -195,7 +195,7 @@ def test_the_database_keeps_a_second_stream_from_a_target(settings: Settings) ->
     from headrace.catalog.rows.jobs import to_row
 
     with opened(settings) as context:
-        furnish(context)
+        create_tables(context)
         create(context, statement())
         record = context.catalog.jobs.get("db", "s")
         row = to_row(record) | {"id": "another", "name": "another"}
@@ -204,9 +204,9 @@ def test_the_database_keeps_a_second_stream_from_a_target(settings: Settings) ->
             connection.execute(insert(JOBS).values(row))
 
 
-def test_a_target_that_was_dropped_meanwhile_is_missed(tmp_path: Path) -> None:
+def test_a_target_that_was_dropped_meanwhile_is_an_error(tmp_path: Path) -> None:
     with opened(load(home=tmp_path / "home")) as context:
-        furnish(context)
+        create_tables(context)
         target = Table("db", "out", READINGS.columns, READINGS.tags)
         context.tables.create(target, DATABASE)
         context.catalog.tables.create(target)
@@ -221,7 +221,7 @@ def test_a_target_that_was_dropped_meanwhile_is_missed(tmp_path: Path) -> None:
 
 def test_a_refused_stream_leaves_no_state(tmp_path: Path) -> None:
     with opened(load(home=tmp_path / "home")) as context:
-        furnish(context)
+        create_tables(context)
         create(context, statement())
         with pytest.raises(Error):
             create(context, statement("t"))

@@ -1,4 +1,4 @@
-"""What a stream may be is settled before anything is created."""
+"""Checks of a stream's definition before anything is created."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from headrace.sql import parse
 from headrace.streams.definition.checks import check_statement
 from headrace.streams.definition.define import plan_of
 from headrace.streams.definition.groups import GroupKind
-from tests.streams.house import House
+from tests.streams.environment import StreamEnvironment
 
 INT, VARCHAR, TIMESTAMP = DataType(TypeKind.INT), DataType(TypeKind.VARCHAR, 20), DataType(TypeKind.TIMESTAMP)
 OLD = Table(
@@ -40,11 +40,11 @@ KEYED = Table("db", "keyed", (Column("ts", TIMESTAMP), Column("k", INT, is_key=T
 
 
 @pytest.fixture
-def furnished(empty: House) -> House:
+def env_with_targets(offline_env: StreamEnvironment) -> StreamEnvironment:
     for table in (OLD, PLAIN, KEYED):
-        empty.catalog.tables.create(table)
-        empty.tables.create(table, empty.database)
-    return empty
+        offline_env.catalog.tables.create(table)
+        offline_env.tables.create(table, offline_env.database)
+    return offline_env
 
 
 REFUSED = [
@@ -52,7 +52,11 @@ REFUSED = [
     ("create stream s trigger at_once into out as select ts, a from readings", InvalidStreamError, "mixes its subtables"),
     ("create stream s trigger at_once into out as select a, ts from readings partition by tbname", InvalidStreamError, "timestamp"),
     ("create stream s trigger at_once into out as select ts, count(*) from d0", Error, ""),
-    ("create stream s trigger at_once into out as select ts, n from keyed partition by tbname", InvalidStreamError, "key k"),
+    (
+        "create stream s trigger at_once into out as select ts, n from keyed partition by tbname",
+        InvalidStreamError,
+        "the key of keyed",
+    ),
     ("create stream s into out as select count(*) from readings interval(1s) order by 1", InvalidStreamError, "ORDER BY"),
     ("create stream s into out as select count(*) from readings interval(1s) limit 3", InvalidStreamError, "LIMIT"),
     ("create stream s into out as select count(*) from readings interval(1s) having count(*) > 1", InvalidStreamError, "HAVING"),
@@ -72,12 +76,12 @@ REFUSED = [
     (
         "create stream s into out subtable(concat('x', b)) as select count(*) from readings partition by tbname interval(1s)",
         NotFoundError,
-        "none of PARTITION BY",
+        "not in PARTITION BY",
     ),
     (
         "create stream s into out subtable(a) as select count(*) from readings partition by a interval(1s)",
         TypeMismatchError,
-        "text",
+        "not a string",
     ),
     ("create stream s into out tags(x int) as select count(*) from readings partition by a interval(1s)", NotFoundError, "x"),
     (
@@ -85,7 +89,11 @@ REFUSED = [
         InvalidStreamError,
         "no type",
     ),
-    ("create stream s into out(x) as select count(*), max(a) from readings interval(1s)", InvalidStreamError, "listed"),
+    (
+        "create stream s into out(x) as select count(*), max(a) from readings interval(1s)",
+        InvalidStreamError,
+        "the column list has 1 columns",
+    ),
     ("create stream s into out as select max(a) x, min(a) x from readings interval(1s)", ExistsError, "two columns"),
     (
         "create stream s into out tags(x int) as select max(a) x from readings partition by g x interval(1s)",
@@ -130,7 +138,7 @@ REFUSED = [
     (
         "create stream s into out as select count(*) from keyed partition by tbname state_window(n)",
         InvalidStreamError,
-        "a state window over keyed has no order: its rows have the key k",
+        "a state window is not supported over keyed: its primary key includes k",
     ),
     ("create stream s trigger max_delay 6s into out as select count(*) from readings interval(1s)", NotSupportedError, "MAX_DELAY"),
     ("create stream s into out as select count(*) from readings interval(1s) fill(null)", NotSupportedError, "FILL"),
@@ -141,11 +149,13 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("sql", "kind", "part"), REFUSED)
-def test_what_a_stream_cannot_be_is_refused_with_the_reason(furnished: House, sql: str, kind: type[Error], part: str) -> None:
+def test_an_invalid_stream_is_rejected_with_the_reason(
+    env_with_targets: StreamEnvironment, sql: str, kind: type[Error], part: str
+) -> None:
     with pytest.raises(kind) as refused:
-        furnished.define(sql)
+        env_with_targets.define(sql)
     assert part in str(refused.value)
-    assert not any(table.name == "out" for table in furnished.catalog.tables.all("db"))
+    assert not any(table.name == "out" for table in env_with_targets.catalog.tables.all("db"))
 
 
 @pytest.mark.parametrize(
@@ -159,31 +169,31 @@ def test_what_a_stream_cannot_be_is_refused_with_the_reason(furnished: House, sq
     ],
 )
 def test_the_target_has_the_columns_of_the_select_list_after_the_windows_start(
-    furnished: House, select: str, names: list[str]
+    env_with_targets: StreamEnvironment, select: str, names: list[str]
 ) -> None:
-    plan = furnished.define(f"create stream s into out as select {select} from readings interval(1s)")
+    plan = env_with_targets.define(f"create stream s into out as select {select} from readings interval(1s)")
     assert [column.name for column in plan.target.columns] == names
     assert plan.target.timestamp.type.kind is TypeKind.TIMESTAMP
     assert [(tag.name, tag.type.kind) for tag in plan.target.tags] == [("group_id", TypeKind.UBIGINT)]
 
 
-def test_a_column_list_names_the_select_list_and_marks_the_key(furnished: House) -> None:
-    plan = furnished.define("create stream s into out(x, y) as select count(*), max(a) from readings interval(1s)")
+def test_a_column_list_names_the_select_list_and_marks_the_key(env_with_targets: StreamEnvironment) -> None:
+    plan = env_with_targets.define("create stream s into out(x, y) as select count(*), max(a) from readings interval(1s)")
     assert [column.name for column in plan.target.columns] == ["_wstart", "x", "y"]
-    keyed = furnished.define(
+    keyed = env_with_targets.define(
         "create stream s into out(x, y composite key, z) as select _wstart, max(a), count(*) from readings interval(1s)"
     )
     assert keyed.target.key is not None
     assert keyed.target.key.name == "y"
 
 
-def test_an_existing_table_is_filled_by_position_or_by_the_column_list(furnished: House) -> None:
-    plan = furnished.define(
+def test_an_existing_table_is_filled_by_position_or_by_the_column_list(env_with_targets: StreamEnvironment) -> None:
+    plan = env_with_targets.define(
         "create stream s into old tags(h) as select _wstart, count(*), max(a) from readings partition by g h interval(1s)"
     )
     assert plan.columns == ("ts", "n", "m")
     assert [(tag.name, tag.column is None) for tag in plan.groups.tags] == [("g", True), ("h", False)]
-    listed = furnished.define(
+    listed = env_with_targets.define(
         "create stream s into old(m, n) tags(g) as select count(*), max(a) from d0 partition by tbname g interval(1s)"
     )
     assert listed.columns == ("ts", "m", "n")
@@ -198,23 +208,25 @@ def test_an_existing_table_is_filled_by_position_or_by_the_column_list(furnished
         ("partition by a", GroupKind.VALUES),
     ],
 )
-def test_a_group_is_named_by_nothing_its_subtable_or_its_values(furnished: House, partition: str, kind: GroupKind) -> None:
-    plan = furnished.define(f"create stream s into out as select count(*) from readings {partition} interval(1s)")
+def test_a_group_is_named_by_nothing_its_subtable_or_its_values(
+    env_with_targets: StreamEnvironment, partition: str, kind: GroupKind
+) -> None:
+    plan = env_with_targets.define(f"create stream s into out as select count(*) from readings {partition} interval(1s)")
     assert plan.groups.kind is kind
 
 
-def test_two_streams_cannot_fill_one_table(furnished: House) -> None:
-    furnished.create("create stream s into out as select count(*) from readings interval(1s)")
+def test_two_streams_cannot_fill_one_table(env_with_targets: StreamEnvironment) -> None:
+    env_with_targets.create("create stream s into out as select count(*) from readings interval(1s)")
     with pytest.raises(InvalidStreamError, match="writes to out already"):
-        furnished.define("create stream t into out as select count(*) from readings interval(1s)")
+        env_with_targets.define("create stream t into out as select count(*) from readings interval(1s)")
 
 
-def test_a_database_has_room_for_61_streams(furnished: House) -> None:
+def test_a_database_has_at_most_61_streams(env_with_targets: StreamEnvironment) -> None:
     for number in range(61):
-        plan = furnished.define(f"create stream s{number} into out{number} as select count(*) from readings interval(1s)")
-        furnished.catalog.jobs.create(plan.definition(created=0), target=plan.target)
+        plan = env_with_targets.define(f"create stream s{number} into out{number} as select count(*) from readings interval(1s)")
+        env_with_targets.catalog.jobs.create(plan.definition(created=0), target=plan.target)
     with pytest.raises(LimitError, match="61 streams"):
-        furnished.define("create stream t into out as select count(*) from readings interval(1s)")
+        env_with_targets.define("create stream t into out as select count(*) from readings interval(1s)")
 
 
 @pytest.mark.parametrize(
@@ -227,21 +239,21 @@ def test_a_database_has_room_for_61_streams(furnished: House) -> None:
         "create stream s trigger at_once into out as select ts, a, b from d0",
     ],
 )
-def test_a_recorded_stream_has_the_plan_it_was_defined_with(furnished: House, sql: str) -> None:
-    defined = furnished.define(sql)
-    recorded = furnished.create(sql)
+def test_a_recorded_stream_has_the_plan_it_was_defined_with(env_with_targets: StreamEnvironment, sql: str) -> None:
+    defined = env_with_targets.define(sql)
+    recorded = env_with_targets.create(sql)
     assert recorded.query == defined.query
     assert (recorded.target, recorded.columns, recorded.groups) == (defined.target, defined.columns, defined.groups)
-    assert plan_of(furnished.record(recorded).definition, furnished.catalog).id == recorded.id
+    assert plan_of(env_with_targets.record(recorded).definition, env_with_targets.catalog).id == recorded.id
 
 
-def test_errors_of_a_recorded_stream_show_its_text(furnished: House) -> None:
-    plan = furnished.create("create stream s into out as select count(*) from old interval(1s)")
-    definition = furnished.record(plan).definition
-    furnished.catalog.jobs.drop(plan.id)
-    furnished.catalog.tables.drop("db", "old")
+def test_errors_of_a_recorded_stream_show_its_text(env_with_targets: StreamEnvironment) -> None:
+    plan = env_with_targets.create("create stream s into out as select count(*) from old interval(1s)")
+    definition = env_with_targets.record(plan).definition
+    env_with_targets.catalog.jobs.drop(plan.id)
+    env_with_targets.catalog.tables.drop("db", "old")
     with pytest.raises(NotFoundError) as missing:
-        plan_of(definition, furnished.catalog)
+        plan_of(definition, env_with_targets.catalog)
     assert missing.value.sql == definition.sql
 
 

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.streams.definition.define import StreamPlan
-from tests.streams.house import House, house
+from tests.streams.environment import StreamEnvironment, open_environment
 from tests.streams.oracle import Options, Oracle
-from tests.streams.scenarios import EXAMPLES, SCENARIOS, Scenario, apply, campaign, shrinking_is_bounded
+from tests.streams.scenarios import EXAMPLES, SCENARIOS, Scenario, apply_action, limit_shrinking, property_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,24 +32,24 @@ OPTIONS = st.builds(
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[House]:
-    """A house for all examples, each of which gets a database of its own in it."""
-    with house(tmp_path_factory.mktemp("maintained"), lambda: spark) as built:
-        yield built
+def home(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[StreamEnvironment]:
+    """An environment for all examples; each example gets a new database in it."""
+    with open_environment(tmp_path_factory.mktemp("maintained"), lambda: spark) as env:
+        yield env
 
 
-@campaign(8)
+@property_settings(8)
 @given(scenario=SCENARIOS, options=st.lists(OPTIONS, min_size=2, max_size=3))
-@shrinking_is_bounded
-def test_a_stream_holds_what_its_definition_says_whatever_the_order_and_the_cut(
-    home: House, scenario: Scenario, options: list[Options]
+@limit_shrinking
+def test_a_stream_equals_its_definition_for_any_order_and_batching(
+    home: StreamEnvironment, scenario: Scenario, options: list[Options]
 ) -> None:
-    with home.renewed(scenario.subtables) as own:
+    with home.new_database(scenario.subtables) as own:
         plans = [own.create(one.sql(f"s{number}")) for number, one in enumerate(options)]
         oracles = [Oracle(one, {name: g for name, (g, _) in scenario.subtables.items()}) for one in options]
         for writes, polled in [*scenario.steps(), ([], True)]:
             for verb, what in writes:
-                apply(own, (verb, what))
+                apply_action(own, (verb, what))
                 for oracle in oracles:
                     oracle.insert(what) if verb == "insert" else oracle.delete(what[0], what[1], what[1] + what[2])
             if polled:
@@ -58,7 +58,7 @@ def test_a_stream_holds_what_its_definition_says_whatever_the_order_and_the_cut(
                     check(own, plan, oracle)
 
 
-def check(own: House, plan: StreamPlan, oracle: Oracle) -> None:
+def check(own: StreamEnvironment, plan: StreamPlan, oracle: Oracle) -> None:
     record = own.record(plan)
     assert record.reason is None
     assert [row[:6] for row in own.results(plan)] == oracle.results(), oracle.options

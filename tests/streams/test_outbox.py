@@ -1,4 +1,4 @@
-"""Messages reach a receiver that fails, stalls and dies, from drivers that die anywhere: all of them, in order, none twice."""
+"""The outbox delivers all messages in order, even if the receiver fails, stalls or dies, and the driver dies at any point."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from headrace.model.jobs import JobState
 from headrace.streams.lifecycle import forget
 from headrace.streams.sinks.outbox import OutboxSink
 from headrace.streams.sources.poller import SourcePollers
-from tests.streams.house import House
+from tests.streams.environment import StreamEnvironment
 from tests.streams.receiver import Receiver
 from tests.streams.ticking import SQL
-from tests.streams.worker import sending
+from tests.streams.worker import outbox_factory
 from tests.support.waiting import wait_until
 
 FIRST_TICKS = [{"tick": 10_000, "n": 1}, {"tick": 20_000, "n": 1}, {"tick": 30_000, "n": 1}, {"tick": 40_000, "n": 1}]
@@ -34,22 +34,22 @@ def receiver(tmp_path: Path) -> Iterator[Receiver]:
     made = Receiver(folder)
     made.start()
     yield made
-    made.die()
+    made.kill()
 
 
 @pytest.fixture
-def clock(empty: House, receiver: Receiver) -> ManualClock:
-    assert isinstance(empty.context.clock, ManualClock)
-    empty.runner = sending(receiver.port)
-    empty.restart(epoch=1)
-    return empty.context.clock
+def clock(offline_env: StreamEnvironment, receiver: Receiver) -> ManualClock:
+    assert isinstance(offline_env.context.clock, ManualClock)
+    offline_env.runner = outbox_factory(receiver.port)
+    offline_env.restart(epoch=1)
+    return offline_env.context.clock
 
 
-def begin(house: House) -> str:
+def begin(env: StreamEnvironment) -> str:
     """A stream that has handled one row, so that it ticks from then on; its id."""
-    plan = house.create(SQL.format(name="s"))
-    house.insert([("d0", 0, 1, None)])
-    house.settle()
+    plan = env.create(SQL.format(name="s"))
+    env.insert([("d0", 0, 1, None)])
+    env.settle()
     return plan.id
 
 
@@ -57,101 +57,107 @@ def wait_for(receiver: Receiver, messages: int) -> None:
     wait_until(lambda: len(receiver.payloads()) >= messages, f"{messages} messages")
 
 
-def wait_until_recorded(house: House, job_id: str) -> None:
-    outbox = house.tables.outbox(job_id)
+def wait_until_recorded(env: StreamEnvironment, job_id: str) -> None:
+    outbox = env.tables.outbox(job_id)
     wait_until(lambda: outbox.backlog() == 0, "delivery to be recorded")
 
 
-def test_messages_arrive_in_order(empty: House, receiver: Receiver, clock: ManualClock) -> None:
-    stream = begin(empty)
+def test_messages_arrive_in_order(offline_env: StreamEnvironment, receiver: Receiver, clock: ManualClock) -> None:
+    stream = begin(offline_env)
     clock.advance(40_000)
-    empty.settle()
-    wait_until_recorded(empty, stream)
+    offline_env.settle()
+    wait_until_recorded(offline_env, stream)
     assert receiver.payloads() == FIRST_TICKS
-    assert receiver.doubles() == 0
-    rows = Path(empty.tables.outbox(stream)._handle.uri)
+    assert receiver.duplicates() == 0
+    rows = Path(offline_env.tables.outbox(stream)._handle.uri)
     wait_until(lambda: not list(rows.glob("*.parquet")), "the files of delivered messages to be removed")
 
 
 @pytest.mark.parametrize("mode", ["refuse", "drop", "stall"])
 def test_a_receiver_that_fails_gets_everything_once_it_works_again(
-    empty: House, receiver: Receiver, clock: ManualClock, mode: str
+    offline_env: StreamEnvironment, receiver: Receiver, clock: ManualClock, mode: str
 ) -> None:
-    stream = begin(empty)
-    receiver.behave(mode)
+    stream = begin(offline_env)
+    receiver.set_mode(mode)
     clock.advance(20_000)
-    empty.settle()
-    sink = sink_of(empty)
+    offline_env.settle()
+    sink = sink_of(offline_env)
     wait_until(lambda: sink.deliverer.error is not None, "the first failure")
-    receiver.behave("ok")
+    receiver.set_mode("ok")
     clock.advance(20_000)
-    empty.settle()
-    wait_until_recorded(empty, stream)
+    offline_env.settle()
+    wait_until_recorded(offline_env, stream)
     assert receiver.payloads() == FIRST_TICKS
     if mode != "refuse":
-        assert receiver.doubles() > 0
+        assert receiver.duplicates() > 0
 
 
-def test_a_receiver_that_dies_gets_everything_after_it_is_back(empty: House, receiver: Receiver, clock: ManualClock) -> None:
-    stream = begin(empty)
+def test_a_receiver_that_dies_gets_everything_after_it_is_back(
+    offline_env: StreamEnvironment, receiver: Receiver, clock: ManualClock
+) -> None:
+    stream = begin(offline_env)
     clock.advance(20_000)
-    empty.settle()
+    offline_env.settle()
     wait_for(receiver, 1)
-    receiver.die()
+    receiver.kill()
     clock.advance(20_000)
-    empty.settle()
+    offline_env.settle()
     receiver.start()
-    wait_until_recorded(empty, stream)
+    wait_until_recorded(offline_env, stream)
     assert receiver.payloads() == FIRST_TICKS
 
 
-def test_a_job_waits_while_its_receiver_does_not_keep_up(empty: House, receiver: Receiver, clock: ManualClock) -> None:
-    empty.runner = sending(receiver.port, max_backlog=2)
-    stream = begin(empty)
-    receiver.die()
+def test_a_job_waits_while_its_receiver_does_not_keep_up(
+    offline_env: StreamEnvironment, receiver: Receiver, clock: ManualClock
+) -> None:
+    offline_env.runner = outbox_factory(receiver.port, max_backlog=2)
+    stream = begin(offline_env)
+    receiver.kill()
     clock.advance(40_000)
-    pollers = empty.pollers
+    pollers = offline_env.pollers
     assert pollers is not None
-    outbox = empty.tables.outbox(stream)
+    outbox = offline_env.tables.outbox(stream)
     wait_until(lambda: pollers.poll(0) and outbox.backlog() == 2, "the outbox to be full")
     for _ in range(5):
         assert pollers.poll(), "the job still has work to do"
     assert outbox.backlog() == 2
-    assert empty.catalog.jobs.by_id(stream).state is JobState.RUNNING
+    assert offline_env.catalog.jobs.by_id(stream).state is JobState.RUNNING
     receiver.start()
-    empty.settle()
-    wait_until_recorded(empty, stream)
+    offline_env.settle()
+    wait_until_recorded(offline_env, stream)
     assert receiver.payloads() == FIRST_TICKS
 
 
-def test_a_driver_that_was_taken_over_commits_no_message(empty: House, receiver: Receiver, clock: ManualClock) -> None:
-    stream = begin(empty)
-    newer = SourcePollers(replace(empty.context, epoch=2), runner=empty.runner)
-    newer.reconcile(empty.catalog.jobs.all())
+def test_a_driver_that_was_taken_over_commits_no_message(
+    offline_env: StreamEnvironment, receiver: Receiver, clock: ManualClock
+) -> None:
+    stream = begin(offline_env)
+    newer = SourcePollers(replace(offline_env.context, epoch=2), runner=offline_env.runner)
+    newer.reconcile(offline_env.catalog.jobs.all())
     clock.advance(20_000)
     while newer.poll():
         pass
     clock.advance(10_000)
     with pytest.raises(FencedError):
-        empty.settle()
+        offline_env.settle()
     clock.advance(10_000)
     while newer.poll():
         pass
-    wait_until_recorded(empty, stream)
+    wait_until_recorded(offline_env, stream)
     newer.close()
     assert receiver.payloads() == FIRST_TICKS
 
 
-def test_a_dropped_job_leaves_no_messages(empty: House, receiver: Receiver, clock: ManualClock) -> None:
-    stream = begin(empty)
-    receiver.die()
+def test_a_dropped_job_leaves_no_messages(offline_env: StreamEnvironment, receiver: Receiver, clock: ManualClock) -> None:
+    stream = begin(offline_env)
+    receiver.kill()
     clock.advance(20_000)
-    empty.settle()
-    folder = Path(empty.tables.outbox(stream)._handle.uri)
+    offline_env.settle()
+    folder = Path(offline_env.tables.outbox(stream)._handle.uri)
     assert folder.exists()
-    empty.catalog.jobs.drop(stream)
-    empty.settle()
-    forget(empty.context, stream)
+    offline_env.catalog.jobs.drop(stream)
+    offline_env.settle()
+    forget(offline_env.context, stream)
     assert not folder.exists()
 
 
@@ -169,34 +175,34 @@ POINTS = [
 
 @pytest.mark.parametrize("point", POINTS)
 def test_a_driver_killed_anywhere_is_followed_by_one_that_sends_the_rest(
-    empty: House, receiver: Receiver, clock: ManualClock, point: str
+    offline_env: StreamEnvironment, receiver: Receiver, clock: ManualClock, point: str
 ) -> None:
     del clock
-    stream = begin(empty)
+    stream = begin(offline_env)
     passage = 4 if point.startswith("storage") else 2
-    assert work(empty, receiver, epoch=2, faults=f"{point}:{passage}:kill") == -signal.SIGKILL
-    assert work(empty, receiver, epoch=3) == 0
+    assert work(offline_env, receiver, epoch=2, faults=f"{point}:{passage}:kill") == -signal.SIGKILL
+    assert work(offline_env, receiver, epoch=3) == 0
     assert receiver.payloads() == FIRST_TICKS
-    assert empty.tables.outbox(stream).backlog() == 0
+    assert offline_env.tables.outbox(stream).backlog() == 0
 
 
-def sink_of(house: House) -> OutboxSink:
+def sink_of(env: StreamEnvironment) -> OutboxSink:
     """The sink of the only stream that runs."""
-    assert house.pollers is not None
-    (poller,) = house.pollers._pollers.values()
+    assert env.pollers is not None
+    (poller,) = env.pollers._pollers.values()
     (subscription,) = poller._subscriptions.values()
     assert subscription.runner is not None
     assert isinstance(subscription.runner.sink, OutboxSink)
     return subscription.runner.sink
 
 
-def work(house: House, receiver: Receiver, epoch: int, faults: str = "") -> int:
+def work(env: StreamEnvironment, receiver: Receiver, epoch: int, faults: str = "") -> int:
     """Run a driver to its end, 40 seconds after the start; its exit code."""
     command = [
         sys.executable,
         "-m",
         "tests.streams.worker",
-        str(house.context.settings.home),
+        str(env.context.settings.home),
         str(receiver.port),
         "40000",
         str(epoch),

@@ -1,4 +1,4 @@
-"""The stream equals the query at any moment, for every kind of window, any order of writes and any cut into batches."""
+"""A stream equals its query at any moment, for every kind of window, any order of writes and any cut into batches."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.streams.expected import Shape, Stored, Windows, count, event, interval, session, state
-from tests.streams.house import House, house
-from tests.streams.scenarios import EXAMPLES, SCENARIOS, Action, Scenario, apply, campaign, shrinking_is_bounded
+from tests.streams.environment import StreamEnvironment, open_environment
+from tests.streams.expected import Shape, SourceModel, Windows, count, event, interval, session, state
+from tests.streams.scenarios import EXAMPLES, SCENARIOS, Action, Scenario, apply_action, limit_shrinking, property_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,25 +40,25 @@ SHAPES = {
     "state": [
         Shape("state_window(a)", state(1)),
         Shape("state_window(b)", state(2)),
-        Shape("state_window(b)", state(2), least=3),
+        Shape("state_window(b)", state(2), min_a=3),
         Shape("state_window(b) true_for(2s)", state(2, 2000)),
     ],
     "event": [
         *(Shape(f"event_window start with {start} end with {end}", event(starts, ends)) for start, starts, end, ends in EVENTS),
-        Shape("event_window start with a > 5 end with a < 3", event(EVENTS[0][1], EVENTS[0][3]), least=1),
+        Shape("event_window start with a > 5 end with a < 3", event(EVENTS[0][1], EVENTS[0][3]), min_a=1),
         Shape("event_window start with a > 5 end with a < 3 true_for(2s)", event(EVENTS[0][1], EVENTS[0][3], 2000)),
     ],
     "count": [
         *(Shape(f"count_window({size})", count(size)) for size in (2, 3)),
         *(Shape(f"count_window({size}, {step})", count(size, step)) for size, step in ((4, 2), (4, 1), (5, 3))),
-        Shape("count_window(3)", count(3), least=3),
+        Shape("count_window(3)", count(3), min_a=3),
     ],
 }
 
 
 @dataclass(frozen=True)
 class Stream:
-    """A stream that leaves nothing out, so that it must have what its query gives."""
+    """A stream that drops nothing, so that it equals its query."""
 
     shape: Shape
     at_once: bool
@@ -78,21 +78,21 @@ def streams(kind: str) -> st.SearchStrategy[list[Stream]]:
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[House]:
-    """A house for all examples, each of which gets a database of its own in it."""
-    with house(tmp_path_factory.mktemp("windows"), lambda: spark) as built:
-        yield built
+def home(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[StreamEnvironment]:
+    """An environment for all examples; each example gets a new database in it."""
+    with open_environment(tmp_path_factory.mktemp("windows"), lambda: spark) as env:
+        yield env
 
 
-def check(built: House, scenario: Scenario, tried: list[Stream]) -> None:
-    """Play a scenario; the streams are looked at whenever they have caught up, and when later rows have closed all windows."""
-    with built.renewed(scenario.subtables) as own:
+def check(env: StreamEnvironment, scenario: Scenario, tried: list[Stream]) -> None:
+    """Play a scenario; compare the streams with their queries whenever they have caught up, and after all windows have closed."""
+    with env.new_database(scenario.subtables) as own:
         plans = [own.create(one.sql(f"s{number}")) for number, one in enumerate(tried)]
-        stored = Stored(scenario.subtables)
+        stored = SourceModel(scenario.subtables)
         closing = [("insert", [(name, FAR + extra, 9, "x") for name in scenario.subtables]) for extra in (0, 200_000)]
         for writes, polled in [*scenario.steps(), ([], True), *(([write], True) for write in closing)]:
             for write in writes:
-                apply(own, write)
+                apply_action(own, write)
                 stored.apply(write, [one.shape for one in tried])
             if not polled:
                 continue
@@ -120,36 +120,36 @@ ALONE = streams_of("session(ts, 2s)", session(2000), 0)
 OPEN = streams_of("event_window start with a > 5 end with a < 3", event(EVENTS[0][1], EVENTS[0][3]), 0)
 
 
-@campaign(4)
+@property_settings(4)
 @given(scenario=SCENARIOS, tried=streams("interval"))
-@shrinking_is_bounded
-def test_an_interval_stream_equals_its_query(home: House, scenario: Scenario, tried: list[Stream]) -> None:
+@limit_shrinking
+def test_an_interval_stream_equals_its_query(home: StreamEnvironment, scenario: Scenario, tried: list[Stream]) -> None:
     check(home, scenario, tried)
 
 
 # A delete that leaves no row of any window of the batch.
-@campaign(4)
+@property_settings(4)
 @given(scenario=SCENARIOS, tried=streams("session"))
 @example(Scenario([[*inserts(0), ("delete", ("d0", 0, 0))]], [True]), ALONE)
-@shrinking_is_bounded
-def test_a_session_stream_equals_its_query(home: House, scenario: Scenario, tried: list[Stream]) -> None:
+@limit_shrinking
+def test_a_session_stream_equals_its_query(home: StreamEnvironment, scenario: Scenario, tried: list[Stream]) -> None:
     check(home, scenario, tried)
 
 
 # A batch closes windows that it leaves alone, while later ones of their partition are recalculated.
 # Windows that are too short to be shown have one between them that is shown, and needs no look when more rows come.
-@campaign(4)
+@property_settings(4)
 @given(scenario=SCENARIOS, tried=streams("state"))
 @example(
     Scenario([[("insert", [("d0", 0, 1, "x"), ("d0", 1000, 1, "y"), ("d0", 2000, 1, "x")]), *inserts(6000), LATE]], [True]), RUNS
 )
-@shrinking_is_bounded
-def test_a_state_stream_equals_its_query(home: House, scenario: Scenario, tried: list[Stream]) -> None:
+@limit_shrinking
+def test_a_state_stream_equals_its_query(home: StreamEnvironment, scenario: Scenario, tried: list[Stream]) -> None:
     check(home, scenario, tried)
 
 
 # A window that is open in the state goes on with rows of one batch that come in the wrong order.
-@campaign(4)
+@property_settings(4)
 @given(scenario=SCENARIOS, tried=streams("event"))
 @example(
     Scenario(
@@ -163,17 +163,17 @@ def test_a_state_stream_equals_its_query(home: House, scenario: Scenario, tried:
     ),
     OPEN,
 )
-@shrinking_is_bounded
-def test_an_event_stream_equals_its_query(home: House, scenario: Scenario, tried: list[Stream]) -> None:
+@limit_shrinking
+def test_an_event_stream_equals_its_query(home: StreamEnvironment, scenario: Scenario, tried: list[Stream]) -> None:
     check(home, scenario, tried)
 
 
 # A late row into overlapping windows, of which an earlier one ends after the first that changes has begun; then rows in order.
 # A window that is not full in the state goes on with rows of one batch that come in the wrong order.
-@campaign(4)
+@property_settings(4)
 @given(scenario=SCENARIOS, tried=streams("count"))
 @example(Scenario([inserts(0, 1000, 2000, 3000, 4000, 5000, 4500, 7000)], [True] * 8), SLIDING)
 @example(Scenario([inserts(0, 9000, 8000)], [True]), SLIDING)
-@shrinking_is_bounded
-def test_a_count_stream_equals_its_query(home: House, scenario: Scenario, tried: list[Stream]) -> None:
+@limit_shrinking
+def test_a_count_stream_equals_its_query(home: StreamEnvironment, scenario: Scenario, tried: list[Stream]) -> None:
     check(home, scenario, tried)

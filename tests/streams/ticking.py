@@ -1,4 +1,4 @@
-"""A job that works by the clock: it counts rows, and every ten seconds writes how many there are by then. It needs no Spark."""
+"""A job that works by the clock: it counts rows, and writes the count every ten seconds. Needs no Spark."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ SQL = "create stream {name} trigger at_once into out_{name} as select _wstart, c
 
 @dataclass
 class Ticker:
-    """Writes the number of rows at each whole ten seconds after the first row, one tick per micro-batch."""
+    """Writes the number of rows at every multiple of ten seconds after the first row, one tick per micro-batch."""
 
     context: Context
     plan: StreamPlan
     before: Callable[[Changes], None] = lambda _: None
     every_ms: int = EVERY_MS
 
-    def run(self, state: StreamState, changes: Changes) -> BatchResult:
+    def process_batch(self, state: StreamState, changes: Changes) -> BatchResult:
         self.before(changes)
         count = 0 if state.windows is None else state.windows["count"][0].as_py()
         ticks = []
@@ -56,12 +56,12 @@ class Ticker:
         )
 
 
-def ticking(
+def ticker_factory(
     before: Callable[[Changes], None] = lambda _: None,
     sink: Callable[[Context, StreamPlan], Sink] = DeltaSink,
     every_ms: int = EVERY_MS,
 ) -> RunnerFactory:
-    """What makes runners of tickers; `before` is called at the start of every micro-batch."""
+    """Return a factory of runners for tickers; `before` is called at the start of every micro-batch."""
 
     def runner(context: Context, record: JobRecord, reader: Reader) -> Runner:
         return Runner(context, record, reader, processor=lambda context, plan: Ticker(context, plan, before, every_ms), sink=sink)

@@ -1,6 +1,6 @@
-"""A driver in a process of its own, which a failpoint may kill: runs a home's streams with outboxes until all is sent.
+"""A driver in its own process, which a failpoint may kill: runs a home's streams with outboxes until everything is sent.
 
-Arguments: home, the receiver's port, milliseconds after `START` that it is, epoch.
+Arguments: home, the receiver's port, the time in ms after `START`, epoch.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from headrace.storage import Tables
 from headrace.streams.batches import BatchResult
 from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
-from headrace.streams.sinks.outbox import MAX_BACKLOG, OutboxSink
+from headrace.streams.sinks.outbox import MAX_BACKLOG_MESSAGES, OutboxSink
 from headrace.streams.sources.poller import RunnerFactory, SourcePollers
 from tests.streams.receiver import sender
-from tests.streams.ticking import ticking
+from tests.streams.ticking import ticker_factory
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,18 +33,18 @@ START = 1_700_000_000_000
 
 
 def encode(result: BatchResult) -> Iterator[bytes]:
-    """A message for each tick."""
+    """Return a message for each tick."""
     for row in result.upserts.to_pylist():
         yield json.dumps({"tick": row[WSTART] - START, "n": row["o1"]}).encode()
 
 
-def sending(port: int, max_backlog: int = MAX_BACKLOG) -> RunnerFactory:
-    """What makes runners of tickers that send their ticks to a receiver."""
+def outbox_factory(port: int, max_backlog: int = MAX_BACKLOG_MESSAGES) -> RunnerFactory:
+    """Return a factory of runners for tickers that send their ticks to a receiver."""
 
     def sink(context: Context, plan: StreamPlan) -> OutboxSink:
         return OutboxSink(context, plan.id, [plan.source_id], encode, sender(port), max_backlog=max_backlog)
 
-    return ticking(sink=sink)
+    return ticker_factory(sink=sink)
 
 
 def main(home: Path, port: int, now: int, epoch: int) -> None:
@@ -53,7 +53,7 @@ def main(home: Path, port: int, now: int, epoch: int) -> None:
     with Catalog.open(settings.catalog, clock=clock.now) as catalog:
         tables = Tables(settings.tables_uri, catalog.lock, settings.small_write_rows)
         context = replace(Context(catalog, lambda: tables, no_spark, clock, settings), epoch=epoch)
-        pollers = SourcePollers(context, runner=sending(port))
+        pollers = SourcePollers(context, runner=outbox_factory(port))
         pollers.reconcile(catalog.jobs.all())
         while pollers.poll():
             pass

@@ -1,4 +1,4 @@
-"""A micro-batch of one job: what it computes, and what computes it."""
+"""The interface between a stream's runner and the processor of its micro-batches."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from headrace.streams.windows.changes import Changes
 
 @dataclass(frozen=True)
 class BatchResult:
-    """What a micro-batch comes to.
+    """The result of one micro-batch.
 
     Attributes:
-        upserts: Windows to write: `p*` and outputs.
-        retractions: Windows to remove: `p*` and `_wstart`.
-        state: The state after it; the runner gives it its position.
-        wake_at: When the job wants its next micro-batch even if nothing has changed, in epoch ms of the connection's clock. Each
-            result says so anew: None cancels what an earlier one asked for.
+        upserts: Windows to write: key columns `p*` and outputs.
+        retractions: Windows to remove: key columns `p*` and `_wstart`.
+        state: The state after the micro-batch. The runner sets its position.
+        wake_at: When the job needs its next micro-batch even if nothing changes, in epoch ms of the connection's clock. Each
+            result replaces the request of the one before: None cancels it.
     """
 
     upserts: pa.Table
@@ -30,17 +30,17 @@ class BatchResult:
 
 
 class Processor(Protocol):
-    """Computes the micro-batches of one job. It writes nothing, and neither knows nor sets positions."""
+    """Computes the micro-batches of one job. Writes nothing, and neither reads nor sets positions."""
 
-    def run(self, state: StreamState, changes: Changes) -> BatchResult:
+    def process_batch(self, state: StreamState, changes: Changes) -> BatchResult:
         """Compute one micro-batch.
 
-        `changes` has no rows if the clock alone is the reason. `changes.now` may be at or after `state.wake_at` with rows as well:
-        whatever is due then is to be done, or asked for again.
+        `changes` has no rows if only the clock made the micro-batch due. `changes.now` may be at or after `state.wake_at` even if
+        there are rows: do what is due by then, or ask for it again.
         """
 
 
-def idle(state: StreamState) -> BatchResult:
-    """The result of a micro-batch without rows for the job."""
-    nothing = pa.table({})
-    return BatchResult(nothing, nothing, state)
+def idle_result(state: StreamState) -> BatchResult:
+    """Return the result of a micro-batch without rows for the job."""
+    no_windows = pa.table({})
+    return BatchResult(no_windows, no_windows, state)

@@ -1,4 +1,4 @@
-"""What every part of a stream needs to reach."""
+"""What every part of a stream gets from its driver."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The surroundings of a driver's streams.
+    """The environment of a driver's streams.
 
-    `open_tables` gives the tables and `spark` the session, the same ever after, and makes them on first use; `epoch` is that
-    of the lease under which this driver may commit (0 in the embedded mode, where a lock keeps others out).
+    Attributes:
+        open_tables: Returns the tables, opened on first use.
+        spark: Returns the session, started on first use.
+        epoch: The epoch of the lease under which this driver may commit; 0 in embedded mode, in which a lock excludes others.
     """
 
     catalog: Catalog
@@ -37,5 +39,5 @@ class Context:
 
     @property
     def state_uri(self) -> str:
-        """Folder of the streams' state, one folder a stream below it."""
+        """The folder that holds one folder of state for each stream."""
         return f"{self.settings.tables_uri}/.streams"

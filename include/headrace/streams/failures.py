@@ -1,4 +1,4 @@
-"""What failed, as an error that says what to do: Spark's own exceptions never reach a user."""
+"""Translation of exceptions into errors that say what to do: Spark's own exceptions never reach a user."""
 
 from __future__ import annotations
 
@@ -11,40 +11,44 @@ from headrace.model.jobs import JobRecord, JobState, StopReason
 from headrace.streams.context import Context
 
 
-def explained(error: BaseException) -> Error:
-    """An error of ours for whatever ended a batch."""
+def to_error(error: BaseException) -> Error:
+    """Return the `Error` for any exception that ended a micro-batch."""
     if isinstance(error, Error):
         return error
     module = type(error).__module__.partition(".")[0]
     if module == "py4j" or isinstance(error, ConnectionError):
-        return OperationalError(f"Spark does not answer: {first_line(error)}", hint="the driver is started again")
+        return OperationalError(f"Spark does not answer: {first_line(error)}", hint="wait until the driver has been restarted")
     if module == "pyspark":
-        return of_spark(error)
+        return from_spark(error)
     if isinstance(error, MemoryError | OSError):
-        return OperationalError(f"the machine refused: {first_line(error)}", hint="see to its memory and disks")
-    return InternalError(f"{type(error).__name__}: {first_line(error)}", hint="this is a fault of Headrace; please report it")
+        return OperationalError(f"the operating system reported: {first_line(error)}", hint="check the machine's memory and disks")
+    return InternalError(f"{type(error).__name__}: {first_line(error)}", hint="report this bug in Headrace")
 
 
-def of_spark(error: BaseException) -> Error:
-    """Spark's exceptions: values that cannot be computed wait for a person, lost executors and the like may be tried again."""
+def from_spark(error: BaseException) -> Error:
+    """Return the error for one of Spark's exceptions.
+
+    A value that cannot be computed is an error of the data, which a user has to fix. Lost executors and the like are transient.
+    """
     from pyspark.errors import AnalysisException, ArithmeticException, NumberFormatException, ParseException, SparkRuntimeException
 
     if isinstance(error, AnalysisException | ParseException):
-        return InternalError(f"Spark refused the plan: {first_line(error)}", hint="this is a fault of Headrace; please report it")
+        return InternalError(f"Spark rejected the plan: {first_line(error)}", hint="report this bug in Headrace")
     if isinstance(error, ArithmeticException | NumberFormatException | SparkRuntimeException):
-        return DataError(f"a value cannot be computed: {first_line(error)}", hint="filter such rows with WHERE, or cast")
-    return OperationalError(f"Spark failed: {first_line(error)}", hint="it is tried again")
+        return DataError(f"a value cannot be computed: {first_line(error)}", hint="exclude such rows with WHERE, or cast the value")
+    return OperationalError(f"Spark failed: {first_line(error)}", hint="wait for the next try")
 
 
 def first_line(error: BaseException) -> str:
+    """Return the first line of an exception's message, at most 500 characters; its type if there is no message."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__)[:500]
 
 
-def stop(context: Context, record: JobRecord, error: Error) -> None:
-    """Mark a stream STOPPED with an error as the reason; does nothing if it was dropped meanwhile.
+def stop_stream(context: Context, record: JobRecord, error: Error) -> None:
+    """Mark a stream STOPPED with an error as the reason. Does nothing if the stream has been dropped.
 
     Raises:
-        FencedError: the stream belongs to another driver by now.
+        FencedError: The stream belongs to another driver by now.
     """
     job_id, is_transient = record.definition.id, isinstance(error, TransientError)
     reason = StopReason(error.code, error.message, error.hint, context.clock.now(), is_transient)
@@ -57,13 +61,13 @@ def stop(context: Context, record: JobRecord, error: Error) -> None:
 
 @contextmanager
 def translate_errors() -> Iterator[None]:
-    """Translate what Spark and the way to it raise into our errors; armed failpoints pass through."""
+    """Translate exceptions of Spark and its connection into our errors. `FailpointError` passes through."""
     try:
         yield
     except FailpointError:
         raise
     except Exception as error:
-        known = explained(error)
-        if known is error:
+        translated = to_error(error)
+        if translated is error:
             raise
-        raise known from error
+        raise translated from error

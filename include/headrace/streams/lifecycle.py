@@ -1,4 +1,4 @@
-"""What happens to a stream as a whole: create, activate after a history, skip, forget."""
+"""The life cycle of a stream: create, activate after a backfill, skip commits, delete the state."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from headrace.streams.state.rebuild import rebuild
 
 
 def create(context: Context, plan: StreamPlan, definition: JobDefinition, *, if_not_exists: bool = False) -> bool:
-    """Create a stream and its target; False when a stream of the name exists and `if_not_exists`.
+    """Create a stream and its target; return False if a stream of the name exists and `if_not_exists`.
 
-    One transaction of the catalog records the stream, where it begins and its target. What is made before it is invisible without
-    it: an empty Delta table, which the next table of that name replaces, and the files of a state that no stream has. So a crash
-    at any point leaves either the whole stream or none, and the statement can be repeated.
+    One transaction of the catalog records the stream, its starting position and its target. What is written before that transaction
+    is invisible without it: an empty Delta table, which the next table of that name replaces, and the checkpoint of a stream that
+    does not exist. So a crash at any point leaves either a complete stream or none, and the statement can be repeated.
     """
     target = plan.target
     with context.catalog.lock(f"ddl {target.database}.{target.name}"):
         try:
-            made = None if plan.target_exists else create_target(context, plan)
-            progress = first_progress(context, plan)
+            new_target = None if plan.target_exists else create_target(context, plan)
+            progress = initial_progress(context, plan)
             failpoint("streams.create.prepared")
             created = context.catalog.jobs.create(
                 definition,
                 if_not_exists=if_not_exists,
-                target=made,
+                target=new_target,
                 state=JobState.FILLING if plan.options.fill_history else JobState.CREATED,
                 progress=progress,
             )
             failpoint("streams.create.recorded")
-        except (ExistsError, InvalidStreamError, NotFoundError):  # others may come after the commit
+        except (ExistsError, InvalidStreamError, NotFoundError):  # after other errors the commit may have happened
             forget(context, plan.id)
             raise
         if not created:
@@ -46,7 +46,7 @@ def create(context: Context, plan: StreamPlan, definition: JobDefinition, *, if_
 
 
 def create_target(context: Context, plan: StreamPlan) -> Table:
-    """Create the target's files. Those of a table that the catalog knows by now are left alone: recording the stream will fail."""
+    """Create the target's files, unless the catalog has a table of that name by now: then recording the stream fails."""
     tables = context.catalog.tables.all(plan.target.database)
     if not any(table.name == plan.target.name for table in tables):
         context.tables.create(plan.target, plan.target_database)
@@ -54,27 +54,27 @@ def create_target(context: Context, plan: StreamPlan) -> Table:
     return plan.target
 
 
-def first_progress(context: Context, plan: StreamPlan) -> JobProgress:
-    """Where a new stream begins: with the rows up to the source's present version as its history, or after that version.
+def initial_progress(context: Context, plan: StreamPlan) -> JobProgress:
+    """Return the starting position of a new stream: the source's present version.
 
-    The state of a stream without history is written, too.
+    With FILL_HISTORY it is the boundary of the backfill. Without, the first checkpoint is written too.
     """
     if plan.options.fill_history:
         return JobProgress(boundary=source_offsets(context, plan), updated=context.clock.now())
-    state = first_state(context, plan)
+    state = initial_state(context, plan)
     state_store(context, plan.id).write(state, state.position.batch)
     return progress_of(context, plan, state, None)
 
 
-def first_state(context: Context, plan: StreamPlan) -> StreamState:
-    """The state of a stream that begins after the source's present version.
+def initial_state(context: Context, plan: StreamPlan) -> StreamState:
+    """Return the state of a stream that starts after the source's present version.
 
-    Windows of INTERVAL and SESSION that may have rows from before are read from the source when the stream first touches them, so
-    that they are whole: a stream's windows are what the query gives. For the others a stream begins with its first row.
+    Windows of INTERVAL and SESSION that may have earlier rows are read from the source when the stream first touches them, so that
+    the stream's windows are complete. For other windows a stream starts with its first row.
     """
     position = Position(0, source_offsets(context, plan))
-    whole = isinstance(plan.query.window, IntervalWindow | SessionWindow)
-    return StreamState(position, evicted_through=newest_stored(context, plan) if whole else None)
+    has_complete_windows = isinstance(plan.query.window, IntervalWindow | SessionWindow)
+    return StreamState(position, evicted_through=max_stored_time(context, plan) if has_complete_windows else None)
 
 
 def source_offsets(context: Context, plan: StreamPlan) -> Offsets:
@@ -82,8 +82,8 @@ def source_offsets(context: Context, plan: StreamPlan) -> Offsets:
     return {plan.source_id: context.tables.version(plan.source)}
 
 
-def newest_stored(context: Context, plan: StreamPlan) -> int | None:
-    """The largest instant of the source, in ticks, or a later one; None where it is empty."""
+def max_stored_time(context: Context, plan: StreamPlan) -> int | None:
+    """Return an upper bound of the source's event times, in ticks; None if the source is empty."""
     bounds = context.tables.bounds(plan.source)
     if bounds is None:
         return None
@@ -91,24 +91,24 @@ def newest_stored(context: Context, plan: StreamPlan) -> int | None:
 
 
 def activate(context: Context, plan: StreamPlan, boundary: Offsets) -> JobProgress:
-    """Go live after a history whose rows up to the offsets `boundary` are in the target. Records the progress.
+    """Start the live stream after a backfill up to the offsets `boundary`, and record its progress.
 
-    A driver that finds no state at the boundary does the same by itself, so that activation can do without Spark.
+    A driver that finds no checkpoint at the boundary does the same, so activation does not need Spark.
     """
-    return record(context, plan, rebuild(context, plan, Position(0, boundary)), boundary)
+    return record_state(context, plan, rebuild(context, plan, Position(0, boundary)), boundary)
 
 
 def skip(context: Context, plan: StreamPlan) -> None:
-    """Leave out the commits that the stream has not handled by now (`RESUME STREAM … IGNORE UNTREATED`).
+    """Skip the commits that the stream has not handled yet (`RESUME STREAM … IGNORE UNTREATED`).
 
-    Whoever runs the stream goes there between two micro-batches, so that no state in memory overrules it. What was left out is not
-    read again, unless a window is recalculated for another reason.
+    The stream's driver moves to the new offsets between two micro-batches, so no state in memory overrides them. Skipped rows are
+    read again only if their window is recalculated for another reason.
     """
     context.catalog.jobs.skip(plan.id, source_offsets(context, plan))
 
 
-def record(context: Context, plan: StreamPlan, state: StreamState, boundary: Offsets | None) -> JobProgress:
-    """Store the first state of a stream, and the progress that goes with it."""
+def record_state(context: Context, plan: StreamPlan, state: StreamState, boundary: Offsets | None) -> JobProgress:
+    """Write the first checkpoint of a stream, and record the matching progress."""
     state_store(context, plan.id).write(state, state.position.batch)
     progress = progress_of(context, plan, state, boundary)
     context.catalog.jobs.set_progress(plan.id, progress, context.epoch or None)
@@ -116,7 +116,7 @@ def record(context: Context, plan: StreamPlan, state: StreamState, boundary: Off
 
 
 def progress_of(context: Context, plan: StreamPlan, state: StreamState, boundary: Offsets | None) -> JobProgress:
-    """What the catalog shows of a state."""
+    """Return the progress to record for a state."""
     return JobProgress(
         position=state.position,
         boundary=boundary,
@@ -127,6 +127,6 @@ def progress_of(context: Context, plan: StreamPlan, state: StreamState, boundary
 
 
 def forget(context: Context, job_id: str) -> None:
-    """Remove a dropped stream's state and undelivered messages; the target keeps its rows."""
+    """Delete a dropped stream's state and undelivered messages. The target keeps its rows."""
     state_store(context, job_id).clear()
     context.tables.outbox(job_id).drop()

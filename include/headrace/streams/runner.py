@@ -1,7 +1,7 @@
-"""One stream at work: its position, its next micro-batch, and what is durable of it.
+"""The runner of one stream: its position, its next micro-batch, and making results durable.
 
-The order of a micro-batch is checkpoint, sink, catalog. If the driver dies in between, the stream restarts at the later of what the
-sink has committed and what the catalog says, and the checkpoint of that very micro-batch exists.
+A micro-batch is written in the order checkpoint, sink, catalog. If the driver dies in between, the stream restarts at the later of
+the sink's and the catalog's position, and the checkpoint of exactly that micro-batch exists.
 """
 
 from __future__ import annotations
@@ -30,32 +30,32 @@ from headrace.streams.windows.processor import WindowProcessor
 logger = logging.getLogger(__name__)
 
 RECORD_PAUSE_S: Final = 1.0
-"""Between attempts to record progress while the catalog cannot be reached."""
+"""The pause between attempts to record progress while the catalog cannot be reached."""
 
 
 class Reader(Protocol):
-    """Where a stream gets its changes from."""
+    """The source of a stream's changes."""
 
-    def after(self, version: int, tags: tuple[str, ...], last: int | None = None) -> Changes | None:
-        """Return the next batch after a version, with these tags; None if there is none. With `last`, none later than that."""
+    def read_after(self, version: int, tags: tuple[str, ...], last: int | None = None) -> Changes | None:
+        """Return the next batch after a version, with these tags, up to version `last` if given; None if there is none."""
 
-    def nothing(self, version: int, tags: tuple[str, ...]) -> Changes:
-        """Return a batch without rows, which leaves the offset at a version."""
+    def empty_batch(self, version: int, tags: tuple[str, ...]) -> Changes:
+        """Return a batch without rows that leaves the offset at a version."""
 
     def pending(self, version: int) -> tuple[int, int | None]:
-        """Return changes after a version, and when the oldest of them was committed (epoch ms); None if there is none."""
+        """Return the number of changes after a version, and when the oldest was committed (epoch ms; None if there is none)."""
 
 
 class Advance(Enum):
-    """What came of asking a stream for its next micro-batch."""
+    """The outcome of asking a stream for its next micro-batch."""
 
     HANDLED = auto()
     IDLE = auto()
-    """There was nothing to do."""
+    """No micro-batch was due."""
     UNWANTED = auto()
-    """The user no longer wants it to run."""
+    """The user has paused or dropped the stream."""
     FULL = auto()
-    """Its sink has no room for more results yet."""
+    """The sink has no room for more results yet."""
 
 
 def processor_of(context: Context, plan: StreamPlan) -> Processor:
@@ -64,12 +64,12 @@ def processor_of(context: Context, plan: StreamPlan) -> Processor:
 
 
 def state_store(context: Context, job_id: str) -> StateStore:
-    """Return the checkpoints of a stream."""
+    """Return the store of a stream's checkpoints."""
     return StateStore(context.state_uri, job_id, context.epoch)
 
 
 class Runner:
-    """A stream's processor, checkpoints, sink and position."""
+    """Runs one stream: owns its processor, checkpoints, sink and position."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class Runner:
 
     @property
     def position(self) -> Position:
-        """The last micro-batch that is handled."""
+        """The position after the last handled micro-batch."""
         return self.state.position
 
     @property
@@ -113,9 +113,9 @@ class Runner:
 
     @property
     def state(self) -> StreamState:
-        """The state at the stream's position; read, or computed again, on first use."""
+        """The state at the stream's position. Restored on first use."""
         if self._state is None:
-            self._state = self.restored()
+            self._state = self.restore()
             if self.progress.position != self._state.position:
                 self.record()
         return self._state
@@ -125,20 +125,20 @@ class Runner:
         return self.wake_at is not None and self.wake_at <= self.context.clock.now()
 
     def is_record_due(self) -> bool:
-        """Return True if it is time to record progress that could not be recorded before."""
+        """Return True if it is time to retry recording progress."""
         return self._record_at is not None and self._record_at <= time.monotonic()
 
     def reset(self) -> None:
-        """Forget what is in memory: after a failure only what is durable counts."""
+        """Forget the state in memory. After a failure only durable state counts."""
         self._state = None
         self.progress = self.context.catalog.jobs.by_id(self.plan.id).progress
 
     def close(self, grace_s: float) -> None:
-        """End what works in the background, waiting for it no longer than the grace."""
+        """Stop background work, waiting at most `grace_s` for it."""
         self.sink.close(grace_s)
 
-    def restored(self) -> StreamState:
-        """Fence off older drivers, and return the state at the last position that is durable."""
+    def restore(self) -> StreamState:
+        """Fence off older drivers, and return the state at the last durable position."""
         self.sink.fence()
         committed = self.sink.position()
         self.committed = None if committed is None else committed.batch
@@ -150,58 +150,59 @@ class Runner:
             state, damage = None, error.message
         if state is not None and state.position != position:
             state, damage = None, "the checkpoint has other offsets"
-        return state if state is not None else self.recovered(position, damage)
+        return state if state is not None else self.recover(position, damage)
 
-    def recovered(self, position: Position, damage: str | None) -> StreamState:
+    def recover(self, position: Position, damage: str | None) -> StreamState:
         """Compute the state of a position without checkpoint: from an older one and the changes since, else from stored rows."""
-        state = self.replayed(position)
-        how = "computed again from the changes since an older one"
+        state = self.replay(position)
+        method = "recomputed from an older one and the changes since"
         if state is None:
             state = rebuild(self.context, self.plan, position, after_history=damage is None, counters=self.progress.counters)
-            how = "rebuilt from the stored rows"
+            method = "rebuilt from the stored rows"
         if damage is not None:
-            message = f"state of micro-batch {position.batch}: {damage}; it was {how}"
+            message = f"state of micro-batch {position.batch}: {damage}; it was {method}"
             self.context.catalog.events.record("job", self.plan.id, "STATE_RESTORED", message)
         self.store.write(state, position.batch)
         return state
 
-    def replayed(self, position: Position) -> StreamState | None:
-        """Compute the state of a position from an older one and the changes since; None if either is gone."""
+    def replay(self, position: Position) -> StreamState | None:
+        """Compute the state of a position from an older checkpoint and the changes since; None if either is gone."""
         for batch in reversed(self.store.batches()):
             if batch >= position.batch:
                 continue
             try:
                 state = self.store.read(batch)
                 if state is not None:
-                    return self.replayed_from(state, position)
+                    return self.replay_from(state, position)
             except (StateError, HistoryGoneError):
                 continue
         return None
 
-    def replayed_from(self, state: StreamState, position: Position) -> StreamState:
-        """Add the changes up to a position to an older state.
+    def replay_from(self, state: StreamState, position: Position) -> StreamState:
+        """Apply the changes up to a position to an older state.
 
-        Meanwhile the clock stands still, so that nothing falls due whose results would be lost: that is done once the stream runs.
+        The clock stands still during the replay, so that no results fall due that would be lost. They are written once the stream
+        runs.
         """
         source = self.plan.source_id
         last = position.offsets[source]
         offset = state.position.offsets[source]
         while offset < last:
-            changes = self.reader.after(offset, self.tags, last)
+            changes = self.reader.read_after(offset, self.tags, last)
             if changes is None:
-                raise InternalError(f"{self.plan.name} was at version {last} of its source, which has no such version")
-            result = self.processor.run(state, replace(changes, now=state.handled_at))
+                raise InternalError(f"the position of {self.plan.name} is version {last} of its source, which does not exist")
+            result = self.processor.process_batch(state, replace(changes, now=state.handled_at))
             state = replace(result.state, wake_at=result.wake_at)
             offset = changes.last
         return replace(state, position=position)
 
     def advance(self) -> Advance:
-        """Handle the next micro-batch, if there is one and the user still wants it."""
+        """Handle the next micro-batch if there is one and the user still wants the stream to run."""
         state = self.state
         try:
             changes = self._next_changes()
         except Error:
-            if self._skip(self._asked(), state):
+            if self._skip(self._load_record(), state):
                 return Advance.HANDLED
             raise
         if changes is None:
@@ -210,34 +211,34 @@ class Runner:
             return Advance.IDLE
         if not self.sink.has_room():
             return Advance.FULL
-        asked = self._asked()
-        if asked is not None and asked.desired is not DesiredState.RUNNING:
+        record = self._load_record()
+        if record is not None and record.desired is not DesiredState.RUNNING:
             return Advance.UNWANTED
-        if not self._skip(asked, state):
+        if not self._skip(record, state):
             self.handle(changes)
         return Advance.HANDLED
 
     def _next_changes(self) -> Changes | None:
-        """The changes of the next micro-batch, none if the clock alone is its reason; None if there is none."""
-        changes = self.reader.after(self.offset, self.tags)
+        """Return the changes of the next micro-batch, without rows if only the clock made it due; None if there is none."""
+        changes = self.reader.read_after(self.offset, self.tags)
         if changes is None and self.is_due():
-            return self.reader.nothing(self.offset, self.tags)
+            return self.reader.empty_batch(self.offset, self.tags)
         return changes
 
-    def _skip(self, asked: JobRecord | None, state: StreamState) -> bool:
-        """Go to the offsets that the user wants to skip to; False if there are none, or it is past them."""
-        if asked is None or asked.skip_to is None or not state.position.is_behind(asked.skip_to):
+    def _skip(self, record: JobRecord | None, state: StreamState) -> bool:
+        """Move to the offsets that the user wants to skip to; return False if there are none, or they are behind."""
+        if record is None or record.skip_to is None or not state.position.is_behind(record.skip_to):
             return False
-        moved = replace(state, position=state.position.next(asked.skip_to))
-        self.store.write(moved, self._durable())
+        moved = replace(state, position=state.position.next(record.skip_to))
+        self.store.write(moved, self._durable_batch())
         self._state = moved
         self.record()
         return True
 
-    def _asked(self) -> JobRecord | None:
-        """What the user asks for, looked up after the changes were read: what was committed after a PAUSE is never handled.
+    def _load_record(self) -> JobRecord | None:
+        """Return the job's present record, or None while the catalog cannot be reached.
 
-        None while the catalog cannot be reached.
+        It is read after the changes: commits made after a PAUSE are never handled.
         """
         try:
             return self.context.catalog.jobs.by_id(self.plan.id)
@@ -248,11 +249,11 @@ class Runner:
     def handle(self, changes: Changes) -> None:
         """Compute one micro-batch and make it durable."""
         state, now = self.state, self.context.clock.now()
-        result = self.processor.run(state, replace(changes, now=now))
+        result = self.processor.process_batch(state, replace(changes, now=now))
         offsets = {self.plan.source_id: changes.last}
         moved = replace(result.state, position=state.position.next(offsets), wake_at=result.wake_at, handled_at=now)
         failpoint("streams.evaluated")
-        self.store.write(moved, self._durable())
+        self.store.write(moved, self._durable_batch())
         failpoint("streams.state.written")
         self.commit(result, moved.position)
         failpoint("streams.target.committed")
@@ -261,17 +262,17 @@ class Runner:
         failpoint("streams.progress.recorded")
 
     def commit(self, result: BatchResult, position: Position) -> None:
-        """Commit the results of a micro-batch."""
+        """Commit the results of a micro-batch to the sink."""
         if self.sink.commit(result, position, self.committed):
             self.committed = position.batch
 
-    def _durable(self) -> int:
-        """The micro-batch from which the stream would restart now."""
+    def _durable_batch(self) -> int:
+        """Return the number of the micro-batch from which the stream would restart now."""
         recorded = self.progress.position
         return max(self.committed or 0, 0 if recorded is None else recorded.batch)
 
     def record(self) -> None:
-        """Record the stream's progress in the catalog, or later if that cannot be reached: a restart does not need it."""
+        """Record the stream's progress in the catalog, later if the catalog cannot be reached: a restart does not need it."""
         state, now = self.state, self.context.clock.now()
         pending, pending_since = self.reader.pending(self.offset)
         progress = JobProgress(
@@ -285,14 +286,14 @@ class Runner:
         try:
             self.context.catalog.jobs.set_progress(self.plan.id, progress, self.context.epoch or None)
         except TransientError as error:
-            logger.warning("stream %s: progress is not recorded yet: %s", self.plan.name, error.message)
+            logger.warning("stream %s: postponing the record of its progress: %s", self.plan.name, error.message)
             self._record_at = time.monotonic() + RECORD_PAUSE_S
         else:
             self.progress, self._record_at = progress, None
 
 
 def restart_position(plan: StreamPlan, committed: Position | None, progress: JobProgress) -> Position:
-    """Return the last position that is durable: the later of the sink's and the catalog's, else the end of the history."""
+    """Return the last durable position: the later of the sink's and the catalog's, else the end of the backfill."""
     position = latest(committed, progress.position)
     if position is None:
         return Position(0, progress.boundary or {plan.source_id: 0})

@@ -1,4 +1,4 @@
-"""What a stream's query and options may be; each refusal says what is wrong and where, before anything is created."""
+"""Checks of a stream's query and options. Each error says what is wrong and where, before anything is created."""
 
 from __future__ import annotations
 
@@ -18,25 +18,26 @@ from headrace.model.time import Duration
 MAX_STREAMS_PER_DATABASE: Final = 61
 MIN_MAX_DELAY: Final = Duration(5, "s")
 MIN_RECALCULATION_INTERVAL: Final = Duration(600, "s")
-OFFERED: Final = (TriggerMode.AT_ONCE, TriggerMode.WINDOW_CLOSE)
+SUPPORTED_TRIGGERS: Final = (TriggerMode.AT_ONCE, TriggerMode.WINDOW_CLOSE)
 
 Check = Callable[[CreateStream, Relation, Language], None]
 
 
 def check_statement(statement: CreateStream, source: Relation, language: Language) -> None:
-    """Refuse what a stream cannot be, in the order in which the language names the reasons.
+    """Reject what a stream cannot be, with the errors in the order that the language gives them.
 
     Raises:
-        InvalidStreamError, LimitError: the language has no such stream.
-        NotSupportedError: it has, but it is not supported.
+        InvalidStreamError: The language does not allow such a stream.
+        LimitError: An option is out of its range.
+        NotSupportedError: The language allows it, but this version does not support it.
     """
     for check in CHECKS:
         check(statement, source, language)
-    check_offered(statement)
+    check_supported(statement)
 
 
 def source_name(query: Query) -> TableSource:
-    """The one table that a stream's query reads."""
+    """Return the one table that a stream's query reads."""
     if not isinstance(query.source, TableSource):
         raise InvalidStreamError(
             "a stream reads one table, not a join, a sub-query or nothing", hint="write FROM table", span=query.span
@@ -44,8 +45,8 @@ def source_name(query: Query) -> TableSource:
     return query.source
 
 
-def split_by_subtable(query: Query, source: Relation, language: Language) -> bool:
-    """Whether no group of the query has rows of two subtables."""
+def is_split_by_subtable(query: Query, source: Relation, language: Language) -> bool:
+    """Return True if no group of the query can have rows of more than one subtable."""
     if source.table.kind is TableKind.PLAIN or source.subtable is not None:
         return True
     series = series_name(source, language)
@@ -53,30 +54,31 @@ def split_by_subtable(query: Query, source: Relation, language: Language) -> boo
 
 
 def series_name(source: Relation, language: Language) -> str:
-    """What the language's queries call the series key of a source."""
+    """Return the name of a source's series key in queries of the language."""
     return language.series_name(source.table.series_key)
 
 
-def expressions(query: Query) -> Iterator[Expression]:
-    """Every expression of the select list, and of what is selected by."""
+def query_expressions(query: Query) -> Iterator[Expression]:
+    """Yield the expressions of the select list, PARTITION BY, WHERE and HAVING."""
     yield from (item.expression for item in query.items)
     yield from (item.expression for item in query.partition_by)
     yield from filter(None, (query.where, query.having))
 
 
 def calls(query: Query) -> Iterator[Call]:
-    """Every call of a function."""
-    return (part for expression in expressions(query) for part in walk(expression) if isinstance(part, Call))
+    """Yield every call of a function."""
+    return (part for expression in query_expressions(query) for part in walk(expression) if isinstance(part, Call))
 
 
 def first_call(query: Query, language: Language, use: StreamUse) -> Call | None:
-    """The first call of a function that is of this use in streams."""
+    """Return the first call of a function that has this use in streams; None if there is none."""
     return next((call for call in calls(query) if language.stream_use(call.function) is use), None)
 
 
-def check_event(statement: CreateStream, source: Relation, language: Language) -> None:
+def check_event_window(statement: CreateStream, source: Relation, language: Language) -> None:
+    """Require an event window to be evaluated by subtable."""
     window = statement.query.window
-    if isinstance(window, EventClause) and not split_by_subtable(statement.query, source, language):
+    if isinstance(window, EventClause) and not is_split_by_subtable(statement.query, source, language):
         raise InvalidStreamError(
             f"an event window over the supertable {source.table.name} mixes its subtables",
             hint=f"add PARTITION BY {series_name(source, language)}",
@@ -85,50 +87,56 @@ def check_event(statement: CreateStream, source: Relation, language: Language) -
 
 
 def check_shape(statement: CreateStream, source: Relation, language: Language) -> None:
+    """Reject ORDER BY, LIMIT, DISTINCT, and queries that must be partitioned by subtable but are not."""
     query = statement.query
     if query.order_by:
         raise InvalidStreamError(
-            "a stream has no order of its own", hint="leave out ORDER BY, and order when you read the target", span=query.span
+            "ORDER BY is not allowed in a stream query", hint="remove ORDER BY, and order when you read the target", span=query.span
         )
     if query.limit is not None or query.offset is not None or query.series_limit is not None or query.series_offset is not None:
-        raise InvalidStreamError("a stream has no end to count from", hint="leave out LIMIT and OFFSET", span=query.span)
-    if query.distinct:
-        raise InvalidStreamError("a stream cannot take back rows that turn out equal", hint="leave out DISTINCT", span=query.span)
-    if (isinstance(query.window, StateClause) or query.window is None) and not split_by_subtable(query, source, language):
-        what = "a query without a window" if query.window is None else "a state window"
         raise InvalidStreamError(
-            f"{what} over the supertable {source.table.name} mixes its subtables",
+            "LIMIT and OFFSET are not allowed in a stream query", hint="remove LIMIT and OFFSET", span=query.span
+        )
+    if query.distinct:
+        raise InvalidStreamError("DISTINCT is not allowed in a stream query", hint="remove DISTINCT", span=query.span)
+    if (isinstance(query.window, StateClause) or query.window is None) and not is_split_by_subtable(query, source, language):
+        subject = "a query without a window" if query.window is None else "a state window"
+        raise InvalidStreamError(
+            f"{subject} over the supertable {source.table.name} mixes its subtables",
             hint=f"add PARTITION BY {series_name(source, language)}",
             span=query.span,
         )
 
 
-def check_name(statement: CreateStream, _: Relation, _language: Language) -> None:
+def check_subtable_name(statement: CreateStream, _: Relation, _language: Language) -> None:
+    """Reject a SUBTABLE expression with columns if there is no PARTITION BY."""
     if statement.subtable is None or statement.query.partition_by:
         return
     column = next((part for part in walk(statement.subtable) if isinstance(part, ColumnRef)), None)
     if column is not None:
         raise InvalidStreamError(
-            f"SUBTABLE names the column {column.name}, but there is no PARTITION BY",
+            f"SUBTABLE uses the column {column.name}, but there is no PARTITION BY",
             hint=f"add PARTITION BY {column.name}, or use a constant",
             span=column.span,
         )
 
 
 def check_trigger(statement: CreateStream, _: Relation, language: Language) -> None:
+    """Require AT_ONCE for a query without a window."""
     query, options = statement.query, statement.options
     has_interpolation = any(call.function == language.interpolation for call in calls(query))
     if query.window is None and options.trigger is not TriggerMode.AT_ONCE and not has_interpolation:
         raise InvalidStreamError(
-            "without a window a stream can only have TRIGGER AT_ONCE", hint="add TRIGGER AT_ONCE, or a window", span=query.span
+            "a stream without a window needs TRIGGER AT_ONCE", hint="add TRIGGER AT_ONCE, or a window", span=query.span
         )
 
 
-def check_count(statement: CreateStream, source: Relation, language: Language) -> None:
+def check_count_window(statement: CreateStream, source: Relation, language: Language) -> None:
+    """Require a count window to be evaluated by subtable, with a watermark, and to ignore expired rows."""
     window, options = statement.query.window, statement.options
     if not isinstance(window, CountClause):
         return
-    if not split_by_subtable(statement.query, source, language):
+    if not is_split_by_subtable(statement.query, source, language):
         raise InvalidStreamError(
             f"a count window over the supertable {source.table.name} mixes its subtables",
             hint=f"add PARTITION BY {series_name(source, language)}",
@@ -137,40 +145,45 @@ def check_count(statement: CreateStream, source: Relation, language: Language) -
     if options.watermark.count <= 0:
         raise InvalidStreamError("a count window needs a WATERMARK above 0", hint="add WATERMARK 10s", span=window.span)
     if not options.ignore_expired:
-        raise InvalidStreamError("a count window needs IGNORE EXPIRED 1", hint="leave out IGNORE EXPIRED 0", span=window.span)
+        raise InvalidStreamError("a count window needs IGNORE EXPIRED 1", hint="remove IGNORE EXPIRED 0", span=window.span)
 
 
-def check_key(statement: CreateStream, source: Relation, _language: Language) -> None:
+def check_composite_key(statement: CreateStream, source: Relation, _language: Language) -> None:
+    """Reject windows that depend on the order of rows if the source has a composite primary key."""
     window, key = statement.query.window, source.table.key
     if key is not None and isinstance(window, StateClause | EventClause | CountClause):
         kind = type(window).__name__.removesuffix("Clause").lower()
         raise InvalidStreamError(
-            f"a {kind} window over {source.table.name} has no order: its rows have the key {key.name} beside the timestamp",
+            f"a {kind} window is not supported over {source.table.name}: its primary key includes {key.name}",
             hint="use INTERVAL or SESSION",
             span=window.span,
         )
 
 
-def check_timed(statement: CreateStream, source: Relation, language: Language) -> None:
+def check_time_weighted(statement: CreateStream, source: Relation, language: Language) -> None:
+    """Restrict time-weighted functions to INTERVAL queries by subtable with FORCE_WINDOW_CLOSE."""
     query = statement.query
     call = first_call(query, language, StreamUse.FORCED_CLOSE)
     if call is None:
         return
     if statement.options.trigger is not TriggerMode.FORCE_WINDOW_CLOSE:
         raise InvalidStreamError(
-            f"{call.function} in a stream needs TRIGGER FORCE_WINDOW_CLOSE", hint="use avg, or that trigger", span=call.span
+            f"{call.function} in a stream needs TRIGGER FORCE_WINDOW_CLOSE", hint="use avg, or set that trigger", span=call.span
         )
     if not isinstance(query.window, IntervalClause):
         raise InvalidStreamError(f"{call.function} in a stream needs INTERVAL", hint="use INTERVAL", span=call.span)
-    if not split_by_subtable(query, source, language):
+    if not is_split_by_subtable(query, source, language):
         raise InvalidStreamError(
-            f"{call.function} mixes subtables", hint=f"add PARTITION BY {series_name(source, language)}", span=call.span
+            f"{call.function} over the supertable {source.table.name} mixes its subtables",
+            hint=f"add PARTITION BY {series_name(source, language)}",
+            span=call.span,
         )
 
 
-def check_forced(statement: CreateStream, source: Relation, language: Language) -> None:
+def check_force_window_close(statement: CreateStream, source: Relation, language: Language) -> None:
+    """Check what FORCE_WINDOW_CLOSE and CONTINUOUS_WINDOW_CLOSE require of the query."""
     query, trigger = statement.query, statement.options.trigger
-    if trigger is TriggerMode.FORCE_WINDOW_CLOSE and not split_by_subtable(query, source, language):
+    if trigger is TriggerMode.FORCE_WINDOW_CLOSE and not is_split_by_subtable(query, source, language):
         raise InvalidStreamError(
             f"FORCE_WINDOW_CLOSE over the supertable {source.table.name} mixes its subtables",
             hint=f"add PARTITION BY {series_name(source, language)}",
@@ -180,7 +193,8 @@ def check_forced(statement: CreateStream, source: Relation, language: Language) 
         raise InvalidStreamError("CONTINUOUS_WINDOW_CLOSE needs INTERVAL", hint="use another trigger", span=query.span)
 
 
-def check_group(statement: CreateStream, _: Relation, _language: Language) -> None:
+def check_group_by(statement: CreateStream, _: Relation, _language: Language) -> None:
+    """Reject GROUP BY."""
     if statement.query.group_by:
         raise InvalidStreamError(
             "GROUP BY is not allowed in a stream", hint="use PARTITION BY with a window", span=statement.query.span
@@ -188,25 +202,29 @@ def check_group(statement: CreateStream, _: Relation, _language: Language) -> No
 
 
 def check_functions(statement: CreateStream, _: Relation, language: Language) -> None:
+    """Reject functions whose results cannot be maintained."""
     call = first_call(statement.query, language, StreamUse.NONE)
     if call is not None:
         raise InvalidStreamError(
-            f"{call.function} cannot be kept up to date in a stream", hint="use it in a query over the target", span=call.span
+            f"{call.function} is not supported in a stream", hint="use it in a query over the target", span=call.span
         )
 
 
 def check_delays(statement: CreateStream, _: Relation, _language: Language) -> None:
+    """Check the lower limits of MAX_DELAY and RECALCULATE."""
     options = statement.options
-    at_least(options.max_delay, MIN_MAX_DELAY, "MAX_DELAY", statement)
-    at_least(options.recalculate, MIN_RECALCULATION_INTERVAL, "RECALCULATE", statement)
+    check_minimum(options.max_delay, MIN_MAX_DELAY, "MAX_DELAY", statement)
+    check_minimum(options.recalculate, MIN_RECALCULATION_INTERVAL, "RECALCULATE", statement)
 
 
-def at_least(duration: Duration | None, least: Duration, what: str, statement: CreateStream) -> None:
-    if duration is not None and (duration.is_calendar or duration.nanoseconds < least.nanoseconds):
-        raise LimitError(f"{what} {duration} is shorter than {least}", hint=f"use {least} or more", span=statement.query.span)
+def check_minimum(duration: Duration | None, minimum: Duration, option: str, statement: CreateStream) -> None:
+    """Raise `LimitError` if an option's duration is shorter than the minimum, or has no fixed length."""
+    if duration is not None and (duration.is_calendar or duration.nanoseconds < minimum.nanoseconds):
+        raise LimitError(f"{option} {duration} is shorter than {minimum}", hint=f"use {minimum} or more", span=statement.query.span)
 
 
 def check_having(statement: CreateStream, _: Relation, _language: Language) -> None:
+    """Reject HAVING."""
     having = statement.query.having
     if having is not None:
         raise InvalidStreamError(
@@ -215,21 +233,24 @@ def check_having(statement: CreateStream, _: Relation, _language: Language) -> N
 
 
 def check_watermark(statement: CreateStream, _: Relation, _language: Language) -> None:
-    for what, duration in (("WATERMARK", statement.options.watermark), ("DELETE_MARK", statement.options.delete_mark)):
+    """Require durations of fixed length."""
+    for option, duration in (("WATERMARK", statement.options.watermark), ("DELETE_MARK", statement.options.delete_mark)):
         if duration is not None and duration.is_calendar:
-            raise LimitError(f"{what} {duration} has no fixed length", hint="use b u a s m h d or w", span=statement.name.span)
+            raise LimitError(
+                f"{option} {duration} has no fixed length", hint="use the units b, u, a, s, m, h, d or w", span=statement.name.span
+            )
 
 
 CHECKS: Final[tuple[Check, ...]] = (
-    check_event,
+    check_event_window,
     check_shape,
-    check_name,
+    check_subtable_name,
     check_trigger,
-    check_count,
-    check_key,
-    check_timed,
-    check_forced,
-    check_group,
+    check_count_window,
+    check_composite_key,
+    check_time_weighted,
+    check_force_window_close,
+    check_group_by,
     check_functions,
     check_delays,
     check_having,
@@ -237,10 +258,10 @@ CHECKS: Final[tuple[Check, ...]] = (
 )
 
 
-def check_offered(statement: CreateStream) -> None:
-    """Refuse by name what the language has and this version does not."""
+def check_supported(statement: CreateStream) -> None:
+    """Raise `NotSupportedError` for what the language has and this version does not."""
     query, options = statement.query, statement.options
-    if options.trigger not in OFFERED:
+    if options.trigger not in SUPPORTED_TRIGGERS:
         raise NotSupportedError(
             f"TRIGGER {options.trigger} is not supported yet", hint="use AT_ONCE or WINDOW_CLOSE", span=statement.name.span
         )

@@ -1,4 +1,4 @@
-"""Groups of a query and the subtables that hold their results: ids, names and tags, as TDengine gives them."""
+"""Groups of a query and the subtables that hold their results: ids, names and tags, as in TDengine."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from typing import Any, Final
 
 from headrace.model.types import DataType, TypeKind
 
-ACCOUNT: Final = 1
-NAME_BYTES: Final = 192
+ACCOUNT_ID: Final = 1
+MAX_NAME_BYTES: Final = 192
 AUTO_NAME: Final = re.compile(r"t_.{32}", re.DOTALL)
-FIXED: Final = {
+FIXED_SIZE_FORMATS: Final = {
     TypeKind.BOOL: "<?",
     TypeKind.TINYINT: "<b",
     TypeKind.SMALLINT: "<h",
@@ -33,7 +33,7 @@ FIXED: Final = {
 
 
 class GroupKind(StrEnum):
-    """What names a group: nothing (one group), the source's subtable, or the values of its keys."""
+    """What identifies a group: nothing (there is one group), the source's subtable, or the values of its keys."""
 
     ONE = "one"
     SUBTABLE = "subtable"
@@ -42,7 +42,7 @@ class GroupKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class KeyColumn:
-    """A key of a group: its column in the frames and its type."""
+    """A key of a group: its column in the DataFrames, and its type."""
 
     column: str
     type: DataType
@@ -50,7 +50,7 @@ class KeyColumn:
 
 @dataclass(frozen=True, slots=True)
 class TagSource:
-    """A tag of the target: its type, and the column with its values; None where it stays NULL."""
+    """A tag of the target: its type, and the column with its values; None if it stays NULL."""
 
     name: str
     type: DataType
@@ -61,7 +61,11 @@ class TagSource:
 class GroupRule:
     """How a group becomes a subtable of the target.
 
-    `name` is the column of the SUBTABLE expression, where one is given. `id_tag` is the tag that takes the group's id.
+    Attributes:
+        keys: The partition keys of the statement.
+        name: The column of the SUBTABLE expression; None if there is none.
+        tags: The tags to set.
+        id_tag: The tag that takes the group's id; None if there is none.
     """
 
     kind: GroupKind
@@ -74,35 +78,35 @@ class GroupRule:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """All columns that tell groups and what hangs on them, each once."""
-        named = (*(key.column for key in self.keys), self.name, *(tag.column for tag in self.tags))
-        return tuple(dict.fromkeys(column for column in named if column is not None))
+        """The columns of keys, name and tags, without duplicates."""
+        candidates = (*(key.column for key in self.keys), self.name, *(tag.column for tag in self.tags))
+        return tuple(dict.fromkeys(column for column in candidates if column is not None))
 
-    def identity(self, values: Sequence[Any]) -> int:
-        """The id of the group with these key values; not of groups named by their subtable, whose id is the subtable's uid."""
+    def id_of(self, values: Sequence[Any]) -> int:
+        """Return the id of the group with these key values. The id of a SUBTABLE group is the subtable's uid instead."""
         return 0 if self.kind is GroupKind.ONE else group_id(values, [key.type for key in self.keys])
 
-    def subtable(self, identity: int, written: str | None) -> str:
-        """Name of the subtable of a group; `written` is what the SUBTABLE expression gave for it."""
-        if not written:
-            return auto_name(self.database, self.table, identity)
-        return expression_name(written, self.table, identity)
+    def subtable_name(self, id_: int, custom_name: str | None) -> str:
+        """Return the name of a group's subtable; `custom_name` is the value of the SUBTABLE expression."""
+        if not custom_name:
+            return default_subtable_name(self.database, self.table, id_)
+        return custom_subtable_name(custom_name, self.table, id_)
 
 
 def group_id(values: Sequence[Any], types: Sequence[DataType]) -> int:
-    """The first eight bytes, little-endian, of the MD5 over null flags and values; the last eight where those are zero."""
+    """Return the first 8 bytes, little-endian, of the MD5 over null flags and values; the last 8 if those are zero."""
     flags = bytes(value is None for value in values)
-    known = (encode(value, type_) for value, type_ in zip(values, types, strict=True) if value is not None)
-    digest = hashlib.md5(flags + b"".join(known), usedforsecurity=False).digest()
+    encoded = (encode_value(value, type_) for value, type_ in zip(values, types, strict=True) if value is not None)
+    digest = hashlib.md5(flags + b"".join(encoded), usedforsecurity=False).digest()
     first, last = struct.unpack("<QQ", digest)
     return int(first or last)
 
 
-def encode(value: Any, type_: DataType) -> bytes:
-    """A value as the bytes that enter a group's id: fixed types as they are in memory, others with their length before them."""
-    if type_.kind in FIXED:
+def encode_value(value: Any, type_: DataType) -> bytes:
+    """Encode a value for a group's id: fixed-size types as in memory, others with a length prefix."""
+    if type_.kind in FIXED_SIZE_FORMATS:
         number = value if isinstance(value, bool | float) else int(value)
-        return struct.pack(FIXED[type_.kind], number)
+        return struct.pack(FIXED_SIZE_FORMATS[type_.kind], number)
     if type_.kind is TypeKind.DECIMAL:
         unscaled = int(Decimal(value).scaleb(type_.scale or 0))
         return unscaled.to_bytes(8 if (type_.length or 38) <= 18 else 16, "little", signed=True)
@@ -110,20 +114,20 @@ def encode(value: Any, type_: DataType) -> bytes:
     return struct.pack("<H", len(raw) & 0xFFFF) + raw
 
 
-def auto_name(database: str, table: str, identity: int) -> str:
-    """The name of a group's subtable where no SUBTABLE expression gives one."""
-    text = f"{ACCOUNT}.{database}.{table},group_id=".encode() + struct.pack("<Q", identity)
+def default_subtable_name(database: str, table: str, id_: int) -> str:
+    """Return the name of a group's subtable if there is no SUBTABLE expression."""
+    text = f"{ACCOUNT_ID}.{database}.{table},group_id=".encode() + struct.pack("<Q", id_)
     return "t_" + hashlib.md5(text, usedforsecurity=False).hexdigest()
 
 
-def expression_name(written: str, table: str, identity: int) -> str:
-    """The name that a SUBTABLE expression gave, told apart from other groups' by a suffix unless it is so already."""
-    if identity == 0 or written.endswith(str(identity)) or AUTO_NAME.fullmatch(written):
-        return cut(written, NAME_BYTES)
-    suffix = f"_{table}_{identity}"
-    return (cut(written, NAME_BYTES - len(suffix.encode())) + suffix).replace(".", "_")
+def custom_subtable_name(custom_name: str, table: str, id_: int) -> str:
+    """Return the subtable name for a SUBTABLE value, with a suffix that keeps groups apart unless it has one already."""
+    if id_ == 0 or custom_name.endswith(str(id_)) or AUTO_NAME.fullmatch(custom_name):
+        return truncate(custom_name, MAX_NAME_BYTES)
+    suffix = f"_{table}_{id_}"
+    return (truncate(custom_name, MAX_NAME_BYTES - len(suffix.encode())) + suffix).replace(".", "_")
 
 
-def cut(text: str, size: int) -> str:
-    """At most so many bytes of a text, whole characters."""
-    return text.encode()[: max(0, size)].decode(errors="ignore")
+def truncate(text: str, max_bytes: int) -> str:
+    """Truncate a text to a number of UTF-8 bytes, at a character boundary."""
+    return text.encode()[: max(0, max_bytes)].decode(errors="ignore")

@@ -1,0 +1,1 @@
+"""Sinks: where the results of micro-batches are committed."""

@@ -1,4 +1,4 @@
-"""The sink for what lies outside Delta: results become messages, durable first, then delivered at least once and in order."""
+"""The sink for receivers outside Delta: results become messages, first durable, then delivered at least once and in order."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from headrace.streams.context import Context
 
 logger = logging.getLogger(__name__)
 
-MAX_BACKLOG: Final = 100_000
-"""Messages that may wait for delivery; a job with more waits before its next micro-batch."""
+MAX_BACKLOG_MESSAGES: Final = 100_000
+"""A job with more messages waiting for delivery than this pauses before its next micro-batch."""
 MAX_MESSAGES_PER_SEND: Final = 1_000
-MAX_UNRECORDED: Final = 1_000
-"""Delivery is recorded after so many messages, and when there are no more."""
+MAX_UNRECORDED_MESSAGES: Final = 1_000
+"""Delivery is recorded after this many messages, and when none are left."""
 FIRST_PAUSE_S: Final = 0.1
 MAX_PAUSE_S: Final = 5.0
 
 Encode = Callable[[BatchResult], Iterable[bytes]]
 Send = Callable[[Sequence[Message]], None]
-"""Delivers messages: returns once the receiver has them, raises anything if it may not. It must not wait forever."""
+"""Delivers messages: returns once the receiver has them, raises if it may not have them. Must not block forever."""
 
 
 class OutboxSink:
     """Commits the messages of a micro-batch to an outbox, from which a thread delivers them.
 
-    Messages are kept on storage, never in memory. Whatever dies, they are delivered in the order of their numbers; after a failure
-    some are delivered again, with the same ids. A receiver that remembers the last id of a job drops these.
+    Messages are kept on storage, never in memory. They are delivered in the order of their numbers even across crashes. After a
+    failure some are delivered again, with the same ids; a receiver that remembers the last id of a job can drop duplicates.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class OutboxSink:
         encode: Encode,
         send: Send,
         *,
-        max_backlog: int = MAX_BACKLOG,
+        max_backlog: int = MAX_BACKLOG_MESSAGES,
     ) -> None:
         self._job_id = job_id
         self._sources = sources
@@ -58,11 +58,11 @@ class OutboxSink:
 
     @property
     def deliverer(self) -> Deliverer:
-        """What delivers the messages."""
+        """The thread that delivers the messages."""
         return self._deliverer
 
     def fence(self) -> None:
-        """See `Sink`. Delivery begins here: this driver owns the job."""
+        """See `Sink`. Starts delivery, since this driver now owns the job."""
         self._outbox.open()
         self._outbox.fence(self._epoch)
         self._deliverer.start()
@@ -72,7 +72,7 @@ class OutboxSink:
         return self._outbox.position(self._sources)
 
     def has_room(self) -> bool:
-        """See `Sink`: a job waits while its receiver does not keep up."""
+        """See `Sink`. False while the receiver does not keep up."""
         return self._outbox.backlog() < self._max_backlog
 
     def commit(self, result: BatchResult, position: Position, expected: int | None) -> bool:
@@ -86,12 +86,12 @@ class OutboxSink:
         return True
 
     def close(self, grace_s: float) -> None:
-        """See `Sink`. What is not delivered stays in the outbox."""
+        """See `Sink`. Undelivered messages stay in the outbox."""
         self._deliverer.stop(grace_s)
 
 
 class Deliverer:
-    """Delivers the messages of an outbox in a thread of its own, until it is stopped or another driver owns the job."""
+    """Delivers the messages of an outbox in its own thread, until it is stopped or another driver owns the job."""
 
     def __init__(self, outbox: Outbox, epoch: int, send: Send) -> None:
         self._outbox = outbox
@@ -104,17 +104,17 @@ class Deliverer:
         self.error: str | None = None
 
     def start(self) -> None:
-        """Begin, once however often it is called."""
+        """Start the thread. Has no effect if it is running."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name=f"outbox {self._outbox.job_id}", daemon=True)
             self._thread.start()
 
     def wake(self) -> None:
-        """Have it look for new messages."""
+        """Make the thread check for new messages."""
         self._wake.set()
 
     def stop(self, grace_s: float) -> None:
-        """End after the send in progress, waiting for it no longer than the grace."""
+        """Stop after the send in progress, waiting at most `grace_s` for it."""
         self._stopping.set()
         self._wake.set()
         if self._thread is not None and grace_s > 0:
@@ -128,18 +128,18 @@ class Deliverer:
                     self._wake.wait()
                 self._failures, self.error = 0, None
             except FencedError as error:
-                logger.info("delivery for %s ended: %s", self._outbox.job_id, error.message)
+                logger.info("stopping delivery for %s: %s", self._outbox.job_id, error.message)
                 return
             except FailpointError:
                 raise
-            except Exception as error:  # whatever a receiver does must not end delivery
+            except Exception as error:  # no error of a receiver may end delivery
                 self._failures += 1
                 self.error = f"{type(error).__name__}: {error}"
-                logger.warning("delivery for %s failed, retrying: %s", self._outbox.job_id, self.error)
+                logger.warning("retrying delivery for %s: %s", self._outbox.job_id, self.error)
                 self._stopping.wait(min(MAX_PAUSE_S, FIRST_PAUSE_S * 2 ** min(self._failures - 1, 16)))
 
     def _deliver(self) -> bool:
-        """Deliver what is pending, one micro-batch after another; False if nothing was."""
+        """Deliver pending messages, one micro-batch after another; return False if there were none."""
         pending = self._outbox.pending()
         unrecorded = 0
         for batch, files in groupby(pending, key=lambda file: file.batch):
@@ -147,14 +147,14 @@ class Deliverer:
                 if not self._deliver_file(file):
                     return True
                 unrecorded += file.rows
-            if unrecorded >= MAX_UNRECORDED or batch == pending[-1].batch:
+            if unrecorded >= MAX_UNRECORDED_MESSAGES or batch == pending[-1].batch:
                 failpoint("outbox.sent")
                 self._outbox.remove(batch, self._epoch)
                 unrecorded = 0
         return bool(pending)
 
     def _deliver_file(self, file: MessageFile) -> bool:
-        """Send the messages of a file; False if it was stopped before the end."""
+        """Send the messages of a file; return False if stopped before the end."""
         for messages in self._outbox.read(file, MAX_MESSAGES_PER_SEND):
             if self._stopping.is_set():
                 return False

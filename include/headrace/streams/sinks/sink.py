@@ -1,4 +1,4 @@
-"""Sinks: what commits the results of a job's micro-batches, and knows which it has committed."""
+"""Sinks: they commit the results of a job's micro-batches and know which have been committed."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from headrace.streams.batches import BatchResult
 from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.sinks.target import TargetTable
-from headrace.streams.windows.row_matching import identities, without
+from headrace.streams.windows.row_matching import anti_join, row_ids
 
 
 class Sink(Protocol):
     """Takes the results of one job's micro-batches, each exactly once and in order."""
 
     def fence(self) -> None:
-        """Make commits of drivers with an older epoch fail from now on, and forget what is cached.
+        """Make commits of drivers with an older epoch fail from now on, and clear caches.
 
         Raises:
-            FencedError: a newer epoch is recorded.
+            FencedError: A newer epoch is recorded.
         """
 
     def position(self) -> Position | None:
-        """Return the position of the last micro-batch that has been committed; None if there is none."""
+        """Return the position of the last committed micro-batch; None if there is none."""
 
     def has_room(self) -> bool:
         """Return False if the job has to wait before its next micro-batch."""
@@ -37,19 +37,19 @@ class Sink(Protocol):
         """Commit the results of a micro-batch together with its position, or nothing.
 
         Args:
-            result: What to write and to retract.
+            result: The windows to write and to retract.
             position: The position after the micro-batch.
             expected: The number of the last committed micro-batch; None if there is none.
 
         Returns:
-            False if there was nothing to commit, so that the sink's position is as before.
+            False if there was nothing to commit, which leaves the sink's position unchanged.
 
         Raises:
-            FencedError: another driver has taken the job over.
+            FencedError: Another driver has taken the job over.
         """
 
     def close(self, grace_s: float) -> None:
-        """End what works in the background, waiting for it no longer than the grace."""
+        """Stop background work, waiting at most `grace_s` for it."""
 
 
 class DeltaSink:
@@ -71,40 +71,40 @@ class DeltaSink:
         return self.context.tables.committed_position(self.plan.target, self.plan.id, [self.plan.source_id])
 
     def has_room(self) -> bool:
-        """See `Sink`: a table takes whatever comes."""
+        """See `Sink`. Always True for a table."""
         return True
 
     def close(self, grace_s: float) -> None:
-        """See `Sink`: nothing works in the background."""
+        """See `Sink`. There is no background work."""
 
     def commit(self, result: BatchResult, position: Position, expected: int | None) -> bool:
         """See `Sink`. A micro-batch without rows for the target does not touch it."""
-        upserts = self.target.rows(result.upserts) if result.upserts.num_rows else None
-        deletes = self.target.keys(result.retractions) if result.retractions.num_rows else None
-        if not any(part is not None and part.num_rows for part in (upserts, deletes)):
+        upserts = self.target.to_rows(result.upserts) if result.upserts.num_rows else None
+        deletes = self.target.to_keys(result.retractions) if result.retractions.num_rows else None
+        if not any(rows is not None and rows.num_rows for rows in (upserts, deletes)):
             return False
         if self.plan.target.key is not None:
-            deletes = self.superseded(upserts, deletes)
+            deletes = self.superseded_keys(upserts, deletes)
         commit = Commit.of_stream(self.plan.id, position.batch, expected, self.context.epoch, position.offsets)
         self.context.tables.replace(self.plan.target, self.plan.target_database, upserts, deletes, commit)
         return True
 
-    def superseded(self, upserts: pa.Table | None, deletes: pa.Table | None) -> pa.Table | None:
+    def superseded_keys(self, upserts: pa.Table | None, deletes: pa.Table | None) -> pa.Table | None:
         """Return the keys to delete from a target with a composite key: all at the instants that are written or retracted."""
         target = self.plan.target
-        instant = [target.series_key, target.timestamp.name]
-        touched = [part.select(instant) for part in (upserts, deletes) if part is not None and part.num_rows]
-        if not touched:
+        instant_key = [target.series_key, target.timestamp.name]
+        changed = [rows.select(instant_key) for rows in (upserts, deletes) if rows is not None and rows.num_rows]
+        if not changed:
             return None
-        touching = pa.concat_tables(touched)
-        times = touching[target.timestamp.name].cast(pa.int64())
+        touched_keys = pa.concat_tables(changed)
+        times = touched_keys[target.timestamp.name].cast(pa.int64())
         stored = self.context.tables.scan(
             target,
             self.plan.target_database,
             columns=list(target.primary_key),
-            tbnames=pc.unique(touching[target.series_key]).to_pylist(),
+            tbnames=pc.unique(touched_keys[target.series_key]).to_pylist(),
             bounds=Bounds(pc.min(times).as_py(), pc.max(times).as_py()),
         )
-        mine, theirs = identities([stored, touching], instant)
-        same_instant = stored.filter(pa.array(np.isin(mine, theirs)))
-        return same_instant if upserts is None else without(same_instant, upserts, list(target.primary_key))
+        stored_ids, touched_ids = row_ids([stored, touched_keys], instant_key)
+        same_instant = stored.filter(pa.array(np.isin(stored_ids, touched_ids)))
+        return same_instant if upserts is None else anti_join(same_instant, upserts, list(target.primary_key))

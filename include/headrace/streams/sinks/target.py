@@ -1,4 +1,4 @@
-"""A stream's results as rows of its target table, with the subtables and tags of new groups."""
+"""Conversion of a stream's results to rows of its target table, including the subtables and tags of new groups."""
 
 from __future__ import annotations
 
@@ -18,137 +18,142 @@ from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.definition.groups import GroupKind
 from headrace.streams.windows.changes import from_ticks
-from headrace.streams.windows.row_matching import identities
+from headrace.streams.windows.row_matching import row_ids
 
 MAX_CACHED_GROUPS: Final = 1_000_000
-"""Groups that are remembered; beyond that all are forgotten and asked for again."""
+"""When more groups than this are cached, the cache is cleared."""
 
 
 class TargetTable:
-    """Turns windows into rows of one stream's target table. Caches the subtable of each group."""
+    """Converts windows to rows of one stream's target table. Caches the subtable of each group."""
 
     def __init__(self, context: Context, plan: StreamPlan) -> None:
         self.context = context
         self.plan = plan
         self._names: dict[tuple[Any, ...], str | None] = {}
 
-    def rows(self, windows: pa.Table) -> pa.Table:
-        """Finished windows (`p*` and the query's output columns) as physical rows of the target.
+    def to_rows(self, windows: pa.Table) -> pa.Table:
+        """Convert finished windows to rows of the target.
 
-        Subtables and tag values of new groups are created. Groups whose name belongs to another table are left out, with an
-        event in the catalog.
+        Creates the subtables and tag values of new groups. Leaves out groups whose name belongs to another table, and records an
+        event in the catalog for each.
+
+        Args:
+            windows: Key columns `p*` and the query's output columns `o*`.
         """
         plan = self.plan
         schema = self.context.tables.schema(plan.target, plan.target_database)
-        filled = {name: f"o{place}" for place, name in enumerate(plan.columns)}
+        filled = {name: f"o{index}" for index, name in enumerate(plan.columns)}
         columns = []
         for field in schema:
             if field.name == plan.target.series_key:
-                columns.append(self.subtables(windows))
+                columns.append(self.assign_subtables(windows))
             elif field.name in filled:
-                columns.append(self.stored(windows[filled[field.name]], field))
+                columns.append(self.to_stored(windows[filled[field.name]], field))
             else:
                 columns.append(pa.nulls(windows.num_rows, field.type))
-        found = pa.Table.from_arrays(columns, schema=schema)
-        series = found[plan.target.series_key]
-        return found.filter(pc.is_valid(series)) if series.null_count else found
+        rows = pa.Table.from_arrays(columns, schema=schema)
+        series = rows[plan.target.series_key]
+        return rows.filter(pc.is_valid(series)) if series.null_count else rows
 
-    def keys(self, windows: pa.Table) -> pa.Table:
-        """Subtable and timestamp of the rows of windows (`p*` and `_wstart`)."""
+    def to_keys(self, windows: pa.Table) -> pa.Table:
+        """Return subtable and timestamp of the target's rows for windows with the columns `p*` and `_wstart`."""
         plan = self.plan
         field = self.context.tables.schema(plan.target, plan.target_database).field(plan.target.timestamp.name)
-        start = self.stored(from_ticks(windows[WSTART], plan.query.precision), field)
-        series = self.subtables(windows)
+        start = self.to_stored(from_ticks(windows[WSTART], plan.query.precision), field)
+        series = self.assign_subtables(windows)
         return pa.table({plan.target.series_key: series, field.name: start}).filter(pc.is_valid(series))
 
-    def stored(self, values: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
-        """Values of a result as the target's column stores them; instants go over into the target's precision."""
+    def to_stored(self, values: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+        """Convert a result column to the type of the target's column; timestamps to the target's precision."""
         column = self.plan.target.column(field.name)
         if column is not None and column.type.kind is TypeKind.TIMESTAMP and values.type != field.type:
-            return instants(values, field.type)
+            return convert_precision(values, field.type)
         return values if values.type == field.type else values.cast(field.type, safe=False)
 
-    def subtables(self, windows: pa.Table) -> pa.ChunkedArray:
-        """For each window the subtable of the target that its group has; NULL where it can have none."""
+    def assign_subtables(self, windows: pa.Table) -> pa.ChunkedArray:
+        """Return for each window the target's subtable for its group; NULL if the name is not available."""
         columns = list(self.plan.groups.columns)
         if not columns:
-            (name,) = self.named([()])
+            (name,) = self.subtable_names([()])
             return pa.chunked_array([pa.repeat(pa.scalar(name, pa.string()), windows.num_rows)])
-        (identity,) = identities([windows], columns)
-        _, first, place = np.unique(identity, return_index=True, return_inverse=True)
+        (group_ids,) = row_ids([windows], columns)
+        _, first, group_index = np.unique(group_ids, return_index=True, return_inverse=True)
         groups = windows.select(columns).take(pa.array(first)).to_pylist()
-        names = self.named([tuple(group[column] for column in columns) for group in groups])
-        return pa.chunked_array([pa.array(names, pa.string()).take(pa.array(place))])
+        names = self.subtable_names([tuple(group[column] for column in columns) for group in groups])
+        return pa.chunked_array([pa.array(names, pa.string()).take(pa.array(group_index))])
 
-    def named(self, groups: Sequence[tuple[Any, ...]]) -> list[str | None]:
-        """The subtables of groups, those of new groups made."""
+    def subtable_names(self, groups: Sequence[tuple[Any, ...]]) -> list[str | None]:
+        """Return the subtables of groups, creating those of new groups."""
         if len(self._names) > MAX_CACHED_GROUPS:
             self._names.clear()
         new = [group for group in groups if group not in self._names]
         if new:
-            self._names.update(self.created(new))
+            self._names.update(self.create_subtables(new))
         return [self._names[group] for group in groups]
 
-    def created(self, groups: Sequence[tuple[Any, ...]]) -> dict[tuple[Any, ...], str | None]:
-        """Make the subtables of groups and set their tags."""
-        identity = self.identified(groups)
+    def create_subtables(self, groups: Sequence[tuple[Any, ...]]) -> dict[tuple[Any, ...], str | None]:
+        """Create the subtables of groups and set their tags."""
+        group_ids = self.group_ids(groups)
         rule = self.plan.groups
-        place = {column: number for number, column in enumerate(rule.columns)}
-        wanted = {
-            group: rule.subtable(identity[group], group[place[rule.name]] if rule.name is not None else None)
+        index = {column: number for number, column in enumerate(rule.columns)}
+        names = {
+            group: rule.subtable_name(group_ids[group], group[index[rule.name]] if rule.name is not None else None)
             for group in groups
-            if group in identity
+            if group in group_ids
         }
-        free = self.added(list(dict.fromkeys(wanted.values())))
-        made = {group: name for group, name in wanted.items() if name in free}
-        if made and self.plan.target.tags:
-            self.context.tables.upsert_tags(self.plan.target, self.tags(made, identity))
-        return {group: made.get(group) for group in groups}
+        available = self.add_subtables(list(dict.fromkeys(names.values())))
+        assigned = {group: name for group, name in names.items() if name in available}
+        if assigned and self.plan.target.tags:
+            self.context.tables.upsert_tags(self.plan.target, self.tag_rows(assigned, group_ids))
+        return {group: assigned.get(group) for group in groups}
 
-    def identified(self, groups: Sequence[tuple[Any, ...]]) -> dict[tuple[Any, ...], int]:
-        """The ids of groups; a group of a subtable that was dropped has none."""
+    def group_ids(self, groups: Sequence[tuple[Any, ...]]) -> dict[tuple[Any, ...], int]:
+        """Return the ids of groups. A group of a subtable that was dropped has none."""
         rule, count = self.plan.groups, len(self.plan.groups.keys)
         if rule.kind is not GroupKind.SUBTABLE:
-            return {group: rule.identity(group[:count]) for group in groups}
-        found = self.context.catalog.subtables.find(self.plan.source_database.name, [group[0] for group in groups])
-        return {group: found[group[0]].uid for group in groups if group[0] in found}
+            return {group: rule.id_of(group[:count]) for group in groups}
+        subtables = self.context.catalog.subtables.find(self.plan.source_database.name, [group[0] for group in groups])
+        return {group: subtables[group[0]].uid for group in groups if group[0] in subtables}
 
-    def added(self, names: Sequence[str]) -> set[str]:
-        """Those of the names that are subtables of the target, added where they were missing."""
+    def add_subtables(self, names: Sequence[str]) -> set[str]:
+        """Add missing subtables to the target; return those of the names that belong to it."""
         plan, subtables = self.plan, self.context.catalog.subtables
         try:
             return set(subtables.add(plan.target_database.name, plan.target.name, names))
         except ExistsError as error:
             if len(names) == 1:
-                message = f"results for {names[0]} are discarded: {error.message}"
+                message = f"discarding results for {names[0]}: {error.message}"
                 self.context.catalog.events.record("job", plan.id, "DISCARDED", message)
                 return set()
-        return {name for one in names for name in self.added([one])}
+        return {name for failed in names for name in self.add_subtables([failed])}
 
-    def tags(self, made: dict[tuple[Any, ...], str], identity: dict[tuple[Any, ...], int]) -> pa.Table:
-        """Tags of new subtables, in stored types."""
+    def tag_rows(self, subtables: dict[tuple[Any, ...], str], group_ids: dict[tuple[Any, ...], int]) -> pa.Table:
+        """Return the tags of new subtables, in stored types."""
         rule, precision = self.plan.groups, self.plan.target_database.precision
-        place = {column: number for number, column in enumerate(rule.columns)}
-        columns: dict[str, pa.Array] = {self.plan.target.series_key: pa.array(list(made.values()), pa.string())}
+        index = {column: number for number, column in enumerate(rule.columns)}
+        columns: dict[str, pa.Array] = {self.plan.target.series_key: pa.array(list(subtables.values()), pa.string())}
         for tag in rule.tags:
-            values = [None if tag.column is None else group[place[tag.column]] for group in made]
+            values = [None if tag.column is None else group[index[tag.column]] for group in subtables]
             type_ = arrow_type(tag.type, precision)
             if tag.type.kind is TypeKind.TIMESTAMP:
-                columns[tag.name] = instants(from_ticks(pa.chunked_array([values], pa.int64()), self.plan.query.precision), type_)
+                columns[tag.name] = convert_precision(
+                    from_ticks(pa.chunked_array([values], pa.int64()), self.plan.query.precision), type_
+                )
             else:
                 columns[tag.name] = pa.array(values).cast(type_)
         if rule.id_tag is not None:
-            ids = [Decimal(identity[group]) for group in made]
+            ids = [Decimal(group_ids[group]) for group in subtables]
             columns[rule.id_tag] = pa.array(ids, pa.decimal128(20, 0))
         return pa.table(columns)
 
 
-def instants(values: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
-    """Stored instants of one precision in the form of another: nanoseconds as integers, or microseconds."""
-    if values.type == wanted:
+def convert_precision(values: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
+    """Convert stored timestamps from one precision to another: nanoseconds are integers, others microseconds."""
+    if values.type == type_:
         return values
-    if pa.types.is_integer(wanted):
+    if pa.types.is_integer(type_):
         return pc.multiply(values.cast(pa.int64()), 1000)
     micros = pc.divide(values, 1000)
     rounded_up = pc.greater(pc.multiply(micros, 1000), values)
-    return pc.subtract(micros, rounded_up.cast(pa.int64())).cast(wanted)
+    return pc.subtract(micros, rounded_up.cast(pa.int64())).cast(type_)

@@ -1,0 +1,1 @@
+"""Sources: reading the changes of source tables and handing them to streams."""

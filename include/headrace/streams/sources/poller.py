@@ -1,4 +1,4 @@
-"""Source pollers: one reader of changes for each source table, and the streams that take them."""
+"""Source pollers: one reader of changes for each source table, and the streams subscribed to it."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from headrace.model.failpoints import FailpointError
 from headrace.model.jobs import DesiredState, JobRecord, JobState
 from headrace.model.positions import SourceId
 from headrace.streams.context import Context
-from headrace.streams.failures import explained, stop
+from headrace.streams.failures import stop_stream, to_error
 from headrace.streams.runner import Advance, Reader, Runner
 from headrace.streams.sources.reader import ChangeReader
 
 MAX_ATTEMPTS: Final = 5
-"""Times that a micro-batch, or a look at a source, is tried while it fails with a transient error."""
+"""Attempts at a micro-batch, or at reading a source's version, that fail with a transient error."""
 
 FIRST_PAUSE_S: Final = 0.1
 MAX_PAUSE_S: Final = 5.0
 FULL_SINK_PAUSE_S: Final = 0.05
 CLOSE_GRACE_S: Final = 5.0
-THREADS: Final = 4
-LOOK_THREADS: Final = 32
-MAX_LOOK_S: Final = 0.5
-"""A source that takes longer to tell its version is looked at in the background, so that it does not hold up the others."""
+BATCH_THREADS: Final = 4
+VERSION_READ_THREADS: Final = 32
+MAX_VERSION_READ_S: Final = 0.5
+"""A source whose version takes longer to read is read in the background, so that it does not delay the others."""
 
 RunnerFactory = Callable[[Context, JobRecord, Reader], Runner]
 Observe = Callable[[float], None]
@@ -35,13 +35,13 @@ Observe = Callable[[float], None]
 
 @dataclass(slots=True)
 class Retry:
-    """Failures in a row, and when to try again, on the monotonic clock."""
+    """Consecutive failures, and when to try again, on the monotonic clock."""
 
     failures: int = 0
     retry_at: float = 0.0
 
-    def failed(self, error: Error) -> bool:
-        """Note a failure; False if there is no point in another attempt."""
+    def record_failure(self, error: Error) -> bool:
+        """Record a failure; return False if there should be no other attempt."""
         self.failures += 1
         if not isinstance(error, TransientError) or self.failures >= MAX_ATTEMPTS:
             return False
@@ -49,35 +49,39 @@ class Retry:
         return True
 
     def pause(self) -> None:
-        """Wait as long as between attempts at most."""
+        """Wait for the longest pause between attempts."""
         self.retry_at = time.monotonic() + MAX_PAUSE_S
 
-    def succeeded(self) -> None:
+    def record_success(self) -> None:
+        """Reset the failures."""
         self.failures, self.retry_at = 0, 0.0
 
     def is_waiting(self) -> bool:
+        """Return True if it is too early for the next attempt."""
         return self.retry_at > time.monotonic()
 
 
 @dataclass(slots=True)
 class Subscription:
-    """One stream on a source. `started_at` is when the micro-batch in flight began, on the monotonic clock."""
+    """One stream on a source. `started_at` is when the micro-batch in flight started, on the monotonic clock."""
 
     record: JobRecord
     runner: Runner | None = None
     in_flight: Future[Advance] | None = None
     started_at: float = 0.0
     retry: Retry = field(default_factory=Retry)
-    leaving: bool = False
+    is_removed: bool = False
 
-    def has_work(self, newest: int) -> bool:
-        """Return True if its next micro-batch can begin: it has to restart, lags behind its source, or wants to be woken."""
+    def has_work(self, latest_version: int) -> bool:
+        """Return True if the next micro-batch can start: after a failure, for new commits, by the clock, or to record progress."""
         runner = self.runner
-        return runner is None or self.retry.failures > 0 or runner.offset < newest or runner.is_due() or runner.is_record_due()
+        return (
+            runner is None or self.retry.failures > 0 or runner.offset < latest_version or runner.is_due() or runner.is_record_due()
+        )
 
     @property
     def in_flight_ms(self) -> int:
-        """For how long the micro-batch in flight has been running, 0 if there is none."""
+        """How long the micro-batch in flight has been running; 0 if there is none."""
         return 0 if self.in_flight is None else max(1, round((time.monotonic() - self.started_at) * 1000))
 
 
@@ -86,9 +90,9 @@ class JobActivity:
     """What a driver is doing for one job.
 
     Attributes:
-        in_flight_ms: For how long its micro-batch has been running, 0 if there is none.
-        failures: Failed attempts in a row.
-        pending_since: When the oldest commit not yet handled was made, in epoch milliseconds; None if all are handled.
+        in_flight_ms: How long the micro-batch in flight has been running; 0 if there is none.
+        failures: Consecutive failed attempts.
+        pending_since: When the oldest commit not yet handled was made, in epoch ms; None if all are handled.
     """
 
     in_flight_ms: int
@@ -96,24 +100,26 @@ class JobActivity:
     pending_since: int | None
 
     def lag_ms(self, now: int) -> int:
-        """Return the age of the oldest commit not yet handled."""
+        """Return the age of the oldest commit not yet handled; `now` is in epoch ms."""
         return 0 if self.pending_since is None else max(0, now - self.pending_since)
 
 
 @dataclass(slots=True)
-class Round:
-    """What there is to wait for: micro-batches in flight, the next attempt at anything else (monotonic clock), slow looks."""
+class PollRound:
+    """What a poll can wait for: micro-batches, the next attempt at anything else (monotonic clock), slow version reads."""
 
     in_flight: list[Future[Advance]] = field(default_factory=list)
     next_attempt: float | None = None
-    looking: list[Future[int]] = field(default_factory=list)
+    version_reads: list[Future[int]] = field(default_factory=list)
 
     def wait_until(self, instant: float) -> None:
+        """Wait until this instant at the latest."""
         self.next_attempt = instant if self.next_attempt is None else min(self.next_attempt, instant)
 
-    def add(self, other: Round) -> None:
+    def add(self, other: PollRound) -> None:
+        """Add what another poller waits for."""
         self.in_flight.extend(other.in_flight)
-        self.looking.extend(other.looking)
+        self.version_reads.extend(other.version_reads)
         if other.next_attempt is not None:
             self.wait_until(other.next_attempt)
 
@@ -121,8 +127,8 @@ class Round:
 class SourcePoller:
     """Reads the changes of one source table and hands them to its streams, each at its own position.
 
-    Streams at the same offset share what was read. One that fails is marked STOPPED in the catalog and leaves; if the source cannot
-    be read, all of its streams are.
+    Streams at the same offset share what was read. A stream that fails is marked STOPPED in the catalog and removed. If the source
+    cannot be read, all of its streams are stopped.
     """
 
     def __init__(
@@ -134,59 +140,59 @@ class SourcePoller:
         self._observe = observe
         self._runner = runner
         self._retry = Retry()
-        self._looking: Future[int] | None = None
+        self._version_read: Future[int] | None = None
         self._committed_at: dict[int, int | None] = {}
         self._subscriptions: dict[str, Subscription] = {}
 
     @property
     def streams(self) -> frozenset[str]:
-        """Ids of its streams, those included that leave once their micro-batch has ended."""
+        """The ids of its streams, including those that will be removed once their micro-batch has ended."""
         return frozenset(self._subscriptions)
 
     def add(self, record: JobRecord) -> None:
-        """Take a stream in, at the position it has recorded. An error is recorded as its reason to stop, not raised."""
+        """Add a stream at its recorded position. An error is recorded as its stop reason, not raised."""
         self._subscriptions.setdefault(record.definition.id, Subscription(record))
 
     def remove(self, job_id: str) -> None:
-        """Let a stream leave, now or once its micro-batch in flight has ended."""
+        """Remove a stream, now or once its micro-batch in flight has ended."""
         subscription = self._subscriptions.get(job_id)
         if subscription is None:
             return
-        subscription.leaving = True
+        subscription.is_removed = True
         if subscription.in_flight is None:
             self._drop(subscription)
 
-    def look(self, pool: ThreadPoolExecutor) -> Future[int] | None:
-        """Begin to look for the source's newest version; None if a look is in progress, or it is not the time."""
-        if self._looking is not None or not self._subscriptions or self._retry.is_waiting():
+    def start_version_read(self, pool: ThreadPoolExecutor) -> Future[int] | None:
+        """Start to read the source's latest version; None if a read is in progress, or it is too early to retry."""
+        if self._version_read is not None or not self._subscriptions or self._retry.is_waiting():
             return None
-        self._looking = pool.submit(self._look)
-        return self._looking
+        self._version_read = pool.submit(self._read_version)
+        return self._version_read
 
-    def start(self) -> Round:
-        """Begin the next micro-batch of every idle stream that has one; nothing is waited for."""
-        round_ = Round()
-        newest = self._newest()
+    def start(self) -> PollRound:
+        """Start the next micro-batch of every idle stream that has one. Does not wait."""
+        round_ = PollRound()
+        latest_version = self._take_version()
         for subscription in self._subscriptions.values():
-            self._start(subscription, newest, round_)
+            self._start(subscription, latest_version, round_)
         if self._retry.is_waiting() and self._subscriptions:
             round_.wait_until(self._retry.retry_at)
-        if self._looking is not None:
-            round_.looking.append(self._looking)
+        if self._version_read is not None:
+            round_.version_reads.append(self._version_read)
         return round_
 
     def collect(self) -> None:
-        """Conclude the micro-batches that have ended.
+        """Handle the micro-batches that have ended.
 
         Raises:
-            FencedError: this driver's lease has passed to another.
+            FencedError: This driver's lease has passed to another.
         """
         for subscription in list(self._subscriptions.values()):
             if subscription.in_flight is not None and subscription.in_flight.done():
-                self._conclude(subscription)
+                self._finish(subscription)
 
     def activity(self) -> dict[str, JobActivity]:
-        """Return what is being done for each stream. May be called from any thread."""
+        """Return what is being done for each stream. Thread-safe."""
         return {
             subscription.record.definition.id: JobActivity(
                 subscription.in_flight_ms, subscription.retry.failures, self._pending_since(subscription)
@@ -195,47 +201,51 @@ class SourcePoller:
         }
 
     def close(self) -> None:
-        """Wait for micro-batches in flight and let all streams go."""
-        wait([one.in_flight for one in self._subscriptions.values() if one.in_flight is not None])
+        """Wait for micro-batches in flight and remove all streams."""
+        wait([subscription.in_flight for subscription in self._subscriptions.values() if subscription.in_flight is not None])
         for subscription in list(self._subscriptions.values()):
             self._drop(subscription, CLOSE_GRACE_S)
 
-    def _look(self) -> int:
-        """Read the source's newest version, and when the first commits were made that streams have yet to handle."""
-        newest = self.reader.newest()
-        offsets = {offset for one in list(self._subscriptions.values()) if (offset := recorded_offset(one)) is not None}
-        unhandled = {offset + 1 for offset in offsets if offset < newest}
-        known = self._committed_at
-        self._committed_at = {at: known[at] if at in known else self.reader.committed_at(at) for at in unhandled}
-        return newest
+    def _read_version(self) -> int:
+        """Return the source's latest version, and note when the first unhandled commit of each stream was made."""
+        latest_version = self.reader.latest_version()
+        offsets = {
+            offset for subscription in list(self._subscriptions.values()) if (offset := recorded_offset(subscription)) is not None
+        }
+        unhandled = {offset + 1 for offset in offsets if offset < latest_version}
+        cached = self._committed_at
+        self._committed_at = {
+            version: cached[version] if version in cached else self.reader.committed_at(version) for version in unhandled
+        }
+        return latest_version
 
-    def _newest(self) -> int | None:
-        """The source's newest version if a look has ended; None otherwise, and if it cannot be read."""
-        if self._looking is None or not self._looking.done():
+    def _take_version(self) -> int | None:
+        """Return the source's latest version if a read has ended; None otherwise, and if it cannot be read."""
+        if self._version_read is None or not self._version_read.done():
             return None
-        looked, self._looking = self._looking, None
-        error = looked.exception()
+        version_read, self._version_read = self._version_read, None
+        error = version_read.exception()
         if error is None:
-            self._retry.succeeded()
-            return looked.result()
+            self._retry.record_success()
+            return version_read.result()
         if isinstance(error, FailpointError) or not isinstance(error, Exception):
             raise error
-        self._source_failed(explained(error))
+        self._handle_source_failure(to_error(error))
         return None
 
-    def _source_failed(self, error: Error) -> None:
-        """Stop the streams of a source that cannot be read, unless it is worth another attempt."""
-        if self._retry.failed(error):
+    def _handle_source_failure(self, error: Error) -> None:
+        """Stop the streams of a source that cannot be read, unless another attempt is left."""
+        if self._retry.record_failure(error):
             return
         for subscription in list(self._subscriptions.values()):
             self._stop(subscription, error)
         self._retry.pause()
 
-    def _start(self, subscription: Subscription, newest: int | None, round_: Round) -> None:
-        if subscription.in_flight is None and newest is not None:
+    def _start(self, subscription: Subscription, latest_version: int | None, round_: PollRound) -> None:
+        if subscription.in_flight is None and latest_version is not None:
             if subscription.retry.is_waiting():
                 round_.wait_until(subscription.retry.retry_at)
-            elif subscription.has_work(newest):
+            elif subscription.has_work(latest_version):
                 subscription.started_at = time.monotonic()
                 subscription.in_flight = self._pool.submit(self._advance, subscription)
         if subscription.in_flight is not None:
@@ -251,34 +261,34 @@ class SourcePoller:
             self._observe(time.monotonic() - subscription.started_at)
         return advance
 
-    def _conclude(self, subscription: Subscription) -> None:
-        """Act on the end of a micro-batch."""
+    def _finish(self, subscription: Subscription) -> None:
+        """Handle the end of a micro-batch."""
         future, subscription.in_flight = subscription.in_flight, None
         error = future.exception() if future is not None else None
         if isinstance(error, FailpointError | FencedError) or (error is not None and not isinstance(error, Exception)):
             raise error
-        if subscription.leaving:
+        if subscription.is_removed:
             self._drop(subscription)
         elif error is not None:
-            self._failed(subscription, explained(error))
+            self._handle_failure(subscription, to_error(error))
         elif future is not None:
-            self._advanced(subscription, future.result())
+            self._handle_success(subscription, future.result())
 
-    def _advanced(self, subscription: Subscription, advance: Advance) -> None:
-        subscription.retry.succeeded()
+    def _handle_success(self, subscription: Subscription, advance: Advance) -> None:
+        subscription.retry.record_success()
         if advance is Advance.UNWANTED:
             self._drop(subscription)
         elif advance is Advance.FULL:
             subscription.retry.retry_at = time.monotonic() + FULL_SINK_PAUSE_S
 
-    def _failed(self, subscription: Subscription, error: Error) -> None:
-        if not subscription.retry.failed(error):
+    def _handle_failure(self, subscription: Subscription, error: Error) -> None:
+        if not subscription.retry.record_failure(error):
             self._stop(subscription, error)
 
     def _stop(self, subscription: Subscription, error: Error) -> None:
-        """Mark a stream STOPPED and let it leave; while the catalog cannot be told, what failed is tried again now and then."""
+        """Mark a stream STOPPED and remove it. While the catalog cannot be reached, retry the micro-batch instead."""
         try:
-            stop(self.context, subscription.record, error)
+            stop_stream(self.context, subscription.record, error)
         except TransientError:
             subscription.retry.pause()
         else:
@@ -290,73 +300,84 @@ class SourcePoller:
             subscription.runner.close(grace_s)
 
     def _pending_since(self, subscription: Subscription) -> int | None:
-        """When the oldest commit not yet handled was made, as of the last look. Reads nothing: a source may hang."""
+        """Return when the oldest commit not yet handled was made, as of the last version read. Reads nothing: a source may hang."""
         offset = recorded_offset(subscription)
         return None if offset is None else self._committed_at.get(offset + 1)
 
 
 def recorded_offset(subscription: Subscription) -> int | None:
-    """The last source version that a stream has handled and recorded; None before it is live."""
+    """Return the last source version that a stream has handled and recorded; None before it is live."""
     runner, record = subscription.runner, subscription.record
     position = (record.progress if runner is None else runner.progress).position
     return None if position is None else position.offsets[record.definition.source_id]
 
 
 class SourcePollers:
-    """The source pollers of a driver. `observe` is told the seconds of every micro-batch, `runner` makes what runs a stream."""
+    """The source pollers of a driver.
+
+    `observe` is called with the seconds of every micro-batch; `runner` creates the runner of a stream.
+    """
 
     def __init__(self, context: Context, observe: Observe = lambda _: None, runner: RunnerFactory = Runner) -> None:
         self.context = context
         self._observe = observe
         self._runner = runner
-        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="poller")
-        self._looks = ThreadPoolExecutor(LOOK_THREADS, thread_name_prefix="look")
+        self._pool = ThreadPoolExecutor(BATCH_THREADS, thread_name_prefix="poller")
+        self._version_pool = ThreadPoolExecutor(VERSION_READ_THREADS, thread_name_prefix="version")
         self._pollers: dict[SourceId, SourcePoller] = {}
 
     @property
     def streams(self) -> frozenset[str]:
-        """Ids of the streams that run, those included that leave once their micro-batch has ended."""
+        """The ids of the streams that run, including those that will be removed once their micro-batch has ended."""
         return frozenset(stream for poller in self._pollers.values() for stream in poller.streams)
 
     def activity(self) -> dict[str, JobActivity]:
-        """Return what is being done for each stream. May be called from any thread."""
+        """Return what is being done for each stream. Thread-safe."""
         pollers = list(self._pollers.values())
         return {stream: activity for poller in pollers for stream, activity in poller.activity().items()}
 
     def reconcile(self, records: Sequence[JobRecord]) -> None:
-        """Make the streams that run those of `records` that should.
+        """Run those of `records` that should run, and no others.
 
-        Taken in: desired RUNNING and observed CREATED (without history), RUNNING or PAUSED; they become RUNNING. Desired PAUSED
-        leave, and are PAUSED once they have left. FILLING and STOPPED ones, and those not in `records`, are not run.
+        Added: desired RUNNING and observed CREATED (without history), RUNNING or PAUSED; they become RUNNING. Streams that are
+        desired PAUSED are removed, and become PAUSED once they have been. FILLING and STOPPED ones, and those not in `records`, do
+        not run.
         """
-        wanted = {record.definition.id: record for record in records if is_runnable(record)}
+        runnable = {record.definition.id: record for record in records if is_runnable(record)}
         for poller in self._pollers.values():
-            for job_id in poller.streams - wanted.keys():
+            for job_id in poller.streams - runnable.keys():
                 poller.remove(job_id)
         running = self.streams
         for record in records:
             if record.definition.id not in running:
                 self._settle_pause(record)
-        for job_id in wanted.keys() - running:
-            self._subscribe(wanted[job_id])
+        for job_id in runnable.keys() - running:
+            self._subscribe(runnable[job_id])
         for source in [source for source, poller in self._pollers.items() if not poller.streams]:
             self._pollers.pop(source).close()
 
     def poll(self, timeout_s: float | None = None) -> bool:
-        """Begin every micro-batch that can begin, and return when the first one in flight ends.
+        """Start every micro-batch that can start, and return when the first one in flight ends.
 
         Args:
-            timeout_s: Return after so long at the latest, so that idle streams get what has come for them meanwhile, and without
-                waiting for a source that does not answer.
+            timeout_s: The longest time to wait, so that idle streams get what has arrived meanwhile. With a timeout, sources that
+                do not answer are not waited for.
 
         Returns:
             True if there was something to do, so that `while pollers.poll(): pass` settles.
 
         Raises:
-            FencedError: this driver's lease has passed to another. Nothing is raised for a stream's or a source's sake.
+            FencedError: This driver's lease has passed to another. Failures of a stream or a source are not raised.
         """
-        wait([look for poller in self._pollers.values() if (look := poller.look(self._looks)) is not None], MAX_LOOK_S)
-        round_ = Round()
+        wait(
+            [
+                version_read
+                for poller in self._pollers.values()
+                if (version_read := poller.start_version_read(self._version_pool)) is not None
+            ],
+            MAX_VERSION_READ_S,
+        )
+        round_ = PollRound()
         for poller in self._pollers.values():
             round_.add(poller.start())
         if round_.in_flight:
@@ -366,31 +387,31 @@ class SourcePollers:
         elif round_.next_attempt is not None:
             pause = max(0.0, round_.next_attempt - time.monotonic())
             time.sleep(pause if timeout_s is None else min(pause, timeout_s))
-        elif round_.looking and timeout_s is None:
-            wait(round_.looking, return_when=FIRST_COMPLETED)
+        elif round_.version_reads and timeout_s is None:
+            wait(round_.version_reads, return_when=FIRST_COMPLETED)
             return True
         return bool(round_.in_flight) or round_.next_attempt is not None
 
     def close(self) -> None:
-        """Wait for micro-batches in flight and let all streams go."""
+        """Wait for micro-batches in flight and remove all streams."""
         for poller in self._pollers.values():
             poller.close()
         self._pollers.clear()
         self._pool.shutdown()
-        self._looks.shutdown(wait=False)
+        self._version_pool.shutdown(wait=False)
 
     def _settle_pause(self, record: JobRecord) -> None:
         if record.desired is DesiredState.PAUSED and record.state in (JobState.CREATED, JobState.RUNNING):
             self._set_state(record, JobState.PAUSED)
 
     def _subscribe(self, record: JobRecord) -> None:
-        """Take a stream in; one whose source is not in the catalog is stopped."""
+        """Add a stream. If its source is not in the catalog, the stream is stopped."""
         try:
             poller = self._poller(record)
         except FencedError:
             raise
         except TerminalError as error:
-            stop(self.context, record, error)
+            stop_stream(self.context, record, error)
             return
         if record.state is not JobState.RUNNING:
             self._set_state(record, JobState.RUNNING)
@@ -410,7 +431,7 @@ class SourcePollers:
 
 
 def is_runnable(record: JobRecord) -> bool:
-    """Return True if a driver should run a stream: it is wanted, has a position, and nothing else works on it."""
+    """Return True if a driver should run a stream: it is desired, has a position, and no backfill works on it."""
     has_position = record.progress.position is not None or record.progress.boundary is not None
-    ready = record.state in (JobState.CREATED, JobState.RUNNING, JobState.PAUSED)
-    return record.desired is DesiredState.RUNNING and ready and has_position
+    has_runnable_state = record.state in (JobState.CREATED, JobState.RUNNING, JobState.PAUSED)
+    return record.desired is DesiredState.RUNNING and has_runnable_state and has_position

@@ -1,4 +1,4 @@
-"""How many changes the commits of a source have."""
+"""The number of changes in each commit of a source."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from headrace.storage import Tables
 
 MAX_SIZES: Final = 100_000
 MAX_VERSIONS_AHEAD: Final = 10_000
-"""A backlog is counted this far."""
+"""A backlog is counted at most this far."""
 MAX_LOG_READS: Final = 100
-"""Log entries that one count may read; the next count gets further."""
+"""Log entries that one count may read. The next count continues from the cached sizes."""
 
 
 class CommitSizes:
-    """Changes by version of a source table; each version's log entry is read once. Its lock is never held while reading."""
+    """Changes by version of a source table. Reads each version's log entry once, without holding the lock."""
 
     def __init__(self, tables: Tables, source: Table) -> None:
         self._tables = tables
@@ -25,34 +25,34 @@ class CommitSizes:
         self._sizes: dict[int, int] = {}
         self._mutex = threading.Lock()
 
-    def of(self, version: int) -> int:
-        """Return how many changes a version has."""
+    def count(self, version: int) -> int:
+        """Return the number of changes in a version."""
         size = self._sizes.get(version)
         if size is None:
             size = self._tables.change_rows(self._source, version, version)
-            self._note(version, size)
+            self._add(version, size)
         return size
 
-    def total(self, first: int, last: int) -> int:
-        """Return how many changes versions `first` to `last` have, as far as a bounded look ahead shows."""
+    def count_range(self, first: int, last: int) -> int:
+        """Return the number of changes in versions `first` to `last`, as far as the limits on reading allow."""
         total, reads = 0, 0
         for version in range(first, min(last, first + MAX_VERSIONS_AHEAD - 1) + 1):
             size = self._sizes.get(version)
             if size is None:
                 reads += 1
-                size = self._readable(version) if reads <= MAX_LOG_READS else None
+                size = self._try_count(version) if reads <= MAX_LOG_READS else None
             if size is None:
                 break
             total += size
         return total
 
-    def _readable(self, version: int) -> int | None:
+    def _try_count(self, version: int) -> int | None:
         try:
-            return self.of(version)
-        except Error:  # who handles the commit will tell what is wrong with it
+            return self.count(version)
+        except Error:  # the micro-batch that reads this commit raises it
             return None
 
-    def _note(self, version: int, size: int) -> None:
+    def _add(self, version: int, size: int) -> None:
         with self._mutex:
             self._sizes[version] = size
             while len(self._sizes) > MAX_SIZES:

@@ -1,4 +1,4 @@
-"""Reading a source: changes and rows, with the tags that its streams read."""
+"""Joining tags to rows of a source."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from headrace.storage import Tables
 
 
 def with_tags(tables: Tables, source: Table, rows: pa.Table, tags: Collection[str]) -> pa.Table:
-    """Rows with these tags of their subtables, as they are now; NULL where a subtable has none."""
+    """Return the rows with these tags of their subtables as of now; NULL if a subtable has none."""
     if not tags:
         return rows
-    known = tables.read_tags(source)
+    tag_table = tables.read_tags(source)
     rows = rows.drop_columns([name for name in tags if name in rows.column_names])  # an undeclared column may have the name
-    place = pc.index_in(rows[source.series_key], known[source.series_key])
+    tag_row = pc.index_in(rows[source.series_key], tag_table[source.series_key])
     for name in tags:
-        rows = rows.append_column(known.schema.field(name), pc.take(known[name], place))
+        rows = rows.append_column(tag_table.schema.field(name), pc.take(tag_table[name], tag_row))
     return rows

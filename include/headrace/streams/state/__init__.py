@@ -1,0 +1,1 @@
+"""State: the checkpoints of a stream, and rebuilding them."""

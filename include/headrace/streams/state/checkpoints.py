@@ -1,4 +1,4 @@
-"""What a stream carries from one micro-batch to the next, in checkpoints that are immutable and named by its number."""
+"""The state that a stream carries from one micro-batch to the next, and its immutable checkpoints, named by micro-batch."""
 
 from __future__ import annotations
 
@@ -18,14 +18,16 @@ from headrace.model.jobs import JobCounters
 from headrace.model.positions import Position
 
 MAGIC: Final = b"HRSTATE1"
-KEPT: Final = 3
-"""Checkpoints to keep: a newer state can be computed again from an older one and the source's changes since."""
+RETAINED_CHECKPOINTS: Final = 3
+"""Checkpoints to keep: a damaged state can be recomputed from an older one and the changes since."""
 
-SEEN: Final = pa.schema([(SERIES, pa.string()), ("_seen", pa.int64())])
+MAX_EVENT_TIME: Final = "_max_event_time"
+MAX_EVENT_TIMES: Final = pa.schema([(SERIES, pa.string()), (MAX_EVENT_TIME, pa.int64())])
+"""The largest event time of each subtable, in ticks."""
 
 
 class StateError(TerminalError):
-    """A state file is damaged, or is not the plan's."""
+    """A checkpoint is damaged, or does not match the plan."""
 
     code = "STATE"
 
@@ -35,22 +37,21 @@ class StreamState:
     """The state of a stream after a micro-batch.
 
     Attributes:
-        position: The micro-batch.
-        windows: Held windows: group columns `p*`, `_wstart`, `_wend` (ticks, inclusive), the plan's partial aggregates, and
-            `_emitted`: whether the target has a row of it. None before the first window.
-        max_event_time_by_subtable: `_series_key`, `_seen`: the largest event time of each subtable, of rows that the query's WHERE
-            keeps.
-        max_event_time: The largest of them all; None before the first row. The watermark is this minus the `WATERMARK` option.
-        evicted_through: Windows that start at or before it and are not held may have stored rows; later ones that are not held
-            have none.
-        counters: Totals since the stream began, without pending rows.
-        wake_at: When the job wants its next micro-batch even if nothing has changed, in epoch ms of the connection's clock.
+        position: The micro-batch and the offsets after it.
+        windows: Windows in state: key columns `p*`, `_wstart`, `_wend` (ticks, inclusive), the plan's partial aggregates, and
+            `_emitted`, an `EmitState`. None before the first window.
+        max_event_time_by_subtable: Columns as in `MAX_EVENT_TIMES`. Counts only rows that pass WHERE.
+        max_event_time: The largest of them; None before the first row. The watermark is this minus the watermark delay.
+        evicted_through: Windows up to this start (INTERVAL) or end (others) may have been evicted: if they are not in state, they
+            may have stored rows. Later windows that are not in state have none. None if nothing has been evicted.
+        counters: Totals since the stream was created, without pending rows.
+        wake_at: When the job needs its next micro-batch even if nothing changes, in epoch ms of the connection's clock.
         handled_at: When the micro-batch was handled, by the same clock.
     """
 
     position: Position
     windows: pa.Table | None = None
-    max_event_time_by_subtable: pa.Table = field(default_factory=SEEN.empty_table)
+    max_event_time_by_subtable: pa.Table = field(default_factory=MAX_EVENT_TIMES.empty_table)
     max_event_time: int | None = None
     evicted_through: int | None = None
     counters: JobCounters = field(default_factory=JobCounters)
@@ -58,69 +59,70 @@ class StreamState:
     handled_at: int = 0
 
     def watermark(self, delay: int) -> int | None:
-        """Windows whose last instant lies before it are closed."""
+        """Return the watermark in ticks; windows that end before it are closed. None before the first row."""
         return None if self.max_event_time is None else self.max_event_time - delay
 
 
 def encode(state: StreamState) -> bytes:
-    """A state as bytes that end with a checksum."""
-    windows = b"" if state.windows is None else ipc(state.windows)
+    """Encode a state as bytes that end with a checksum."""
+    windows = b"" if state.windows is None else to_ipc(state.windows)
     header = json.dumps(
         {
             "position": state.position.to_json(),
             "wake_at": state.wake_at,
             "handled_at": state.handled_at,
-            "newest": state.max_event_time,
-            "floor": state.evicted_through,
+            "max_event_time": state.max_event_time,
+            "evicted_through": state.evicted_through,
             "counters": asdict(state.counters),
             "windows": len(windows),
         }
     ).encode()
-    body = b"".join((MAGIC, struct.pack("<I", len(header)), header, windows, ipc(state.max_event_time_by_subtable)))
+    body = b"".join((MAGIC, struct.pack("<I", len(header)), header, windows, to_ipc(state.max_event_time_by_subtable)))
     return body + struct.pack("<I", zlib.crc32(body))
 
 
 def decode(data: bytes) -> StreamState:
-    """The state of such bytes.
+    """Decode a state.
 
     Raises:
-        StateError: they are not whole.
+        StateError: The bytes are incomplete or damaged.
     """
     if len(data) < len(MAGIC) + 8 or not data.startswith(MAGIC) or zlib.crc32(data[:-4]) != struct.unpack("<I", data[-4:])[0]:
-        raise StateError("the file is not whole", hint="it is worked out again from the source")
-    start = len(MAGIC) + 4
-    begin = start + struct.unpack("<I", data[len(MAGIC) : start])[0]
-    header = json.loads(data[start:begin])
-    middle = begin + header["windows"]
+        raise StateError("the checkpoint is incomplete or damaged", hint="wait until it has been recomputed from the source")
+    header_start = len(MAGIC) + 4
+    windows_start = header_start + struct.unpack("<I", data[len(MAGIC) : header_start])[0]
+    header = json.loads(data[header_start:windows_start])
+    times_start = windows_start + header["windows"]
     return StreamState(
         position=Position.from_json(header["position"]),
-        windows=table(data[begin:middle]) if header["windows"] else None,
-        max_event_time_by_subtable=table(data[middle:-4]),
-        max_event_time=header["newest"],
-        evicted_through=header["floor"],
+        windows=from_ipc(data[windows_start:times_start]) if header["windows"] else None,
+        max_event_time_by_subtable=from_ipc(data[times_start:-4]),
+        max_event_time=header["max_event_time"],
+        evicted_through=header["evicted_through"],
         counters=JobCounters(**header["counters"]),
         wake_at=header["wake_at"],
         handled_at=header["handled_at"],
     )
 
 
-def ipc(rows: pa.Table) -> bytes:
-    """A table as an Arrow stream."""
+def to_ipc(rows: pa.Table) -> bytes:
+    """Encode a table as an Arrow IPC stream."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema) as writer:
         writer.write_table(rows)
     return bytes(sink.getvalue())
 
 
-def table(data: bytes) -> pa.Table:
+def from_ipc(data: bytes) -> pa.Table:
+    """Decode a table from an Arrow IPC stream."""
     with pa.ipc.open_stream(data) as reader:
         return reader.read_all()
 
 
 class StateStore:
-    """The checkpoints of one stream: `<micro-batch>-<epoch>.state`, written whole or not at all.
+    """The checkpoints of one stream: files `<micro-batch>-<epoch>.state`, written atomically.
 
-    Drivers of different epochs never write the same file, so that one which has been fenced spoils nothing.
+    Drivers of different epochs never write the same file, so a driver that has been fenced off cannot do damage.
     """
 
     def __init__(self, uri: str, job_id: str, epoch: int) -> None:
@@ -129,13 +131,14 @@ class StateStore:
         self.epoch = epoch
 
     def write(self, state: StreamState, durable: int) -> None:
-        """Store a checkpoint, and drop old ones.
+        """Write a checkpoint, and delete old ones.
 
         Args:
-            durable: The last micro-batch from which the stream would restart by now; its checkpoint and a few before it stay.
+            state: The state to write.
+            durable: The last micro-batch from which the stream would restart by now. Its checkpoint and a few before it are kept.
 
         Raises:
-            OperationalError: the storage refused.
+            OperationalError: The storage failed.
         """
         batch = state.position.batch
         try:
@@ -145,16 +148,16 @@ class StateStore:
                 file.write(encode(state))
             failpoint("streams.state.rename")
             self.filesystem.move(temporary, self._path(batch, self.epoch))
-            self._drop_old(durable)
+            self._delete_old(durable)
         except OSError as error:
             raise OperationalError(f"the state of a stream cannot be written: {error}", hint="check the storage") from error
 
     def read(self, batch: int) -> StreamState | None:
-        """The state after a micro-batch, by the newest epoch that wrote it; None if there is none.
+        """Return the state after a micro-batch, as written by the newest epoch; None if there is none.
 
         Raises:
-            StateError: there is one, but it is damaged.
-            OperationalError: the storage refused.
+            StateError: The checkpoint is damaged.
+            OperationalError: The storage failed.
         """
         path = self._files().get(batch)
         if path is None:
@@ -167,41 +170,41 @@ class StateStore:
         return decode(data)
 
     def batches(self) -> list[int]:
-        """Micro-batches that have a checkpoint, oldest first."""
+        """Return the micro-batches that have a checkpoint, oldest first."""
         return sorted(self._files())
 
     def clear(self) -> None:
-        """Remove all states."""
+        """Delete all checkpoints."""
         try:
             if self.filesystem.get_file_info(self.folder).type == fs.FileType.Directory:
                 self.filesystem.delete_dir(self.folder)
         except OSError as error:
-            raise OperationalError(f"the state of a stream cannot be removed: {error}", hint="check the storage") from error
+            raise OperationalError(f"the state of a stream cannot be deleted: {error}", hint="check the storage") from error
 
     def _path(self, batch: int, epoch: int) -> str:
         return f"{self.folder}/{batch:020d}-{epoch:010d}.state"
 
     def _names(self) -> list[str]:
         try:
-            found = self.filesystem.get_file_info(fs.FileSelector(self.folder, allow_not_found=True))
+            infos = self.filesystem.get_file_info(fs.FileSelector(self.folder, allow_not_found=True))
         except OSError as error:
             raise OperationalError(f"the state of a stream cannot be listed: {error}", hint="check the storage") from error
-        return sorted(info.base_name for info in found if info.base_name.endswith(".state"))
+        return sorted(info.base_name for info in infos if info.base_name.endswith(".state"))
 
     def _files(self) -> dict[int, str]:
-        """For each micro-batch the file of the newest epoch."""
+        """Return for each micro-batch the file of the newest epoch."""
         return {batch_of(name): f"{self.folder}/{name}" for name in self._names()}
 
-    def _drop_old(self, durable: int) -> None:
-        """Drop all but the last checkpoints up to a micro-batch that is surely committed, and what comes after it."""
+    def _delete_old(self, durable: int) -> None:
+        """Delete the checkpoints before the last few that are committed; uncommitted ones stay."""
         names = self._names()
         committed = sorted({batch_of(name) for name in names if batch_of(name) <= durable})
-        old = set(committed[:-KEPT])
+        old = set(committed[:-RETAINED_CHECKPOINTS])
         for name in names:
             if batch_of(name) in old:
                 self.filesystem.delete_file(f"{self.folder}/{name}")
 
 
 def batch_of(name: str) -> int:
-    """The micro-batch in the name of a checkpoint."""
+    """Return the micro-batch in the name of a checkpoint."""
     return int(name.split("-")[0])

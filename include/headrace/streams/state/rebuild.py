@@ -1,4 +1,4 @@
-"""The state of a stream made from the stored rows of its source, where there is none to go on from."""
+"""Rebuilding a stream's state from the stored rows of its source, if there is no checkpoint to continue from."""
 
 from __future__ import annotations
 
@@ -19,83 +19,90 @@ from headrace.model.time import Duration
 from headrace.storage.spark.functions import F
 from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
-from headrace.streams.state.checkpoints import SEEN, StreamState
+from headrace.streams.state.checkpoints import MAX_EVENT_TIME, MAX_EVENT_TIMES, StreamState
 from headrace.streams.windows import window_sql
-from headrace.streams.windows.emission import CURRENT, OLDER
+from headrace.streams.windows.emission import EmitState
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-LONGEST_MONTH: Final = Duration(31, "d")
+MAX_MONTH: Final = Duration(31, "d")
 DAY: Final = Duration(1, "d")
 
 
 def rebuild(
     context: Context, plan: StreamPlan, position: Position, *, after_history: bool = True, counters: JobCounters | None = None
 ) -> StreamState:
-    """Compute the state at a position from the stored rows, as if they all had come in order.
+    """Compute the state at a position from the stored rows, as if all had arrived in order.
 
-    Windows that are still open are held. `after_history` tells that the target has their values, as a history writes them; all
-    closed ones count as emitted. One scan of timestamps, and the rows of open windows. The state asks to be woken at once: only the
-    processor can tell which instants its windows wait for.
+    Reads the timestamps of all rows, and the rows of open windows. The state asks to be woken at once, since only the processor
+    knows which instants its windows wait for.
+
+    Args:
+        context: The driver's environment.
+        plan: The stream.
+        position: The position to rebuild at.
+        after_history: Whether the target has the values of open windows, as a backfill writes them. Closed windows count as
+            emitted in any case.
+        counters: The counters recorded at the position.
     """
     rows = source_rows(context, plan, position.offsets[plan.source_id])
     max_event_time_by_subtable = max_event_times(plan, rows)
-    max_event_time = pc.max(max_event_time_by_subtable["_seen"]).as_py()
-    total = without_pending(replace(counters or JobCounters(), rows_pending=0))
+    max_event_time = pc.max(max_event_time_by_subtable[MAX_EVENT_TIME]).as_py()
+    settled_counters = without_pending(replace(counters or JobCounters(), rows_pending=0))
     state = StreamState(
         position,
         max_event_time_by_subtable=max_event_time_by_subtable,
         max_event_time=max_event_time,
-        counters=total,
+        counters=settled_counters,
         wake_at=context.clock.now(),
     )
     watermark = state.watermark(plan.watermark)
     if watermark is None or plan.query.window is None:
         return state
-    windows = open_windows(plan, rows, watermark, CURRENT if after_history else OLDER)
+    windows = open_windows(plan, rows, watermark, EmitState.CURRENT if after_history else EmitState.STALE)
     return replace(state, windows=windows if windows.num_rows else None, evicted_through=watermark - 1)
 
 
 def without_pending(counters: JobCounters) -> JobCounters:
-    """Counters without the rows that were pending when they were recorded."""
+    """Return the counters without the rows that were pending when they were recorded."""
     return replace(counters, rows_in=counters.rows_used + counters.rows_filtered + counters.rows_expired)
 
 
 def source_rows(context: Context, plan: StreamPlan, version: int) -> DataFrame:
-    """All rows of the source as of a version, with the tags that the query reads."""
+    """Return all rows of the source as of a version, with the tags that the query reads."""
     spark = context.spark()
     rows = context.tables.frame(spark, plan.source, version=version)
     tags = plan.query.scans[0].tags
     if not tags:
         return rows
-    known = spark.createDataFrame(context.tables.read_tags(plan.source).select([plan.source.series_key, *tags]))
-    return rows.join(F.broadcast(known), plan.source.series_key, "left")
+    tag_rows = spark.createDataFrame(context.tables.read_tags(plan.source).select([plan.source.series_key, *tags]))
+    return rows.join(F.broadcast(tag_rows), plan.source.series_key, "left")
 
 
 def max_event_times(plan: StreamPlan, rows: DataFrame) -> pa.Table:
-    """The largest instant of each subtable, of rows that WHERE keeps."""
-    found = prepare(plan.query, rows).groupBy(SERIES).agg(F.max(TS).alias("_seen"))
-    return found.toArrow().select(SEEN.names).cast(SEEN)
+    """Return the largest event time of each subtable, of rows that pass WHERE."""
+    times = prepare(plan.query, rows).groupBy(SERIES).agg(F.max(TS).alias(MAX_EVENT_TIME))
+    return times.toArrow().select(MAX_EVENT_TIMES.names).cast(MAX_EVENT_TIMES)
 
 
-def open_windows(plan: StreamPlan, rows: DataFrame, watermark: int, standing: int) -> pa.Table:
-    """The windows that a watermark leaves open, and the last ones of every partition, as the state holds them."""
+def open_windows(plan: StreamPlan, rows: DataFrame, watermark: int, emit_state: int) -> pa.Table:
+    """Return the windows to keep in state: those open at a watermark, and the last ones of every partition."""
     if isinstance(plan.query.window, IntervalWindow):
-        low = from_ticks(f"{watermark - reach(plan.query, plan.query.window)}L", plan.query.precision)
+        low = from_ticks(f"{watermark - max_window_span(plan.query, plan.query.window)}L", plan.query.precision)
         recent = rows.where(f"{quote(plan.source.timestamp.name)} >= {low}")
-        found = whole(plan.query, prepare(plan.query, recent)).where(f"{WEND} >= {watermark}L")
+        windows = whole(plan.query, prepare(plan.query, recent)).where(f"{WEND} >= {watermark}L")
     else:
-        every = whole(plan.query, prepare(plan.query, rows))
+        all_windows = whole(plan.query, prepare(plan.query, rows))
         keys = ", ".join(key_columns(plan.query))
         last = f"max({WSTART}) OVER ({f'PARTITION BY {keys}' if keys else ''})"
-        found = every.selectExpr("*", f"{last} AS _last").where(f"{WEND} >= {watermark}L OR {WEND} >= _last").drop("_last")
-    windows = found.select(*window_sql.window_columns(plan.query)).toArrow()
-    return windows.append_column(window_sql.EMITTED, pa.repeat(pa.scalar(standing, pa.int32()), windows.num_rows))
+        windows = all_windows.selectExpr("*", f"{last} AS _last").where(f"{WEND} >= {watermark}L OR {WEND} >= _last").drop("_last")
+    retained = windows.select(*window_sql.window_columns(plan.query)).toArrow()
+    return retained.append_column(window_sql.EMITTED, pa.repeat(pa.scalar(emit_state, pa.int32()), retained.num_rows))
 
 
-def reach(plan: Plan, window: IntervalWindow) -> int:
-    """How far apart, in ticks, two instants of one window lie at most."""
+def max_window_span(plan: Plan, window: IntervalWindow) -> int:
+    """Return an upper bound of the distance between two instants of one window, in ticks."""
     if not window.length.is_calendar:
         return window.length.ticks(plan.precision) + (DAY.ticks(plan.precision) if window.zone is not None else 0)
-    return (window.length.months * LONGEST_MONTH.nanoseconds + DAY.nanoseconds) // plan.precision.nanoseconds
+    return (window.length.months * MAX_MONTH.nanoseconds + DAY.nanoseconds) // plan.precision.nanoseconds

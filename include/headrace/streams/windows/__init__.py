@@ -1,0 +1,1 @@
+"""One micro-batch of a window query: lateness, windows in state, recalculation and emission."""

@@ -1,4 +1,4 @@
-"""What became of a batch's rows, and how far event time has come."""
+"""Row counts of a micro-batch, and the event times it has reached."""
 
 from __future__ import annotations
 
@@ -11,67 +11,73 @@ import pyarrow.compute as pc
 from headrace.compute.plan import SERIES
 from headrace.model.jobs import JobCounters
 from headrace.streams.definition.define import StreamPlan
-from headrace.streams.state.checkpoints import SEEN, StreamState
+from headrace.streams.state.checkpoints import MAX_EVENT_TIME, MAX_EVENT_TIMES, StreamState
 from headrace.streams.windows.changes import Bools, ChangeBatch
-from headrace.streams.windows.window_sql import LATEST, USED
+from headrace.streams.windows.window_sql import MAX_TIME, USED
 
 
 @dataclass(frozen=True)
-class Count:
-    """Rows of a batch by what became of them, and after it the largest instant of each subtable, and of all."""
+class BatchCount:
+    """Rows of a micro-batch by outcome, and the largest event times after it, by subtable and overall."""
 
     counters: JobCounters
     max_event_time_by_subtable: pa.Table
     max_event_time: int | None
 
 
-def counted(plan: StreamPlan, batch: ChangeBatch, state: StreamState, windows: pa.Table) -> Count:
-    """Count a batch of new rows in time. Rows that WHERE drops move no time on; the windows tell which those are."""
+def count_inserts(plan: StreamPlan, batch: ChangeBatch, state: StreamState, windows: pa.Table) -> BatchCount:
+    """Count a batch of new rows that are on time. Uses the windows to count the rows that pass WHERE."""
     if plan.query.filter is None:
-        return count_of(plan, batch, state, batch.written, np.zeros(len(batch.ts), np.bool_))
-    used = int(pc.sum(windows[USED]).as_py() or 0)
-    written = len(batch.ts)
-    counters = JobCounters(rows_in=written, rows_used=used, rows_filtered=written - used, batches=1)
-    return Count(counters, state.max_event_time_by_subtable, later(pc.max(windows[LATEST]).as_py(), state.max_event_time))
+        return count_rows(plan, batch, state, batch.is_written, np.zeros(len(batch.ts), np.bool_))
+    used_count = int(pc.sum(windows[USED]).as_py() or 0)
+    written_count = len(batch.ts)
+    counters = JobCounters(rows_in=written_count, rows_used=used_count, rows_filtered=written_count - used_count, batches=1)
+    return BatchCount(counters, state.max_event_time_by_subtable, later_of(pc.max(windows[MAX_TIME]).as_py(), state.max_event_time))
 
 
-def count_of(plan: StreamPlan, batch: ChangeBatch, state: StreamState, used: Bools, expired: Bools) -> Count:
-    """Count a batch of which the used and the expired rows are known; the others that were written WHERE has dropped."""
-    written, taken, lost = int(batch.written.sum()), int(used.sum()), int(expired.sum())
-    counters = JobCounters(rows_in=written, rows_used=taken, rows_filtered=written - taken - lost, rows_expired=lost, batches=1)
-    kept = used | expired
-    if not kept.any():
-        return Count(counters, state.max_event_time_by_subtable, state.max_event_time)
+def count_rows(plan: StreamPlan, batch: ChangeBatch, state: StreamState, used: Bools, expired: Bools) -> BatchCount:
+    """Count a batch by its used and its expired rows; the other written rows were dropped by WHERE."""
+    written_count, used_count, expired_count = int(batch.is_written.sum()), int(used.sum()), int(expired.sum())
+    counters = JobCounters(
+        rows_in=written_count,
+        rows_used=used_count,
+        rows_filtered=written_count - used_count - expired_count,
+        rows_expired=expired_count,
+        batches=1,
+    )
+    passing = used | expired
+    if not passing.any():
+        return BatchCount(counters, state.max_event_time_by_subtable, state.max_event_time)
     max_event_time_by_subtable = state.max_event_time_by_subtable
     if plan.options.ignore_expired or plan.leaves_rows_out:
-        max_event_time_by_subtable = merged(
-            max_event_time_by_subtable, largest(batch.series.filter(pa.array(kept)), pa.array(batch.ts[kept]))
+        max_event_time_by_subtable = merge_max_times(
+            max_event_time_by_subtable, max_times(batch.series.filter(pa.array(passing)), pa.array(batch.ts[passing]))
         )
-    return Count(counters, max_event_time_by_subtable, later(int(batch.ts[kept].max()), state.max_event_time))
+    return BatchCount(counters, max_event_time_by_subtable, later_of(int(batch.ts[passing].max()), state.max_event_time))
 
 
-def later(one: int | None, other: int | None) -> int | None:
-    """The later of two instants of which either may be missing."""
-    return max((instant for instant in (one, other) if instant is not None), default=None)
+def later_of(first: int | None, second: int | None) -> int | None:
+    """Return the later of two instants, either of which may be None."""
+    return max((instant for instant in (first, second) if instant is not None), default=None)
 
 
-def largest(names: pa.ChunkedArray, instants: pa.Array) -> pa.Table:
-    """The largest instant that each subtable was given."""
-    found = pa.table({SERIES: names, LATEST: instants}).group_by(SERIES).aggregate([(LATEST, "max")])
-    return pa.table({SERIES: found[SERIES], LATEST: found[f"{LATEST}_max"]})
+def max_times(names: pa.ChunkedArray, instants: pa.Array) -> pa.Table:
+    """Return the largest event time of each subtable in a batch."""
+    grouped = pa.table({SERIES: names, MAX_TIME: instants}).group_by(SERIES).aggregate([(MAX_TIME, "max")])
+    return pa.table({SERIES: grouped[SERIES], MAX_TIME: grouped[f"{MAX_TIME}_max"]})
 
 
-def merged(max_event_time_by_subtable: pa.Table, shown: pa.Table) -> pa.Table:
-    """The largest instants so far; subtables keep their places, new ones follow."""
-    place = pc.index_in(
-        shown[SERIES],
-        max_event_time_by_subtable[SERIES].combine_chunks() if max_event_time_by_subtable.num_rows else pa.array([], pa.string()),
+def merge_max_times(previous: pa.Table, batch_times: pa.Table) -> pa.Table:
+    """Merge the largest event times of a batch into those so far. Subtables keep their order; new ones follow."""
+    row_index = pc.index_in(
+        batch_times[SERIES],
+        previous[SERIES].combine_chunks() if previous.num_rows else pa.array([], pa.string()),
     )
-    old = shown.filter(pc.is_valid(place))
-    new = shown.filter(pc.is_null(place)).rename_columns(SEEN.names).cast(SEEN)
-    if old.num_rows:
-        values = np.array(max_event_time_by_subtable["_seen"].to_numpy(), copy=True)
-        at = place.drop_null().to_numpy().astype(np.int64)
-        np.maximum.at(values, at, old[LATEST].to_numpy())
-        max_event_time_by_subtable = pa.table({SERIES: max_event_time_by_subtable[SERIES], "_seen": pa.array(values)}, schema=SEEN)
-    return pa.concat_tables([max_event_time_by_subtable, new]).combine_chunks()
+    existing = batch_times.filter(pc.is_valid(row_index))
+    new = batch_times.filter(pc.is_null(row_index)).rename_columns(MAX_EVENT_TIMES.names).cast(MAX_EVENT_TIMES)
+    if existing.num_rows:
+        values = np.array(previous[MAX_EVENT_TIME].to_numpy(), copy=True)
+        old_rows = row_index.drop_null().to_numpy().astype(np.int64)
+        np.maximum.at(values, old_rows, existing[MAX_TIME].to_numpy())
+        previous = pa.table({SERIES: previous[SERIES], MAX_EVENT_TIME: pa.array(values)}, schema=MAX_EVENT_TIMES)
+    return pa.concat_tables([previous, new]).combine_chunks()

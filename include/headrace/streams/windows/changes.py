@@ -1,4 +1,4 @@
-"""A batch of source changes as one stream sees them: what each row does, and whether it may have come too late."""
+"""A batch of source changes as one stream sees them: the kind of each row, and whether it may be late."""
 
 from __future__ import annotations
 
@@ -14,50 +14,58 @@ import pyarrow.compute as pc
 from headrace.compute.plan import SERIES, CountWindow, EventWindow, StateWindow
 from headrace.model.time import Precision
 from headrace.streams.definition.define import StreamPlan
-from headrace.streams.state.checkpoints import StreamState
+from headrace.streams.state.checkpoints import MAX_EVENT_TIME, StreamState
 
 Int64s = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 NEVER: Final = np.iinfo(np.int64).min
-"""Stands for 'no instant yet' among ticks."""
+"""The value for 'no instant' among ticks, and for 'no write' among versions."""
 
 CHANGE: Final = "_change_type"
 VERSION: Final = "_commit_version"
 
 
 class RowKind(IntEnum):
-    """What a row does to its windows."""
+    """The effect of a row on its windows."""
 
-    INPUT = 0
-    """It is one more row of them."""
-    DELETED = 1
-    """It was one of their rows: they are evaluated again."""
-    BEFORE = 2
-    """It was one of their rows until an update: they are evaluated again."""
-    UPDATED = 3
-    """It has become one of their rows by an update: they are evaluated again."""
+    INSERT = 0
+    """A new row."""
+    DELETE = 1
+    """A deleted row: its windows are recalculated."""
+    UPDATE_BEFORE = 2
+    """A row before an update: its windows are recalculated."""
+    UPDATE_AFTER = 3
+    """A row after an update: its windows are recalculated."""
     STORED = 4
-    """It is a row of theirs as they are evaluated again."""
-    HELD = 5
-    """A window as the state holds it."""
+    """A stored row, read to recalculate its windows."""
+    IN_STATE = 5
+    """A window in state."""
     REPLACED = 6
-    """It was one of their rows until an update that is ignored: it still counts."""
-    AGAIN = 7
-    """It replaces a row by such an update: it counts once more in windows whose borders stay."""
+    """A row before an ignored update: it still counts."""
+    REWRITTEN = 7
+    """The row after an ignored update that moves no border: it counts once more in its windows."""
 
 
-WRITTEN: Final = (RowKind.INPUT, RowKind.UPDATED)
-REPAIRS: Final = (RowKind.DELETED, RowKind.BEFORE, RowKind.UPDATED)
-EVERY_KIND: Final = {"delete": RowKind.DELETED, "update_preimage": RowKind.BEFORE, "update_postimage": RowKind.UPDATED}
-IGNORING: Final = {"delete": RowKind.DELETED, "update_preimage": RowKind.REPLACED}
+UPSERT_KINDS: Final = (RowKind.INSERT, RowKind.UPDATE_AFTER)
+RECALCULATION_KINDS: Final = (RowKind.DELETE, RowKind.UPDATE_BEFORE, RowKind.UPDATE_AFTER)
+KIND_BY_CHANGE: Final = {
+    "delete": RowKind.DELETE,
+    "update_preimage": RowKind.UPDATE_BEFORE,
+    "update_postimage": RowKind.UPDATE_AFTER,
+}
+KIND_BY_CHANGE_IGNORING_UPDATES: Final = {"delete": RowKind.DELETE, "update_preimage": RowKind.REPLACED}
 
 
 @dataclass(frozen=True)
 class Changes:
-    """Changes of a source, both versions inclusive: physical columns, tags, `_change_type`, `_commit_version`.
+    """Changes of a source between two versions, both inclusive.
 
-    `now` is the instant of the connection's clock at which they are handled, in epoch ms.
+    Attributes:
+        first: The first version.
+        last: The last version.
+        rows: The source's physical columns, tags, `_change_type` and `_commit_version`.
+        now: When they are handled, in epoch ms of the connection's clock.
     """
 
     first: int
@@ -71,10 +79,12 @@ class ChangeBatch:
     """The changes that concern one stream.
 
     Attributes:
-        rows: columns that the query reads, in the order of the writes.
-        series_key: the one of them that tells the source's series apart.
-        kind, version, ts: for each row its `RowKind`, the write, and its instant in ticks.
-        last: the last source version of the batch.
+        rows: The columns that the query reads, in the order of the writes.
+        series_key: The column that holds the name of a row's series.
+        kind: The `RowKind` of each row.
+        version: The version that wrote each row.
+        ts: The event time of each row, in ticks.
+        last: The last source version of the batch.
     """
 
     rows: pa.Table
@@ -86,24 +96,24 @@ class ChangeBatch:
 
     @property
     def series(self) -> pa.ChunkedArray:
-        """For each row the name of its series."""
+        """The name of each row's series."""
         return self.rows[self.series_key]
 
     @property
-    def written(self) -> Bools:
-        """Rows that were written, by insert or update."""
-        return np.isin(self.kind, WRITTEN)
+    def is_written(self) -> Bools:
+        """For each row whether it was inserted or updated."""
+        return np.isin(self.kind, UPSERT_KINDS)
 
     @property
-    def repairs(self) -> bool:
-        """Whether windows have to be evaluated again."""
-        return bool((self.kind != RowKind.INPUT).any())
+    def needs_recalculation(self) -> bool:
+        """True if windows have to be recalculated."""
+        return bool((self.kind != RowKind.INSERT).any())
 
 
 def change_batch(plan: StreamPlan, changes: Changes, *, ignore_update: bool) -> ChangeBatch:
-    """A batch of changes with what each does: an update is one more row where updates are ignored.
+    """Return the changes that concern a stream, with their kinds. An update counts as a new row if updates are ignored.
 
-    Windows that depend on the order of rows need the row before it too, to see whether it moves their borders.
+    Windows that depend on the order of rows also need the row before an update, to see whether the update moves their borders.
     """
     rows = changes.rows
     if plan.source_subtable is not None:
@@ -112,114 +122,123 @@ def change_batch(plan: StreamPlan, changes: Changes, *, ignore_update: bool) -> 
         rows = rows.filter(pc.not_equal(rows[CHANGE], "update_preimage"))
     rows = rows.sort_by(VERSION)
     change = rows[CHANGE]
-    kind = np.full(rows.num_rows, RowKind.INPUT, np.int8)
-    for name, one in (IGNORING if ignore_update else EVERY_KIND).items():
-        kind[to_numpy(pc.equal(change, name)).astype(np.bool_)] = one
+    kind = np.full(rows.num_rows, RowKind.INSERT, np.int8)
+    for change_type, row_kind in (KIND_BY_CHANGE_IGNORING_UPDATES if ignore_update else KIND_BY_CHANGE).items():
+        kind[to_numpy(pc.equal(change, change_type)).astype(np.bool_)] = row_kind
     timestamp = rows[plan.source.timestamp.name]
     return ChangeBatch(
         rows=rows.select(list(plan.query.scans[0].columns)),
         series_key=plan.source.series_key,
         kind=kind,
         version=to_numpy(rows[VERSION]).astype(np.int64),
-        ts=ticks(timestamp, plan.query.precision),
+        ts=to_ticks(timestamp, plan.query.precision),
         last=changes.last,
     )
 
 
 def to_numpy(column: pa.ChunkedArray) -> npt.NDArray[np.generic]:
+    """Convert a column to a NumPy array."""
     return np.asarray(column.to_numpy(zero_copy_only=False) if isinstance(column, pa.Array) else column.to_numpy())
 
 
-def ticks(column: pa.ChunkedArray, precision: Precision) -> Int64s:
-    """A stored timestamp column as ticks."""
+def to_ticks(column: pa.ChunkedArray, precision: Precision) -> Int64s:
+    """Convert a stored timestamp column to ticks."""
     values = to_numpy(column.cast(pa.int64())).astype(np.int64)
     return values // 1000 if precision is Precision.MILLISECOND else values
 
 
 def from_ticks(values: pa.ChunkedArray, precision: Precision) -> pa.ChunkedArray:
-    """Ticks as a stored timestamp column."""
+    """Convert ticks to a stored timestamp column."""
     if precision is Precision.NANOSECOND:
         return values
     micros = pc.multiply(values, 1000) if precision is Precision.MILLISECOND else values
     return micros.cast(pa.timestamp("us", tz="UTC"))
 
 
-def known(state: StreamState, series: pa.ChunkedArray) -> Int64s:
-    """For each row the largest instant of its subtable in the state; `NEVER` where there is none."""
-    place = pc.index_in(series, state.max_event_time_by_subtable[SERIES])
-    found = pc.take(state.max_event_time_by_subtable["_seen"], place)
-    return to_numpy(pc.fill_null(found, NEVER)).astype(np.int64)
+def max_subtable_time_in_state(state: StreamState, series: pa.ChunkedArray) -> Int64s:
+    """Return for each row the largest event time of its subtable in the state; `NEVER` if there is none."""
+    row_index = pc.index_in(series, state.max_event_time_by_subtable[SERIES])
+    times = pc.take(state.max_event_time_by_subtable[MAX_EVENT_TIME], row_index)
+    return to_numpy(pc.fill_null(times, NEVER)).astype(np.int64)
 
 
 def max_event_time_before(batch: ChangeBatch, max_event_time: int | None) -> Int64s:
-    """For each row the largest instant of all rows written before its own write; `NEVER` where there is none."""
-    versions, place = np.unique(batch.version, return_inverse=True)
+    """Return for each row the largest event time of all rows of earlier writes; `NEVER` if there is none."""
+    versions, write = np.unique(batch.version, return_inverse=True)
     largest = np.full(len(versions), NEVER)
-    np.maximum.at(largest, place[batch.written], batch.ts[batch.written])
+    np.maximum.at(largest, write[batch.is_written], batch.ts[batch.is_written])
     before = np.concatenate(([NEVER if max_event_time is None else max_event_time], largest[:-1]))
-    return np.maximum.accumulate(before)[place]
+    return np.maximum.accumulate(before)[write]
 
 
 def max_subtable_time_before(batch: ChangeBatch, state: StreamState) -> Int64s:
-    """For each row the largest instant of its subtable's rows written before its own write; `NEVER` where there is none."""
-    already = known(state, batch.series)
+    """Return for each row the largest event time of its subtable in earlier writes; `NEVER` if there is none."""
+    in_state = max_subtable_time_in_state(state, batch.series)
     if len(np.unique(batch.version)) < 2:
-        return already
+        return in_state
     subtable = to_numpy(pc.index_in(batch.series, pc.unique(batch.series))).astype(np.int64)
-    written = np.where(batch.written, batch.ts, NEVER)
-    return np.maximum(already, running_maximum_before(subtable, batch.version, written))
+    written_times = np.where(batch.is_written, batch.ts, NEVER)
+    return np.maximum(in_state, running_maximum_before(subtable, batch.version, written_times))
 
 
 def running_maximum_before(group: Int64s, version: Int64s, value: Int64s) -> Int64s:
-    """For each row the largest value of rows of its group with a smaller version."""
+    """Return for each row the largest value of rows of its group with a smaller version."""
     values, rank = np.unique(value, return_inverse=True)
     order = np.lexsort((version, group))
     group, version, rank = group[order], version[order], rank[order]
     new_group = np.concatenate(([True], group[1:] != group[:-1]))
     new_write = new_group | np.concatenate(([True], version[1:] != version[:-1]))
-    # Ranks of one group lie above those of the group before, so that one running maximum serves all groups.
+    # Offset the ranks of each group above those of the group before, so that one running maximum serves all groups.
     running = np.maximum.accumulate(rank + (np.cumsum(new_group) - 1) * len(values)) % len(values)
     start = np.maximum.accumulate(np.where(new_write, np.arange(len(order)), 0))
     before = np.where(new_group[start], NEVER, values[running[np.maximum(start - 1, 0)]])
-    found = np.empty_like(before)
-    found[order] = before
-    return found
+    result = np.empty_like(before)
+    result[order] = before
+    return result
 
 
-def maybe_expired(batch: ChangeBatch, state: StreamState, watermark: int) -> Bools:
-    """Rows that may have come too late: older than their subtable's newest, and than the watermark, before their write.
+def maybe_expired(batch: ChangeBatch, state: StreamState, watermark_delay: int) -> Bools:
+    """Return a mask of the rows that may be expired: out of order in their subtable, and older than the watermark.
 
-    What WHERE drops is counted in, so that there may be more suspects than late rows, and never fewer.
+    Rows that WHERE drops are included, so the result may have too many rows, but never too few.
     """
     max_event_time = max_event_time_before(batch, state.max_event_time)
-    behind = batch.written & (max_event_time != NEVER) & (batch.ts < max_event_time - watermark)
-    return np.asarray(behind & (batch.ts < max_subtable_time_before(batch, state))) if behind.any() else np.asarray(behind)
+    before_watermark = batch.is_written & (max_event_time != NEVER) & (batch.ts < max_event_time - watermark_delay)
+    return (
+        np.asarray(before_watermark & (batch.ts < max_subtable_time_before(batch, state)))
+        if before_watermark.any()
+        else np.asarray(before_watermark)
+    )
 
 
-def watermarks_before(batch: ChangeBatch, state: StreamState, watermark: int, passing: Bools) -> Int64s:
-    """For each row the instant before which it came too late: a window that ends there, or the row itself, takes it no more.
+def watermarks_before(batch: ChangeBatch, state: StreamState, watermark_delay: int, passing: Bools) -> Int64s:
+    """Return for each row the watermark before its write if the row is out of order in its subtable; `NEVER` for all others.
 
-    That is the watermark before its write where its subtable had gone on by then, and `NEVER` for all others. Only rows that WHERE
-    keeps (`passing`) move time on. Deleted rows never come too late.
+    The row is expired for windows that end before that instant. Only rows that pass WHERE (`passing`) advance the watermark.
+    Deleted rows never expire.
     """
-    kept, place = filter_batch(batch, passing)
-    max_event_time = max_event_time_before(kept, state.max_event_time)
-    behind = (kept.kind != RowKind.DELETED) & (max_event_time != NEVER) & (kept.ts < max_subtable_time_before(kept, state))
-    found = np.full(len(passing), NEVER)
-    found[place[behind]] = max_event_time[behind] - watermark
-    return found
+    passing_batch, rows = filter_batch(batch, passing)
+    max_event_time = max_event_time_before(passing_batch, state.max_event_time)
+    out_of_order = (
+        (passing_batch.kind != RowKind.DELETE)
+        & (max_event_time != NEVER)
+        & (passing_batch.ts < max_subtable_time_before(passing_batch, state))
+    )
+    watermarks = np.full(len(passing), NEVER)
+    watermarks[rows[out_of_order]] = max_event_time[out_of_order] - watermark_delay
+    return watermarks
 
 
 def max_event_times_before(batch: ChangeBatch, state: StreamState, passing: Bools) -> Int64s:
-    """For each row the largest instant of its subtable before its write, of rows that WHERE keeps; `NEVER` where there is none."""
-    kept, place = filter_batch(batch, passing)
-    found = np.full(len(passing), NEVER)
-    found[place] = max_subtable_time_before(kept, state)
-    return found
+    """Return for each row the largest event time of its subtable before its write, of rows that pass WHERE, or `NEVER`."""
+    passing_batch, rows = filter_batch(batch, passing)
+    times = np.full(len(passing), NEVER)
+    times[rows] = max_subtable_time_before(passing_batch, state)
+    return times
 
 
-def filter_batch(batch: ChangeBatch, passing: Bools) -> tuple[ChangeBatch, Int64s]:
-    """Some rows of a batch, and their places in it."""
-    place = np.flatnonzero(passing)
-    rows = batch.rows.take(pa.array(place))
-    return ChangeBatch(rows, batch.series_key, batch.kind[place], batch.version[place], batch.ts[place], batch.last), place
+def filter_batch(batch: ChangeBatch, selected: Bools) -> tuple[ChangeBatch, Int64s]:
+    """Return the selected rows of a batch, and their indexes in it."""
+    indexes = np.flatnonzero(selected)
+    rows = batch.rows.take(pa.array(indexes))
+    return ChangeBatch(rows, batch.series_key, batch.kind[indexes], batch.version[indexes], batch.ts[indexes], batch.last), indexes

@@ -1,10 +1,12 @@
-"""When a window's value goes to the target: a policy over the windows that a step gives."""
+"""Emission: which windows of a micro-batch are written to the target, and when."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import IntEnum
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -12,17 +14,25 @@ from headrace.compute import Plan
 from headrace.compute.plan import WEND, WSTART
 from headrace.compute.windows import key_columns
 from headrace.model.streams import TriggerMode
-from headrace.streams.windows.changes import Bools, to_numpy
-from headrace.streams.windows.row_matching import matches, without
-from headrace.streams.windows.window_sql import ADDED, DIRTY, EMITTED, WHOLE, window_columns
+from headrace.streams.windows.changes import Bools, Int64s, to_numpy
+from headrace.streams.windows.row_matching import anti_join, match_rows
+from headrace.streams.windows.window_sql import ADDED, EMITTED, IS_RESULT, RECALCULATED, window_columns
 
-NOTHING, OLDER, CURRENT = 0, 1, 2
-"""What the target has of a window: no row, a row that is not its value any more, its value."""
+
+class EmitState(IntEnum):
+    """What the target has of a window."""
+
+    NONE = 0
+    """No row."""
+    STALE = 1
+    """A row with an outdated value."""
+    CURRENT = 2
+    """A row with the present value."""
 
 
 @dataclass(frozen=True)
 class Emission:
-    """Windows whose values are to be written, places (`p*`, `_wstart`) to retract, and all windows afterwards."""
+    """Windows to write, windows to retract (`p*`, `_wstart`), and all windows with their new `EmitState`."""
 
     upserts: pa.Table
     retractions: pa.Table
@@ -33,47 +43,54 @@ def emit(
     plan: Plan,
     trigger: TriggerMode,
     windows: pa.Table,
-    held: pa.Table,
+    state_windows: pa.Table,
     possibly_emitted: pa.Table,
-    before: int | None,
+    previous_watermark: int | None,
     watermark: int | None,
 ) -> Emission:
     """Decide which windows of a micro-batch to write and which to retract.
 
-    AT_ONCE writes touched windows. WINDOW_CLOSE writes a window when it closes, and again whenever it changes after that; what it
-    has written of windows that are still open (the tail of a history) remains until then. A window that no longer exists, or is
-    open again, is retracted.
+    AT_ONCE writes touched windows. WINDOW_CLOSE writes a window when it closes, and again whenever it changes after that; rows of
+    open windows that a backfill has written remain until then. A window that no longer exists, or is open again, is retracted.
 
     Args:
+        plan: The query.
+        trigger: The stream's trigger mode.
         windows: The windows after the micro-batch.
-        held: Windows of the state that went into them.
-        possibly_emitted: Recalculated windows that the target may have without the state knowing.
-        before: The watermark before the micro-batch.
-        watermark: The watermark after it.
+        state_windows: The windows in state that were merged into them.
+        possibly_emitted: Recalculated windows that the target may have although they are not in state.
+        previous_watermark: The watermark before the micro-batch, in ticks.
+        watermark: The watermark after it, in ticks.
     """
-    place = [*key_columns(plan), WSTART]
-    match_ = matches(windows, held, place)
-    standing = np.append(to_numpy(held[EMITTED]), NOTHING)[match_] if held.num_rows else np.full(windows.num_rows, NOTHING)
-    was_closed = np.append(flags(is_closed(held, before)), False)[match_] if held.num_rows else np.zeros(windows.num_rows, np.bool_)
-    touched, shown = flags(pc.or_(pc.greater(windows[ADDED], 0), windows[DIRTY])), flags(windows[WHOLE])
-    ready = shown if trigger is TriggerMode.AT_ONCE else shown & flags(is_closed(windows, watermark))
-    due = ready & (touched if trigger is TriggerMode.AT_ONCE else touched | (standing != CURRENT))
-    gone = (standing != NOTHING) & (~shown | (~ready & was_closed))
-    stale = np.where(touched & (standing == CURRENT), OLDER, standing)
-    after = np.where(due, CURRENT, np.where(gone, NOTHING, stale))
-    kept = windows.select(list(window_columns(plan))).append_column(EMITTED, pa.array(after.astype(np.int32)))
-    known = held.filter(pc.not_equal(held[EMITTED], NOTHING)).select(place)
-    missing = [without(known, windows, place), without(possibly_emitted.select(place), windows.filter(pa.array(ready)), place)]
-    retractions = pa.concat_tables([*missing, windows.select(place).filter(pa.array(gone))], promote_options="permissive")
-    return Emission(windows.filter(pa.array(due)), retractions, kept)
+    key = [*key_columns(plan), WSTART]
+    state_row = match_rows(windows, state_windows, key)
+    emit_state = lookup(state_windows[EMITTED], state_row, EmitState.NONE)
+    was_closed = lookup(is_closed(state_windows, previous_watermark), state_row, False).astype(np.bool_)
+    touched, is_result = flags(pc.or_(pc.greater(windows[ADDED], 0), windows[RECALCULATED])), flags(windows[IS_RESULT])
+    ready = is_result if trigger is TriggerMode.AT_ONCE else is_result & flags(is_closed(windows, watermark))
+    is_upserted = ready & (touched if trigger is TriggerMode.AT_ONCE else touched | (emit_state != EmitState.CURRENT))
+    is_retracted = (emit_state != EmitState.NONE) & (~is_result | (~ready & was_closed))
+    unless_written = np.where(touched & (emit_state == EmitState.CURRENT), EmitState.STALE, emit_state)
+    new_emit_state = np.where(is_upserted, EmitState.CURRENT, np.where(is_retracted, EmitState.NONE, unless_written))
+    new_windows = windows.select(list(window_columns(plan))).append_column(EMITTED, pa.array(new_emit_state.astype(np.int32)))
+    emitted = state_windows.filter(pc.not_equal(state_windows[EMITTED], EmitState.NONE)).select(key)
+    missing = [anti_join(emitted, windows, key), anti_join(possibly_emitted.select(key), windows.filter(pa.array(ready)), key)]
+    retractions = pa.concat_tables([*missing, windows.select(key).filter(pa.array(is_retracted))], promote_options="permissive")
+    return Emission(windows.filter(pa.array(is_upserted)), retractions, new_windows)
+
+
+def lookup(column: pa.ChunkedArray, index: Int64s, default: int) -> npt.NDArray[np.generic]:
+    """Return the values at these indexes, and the default for each index of -1."""
+    return np.append(to_numpy(column), default)[index] if len(column) else np.full(len(index), default)
 
 
 def is_closed(windows: pa.Table, watermark: int | None) -> pa.ChunkedArray:
-    """Whether each window's last instant lies before the watermark."""
+    """Return for each window whether it ends before the watermark."""
     if watermark is None:
         return pa.chunked_array([pa.repeat(pa.scalar(False), windows.num_rows)])
     return pc.less(windows[WEND], watermark)
 
 
 def flags(column: pa.ChunkedArray) -> Bools:
+    """Convert a boolean column to a NumPy array."""
     return to_numpy(column).astype(np.bool_)

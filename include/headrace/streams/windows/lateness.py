@@ -1,8 +1,8 @@
-"""Which rows count in which windows, where that is not plain: late rows, and windows that have to be evaluated again.
+"""Which rows count in which windows of a micro-batch, if some are late or windows have to be recalculated.
 
-Everything here is arithmetic over segments, so it needs no Spark. Writes are judged one by one, as if each had been a batch of
-its own: how writes are cut into batches makes no difference. What is evaluated together, because rows of one part can change
-windows of the other, is a *component* (`headrace.streams.windows.recalculation`).
+Everything here is arithmetic over segments and needs no Spark. Writes are handled one by one, as if each had been a batch of its
+own, so the cut of writes into batches makes no difference. What has to be recalculated together, since rows of one part can change
+windows of the other, is a *recalculation scope* (`headrace.streams.windows.recalculation`).
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from headrace.compute.windows import key_columns
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.state.checkpoints import StreamState
 from headrace.streams.windows import window_sql
-from headrace.streams.windows.accounting import Count, count_of
+from headrace.streams.windows.accounting import BatchCount, count_rows
 from headrace.streams.windows.changes import (
     NEVER,
-    REPAIRS,
-    WRITTEN,
+    RECALCULATION_KINDS,
+    UPSERT_KINDS,
     Bools,
     ChangeBatch,
     Int64s,
@@ -32,18 +32,26 @@ from headrace.streams.windows.changes import (
     to_numpy,
     watermarks_before,
 )
-from headrace.streams.windows.row_matching import identities
+from headrace.streams.windows.row_matching import row_ids
 
 NO_WRITE: Final = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True)
 class BatchSegments:
-    """Segments of a batch's rows, of held windows and of stored rows, with what is known of each.
+    """Segments of a batch's rows, of windows in state and of stored rows; all arrays have one entry for each segment.
 
-    `rows` has the columns that `frames.segment_columns` names, and `_row`, the place in the batch (-1 for others). `group` tells
-    partitions apart. `reached` is how far the row's subtable had come before its write, of windows that do not hold all their rows
-    (EVENT); `first` and `last` are the versions in which a stored row was what it is.
+    Attributes:
+        rows: The columns of `window_sql.segment_columns`, and `_row`, the index in the batch (-1 for other segments).
+        group: A number for each partition.
+        start: The first instant, in ticks.
+        end: The last instant, in ticks.
+        kind: The `RowKind`.
+        version: The version that wrote the row; `NEVER` for windows in state and stored rows.
+        expired: Whether the row is expired for this window.
+        reached: The largest event time of the row's subtable before its write, for windows that leave rows out (EVENT).
+        first: The first version in which a stored row had this value.
+        last: The last such version.
     """
 
     rows: pa.Table
@@ -58,132 +66,148 @@ class BatchSegments:
     last: Int64s
 
     @property
-    def place(self) -> Int64s:
+    def row_index(self) -> Int64s:
+        """For each segment the index of its row in the batch; -1 for other segments."""
         return to_numpy(self.rows[window_sql.ROW]).astype(np.int64)
 
-    def are(self, *kinds: RowKind) -> Bools:
-        """Those of some kinds that have not expired."""
+    def is_kind(self, *kinds: RowKind) -> Bools:
+        """Return a mask of the segments of these kinds that have not expired."""
         return np.asarray(np.isin(self.kind, kinds) & ~self.expired)
 
 
-def of_batch(plan: StreamPlan, batch: ChangeBatch, state: StreamState, found: pa.Table, held: pa.Table | None) -> BatchSegments:
-    """The segments of a batch's rows and of held windows."""
-    rows = with_held(plan, found, held)
-    place = to_numpy(rows[window_sql.ROW]).astype(np.int64)
-    kind = np.append(batch.kind, np.int8(RowKind.HELD))[place]
+def batch_segments(
+    plan: StreamPlan, batch: ChangeBatch, state: StreamState, row_segments: pa.Table, state_windows: pa.Table | None
+) -> BatchSegments:
+    """Return the segments of a batch's rows and of windows in state."""
+    rows = append_state_windows(plan, row_segments, state_windows)
+    row_index = to_numpy(rows[window_sql.ROW]).astype(np.int64)
+    kind = np.append(batch.kind, np.int8(RowKind.IN_STATE))[row_index]
     end = to_numpy(rows[WEND]).astype(np.int64)
-    passing = passing_rows(batch, place)
-    watermark = np.append(late_before(plan, batch, state, passing), NEVER)[place]
+    passing = passes_filter(batch, row_index)
+    closed_before = np.append(expiry_watermarks(plan, batch, state, passing), NEVER)[row_index]
     reached = max_event_times_before(batch, state, passing) if plan.leaves_rows_out else np.full(len(batch.ts), NEVER)
-    none = np.full(len(place), NEVER)
+    no_version = np.full(len(row_index), NEVER)
     return BatchSegments(
         rows=rows,
-        group=identities([rows], key_columns(plan.query))[0],
+        group=row_ids([rows], key_columns(plan.query))[0],
         start=to_numpy(rows[WSTART]).astype(np.int64),
         end=end,
         kind=kind,
-        version=np.append(batch.version, NEVER)[place],
-        expired=np.asarray(end < watermark),
-        reached=np.append(reached, NEVER)[place],
-        first=none,
-        last=none,
+        version=np.append(batch.version, NEVER)[row_index],
+        expired=np.asarray(end < closed_before),
+        reached=np.append(reached, NEVER)[row_index],
+        first=no_version,
+        last=no_version,
     )
 
 
-def passing_rows(batch: ChangeBatch, place: Int64s) -> Bools:
-    """Rows of a batch that WHERE keeps: those that have segments."""
-    found = np.zeros(len(batch.ts), np.bool_)
-    found[place[place >= 0]] = True
-    return found
+def passes_filter(batch: ChangeBatch, row_index: Int64s) -> Bools:
+    """Return for each row of a batch whether it passes WHERE, that is, has a segment."""
+    passing = np.zeros(len(batch.ts), np.bool_)
+    passing[row_index[row_index >= 0]] = True
+    return passing
 
 
-def late_before(plan: StreamPlan, batch: ChangeBatch, state: StreamState, passing: Bools) -> Int64s:
-    """For each row the instant before which a window that ends is closed to it; `NEVER` where none is."""
+def expiry_watermarks(plan: StreamPlan, batch: ChangeBatch, state: StreamState, passing: Bools) -> Int64s:
+    """Return for each row the instant before which windows that end are closed to it; `NEVER` if there is none."""
     if not plan.options.ignore_expired:
         return np.full(len(batch.ts), NEVER)
     return watermarks_before(batch, state, plan.watermark, passing)
 
 
-def with_held(plan: StreamPlan, found: pa.Table, held: pa.Table | None) -> pa.Table:
-    """Segments of rows, then held windows as segments."""
+def append_state_windows(plan: StreamPlan, row_segments: pa.Table, state_windows: pa.Table | None) -> pa.Table:
+    """Append windows in state, as segments, to the segments of rows."""
     columns = [*window_sql.segment_columns(plan.query), window_sql.ROW]
-    if held is None or held.num_rows == 0:
-        return found.select(columns)
-    size = held.num_rows
+    if state_windows is None or state_windows.num_rows == 0:
+        return row_segments.select(columns)
+    size = state_windows.num_rows
     empty = {
         window_sql.ADDED: pa.repeat(pa.scalar(0, pa.int64()), size),
         window_sql.USED: pa.repeat(pa.scalar(0, pa.int64()), size),
-        window_sql.LATEST: pa.nulls(size, pa.int64()),
-        window_sql.DIRTY: pa.repeat(pa.scalar(False), size),
+        window_sql.MAX_TIME: pa.nulls(size, pa.int64()),
+        window_sql.RECALCULATED: pa.repeat(pa.scalar(False), size),
         window_sql.ROW: pa.repeat(pa.scalar(-1, pa.int64()), size),
     }
-    known = pa.table({**{name: held[name] for name in held.column_names}, **empty})
-    return pa.concat_tables([found.select(columns), known.select(columns)], promote_options="permissive")
+    state_segments = pa.table({**{name: state_windows[name] for name in state_windows.column_names}, **empty})
+    return pa.concat_tables([row_segments.select(columns), state_segments.select(columns)], promote_options="permissive")
 
 
-def with_stored(plan: StreamPlan, segments: BatchSegments, found: pa.Table, first: Int64s, last: Int64s) -> BatchSegments:
-    """The segments, and those of stored rows; `first` and `last` are those of the rows that `_row` counts."""
-    place = to_numpy(found[window_sql.ROW]).astype(np.int64)
-    apart = found.set_column(
-        found.schema.get_field_index(window_sql.ROW), window_sql.ROW, pa.repeat(pa.scalar(-1, pa.int64()), len(place))
+def append_stored_rows(plan: StreamPlan, segments: BatchSegments, stored: pa.Table, first: Int64s, last: Int64s) -> BatchSegments:
+    """Append the segments of stored rows; `first` and `last` belong to the stored rows that `_row` counts."""
+    row_index = to_numpy(stored[window_sql.ROW]).astype(np.int64)
+    unnumbered = stored.set_column(
+        stored.schema.get_field_index(window_sql.ROW), window_sql.ROW, pa.repeat(pa.scalar(-1, pa.int64()), len(row_index))
     )
     columns = segments.rows.column_names
-    rows = pa.concat_tables([segments.rows, apart.select(columns)], promote_options="permissive")
+    rows = pa.concat_tables([segments.rows, unnumbered.select(columns)], promote_options="permissive")
     return BatchSegments(
         rows=rows,
-        group=identities([rows], key_columns(plan.query))[0],
+        group=row_ids([rows], key_columns(plan.query))[0],
         start=to_numpy(rows[WSTART]).astype(np.int64),
         end=to_numpy(rows[WEND]).astype(np.int64),
-        kind=np.append(segments.kind, np.full(len(place), RowKind.STORED, np.int8)),
-        version=np.append(segments.version, np.full(len(place), NEVER)),
-        expired=np.append(segments.expired, np.zeros(len(place), np.bool_)),
-        reached=np.append(segments.reached, np.full(len(place), NEVER)),
-        first=np.append(segments.first, first[place]),
-        last=np.append(segments.last, last[place]),
+        kind=np.append(segments.kind, np.full(len(row_index), RowKind.STORED, np.int8)),
+        version=np.append(segments.version, np.full(len(row_index), NEVER)),
+        expired=np.append(segments.expired, np.zeros(len(row_index), np.bool_)),
+        reached=np.append(segments.reached, np.full(len(row_index), NEVER)),
+        first=np.append(segments.first, first[row_index]),
+        last=np.append(segments.last, last[row_index]),
     )
 
 
-def last_repair(segments: BatchSegments, component: Int64s, count: int) -> Int64s:
-    """For each component the last write that took one of its rows away or changed one; `NEVER` where none did."""
-    return latest(component, segments.version, segments.are(*REPAIRS), count)
+def last_change_version(segments: BatchSegments, scope: Int64s, count: int) -> Int64s:
+    """Return for each scope the last write that deleted or changed one of its rows; `NEVER` if there is none."""
+    return max_version(scope, segments.version, segments.is_kind(*RECALCULATION_KINDS), count)
 
 
-def first_touch(segments: BatchSegments, component: Int64s, count: int) -> Int64s:
-    """For each component the first write that added a row; `NEVER` where none did."""
-    found = np.full(count, NO_WRITE)
-    inputs = segments.are(RowKind.INPUT)
-    np.minimum.at(found, component[inputs], segments.version[inputs])
-    return np.where(found == NO_WRITE, NEVER, found)
+def first_insert_version(segments: BatchSegments, scope: Int64s, count: int) -> Int64s:
+    """Return for each scope the first write that added a row; `NEVER` if there is none."""
+    first_version = np.full(count, NO_WRITE)
+    inserts = segments.is_kind(RowKind.INSERT)
+    np.minimum.at(first_version, scope[inserts], segments.version[inserts])
+    return np.where(first_version == NO_WRITE, NEVER, first_version)
 
 
-def latest(component: Int64s, version: Int64s, chosen: Bools, count: int) -> Int64s:
-    """For each component the last version of the chosen segments."""
-    found = np.full(count, NEVER)
-    np.maximum.at(found, component[chosen], version[chosen])
-    return found
+def max_version(scope: Int64s, version: Int64s, selected: Bools, count: int) -> Int64s:
+    """Return for each scope the largest version of the selected segments."""
+    last_version = np.full(count, NEVER)
+    np.maximum.at(last_version, scope[selected], version[selected])
+    return last_version
 
 
-def accepted(segments: BatchSegments, at: Int64s, unaffected: Bools) -> Bools:
-    """Segments that count: new rows in time that came after their component was evaluated (`at`, `NEVER` for not at all), the rows
-    that it then had, and held windows of components that are not evaluated again. Those set aside do not."""
-    plain = at == NEVER
-    inputs = segments.are(RowKind.INPUT) & (plain | (segments.version > at))
-    there = segments.are(RowKind.STORED) & ~plain & (segments.first <= at) & (at <= segments.last)
-    return np.asarray((inputs | there | (segments.are(RowKind.HELD) & plain)) & ~unaffected)
+def select_segments(segments: BatchSegments, recalculated_at: Int64s, unaffected: Bools) -> Bools:
+    """Return a mask of the segments to merge.
+
+    These are new rows on time that were written after their scope was recalculated, the stored rows as of that write, and windows
+    in state of scopes that are not recalculated. Unaffected windows and stored rows are left out.
+
+    Args:
+        segments: The segments.
+        recalculated_at: For each segment the version at which its scope is recalculated; `NEVER` if it is not.
+        unaffected: Segments before the instant from which their scope is recalculated.
+    """
+    not_recalculated = recalculated_at == NEVER
+    inserts = segments.is_kind(RowKind.INSERT) & (not_recalculated | (segments.version > recalculated_at))
+    is_stored_then = (
+        segments.is_kind(RowKind.STORED)
+        & ~not_recalculated
+        & (segments.first <= recalculated_at)
+        & (recalculated_at <= segments.last)
+    )
+    return np.asarray((inserts | is_stored_then | (segments.is_kind(RowKind.IN_STATE) & not_recalculated)) & ~unaffected)
 
 
-def to_merge(plan: StreamPlan, segments: BatchSegments, chosen: Bools, needs_recalculation: Bools) -> pa.Table:
-    """The chosen segments as they are merged, with whether their component was evaluated again."""
-    place = segments.rows.schema.get_field_index(window_sql.DIRTY)
-    marked = segments.rows.set_column(place, window_sql.DIRTY, pa.array(needs_recalculation))
-    return marked.select(list(window_sql.segment_columns(plan.query))).filter(pa.array(chosen))
+def mergeable_segments(plan: StreamPlan, segments: BatchSegments, selected: Bools, needs_recalculation: Bools) -> pa.Table:
+    """Return the selected segments in the form in which they are merged, marked if their scope is recalculated."""
+    column = segments.rows.schema.get_field_index(window_sql.RECALCULATED)
+    marked = segments.rows.set_column(column, window_sql.RECALCULATED, pa.array(needs_recalculation))
+    return marked.select(list(window_sql.segment_columns(plan.query))).filter(pa.array(selected))
 
 
-def rows_count(plan: StreamPlan, batch: ChangeBatch, state: StreamState, segments: BatchSegments) -> Count:
-    """Count a batch: a row has expired when every window it lies in was closed to it."""
-    place = segments.place
-    own = place >= 0
-    open_ = np.zeros(len(batch.ts), np.bool_)
-    open_[place[own & ~segments.expired]] = True
-    written = np.isin(batch.kind, WRITTEN) & passing_rows(batch, place)
-    return count_of(plan, batch, state, written & open_, written & ~open_)
+def count_batch(plan: StreamPlan, batch: ChangeBatch, state: StreamState, segments: BatchSegments) -> BatchCount:
+    """Count a batch. A row is expired if every window it lies in was closed to it."""
+    row_index = segments.row_index
+    is_batch_row = row_index >= 0
+    is_on_time = np.zeros(len(batch.ts), np.bool_)
+    is_on_time[row_index[is_batch_row & ~segments.expired]] = True
+    is_written = np.isin(batch.kind, UPSERT_KINDS) & passes_filter(batch, row_index)
+    return count_rows(plan, batch, state, is_written & is_on_time, is_written & ~is_on_time)

@@ -1,4 +1,4 @@
-"""The micro-batch: changes and the state give rows to write, rows to retract, and the state after them."""
+"""The micro-batch of a window query: from changes and state to rows to write, rows to retract, and the new state."""
 
 from __future__ import annotations
 
@@ -12,201 +12,230 @@ import pyarrow.compute as pc
 from headrace.compute.plan import FIRST, WSTART, CountWindow, IntervalWindow, SessionWindow
 from headrace.compute.windows import key_columns
 from headrace.model.streams import TriggerMode
-from headrace.streams.batches import BatchResult, idle
+from headrace.streams.batches import BatchResult, idle_result
 from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.state.checkpoints import StreamState
 from headrace.streams.windows import window_sql
-from headrace.streams.windows.accounting import Count, counted
+from headrace.streams.windows.accounting import BatchCount, count_inserts
 from headrace.streams.windows.changes import Bools, ChangeBatch, Changes, Int64s, RowKind, change_batch, maybe_expired, to_numpy
-from headrace.streams.windows.emission import CURRENT, emit, flags, is_closed
-from headrace.streams.windows.lateness import BatchSegments, accepted, of_batch, rows_count, to_merge, with_held, with_stored
-from headrace.streams.windows.recalculation import Components, components, counted_before
-from headrace.streams.windows.retention import candidates, kept_windows, state_columns
-from headrace.streams.windows.rewritten_rows import additions, counted_again, with_again
-from headrace.streams.windows.row_matching import matches
-from headrace.streams.windows.stored_rows import Ranges, coalesce_ranges, covered, stored_rows
+from headrace.streams.windows.emission import EmitState, emit, flags, is_closed
+from headrace.streams.windows.lateness import (
+    BatchSegments,
+    append_state_windows,
+    append_stored_rows,
+    batch_segments,
+    count_batch,
+    mergeable_segments,
+    select_segments,
+)
+from headrace.streams.windows.recalculation import RecalculationScopes, find_scopes, rows_before_scopes
+from headrace.streams.windows.retention import evict_windows, split_state, state_columns
+from headrace.streams.windows.rewritten_rows import mark_rewritten, rows_to_add, segments_to_add
+from headrace.streams.windows.row_matching import match_rows
+from headrace.streams.windows.stored_rows import Ranges, coalesce_ranges, is_covered, read_stored_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
 @dataclass(frozen=True)
-class Evaluated:
-    """The windows after a batch: those that it concerned (`windows`), the held ones that went into them, and held ones left alone.
+class EvaluatedBatch:
+    """The windows after a micro-batch.
 
-    `possibly_emitted` are places of windows that were evaluated again, where the target may have rows that no held window tells of.
+    Attributes:
+        windows: The windows that the batch touched or recalculated.
+        state_windows: The windows in state that were merged into them.
+        unaffected: The windows in state that belong to a recalculated partition but stay as they are.
+        possibly_emitted: Recalculated windows that the target may have although they are not in state.
+        recalculated: The number of recalculated scopes.
+        count: The batch's rows by outcome.
     """
 
     windows: pa.Table
-    held: pa.Table
+    state_windows: pa.Table
     unaffected: pa.Table
     possibly_emitted: pa.Table
     recalculated: int
-    count: Count
+    count: BatchCount
 
 
 class WindowProcessor:
-    """The step of a query with a window."""
+    """Computes the micro-batches of a query with a window."""
 
     def __init__(self, context: Context, plan: StreamPlan) -> None:
         self.context = context
         self.plan = plan
 
-    def run(self, state: StreamState, changes: Changes) -> BatchResult:
-        """Handle one batch; nothing is written."""
+    def process_batch(self, state: StreamState, changes: Changes) -> BatchResult:
+        """Compute one micro-batch."""
         batch = change_batch(self.plan, changes, ignore_update=self.plan.options.ignore_update)
         if batch.rows.num_rows == 0:
-            return idle(state)
-        chosen, rest = candidates(self.plan, state, batch)
-        found = self.fresh(batch, state, chosen) if self.simple(batch, state) else None
-        return self.conclude(state, found or self.judged(batch, state, chosen, changes), rest)
+            return idle_result(state)
+        affected, others = split_state(self.plan, state, batch)
+        evaluated = self.merge_inserts(batch, state, affected) if self.can_use_fast_path(batch, state) else None
+        return self.to_result(state, evaluated or self.recalculate(batch, state, affected, changes), others)
 
-    def simple(self, batch: ChangeBatch, state: StreamState) -> bool:
-        """Whether all rows are new and in time, and what the batch shows of time is told by the windows or by the batch itself."""
-        if batch.repairs or not isinstance(self.plan.query.window, IntervalWindow):
+    def can_use_fast_path(self, batch: ChangeBatch, state: StreamState) -> bool:
+        """Return True for an insert-only INTERVAL batch that cannot contain expired rows.
+
+        The event times after it must follow from the batch or from its windows alone.
+        """
+        if batch.needs_recalculation or not isinstance(self.plan.query.window, IntervalWindow):
             return False
         if not self.plan.options.ignore_expired:
             return True
         return self.plan.query.filter is None and not maybe_expired(batch, state, self.plan.watermark).any()
 
-    def fresh(self, batch: ChangeBatch, state: StreamState, chosen: pa.Table | None) -> Evaluated | None:
-        """All in one job; None where a window turns out to have stored rows that are not held."""
-        held = self.frame(chosen) if chosen is not None and chosen.num_rows else None
-        windows = window_sql.merge_insert_batch(self.plan.query, self.frame(batch.rows), held).toArrow()
-        known = windows.slice(0, 0).select([*key_columns(self.plan.query), WSTART]) if chosen is None else chosen
+    def merge_inserts(self, batch: ChangeBatch, state: StreamState, affected: pa.Table | None) -> EvaluatedBatch | None:
+        """Merge new rows in one Spark job; None if a window turns out to have stored rows that are not in state."""
+        state_frame = self.to_dataframe(affected) if affected is not None and affected.num_rows else None
+        windows = window_sql.merge_insert_batch(self.plan.query, self.to_dataframe(batch.rows), state_frame).toArrow()
+        in_state = windows.slice(0, 0).select([*key_columns(self.plan.query), WSTART]) if affected is None else affected
         if state.evicted_through is not None:
-            old = windows.filter(
+            maybe_evicted = windows.filter(
                 pc.and_(pc.less_equal(windows[WSTART], state.evicted_through), pc.greater(windows[window_sql.ADDED], 0))
             )
-            if (matches(old, known, [*key_columns(self.plan.query), WSTART]) < 0).any():
+            if (match_rows(maybe_evicted, in_state, [*key_columns(self.plan.query), WSTART]) < 0).any():
                 return None
-        held_rows = self.held_like(windows) if chosen is None else chosen
-        none = held_rows.slice(0, 0)
-        return Evaluated(windows, held_rows, none, none, 0, counted(self.plan, batch, state, windows))
+        state_windows = self.empty_state_windows(windows) if affected is None else affected
+        no_windows = state_windows.slice(0, 0)
+        return EvaluatedBatch(windows, state_windows, no_windows, no_windows, 0, count_inserts(self.plan, batch, state, windows))
 
-    def held_like(self, windows: pa.Table) -> pa.Table:
-        """No held window, with the columns that held windows have."""
+    def empty_state_windows(self, windows: pa.Table) -> pa.Table:
+        """Return no rows, with the columns of windows in state."""
         columns = state_columns(self.plan.query)[:-1]
         return windows.slice(0, 0).select(columns).append_column(window_sql.EMITTED, pa.nulls(0, pa.int32()))
 
-    def judged(self, batch: ChangeBatch, state: StreamState, chosen: pa.Table | None, changes: Changes) -> Evaluated:
-        """First the rows alone, then, with what has to be read again, the windows."""
-        found = self.placed(batch.rows)
-        segments = with_again(self.plan.query, of_batch(self.plan, batch, state, found, chosen))
-        count = rows_count(self.plan, batch, state, segments)
-        none = self.held_like(found)
+    def recalculate(self, batch: ChangeBatch, state: StreamState, affected: pa.Table | None, changes: Changes) -> EvaluatedBatch:
+        """Assign rows to windows, re-read the source for affected windows, then merge."""
+        row_segments = self.assign_windows(batch.rows)
+        segments = mark_rewritten(self.plan.query, batch_segments(self.plan, batch, state, row_segments, affected))
+        count = count_batch(self.plan, batch, state, segments)
+        no_windows = self.empty_state_windows(row_segments)
         if len(segments.start) == 0:
-            return Evaluated(
-                self.merged(to_merge(self.plan, segments, segments.expired, segments.expired)), none, none, none, 0, count
-            )
-        segments, judged = self.completed(segments, batch, state, changes)
-        at, unaffected = judged.again[judged.of], judged.unaffected(segments)
-        windows = self.merged(
-            to_merge(self.plan, segments, accepted(segments, at, unaffected), judged.needs_recalculation[judged.of])
-        )
-        windows = self.numbered(windows, segments, judged)
-        held = segments.kind == RowKind.HELD
-        states = self.states(segments, chosen, none)
-        possibly_emitted = judged.needs_recalculation[judged.of] & judged.unknown[judged.of] & ~unaffected
-        evaluated = Evaluated(
+            windows = self.finalize_windows(mergeable_segments(self.plan, segments, segments.expired, segments.expired))
+            return EvaluatedBatch(windows, no_windows, no_windows, no_windows, 0, count)
+        segments, scopes = self.add_stored_rows(segments, batch, state, changes)
+        unaffected, needs_recalculation = scopes.unaffected(segments), scopes.needs_recalculation[scopes.of_segment]
+        selected = select_segments(segments, scopes.recalculated_at[scopes.of_segment], unaffected)
+        windows = self.finalize_windows(mergeable_segments(self.plan, segments, selected, needs_recalculation))
+        windows = self.renumber_count_windows(windows, segments, scopes)
+        is_state_window = segments.kind == RowKind.IN_STATE
+        state_windows = self.state_windows_of(segments, affected, no_windows)
+        possibly_emitted = needs_recalculation & scopes.maybe_evicted[scopes.of_segment] & ~unaffected
+        evaluated = EvaluatedBatch(
             windows=windows,
-            held=states.filter(pa.array((~unaffected)[held])),
-            unaffected=states.filter(pa.array(unaffected[held])),
+            state_windows=state_windows.filter(pa.array((~unaffected)[is_state_window])),
+            unaffected=state_windows.filter(pa.array(unaffected[is_state_window])),
             possibly_emitted=segments.rows.filter(pa.array(possibly_emitted)),
-            recalculated=int(judged.needs_recalculation.sum()),
+            recalculated=int(scopes.needs_recalculation.sum()),
             count=count,
         )
-        return self.completed_windows(evaluated, segments, counted_again(segments, judged))
+        return self.add_rewritten_rows(evaluated, segments, rows_to_add(segments, scopes))
 
-    def completed_windows(self, found: Evaluated, segments: BatchSegments, again: Int64s) -> Evaluated:
-        """Count rows that were written again once more, and take in windows left alone that this batch closes."""
-        closes = self.closed_now(found)
-        if len(again) == 0 and not closes.any():
-            return found
+    def add_rewritten_rows(self, evaluated: EvaluatedBatch, segments: BatchSegments, rewritten: Int64s) -> EvaluatedBatch:
+        """Count rewritten rows once more, and include unaffected windows that this batch closes."""
+        closes = self.closed_by_batch(evaluated)
+        if len(rewritten) == 0 and not closes.any():
+            return evaluated
         columns = list(window_sql.segment_columns(self.plan.query))
-        unaffected = with_held(self.plan, segments.rows.slice(0, 0), found.unaffected).select(columns)
-        every = pa.concat_tables([found.windows.select(columns), unaffected], promote_options="permissive")
-        also = np.concatenate((np.zeros(found.windows.num_rows, np.bool_), closes))
-        parts, touched = additions(self.plan.query, segments, again, every, also)
+        unaffected = append_state_windows(self.plan, segments.rows.slice(0, 0), evaluated.unaffected).select(columns)
+        all_windows = pa.concat_tables([evaluated.windows.select(columns), unaffected], promote_options="permissive")
+        is_closing = np.concatenate((np.zeros(evaluated.windows.num_rows, np.bool_), closes))
+        parts, touched = segments_to_add(self.plan.query, segments, rewritten, all_windows, is_closing)
         if not touched.any():
-            return found
-        new, moved = touched[: found.windows.num_rows], touched[found.windows.num_rows :]
-        larger = window_sql.enlarged(self.plan.query, self.frame(parts).coalesce(1)).toArrow()
+            return evaluated
+        is_touched, is_moved = touched[: evaluated.windows.num_rows], touched[evaluated.windows.num_rows :]
+        merged = window_sql.finalize_numbered(self.plan.query, self.to_dataframe(parts).coalesce(1)).toArrow()
         return replace(
-            found,
-            windows=pa.concat_tables([found.windows.filter(pa.array(~new)), larger], promote_options="permissive"),
-            held=pa.concat_tables([found.held, found.unaffected.filter(pa.array(moved))], promote_options="permissive"),
-            unaffected=found.unaffected.filter(pa.array(~moved)),
+            evaluated,
+            windows=pa.concat_tables([evaluated.windows.filter(pa.array(~is_touched)), merged], promote_options="permissive"),
+            state_windows=pa.concat_tables(
+                [evaluated.state_windows, evaluated.unaffected.filter(pa.array(is_moved))], promote_options="permissive"
+            ),
+            unaffected=evaluated.unaffected.filter(pa.array(~is_moved)),
         )
 
-    def closed_now(self, found: Evaluated) -> Bools:
-        """Which windows left alone are closed after the batch while the target has not their value."""
-        if self.plan.options.trigger is TriggerMode.AT_ONCE or found.count.max_event_time is None:
-            return np.zeros(found.unaffected.num_rows, np.bool_)
-        closed = flags(is_closed(found.unaffected, found.count.max_event_time - self.plan.watermark))
-        return np.asarray(closed & (to_numpy(found.unaffected[window_sql.EMITTED]) != CURRENT))
+    def closed_by_batch(self, evaluated: EvaluatedBatch) -> Bools:
+        """Return a mask of the unaffected windows that are closed after the batch but not current in the target."""
+        if self.plan.options.trigger is TriggerMode.AT_ONCE or evaluated.count.max_event_time is None:
+            return np.zeros(evaluated.unaffected.num_rows, np.bool_)
+        closed = flags(is_closed(evaluated.unaffected, evaluated.count.max_event_time - self.plan.watermark))
+        return np.asarray(closed & (to_numpy(evaluated.unaffected[window_sql.EMITTED]) != EmitState.CURRENT))
 
-    def states(self, segments: BatchSegments, chosen: pa.Table | None, none: pa.Table) -> pa.Table:
-        """The held windows among segments, which keep their order."""
-        return none if chosen is None or not (segments.kind == RowKind.HELD).any() else chosen
+    def state_windows_of(self, segments: BatchSegments, affected: pa.Table | None, no_windows: pa.Table) -> pa.Table:
+        """Return the windows in state among segments, in the order of the segments."""
+        return no_windows if affected is None or not (segments.kind == RowKind.IN_STATE).any() else affected
 
-    def completed(
+    def add_stored_rows(
         self, segments: BatchSegments, batch: ChangeBatch, state: StreamState, changes: Changes
-    ) -> tuple[BatchSegments, Components]:
-        """The segments with the stored rows of components that are evaluated again, read until nothing more is linked to them."""
-        found = components(self.plan.query, segments, state.evicted_through)
-        complete, read = segments, list[tuple[int, int]]()
-        while found.needs_recalculation.any():
-            wanted = self.wanted(found)
-            if covered(wanted, read):
+    ) -> tuple[BatchSegments, RecalculationScopes]:
+        """Add the stored rows of recalculation scopes, reading until no further rows are linked to them."""
+        scopes = find_scopes(self.plan.query, segments, state.evicted_through)
+        completed, read_ranges = segments, list[tuple[int, int]]()
+        while scopes.needs_recalculation.any():
+            ranges = self.ranges_to_read(scopes)
+            if is_covered(ranges, read_ranges):
                 break
-            read = wanted
-            stored = stored_rows(self.context, self.plan, batch, changes, read)
-            complete = with_stored(self.plan, segments, self.placed(stored.rows), stored.first, stored.last)
-            found = components(self.plan.query, complete, state.evicted_through)
-        return complete, found
+            read_ranges = ranges
+            stored = read_stored_rows(self.context, self.plan, batch, changes, read_ranges)
+            completed = append_stored_rows(self.plan, segments, self.assign_windows(stored.rows), stored.first, stored.last)
+            scopes = find_scopes(self.plan.query, completed, state.evicted_through)
+        return completed, scopes
 
-    def wanted(self, found: Components) -> Ranges:
-        """The ranges of time to read for components that are evaluated again."""
-        reach = np.zeros(len(found.again), np.int64)
+    def ranges_to_read(self, scopes: RecalculationScopes) -> Ranges:
+        """Return the ranges of ticks to read for the scopes that are recalculated."""
+        margin = np.zeros(len(scopes.recalculated_at), np.int64)
         window = self.plan.query.window
         if isinstance(window, SessionWindow):
-            # What is not held may go on beyond what is known, so look as far as there is already, and at least a gap.
-            reach = np.where(found.unknown, np.maximum(window.gap, found.last - found.first) + 1, 0)
-        needs_recalculation = found.needs_recalculation
-        return coalesce_ranges((found.first - reach)[needs_recalculation], (found.last + reach)[needs_recalculation])
+            # Evicted sessions may extend beyond the known rows, so widen the range by its own length, and at least by a gap.
+            margin = np.where(scopes.maybe_evicted, np.maximum(window.gap, scopes.last - scopes.first) + 1, 0)
+        needs_recalculation = scopes.needs_recalculation
+        return coalesce_ranges((scopes.first - margin)[needs_recalculation], (scopes.last + margin)[needs_recalculation])
 
-    def placed(self, rows: pa.Table) -> pa.Table:
+    def assign_windows(self, rows: pa.Table) -> pa.Table:
+        """Return the segments of rows, numbered by `_row`."""
         numbered = rows.append_column(window_sql.ROW, pa.array(np.arange(rows.num_rows)))
-        return window_sql.assign_windows(self.plan.query, self.frame(numbered)).toArrow()
+        return window_sql.assign_windows(self.plan.query, self.to_dataframe(numbered)).toArrow()
 
-    def merged(self, segments: pa.Table) -> pa.Table:
-        return window_sql.finalize_windows(self.plan.query, self.frame(segments).coalesce(1)).toArrow()
+    def finalize_windows(self, segments: pa.Table) -> pa.Table:
+        """Return the windows of segments."""
+        return window_sql.finalize_windows(self.plan.query, self.to_dataframe(segments).coalesce(1)).toArrow()
 
-    def numbered(self, windows: pa.Table, segments: BatchSegments, found: Components) -> pa.Table:
-        """COUNT windows of partitions that were evaluated from the middle on, numbered as from their beginning."""
-        if not isinstance(self.plan.query.window, CountWindow) or not found.needs_recalculation.any() or windows.num_rows == 0:
+    def renumber_count_windows(self, windows: pa.Table, segments: BatchSegments, scopes: RecalculationScopes) -> pa.Table:
+        """Number COUNT windows of a partition that was recalculated from the middle on as if from its beginning."""
+        if not isinstance(self.plan.query.window, CountWindow) or not scopes.needs_recalculation.any() or windows.num_rows == 0:
             return windows
-        offsets = counted_before(segments, found)
+        offsets = rows_before_scopes(segments, scopes)
         representative = segments.rows.take(pa.array(np.unique(segments.group, return_index=True)[1]))
-        group = matches(windows, representative, key_columns(self.plan.query)) if key_columns(self.plan.query) else 0
-        moved = pc.add(windows[FIRST], pa.array(np.broadcast_to(offsets[group], windows.num_rows)))
-        return windows.set_column(windows.schema.get_field_index(FIRST), FIRST, moved)
+        group = match_rows(windows, representative, key_columns(self.plan.query)) if key_columns(self.plan.query) else 0
+        first_rows = pc.add(windows[FIRST], pa.array(np.broadcast_to(offsets[group], windows.num_rows)))
+        return windows.set_column(windows.schema.get_field_index(FIRST), FIRST, first_rows)
 
-    def frame(self, rows: pa.Table) -> DataFrame:
+    def to_dataframe(self, rows: pa.Table) -> DataFrame:
+        """Return an Arrow table as a DataFrame."""
         # PySpark fails on timestamp columns without chunks, which an empty selection has.
         return window_sql.small_session(self.context.spark()).createDataFrame(rows if rows.num_rows else rows.schema.empty_table())
 
-    def conclude(self, state: StreamState, found: Evaluated, rest: pa.Table | None) -> BatchResult:
-        count = found.count
-        moved = replace(state, max_event_time_by_subtable=count.max_event_time_by_subtable, max_event_time=count.max_event_time)
-        before, watermark = state.watermark(self.plan.watermark), moved.watermark(self.plan.watermark)
+    def to_result(self, state: StreamState, evaluated: EvaluatedBatch, others: pa.Table | None) -> BatchResult:
+        """Decide what to write and retract, and return it with the state after the batch."""
+        count = evaluated.count
+        new_state = replace(state, max_event_time_by_subtable=count.max_event_time_by_subtable, max_event_time=count.max_event_time)
+        previous_watermark, watermark = state.watermark(self.plan.watermark), new_state.watermark(self.plan.watermark)
         trigger = self.plan.options.trigger
-        emission = emit(self.plan.query, trigger, found.windows, found.held, found.possibly_emitted, before, watermark)
-        out = emission.upserts.num_rows + emission.retractions.num_rows
-        counters = state.counters.plus(replace(count.counters, rows_out=out, windows_recalculated=found.recalculated))
-        parts = [rest, found.unaffected, emission.windows]
+        emission = emit(
+            self.plan.query,
+            trigger,
+            evaluated.windows,
+            evaluated.state_windows,
+            evaluated.possibly_emitted,
+            previous_watermark,
+            watermark,
+        )
+        rows_out = emission.upserts.num_rows + emission.retractions.num_rows
+        counters = state.counters.plus(replace(count.counters, rows_out=rows_out, windows_recalculated=evaluated.recalculated))
+        parts = [others, evaluated.unaffected, emission.windows]
         return BatchResult(
-            emission.upserts, emission.retractions, kept_windows(self.plan, replace(moved, counters=counters), parts)
+            emission.upserts, emission.retractions, evict_windows(self.plan, replace(new_state, counters=counters), parts)
         )

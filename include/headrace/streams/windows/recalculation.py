@@ -1,9 +1,9 @@
-"""Components: what has to be evaluated together when a row of it came late, was changed, or was taken away.
+"""Recalculation scopes: what has to be recalculated together if one of its rows is late, changed or deleted.
 
-- INTERVAL: a window. Its neighbours are not its business.
-- SESSION: sessions and rows that are linked by gaps no longer than the session's, at any moment of the batch.
-- STATE, EVENT, COUNT: a partition, from the window on that the earliest such row can change. While rows come in order nothing has
-  to be evaluated again: they continue the partition's last window.
+- INTERVAL: the row's own window; adjacent windows are unaffected.
+- SESSION: sessions and rows that are linked, at any moment of the batch, by gaps no longer than the session's.
+- STATE, EVENT, COUNT: a partition, from the earliest window that such a row can change. Rows in order need no recalculation: they
+  continue the partition's last window.
 """
 
 from __future__ import annotations
@@ -17,169 +17,179 @@ import pyarrow as pa
 from headrace.compute import Plan
 from headrace.compute.plan import END as WINDOW_END
 from headrace.compute.plan import FIRST, ROWS, CountWindow, EventWindow, IntervalWindow, SessionWindow, StateWindow
-from headrace.streams.windows.changes import NEVER, REPAIRS, Bools, Int64s, RowKind, running_maximum_before, to_numpy
-from headrace.streams.windows.lateness import BatchSegments, first_touch, last_repair, latest
+from headrace.streams.windows.changes import NEVER, RECALCULATION_KINDS, Bools, Int64s, RowKind, running_maximum_before, to_numpy
+from headrace.streams.windows.lateness import BatchSegments, first_insert_version, last_change_version, max_version
 
 BEGINNING: Final = np.iinfo(np.int64).min // 4
-"""Stands for the beginning of time where a component reaches back to it."""
+"""The start of a scope that covers a partition from its first row."""
 END: Final = np.iinfo(np.int64).max // 4
 
 
 @dataclass(frozen=True)
-class Components:
-    """For each segment its component, and of each component:
+class RecalculationScopes:
+    """The recalculation scopes of a batch. `of_segment` has one entry for each segment, the others one for each scope.
 
     Attributes:
-        of: its number, for each segment.
-        again: the write at which it is evaluated again, `NEVER` where it is not.
-        group: its partition.
-        first, last: the instants between which it is evaluated. Windows held of it that start before `first` are left alone.
-        unknown: whether windows of it may exist that are not held.
+        of_segment: The scope of each segment.
+        recalculated_at: The version at which the scope is recalculated; `NEVER` if it is not.
+        group: The scope's partition.
+        first: The instant from which it is recalculated, in ticks. Windows in state that start before it are unaffected.
+        last: The last instant that is recalculated, in ticks.
+        maybe_evicted: Whether the scope may have windows that were evicted from the state.
     """
 
-    of: Int64s
-    again: Int64s
+    of_segment: Int64s
+    recalculated_at: Int64s
     group: Int64s
     first: Int64s
     last: Int64s
-    unknown: Bools
+    maybe_evicted: Bools
 
     @property
     def needs_recalculation(self) -> Bools:
-        return np.asarray(self.again != NEVER)
+        """For each scope whether it is recalculated."""
+        return np.asarray(self.recalculated_at != NEVER)
 
     def unaffected(self, segments: BatchSegments) -> Bools:
-        """Held windows and stored rows that lie before what is evaluated of their component."""
-        old = np.isin(segments.kind, (RowKind.HELD, RowKind.STORED))
-        return np.asarray(old & self.needs_recalculation[self.of] & (segments.start < self.first[self.of]))
+        """Return a mask of the windows in state and stored rows that lie before the recalculated part of their scope."""
+        old = np.isin(segments.kind, (RowKind.IN_STATE, RowKind.STORED))
+        return np.asarray(old & self.needs_recalculation[self.of_segment] & (segments.start < self.first[self.of_segment]))
 
 
-def components(plan: Plan, segments: BatchSegments, evicted_through: int | None) -> Components:
-    """The components of a batch. `evicted_through`: windows that are not held start (INTERVAL) or end (others) at or before it."""
+def find_scopes(plan: Plan, segments: BatchSegments, evicted_through: int | None) -> RecalculationScopes:
+    """Return the recalculation scopes of a batch's segments."""
     match plan.window:
         case IntervalWindow():
-            return of_intervals(segments, evicted_through)
+            return interval_scopes(segments, evicted_through)
         case SessionWindow(gap=gap):
-            return of_sessions(segments, gap, evicted_through)
+            return session_scopes(segments, gap, evicted_through)
         case _:
-            return of_partitions(plan, segments, evicted_through)
+            return partition_scopes(plan, segments, evicted_through)
 
 
-def of_intervals(segments: BatchSegments, evicted_through: int | None) -> Components:
-    _, of = np.unique(np.stack((segments.group, segments.start)), axis=1, return_inverse=True)
-    of = of.reshape(-1).astype(np.int64)
-    unknown = np.zeros(int(of.max()) + 1, np.bool_)
+def interval_scopes(segments: BatchSegments, evicted_through: int | None) -> RecalculationScopes:
+    """Return one scope for each window."""
+    _, scope = np.unique(np.stack((segments.group, segments.start)), axis=1, return_inverse=True)
+    scope = scope.reshape(-1).astype(np.int64)
+    maybe_evicted = np.zeros(int(scope.max()) + 1, np.bool_)
     if evicted_through is not None:
-        unknown[of[segments.start <= evicted_through]] = True
-        unknown[of[segments.are(RowKind.HELD)]] = False
-    return bounded(segments, of, unknown)
+        maybe_evicted[scope[segments.start <= evicted_through]] = True
+        maybe_evicted[scope[segments.is_kind(RowKind.IN_STATE)]] = False
+    return build_scopes(segments, scope, maybe_evicted)
 
 
-def of_sessions(segments: BatchSegments, gap: int, evicted_through: int | None) -> Components:
-    """Rows and sessions linked by gaps; a row that has expired is linked to nothing."""
+def session_scopes(segments: BatchSegments, gap: int, evicted_through: int | None) -> RecalculationScopes:
+    """Return one scope for rows and sessions linked by gaps. An expired row is linked to nothing."""
     linked = np.flatnonzero(~segments.expired)
     linked = linked[np.lexsort((segments.start[linked], segments.group[linked]))]
     group, start, end = segments.group[linked], segments.start[linked], segments.end[linked]
-    new = np.ones(len(linked), np.bool_)
-    new[1:] = (group[1:] != group[:-1]) | (start[1:] > running_maximum(group, end)[:-1] + gap)
-    of = np.full(len(segments.start), -1)
-    of[linked] = np.cumsum(new) - 1
-    alone = of < 0
-    of[alone] = int(of.max(initial=-1)) + 1 + np.arange(int(alone.sum()))
-    unknown = np.zeros(int(of.max()) + 1, np.bool_)
+    starts_scope = np.ones(len(linked), np.bool_)
+    starts_scope[1:] = (group[1:] != group[:-1]) | (start[1:] > running_maximum(group, end)[:-1] + gap)
+    scope = np.full(len(segments.start), -1)
+    scope[linked] = np.cumsum(starts_scope) - 1
+    is_expired = scope < 0
+    scope[is_expired] = int(scope.max(initial=-1)) + 1 + np.arange(int(is_expired.sum()))
+    maybe_evicted = np.zeros(int(scope.max()) + 1, np.bool_)
     if evicted_through is not None:
-        unknown[of[(segments.start - gap <= evicted_through) & ~segments.expired]] = True
-    return bounded(segments, of.astype(np.int64), unknown)
+        maybe_evicted[scope[(segments.start - gap <= evicted_through) & ~segments.expired]] = True
+    return build_scopes(segments, scope.astype(np.int64), maybe_evicted)
 
 
 def running_maximum(group: Int64s, value: Int64s) -> Int64s:
-    """The largest value so far of each group; groups come one after the other."""
+    """Return the largest value so far of each group; groups must be contiguous."""
     if len(value) == 0:
         return value
     values, rank = np.unique(value, return_inverse=True)
-    # Ranks of one group lie above those of the group before, so that one running maximum serves all groups.
+    # Offset the ranks of each group above those of the group before, so that one running maximum serves all groups.
     number = np.cumsum(np.concatenate(([0], group[1:] != group[:-1])))
     return np.asarray(values[np.maximum.accumulate(number * len(values) + rank) % len(values)])
 
 
-def bounded(segments: BatchSegments, of: Int64s, unknown: Bools) -> Components:
-    """Components, evaluated again at the last write that took or changed a row, unknown ones at the first that touched them."""
-    count = len(unknown)
-    marked = last_repair(segments, of, count)
-    again = np.where((marked == NEVER) & unknown, first_touch(segments, of, count), marked)
+def build_scopes(segments: BatchSegments, scope: Int64s, maybe_evicted: Bools) -> RecalculationScopes:
+    """Return scopes that are recalculated at the last write that deleted or changed a row.
+
+    A scope that may have evicted windows is recalculated at the first write that touches it, if there is no such write.
+    """
+    count = len(maybe_evicted)
+    last_change = last_change_version(segments, scope, count)
+    recalculated_at = np.where((last_change == NEVER) & maybe_evicted, first_insert_version(segments, scope, count), last_change)
     group, first, last = np.zeros(count, np.int64), np.full(count, END), np.full(count, BEGINNING)
-    group[of] = segments.group
-    np.minimum.at(first, of, segments.start)
-    np.maximum.at(last, of, segments.end)
-    return Components(of, again, group, first, last, unknown)
+    group[scope] = segments.group
+    np.minimum.at(first, scope, segments.start)
+    np.maximum.at(last, scope, segments.end)
+    return RecalculationScopes(scope, recalculated_at, group, first, last, maybe_evicted)
 
 
-def of_partitions(plan: Plan, segments: BatchSegments, evicted_through: int | None) -> Components:
-    """Partitions, evaluated again at the write of their last row out of order."""
-    of, count = segments.group, int(segments.group.max()) + 1
-    disordered = out_of_order(segments)
-    again = np.maximum(last_repair(segments, of, count), latest(of, segments.version, disordered, count))
-    upset = segments.are(*REPAIRS) | (segments.are(RowKind.INPUT) & (segments.version <= again[of]))
-    earliest = np.full(count, END)
-    np.minimum.at(earliest, of[upset], segments.start[upset])
-    first = np.full(count, END)
-    for group in np.flatnonzero(again != NEVER):
-        first[group] = anchor(plan, segments, int(group), int(earliest[group]), evicted_through)
-    unknown = (again != NEVER) & (first <= (BEGINNING if evicted_through is None else evicted_through))
-    return Components(of, again, np.arange(count), first, np.full(count, END), unknown)
-
-
-def out_of_order(segments: BatchSegments) -> Bools:
-    """New rows that are not later than what their partition had before their write."""
-    known = segments.are(RowKind.HELD, RowKind.INPUT)
-    before = np.maximum(
-        running_maximum_before(segments.group, segments.version, np.where(known, segments.end, NEVER)), segments.reached
+def partition_scopes(plan: Plan, segments: BatchSegments, evicted_through: int | None) -> RecalculationScopes:
+    """Return one scope for each partition, recalculated at the write of its last row that is out of order, changed or deleted."""
+    scope, count = segments.group, int(segments.group.max()) + 1
+    is_out_of_order = find_out_of_order(segments)
+    recalculated_at = np.maximum(
+        last_change_version(segments, scope, count), max_version(scope, segments.version, is_out_of_order, count)
     )
-    return np.asarray(segments.are(RowKind.INPUT) & (segments.start <= before))
+    triggers_recalculation = segments.is_kind(*RECALCULATION_KINDS) | (
+        segments.is_kind(RowKind.INSERT) & (segments.version <= recalculated_at[scope])
+    )
+    earliest = np.full(count, END)
+    np.minimum.at(earliest, scope[triggers_recalculation], segments.start[triggers_recalculation])
+    first = np.full(count, END)
+    for group in np.flatnonzero(recalculated_at != NEVER):
+        first[group] = recalculate_from(plan, segments, int(group), int(earliest[group]), evicted_through)
+    maybe_evicted = (recalculated_at != NEVER) & (first <= (BEGINNING if evicted_through is None else evicted_through))
+    return RecalculationScopes(scope, recalculated_at, np.arange(count), first, np.full(count, END), maybe_evicted)
 
 
-def held_of(segments: BatchSegments, group: int) -> Int64s:
-    """The rows of a partition's windows in state, in the order of time."""
-    held = np.flatnonzero(segments.are(RowKind.HELD) & (segments.group == group))
-    return held[np.argsort(segments.start[held], kind="stable")]
+def find_out_of_order(segments: BatchSegments) -> Bools:
+    """Return a mask of the new rows that are not later than what their partition had before their write."""
+    is_counted = segments.is_kind(RowKind.IN_STATE, RowKind.INSERT)
+    max_time = np.maximum(
+        running_maximum_before(segments.group, segments.version, np.where(is_counted, segments.end, NEVER)), segments.reached
+    )
+    return np.asarray(segments.is_kind(RowKind.INSERT) & (segments.start <= max_time))
 
 
-def anchor(plan: Plan, segments: BatchSegments, group: int, earliest: int, evicted_through: int | None) -> int:
+def find_state_windows(segments: BatchSegments, group: int) -> Int64s:
+    """Return the segments of a partition's windows in state, ordered by start."""
+    indexes = np.flatnonzero(segments.is_kind(RowKind.IN_STATE) & (segments.group == group))
+    return indexes[np.argsort(segments.start[indexes], kind="stable")]
+
+
+def recalculate_from(plan: Plan, segments: BatchSegments, group: int, earliest: int, evicted_through: int | None) -> int:
     """Return the instant from which to recalculate a partition whose rows before `earliest` are unchanged.
 
-    No window may be open just before that instant: what lies before it is left alone.
+    No window may be open just before that instant, since windows before it are unaffected.
     """
     if evicted_through is not None and earliest <= evicted_through:
         return BEGINNING
-    held = held_of(segments, group)
+    in_state = find_state_windows(segments, group)
     if isinstance(plan.window, StateWindow):
         # The run before may join the run after, so it is recalculated as well.
-        before = segments.start[held][segments.start[held] < earliest]
-        return int(before[-1]) if len(before) else earliest if evicted_through is None else BEGINNING
-    changed = segments.start[held][may_hold(plan, segments, held, earliest)]
+        earlier = segments.start[in_state][segments.start[in_state] < earliest]
+        return int(earlier[-1]) if len(earlier) else earliest if evicted_through is None else BEGINNING
+    changed = segments.start[in_state][may_contain(plan, segments, in_state, earliest)]
     return min(int(changed[0]), earliest) if len(changed) else earliest
 
 
-def may_hold(plan: Plan, segments: BatchSegments, held: Int64s, instant: int) -> Bools:
-    """Tell which windows in state end at `instant` or later, or take further rows that come before it or at it."""
-    reaches = segments.end[held] >= instant
-    rows = segments.rows.take(pa.array(held))
+def may_contain(plan: Plan, segments: BatchSegments, in_state: Int64s, instant: int) -> Bools:
+    """Return a mask of the windows in state that end at `instant` or later, or may take rows up to it."""
+    ends_later = segments.end[in_state] >= instant
+    rows = segments.rows.take(pa.array(in_state))
     match plan.window:
         case EventWindow():
-            open_ = ~to_numpy(rows[WINDOW_END]).astype(np.bool_)
-            return np.asarray((segments.start[held] <= instant) & (reaches | open_))
+            is_open = ~to_numpy(rows[WINDOW_END]).astype(np.bool_)
+            return np.asarray((segments.start[in_state] <= instant) & (ends_later | is_open))
         case CountWindow(count=size):
-            return np.asarray(reaches | (to_numpy(rows[ROWS]).astype(np.int64) < size))
-    return np.asarray(reaches)
+            return np.asarray(ends_later | (to_numpy(rows[ROWS]).astype(np.int64) < size))
+    return np.asarray(ends_later)
 
 
-def counted_before(segments: BatchSegments, found: Components) -> Int64s:
-    """Return for each partition the number of rows before what is recalculated of it, from which COUNT windows are numbered."""
+def rows_before_scopes(segments: BatchSegments, scopes: RecalculationScopes) -> Int64s:
+    """Return for each partition the number of rows before the recalculated part, from which COUNT windows are numbered."""
     first_row, rows = (to_numpy(segments.rows[name].fill_null(0)).astype(np.int64) for name in (FIRST, ROWS))
-    offsets = np.zeros(len(found.again), np.int64)
-    for group in np.flatnonzero(found.needs_recalculation & (found.first != BEGINNING)):
-        held = held_of(segments, int(group))
-        after = held[segments.start[held] >= found.first[group]]
-        # Without a window after it, all rows that windows have come before it.
-        offsets[group] = first_row[after[0]] if len(after) else (first_row + rows)[held].max(initial=0)
+    offsets = np.zeros(len(scopes.recalculated_at), np.int64)
+    for group in np.flatnonzero(scopes.needs_recalculation & (scopes.first != BEGINNING)):
+        in_state = find_state_windows(segments, int(group))
+        after = in_state[segments.start[in_state] >= scopes.first[group]]
+        # If no window follows, all rows of windows in state come before it.
+        offsets[group] = first_row[after[0]] if len(after) else (first_row + rows)[in_state].max(initial=0)
     return offsets

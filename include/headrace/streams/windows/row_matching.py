@@ -1,4 +1,4 @@
-"""Rows of Arrow tables told apart by some of their columns, NULL being equal to NULL."""
+"""Matching rows of Arrow tables by some of their columns; NULL equals NULL."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ import pyarrow as pa
 from headrace.streams.windows.changes import Int64s, to_numpy
 
 
-def identities(tables: Sequence[pa.Table], columns: Sequence[str]) -> list[Int64s]:
-    """For each table numbers of its rows, from 0 without gaps, that are equal where the columns are."""
-    sizes = np.cumsum([table.num_rows for table in tables])[:-1]
+def row_ids(tables: Sequence[pa.Table], columns: Sequence[str]) -> list[Int64s]:
+    """Return for each table numbers of its rows, from 0 without gaps, that are equal if the columns are equal."""
+    offsets = np.cumsum([table.num_rows for table in tables])[:-1]
     code = np.zeros(sum(table.num_rows for table in tables), np.int64)
     for name in columns:
         column = pa.chunked_array([chunk for table in tables for chunk in table[name].chunks], type=tables[0][name].type)
         encoded = column.combine_chunks().dictionary_encode(null_encoding="encode")
         code = code * (len(encoded.dictionary) + 1) + to_numpy(encoded.indices).astype(np.int64)
         code = np.unique(code, return_inverse=True)[1].astype(np.int64)
-    return np.split(code, sizes)
+    return np.split(code, offsets)
 
 
-def without(rows: pa.Table, others: pa.Table, columns: Sequence[str]) -> pa.Table:
-    """Those rows that have no equal among the others."""
+def anti_join(rows: pa.Table, others: pa.Table, columns: Sequence[str]) -> pa.Table:
+    """Return the rows without an equal among the others (a left anti-join)."""
     if rows.num_rows == 0 or others.num_rows == 0:
         return rows
-    mine, theirs = identities([rows, others], columns)
-    return rows.filter(pa.array(~np.isin(mine, theirs)))
+    row_id, other_id = row_ids([rows, others], columns)
+    return rows.filter(pa.array(~np.isin(row_id, other_id)))
 
 
-def matches(rows: pa.Table, others: pa.Table, columns: Sequence[str]) -> Int64s:
-    """For each row the place of its equal among the others, -1 where it has none; others are equal to none of each other."""
+def match_rows(rows: pa.Table, others: pa.Table, columns: Sequence[str]) -> Int64s:
+    """Return for each row the index of its equal among the others, -1 if there is none. The others must be distinct."""
     if rows.num_rows == 0 or others.num_rows == 0:
         return np.full(rows.num_rows, -1)
-    mine, theirs = identities([rows, others], columns)
-    place = np.full(max(int(mine.max()), int(theirs.max())) + 1, -1)
-    place[theirs] = np.arange(len(theirs))
-    return place[mine]
+    row_id, other_id = row_ids([rows, others], columns)
+    index = np.full(max(int(row_id.max()), int(other_id.max())) + 1, -1)
+    index[other_id] = np.arange(len(other_id))
+    return index[row_id]

@@ -1,4 +1,4 @@
-"""A house for streams to live in: a catalog, tables, and one supertable `readings (ts, a, b) TAGS (g)` to write to."""
+"""An environment for streams: a catalog, tables, and one supertable `readings (ts, a, b) TAGS (g)` to write to."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from headrace.streams.sources.poller import RunnerFactory, SourcePollers
 from headrace.streams.sources.tags import with_tags
 
 START = 1_700_000_000_000
-"""The instant that tests count from, in ms: a whole number of minutes and of ten seconds."""
+"""The origin of the tests' times, in ms: a multiple of a minute."""
 
 READINGS = Table(
     "db",
@@ -58,7 +58,9 @@ Row = tuple[str, int, int | None, str | None]
 
 
 @dataclass(repr=False)
-class House:
+class StreamEnvironment:
+    """A database with the table `readings`, and the pollers of its streams."""
+
     context: Context
     database: Database
     pollers: SourcePollers | None = None
@@ -74,7 +76,7 @@ class House:
     def tables(self) -> Tables:
         return self.context.tables
 
-    def furnish(self) -> None:
+    def create_tables(self) -> None:
         self.catalog.databases.create(self.database)
         self.catalog.tables.create(self.table)
         self.tables.create(self.table, self.database)
@@ -84,23 +86,23 @@ class House:
         self.tables.upsert_tags(self.table, pa.table({"tbname": list(self.subtables)} | tags))
 
     @contextmanager
-    def renewed(self, subtables: Mapping[str, tuple[int, ...]]) -> Iterator[House]:
-        """The same house with a database of its own, whose subtables have the tags `g` and `lane`; its streams end with it."""
+    def new_database(self, subtables: Mapping[str, tuple[int, ...]]) -> Iterator[StreamEnvironment]:
+        """Yield the environment with a new database, whose subtables have the tags `g` and `lane`; drop its streams at the end."""
         database = replace(self.database, name=f"db{next(NUMBERS)}")
         table = replace(READINGS, database=database.name, tags=(*READINGS.tags, LANE))
-        renewed = House(self.context, database, table=table, subtables=subtables)
-        renewed.furnish()
+        env = StreamEnvironment(self.context, database, table=table, subtables=subtables)
+        env.create_tables()
         try:
-            yield renewed
+            yield env
         finally:
-            if renewed.pollers is not None:
-                renewed.pollers.close()
-            for record in renewed.catalog.jobs.all():
+            if env.pollers is not None:
+                env.pollers.close()
+            for record in env.catalog.jobs.all():
                 if record.definition.database == database.name:
-                    renewed.catalog.jobs.drop(record.definition.id)
+                    env.catalog.jobs.drop(record.definition.id)
 
     def insert(self, rows: Sequence[Row]) -> None:
-        """One write."""
+        """Commit rows to `readings`."""
         unit = {Precision.MILLISECOND: 1000, Precision.MICROSECOND: 1000, Precision.NANOSECOND: 1_000_000}[self.database.precision]
         schema = self.tables.schema(self.table, self.database)
         ts = pa.array([(START + row[1]) * unit for row in rows], pa.int64())
@@ -109,7 +111,7 @@ class House:
         self.tables.write(self.table, self.database, pa.Table.from_arrays(arrays, schema=schema))
 
     def delete(self, subtable: str, first: int, last: int) -> None:
-        """Delete rows from `first` to `last` ms after `START`, both inclusive; one write."""
+        """Delete rows from `first` to `last` ms after `START`, both inclusive, in one commit."""
         scale = self.database.precision.ticks_per_second // 1000
         ranges = [((START + first) * scale, (START + last) * scale + scale - 1)]
         self.tables.delete(self.table, self.database, tbnames=[subtable], ranges=ranges)
@@ -120,7 +122,7 @@ class House:
         return define(statement, self.catalog, self.database.name, now=self.context.clock.now())
 
     def create(self, sql: str) -> StreamPlan:
-        """A stream from now on."""
+        """Create a stream that starts now."""
         plan = self.define(sql)
         lifecycle.create(self.context, plan, plan.definition(created=self.context.clock.now()))
         return plan_of(self.record(plan).definition, self.catalog)
@@ -129,7 +131,7 @@ class House:
         return self.catalog.jobs.by_id(plan.id)
 
     def settle(self, only: Collection[str] | None = None) -> None:
-        """Have the streams, or those with these ids, handle all that was written."""
+        """Let all streams, or those with these ids, handle everything that was written."""
         if self.pollers is None:
             self.pollers = SourcePollers(self.context, runner=self.runner)
         self.pollers.reconcile(self.records(only))
@@ -137,22 +139,22 @@ class House:
             self.pollers.reconcile(self.records(only))
 
     def records(self, only: Collection[str] | None) -> list[JobRecord]:
-        return [one for one in self.catalog.jobs.all() if only is None or one.definition.id in only]
+        return [record for record in self.catalog.jobs.all() if only is None or record.definition.id in only]
 
     def restart(self, epoch: int | None = None) -> None:
-        """As if the driver had died: nothing in memory stays."""
+        """Act as if the driver had died: forget what is in memory."""
         self.pollers = None
         if epoch is not None:
             self.context = replace(self.context, epoch=epoch)
 
     def results(self, plan: StreamPlan, *, names: bool = False) -> list[tuple[Any, ...]]:
-        """Rows of the target with tags, ordered; timestamps as ms after `START`. With `names`, the subtable last."""
-        found = self.tables.scan(plan.target, plan.target_database)
-        found = with_tags(self.tables, plan.target, found, [tag.name for tag in plan.target.tags])
-        return self.plain(found if names else found.drop_columns("tbname"))
+        """Return the rows of the target with tags, ordered; timestamps as ms after `START`. With `names`, the subtable last."""
+        rows = self.tables.scan(plan.target, plan.target_database)
+        rows = with_tags(self.tables, plan.target, rows, [tag.name for tag in plan.target.tags])
+        return self.plain(rows if names else rows.drop_columns("tbname"))
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
-        """Rows of a query over `readings`, ordered."""
+        """Return the rows of a query over `readings`, ordered."""
         statement = parse(sql)
         assert isinstance(statement, Select)
         plan = bind(statement.query, catalog_scope(self.catalog, self.database.name))
@@ -162,10 +164,11 @@ class House:
         return self.plain(evaluate(plan, self.context.spark().createDataFrame(rows)).toArrow())
 
     def plain(self, rows: pa.Table) -> list[tuple[Any, ...]]:
-        for place, column in enumerate(rows.schema):
+        """Return rows as tuples, ordered, with timestamps as ms after `START`."""
+        for index, column in enumerate(rows.schema):
             if pa.types.is_timestamp(column.type):
-                since = pa.array([None if ms is None else ms - START for ms in millis(rows[column.name])], pa.int64())
-                rows = rows.set_column(place, column.name, since)
+                offsets = pa.array([None if ms is None else ms - START for ms in millis(rows[column.name])], pa.int64())
+                rows = rows.set_column(index, column.name, offsets)
         return sorted((tuple(row.values()) for row in rows.to_pylist()), key=repr)
 
 
@@ -174,19 +177,19 @@ def millis(column: pa.ChunkedArray) -> list[int | None]:
 
 
 @contextmanager
-def house(
+def open_environment(
     home: Path, spark: Callable[[], SparkSession], precision: Precision = Precision.MILLISECOND, **settings: Any
-) -> Iterator[House]:
-    """A house with its table; torn down with everything of it that runs."""
-    chosen = load(home=home, **settings)
+) -> Iterator[StreamEnvironment]:
+    """Yield an environment with its table; stop everything that runs in it at the end."""
+    loaded = load(home=home, **settings)
     clock = ManualClock(START)
-    with Catalog.open(chosen.catalog, clock=clock.now) as catalog:
-        tables = Tables(chosen.tables_uri, catalog.lock, chosen.small_write_rows)
-        built = House(Context(catalog, lambda: tables, spark, clock, chosen), Database("db", precision))
-        built.furnish()
+    with Catalog.open(loaded.catalog, clock=clock.now) as catalog:
+        tables = Tables(loaded.tables_uri, catalog.lock, loaded.small_write_rows)
+        env = StreamEnvironment(Context(catalog, lambda: tables, spark, clock, loaded), Database("db", precision))
+        env.create_tables()
         try:
-            yield built
+            yield env
         finally:
-            if built.pollers is not None:
-                built.pollers.close()
+            if env.pollers is not None:
+                env.pollers.close()
             tables.close()

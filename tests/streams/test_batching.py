@@ -1,4 +1,4 @@
-"""How writes are cut into batches makes no difference, whatever a stream leaves out or counts again."""
+"""Results do not depend on how writes are cut into batches, whatever a stream drops or counts again."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.streams.environment import StreamEnvironment, open_environment
 from tests.streams.expected import Shape
-from tests.streams.house import House, house
-from tests.streams.scenarios import EXAMPLES, SCENARIOS, Scenario, apply, campaign, shrinking_is_bounded
+from tests.streams.scenarios import EXAMPLES, SCENARIOS, Scenario, apply_action, limit_shrinking, property_settings
 from tests.streams.test_windows import SHAPES
 
 if TYPE_CHECKING:
@@ -50,21 +50,21 @@ STREAMS = st.builds(
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[House]:
-    with house(tmp_path_factory.mktemp("cuts"), lambda: spark) as built:
-        yield built
+def home(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[StreamEnvironment]:
+    with open_environment(tmp_path_factory.mktemp("cuts"), lambda: spark) as env:
+        yield env
 
 
-@campaign(5)
+@property_settings(5)
 @given(scenario=SCENARIOS, tried=st.lists(STREAMS, min_size=1, max_size=2))
-@shrinking_is_bounded
-def test_writes_taken_together_give_what_they_give_one_by_one(home: House, scenario: Scenario, tried: list[Stream]) -> None:
-    with home.renewed(scenario.subtables) as own:
+@limit_shrinking
+def test_results_do_not_depend_on_how_writes_are_batched(home: StreamEnvironment, scenario: Scenario, tried: list[Stream]) -> None:
+    with home.new_database(scenario.subtables) as own:
         plans = [own.create(one.sql(f"s{number}")) for number, one in enumerate([*tried, *tried])]
         one_by_one, together = plans[: len(tried)], plans[len(tried) :]
         for writes, polled in [*scenario.steps(), ([], True)]:
             for write in writes:
-                apply(own, write)
+                apply_action(own, write)
                 own.settle({plan.id for plan in one_by_one})
             if not polled:
                 continue

@@ -1,0 +1,82 @@
+"""IGNORE UPDATE 1: a rewritten row counts once more in its window, of any kind; borders follow the stored rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.streams.environment import StreamEnvironment
+
+pytestmark = pytest.mark.spark
+
+SELECT = "select _wstart ws, count(*) n, sum(a) total from readings partition by tbname"
+CLAUSES = {
+    "interval": "interval(10s)",
+    "session": "session(ts, 2s)",
+    "state": "state_window(b)",
+    "event": "event_window start with a > 5 end with a < 3",
+    "count": "count_window(4)",
+    "sliding": "count_window(4, 2)",
+}
+ROWS = [("d0", 0, 7, "x"), ("d0", 1000, 4, "x"), ("d0", 2000, 5, "x"), ("d0", 3000, 1, "x")]
+
+
+def stream(env: StreamEnvironment, kind: str, trigger: str = "at_once") -> Any:
+    expired = int(kind in ("count", "sliding"))
+    options = f"watermark 100s ignore expired {expired} ignore update 1"
+    return env.create(f"create stream s_{kind} trigger {trigger} {options} into out_{kind} as {SELECT} {CLAUSES[kind]}")
+
+
+def rows(env: StreamEnvironment, plan: Any) -> list[tuple[Any, ...]]:
+    assert env.record(plan).reason is None
+    return [row[:3] for row in env.results(plan)]
+
+
+@pytest.mark.parametrize("polled", [True, False], ids=["polled", "at-once"])
+def test_a_row_that_is_written_again_counts_once_more_in_every_kind_of_window(env: StreamEnvironment, polled: bool) -> None:
+    plans = {kind: stream(env, kind) for kind in CLAUSES}
+    # A row inside, the same row, and the last one; `a` changes, but neither START nor END.
+    for write in (ROWS, [("d0", 1000, 5, "x")], [("d0", 1000, 3, "x")], [("d0", 3000, 2, "x")]):
+        env.insert(write)
+        if polled:
+            env.settle()
+    env.settle()
+    again = (0, 7, 7 + 4 + 5 + 1 + 5 + 3 + 2)
+    assert {kind: rows(env, plan) for kind, plan in plans.items()} == {
+        **{kind: [again] for kind in CLAUSES},
+        "sliding": [again, (2000, 3, 5 + 1 + 2)],
+    }
+
+
+@pytest.mark.parametrize("polled", [True, False], ids=["polled", "at-once"])
+def test_a_row_that_moves_borders_has_its_windows_recalculated_and_is_in_them_once(env: StreamEnvironment, polled: bool) -> None:
+    plans = {kind: stream(env, kind) for kind in ("state", "event")}
+    for write in (ROWS, [("d0", 1000, 4, "x")], [("d0", 2000, 2, "y")]):
+        env.insert(write)
+        if polled:
+            env.settle()
+    env.settle()
+    assert rows(env, plans["state"]) == [(0, 2, 11), (2000, 1, 2), (3000, 1, 1)]
+    assert rows(env, plans["event"]) == [(0, 3, 13)]
+
+
+def test_windows_beside_recalculated_ones_keep_what_was_counted_again(env: StreamEnvironment) -> None:
+    plan = stream(env, "count")
+    env.insert([("d0", instant, 1, "x") for instant in range(0, 12_000, 1000)])
+    env.settle()
+    env.insert([("d0", 9500, 1, "x")])
+    env.insert([("d0", 1000, 1, "x")])
+    env.insert([("d0", 9000, 1, "x")])
+    env.settle()
+    assert rows(env, plan) == [(0, 5, 5), (11_000, 1, 1), (4000, 4, 4), (8000, 5, 5)]
+
+
+def test_a_closed_window_is_written_again_with_a_row_that_counts_once_more(env: StreamEnvironment) -> None:
+    plan = stream(env, "state", "window_close")
+    env.insert([*ROWS, ("d0", 200_000, 1, "y")])
+    env.settle()
+    assert rows(env, plan) == [(0, 4, 17)]
+    env.insert([("d0", 3000, 1, "x")])
+    env.settle()
+    assert rows(env, plan) == [(0, 5, 18)]
