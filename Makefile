@@ -1,9 +1,10 @@
-# Two commands do everything: `make demo` runs the main job, `make test` the tests. `make help` lists the rest.
+# `make demo` runs the demonstration, `make test` the tests, and `make help` lists all targets.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+PROSE := include plugins dags spark_jobs benchmarks bin docs Makefile Dockerfile docker-compose.yaml README.md CHANGELOG.md CONTRIBUTING.md
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test campaign campaign-streams check format setup bench lock docs clean
@@ -11,41 +12,42 @@ READY := $(VENV)/.ready
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
 
-demo: setup ## Bring the system up on real readings, look at streams come alive (EXIT=1 ends it afterwards)
+demo: setup ## Run the system on real readings (EXIT=1 stops it afterwards)
 	$(BIN)/headrace demo $(if $(EXIT),--exit)
 
 test: setup ## Run all tests
 	bin/run-tests $(ARGS)
 
-campaign: setup ## Ask random queries of both engines (QUERIES=2000 SEED=1)
+campaign: setup ## Compare random queries between both engines (QUERIES=2000 SEED=1)
 	HEADRACE_VERIFY_QUERIES=$(or $(QUERIES),2000) HEADRACE_VERIFY_SEED=$(or $(SEED),1) bin/run-tests tests/verify/test_random_queries.py
 
-campaign-streams: setup ## Try streams with random writes, late, changed and deleted rows (EXAMPLES=200)
+campaign-streams: setup ## Test streams with random, late, updated and deleted rows (EXAMPLES=200)
 	HEADRACE_STREAM_EXAMPLES=$(or $(EXAMPLES),200) bin/run-tests tests/streams/test_windows.py tests/streams/test_cuts.py tests/streams/test_maintained.py
 
-check: setup ## Formatting, lint, types, layers
+check: setup ## Check formatting, lint, words, types and layers
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/codespell $(PROSE)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-format: setup ## Format and fix what can be fixed
+format: setup ## Format the code and apply automatic fixes
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: setup ## Measure against hand-written PySpark, side by side
+bench: setup ## Measure Headrace against hand-written PySpark jobs
 	$(BIN)/python -m benchmarks $(ARGS)
 
-docs: setup ## Write the pages that are made from code
+docs: setup ## Write the pages that are generated from code
 	$(BIN)/headrace docs --write docs/reference
 
-setup: $(READY) ## Environment and Spark's jars; nothing to do when they are there
+setup: $(READY) ## Create the environment and fetch Spark's jars, if they are missing
 
 $(READY): requirements.txt pyproject.toml bin/setup
 	PYTHON=$(PYTHON) bin/setup
 	@touch $@
 
-lock: ## Pin requirements.in anew
+lock: ## Compile requirements.in to requirements.txt
 	uv pip compile --quiet --universal --python-version 3.11 --no-emit-index-url --override override.txt requirements.in -o requirements.txt
 
 clean: ## Remove the environment and the default home (stop the system first)
