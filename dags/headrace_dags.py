@@ -1,7 +1,7 @@
-"""Every DAG of Headrace, made from the catalog: one for each snode, one for each stream.
+"""Generates all DAGs from the catalog: one per snode, one per stream.
 
-One file, so that Airflow can be asked to read it again as soon as the catalog changes (it always knows the snode's DAG, and by
-it the file). Nothing of Spark is imported here. A task's process makes only the DAG it is part of.
+A single file lets Headrace request that Airflow parses it again as soon as the catalog changes, since the snode's DAG, and with it
+the file, always exists. Spark is not imported here. The process of a task generates only the task's own DAG.
 """
 
 from __future__ import annotations

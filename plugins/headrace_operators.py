@@ -1,4 +1,4 @@
-"""The tasks of Headrace's DAGs. Nothing of Spark, and nothing of Headrace that is heavy, is imported before a task runs."""
+"""Operators of Headrace's DAGs. Spark and heavy modules of Headrace are imported only when a task runs."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ if TYPE_CHECKING:
 
 
 class SparkJob(SparkSubmitOperator):
-    """`spark-submit` of one of Headrace's jobs, with the configuration that a driver needs before its JVM starts.
+    """Submits a Spark job of Headrace with the configuration that its driver needs before the JVM starts.
 
-    The guard ends the JVM and the Python driver with the task, however the task ends.
+    The `spark-submit` guard ends the JVM and the Python driver when the task ends, even if it is killed.
     """
 
     ui_color = "#f6e3c5"
 
     def execute(self, context: Any) -> None:
+        """Submit the job and wait for its end."""
         from headrace.storage.spark.session import launch_conf
 
         self.conf = {**launch_conf(current()), **(self.conf or {})}
@@ -33,7 +34,7 @@ class SparkJob(SparkSubmitOperator):
 
 
 class FillChunk(SparkJob):
-    """Computes one chunk. A failure says what the job has recorded of it; the last one stops the stream for that reason."""
+    """Computes one chunk of a backfill; a failure has the cause that the job recorded in the ledger."""
 
     def __init__(self, *, job_id: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -41,29 +42,30 @@ class FillChunk(SparkJob):
 
     @property
     def chunk(self) -> tuple[str, int]:
-        """Run and number of the chunk, from the job's arguments."""
+        """Run and number of the chunk, parsed from the job's arguments."""
         arguments = list(self.application_args or ())
         return str(arguments[arguments.index("--run") + 1]), int(arguments[arguments.index("--chunk") + 1])
 
     def execute(self, context: Any) -> None:
+        """Compute the chunk, under a new run if the task was cleared after it succeeded."""
         from headrace.runtime import airflow_tasks
 
         run, number = self.chunk
-        with runtime() as opened:
-            airflow_tasks.go_on(opened, self.job_id, number)
-            run = airflow_tasks.run_to_fill(opened, self.job_id, run, number)
+        with open_runtime() as runtime:
+            airflow_tasks.go_on(runtime, self.job_id, number)
+            run = airflow_tasks.run_to_fill(runtime, self.job_id, run, number)
         self.application_args = ["--stream", self.job_id, "--run", run, "--chunk", str(number)]
         try:
             super().execute(context)
         except AirflowException as error:
-            with runtime() as opened:
-                raise AirflowException(airflow_tasks.cause(opened, self.job_id, run, number, str(error))) from error
+            with open_runtime() as runtime:
+                raise AirflowException(airflow_tasks.cause(runtime, self.job_id, run, number, str(error))) from error
 
 
 class PlanHistory(BaseOperator):
-    """Cuts what is to be computed into chunks and records them; returns the arguments of a Spark job for each.
+    """Plans the chunks of a backfill, records them in the ledger, and returns a Spark job's arguments for each.
 
-    The run that Airflow makes when the stream is created fills its history; a run triggered by a person recomputes a range.
+    The run that Airflow schedules when the stream is created fills the history; a manually triggered run recomputes a range.
     """
 
     ui_color = "#e3ead9"
@@ -73,20 +75,21 @@ class PlanHistory(BaseOperator):
         self.job_id = job_id
 
     def execute(self, context: Any) -> list[list[str]]:
+        """Record the chunks, and return the arguments of their Spark jobs."""
         from headrace.runtime import airflow_tasks
 
-        with runtime() as opened:
-            if supervises(context):
-                chunks = airflow_tasks.plan_history(opened, self.job_id)
+        with open_runtime() as runtime:
+            if is_supervising_run(context):
+                chunks = airflow_tasks.plan_history(runtime, self.job_id)
             else:
-                wanted = airflow_tasks.Range.of_form(context["params"], airflow_tasks.zone_of(opened, self.job_id))
-                chunks = airflow_tasks.plan_range(opened, self.job_id, context["run_id"], wanted)
-        self.log.info("%d chunks, about %d rows", len(chunks), sum(chunk.rows for chunk in chunks))
+                event_times = airflow_tasks.Range.of_form(context["params"], airflow_tasks.zone_of(runtime, self.job_id))
+                chunks = airflow_tasks.plan_range(runtime, self.job_id, context["run_id"], event_times)
+        self.log.info("planned %d chunks of about %d rows in all", len(chunks), sum(chunk.rows for chunk in chunks))
         return [["--stream", self.job_id, "--run", chunk.run, "--chunk", str(chunk.number)] for chunk in chunks]
 
 
 class ActivateStream(BaseOperator):
-    """Hands a stream whose history is filled to its snode. Skipped after the recomputation of a range: the stream is live."""
+    """Activates a stream once its history is filled, so that its snode runs it. Skipped in a run that recomputes a range."""
 
     ui_color = "#e3ead9"
 
@@ -95,41 +98,42 @@ class ActivateStream(BaseOperator):
         self.job_id = job_id
 
     def execute(self, context: Any) -> None:
+        """Activate the stream, unless the run recomputes a range."""
         from headrace.runtime import airflow_tasks
 
-        if not supervises(context):
-            raise AirflowSkipException("a range was recomputed; the live stream goes on undisturbed")
-        with runtime() as opened:
-            airflow_tasks.activate(opened, self.job_id)
+        if not is_supervising_run(context):
+            raise AirflowSkipException("recomputed a range; the live stream is unaffected")
+        with open_runtime() as runtime:
+            airflow_tasks.activate(runtime, self.job_id)
 
 
-def supervises(context: Any) -> bool:
-    """Whether a run is the stream's own, not the recomputation of a range."""
+def is_supervising_run(context: Any) -> bool:
+    """Return True for the scheduled run, which supervises the stream; manual runs recompute a range."""
     run_type = context["dag_run"].run_type
     return str(getattr(run_type, "value", run_type)) == "scheduled"
 
 
 @contextmanager
-def runtime() -> Iterator[Context]:
-    """Catalog and tables for a task. What trying again would not change fails the task at once."""
+def open_runtime() -> Iterator[Context]:
+    """Open the catalog and tables for a task; a terminal error fails the task without retries."""
     from headrace.runtime.context import open_context
 
-    opened = open_context(current())
+    runtime = open_context(current())
     try:
-        yield opened
+        yield runtime
     except TerminalError as error:
         raise AirflowFailException(str(error)) from error
     finally:
-        opened.catalog.close()
+        runtime.catalog.close()
 
 
-def history_failed(context: Any) -> None:
-    """Callback of the tasks before supervision: the stream is STOPPED, for the reason that the task gives."""
+def stop_stream_on_failure(context: Any) -> None:
+    """Set the stream to STOPPED with the task's error; a failure callback of the tasks before supervision."""
     from headrace.runtime import airflow_tasks
 
-    if not supervises(context):
+    if not is_supervising_run(context):
         return
     task = context["task"]
     number = task.chunk[1] if isinstance(task, FillChunk) else None
-    with runtime() as opened:
-        airflow_tasks.failed(opened, task.job_id, str(context.get("exception") or "the task was ended"), number)
+    with open_runtime() as runtime:
+        airflow_tasks.failed(runtime, task.job_id, str(context.get("exception") or "the task was ended"), number)

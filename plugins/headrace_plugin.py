@@ -1,6 +1,6 @@
-"""What Headrace adds to Airflow: its page in the navigation, and the timetable of its DAGs.
+"""Headrace's plugin for Airflow: a page in the navigation, and the timetables of its DAGs.
 
-Every component and every task loads this module, so it imports nothing that only the page needs.
+All components and tasks load this module, so it does not import what only the page needs.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from headrace_timetable import BackToBack, OncePerStream
 
 
 @functools.cache
-def page() -> Any:
-    """The page's application."""
+def create_page() -> Any:
+    """Create the page's application, once per process."""
     from headrace.web.airflow_access import AirflowAccess
     from headrace.web.app import create_app
 
     return create_app(AirflowAccess())
 
 
-async def page_on_demand(scope: Any, receive: Any, send: Any) -> None:
-    """The page, imported when it is first asked for, beside what else the server does."""
-    app = await asyncio.to_thread(page)
+async def serve_page(scope: Any, receive: Any, send: Any) -> None:
+    """Serve a request of the page, importing its application on first use in a thread, to not block the server."""
+    app = await asyncio.to_thread(create_page)
     await app(scope, receive, send)
 
 
 class HeadracePlugin(AirflowPlugin):
-    """Found by Airflow in its plugins folder."""
+    """The plugin that Airflow discovers in its plugins folder."""
 
     name = "headrace"
     timetables = [BackToBack, OncePerStream]  # noqa: RUF012
-    fastapi_apps = [{"app": page_on_demand, "url_prefix": "/headrace", "name": "Headrace"}]  # noqa: RUF012
+    fastapi_apps = [{"app": serve_page, "url_prefix": "/headrace", "name": "Headrace"}]  # noqa: RUF012
     external_views = [  # noqa: RUF012
         {
             "name": "Headrace",

@@ -1,7 +1,7 @@
-"""Supervision of a stream: a trigger that watches the catalog, and the task that it ends.
+"""Supervision of a stream: a trigger that polls the catalog, and the deferrable task that it completes.
 
-No worker is held: the task starts in the triggerer, and reaches a worker only to say how it ended. All triggers of a triggerer
-share one look at the catalog a second.
+The task starts in the triggerer and holds no worker slot; it only needs a worker to report its outcome. All triggers of a
+triggerer share one catalog snapshot per second.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ if TYPE_CHECKING:
     from headrace.catalog import Catalog
 
 POLL_SECONDS: Final = 1.0
-# Passing failures are tried again for ever; the catalog keeps saying STOPPED, and why, until the stream has recovered.
+# Transient errors are retried practically forever; until the stream recovers, the catalog shows it as STOPPED with the reason.
 RETRIES: Final = 10_000
 
 
 class SnapshotCache:
-    """One process's look at the catalog, shared by all who ask within the same moment."""
+    """The catalog's latest snapshot, shared by the triggers of a process."""
 
     def __init__(self, catalog: Catalog) -> None:
         self.catalog = catalog
         self._lock = asyncio.Lock()
-        self._seen: Snapshot | None = None
-        self._at = 0.0
+        self._snapshot: Snapshot | None = None
+        self._read_at = 0.0
 
     async def get(self, since: float = 0.0) -> Snapshot:
-        """A snapshot of about now, and not of before `since` (`time.monotonic`)."""
+        """Return a snapshot that is younger than `POLL_SECONDS` and was read after `since`, an instant of `time.monotonic`."""
         async with self._lock:
             now = time.monotonic()
-            if self._seen is None or self._at < since or now - self._at > POLL_SECONDS * 0.9:
-                self._seen = await asyncio.to_thread(self._read)
-                self._at = now
-            return self._seen
+            if self._snapshot is None or self._read_at < since or now - self._read_at > POLL_SECONDS * 0.9:
+                self._snapshot = await asyncio.to_thread(self._read)
+                self._read_at = now
+            return self._snapshot
 
     def _read(self) -> Snapshot:
         return supervision.snapshot(self.catalog, self.catalog.now())
@@ -52,7 +52,7 @@ class SnapshotCache:
 
 @functools.cache
 def snapshot_cache() -> SnapshotCache:
-    """The lookout of this process."""
+    """Return the cache of this process."""
     from headrace.catalog import Catalog
     from headrace.settings import current
 
@@ -62,7 +62,7 @@ def snapshot_cache() -> SnapshotCache:
 class JobTrigger(BaseTrigger):
     """Fires once, when a stream is STOPPED, PAUSED or dropped.
 
-    That its task was cleared after a stop means that the stream is to go on: it is resumed.
+    If the task was cleared after a stop, the trigger resumes the stream first.
     """
 
     def __init__(self, job_id: str) -> None:
@@ -70,62 +70,65 @@ class JobTrigger(BaseTrigger):
         self.job_id = job_id
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Return the class path and arguments from which Airflow recreates the trigger."""
         return "headrace_supervision.JobTrigger", {"job_id": self.job_id}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Poll the catalog until the stream is STOPPED, PAUSED or dropped, and yield one event."""
         supervisor: Supervisor | None = None
-        finding = SupervisionResult(SupervisionStatus.WATCH)
-        began = 0.0
-        while finding.verdict is SupervisionStatus.WATCH:
+        result = SupervisionResult(SupervisionStatus.WATCH)
+        start = 0.0
+        while result.verdict is SupervisionStatus.WATCH:
             try:
-                watch = await asyncio.to_thread(snapshot_cache)
+                cache = await asyncio.to_thread(snapshot_cache)
                 if supervisor is None:
-                    supervisor = await asyncio.to_thread(self._begin, watch.catalog)
-                    began = time.monotonic()
-                finding = await self._judge(watch.catalog, supervisor, await watch.get(began))
+                    supervisor = await asyncio.to_thread(self._create_supervisor, cache.catalog)
+                    start = time.monotonic()
+                result = await self._check(cache.catalog, supervisor, await cache.get(start))
             except TransientError as error:
-                self.log.warning("the catalog could not be read: %s", error.message)
-            if finding.verdict is SupervisionStatus.WATCH:
+                self.log.warning("reading the catalog failed, retrying: %s", error.message)
+            if result.verdict is SupervisionStatus.WATCH:
                 await asyncio.sleep(POLL_SECONDS)
-        # A dropped stream's DAG is gone before a worker could look for the task in it: the task ends right here.
-        yield TaskSuccessEvent() if finding.verdict is SupervisionStatus.DROPPED else TriggerEvent(payload(finding))  # type: ignore[no-untyped-call]
+        # A dropped stream's DAG disappears before a worker could load the task from it, so the trigger ends the task.
+        yield TaskSuccessEvent() if result.verdict is SupervisionStatus.DROPPED else TriggerEvent(to_payload(result))  # type: ignore[no-untyped-call]
 
-    async def _judge(self, catalog: Catalog, supervisor: Supervisor, state: Snapshot) -> SupervisionResult:
-        """What is found; a stop is written to the catalog first, so that it says the same."""
-        finding = supervisor.judge(state)
-        if finding.reason is None:
-            return finding
-        told = await asyncio.to_thread(supervision.report, catalog, self.job_id, finding.reason, finding.driver)
-        return finding if told else SupervisionResult(SupervisionStatus.WATCH)
+    async def _check(self, catalog: Catalog, supervisor: Supervisor, state: Snapshot) -> SupervisionResult:
+        """Check a snapshot; write a stop to the catalog first, so that the task and the catalog give the same reason."""
+        result = supervisor.judge(state)
+        if result.reason is None:
+            return result
+        is_reported = await asyncio.to_thread(supervision.report, catalog, self.job_id, result.reason, result.driver)
+        return result if is_reported else SupervisionResult(SupervisionStatus.WATCH)
 
-    def _begin(self, catalog: Catalog) -> Supervisor:
+    def _create_supervisor(self, catalog: Catalog) -> Supervisor:
+        """Create the supervisor, resuming the stream if the task was cleared after a stop."""
         from headrace.settings import current
 
         reported = supervision.last_report(catalog, self.job_id)
         if supervision.resume_cleared(catalog, self.job_id, reported):
-            self.log.info("the task was cleared: the stream is resumed")
+            self.log.info("task was cleared, resuming the stream")
         settings = current()
         return Supervisor(self.job_id, heartbeat_ms=settings.heartbeat_ms, lease_ms=settings.lease_ms, reported=reported)
 
 
-def payload(finding: SupervisionResult) -> dict[str, Any]:
-    """What the task gets to know of a finding."""
-    reason = finding.reason
+def to_payload(result: SupervisionResult) -> dict[str, Any]:
+    """Return the event that passes a result to the task."""
+    reason = result.reason
     if reason is None:
-        return {"verdict": finding.verdict.value}
-    return {"verdict": finding.verdict.value, "text": str(reason), "transient": reason.transient}
+        return {"verdict": result.verdict.value}
+    return {"verdict": result.verdict.value, "text": str(reason), "transient": reason.transient}
 
 
 class SuperviseJob(BaseSensorOperator):
-    """Waits while a stream is well. STOPPED fails it with the reason, PAUSED skips it; a stream that is dropped ends
-    it from the trigger.
+    """Waits while a stream is healthy.
 
-    A passing reason lets the task be tried again, which then waits for the stream's recovery. After any other reason, clearing
-    the task resumes the stream; so does RESUME STREAM.
+    The task fails with the reason if the stream is STOPPED, is skipped if the stream is PAUSED, and succeeds if it is dropped.
+    After a transient error the task is retried, and the retry waits for the stream's recovery. After any other error, clear the
+    task or run RESUME STREAM to resume the stream.
 
-    `on_failure_callback` is called for every stop: for a passing one when the try fails, and again every ten minutes that the
-    stream stays STOPPED; for any other when the task fails. The context's `exception` is an `AirflowFailException` for those
-    that wait for a person.
+    `on_failure_callback` is called for every stop. For a transient error, this is when the try fails, and again every ten minutes
+    while the stream stays STOPPED; for any other error, it is when the task fails, and `exception` in the context is an
+    `AirflowFailException`.
     """
 
     start_from_trigger = True
@@ -137,34 +140,34 @@ class SuperviseJob(BaseSensorOperator):
         self.start_trigger_args = StartTriggerArgs(
             trigger_cls="headrace_supervision.JobTrigger",
             trigger_kwargs={"job_id": job_id},
-            next_method="ended",
+            next_method="execute_complete",
         )
 
     def execute(self, context: Any) -> None:  # noqa: ARG002
-        """Only where a task is run by hand (`dag.test`): Airflow starts the trigger by itself."""
-        self.defer(trigger=JobTrigger(self.job_id), method_name="ended")
+        """Defer to the trigger. Only `dag.test` calls this; otherwise Airflow starts the task in the triggerer."""
+        self.defer(trigger=JobTrigger(self.job_id), method_name="execute_complete")
 
-    def ended(self, context: Any, event: dict[str, Any]) -> None:  # noqa: ARG002
-        """End the task as the event says.
+    def execute_complete(self, context: Any, event: dict[str, Any]) -> None:  # noqa: ARG002
+        """End the task according to the trigger's event.
 
         Raises:
-            AirflowSkipException: the stream is paused.
-            AirflowFailException: it is STOPPED, and waits for a person.
-            AirflowException: it is STOPPED for a passing reason.
+            AirflowSkipException: The stream is PAUSED.
+            AirflowFailException: The stream is STOPPED and needs a fix.
+            AirflowException: The stream is STOPPED because of a transient error.
         """
         match event["verdict"]:
             case SupervisionStatus.PAUSED.value:
-                raise AirflowSkipException("the stream is paused; RESUME STREAM has it supervised again")
+                raise AirflowSkipException("the stream is paused; RESUME STREAM resumes supervision")
             case _ if event["transient"]:
-                # For a try that failed Airflow calls these, and those of a failure only when the last one has: in 10,000 tries.
-                self.on_retry_callback = [*callbacks(self.on_retry_callback), *callbacks(self.on_failure_callback)]
+                # Airflow calls failure callbacks only after the last of the 10,000 tries, so call them for each failed try.
+                self.on_retry_callback = [*as_list(self.on_retry_callback), *as_list(self.on_failure_callback)]
                 raise AirflowException(event["text"])
             case _:
                 raise AirflowFailException(event["text"])
 
 
-def callbacks(given: Any) -> list[Any]:
-    """One callback, several or none, as a list."""
-    if given is None:
+def as_list(callbacks: Any) -> list[Any]:
+    """Return callbacks as a list; Airflow allows one, a list or None."""
+    if callbacks is None:
         return []
-    return [given] if callable(given) else list(given)
+    return [callbacks] if callable(callbacks) else list(callbacks)

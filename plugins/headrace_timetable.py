@@ -1,4 +1,4 @@
-"""When DAGs run by themselves: a stream's once for each stream that bears its name, an snode's one run after another."""
+"""Timetables: a stream's DAG runs once per creation of the stream, an snode's DAG runs back to back."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Any, Final
 import pendulum
 from airflow.timetables.base import DagRunInfo, DataInterval, TimeRestriction, Timetable
 
-# SQLite tells the present in whole seconds: a run planned for now would be due in the next one only.
-DUE: Final = timedelta(seconds=1)
+# SQLite rounds the current time down to seconds, so a run dated now would only be due in the next second.
+BACKDATE: Final = timedelta(seconds=1)
 STEP: Final = timedelta(microseconds=1)
 
 
 def utc_now() -> pendulum.DateTime:
-    """The present."""
+    """Return the current time. Tests replace this function."""
     return pendulum.now("UTC")
 
 
 class OncePerStream(Timetable):
-    """One run when the stream was created. A stream dropped and created again under its name gets one of its own.
+    """Schedules one run when a stream is created, also for a stream that replaces a dropped one of the same name.
 
-    (`@once` would give the second stream none: the DAG has run.)
+    With `@once`, the second stream would get no run, because its DAG has had one.
     """
 
     periodic = False
@@ -29,21 +29,29 @@ class OncePerStream(Timetable):
     description = "Once, when the stream is created; a range is recomputed by triggering"
 
     def __init__(self, created: int) -> None:
-        """`created` in epoch milliseconds."""
+        """Create the timetable of a stream.
+
+        Args:
+            created: When the stream was created, in epoch milliseconds.
+        """
         self._created = created
 
     @property
     def summary(self) -> str:
+        """Short text for Airflow's UI."""
         return "per stream"
 
     def serialize(self) -> dict[str, Any]:
+        """Return the arguments from which Airflow recreates the timetable."""
         return {"created": self._created}
 
     @classmethod
     def deserialize(cls, data: dict[str, Any]) -> OncePerStream:
+        """Recreate the timetable from its serialized arguments."""
         return cls(int(data["created"]))
 
     def infer_manual_data_interval(self, *, run_after: pendulum.DateTime) -> DataInterval:
+        """Return an empty interval; manual runs get their range from the form."""
         return DataInterval.exact(run_after)
 
     def next_dagrun_info(
@@ -52,6 +60,7 @@ class OncePerStream(Timetable):
         last_automated_data_interval: DataInterval | None,
         restriction: TimeRestriction,  # noqa: ARG002
     ) -> DagRunInfo | None:
+        """Return a run at the stream's creation, or None if there has been a run since."""
         created = pendulum.from_timestamp(self._created / 1000)
         if last_automated_data_interval is not None and last_automated_data_interval.end >= created:
             return None
@@ -59,11 +68,11 @@ class OncePerStream(Timetable):
 
 
 class BackToBack(Timetable):
-    """A run at once, and another as soon as one has ended.
+    """Schedules a run immediately, and the next one as soon as a run has ended.
 
-    `@continuous` is not that: without a start date it gives the second run the logical date of the first, and the scheduler,
-    which sees that such a run exists, makes none ever again. Here a run's date is that of the run before plus a microsecond. It
-    does not follow the clock, so it is always past and always new, also when the clock stands still or is set back.
+    `@continuous` does not work without a start date: it gives the second run the logical date of the first, and the scheduler,
+    which finds a run with this date, never creates another. Here each run is dated one microsecond after the previous one. The
+    date does not depend on the clock, so it is always past and always new, even if the clock stops or is set back.
     """
 
     periodic = False
@@ -73,16 +82,20 @@ class BackToBack(Timetable):
 
     @property
     def summary(self) -> str:
+        """Short text for Airflow's UI."""
         return "back to back"
 
     def serialize(self) -> dict[str, Any]:
+        """Return no arguments; the timetable has none."""
         return {}
 
     @classmethod
     def deserialize(cls, data: dict[str, Any]) -> BackToBack:  # noqa: ARG003
+        """Recreate the timetable."""
         return cls()
 
     def infer_manual_data_interval(self, *, run_after: pendulum.DateTime) -> DataInterval:
+        """Return an empty interval; manual runs get their range from the form."""
         return DataInterval.exact(run_after)
 
     def next_dagrun_info(
@@ -91,8 +104,9 @@ class BackToBack(Timetable):
         last_automated_data_interval: DataInterval | None,
         restriction: TimeRestriction,  # noqa: ARG002
     ) -> DagRunInfo | None:
+        """Return a run dated one microsecond after the last one, or just before now if there is none."""
         now = utc_now()
         if last_automated_data_interval is not None and last_automated_data_interval.end + STEP <= now:
             return DagRunInfo.exact(last_automated_data_interval.end + STEP)
-        # The first run, or a clock set back to before it, which gives new dates of its own.
-        return DagRunInfo.exact(now - DUE)
+        # This is the first run, or the clock was set back to before it, so that dates from now on are new.
+        return DagRunInfo.exact(now - BACKDATE)

@@ -1,4 +1,4 @@
-"""For spark-submit, or plain Python: makes many small files few, and removes those that nobody needs any more."""
+"""Compacts small files of the tables and removes files that are no longer needed. Run by spark-submit or Python."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ import sys
 from headrace.runtime.jobs import maintain
 
 
-def arguments() -> argparse.ArgumentParser:
+def build_parser() -> argparse.ArgumentParser:
+    """Build the parser of the command's arguments."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--database", help="only the tables of this database")
-    parser.add_argument("--retention-hours", type=int, default=168, help="keep files that were in use then; default: %(default)s")
+    parser.add_argument(
+        "--retention-hours", type=int, default=168, help="keep files that were in use within this many hours; default: %(default)s"
+    )
     return parser
 
 
 if __name__ == "__main__":
-    given = arguments().parse_args()
-    sys.exit(maintain(given.database, given.retention_hours))
+    args = build_parser().parse_args()
+    sys.exit(maintain(args.database, args.retention_hours))

@@ -1,4 +1,4 @@
-"""For spark-submit, or plain Python: an snode, the resident application that computes streams."""
+"""Runs an snode, the resident application that hosts streams and answers SQL. Run by spark-submit or Python."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from headrace.runtime.jobs import snode
 from headrace.service.endpoint import sql_runner
 
 
-def arguments() -> argparse.ArgumentParser:
+def build_parser() -> argparse.ArgumentParser:
+    """Build the parser of the command's arguments."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--snode", help="name of the snode; default: the setting HEADRACE_SNODE")
-    parser.add_argument("--no-fill", action="store_true", help="leave the history of streams to others (Airflow)")
+    parser.add_argument("--no-fill", action="store_true", help="do not backfill histories; Airflow does")
     parser.add_argument("--wait", type=float, help="seconds to wait while another driver holds the lease; default: no limit")
     return parser
 
 
 if __name__ == "__main__":
-    given = arguments().parse_args()
-    sys.exit(snode(given.snode, sql_runner, fill_histories=not given.no_fill, wait_s=given.wait))
+    args = build_parser().parse_args()
+    sys.exit(snode(args.snode, sql_runner, fill_histories=not args.no_fill, wait_s=args.wait))

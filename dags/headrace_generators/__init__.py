@@ -1,4 +1,4 @@
-"""Generators of DAGs: `snode` and `stream` each make one DAG from plain values."""
+"""Generators of DAGs: `snode` and `stream` build a DAG from plain values, `definitions` reads these from the catalog."""
 
 from headrace_generators.definitions import generate
 

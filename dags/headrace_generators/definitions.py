@@ -1,4 +1,4 @@
-"""From the catalog to DAGs. One definition that Airflow refuses takes no other down with it, nor does a catalog that is away."""
+"""Builds DAGs from the catalog's definitions, even if one of them is invalid or the catalog is unavailable."""
 
 from __future__ import annotations
 
@@ -24,60 +24,63 @@ from headrace_generators.stream import stream_dag
 
 log = logging.getLogger(__name__)
 
-CACHE: Final = "definitions.json"
+CACHE_FILE_NAME: Final = "definitions.json"
 BUILDERS: Final[dict[JobKind, Callable[[JobDefinition, Settings], DAG]]] = {JobKind.STREAM: stream_dag}
-"""What makes the DAG of each kind of job."""
+"""Function that builds the DAG, by kind of job."""
 
 
 def generate(only: str | None = None) -> Iterator[DAG]:
-    """Make every DAG of the catalog, or the one with the id `only`, for which nothing else is read."""
+    """Yield all DAGs of the catalog, or only the DAG with the id `only`, reading no other definition."""
     settings = current()
     if only is not None and (snode := snode_of(only)) is not None:
-        yield isolated(only, lambda: snode_dag(snode, settings))
+        yield build_or_replace(only, lambda: snode_dag(snode, settings))
         return
-    definitions = read(settings, only)
+    definitions = read_definitions(settings, only)
     for name in sorted({settings.snode, *(definition.snode for definition in definitions)}):
         if only is None or only == snode_dag_id(name):
-            yield isolated(snode_dag_id(name), lambda name=name: snode_dag(name, settings))  # type: ignore[misc]
+            yield build_or_replace(snode_dag_id(name), lambda name=name: snode_dag(name, settings))  # type: ignore[misc]
     for definition in definitions:
         dag_id = job_dag_id(definition.kind, definition.database, definition.name)
         if only in (None, dag_id):
-            yield isolated(dag_id, lambda definition=definition: BUILDERS[definition.kind](definition, settings))  # type: ignore[misc]
+            yield build_or_replace(dag_id, lambda definition=definition: BUILDERS[definition.kind](definition, settings))  # type: ignore[misc]
 
 
-def isolated(dag_id: str, make: Callable[[], DAG]) -> DAG:
-    """The DAG; one that says what is wrong where Airflow refuses it: an error of the file would take all its DAGs away."""
+def build_or_replace(dag_id: str, build: Callable[[], DAG]) -> DAG:
+    """Build a DAG, or a placeholder if that fails, since an error in the DAG file would remove all its DAGs."""
     try:
-        dag = make()
+        dag = build()
         dag.validate()  # type: ignore[no-untyped-call]
     except Exception as error:
-        log.exception("DAG %s cannot be made", dag_id)
+        log.exception("building DAG %s failed", dag_id)
         return broken_dag(dag_id, error)
     return dag
 
 
-def read(settings: Settings, only: str | None = None) -> list[JobDefinition]:
-    """Read the jobs that have not been dropped, or the one of a DAG.
+def read_definitions(settings: Settings, only: str | None = None) -> list[JobDefinition]:
+    """Return the definitions of all jobs that are not dropped, or of the one whose DAG has the id `only`.
 
-    While the catalog is away they are those that were read last.
+    While the catalog is unavailable, they are read from the cache.
+
+    Raises:
+        TransientError: The catalog is unavailable, and there is no cache.
     """
     try:
         with Catalog.open(settings.catalog) as catalog:
             job = None if only is None else job_of(only)
             if job is not None:
-                return one(catalog, *job)
+                return find_definition(catalog, *job)
             definitions = [record.definition for record in catalog.jobs.all() if record.desired is not DesiredState.DROPPED]
     except TransientError as error:
         if (cached := read_cache(settings)) is None:
             raise
-        log.warning("the catalog is away, DAGs are made of what it last said: %s", error.message)
+        log.warning("catalog is unavailable, using cached definitions: %s", error.message)
         return cached
     write_cache(settings, definitions)
     return definitions
 
 
-def one(catalog: Catalog, kind: JobKind, database: str, name: str) -> list[JobDefinition]:
-    """Return the job of a name; none if it was dropped."""
+def find_definition(catalog: Catalog, kind: JobKind, database: str, name: str) -> list[JobDefinition]:
+    """Return a job's definition as a list, which is empty if the job was dropped."""
     with suppress(NotFoundError):
         record = catalog.jobs.get(database, name, kind)
         if record.desired is not DesiredState.DROPPED:
@@ -86,19 +89,19 @@ def one(catalog: Catalog, kind: JobKind, database: str, name: str) -> list[JobDe
 
 
 def read_cache(settings: Settings) -> list[JobDefinition] | None:
-    """The definitions that were read last from this catalog; None where there are none to be had."""
+    """Return the definitions last read from this catalog, or None if the cache is missing or invalid."""
     try:
         content = read_json(cache_file(settings))
         if content.get("catalog") != fingerprint(settings):
             return None
         return [definition_from_row(fields) for fields in content["definitions"]]
     except (ConfigurationError, KeyError, TypeError) as error:
-        log.warning("%s cannot be used: %s", cache_file(settings), error)
+        log.warning("ignoring the cache %s: %s", cache_file(settings), error)
         return None
 
 
 def write_cache(settings: Settings, definitions: list[JobDefinition]) -> None:
-    """Keep the definitions for a time when the catalog is away."""
+    """Cache the definitions, for use while the catalog is unavailable."""
     content: dict[str, Any] = {
         "catalog": fingerprint(settings),
         "definitions": [definition_to_row(definition) for definition in definitions],
@@ -110,13 +113,14 @@ def write_cache(settings: Settings, definitions: list[JobDefinition]) -> None:
     try:
         write_private(path, content)
     except OSError as error:
-        log.warning("the definitions could not be kept for when the catalog is away: %s", error)
+        log.warning("caching the definitions failed: %s", error)
 
 
 def cache_file(settings: Settings) -> Path:
-    return settings.home_path / "airflow" / CACHE
+    """Return the path of the cache, in the home."""
+    return settings.home_path / "airflow" / CACHE_FILE_NAME
 
 
 def fingerprint(settings: Settings) -> str:
-    """Tells catalogs apart without telling the password in a URL."""
+    """Return a hash that identifies the catalog; its URL may contain a password."""
     return hashlib.sha256(settings.catalog.encode()).hexdigest()

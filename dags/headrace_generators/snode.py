@@ -1,4 +1,4 @@
-"""The DAG of an snode: one task that is the resident Spark driver."""
+"""The DAG of an snode, whose only task is the resident Spark driver."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from headrace.settings import Settings
 from headrace_operators import SparkJob
 from headrace_timetable import BackToBack
 
-DOC = """
-The resident Spark driver of the snode `{name}`: it computes the snode's streams and answers SQL.
+DOC_TEMPLATE = """
+The resident Spark driver of snode `{name}`, which runs the snode's streams and answers SQL.
 
-* It starts by itself. When it has ended well, the next run starts it again at once; when it failed, the task is tried again
-  after a pause that doubles up to a minute.
-* A run's dates count runs (each is a microsecond after the one before) and say nothing of when it ran: its start does.
-* While it is away, its streams are STOPPED and say so; they go on by themselves when it is back.
-* Marking the task failed kills the driver. Pausing this DAG keeps it from being started again.
-* It holds one worker slot, and no slot of the backfills' pool.
+* The driver starts automatically. After a clean exit, the next run starts it again immediately. After a failure, the task is
+  retried with a delay that doubles up to a minute.
+* The logical dates of runs only count them, one microsecond apart. See a run's start date for its time.
+* While the driver is down, its streams are STOPPED with the reason. They resume when it is back.
+* Marking the task as failed kills the driver. Pause this DAG to prevent a restart.
+* The driver occupies one worker slot, and no slot of the backfill pool.
 """
 
 
 def snode_dag(name: str, settings: Settings) -> DAG:
-    """Make the DAG. A run that has ended, well or not, is followed by the next."""
+    """Build the DAG; each run is followed by the next, whether it succeeded or failed."""
     with DAG(
         snode_dag_id(name),
         schedule=BackToBack(),
@@ -33,7 +33,7 @@ def snode_dag(name: str, settings: Settings) -> DAG:
         is_paused_upon_creation=False,
         tags=["headrace", "snode"],
         description=f"Keeps the driver of snode {name} alive",
-        doc_md=DOC.format(name=name),
+        doc_md=DOC_TEMPLATE.format(name=name),
         default_args={"owner": "headrace"},
     ) as dag:
         SparkJob(

@@ -1,4 +1,4 @@
-"""The DAG of a stream: its history in chunks, then supervision for as long as it lives."""
+"""The DAG of a stream: the backfill of its history in chunks, then supervision until the stream is dropped."""
 
 from __future__ import annotations
 
@@ -12,92 +12,94 @@ from airflow.sdk.definitions.param import ParamsDict
 from headrace.model.jobs import JobDefinition
 from headrace.runtime.dag_ids import SPARK_CONNECTION, stream_dag_id, tag_of
 from headrace.settings import Settings
-from headrace_operators import ActivateStream, FillChunk, PlanHistory, history_failed
+from headrace_operators import ActivateStream, FillChunk, PlanHistory, stop_stream_on_failure
 from headrace_supervision import SuperviseJob
 from headrace_timetable import OncePerStream
 
-# The form of a run that is triggered by a person: what to compute again. It is the same for every stream.
-FORM: Final[dict[str, dict[str, Any]]] = {
+# Form of a manually triggered run, which recomputes a range. All streams have the same form.
+FORM_FIELDS: Final[dict[str, dict[str, Any]]] = {
     "from": {
         "default": None,
         "type": ["null", "string"],
         "format": "date-time",
         "title": "From",
-        "description_md": "Windows that start at or after this event time. Empty: from the first row on.",
+        "description_md": "Only windows that start at or after this event time. Default: from the first row.",
     },
     "to": {
         "default": None,
         "type": ["null", "string"],
         "format": "date-time",
         "title": "To",
-        "description_md": "Windows that start before this event time. Empty: up to the windows that are still open.",
+        "description_md": "Only windows that start before this event time. Default: all closed windows.",
     },
     "chunk_rows": {
         "default": None,
         "type": ["null", "integer"],
         "minimum": 1,
-        "title": "Rows a chunk",
-        "description_md": "About how many rows of the source one Spark job computes. Empty: the setting `chunk_rows`.",
+        "title": "Rows per chunk",
+        "description_md": "Approximate number of source rows per Spark job. Default: the setting `chunk_rows`.",
     },
     "chunk_minutes": {
         "default": None,
         "type": ["null", "integer"],
         "minimum": 1,
-        "title": "Minutes a chunk",
-        "description_md": "Chunks of this length of event time, instead of by rows.",
+        "title": "Minutes per chunk",
+        "description_md": "Length of each chunk in event time, instead of a number of rows.",
     },
 }
 
-DOC = """
-`{database}.{name}` reads `{source}` and fills `{target}`.
+DOC_TEMPLATE = """
+Stream `{database}.{name}` reads `{source}` and writes `{target}`.
 
 ```sql
 {sql}
 ```
 
-* **The scheduled run** fills the history (`FILL_HISTORY 1`), hands the stream to its snode, and supervises it. `supervise` fails
-  when the stream is STOPPED, for the reason that `SHOW STREAMS` gives. What passes by itself is tried again by itself; after
-  anything else mend the cause, then clear the task or say `RESUME STREAM`.
-* **Trigger** this DAG to compute a range of event time again, in chunks, beside the live stream.
-* Ending a task here does not end the stream: `PAUSE STREAM` and `DROP STREAM` do.
+* **The scheduled run** backfills the history (`FILL_HISTORY 1`), activates the stream on its snode, and supervises it.
+  `supervise` fails when the stream is STOPPED, with the reason that `SHOW STREAMS` shows. Transient errors are retried
+  automatically. After any other error, fix the cause, then clear the task or run `RESUME STREAM`.
+* **Trigger** this DAG to recompute a range of event time in chunks while the stream runs.
+* Ending a task here does not stop the stream. Use `PAUSE STREAM` or `DROP STREAM`.
 """
 
 
 def stream_dag(definition: JobDefinition, settings: Settings) -> DAG:
-    """The DAG; its text is made from the definition alone, so that it changes with the stream and with nothing else."""
+    """Build the DAG from the definition alone, so that Airflow records a new version only if the stream changes."""
     with DAG(
         stream_dag_id(definition.database, definition.name),
         schedule=OncePerStream(definition.created),
         catchup=False,
-        # The run that supervises, and two ranges at a time.
+        # The scheduled run, and two manual runs.
         max_active_runs=3,
         is_paused_upon_creation=False,
         tags=["headrace", "stream", tag_of(definition.database)],
         description=f"Backfills and supervises the stream {definition.database}.{definition.name}",
-        doc_md=doc(definition),
+        doc_md=format_doc(definition),
         default_args={"owner": "headrace", "retries": 2, "retry_delay": timedelta(seconds=5)},
     ) as dag:
         stream: dict[str, Any] = {"job_id": definition.id}
-        plan = PlanHistory(task_id="plan_history", on_failure_callback=history_failed, **stream)
-        fill = fill_history(settings, stream).expand(application_args=plan.output)
-        activate = ActivateStream(task_id="activate", trigger_rule="none_failed", on_failure_callback=history_failed, **stream)
+        plan = PlanHistory(task_id="plan_history", on_failure_callback=stop_stream_on_failure, **stream)
+        fill = build_fill_task(settings, stream).expand(application_args=plan.output)
+        activate = ActivateStream(
+            task_id="activate", trigger_rule="none_failed", on_failure_callback=stop_stream_on_failure, **stream
+        )
         fill >> activate >> SuperviseJob(task_id="supervise", **stream)
-    # Given to a DAG when it is made, fields are checked against their schemas each time and copied into each of its tasks:
-    # half of the time that it takes to make a DAG.
-    dag.params.update(form())
+    # Passed to the constructor, the fields would be validated for each DAG and copied into its tasks, which doubles the time to
+    # build a DAG.
+    dag.params.update(build_form())
     return dag
 
 
 @functools.cache
-def form() -> dict[str, Param]:
-    """The fields of the form, one set for all streams."""
-    fields = ParamsDict({name: Param(**field) for name, field in FORM.items()})
+def build_form() -> dict[str, Param]:
+    """Build and validate the fields of the form, once for all streams."""
+    fields = ParamsDict({name: Param(**field) for name, field in FORM_FIELDS.items()})
     fields.validate()
-    return {name: fields.get_param(name) for name in FORM}
+    return {name: fields.get_param(name) for name in FORM_FIELDS}
 
 
-def fill_history(settings: Settings, stream: dict[str, Any]) -> Any:
-    """The Spark job of a chunk, to be mapped over the chunks; so many at a time as there are slots, over all streams."""
+def build_fill_task(settings: Settings, stream: dict[str, Any]) -> Any:
+    """Build the Spark task to map over the chunks; the pool limits how many run at a time across all streams."""
     return FillChunk.partial(
         task_id="fill_history",
         conn_id=SPARK_CONNECTION,
@@ -108,14 +110,14 @@ def fill_history(settings: Settings, stream: dict[str, Any]) -> Any:
         max_active_tis_per_dag=settings.backfill_slots,
         map_index_template="chunk {{ task.application_args[-1] }}",
         retry_exponential_backoff=2.0,
-        on_failure_callback=history_failed,
+        on_failure_callback=stop_stream_on_failure,
         **stream,
     )
 
 
-def doc(definition: JobDefinition) -> str:
-    """What the DAG's page says of the stream."""
-    return DOC.format(
+def format_doc(definition: JobDefinition) -> str:
+    """Return the documentation on the DAG's page."""
+    return DOC_TEMPLATE.format(
         database=definition.database,
         name=definition.name,
         source=definition.source,

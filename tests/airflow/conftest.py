@@ -1,4 +1,4 @@
-"""An Airflow home of the tests' own, set before anything imports Airflow; and a catalog that DAGs, triggers and page share."""
+"""A temporary Airflow home, set before Airflow is imported, and the catalog that DAGs, triggers and page share."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Settings]:
-    """The settings of a home that the environment names, as a task or a trigger sees them."""
+    """Provide the settings of a home that is configured in the environment, as for a task or a trigger."""
     monkeypatch.setenv("HEADRACE_HOME", str(tmp_path / "home"))
     current.cache_clear()
     yield load()

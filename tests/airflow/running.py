@@ -1,4 +1,4 @@
-"""A real system for tests that need one: started in a home of its own, asked and waited for, and ended."""
+"""A real system for tests, started in a temporary home and stopped afterwards."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SETTLED_MS = 5_000
 
 @dataclass
 class RunningSystem:
-    """Airflow, the snode that it runs, and ways to look at both."""
+    """A running Airflow with an snode, and access to both."""
 
     settings: Settings
     started: system.Started
@@ -45,25 +45,25 @@ class RunningSystem:
         return self.catalog.jobs.get(database, name)
 
     def await_state(self, name: str, state: JobState, database: str = "power") -> JobRecord:
-        """The stream's record once it is in a state."""
+        """Wait until a stream is in a state, and return its record."""
         return self.until(lambda: (record := self.stream(name, database)).state is state and record, f"{name} to be {state}")
 
     def tasks(self, name: str, database: str = "power") -> dict[str, list[dict[str, Any]]]:
-        """Task instances of the stream's scheduled run, by task."""
+        """Return the task instances of the stream's scheduled runs, by task."""
         dag_id = stream_dag_id(database, name)
-        found: dict[str, list[dict[str, Any]]] = {}
+        instances: dict[str, list[dict[str, Any]]] = {}
         for run in self.client.runs(dag_id):
             if run["run_type"] == "scheduled":
                 for task in self.client.tasks(dag_id, run["dag_run_id"]):
-                    found.setdefault(task["task_id"], []).append(task)
-        return found
+                    instances.setdefault(task["task_id"], []).append(task)
+        return instances
 
     def task_is(self, name: str, task_id: str, state: str) -> bool:
-        """Whether a task of the stream's scheduled run is in a state; not before there is such a task."""
+        """Return True if the stream's scheduled run has the task in a state."""
         return any(task["state"] == state for task in self.tasks(name).get(task_id, ()))
 
     def driver(self) -> psutil.Process:
-        """The Python half of the snode's driver."""
+        """Wait for the Python process of the snode's driver, and return it."""
 
         def find() -> psutil.Process | None:
             drivers = [process for process in marked(self.settings.home_path) if is_driver(process)]
@@ -72,33 +72,33 @@ class RunningSystem:
         return self.until(find, "the snode's driver to start")
 
     def epoch(self) -> int:
-        """Epoch of the lease that was handed out last; 0 before the first, and while nobody holds one."""
+        """Return the epoch of the current lease, or 0 if there is none."""
         lease = self.catalog.leases.get(self.settings.snode)
         return lease.epoch if lease else 0
 
     def is_ready(self) -> bool:
-        """Whether the snode lives and has taken up its streams."""
+        """Return True if the snode is alive and runs its streams."""
         return not obstacles(snapshot(self.catalog, SystemClock().now(), self.settings.snode), self.settings)
 
     def supervised_driver(self, name: str, database: str = "power") -> psutil.Process:
-        """The driver once it has lived for a while, and a triggerer watches a stream of its."""
-        self.until(self._beats_for_a_while, "the snode's driver to live for a while")
+        """Wait until the driver is stable and a triggerer supervises one of its streams, and return the driver."""
+        self.until(self._is_driver_stable, "the snode's driver to be stable")
         self.until(
             lambda: any(task["triggerer_job"] for task in self.tasks(name, database).get("supervise", ())),
-            "a triggerer to take up supervision",
+            "a triggerer to start supervision",
         )
         return self.driver()
 
-    def _beats_for_a_while(self) -> bool:
+    def _is_driver_stable(self) -> bool:
         lease, beat = self.catalog.leases.get(self.settings.snode), self.catalog.snodes.get(self.settings.snode)
         started = next((event for event in self.catalog.events.all("snode") if event.kind == "STARTED"), None)
         if lease is None or started is None:
             return False
         return beat.epoch == lease.epoch and beat.at - started.time > SETTLED_MS
 
-    def until(self, look: Callable[[], T | Literal[False] | None], what: str) -> T:
-        """Return what `look` returns as soon as that is true; a `TimeoutError` says how things stand."""
-        return wait_until(look, what, details=self._details)
+    def until(self, poll: Callable[[], T | Literal[False] | None], what: str) -> T:
+        """Wait for a true result of `poll`, and return it; a `TimeoutError` has the states of the streams."""
+        return wait_until(poll, what, details=self._details)
 
     def _details(self) -> str:
         states = {record.definition.name: (record.state.value, str(record.reason)) for record in self.catalog.jobs.all()}
@@ -107,7 +107,7 @@ class RunningSystem:
 
 @contextmanager
 def running_system(home: Path, **options: Any) -> Iterator[RunningSystem]:
-    """A system in `home`, with small drivers; ended with all its processes in any case."""
+    """Run a system with small drivers in a home, and stop all its processes afterwards."""
     settings = load(home=home, airflow_port=free_port(), **{"driver_memory": "1g", "spark_master": "local[2]", **options})
     started = system.start(settings)
     try:

@@ -1,4 +1,4 @@
-"""Streams for the tests, recorded as the service would."""
+"""Tables and streams for the tests, recorded like those of the service."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def table() -> Table:
 
 
 def prepare(catalog: Catalog) -> None:
-    """A database with one supertable."""
+    """Create a database with one supertable."""
     catalog.databases.create(Database("power"), if_not_exists=True)
     catalog.tables.create(table(), if_not_exists=True)
 
@@ -59,27 +59,27 @@ def add_stream(
     progress: JobProgress = LIVE,
     options: str = "FILL_HISTORY 1",
 ) -> str:
-    """Record a stream in a state; its id."""
+    """Record a stream in a state, and return its id."""
     prepare(catalog)
-    made = definition(name, options=options)
-    catalog.jobs.create(made)
-    catalog.jobs.set_progress(made.id, progress)
-    catalog.jobs.set_state(made.id, state, reason)
-    return made.id
+    job = definition(name, options=options)
+    catalog.jobs.create(job)
+    catalog.jobs.set_progress(job.id, progress)
+    catalog.jobs.set_state(job.id, state, reason)
+    return job.id
 
 
 def without_spark(settings: Settings, catalog: Catalog, clock: Clock) -> Context:
-    """A runtime in which Spark must not be needed."""
+    """Return a runtime that fails if Spark is used."""
 
     def spark() -> None:
-        raise AssertionError("this must go without Spark")
+        raise AssertionError("Spark must not be used")
 
     tables = Tables(settings.tables_uri, catalog.lock, settings.small_write_rows)
     return Context(catalog=catalog, open_tables=lambda: tables, spark=spark, clock=clock, settings=settings)  # type: ignore[arg-type]
 
 
 def write_rows(context: Context, seconds: int) -> None:
-    """A row a second, from the epoch on, of one subtable."""
+    """Write one row per second from the epoch on, of one subtable."""
     import pyarrow as pa
 
     database, source = context.catalog.databases.get("power"), context.catalog.tables.get("power", "meters")

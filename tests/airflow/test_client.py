@@ -1,4 +1,4 @@
-"""Airflow's REST API as Headrace uses it, against a server that answers as Airflow does."""
+"""The client of Airflow's REST API, against a server that responds like Airflow."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ DAG = "/api/v2/dags/headrace_stream__power__avg_v"
 
 
 Answer = tuple[int, Any] | Callable[[dict[str, list[str]]], tuple[int, Any]]
-"""Status and content, or what makes them of the query."""
+"""Status and content, or a function that returns them for a query."""
 
 
 @dataclass
 class Server:
-    """Answers by path; what was asked is kept."""
+    """A server with fixed responses by path, which records the requests."""
 
     url: str
     answers: dict[tuple[str, str], Answer] = field(default_factory=dict)
-    asked: list[tuple[str, str, Any]] = field(default_factory=list)
+    requests: list[tuple[str, str, Any]] = field(default_factory=list)
 
-    def said(self, method: str, path: str) -> list[Any]:
-        """Bodies of the requests of a kind."""
-        return [body for asked, where, body in self.asked if (asked, where) == (method, path)]
+    def bodies(self, method: str, path: str) -> list[Any]:
+        """Return the bodies of the requests with a method and path."""
+        return [body for *request, body in self.requests if request == [method, path]]
 
 
 @pytest.fixture
@@ -46,8 +46,8 @@ def server() -> Iterator[Server]:
         def answer(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             path, _, query = self.path.partition("?")
-            known.asked.append((self.command, path, json.loads(body) if body else None))
-            answer = known.answers.get((self.command, path), (404, {"detail": "unknown"}))
+            fake.requests.append((self.command, path, json.loads(body) if body else None))
+            answer = fake.answers.get((self.command, path), (404, {"detail": "unknown"}))
             status, content = answer(parse_qs(query)) if callable(answer) else answer
             payload = json.dumps(content).encode()
             self.send_response(status)
@@ -61,11 +61,11 @@ def server() -> Iterator[Server]:
             pass
 
     http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    known = Server(f"http://127.0.0.1:{http.server_port}")
-    known.answers["POST", "/auth/token"] = (201, {"access_token": "t"})
+    fake = Server(f"http://127.0.0.1:{http.server_port}")
+    fake.answers["POST", "/auth/token"] = (201, {"access_token": "t"})
     thread = threading.Thread(target=http.serve_forever)
     thread.start()
-    yield known
+    yield fake
     http.shutdown()
     thread.join()
     http.server_close()
@@ -73,14 +73,14 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture
 def client(server: Server) -> Iterator[AirflowClient]:
-    with AirflowClient(Login(server.url, "admin", "secret")) as made:
-        yield made
+    with AirflowClient(Login(server.url, "admin", "secret")) as client:
+        yield client
 
 
 def with_run(server: Server, state: str, *supervise: str | None, run_type: str = "scheduled", conf: Any = None) -> None:
-    """The stream's DAG has one run, with the states of its `supervise` tasks."""
+    """Let the stream's DAG have one run, with the given states of its `supervise` tasks."""
     run = {"dag_run_id": "r1", "state": state, "run_type": run_type, "conf": conf}
-    tasks = [{"task_id": "supervise", "state": each} for each in supervise]
+    tasks = [{"task_id": "supervise", "state": task_state} for task_state in supervise]
     server.answers["GET", f"{DAG}/dagRuns"] = (200, {"dag_runs": [run]})
     server.answers["GET", f"{DAG}/dagRuns/r1/taskInstances"] = (200, {"task_instances": tasks, "total_entries": len(tasks)})
     server.answers["POST", f"{DAG}/clearTaskInstances"] = (200, {})
@@ -96,11 +96,11 @@ def test_without_an_airflow_nothing_fails() -> None:
     assert "headrace up" in raised.value.hint
 
 
-def test_where_airflow_was_never_started_there_is_no_client(tmp_path: Path) -> None:
+def test_without_a_started_airflow_there_is_no_client(tmp_path: Path) -> None:
     assert AirflowClient.find(load(home=tmp_path)) is None
 
 
-def test_a_wrong_login_is_said_without_the_password(server: Server, client: AirflowClient) -> None:
+def test_a_wrong_login_is_reported_without_the_password(server: Server, client: AirflowClient) -> None:
     server.answers["POST", "/auth/token"] = (401, {})
     with pytest.raises(OperationalError, match="refused the login 'admin'") as raised:
         client.runs("any")
@@ -108,14 +108,14 @@ def test_a_wrong_login_is_said_without_the_password(server: Server, client: Airf
     assert not client.announce()
 
 
-def test_announcing_has_the_file_of_the_dags_read_again(server: Server, client: AirflowClient) -> None:
+def test_announcing_has_the_dag_file_parsed_again(server: Server, client: AirflowClient) -> None:
     server.answers["GET", "/api/v2/dags"] = (200, {"dags": [{"dag_id": "headrace_snode__x", "file_token": "abc"}]})
     server.answers["PUT", "/api/v2/parseDagFile/abc"] = (201, None)
     assert client.announce()
-    assert server.said("PUT", "/api/v2/parseDagFile/abc") == [None]
+    assert server.bodies("PUT", "/api/v2/parseDagFile/abc") == [None]
 
 
-def test_an_airflow_that_has_not_read_the_dags_yet_is_left_to_find_them(server: Server, client: AirflowClient) -> None:
+def test_announcing_fails_before_the_dags_have_been_parsed(server: Server, client: AirflowClient) -> None:
     server.answers["GET", "/api/v2/dags"] = (200, {"dags": []})
     assert not client.announce()
 
@@ -125,59 +125,59 @@ def test_a_token_that_has_expired_is_renewed(server: Server, client: AirflowClie
     client._token = "old"
     with pytest.raises(OperationalError, match="401"):
         client._get("/api/v2/dags/x")
-    assert len(server.said("POST", "/auth/token")) == 1
+    assert len(server.bodies("POST", "/auth/token")) == 1
 
 
-def test_a_run_that_failed_is_cleared_where_it_failed(server: Server, client: AirflowClient) -> None:
+def test_only_failed_tasks_of_a_run_are_cleared(server: Server, client: AirflowClient) -> None:
     with_run(server, "failed", "upstream_failed")
     assert client.supervise("power", "avg_v")
-    (body,) = server.said("POST", f"{DAG}/clearTaskInstances")
+    (body,) = server.bodies("POST", f"{DAG}/clearTaskInstances")
     assert (body["only_failed"], body["dry_run"], "task_ids" in body) == (True, False, False)
 
 
 def test_supervision_that_was_skipped_is_cleared(server: Server, client: AirflowClient) -> None:
     with_run(server, "success", "skipped")
     assert client.supervise("power", "avg_v")
-    (body,) = server.said("POST", f"{DAG}/clearTaskInstances")
+    (body,) = server.bodies("POST", f"{DAG}/clearTaskInstances")
     assert body["task_ids"] == ["supervise"]
 
 
-def test_a_run_that_is_just_ending_is_cleared_once_it_has_ended(server: Server, client: AirflowClient) -> None:
-    """Cleared earlier, the scheduler would end it over our heads, and nothing would supervise the stream."""
+def test_an_ending_run_is_cleared_after_its_end(server: Server, client: AirflowClient) -> None:
+    """If it were cleared earlier, the scheduler would still end it, and nothing would supervise the stream."""
     with_run(server, "success", "skipped")
-    ended = server.answers.pop(("GET", f"{DAG}/dagRuns"))
+    ended_run = server.answers.pop(("GET", f"{DAG}/dagRuns"))
     with_run(server, "running", "skipped")
     client_thread = threading.Thread(target=client.supervise, args=("power", "avg_v"))
     client_thread.start()
-    wait_until(lambda: server.said("GET", f"{DAG}/dagRuns/r1/taskInstances"), "the client to look at the tasks")
-    assert server.said("POST", f"{DAG}/clearTaskInstances") == []
-    server.answers["GET", f"{DAG}/dagRuns"] = ended
+    wait_until(lambda: server.bodies("GET", f"{DAG}/dagRuns/r1/taskInstances"), "the client to read the tasks")
+    assert server.bodies("POST", f"{DAG}/clearTaskInstances") == []
+    server.answers["GET", f"{DAG}/dagRuns"] = ended_run
     client_thread.join()
-    assert len(server.said("POST", f"{DAG}/clearTaskInstances")) == 1
+    assert len(server.bodies("POST", f"{DAG}/clearTaskInstances")) == 1
 
 
 @pytest.mark.parametrize("state", ["deferred", "up_for_retry", "scheduled", None])
-def test_supervision_that_goes_on_is_left_alone(server: Server, client: AirflowClient, state: str | None) -> None:
+def test_active_supervision_is_not_cleared(server: Server, client: AirflowClient, state: str | None) -> None:
     with_run(server, "running", state)
     assert client.supervise("power", "avg_v")
-    assert server.said("POST", f"{DAG}/clearTaskInstances") == []
+    assert server.bodies("POST", f"{DAG}/clearTaskInstances") == []
 
 
-def test_where_the_streams_own_run_is_still_to_come_nothing_is_done(server: Server, client: AirflowClient) -> None:
+def test_without_a_scheduled_run_nothing_is_cleared(server: Server, client: AirflowClient) -> None:
     with_run(server, "success", "skipped", run_type="manual", conf={"from": None})
     assert client.supervise("power", "avg_v")
-    assert {method for method, _, _ in server.asked} == {"POST", "GET"}
-    assert server.said("POST", f"{DAG}/dagRuns") == server.said("POST", f"{DAG}/clearTaskInstances") == []
+    assert {method for method, _, _ in server.requests} == {"POST", "GET"}
+    assert server.bodies("POST", f"{DAG}/dagRuns") == server.bodies("POST", f"{DAG}/clearTaskInstances") == []
 
 
-def test_recomputing_a_range_hands_the_form_on(server: Server, client: AirflowClient) -> None:
+def test_recomputing_a_range_passes_the_form(server: Server, client: AirflowClient) -> None:
     with_run(server, "running", "deferred")
     assert client.recompute("power", "avg_v", {"from": "2026-01-01T00:00:00Z"}) == "r2"
-    (body,) = server.said("POST", f"{DAG}/dagRuns")
+    (body,) = server.bodies("POST", f"{DAG}/dagRuns")
     assert body["conf"] == {"from": "2026-01-01T00:00:00Z"}
 
 
-def test_all_tasks_of_a_run_are_seen_however_many(server: Server, client: AirflowClient) -> None:
+def test_all_pages_of_a_runs_tasks_are_read(server: Server, client: AirflowClient) -> None:
     instances = [{"task_id": "fill_history", "map_index": index} for index in range(250)]
 
     def page(query: dict[str, list[str]]) -> tuple[int, Any]:
@@ -188,13 +188,13 @@ def test_all_tasks_of_a_run_are_seen_however_many(server: Server, client: Airflo
     assert client.tasks("headrace_stream__power__avg_v", "r1") == instances
 
 
-def test_a_dag_that_airflow_has_given_up_counts_as_unknown(server: Server, client: AirflowClient) -> None:
+def test_a_stale_dag_does_not_exist(server: Server, client: AirflowClient) -> None:
     server.answers["GET", "/api/v2/dags/gone"] = (200, {"dag_id": "gone", "is_stale": True})
     assert client.dag("gone") is None
     assert client.dag("never") is None
 
 
-def test_streams_are_unsupervised_whose_supervision_or_whose_run_has_ended(server: Server, client: AirflowClient) -> None:
+def test_streams_without_active_supervision_are_unsupervised(server: Server, client: AirflowClient) -> None:
     runs = [{"dag_id": "headrace_stream__power__avg_v"}, {"dag_id": "headrace_snode__default"}]
     tasks = [{"dag_id": "headrace_stream__power__low"}, {"dag_id": "somebody_elses"}]
     server.answers["GET", "/api/v2/dags/~/dagRuns"] = (200, {"dag_runs": runs})

@@ -1,4 +1,4 @@
-"""The distributed deployment, as far as it can be judged without a container engine."""
+"""The distributed deployment, as far as it can be tested without a container engine."""
 
 from __future__ import annotations
 
@@ -38,28 +38,27 @@ def environment(name: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("name", COMPONENTS)
 def test_every_variable_is_a_setting_that_exists(name: str) -> None:
-    known = {f"HEADRACE_{setting.upper()}" for setting in Settings.model_fields}
-    ours = {key for key in environment(name) if key.startswith("HEADRACE_")}
-    assert ours <= known
+    settings = {f"HEADRACE_{setting.upper()}" for setting in Settings.model_fields}
+    assert {key for key in environment(name) if key.startswith("HEADRACE_")} <= settings
     assert unknown_options(environment(name)) == []
 
 
 def test_all_components_share_their_secrets() -> None:
     for key in ("AIRFLOW__API_AUTH__JWT_SECRET", "AIRFLOW__API__SECRET_KEY", "AIRFLOW__CORE__FERNET_KEY"):
         assert len({environment(name)[key] for name in COMPONENTS}) == 1
-        assert "${" in environment("scheduler")[key], "a secret must not stand in the file"
+        assert "${" in environment("scheduler")[key], "the file must not contain secrets"
 
 
-def test_every_secret_asked_for_is_made_by_the_script() -> None:
+def test_the_script_generates_every_secret_of_the_file() -> None:
     text = (repository() / "docker-compose.yaml").read_text()
-    asked = set(re.findall(r"\$\{(\w+):\?", text))
+    required = set(re.findall(r"\$\{(\w+):\?", text))
     printed = subprocess.run([repository() / "bin" / "compose-env"], capture_output=True, text=True, check=True).stdout
-    made = dict(line.split("=", 1) for line in printed.splitlines())
-    assert asked == set(made)
-    assert len(set(made.values())) == len(made)
+    generated = dict(line.split("=", 1) for line in printed.splitlines())
+    assert required == set(generated)
+    assert len(set(generated.values())) == len(generated)
 
 
-def test_the_key_that_the_script_makes_is_one_that_airflow_takes() -> None:
+def test_airflow_accepts_the_generated_key() -> None:
     from cryptography.fernet import Fernet
 
     printed = subprocess.run([repository() / "bin" / "compose-env"], capture_output=True, text=True, check=True).stdout
@@ -67,7 +66,7 @@ def test_the_key_that_the_script_makes_is_one_that_airflow_takes() -> None:
 
 
 @pytest.mark.parametrize("name", sorted({*COMPONENTS, "postgres", "spark-master", "spark-worker"}))
-def test_every_lasting_service_is_watched_reaped_and_started_again(name: str) -> None:
+def test_every_long_running_service_has_a_health_check_init_and_restarts(name: str) -> None:
     assert service(name)["healthcheck"]["test"][0] == "CMD"
     assert service(name)["init"] is True
     assert service(name)["restart"] == "unless-stopped"
@@ -81,7 +80,7 @@ def test_services_depend_on_services_that_exist() -> None:
         assert service(name)["depends_on"]["prepare"]["condition"] == "service_completed_successfully"
 
 
-def test_volumes_are_declared_and_the_tables_lie_in_one_that_all_share() -> None:
+def test_volumes_are_declared_and_the_tables_are_in_a_shared_one() -> None:
     declared = set(compose()["volumes"])
     for name in compose()["services"]:
         assert {volume.split(":")[0] for volume in service(name).get("volumes", [])} <= declared
@@ -90,18 +89,18 @@ def test_volumes_are_declared_and_the_tables_lie_in_one_that_all_share() -> None
     assert environment("scheduler")["HEADRACE_WAREHOUSE"].startswith("/srv/headrace/")
 
 
-def test_tasks_find_the_pool_and_the_connection_that_they_name() -> None:
+def test_tasks_use_an_existing_pool_and_connection() -> None:
     assert environment("scheduler")["HEADRACE_BACKFILL_POOL"] == BACKFILL_POOL
     connection = json.loads(environment("scheduler")[f"AIRFLOW_CONN_{SPARK_CONNECTION.upper()}"])
     assert f"{connection['host']}:{connection['port']}" == environment("scheduler")["HEADRACE_SPARK_MASTER"]
 
 
-def test_nothing_is_open_to_other_machines_unless_somebody_opens_it() -> None:
+def test_ports_are_bound_to_the_local_machine() -> None:
     for name in compose()["services"]:
         assert all(port.startswith("127.0.0.1:") for port in service(name).get("ports", [])), name
 
 
-def test_what_the_image_copies_exists() -> None:
+def test_the_paths_that_the_image_copies_exist() -> None:
     lines = (repository() / "Dockerfile").read_text().splitlines()
     copied = [word for line in lines if line.startswith("COPY") for word in line.split()[1:-1] if not word.startswith("--")]
     assert {"requirements.txt", "dags", "plugins", "spark_jobs", "include", "bin"} <= set(copied)
@@ -115,11 +114,11 @@ def test_scripts_that_services_run_exist() -> None:
 
 @pytest.mark.postgres
 @pytest.mark.airflow
-def test_airflow_takes_postgresql_with_the_drivers_that_are_installed(postgres_url: str, tmp_path: Path) -> None:
-    """The very URLs of the file, with another server's address; both of Airflow's ways to its database."""
+def test_airflow_connects_to_postgresql_with_the_installed_drivers(postgres_url: str, tmp_path: Path) -> None:
+    """Use the URLs of the file with the address of a test server, for Airflow's sync and async engines."""
     address = postgres_url.removeprefix("postgresql")
     names = ("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN_ASYNC")
-    given = {name: environment("scheduler")[name].partition(":")[0] + address for name in names}
+    urls = {name: environment("scheduler")[name].partition(":")[0] + address for name in names}
     program = (
         "import asyncio, sqlalchemy\n"
         "from airflow.utils.db import initdb\n"
@@ -132,7 +131,7 @@ def test_airflow_takes_postgresql_with_the_drivers_that_are_installed(postgres_u
     )
     outcome = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", program],
-        env={**os.environ, **given, "AIRFLOW_HOME": str(tmp_path)},
+        env={**os.environ, **urls, "AIRFLOW_HOME": str(tmp_path)},
         capture_output=True,
         text=True,
         check=False,

@@ -1,4 +1,4 @@
-"""DAGs made from the catalog."""
+"""DAGs generated from the catalog."""
 
 from __future__ import annotations
 
@@ -41,18 +41,18 @@ def serialized(dag: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def statements() -> Iterator[list[str]]:
-    """Every statement that any database is asked."""
-    asked: list[str] = []
+    """Record all statements that any database executes."""
+    executed: list[str] = []
 
     def listen(*arguments: Any) -> None:
-        asked.append(arguments[2])
+        executed.append(arguments[2])
 
     event.listen(Engine, "before_cursor_execute", listen)
-    yield asked
+    yield executed
     event.remove(Engine, "before_cursor_execute", listen)
 
 
-def test_the_file_gives_a_dag_for_each_snode_and_each_stream(catalog: Catalog) -> None:
+def test_the_file_generates_a_dag_per_snode_and_stream(catalog: Catalog) -> None:
     from airflow.dag_processing.dagbag import DagBag
 
     add_stream(catalog)
@@ -61,7 +61,7 @@ def test_the_file_gives_a_dag_for_each_snode_and_each_stream(catalog: Catalog) -
     assert set(bag.dags) == {SNODE, STREAM}
 
 
-def test_the_snode_has_its_dag_before_there_is_any_stream(home: Settings) -> None:
+def test_the_snode_has_a_dag_without_any_stream(home: Settings) -> None:
     assert set(generated()) == {SNODE}
     assert home.home_path.exists()
 
@@ -71,25 +71,25 @@ def test_a_dropped_stream_has_no_dag(catalog: Catalog) -> None:
     assert set(generated()) == {SNODE}
 
 
-def test_a_process_of_a_task_makes_only_the_dag_it_is_part_of(catalog: Catalog) -> None:
+def test_the_process_of_a_task_generates_only_its_dag(catalog: Catalog) -> None:
     add_stream(catalog, "one")
     add_stream(catalog, "two")
     assert set(generated(stream_dag_id("power", "two"))) == {stream_dag_id("power", "two")}
 
 
-def test_the_catalog_is_read_once_however_many_streams_there_are(catalog: Catalog, statements: list[str]) -> None:
+def test_the_number_of_catalog_reads_does_not_depend_on_the_number_of_streams(catalog: Catalog, statements: list[str]) -> None:
     add_stream(catalog, "s0")
     statements.clear()
     generated()
-    alone = len(statements)
+    for_one_stream = len(statements)
     for number in range(1, 8):
         add_stream(catalog, f"s{number}")
     statements.clear()
     assert len(generated()) == 9
-    assert len(statements) == alone
+    assert len(statements) == for_one_stream
 
 
-def test_a_task_reads_its_own_stream_only(catalog: Catalog, statements: list[str]) -> None:
+def test_a_task_reads_only_its_stream(catalog: Catalog, statements: list[str]) -> None:
     add_stream(catalog)
     add_stream(catalog, "other")
     statements.clear()
@@ -107,7 +107,7 @@ def test_a_task_of_a_stream_that_was_dropped_has_no_dag(catalog: Catalog) -> Non
     assert generated(stream_dag_id("no", "where")) == {}
 
 
-def test_a_database_with_a_long_name_has_dags_too(catalog: Catalog) -> None:
+def test_a_database_with_a_long_name_has_dags(catalog: Catalog) -> None:
     from dataclasses import replace
 
     from tests.airflow.samples import definition
@@ -122,7 +122,7 @@ def test_a_database_with_a_long_name_has_dags_too(catalog: Catalog) -> None:
     serialized(dag)
 
 
-def test_one_definition_that_airflow_refuses_leaves_the_others(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_definition_that_airflow_rejects_does_not_affect_others(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     from dataclasses import replace
 
     from airflow.dag_processing.dagbag import DagBag
@@ -158,25 +158,25 @@ def test_the_dag_of_a_bad_definition_fails_with_the_reason() -> None:
 
 
 @pytest.fixture
-def away(home: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Settings]:
-    """Settings of a catalog at an address where nobody listens."""
+def unavailable(home: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Settings]:
+    """Provide settings with a catalog URL on which no server listens."""
     monkeypatch.setenv("HEADRACE_CATALOG_URL", f"postgresql://nobody@127.0.0.1:{free_port()}/none")
     current.cache_clear()
     yield load(home=home.home)
     current.cache_clear()
 
 
-def test_while_the_catalog_is_away_the_dags_are_those_of_before(away: Settings) -> None:
+def test_while_the_catalog_is_unavailable_the_dags_are_cached(unavailable: Settings) -> None:
     from headrace_generators.definitions import cache_file, write_cache
     from tests.airflow.samples import definition
 
-    write_cache(away, [definition()])
+    write_cache(unavailable, [definition()])
     assert set(generated()) == {SNODE, STREAM}
     assert set(generated(STREAM)) == {STREAM}
-    assert cache_file(away).stat().st_mode & 0o777 == 0o600
+    assert cache_file(unavailable).stat().st_mode & 0o777 == 0o600
 
 
-def test_what_is_read_is_kept_for_when_the_catalog_is_away(catalog: Catalog, home: Settings) -> None:
+def test_definitions_are_cached_when_they_are_read(catalog: Catalog, home: Settings) -> None:
     from headrace_generators.definitions import read_cache
 
     assert read_cache(home) is None
@@ -189,12 +189,12 @@ def test_what_is_read_is_kept_for_when_the_catalog_is_away(catalog: Catalog, hom
 
 
 @pytest.mark.parametrize("content", [None, "{", '{"catalog": "another", "definitions": []}', '{"definitions": 5}'])
-def test_without_what_was_read_before_a_catalog_that_is_away_is_an_error(away: Settings, content: str | None) -> None:
+def test_without_a_cache_an_unavailable_catalog_is_an_error(unavailable: Settings, content: str | None) -> None:
     from headrace_generators.definitions import cache_file
 
     if content is not None:
-        cache_file(away).parent.mkdir(parents=True, exist_ok=True)
-        cache_file(away).write_text(content)
+        cache_file(unavailable).parent.mkdir(parents=True, exist_ok=True)
+        cache_file(unavailable).write_text(content)
     with pytest.raises(TransientError):
         generated()
 
@@ -212,15 +212,15 @@ def test_importing_the_dags_imports_no_spark(catalog: Catalog) -> None:
     assert outcome.stdout.strip().splitlines()[-1] == "[]"
 
 
-def test_a_dag_is_the_same_each_time_it_is_made(catalog: Catalog) -> None:
-    """Anything else would make Airflow record a new version of it every few seconds."""
+def test_a_dag_is_always_generated_identically(catalog: Catalog) -> None:
+    """Otherwise Airflow would record a new version every few seconds."""
     stream = add_stream(catalog)
     first = {name: serialized(dag) for name, dag in generated().items()}
     catalog.jobs.set_desired(stream, DesiredState.PAUSED)
     assert {name: serialized(dag) for name, dag in generated().items()} == first
 
 
-def test_history_then_activation_then_supervision(catalog: Catalog) -> None:
+def test_tasks_run_in_the_order_history_activation_supervision(catalog: Catalog) -> None:
     add_stream(catalog)
     dag = generated()[STREAM]
     order = {task.task_id: set(task.downstream_task_ids) for task in dag.tasks}
@@ -241,7 +241,7 @@ def test_supervision_starts_in_the_triggerer_and_holds_no_worker(catalog: Catalo
 
 
 def test_a_policy_gives_the_supervision_of_every_stream_a_callback(catalog: Catalog, home: Settings, tmp_path: Path) -> None:
-    """The file that the guide shows, where Airflow looks for it."""
+    """Put the file of the guide where Airflow reads it."""
     add_stream(catalog)
     guide = (repository() / "docs" / "guides" / "operate.md").read_text()
     (policy,) = [block.partition("```")[0] for block in guide.split("```python\n") if "def task_policy" in block]
@@ -274,13 +274,13 @@ def test_the_documentation_of_a_dag_shows_the_streams_statement(catalog: Catalog
     assert "power.meters" in dag.doc_md
 
 
-def test_a_statement_cannot_end_the_block_of_code_it_is_shown_in() -> None:
+def test_a_statement_cannot_end_its_code_block() -> None:
     from dataclasses import replace
 
-    from headrace_generators.stream import doc
+    from headrace_generators.stream import format_doc
     from tests.airflow.samples import definition
 
-    shown = doc(replace(definition(), sql="SELECT '```'\n<script>"))
+    shown = format_doc(replace(definition(), sql="SELECT '```'\n<script>"))
     assert shown.count("```") == 2
 
 
@@ -292,7 +292,7 @@ def test_a_statement_cannot_end_the_block_of_code_it_is_shown_in() -> None:
         {},
     ],
 )
-def test_the_form_takes(catalog: Catalog, conf: dict[str, Any]) -> None:
+def test_the_form_accepts(catalog: Catalog, conf: dict[str, Any]) -> None:
     add_stream(catalog)
     form = generated()[STREAM].params.__deepcopy__({})
     form.update(conf)
@@ -300,7 +300,7 @@ def test_the_form_takes(catalog: Catalog, conf: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("conf", [{"from": 5}, {"chunk_rows": 0}, {"chunk_minutes": "many"}])
-def test_the_form_refuses(catalog: Catalog, conf: dict[str, Any]) -> None:
+def test_the_form_rejects(catalog: Catalog, conf: dict[str, Any]) -> None:
     from airflow.sdk.exceptions import ParamValidationError
 
     add_stream(catalog)
@@ -309,7 +309,7 @@ def test_the_form_refuses(catalog: Catalog, conf: dict[str, Any]) -> None:
         form.update(conf)
 
 
-def test_the_drivers_task_is_guarded_and_tried_again(home: Settings) -> None:
+def test_the_drivers_task_is_guarded_and_retried(home: Settings) -> None:
     task = generated()[SNODE].get_task("driver")
     command = task._get_hook()._build_spark_submit_command(task.application)
     assert command[0] == str(home.project / "bin" / "spark-submit-guard")
@@ -318,7 +318,7 @@ def test_the_drivers_task_is_guarded_and_tried_again(home: Settings) -> None:
     assert task.retry_exponential_backoff
 
 
-def test_names_that_need_quotes_make_dags_too(catalog: Catalog) -> None:
+def test_names_that_need_quotes_have_dags(catalog: Catalog) -> None:
     add_stream(catalog, "Meine Stube.ü")
     (dag_id,) = set(generated()) - {SNODE}
     serialized(generated()[dag_id])

@@ -1,4 +1,4 @@
-"""The page in a browser: what stands out, and actions through a proxy that rewrites the Host header, as most do."""
+"""The page in a browser: highlighting, and actions through a proxy that rewrites the Host header, as most do."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from tests.airflow.samples import add_stream
 from tests.airflow.test_web import Executed, Rights, beat
 from tests.support.waiting import MAX_WAIT_S, wait_until
 
-PASSED_ON = ("content-type", "origin", "sec-fetch-site", "x-headrace-action", "accept")
+FORWARDED_HEADERS = ("content-type", "origin", "sec-fetch-site", "x-headrace-action", "accept")
 
 
 @contextmanager
 def served(app: Any) -> Iterator[str]:
-    """The URL of an application that is served by a thread."""
+    """Serve an application in a thread, and provide its URL."""
     server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=free_port(), log_level="warning"))
     thread = threading.Thread(target=server.run)
     thread.start()
@@ -42,26 +42,26 @@ def served(app: Any) -> Iterator[str]:
 
 @contextmanager
 def proxied(target: str) -> Iterator[str]:
-    """The URL of a proxy that hands requests on under the target's own host, and says nothing of that by which it was reached."""
+    """Run a proxy that sends the target's Host header and no forwarding headers, and provide its URL."""
 
     class Handler(BaseHTTPRequestHandler):
-        def hand_on(self) -> None:
+        def forward(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            headers = {name: value for name, value in self.headers.items() if name.lower() in PASSED_ON}
-            answer = httpx.request(self.command, target + self.path, headers=headers, content=body)
-            with suppress(BrokenPipeError):  # the browser has left
-                self.answer(answer)
+            headers = {name: value for name, value in self.headers.items() if name.lower() in FORWARDED_HEADERS}
+            response = httpx.request(self.command, target + self.path, headers=headers, content=body)
+            with suppress(BrokenPipeError):  # the browser has disconnected
+                self.respond(response)
 
-        def answer(self, answer: httpx.Response) -> None:
-            self.send_response(answer.status_code)
+        def respond(self, response: httpx.Response) -> None:
+            self.send_response(response.status_code)
             for name in ("content-type", "content-security-policy"):
-                if name in answer.headers:
-                    self.send_header(name, answer.headers[name])
-            self.send_header("Content-Length", str(len(answer.content)))
+                if name in response.headers:
+                    self.send_header(name, response.headers[name])
+            self.send_header("Content-Length", str(len(response.content)))
             self.end_headers()
-            self.wfile.write(answer.content)
+            self.wfile.write(response.content)
 
-        do_GET = do_POST = hand_on
+        do_GET = do_POST = forward
 
         def log_message(self, *_: Any) -> None:
             pass
@@ -79,23 +79,23 @@ def proxied(target: str) -> Iterator[str]:
 
 @contextmanager
 def browser() -> Iterator[Any]:
-    """A page of a headless browser; the test is skipped where there is none."""
+    """Open a page in a headless browser; skip the test if there is none."""
     from playwright.sync_api import sync_playwright
 
     executable = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if executable is None:
         pytest.skip("needs a browser: apt-get install chromium")
     with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=executable, args=["--no-sandbox"])
+        chromium = playwright.chromium.launch(executable_path=executable, args=["--no-sandbox"])
         try:
-            page = opened.new_page()
+            page = chromium.new_page()
             page.set_default_timeout(MAX_WAIT_S * 1000)
             yield page
         finally:
-            opened.close()
+            chromium.close()
 
 
-def test_an_action_is_taken_through_a_proxy_and_its_command_can_be_copied(home: Settings, catalog: Catalog) -> None:
+def test_an_action_works_through_a_proxy_and_its_command_can_be_copied(home: Settings, catalog: Catalog) -> None:
     add_stream(catalog, "it's")
     executed = Executed()
     with served(create_app(Rights(), home, execute=executed)) as inner, proxied(inner) as outer, browser() as page:
@@ -110,7 +110,7 @@ def test_an_action_is_taken_through_a_proxy_and_its_command_can_be_copied(home: 
     assert subprocess.run(["sh", "-c", echoed], capture_output=True, text=True, check=True).stdout == statement
 
 
-def test_a_slow_micro_batch_stands_out_beside_the_lag(home: Settings, catalog: Catalog, clock: ManualClock) -> None:
+def test_a_slow_micro_batch_is_highlighted_next_to_the_lag(home: Settings, catalog: Catalog, clock: ManualClock) -> None:
     beat(catalog, add_stream(catalog), in_flight_ms=180_000)
     with served(create_app(Rights(), home, execute=Executed(), clock=clock)) as url, browser() as page:
         page.goto(url)

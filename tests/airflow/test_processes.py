@@ -1,4 +1,4 @@
-"""Processes that outlive the command which starts them."""
+"""Processes that outlive the command that starts them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from headrace.settings import Settings, load
 from tests.support.waiting import wait_until
 
 SLEEP = "import time; time.sleep(600)"
-# Starts a child in a session of its own, as Airflow does with tasks, says its number, and waits.
+# Starts a child in a new session, as Airflow does with tasks, prints its process id, and waits.
 PARENT = (
     "import subprocess, sys, time\n"
     f"child = subprocess.Popen([sys.executable, '-c', {SLEEP!r}], start_new_session=True)\n"
@@ -34,7 +34,7 @@ PARENT = (
 
 @pytest.fixture
 def started(settings: Settings) -> Iterator[tuple[Service, psutil.Process]]:
-    """A service with a child."""
+    """Start a service that starts a child."""
     run = AirflowHome.of(settings).run
     run.mkdir(parents=True)
     service = Service("parent", (sys.executable, "-c", PARENT), settings.home_path / "logs" / "parent.log", run / "parent.json")
@@ -44,43 +44,41 @@ def started(settings: Settings) -> Iterator[tuple[Service, psutil.Process]]:
 
 
 def child_of(service: Service) -> int:
-    """The child's number, once the parent has said it."""
-    wait_until(service.tail, "the service to say something")
+    """Wait for the parent to print the child's process id, and return it."""
+    wait_until(service.tail, "the service to print")
     return int(service.tail().split()[0])
 
 
-def test_a_service_is_remembered_by_number_and_start(started: tuple[Service, psutil.Process]) -> None:
+def test_a_service_is_identified_by_process_id_and_start_time(started: tuple[Service, psutil.Process]) -> None:
     service, process = started
-    found = service.process()
-    assert found is not None
-    assert found.pid == process.pid
+    current = service.process()
+    assert current is not None
+    assert current.pid == process.pid
     assert os.getsid(process.pid) == process.pid
 
 
-def test_a_number_that_another_process_has_got_is_not_mistaken_for_the_service(started: tuple[Service, psutil.Process]) -> None:
+def test_a_reused_process_id_is_not_the_service(started: tuple[Service, psutil.Process]) -> None:
     service, process = started
     write_private(service.record, {"pid": process.pid, "started": process.create_time() - 3_600})
     assert service.process() is None
 
 
-def test_a_service_that_has_ended_is_known_to_have_ended(started: tuple[Service, psutil.Process]) -> None:
+def test_a_service_that_has_ended_has_no_process(started: tuple[Service, psutil.Process]) -> None:
     service, process = started
     process.kill()
     process.wait(10)
     assert service.process() is None
 
 
-def test_a_child_that_lost_its_parent_is_found_by_its_mark(started: tuple[Service, psutil.Process], settings: Settings) -> None:
+def test_an_orphaned_child_is_found_by_its_mark(started: tuple[Service, psutil.Process], settings: Settings) -> None:
     service, process = started
     child = child_of(service)
     process.kill()
     process.wait(10)
-    assert [found.pid for found in marked(settings.home_path)] == [child]
+    assert [marked_process.pid for marked_process in marked(settings.home_path)] == [child]
 
 
-def test_stopping_leaves_no_process_behind_and_doing_it_again_is_harmless(
-    started: tuple[Service, psutil.Process], settings: Settings
-) -> None:
+def test_stopping_leaves_no_process_and_is_idempotent(started: tuple[Service, psutil.Process], settings: Settings) -> None:
     service, process = started
     child = child_of(service)
     process.kill()
@@ -90,19 +88,19 @@ def test_stopping_leaves_no_process_behind_and_doing_it_again_is_harmless(
     assert system.stop(settings).ended == 0
 
 
-def test_processes_of_another_home_are_left_alone(started: tuple[Service, psutil.Process], tmp_path: Path) -> None:
+def test_processes_of_another_home_are_not_stopped(started: tuple[Service, psutil.Process], tmp_path: Path) -> None:
     other = load(home=tmp_path / "other")
     AirflowHome.of(other).run.mkdir(parents=True)
     assert system.stop(other).ended == 0
     assert started[0].process() is not None
 
 
-def test_stopping_where_nothing_was_ever_started_makes_no_folder(settings: Settings) -> None:
+def test_stopping_without_a_start_creates_no_folder(settings: Settings) -> None:
     assert system.stop(settings) == system.Stopped(0, 0)
     assert not settings.home_path.exists()
 
 
-def test_a_busy_port_is_said_with_its_owner_and_the_setting_to_change(tmp_path: Path) -> None:
+def test_a_busy_port_is_reported_with_its_owner_and_the_setting(tmp_path: Path) -> None:
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
         server.listen()
@@ -115,7 +113,7 @@ def test_a_busy_port_is_said_with_its_owner_and_the_setting_to_change(tmp_path: 
     assert is_free(free_port())
 
 
-def test_two_commands_do_not_start_and_stop_at_once(settings: Settings) -> None:
+def test_two_commands_do_not_start_and_stop_concurrently(settings: Settings) -> None:
     from filelock import FileLock
 
     run = AirflowHome.of(settings).run
@@ -124,7 +122,7 @@ def test_two_commands_do_not_start_and_stop_at_once(settings: Settings) -> None:
         system.stop(settings)
 
 
-def test_the_password_is_made_once_and_read_by_its_owner_only(settings: Settings) -> None:
+def test_the_password_is_created_once_and_readable_only_by_its_owner(settings: Settings) -> None:
     home = AirflowHome.of(settings)
     assert find_login(settings) is None
     assert ensure_login(home)
@@ -136,7 +134,7 @@ def test_the_password_is_made_once_and_read_by_its_owner_only(settings: Settings
     assert {path.stat().st_mode & 0o777 for path in (home.passwords, home.secrets)} == {0o600}
 
 
-def test_a_damaged_file_is_said_instead_of_being_overwritten(settings: Settings) -> None:
+def test_a_damaged_file_is_reported_and_not_overwritten(settings: Settings) -> None:
     home = AirflowHome.of(settings)
     home.folder.mkdir(parents=True)
     home.passwords.write_text('{"admin": ')
@@ -144,7 +142,7 @@ def test_a_damaged_file_is_said_instead_of_being_overwritten(settings: Settings)
         find_login(settings)
 
 
-def test_an_airflow_elsewhere_goes_before_the_one_of_the_home(tmp_path: Path) -> None:
+def test_a_remote_airflow_takes_precedence_over_the_one_of_the_home(tmp_path: Path) -> None:
     settings = load(home=tmp_path, airflow_url="https://airflow.example/", airflow_user="vera", airflow_password="secret")
     ensure_login(AirflowHome.of(settings))
     login = find_login(settings)
@@ -152,7 +150,7 @@ def test_an_airflow_elsewhere_goes_before_the_one_of_the_home(tmp_path: Path) ->
     assert (login.url, login.user, login.password) == ("https://airflow.example", "vera", "secret")
 
 
-def test_components_share_secrets_and_take_nothing_from_another_airflow(
+def test_components_share_secrets_and_ignore_the_settings_of_another_airflow(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AIRFLOW__CORE__EXECUTOR", "CeleryExecutor")
@@ -166,14 +164,14 @@ def test_components_share_secrets_and_take_nothing_from_another_airflow(
     assert environment["AIRFLOW__CORE__EXECUTION_API_SERVER_URL"] == "http://127.0.0.1:18080/execution/"
 
 
-def test_every_option_given_to_airflow_is_one_that_it_knows(settings: Settings) -> None:
+def test_every_airflow_option_exists(settings: Settings) -> None:
     ensure_login(AirflowHome.of(settings))
     environment = airflow_environment(settings, {"api": 18_080, "worker_logs": 1, "trigger_logs": 2})
     assert unknown_options(environment) == []
 
 
 def unknown_options(environment: dict[str, str]) -> list[str]:
-    """Names of options that Airflow's own description of its configuration lacks."""
+    """Return the options that are missing from Airflow's description of its configuration."""
     from importlib.util import find_spec
 
     import yaml  # type: ignore[import-untyped]
@@ -182,27 +180,27 @@ def unknown_options(environment: dict[str, str]) -> list[str]:
     assert origin is not None
     assert origin.submodule_search_locations is not None
     text = (Path(origin.submodule_search_locations[0]) / "config_templates" / "config.yml").read_text()
-    known = {
+    options = {
         f"AIRFLOW__{section}__{option}".upper()
         for section, content in yaml.safe_load(text).items()
         for option in content["options"]
     }
-    # Airflow's description says of these that they may be given for a component alone.
-    known |= {name.replace("CORE", "SCHEDULER") for name in known if name.startswith("AIRFLOW__CORE__MP_")}
-    return [name for name in environment if name.startswith("AIRFLOW__") and name not in known]
+    # According to the description, these can also be set for a single component.
+    options |= {name.replace("CORE", "SCHEDULER") for name in options if name.startswith("AIRFLOW__CORE__MP_")}
+    return [name for name in environment if name.startswith("AIRFLOW__") and name not in options]
 
 
-def test_children_see_the_same_settings_wherever_they_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_child_processes_have_the_same_settings_in_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    given = load(home="relative", driver_memory="512m", batch_rows=7)
-    for name, value in settings_environment(given).items():
+    settings = load(home="relative", driver_memory="512m", batch_rows=7)
+    for name, value in settings_environment(settings).items():
         monkeypatch.setenv(name, value)
     monkeypatch.chdir("/")
     assert load().home_path == tmp_path / "relative"
     assert (load().driver_memory, load().batch_rows) == ("512m", 7)
 
 
-def test_the_python_half_of_a_driver_is_told_from_other_processes(tmp_path: Path) -> None:
+def test_the_python_process_of_a_driver_is_recognized(tmp_path: Path) -> None:
     (tmp_path / "spark_jobs").mkdir()
     job = tmp_path / "spark_jobs" / "snode.py"
     job.write_text(SLEEP)
@@ -222,8 +220,8 @@ wait
 
 
 @pytest.mark.skipif(shutil.which("setpriv") is None, reason="setpriv is of util-linux")
-def test_a_driver_under_the_guard_ends_with_its_task_even_if_that_is_killed(settings: Settings, tmp_path: Path) -> None:
-    """The stand-in starts Python as spark-submit does; the task that has started it dies without a word."""
+def test_a_guarded_driver_ends_with_its_task_even_if_that_is_killed(settings: Settings, tmp_path: Path) -> None:
+    """A script starts Python as spark-submit does; the task that runs it is killed."""
     submit = tmp_path / "spark" / "bin" / "spark-submit"
     submit.parent.mkdir(parents=True)
     submit.write_text(GUARDED)

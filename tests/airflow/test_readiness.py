@@ -1,4 +1,4 @@
-"""What `headrace up` waits for: an snode that lives, and streams that it has taken up."""
+"""What `headrace up` waits for: an snode that is alive and runs its streams."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ from tests.airflow.conftest import NOW
 from tests.airflow.samples import add_stream
 
 HOLDER = f"{socket.gethostname()}:{os.getpid()}:x"
-LOST = StopReason("DRIVER_LOST", "the driver has died", "it goes on by itself", NOW, transient=True)
-FAILED = StopReason("TYPE", "column v is gone", "mend the cause, then RESUME STREAM", NOW)
+LOST = StopReason("DRIVER_LOST", "the driver has died", "it resumes automatically", NOW, transient=True)
+FAILED = StopReason("TYPE", "column v is gone", "fix the cause, then RESUME STREAM", NOW)
 
 
-def drive(catalog: Catalog, settings: Settings, **streams: int) -> Lease:
-    """A driver beats, and tells how many streams it has looked at, by state."""
+def beat(catalog: Catalog, settings: Settings, **streams: int) -> Lease:
+    """Write a driver's heartbeat with the number of its streams by state."""
     lease = catalog.leases.acquire(settings.snode, HOLDER, settings.lease_ms)
     assert lease is not None
     catalog.snodes.beat(lease, detail={"streams": streams})
     return lease
 
 
-def found(catalog: Catalog, clock: ManualClock, settings: Settings) -> list[Obstacle]:
+def current_obstacles(catalog: Catalog, clock: ManualClock, settings: Settings) -> list[Obstacle]:
     return obstacles(snapshot(catalog, clock.now(), settings.snode), settings)
 
 
 def texts(catalog: Catalog, clock: ManualClock, settings: Settings) -> list[str]:
-    return [obstacle.text for obstacle in found(catalog, clock, settings)]
+    return [obstacle.text for obstacle in current_obstacles(catalog, clock, settings)]
 
 
-def test_without_a_driver_the_snode_is_waited_for(catalog: Catalog, clock: ManualClock, home: Settings) -> None:
+def test_an_snode_without_a_driver_is_an_obstacle(catalog: Catalog, clock: ManualClock, home: Settings) -> None:
     assert texts(catalog, clock, home) == ["the driver of snode default is not running"]
 
 
-def test_a_driver_without_streams_is_ready_once_it_beats(catalog: Catalog, clock: ManualClock, home: Settings) -> None:
+def test_a_driver_without_streams_is_ready_after_a_heartbeat(catalog: Catalog, clock: ManualClock, home: Settings) -> None:
     lease = catalog.leases.acquire(home.snode, HOLDER, home.lease_ms)
     assert texts(catalog, clock, home) == ["the driver of snode default is starting"]
     assert lease is not None
@@ -54,17 +54,17 @@ def test_a_driver_without_streams_is_ready_once_it_beats(catalog: Catalog, clock
     assert texts(catalog, clock, home) == []
 
 
-def test_the_heartbeat_of_the_last_driver_counts_for_nothing(catalog: Catalog, clock: ManualClock, home: Settings) -> None:
-    catalog.leases.release(drive(catalog, home))
+def test_the_heartbeat_of_the_previous_driver_is_ignored(catalog: Catalog, clock: ManualClock, home: Settings) -> None:
+    catalog.leases.release(beat(catalog, home))
     catalog.leases.acquire(home.snode, HOLDER, home.lease_ms)
     assert texts(catalog, clock, home) == ["the driver of snode default is starting"]
 
 
-def test_a_driver_that_has_not_looked_at_its_streams_is_waited_for(catalog: Catalog, clock: ManualClock, home: Settings) -> None:
+def test_a_driver_that_has_not_read_its_streams_is_an_obstacle(catalog: Catalog, clock: ManualClock, home: Settings) -> None:
     add_stream(catalog)
-    drive(catalog, home)
+    beat(catalog, home)
     assert texts(catalog, clock, home) == ["the driver of snode default has not read its streams yet"]
-    drive(catalog, home, RUNNING=1)
+    beat(catalog, home, RUNNING=1)
     assert texts(catalog, clock, home) == []
 
 
@@ -75,35 +75,35 @@ def test_a_driver_that_has_not_looked_at_its_streams_is_waited_for(catalog: Cata
         (JobState.STOPPED, LOST, f"stream power.avg_v is STOPPED: {LOST}"),
     ],
 )
-def test_a_stream_that_is_not_taken_up_is_waited_for(
+def test_a_stream_that_is_not_started_is_an_obstacle(
     catalog: Catalog, clock: ManualClock, home: Settings, state: JobState, reason: StopReason | None, text: str
 ) -> None:
     add_stream(catalog, state=state, reason=reason, progress=JobProgress())
-    drive(catalog, home, **{state.value: 1})
-    assert found(catalog, clock, home) == [Obstacle(text)]
+    beat(catalog, home, **{state.value: 1})
+    assert current_obstacles(catalog, clock, home) == [Obstacle(text)]
 
 
 @pytest.mark.parametrize("state", [JobState.RUNNING, JobState.FILLING])
-def test_a_stream_under_way_is_no_obstacle(catalog: Catalog, clock: ManualClock, home: Settings, state: JobState) -> None:
+def test_a_stream_in_progress_is_no_obstacle(catalog: Catalog, clock: ManualClock, home: Settings, state: JobState) -> None:
     add_stream(catalog, state=state)
-    drive(catalog, home, **{state.value: 1})
-    assert found(catalog, clock, home) == []
+    beat(catalog, home, **{state.value: 1})
+    assert current_obstacles(catalog, clock, home) == []
 
 
-def test_a_stream_that_waits_for_a_person_is_told_but_not_waited_for(catalog: Catalog, clock: ManualClock, home: Settings) -> None:
+def test_a_stream_that_needs_a_fix_is_a_permanent_obstacle(catalog: Catalog, clock: ManualClock, home: Settings) -> None:
     add_stream(catalog, state=JobState.STOPPED, reason=FAILED)
-    drive(catalog, home, STOPPED=1)
-    assert found(catalog, clock, home) == [Obstacle(f"stream power.avg_v is STOPPED: {FAILED}", passes=False)]
+    beat(catalog, home, STOPPED=1)
+    assert current_obstacles(catalog, clock, home) == [Obstacle(f"stream power.avg_v is STOPPED: {FAILED}", passes=False)]
 
 
 def test_a_stream_that_is_paused_is_no_obstacle(catalog: Catalog, clock: ManualClock, home: Settings) -> None:
     catalog.jobs.set_desired(add_stream(catalog, state=JobState.CREATED), DesiredState.PAUSED)
-    drive(catalog, home, CREATED=1)
-    assert found(catalog, clock, home) == []
+    beat(catalog, home, CREATED=1)
+    assert current_obstacles(catalog, clock, home) == []
 
 
 class Airflow:
-    """Answers about the snode's DAG as the client does; the catalog is changed at the given looks."""
+    """Stands in for the client, with fixed responses about the snode's DAG."""
 
     def __init__(self, **answers: Any) -> None:
         self.answers = {"dag": {"is_paused": False}, "runs": [{"dag_run_id": "r", "state": "running"}], **answers}
@@ -119,7 +119,7 @@ class Airflow:
 
 
 class Steps:
-    """A console that keeps what it is told."""
+    """A console that records its steps."""
 
     def __init__(self) -> None:
         self.steps: list[str] = []
@@ -139,9 +139,7 @@ class Steps:
         ({}, "its task in Airflow is up_for_retry, try 3"),
     ],
 )
-def test_what_is_waited_for_is_told_and_the_wait_is_bounded(
-    catalog: Catalog, home: Settings, answers: dict[str, Any], text: str
-) -> None:
+def test_the_wait_reports_obstacles_and_is_bounded(catalog: Catalog, home: Settings, answers: dict[str, Any], text: str) -> None:
     assert catalog
     console = Steps()
     left = await_ready(home, Airflow(**answers), console, wait_s=0.1)
@@ -159,25 +157,25 @@ def test_a_dag_that_was_paused_is_not_waited_for(catalog: Catalog, home: Setting
 
 def test_a_system_that_is_ready_is_not_waited_for(catalog: Catalog, home: Settings) -> None:
     with Catalog.open(home.catalog, clock=SystemClock().now) as now:
-        drive(now, home)
+        beat(now, home)
         assert await_ready(home, Airflow(), Steps(), wait_s=3600) == ()
     assert catalog
 
 
-def test_status_tells_what_is_in_the_way(catalog: Catalog, home: Settings) -> None:
+def test_status_prints_the_obstacles(catalog: Catalog, home: Settings) -> None:
     add_stream(catalog, state=JobState.STOPPED, reason=FAILED)
     assert_status(home, "Not ready: the driver of snode default is not running")
     with Catalog.open(home.catalog, clock=SystemClock().now) as now:
-        lease = drive(now, home.model_copy(update={"lease_ms": 3_600_000}), STOPPED=1)
+        lease = beat(now, home.model_copy(update={"lease_ms": 3_600_000}), STOPPED=1)
     assert_status(
         home, f"Snode default: alive, process {HOLDER}, epoch {lease.epoch}", f"Not ready: stream power.avg_v is STOPPED: {FAILED}"
     )
 
 
 def assert_status(home: Settings, *lines: str) -> None:
-    """`headrace status` prints the lines, and ends with 1."""
+    """Check that `headrace status` prints the lines and exits with code 1."""
     command = [str(Path(sys.executable).parent / "headrace"), "status", "--home", str(home.home_path)]
-    # A heartbeat that a slow machine has not had the time to look at is not stale.
+    # Prevents a heartbeat from becoming stale on a slow machine.
     environment = os.environ | {"HEADRACE_LEASE_MS": "3600000"}
     outcome = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert outcome.returncode == 1

@@ -1,4 +1,4 @@
-"""An snode's driver that has ended is started again: its DAG's runs, made by Airflow's own scheduler."""
+"""Restarts of an snode's driver: its DAG's runs, created by Airflow's real scheduler."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ SNODE = "headrace_snode__default"
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[pendulum.DateTime]:
-    """The timetable's clock: what the only element says."""
+    """Set the timetable's clock to the only element of this list."""
     import headrace_timetable
 
-    shown = [NOW]
-    monkeypatch.setattr(headrace_timetable, "utc_now", lambda: shown[0])
-    return shown
+    times = [NOW]
+    monkeypatch.setattr(headrace_timetable, "utc_now", lambda: times[0])
+    return times
 
 
 def next_run(last: Any | None) -> Any:
-    """What the timetable says of the run after `last`."""
+    """Return the timetable's run after `last`."""
     from airflow.timetables.base import TimeRestriction
 
     from headrace_timetable import BackToBack
@@ -45,9 +45,7 @@ def is_due(run: Any, now: pendulum.DateTime) -> bool:
 @pytest.mark.parametrize(
     "step", [timedelta(0), timedelta(hours=1), timedelta(hours=-1), timedelta(days=-400)], ids=["still", "on", "back", "far back"]
 )
-def test_the_next_run_is_due_at_once_and_is_another_whatever_the_clock_does(
-    clock: list[pendulum.DateTime], step: timedelta
-) -> None:
+def test_the_next_run_is_new_and_due_whatever_the_clock_does(clock: list[pendulum.DateTime], step: timedelta) -> None:
     runs = [next_run(None)]
     for _ in range(5):
         runs.append(next_run(runs[-1]))
@@ -59,8 +57,8 @@ def test_the_next_run_is_due_at_once_and_is_another_whatever_the_clock_does(
     assert len(set(dates)) == len(dates)
 
 
-def test_a_run_planned_before_the_clock_went_back_is_due_all_the_same(clock: list[pendulum.DateTime]) -> None:
-    """Airflow plans the next run when it makes this one, and asks again only when it reads the DAG's file again."""
+def test_a_run_planned_before_the_clock_was_set_back_is_due(clock: list[pendulum.DateTime]) -> None:
+    """Airflow plans the next run when it creates a run, and only plans it again when it parses the DAG file."""
     first = next_run(None)
     clock[0] += timedelta(days=3)
     planned = next_run(next_run(first))
@@ -68,7 +66,7 @@ def test_a_run_planned_before_the_clock_went_back_is_due_all_the_same(clock: lis
     assert is_due(planned, clock[0])
 
 
-def test_it_survives_airflows_database() -> None:
+def test_it_is_restored_from_airflows_database() -> None:
     from airflow.serialization.decoders import decode_timetable
     from airflow.serialization.encoders import encode_timetable
 
@@ -79,7 +77,7 @@ def test_it_survives_airflows_database() -> None:
 
 @pytest.fixture
 def scheduler(home: Settings) -> Iterator[Callable[[], list[str]]]:
-    """Airflow's scheduler over the DAGs of a new catalog: each call lets it look once, and gives the ids of all runs."""
+    """Provide a function that runs one iteration of Airflow's scheduler, and returns the ids of all runs."""
     from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db
     from airflow.jobs.job import Job
     from airflow.jobs.scheduler_job_runner import SchedulerJobRunner
@@ -96,19 +94,19 @@ def scheduler(home: Settings) -> Iterator[Callable[[], list[str]]]:
     sync_bag_to_db(DagBag(str(home.project / "dags")), "dags-folder", None)
     runner = SchedulerJobRunner(job=Job())  # type: ignore[no-untyped-call]
 
-    def look() -> list[str]:
+    def schedule() -> list[str]:
         with create_session() as session, prohibit_commit(session) as guard:  # type: ignore[no-untyped-call]
             runner._create_dagruns_for_dags(guard, session)
         with create_session() as session:
             return list(session.scalars(select(DagRun.run_id).where(DagRun.dag_id == SNODE)))
 
-    yield look
+    yield schedule
     with create_session() as session:
         session.execute(delete(DagRun).where(DagRun.dag_id == SNODE))
 
 
 def end_runs() -> None:
-    """Every driver ends well."""
+    """Let all runs succeed, as if their drivers exited cleanly."""
     from airflow.models.dag import DagModel
     from airflow.models.dagrun import DagRun
     from airflow.utils.session import create_session
@@ -116,18 +114,18 @@ def end_runs() -> None:
 
     with create_session() as session:
         session.execute(update(DagRun).where(DagRun.dag_id == SNODE).values(state="success"))
-        # As the scheduler does when it ends a run.
+        # The scheduler does this when a run ends.
         session.execute(update(DagModel).where(DagModel.dag_id == SNODE).values(exceeds_max_non_backfill=False))
 
 
-def test_airflows_scheduler_makes_a_run_after_each_that_has_ended(scheduler: Callable[[], list[str]]) -> None:
+def test_airflows_scheduler_creates_a_run_after_each_run_that_ended(scheduler: Callable[[], list[str]]) -> None:
     for number in range(1, 4):
         assert len(scheduler()) == number
         assert len(scheduler()) == number, "one driver at a time"
         end_runs()
 
 
-def test_a_run_follows_although_the_dags_were_read_again_meanwhile(scheduler: Callable[[], list[str]], home: Settings) -> None:
+def test_a_run_follows_after_the_dags_were_parsed_again(scheduler: Callable[[], list[str]], home: Settings) -> None:
     from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db
 
     assert len(scheduler()) == 1

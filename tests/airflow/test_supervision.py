@@ -1,4 +1,4 @@
-"""What a supervisor makes of a stream."""
+"""How a supervisor judges the state of a stream."""
 
 from __future__ import annotations
 
@@ -22,46 +22,46 @@ from tests.airflow.samples import add_stream
 
 LEASE_MS = 10_000
 ELSEWHERE = "other-host:1:abc"
-FAILED = StopReason("TYPE", "column v is gone", "mend the cause, then RESUME STREAM", NOW - 5_000)
-PASSING = StopReason("OPERATIONAL", "storage does not answer", "it is tried again by itself", NOW - 5_000, transient=True)
+FAILED = StopReason("TYPE", "column v is gone", "fix the cause, then RESUME STREAM", NOW - 5_000)
+PASSING = StopReason("OPERATIONAL", "storage does not answer", "it is retried automatically", NOW - 5_000, transient=True)
 
 
 def supervisor(catalog: Catalog, stream: str) -> Supervisor:
-    """A supervisor as a trigger makes one."""
+    """Create a supervisor as a trigger does."""
     reported = supervision.last_report(catalog, stream)
     return Supervisor(stream, heartbeat_ms=1_000, lease_ms=LEASE_MS, reported=reported)
 
 
-def live(catalog: Catalog, holder: str = ELSEWHERE) -> Lease:
-    """A driver that has just given a sign of life."""
+def start_driver(catalog: Catalog, holder: str = ELSEWHERE) -> Lease:
+    """Acquire a lease and write a heartbeat, as a driver does."""
     lease = catalog.leases.acquire("default", holder, LEASE_MS)
     assert lease is not None
     catalog.snodes.beat(lease)
     return lease
 
 
-def judged(watch: Supervisor, catalog: Catalog, clock: ManualClock) -> SupervisionStatus:
+def current_verdict(watch: Supervisor, catalog: Catalog, clock: ManualClock) -> SupervisionStatus:
     return watch.judge(snapshot(catalog, clock.now())).verdict
 
 
-def look_on(watch: Supervisor, catalog: Catalog, clock: ManualClock, ms: int) -> None:
-    """Let time pass, looking each second and at its end, while there is nothing to report."""
+def advance(watch: Supervisor, catalog: Catalog, clock: ManualClock, ms: int) -> None:
+    """Advance the clock, checking every second and at the end that there is nothing to report."""
     end = clock.now() + ms
     while clock.now() < end:
         clock.advance(min(1_000, end - clock.now()))
-        assert judged(watch, catalog, clock) is SupervisionStatus.WATCH
+        assert current_verdict(watch, catalog, clock) is SupervisionStatus.WATCH
 
 
 def test_a_running_stream_with_a_living_driver_is_watched(catalog: Catalog, clock: ManualClock) -> None:
     stream = add_stream(catalog)
-    live(catalog)
-    assert judged(supervisor(catalog, stream), catalog, clock) is SupervisionStatus.WATCH
+    start_driver(catalog)
+    assert current_verdict(supervisor(catalog, stream), catalog, clock) is SupervisionStatus.WATCH
 
 
 @pytest.mark.parametrize("state", [JobState.CREATED, JobState.FILLING])
-def test_a_stream_on_its_way_is_watched(catalog: Catalog, clock: ManualClock, state: JobState) -> None:
+def test_a_starting_stream_is_watched(catalog: Catalog, clock: ManualClock, state: JobState) -> None:
     stream = add_stream(catalog, state=state, progress=JobProgress())
-    assert judged(supervisor(catalog, stream), catalog, clock) is SupervisionStatus.WATCH
+    assert current_verdict(supervisor(catalog, stream), catalog, clock) is SupervisionStatus.WATCH
 
 
 def test_a_stopped_stream_is_reported_with_its_reason(catalog: Catalog, clock: ManualClock) -> None:
@@ -74,17 +74,17 @@ def test_a_paused_and_a_dropped_stream_end_supervision(catalog: Catalog, clock: 
     stream = add_stream(catalog)
     watch = supervisor(catalog, stream)
     catalog.jobs.set_desired(stream, DesiredState.PAUSED)
-    assert judged(watch, catalog, clock) is SupervisionStatus.PAUSED
+    assert current_verdict(watch, catalog, clock) is SupervisionStatus.PAUSED
     catalog.jobs.drop(stream)
-    assert judged(watch, catalog, clock) is SupervisionStatus.DROPPED
+    assert current_verdict(watch, catalog, clock) is SupervisionStatus.DROPPED
 
 
-def test_a_driver_that_was_seen_alive_is_missed_as_soon_as_its_lease_has_expired(catalog: Catalog, clock: ManualClock) -> None:
+def test_a_driver_seen_alive_is_lost_when_its_lease_expires(catalog: Catalog, clock: ManualClock) -> None:
     stream = add_stream(catalog)
-    lease = live(catalog)
+    lease = start_driver(catalog)
     watch = supervisor(catalog, stream)
-    assert judged(watch, catalog, clock) is SupervisionStatus.WATCH
-    look_on(watch, catalog, clock, LEASE_MS)
+    assert current_verdict(watch, catalog, clock) is SupervisionStatus.WATCH
+    advance(watch, catalog, clock, LEASE_MS)
     clock.advance(1)
     finding = watch.judge(snapshot(catalog, clock.now()))
     assert finding.reason is not None
@@ -94,21 +94,21 @@ def test_a_driver_that_was_seen_alive_is_missed_as_soon_as_its_lease_has_expired
     assert "let its lease expire; its last heartbeat was 10.0 s ago" in finding.reason.message
 
 
-def test_a_driver_that_was_never_seen_has_time_to_start(catalog: Catalog, clock: ManualClock) -> None:
+def test_a_driver_never_seen_has_time_to_start(catalog: Catalog, clock: ManualClock) -> None:
     stream = add_stream(catalog)
     watch = supervisor(catalog, stream)
-    assert judged(watch, catalog, clock) is SupervisionStatus.WATCH
-    look_on(watch, catalog, clock, START_MS - 1)
+    assert current_verdict(watch, catalog, clock) is SupervisionStatus.WATCH
+    advance(watch, catalog, clock, START_MS - 1)
     clock.advance(2)
-    assert judged(watch, catalog, clock) is SupervisionStatus.STOPPED
+    assert current_verdict(watch, catalog, clock) is SupervisionStatus.STOPPED
 
 
-def test_a_driver_whose_process_on_this_machine_is_gone_is_missed_at_once(catalog: Catalog, clock: ManualClock) -> None:
+def test_a_driver_whose_local_process_ended_is_lost_immediately(catalog: Catalog, clock: ManualClock) -> None:
     stream = add_stream(catalog)
     process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-    live(catalog, f"{socket.gethostname()}:{process.pid}:abc")
+    start_driver(catalog, f"{socket.gethostname()}:{process.pid}:abc")
     watch = supervisor(catalog, stream)
-    assert judged(watch, catalog, clock) is SupervisionStatus.WATCH
+    assert current_verdict(watch, catalog, clock) is SupervisionStatus.WATCH
     process.kill()
     process.wait()
     finding = watch.judge(snapshot(catalog, clock.now()))
@@ -116,22 +116,22 @@ def test_a_driver_whose_process_on_this_machine_is_gone_is_missed_at_once(catalo
     assert f"process {process.pid} is gone" in finding.reason.message
 
 
-def test_a_driver_that_died_before_supervision_began_is_missed_at_once(catalog: Catalog, clock: ManualClock) -> None:
+def test_a_driver_that_died_before_supervision_is_lost_immediately(catalog: Catalog, clock: ManualClock) -> None:
     stream = add_stream(catalog)
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()
-    live(catalog, f"{socket.gethostname()}:{process.pid}:abc")
-    assert judged(supervisor(catalog, stream), catalog, clock) is SupervisionStatus.STOPPED
+    start_driver(catalog, f"{socket.gethostname()}:{process.pid}:abc")
+    assert current_verdict(supervisor(catalog, stream), catalog, clock) is SupervisionStatus.STOPPED
 
 
-def test_a_driver_that_keeps_its_lease_but_gives_no_sign_of_life_is_missed() -> None:
+def test_a_driver_with_a_lease_but_without_heartbeats_has_a_problem() -> None:
     lease = Lease("default", ELSEWHERE, 3, NOW + 60_000)
     beat = Heartbeat("default", 3, NOW - 11_000)
     assert driver_problem(lease, beat, NOW, LEASE_MS) == "does not answer; its last heartbeat was 11.0 s ago"
     assert driver_problem(lease, replace(beat, at=NOW - 9_000), NOW, LEASE_MS) is None
 
 
-def test_a_driver_that_has_just_taken_over_is_not_blamed_for_the_heartbeat_of_the_last() -> None:
+def test_a_new_driver_is_not_blamed_for_the_last_heartbeat_of_the_previous_one() -> None:
     lease = Lease("default", ELSEWHERE, 4, NOW + 60_000)
     assert driver_problem(lease, Heartbeat("default", 3, NOW - 60_000), NOW, LEASE_MS) is None
 
@@ -139,71 +139,69 @@ def test_a_driver_that_has_just_taken_over_is_not_blamed_for_the_heartbeat_of_th
 @pytest.mark.parametrize(
     "holder", [f"{socket.gethostname()}:{os.getpid()}:x", "elsewhere:1:x", "strange", f"{socket.gethostname()}:x"]
 )
-def test_a_holder_that_lives_or_that_nobody_can_see_is_not_called_gone(holder: str) -> None:
+def test_a_holder_that_is_alive_or_on_another_machine_is_not_gone(holder: str) -> None:
     assert not supervision.holder_is_gone(holder)
 
 
-def test_a_passing_reason_is_reported_once_and_then_waited_out(catalog: Catalog, clock: ManualClock) -> None:
+def test_a_transient_error_is_reported_once_and_then_waited_out(catalog: Catalog, clock: ManualClock) -> None:
     stream = add_stream(catalog, state=JobState.STOPPED, reason=PASSING)
-    assert judged(supervisor(catalog, stream), catalog, clock) is SupervisionStatus.STOPPED
+    assert current_verdict(supervisor(catalog, stream), catalog, clock) is SupervisionStatus.STOPPED
     assert supervision.report(catalog, stream, PASSING)
     watch = supervisor(catalog, stream)
-    assert judged(watch, catalog, clock) is SupervisionStatus.WATCH
+    assert current_verdict(watch, catalog, clock) is SupervisionStatus.WATCH
     clock.advance(REMIND_MS)
-    assert judged(watch, catalog, clock) is SupervisionStatus.STOPPED
+    assert current_verdict(watch, catalog, clock) is SupervisionStatus.STOPPED
 
 
 def test_a_second_stop_for_the_same_reason_is_reported_again(catalog: Catalog, clock: ManualClock) -> None:
     stream = add_stream(catalog, state=JobState.STOPPED, reason=PASSING)
     supervision.report(catalog, stream, PASSING)
     catalog.jobs.set_state(stream, JobState.STOPPED, replace(PASSING, since=NOW))
-    assert judged(supervisor(catalog, stream), catalog, clock) is SupervisionStatus.STOPPED
+    assert current_verdict(supervisor(catalog, stream), catalog, clock) is SupervisionStatus.STOPPED
 
 
-def test_a_report_writes_to_the_catalog_what_the_task_says(catalog: Catalog) -> None:
+def test_a_report_is_written_to_the_catalog(catalog: Catalog) -> None:
     stream = add_stream(catalog)
-    lost = StopReason("DRIVER_LOST", "the driver is gone", "it goes on by itself", NOW, transient=True)
+    lost = StopReason("DRIVER_LOST", "the driver is gone", "it resumes automatically", NOW, transient=True)
     assert supervision.report(catalog, stream, lost)
     record = catalog.jobs.by_id(stream)
     assert (record.state, record.reason) == (JobState.STOPPED, lost)
     assert str(lost) in [event.message for event in catalog.events.all("job", stream)]
 
 
-def test_a_driver_that_came_back_meanwhile_is_not_reported_lost(catalog: Catalog, clock: ManualClock) -> None:
+def test_a_driver_that_has_recovered_is_not_reported_lost(catalog: Catalog, clock: ManualClock) -> None:
     stream = add_stream(catalog)
-    live(catalog)
+    start_driver(catalog)
     clock.advance(LEASE_MS + 1)
-    seen = snapshot(catalog, clock.now()).driver("default")
-    live(catalog, "third-host:1:abc")
+    driver = snapshot(catalog, clock.now()).driver("default")
+    start_driver(catalog, "third-host:1:abc")
     lost = StopReason("DRIVER_LOST", "the driver is gone", "", clock.now(), transient=True)
-    assert not supervision.report(catalog, stream, lost, seen)
+    assert not supervision.report(catalog, stream, lost, driver)
     assert catalog.jobs.by_id(stream).state is JobState.RUNNING
 
 
-def test_after_a_pause_in_which_nobody_could_look_drivers_have_time_to_reach_the_catalog(
-    catalog: Catalog, clock: ManualClock
-) -> None:
+def test_after_an_outage_drivers_have_time_to_reach_the_catalog(catalog: Catalog, clock: ManualClock) -> None:
     stream = add_stream(catalog)
-    live(catalog)
+    start_driver(catalog)
     watch = supervisor(catalog, stream)
-    assert judged(watch, catalog, clock) is SupervisionStatus.WATCH
+    assert current_verdict(watch, catalog, clock) is SupervisionStatus.WATCH
     clock.advance(3_600_000)
-    assert judged(watch, catalog, clock) is SupervisionStatus.WATCH
+    assert current_verdict(watch, catalog, clock) is SupervisionStatus.WATCH
     verdict, waited = SupervisionStatus.WATCH, 0
     while verdict is SupervisionStatus.WATCH:
         clock.advance(1_000)
         waited += 1_000
-        verdict = judged(watch, catalog, clock)
+        verdict = current_verdict(watch, catalog, clock)
     assert waited == LEASE_MS + RECONNECT_MS
 
 
-def test_nothing_is_reported_of_a_stream_that_was_dropped_meanwhile(catalog: Catalog) -> None:
+def test_nothing_is_reported_for_a_dropped_stream(catalog: Catalog) -> None:
     stream = add_stream(catalog)
     catalog.jobs.drop(stream)
     assert not supervision.report(catalog, stream, FAILED)
 
 
-def test_whoever_clears_the_task_of_a_stopped_stream_resumes_it(catalog: Catalog) -> None:
+def test_clearing_the_task_of_a_stopped_stream_resumes_it(catalog: Catalog) -> None:
     stream = add_stream(catalog, state=JobState.STOPPED, reason=FAILED)
     assert not supervision.resume_cleared(catalog, stream, supervision.last_report(catalog, stream))
     supervision.report(catalog, stream, FAILED)
@@ -212,7 +210,7 @@ def test_whoever_clears_the_task_of_a_stopped_stream_resumes_it(catalog: Catalog
     assert (record.state, record.reason) == (JobState.RUNNING, None)
 
 
-def test_clearing_does_not_resume_what_the_user_has_paused_or_what_passes_by_itself(catalog: Catalog) -> None:
+def test_clearing_does_not_resume_paused_streams_or_transient_errors(catalog: Catalog) -> None:
     paused = add_stream(catalog, "paused", JobState.STOPPED, FAILED)
     passing = add_stream(catalog, "passing", JobState.STOPPED, PASSING)
     catalog.jobs.set_desired(paused, DesiredState.PAUSED)
@@ -228,6 +226,6 @@ def test_clearing_does_not_resume_what_the_user_has_paused_or_what_passes_by_its
         (JobProgress(boundary={"d.t": 2}), JobState.FILLING),
     ],
 )
-def test_a_stream_goes_on_where_it_stood(catalog: Catalog, progress: JobProgress, state: JobState) -> None:
+def test_a_stream_resumes_in_its_previous_state(catalog: Catalog, progress: JobProgress, state: JobState) -> None:
     stream = add_stream(catalog, state=JobState.STOPPED, reason=FAILED, progress=progress)
     assert catalog.jobs.by_id(stream).resumed_state is state

@@ -1,4 +1,4 @@
-"""The real Airflow: started, given a stream, looked at with a browser, and stopped."""
+"""The whole system with a real Airflow and a browser, from start to stop."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ STREAM = (
 
 @pytest.fixture(scope="module")
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSystem]:
-    """One system for the tests of this file, which follow one another."""
+    """Run one system for the tests of this file, which depend on each other."""
     with running_system(tmp_path_factory.mktemp("system") / "home") as running:
         for statement in TABLES:
             running.sql(statement)
@@ -45,14 +45,14 @@ def test_every_component_is_healthy_and_nothing_failed_to_import(up: RunningSyst
     assert up.client.import_errors() == []
 
 
-def test_the_snode_lives_when_starting_has_ended(up: RunningSystem) -> None:
+def test_the_snode_is_alive_after_the_start(up: RunningSystem) -> None:
     assert up.started.obstacles == ()
     lease, beat = up.catalog.leases.get(up.settings.snode), up.catalog.snodes.get(up.settings.snode)
     assert lease is not None
     assert beat.epoch == lease.epoch
 
 
-def test_starting_what_is_up_starts_nothing(up: RunningSystem) -> None:
+def test_starting_a_running_system_starts_nothing(up: RunningSystem) -> None:
     before = {component.name: component.pid for component in system.status(up.settings).components}
     again = system.start(up.settings)
     assert again.already
@@ -60,13 +60,13 @@ def test_starting_what_is_up_starts_nothing(up: RunningSystem) -> None:
     assert {component.name: component.pid for component in system.status(up.settings).components} == before
 
 
-def test_creating_a_stream_makes_its_dag_which_runs_by_itself(up: RunningSystem) -> None:
+def test_creating_a_stream_creates_its_dag_which_runs_automatically(up: RunningSystem) -> None:
     up.sql(STREAM)
     up.until(lambda: up.client.dag("headrace_stream__power__avg_v"), "the DAG of the new stream")
     up.until(lambda: up.client.runs("headrace_stream__power__avg_v"), "its first run")
 
 
-def test_the_page_refuses_whoever_is_not_logged_in(up: RunningSystem) -> None:
+def test_the_page_rejects_users_who_are_not_logged_in(up: RunningSystem) -> None:
     stream = up.stream("avg_v").definition.id
     with httpx.Client(base_url=f"{up.started.url}/headrace/api", timeout=MAX_WAIT_S) as stranger:
         assert stranger.get("/streams").status_code == 401
@@ -74,8 +74,8 @@ def test_the_page_refuses_whoever_is_not_logged_in(up: RunningSystem) -> None:
         assert stranger.post(f"/streams/{stream}/drop", json=body, headers=action).status_code == 401
 
 
-def test_the_page_shows_the_stream_inside_airflows(up: RunningSystem) -> None:
-    with browser_page(up) as page:
+def test_the_page_shows_the_stream_inside_airflows_ui(up: RunningSystem) -> None:
+    with BrowserPage(up) as page:
         page.goto(f"{up.started.url}/plugin/headrace")
         frame = page.frame_locator("iframe")
         frame.get_by_role("link", name="power.avg_v").click()
@@ -89,12 +89,12 @@ def test_the_page_shows_the_stream_inside_airflows(up: RunningSystem) -> None:
 def test_the_history_is_filled_and_the_stream_goes_live_under_supervision(up: RunningSystem) -> None:
     record = up.await_state("avg_v", JobState.RUNNING)
     assert record.progress.boundary is not None
-    up.until(lambda: up.task_is("avg_v", "supervise", "deferred"), "supervision to begin")
+    up.until(lambda: up.task_is("avg_v", "supervise", "deferred"), "supervision to start")
     up.until(lambda: len(up.sql("SELECT * FROM power.avg_v_out")) >= 1, "results")
 
 
-def test_pausing_on_the_page_skips_supervision_and_resuming_has_it_go_on(up: RunningSystem) -> None:
-    with browser_page(up) as page:
+def test_pausing_on_the_page_skips_supervision_and_resuming_restarts_it(up: RunningSystem) -> None:
+    with BrowserPage(up) as page:
         page.goto(f"{up.started.url}/headrace/?stream=power.avg_v")
         for action, state in (("Pause", JobState.PAUSED), ("Resume", JobState.RUNNING)):
             page.get_by_role("button", name=action).click()
@@ -104,13 +104,13 @@ def test_pausing_on_the_page_skips_supervision_and_resuming_has_it_go_on(up: Run
             up.until(lambda: up.task_is("avg_v", "supervise", expected), f"supervision to be {expected}")  # noqa: B023
 
 
-def test_a_triggered_run_computes_a_range_again_beside_the_live_stream(up: RunningSystem) -> None:
+def test_a_triggered_run_recomputes_a_range_while_the_stream_runs(up: RunningSystem) -> None:
     before = up.sql("SELECT * FROM power.avg_v_out")
     dag_id = "headrace_stream__power__avg_v"
     run = up.client.recompute("power", "avg_v", {"from": "2026-01-01T00:00:00Z", "to": "2026-01-01T01:00:00Z"})
 
     def state() -> str:
-        return next(str(each["state"]) for each in up.client.runs(dag_id) if each["dag_run_id"] == run)
+        return next(str(dag_run["state"]) for dag_run in up.client.runs(dag_id) if dag_run["dag_run_id"] == run)
 
     up.until(lambda: state() in ("success", "failed"), "the run to end")
     states = {task["task_id"]: task["state"] for task in up.client.tasks(dag_id, run)}
@@ -119,16 +119,16 @@ def test_a_triggered_run_computes_a_range_again_beside_the_live_stream(up: Runni
     assert up.stream("avg_v").state is JobState.RUNNING
 
 
-def test_a_finished_recomputation_that_is_cleared_is_done_once_more(up: RunningSystem) -> None:
+def test_a_finished_recomputation_is_repeated_when_cleared(up: RunningSystem) -> None:
     dag_id, ledger, job_id = "headrace_stream__power__avg_v", up.catalog.ledger, up.stream("avg_v").definition.id
-    run = next(str(each["dag_run_id"]) for each in up.client.runs(dag_id) if each["run_type"] == "manual")
+    run = next(str(dag_run["dag_run_id"]) for dag_run in up.client.runs(dag_id) if dag_run["run_type"] == "manual")
     for tasks, repeated in (["fill_history"], f"airflow/{run}/chunk-0/2"), (None, f"airflow/{run}/2"):
         up.client.clear(dag_id, run, tasks)
         up.until(lambda: (summary := ledger.summary(job_id, repeated)).chunks and summary.complete, f"{repeated} to be done")  # noqa: B023
         up.until(lambda: up.client.runs(dag_id)[0]["state"] == "success", "the run to end")
 
 
-def test_a_driver_that_ends_well_is_followed_by_another(up: RunningSystem) -> None:
+def test_a_driver_that_exits_cleanly_is_replaced(up: RunningSystem) -> None:
     ended = up.driver()
     epoch = up.epoch()
     ended.terminate()
@@ -136,8 +136,8 @@ def test_a_driver_that_ends_well_is_followed_by_another(up: RunningSystem) -> No
     assert up.driver().pid != ended.pid
 
 
-def test_a_stream_resumed_while_airflow_was_away_is_supervised_when_it_is_back(up: RunningSystem) -> None:
-    """The driver has ended well before Airflow is stopped, and Airflow is to start another when it is back."""
+def test_a_stream_resumed_while_airflow_is_down_is_supervised_after_its_start(up: RunningSystem) -> None:
+    """The driver exits cleanly before Airflow is stopped; Airflow starts a new driver after its own start."""
     up.sql("PAUSE STREAM power.avg_v")
     up.until(lambda: up.task_is("avg_v", "supervise", "skipped"), "supervision to be skipped")
     ended, epoch = up.driver(), up.epoch()
@@ -148,11 +148,11 @@ def test_a_stream_resumed_while_airflow_was_away_is_supervised_when_it_is_back(u
     again = system.start(up.settings)
     assert (again.first, again.obstacles) == (False, ())
     assert up.epoch() > epoch
-    up.until(lambda: up.task_is("avg_v", "supervise", "deferred"), "supervision to go on")
+    up.until(lambda: up.task_is("avg_v", "supervise", "deferred"), "supervision to resume")
     up.await_state("avg_v", JobState.RUNNING)
 
 
-def test_a_driver_killed_is_told_as_the_reason_and_the_stream_recovers(up: RunningSystem) -> None:
+def test_a_killed_driver_is_the_reported_reason_and_the_stream_recovers(up: RunningSystem) -> None:
     dead = up.supervised_driver("avg_v")
     dead.kill()
     stopped = up.await_state("avg_v", JobState.STOPPED)
@@ -164,32 +164,32 @@ def test_a_driver_killed_is_told_as_the_reason_and_the_stream_recovers(up: Runni
     assert up.driver().pid != dead.pid
 
 
-def test_dropping_the_stream_ends_its_supervision_and_its_dag_goes(up: RunningSystem) -> None:
-    up.until(lambda: up.task_is("avg_v", "supervise", "deferred"), "supervision to go on")
+def test_dropping_the_stream_ends_its_supervision_and_removes_its_dag(up: RunningSystem) -> None:
+    up.until(lambda: up.task_is("avg_v", "supervise", "deferred"), "supervision to resume")
     up.sql("DROP STREAM power.avg_v")
     up.until(lambda: up.task_is("avg_v", "supervise", "success"), "supervision to end")
-    up.until(lambda: up.client.dag("headrace_stream__power__avg_v") is None, "the DAG to go")
+    up.until(lambda: up.client.dag("headrace_stream__power__avg_v") is None, "the DAG to disappear")
 
 
 def test_stopping_leaves_no_process_behind(up: RunningSystem) -> None:
-    everything = [process.pid for process in marked(up.settings.home_path)]
-    assert len(everything) >= 4
+    pids = [process.pid for process in marked(up.settings.home_path)]
+    assert len(pids) >= 4
     system.stop(up.settings)
     assert marked(up.settings.home_path) == []
-    left = [pid for pid in everything if psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE]
-    assert left == []
+    remaining = [pid for pid in pids if psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE]
+    assert remaining == []
     assert system.stop(up.settings).ended == 0
 
 
 def logs_of_tries(up: RunningSystem) -> list[str]:
-    """The logs of all tries of `supervise`, the newest first."""
+    """Return the logs of all tries of `supervise`, the latest first."""
     (task,) = up.tasks("avg_v")["supervise"]
     tries = range(int(task["try_number"]), 0, -1)
     return [up.client.log_text(task["dag_id"], task["dag_run_id"], "supervise", number) for number in tries]
 
 
-class browser_page:
-    """A page of a headless browser that is logged in to Airflow; the test is skipped where there is no browser."""
+class BrowserPage:
+    """A page of a headless browser that is logged in to Airflow; skips the test if there is no browser."""
 
     def __init__(self, up: RunningSystem) -> None:
         self._up = up

@@ -1,4 +1,4 @@
-"""The page's server: what it tells, to whom, and what it lets be done."""
+"""The page's server: its data, access control and actions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fastapi import HTTPException, Request
 from fastapi.testclient import TestClient
 
 from headrace.catalog import Catalog
-from headrace.cli.system import streams_table
+from headrace.cli.system import build_streams_table
 from headrace.errors import Error, OperationalError
 from headrace.model.clock import ManualClock
 from headrace.model.jobs import DesiredState, JobProgress, JobState, StopReason
@@ -29,12 +29,12 @@ from tests.airflow.conftest import NOW
 from tests.airflow.samples import LIVE, SOURCE, add_stream
 
 ACTION = {"X-Headrace-Action": "pause"}
-FAILED = StopReason("TYPE", "column v is gone", "mend the cause, then RESUME STREAM", NOW - 5_000)
+FAILED = StopReason("TYPE", "column v is gone", "fix the cause, then RESUME STREAM", NOW - 5_000)
 
 
 @dataclass
 class Rights:
-    """Rights as a test wants them: `hidden` DAGs cannot be seen, `fixed` ones cannot be changed, `kept` ones not deleted."""
+    """Rights for tests: `hidden` DAGs cannot be read, `fixed` ones not edited, `kept` ones not deleted."""
 
     logged_in: bool = True
     hidden: set[str] = field(default_factory=set)
@@ -47,27 +47,27 @@ class Rights:
     def base_url(self) -> str:
         return self.url
 
-    async def user(self, request: Request) -> Any:  # noqa: ARG002
+    async def authenticate(self, request: Request) -> Any:  # noqa: ARG002
         if not self.logged_in:
             raise HTTPException(401, "Not authenticated")
         return "vera"
 
-    def name(self, user: Any) -> str:
+    def user_name(self, user: Any) -> str:
         return str(user)
 
-    def readable(self, user: Any, dag_ids: set[str]) -> set[str]:  # noqa: ARG002
+    def readable_dags(self, user: Any, dag_ids: set[str]) -> set[str]:  # noqa: ARG002
         return dag_ids - self.hidden
 
-    def editable(self, user: Any, dag_id: str) -> bool:  # noqa: ARG002
+    def can_edit(self, user: Any, dag_id: str) -> bool:  # noqa: ARG002
         return dag_id not in self.fixed
 
-    def deletable(self, user: Any, dag_id: str) -> bool:  # noqa: ARG002
+    def can_delete(self, user: Any, dag_id: str) -> bool:  # noqa: ARG002
         return dag_id not in self.kept
 
 
 @dataclass
 class Executed:
-    """Statements that would have been run."""
+    """Records statements instead of running them."""
 
     statements: list[str] = field(default_factory=list)
     users: list[str] = field(default_factory=list)
@@ -98,31 +98,31 @@ def page(home: Settings, catalog: Catalog, clock: ManualClock, rights: Rights, e
 
 
 def only(page: TestClient) -> dict[str, Any]:
-    """The one stream of the list."""
-    (found,) = page.get("/api/streams").json()["streams"]
-    return dict(found)
+    """Return the only stream of the list."""
+    (stream,) = page.get("/api/streams").json()["streams"]
+    return dict(stream)
 
 
 def test_the_page_and_its_parts_are_served(page: TestClient) -> None:
-    start = page.get("/")
-    assert "<title>Headrace</title>" in start.text
+    index = page.get("/")
+    assert "<title>Headrace</title>" in index.text
     for path in ("app.js", "dom.js", "api.js", "parts.js", "list.js", "detail.js", "style.css", "icon.svg", "icon-dark.svg"):
         assert page.get(f"/{path}").status_code == 200, path
 
 
-def test_nothing_on_the_page_is_taken_from_elsewhere_or_by_an_absolute_path(page: TestClient) -> None:
+def test_the_page_loads_nothing_from_other_sites_or_by_absolute_paths(page: TestClient) -> None:
     text = "".join(page.get(path).text for path in ("/", "/app.js", "/api.js", "/list.js", "/detail.js", "/parts.js", "/style.css"))
     for forbidden in ('src="/', 'href="/', 'fetch("/', "fetch(`/", "https://", "innerHTML"):
         assert forbidden not in text, forbidden
 
 
-def test_answers_say_that_only_airflow_may_frame_them_and_that_scripts_come_from_here(page: TestClient) -> None:
+def test_responses_restrict_frames_and_scripts_to_the_same_origin(page: TestClient) -> None:
     policy = page.get("/").headers["content-security-policy"]
     assert "default-src 'self'" in policy
     assert "frame-ancestors 'self'" in policy
 
 
-def test_whoever_is_not_logged_in_learns_nothing(page: TestClient, catalog: Catalog, rights: Rights) -> None:
+def test_users_who_are_not_logged_in_get_no_data(page: TestClient, catalog: Catalog, rights: Rights) -> None:
     stream = add_stream(catalog)
     rights.logged_in = False
     for path in ("/api/streams", f"/api/streams/{stream}", f"/api/streams/{stream}/plan"):
@@ -139,7 +139,7 @@ def test_a_stream_whose_dag_may_not_be_seen_does_not_exist(page: TestClient, cat
     assert page.get(f"/api/streams/{stream}").status_code == 404
 
 
-def test_the_list_tells_state_reason_lag_and_counters(page: TestClient, catalog: Catalog) -> None:
+def test_the_list_has_state_reason_lag_and_counters(page: TestClient, catalog: Catalog) -> None:
     add_stream(catalog, state=JobState.STOPPED, reason=FAILED)
     stream = only(page)
     assert (stream["state"], stream["lag_ms"], stream["source"]) == ("STOPPED", 40, "power.meters")
@@ -150,7 +150,7 @@ def test_the_list_tells_state_reason_lag_and_counters(page: TestClient, catalog:
 
 
 def beat(catalog: Catalog, stream: str, *, lag_ms: int = 0, in_flight_ms: int = 0) -> None:
-    """Record a heartbeat of the stream's driver as the snode does, of a lease that outlives the test."""
+    """Write a heartbeat of the stream's driver like an snode, with a lease that outlives the test."""
     lease = catalog.leases.acquire("default", "elsewhere:1:1", 3_600_000)
     assert lease is not None
     activity = {stream: JobActivity(in_flight_ms, 0, catalog.now() - lag_ms)}
@@ -166,7 +166,7 @@ def test_a_running_micro_batch_shows_its_age_and_the_lag_from_now(page: TestClie
     assert page.get("/api/streams").json()["health"]["worst_lag"] == {"ms": 1_150, "stream": "power.avg_v"}
 
 
-def test_a_slow_micro_batch_is_named_on_the_page(page: TestClient, catalog: Catalog) -> None:
+def test_a_slow_micro_batch_is_shown_on_the_page(page: TestClient, catalog: Catalog) -> None:
     stream = add_stream(catalog)
     beat(catalog, stream, in_flight_ms=180_000)
     shown = only(page)
@@ -174,9 +174,9 @@ def test_a_slow_micro_batch_is_named_on_the_page(page: TestClient, catalog: Cata
     assert shown["slow_batch"].startswith("the micro-batch has been running for 3 minutes")
 
 
-def test_the_status_command_names_a_slow_micro_batch(home: Settings, catalog: Catalog) -> None:
+def test_the_status_command_shows_a_slow_micro_batch(home: Settings, catalog: Catalog) -> None:
     beat(catalog, add_stream(catalog), in_flight_ms=180_000)
-    table = streams_table(snapshot(catalog, catalog.now()), stale_after_ms(home))
+    table = build_streams_table(snapshot(catalog, catalog.now()), stale_after_ms(home))
     assert [str(cell) for cell in table.columns[-1].cells] == ["the micro-batch has been running for 3 minutes"]
 
 
@@ -203,14 +203,12 @@ def test_the_health_numbers_count_every_stream_once(page: TestClient, catalog: C
     assert health["rows_expired"] == 3
 
 
-def test_rates_come_from_looking_twice(
-    page: TestClient, catalog: Catalog, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rates_need_two_samples(page: TestClient, catalog: Catalog, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
     from dataclasses import replace
 
     from headrace.web import app
 
-    monkeypatch.setattr(app, "FRESH_SECONDS", -1.0)
+    monkeypatch.setattr(app, "MAX_SNAPSHOT_AGE_S", -1.0)
     stream = add_stream(catalog)
     assert only(page)["rate"] is None
     clock.advance(2_000)
@@ -219,7 +217,7 @@ def test_rates_come_from_looking_twice(
     assert only(page)["history"][0] == 25.0
 
 
-def test_a_filling_stream_shows_how_far_it_is_and_how_long_it_takes(page: TestClient, catalog: Catalog, clock: ManualClock) -> None:
+def test_a_filling_stream_shows_progress_and_remaining_time(page: TestClient, catalog: Catalog, clock: ManualClock) -> None:
     stream = add_stream(catalog, state=JobState.FILLING, progress=JobProgress(boundary={SOURCE: 1}))
     catalog.ledger.plan(stream, "history", [Chunk(stream, "history", n, n * 60_000, (n + 1) * 60_000, 500) for n in range(4)])
     catalog.ledger.claim(stream, "history", 0)
@@ -232,7 +230,7 @@ def test_a_filling_stream_shows_how_far_it_is_and_how_long_it_takes(page: TestCl
     assert detail["chunks"][1]["start"] == 60_000
 
 
-def test_the_detail_tells_the_statement_the_position_and_what_has_happened(page: TestClient, catalog: Catalog) -> None:
+def test_the_detail_has_the_statement_the_offsets_and_the_events(page: TestClient, catalog: Catalog) -> None:
     stream = add_stream(catalog)
     catalog.events.record("job", stream, "RESUMED", "by a person")
     detail = page.get(f"/api/streams/{stream}").json()
@@ -241,42 +239,42 @@ def test_the_detail_tells_the_statement_the_position_and_what_has_happened(page:
     assert [event["kind"] for event in detail["events"]] == ["RESUMED"]
 
 
-def test_the_plan_tells_how_the_query_is_computed(page: TestClient, catalog: Catalog) -> None:
+def test_the_plan_describes_how_the_query_is_computed(page: TestClient, catalog: Catalog) -> None:
     plan = page.get(f"/api/streams/{add_stream(catalog)}/plan").json()["plan"]
     assert "INTERVAL of 1m" in plan
     assert "power.meters" in plan
 
 
-def test_a_plan_that_cannot_be_made_says_why(page: TestClient, catalog: Catalog) -> None:
+def test_a_plan_that_fails_is_replaced_by_the_error(page: TestClient, catalog: Catalog) -> None:
     stream = add_stream(catalog, options="MAX_WISHES 3")
     assert "[SYNTAX]" in page.get(f"/api/streams/{stream}/plan").json()["plan"]
 
 
-def test_where_there_are_very_many_chunks_those_that_are_not_done_are_shown(page: TestClient, catalog: Catalog) -> None:
+def test_of_many_chunks_those_that_are_not_done_are_listed_first(page: TestClient, catalog: Catalog) -> None:
     stream = add_stream(catalog, state=JobState.FILLING, progress=JobProgress(boundary={SOURCE: 1}))
     catalog.ledger.plan(stream, "history", [Chunk(stream, "history", n, n, n + 1, 1) for n in range(300)])
     for number in range(250):
         catalog.ledger.claim(stream, "history", number)
         catalog.ledger.finish(stream, "history", number)
     detail = page.get(f"/api/streams/{stream}").json()
-    assert detail["chunks_in_all"] == 300
+    assert detail["total_chunks"] == 300
     assert {chunk["number"] for chunk in detail["chunks"]} >= set(range(250, 300))
 
 
 @pytest.mark.parametrize(
-    ("state", "desired", "offered"),
+    ("state", "desired", "actions"),
     [
         (JobState.RUNNING, DesiredState.RUNNING, ["pause", "drop"]),
         (JobState.PAUSED, DesiredState.PAUSED, ["resume", "drop"]),
         (JobState.STOPPED, DesiredState.RUNNING, ["resume", "drop"]),
     ],
 )
-def test_the_actions_offered_are_those_that_make_sense(
-    page: TestClient, catalog: Catalog, state: JobState, desired: DesiredState, offered: list[str]
+def test_the_actions_are_those_that_the_state_allows(
+    page: TestClient, catalog: Catalog, state: JobState, desired: DesiredState, actions: list[str]
 ) -> None:
     stream = add_stream(catalog, state=state, reason=FAILED if state is JobState.STOPPED else None)
     catalog.jobs.set_desired(stream, desired)
-    assert [action["action"] for action in page.get(f"/api/streams/{stream}").json()["actions"]] == offered
+    assert [action["action"] for action in page.get(f"/api/streams/{stream}").json()["actions"]] == actions
 
 
 def test_an_action_runs_the_statement_that_was_shown(page: TestClient, catalog: Catalog, executed: Executed) -> None:
@@ -289,9 +287,7 @@ def test_an_action_runs_the_statement_that_was_shown(page: TestClient, catalog: 
     assert "vera" in catalog.events.all("job", stream)[0].message
 
 
-def test_an_action_is_refused_when_the_stream_has_changed_since_it_was_shown(
-    page: TestClient, catalog: Catalog, executed: Executed
-) -> None:
+def test_an_action_is_rejected_if_the_stream_has_changed(page: TestClient, catalog: Catalog, executed: Executed) -> None:
     stream = add_stream(catalog)
     catalog.jobs.set_desired(stream, DesiredState.PAUSED)
     answer = page.post(f"/api/streams/{stream}/pause", json={"sql": "PAUSE STREAM power.avg_v"}, headers=ACTION)
@@ -320,7 +316,7 @@ def test_dropping_needs_the_right_to_delete_the_dag(page: TestClient, catalog: C
     assert page.post(f"/api/streams/{stream}/drop", **drop).status_code == 200
 
 
-def test_who_has_dropped_a_stream_is_recorded(page: TestClient, catalog: Catalog) -> None:
+def test_the_user_who_drops_a_stream_is_recorded(page: TestClient, catalog: Catalog) -> None:
     stream = add_stream(catalog)
     page.post(f"/api/streams/{stream}/drop", json={"sql": "DROP STREAM power.avg_v"}, headers=ACTION)
     catalog.jobs.drop(stream)
@@ -329,7 +325,7 @@ def test_who_has_dropped_a_stream_is_recorded(page: TestClient, catalog: Catalog
 
 
 @pytest.mark.parametrize("name", ["it's", "$(reboot)", "a`b", 'say "so"', "back\\slash", "plain"])
-def test_the_command_to_copy_gives_a_shell_the_very_statement(page: TestClient, catalog: Catalog, name: str) -> None:
+def test_the_shell_command_runs_the_exact_statement(page: TestClient, catalog: Catalog, name: str) -> None:
     stream = add_stream(catalog, name)
     for action in page.get(f"/api/streams/{stream}").json()["actions"]:
         assert action["command"].startswith("headrace sql ")
@@ -348,7 +344,7 @@ def test_the_command_to_copy_gives_a_shell_the_very_statement(page: TestClient, 
         {},
     ],
 )
-def test_an_action_is_taken_behind_a_proxy_that_rewrites_the_host(
+def test_an_action_is_accepted_behind_a_proxy_that_rewrites_the_host(
     home: Settings, catalog: Catalog, rights: Rights, executed: Executed, headers: dict[str, str]
 ) -> None:
     stream = add_stream(catalog)
@@ -371,7 +367,7 @@ def test_an_action_is_taken_behind_a_proxy_that_rewrites_the_host(
         {"Sec-Fetch-Site": "same-origin"},
     ],
 )
-def test_an_action_that_another_site_asks_for_is_refused(
+def test_an_action_from_another_site_is_rejected(
     page: TestClient, catalog: Catalog, executed: Executed, headers: dict[str, str]
 ) -> None:
     stream = add_stream(catalog)
@@ -380,7 +376,7 @@ def test_an_action_that_another_site_asks_for_is_refused(
     assert executed.statements == []
 
 
-def test_a_statement_that_fails_says_why_and_what_to_do(page: TestClient, catalog: Catalog, executed: Executed) -> None:
+def test_a_failed_statement_returns_message_and_hint(page: TestClient, catalog: Catalog, executed: Executed) -> None:
     stream = add_stream(catalog)
     executed.error = OperationalError("the catalog is busy", hint="try again")
     answer = page.post(f"/api/streams/{stream}/pause", json={"sql": "PAUSE STREAM power.avg_v"}, headers=ACTION)
@@ -388,13 +384,13 @@ def test_a_statement_that_fails_says_why_and_what_to_do(page: TestClient, catalo
     assert answer.json() == {"code": "OPERATIONAL", "message": "the catalog is busy", "hint": "try again"}
 
 
-def test_an_unknown_action_and_an_unknown_stream_are_refused(page: TestClient, catalog: Catalog) -> None:
+def test_unknown_actions_and_streams_are_rejected(page: TestClient, catalog: Catalog) -> None:
     stream = add_stream(catalog)
     assert page.post(f"/api/streams/{stream}/explode", json={"sql": "x"}, headers=ACTION).status_code == 409
     assert page.get("/api/streams/nothing").status_code == 404
 
 
-def test_a_catalog_that_cannot_be_read_is_said(home: Settings, rights: Rights, tmp_path: Any) -> None:
+def test_an_unreadable_catalog_is_reported(home: Settings, rights: Rights, tmp_path: Any) -> None:
     (tmp_path / "file").write_text("no folder")
     broken = home.model_copy(update={"home": tmp_path / "file" / "home"})
     with TestClient(create_app(rights, broken), raise_server_exceptions=False) as page:
@@ -403,15 +399,15 @@ def test_a_catalog_that_cannot_be_read_is_said(home: Settings, rights: Rights, t
     assert "cannot be created" in answer.json()["message"]
 
 
-def test_the_snodes_line_says_what_is_wrong(page: TestClient, catalog: Catalog) -> None:
+def test_an_snode_has_its_problem(page: TestClient, catalog: Catalog) -> None:
     add_stream(catalog)
     (snode,) = page.get("/api/streams").json()["snodes"]
-    assert (snode["name"], snode["trouble"], snode["dag_id"]) == ("default", "is not running", "headrace_snode__default")
+    assert (snode["name"], snode["problem"], snode["dag_id"]) == ("default", "is not running", "headrace_snode__default")
 
 
 @pytest.mark.airflow
 def test_airflow_decides_who_the_user_is(home: Settings, catalog: Catalog) -> None:
-    """With Airflow's own rights, and nobody logged in, everything is refused."""
+    """With Airflow's access control, requests without a login are rejected."""
     from headrace.web.airflow_access import AirflowAccess
 
     stream = add_stream(catalog)
@@ -431,7 +427,7 @@ def test_airflow_decides_what_the_user_may_do(role: str, may_edit: bool) -> None
     create_auth_manager()
     user = SimpleAuthManagerUser(username="vera", role=role)
     access = AirflowAccess()
-    assert access.readable(user, {"headrace_stream__power__avg_v"}) == {"headrace_stream__power__avg_v"}
-    assert access.editable(user, "headrace_stream__power__avg_v") is may_edit
-    assert access.deletable(user, "headrace_stream__power__avg_v") is may_edit
-    assert access.name(user) == "vera"
+    assert access.readable_dags(user, {"headrace_stream__power__avg_v"}) == {"headrace_stream__power__avg_v"}
+    assert access.can_edit(user, "headrace_stream__power__avg_v") is may_edit
+    assert access.can_delete(user, "headrace_stream__power__avg_v") is may_edit
+    assert access.user_name(user) == "vera"

@@ -1,4 +1,4 @@
-"""A command at a terminal of its own: what a person would type, and what would be seen."""
+"""Runs a command in a pseudo-terminal, with input and output as a user would see them."""
 
 from __future__ import annotations
 
@@ -29,39 +29,43 @@ class Terminal:
             stderr=slave,
             env=environment,
             start_new_session=True,
-            preexec_fn=lambda: os.close(os.open(os.ttyname(0), os.O_RDWR)),  # its controlling terminal: Ctrl-C is a signal
+            preexec_fn=lambda: os.close(
+                os.open(os.ttyname(0), os.O_RDWR)
+            ),  # makes it the controlling terminal, so that Ctrl-C is a signal
         )
         os.close(slave)
-        self._seen = ""
+        self._output = ""
 
     def type(self, text: str) -> None:
+        """Send keys to the command."""
         os.write(self._master, text.encode())
 
-    def expect(self, wanted: str) -> str:
-        """Wait for a text; what was shown before it and has not been asked for yet."""
+    def expect(self, expected: str) -> str:
+        """Wait for a text in the output; return and consume the output before it."""
         start = time.monotonic()
-        while (place := self._seen.find(wanted)) < 0:
-            left = MAX_WAIT_S - (time.monotonic() - start)
-            ready, _, _ = select.select([self._master], [], [], max(0.0, left))
-            assert ready, f"{wanted!r} did not appear in {self._seen!r}"
-            assert self._read(), f"the command ended, {wanted!r} did not appear in {self._seen!r}"
-        note(Wait(f"the shell to show {wanted!r}", time.monotonic() - start, MAX_WAIT_S))
-        shown, self._seen = self._seen[:place], self._seen[place + len(wanted) :]
-        return shown
+        while (index := self._output.find(expected)) < 0:
+            remaining = MAX_WAIT_S - (time.monotonic() - start)
+            ready, _, _ = select.select([self._master], [], [], max(0.0, remaining))
+            assert ready, f"{expected!r} did not appear in {self._output!r}"
+            assert self._read(), f"the command ended, {expected!r} did not appear in {self._output!r}"
+        note(Wait(f"the shell to show {expected!r}", time.monotonic() - start, MAX_WAIT_S))
+        before, self._output = self._output[:index], self._output[index + len(expected) :]
+        return before
 
-    def ask(self, text: str, wanted: str, prompt: str = ">") -> None:
-        """Type a line, and wait for what it shows and the next prompt."""
-        self.type(f"{text}\r")
-        self.expect(wanted)
+    def run(self, line: str, expected: str, prompt: str = ">") -> None:
+        """Enter a line, and wait for its output and the next prompt."""
+        self.type(f"{line}\r")
+        self.expect(expected)
         self.expect(prompt)
 
-    def end(self) -> int:
-        """Wait for the end of the process; its exit code."""
+    def wait(self) -> int:
+        """Wait for the end of the process, and return its exit code."""
         while self._read():
             pass
         return self.process.wait(MAX_WAIT_S)
 
     def close(self) -> None:
+        """Kill the process if it still runs."""
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()
@@ -69,8 +73,8 @@ class Terminal:
 
     def _read(self) -> bool:
         try:
-            got = os.read(self._master, 65536)
-        except OSError:  # Linux says so when the other end is closed
+            data = os.read(self._master, 65536)
+        except OSError:  # raised by Linux when the other end is closed
             return False
-        self._seen = ESCAPES.sub("", self._seen + got.decode(errors="replace"))
-        return bool(got)
+        self._output = ESCAPES.sub("", self._output + data.decode(errors="replace"))
+        return bool(data)

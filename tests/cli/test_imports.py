@@ -1,4 +1,4 @@
-"""What a command imports: it starts as fast as that allows."""
+"""Modules that commands import, which determine how fast they start."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import headrace
 
 ARROW = {"numpy", "pyarrow", "deltalake", "pandas"}
 ENGINES = {"pyspark", "duckdb"}
-REST = {"alembic", "httpx", "filelock", "rich.progress"}
+OTHERS = {"alembic", "httpx", "filelock", "rich.progress"}
 COMMAND = """
 import json, sys
 from headrace.cli.main import app
@@ -27,7 +27,7 @@ finally:
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A home with a database that has a table."""
+    """Create a home with a database and a table."""
     folder = tmp_path_factory.mktemp("imports") / "home"
     with headrace.connect(folder) as connection:
         connection.execute("create database d")
@@ -36,21 +36,21 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def imported(home: Path, *arguments: str) -> set[str]:
-    """Modules that a process has imported at the end of a command."""
-    done = subprocess.run(
+    """Run a command, and return the modules that its process imported."""
+    process = subprocess.run(
         [sys.executable, "-c", COMMAND, *arguments],
         env=os.environ | {"HEADRACE_HOME": str(home)},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    return set(json.loads(done.stderr.splitlines()[-1]))
+    assert process.returncode == 0, process.stderr
+    return set(json.loads(process.stderr.splitlines()[-1]))
 
 
 @pytest.mark.parametrize("statement", ["SHOW STREAMS", "SHOW d.TABLES", "DESCRIBE d.t", "EXPLAIN USE d"])
-def test_what_the_catalog_answers_needs_neither_arrow_nor_an_engine(home: Path, statement: str) -> None:
-    assert not imported(home, "sql", statement) & (ARROW | ENGINES | REST | {"sqlglot"})
+def test_statements_on_the_catalog_need_neither_arrow_nor_an_engine(home: Path, statement: str) -> None:
+    assert not imported(home, "sql", statement) & (ARROW | ENGINES | OTHERS | {"sqlglot"})
 
 
 def test_a_query_of_the_catalog_needs_no_spark(home: Path) -> None:
@@ -67,4 +67,4 @@ def test_an_insert_needs_no_engine(home: Path) -> None:
 
 
 def test_help_opens_no_catalog(home: Path) -> None:
-    assert not imported(home, "--help") & (ARROW | ENGINES | REST | {"sqlalchemy", "sqlglot", "headrace.service"})
+    assert not imported(home, "--help") & (ARROW | ENGINES | OTHERS | {"sqlalchemy", "sqlglot", "headrace.service"})

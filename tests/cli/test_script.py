@@ -1,4 +1,4 @@
-"""`headrace sql --file`: errors tell the file's line; and what `--help` says."""
+"""`headrace sql --file` reports the line of an error, and `--help` describes all options."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CREATE TABLE rooms (ts TIMESTAMP,
 
 
 def run_file(tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
-    """Run a file that fails; what is told of it."""
+    """Run a file that fails, and return the error."""
     file = tmp_path / "rooms.sql"
     file.write_text(text)
     monkeypatch.setattr("sys.argv", ["headrace", "sql", "--file", str(file), "--home", str(tmp_path / "home")])
@@ -30,7 +30,7 @@ def run_file(tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch, capsys:
 
 
 @pytest.mark.parametrize(
-    ("added", "told"),
+    ("added", "error"),
     [
         ("DESCRIBE rooms;\nDESCRIBE\n  nothing;", "rooms.sql, line 8: table cold.nothing does not exist"),
         ("DROP STREAM nothing;", "rooms.sql, line 7: "),
@@ -38,10 +38,10 @@ def run_file(tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch, capsys:
         ("INSERT INTO rooms VALUES\n (1, 1)\n (2, 'x');", "rooms.sql, line 9: "),
     ],
 )
-def test_an_error_says_the_line_of_the_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], added: str, told: str
+def test_an_error_has_the_line_of_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], added: str, error: str
 ) -> None:
-    assert told in run_file(tmp_path, SCRIPT + added, monkeypatch, capsys)
+    assert error in run_file(tmp_path, SCRIPT + added, monkeypatch, capsys)
 
 
 def commands() -> dict[str, typer.models.CommandInfo]:
@@ -49,10 +49,10 @@ def commands() -> dict[str, typer.models.CommandInfo]:
 
 
 @pytest.mark.parametrize("name", commands())
-def test_help_says_what_each_option_is_and_gives_an_example(name: str) -> None:
-    shown = CliRunner().invoke(app, [name, "--help"], env={"COLUMNS": "200", "TERM": "dumb"}).output
-    assert f"$ headrace {name}" in shown
+def test_help_describes_each_option_and_has_an_example(name: str) -> None:
+    output = CliRunner().invoke(app, [name, "--help"], env={"COLUMNS": "200", "TERM": "dumb"}).output
+    assert f"$ headrace {name}" in output
     group = typer.main.get_command(app)
     command = group.commands[name]  # type: ignore[attr-defined]
     assert command.help
-    assert all(getattr(parameter, "help", None) for parameter in command.params), shown
+    assert all(getattr(parameter, "help", None) for parameter in command.params), output

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import headrace
-from headrace.cli.completion import Completion
-from headrace.cli.shell import is_complete, statement_of
+from headrace.cli.completion import SqlCompleter
+from headrace.cli.shell import expand_command, is_complete
 from headrace.sql import lexis_of
 from tests.cli.terminal import Terminal
 
@@ -27,7 +27,7 @@ def home(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def opened(home: Path) -> Iterator[Callable[..., Terminal]]:
+def open_terminal(home: Path) -> Iterator[Callable[..., Terminal]]:
     terminals: list[Terminal] = []
 
     def start(*options: str) -> Terminal:
@@ -39,26 +39,26 @@ def opened(home: Path) -> Iterator[Callable[..., Terminal]]:
         terminal.close()
 
 
-def test_statements_are_typed_over_lines_and_answered(opened: Callable[..., Terminal], home: Path) -> None:
-    terminal = opened()
+def test_statements_may_span_lines(open_terminal: Callable[..., Terminal], home: Path) -> None:
+    terminal = open_terminal()
     terminal.expect("headrace>")
-    terminal.ask("use cold;", "OK", "cold>")
+    terminal.run("use cold;", "OK", "cold>")
     terminal.type("show\r")
     terminal.expect("->")
-    terminal.ask("tables;", "rooms", "cold>")
-    terminal.ask("select x from;", "error [SYNTAX]", "cold>")
-    terminal.ask("describe nothing;", "error [NOT_FOUND]", "cold>")
-    terminal.ask("\\d rooms", "temperature", "cold>")
-    terminal.ask("\\l", "precision", "cold>")
-    terminal.ask("\\?", "Ctrl-D", "cold>")
+    terminal.run("tables;", "rooms", "cold>")
+    terminal.run("select x from;", "error [SYNTAX]", "cold>")
+    terminal.run("describe nothing;", "error [NOT_FOUND]", "cold>")
+    terminal.run("\\d rooms", "temperature", "cold>")
+    terminal.run("\\l", "precision", "cold>")
+    terminal.run("\\?", "Ctrl-D", "cold>")
     terminal.type(CTRL_D)
-    assert terminal.end() == 0
+    assert terminal.wait() == 0
     assert "describe nothing;" in (home / "sql_history").read_text()
     assert (home / "sql_history").stat().st_mode & 0o077 == 0
 
 
-def test_an_error_is_underlined(opened: Callable[..., Terminal]) -> None:
-    terminal = opened("-d", "cold")
+def test_an_error_is_underlined(open_terminal: Callable[..., Terminal]) -> None:
+    terminal = open_terminal("-d", "cold")
     terminal.expect("cold>")
     terminal.type("select tempreature from rooms;\r")
     terminal.expect("line 1, column 8:")
@@ -66,35 +66,35 @@ def test_an_error_is_underlined(opened: Callable[..., Terminal]) -> None:
     terminal.expect("did you mean temperature?")
 
 
-def test_ctrl_c_cancels_the_line_and_the_up_arrow_brings_one_back(opened: Callable[..., Terminal]) -> None:
-    terminal = opened("-d", "cold")
+def test_ctrl_c_cancels_the_input_and_the_up_arrow_recalls_a_line(open_terminal: Callable[..., Terminal]) -> None:
+    terminal = open_terminal("-d", "cold")
     terminal.expect("cold>")
-    terminal.ask("show databases;", "precision", "cold>")
+    terminal.run("show databases;", "precision", "cold>")
     terminal.type("drop stable rooms" + CTRL_C)
     terminal.expect("cold>")
     terminal.type(UP + "\r")
     terminal.expect("precision")
     terminal.expect("cold>")
     terminal.type("\\q\r")
-    assert terminal.end() == 0
-    again = opened("-d", "cold")
-    again.expect("cold>")
-    again.type(UP)
-    again.expect("\\q")
+    assert terminal.wait() == 0
+    second = open_terminal("-d", "cold")
+    second.expect("cold>")
+    second.type(UP)
+    second.expect("\\q")
 
 
-def test_tab_completes_what_is_typed(opened: Callable[..., Terminal]) -> None:
-    terminal = opened("-d", "cold")
+def test_tab_completes_the_input(open_terminal: Callable[..., Terminal]) -> None:
+    terminal = open_terminal("-d", "cold")
     terminal.expect("cold>")
     for typed, completed in (("descr", "describe"), (" roo", "rooms")):
         terminal.type(f"{typed}\t")
         terminal.expect(completed)
-    terminal.ask(";", "temperature", "cold>")
+    terminal.run(";", "temperature", "cold>")
 
 
 @pytest.mark.spark
-def test_it_says_that_spark_starts_and_starts_it_once(opened: Callable[..., Terminal]) -> None:
-    terminal = opened("-d", "cold")
+def test_the_start_of_spark_is_announced_and_happens_once(open_terminal: Callable[..., Terminal]) -> None:
+    terminal = open_terminal("-d", "cold")
     terminal.expect("cold>")
     terminal.type("select 40 + 2 answer;\r")
     terminal.expect("starting Spark…")
@@ -104,7 +104,7 @@ def test_it_says_that_spark_starts_and_starts_it_once(opened: Callable[..., Term
     assert "starting Spark" not in terminal.expect("answer\n") + terminal.expect("7")
     terminal.expect("cold>")
     terminal.type(CTRL_D)
-    assert terminal.end() == 0
+    assert terminal.wait() == 0
 
 
 @pytest.mark.parametrize(
@@ -119,9 +119,11 @@ def test_it_says_that_spark_starts_and_starts_it_once(opened: Callable[..., Term
         ("", "", []),
     ],
 )
-def test_completion_knows_keywords_functions_and_the_catalog(home: Path, word: str, text: str, expected: list[str]) -> None:
+def test_completion_suggests_keywords_functions_and_names_of_the_catalog(
+    home: Path, word: str, text: str, expected: list[str]
+) -> None:
     with headrace.connect(home, database="cold") as connection:
-        assert Completion(connection.session).choices(word, text) == expected
+        assert SqlCompleter(connection.session).find_candidates(word, text) == expected
 
 
 @pytest.mark.parametrize(
@@ -142,7 +144,7 @@ def test_a_statement_is_complete_at_its_semicolon(text: str, complete: bool) -> 
     assert is_complete(text, lexis_of()) is complete
 
 
-def test_commands_are_short_for_statements() -> None:
-    assert statement_of("\\d a1") == "DESCRIBE a1"
-    assert statement_of("\\s") == "SHOW STREAMS"
-    assert statement_of("select 1;") == "select 1;"
+def test_commands_expand_to_statements() -> None:
+    assert expand_command("\\d a1") == "DESCRIBE a1"
+    assert expand_command("\\s") == "SHOW STREAMS"
+    assert expand_command("select 1;") == "select 1;"

@@ -1,4 +1,4 @@
-"""How results look in a terminal."""
+"""Results in a terminal, as tables or one line per value."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headrace.cli import console
 
 
 class Rows:
-    """A result of one row."""
+    """A result with one row."""
 
     def __init__(self, row: Sequence[tuple[str, Any]]) -> None:
         self.names = [name for name, _ in row]
@@ -21,7 +21,7 @@ class Rows:
         return iter([self._values])
 
 
-def shown(rows: Rows, width: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def displayed_lines(rows: Rows, width: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(console.out, "width", width)
     with console.out.capture() as captured:
         console.show_rows(rows, console.Format.TABLE)
@@ -29,15 +29,15 @@ def shown(rows: Rows, width: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_a_result_that_fits_is_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert shown(Rows([("stream", "s"), ("rows", 3)]), 20, monkeypatch) == ["stream rows", "s 3"]
+    assert displayed_lines(Rows([("stream", "s"), ("rows", 3)]), 20, monkeypatch) == ["stream rows", "s 3"]
 
 
 def test_a_result_whose_words_do_not_fit_is_a_line_for_each_value(monkeypatch: pytest.MonkeyPatch) -> None:
     row = [("stream_name", "hourly"), ("rows_expired", 3), ("message", None)]
-    assert shown(Rows(row), 24, monkeypatch) == ["stream_name hourly", "rows_expired 3", "message NULL"]
+    assert displayed_lines(Rows(row), 24, monkeypatch) == ["stream_name hourly", "rows_expired 3", "message NULL"]
 
 
 def test_long_text_alone_is_folded_within_its_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    lines = shown(Rows([("n", 1), ("text", "many words " * 8)]), 40, monkeypatch)
+    lines = displayed_lines(Rows([("n", 1), ("text", "many words " * 8)]), 40, monkeypatch)
     assert lines[0] == "n text"
     assert len(lines) > 2

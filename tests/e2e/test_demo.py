@@ -1,4 +1,4 @@
-"""The main job as a user runs it: the whole system on real readings, from an empty home to nothing left behind."""
+"""The demonstration as a user runs it, from an empty home until everything is removed."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ def test_the_demonstration_survives_a_killed_driver_and_every_stream_equals_its_
     environment = os.environ | {"HEADRACE_HOME": str(home), "HEADRACE_AIRFLOW_PORT": str(free_port())}
     command = [sys.executable, "-m", "headrace.cli.main", "demo", "--exit"]
     try:
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=1400, check=False)
-    except BaseException:  # an interrupted test, too, leaves nothing running
+        process = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=1400, check=False)
+    except BaseException:  # stop the system even if the test is interrupted
         subprocess.run([*command[:3], "down"], env=environment, capture_output=True, timeout=120, check=False)
         raise
-    told = done.stdout + done.stderr
-    assert done.returncode == 0, told
-    assert "[DRIVER_LOST]" in told
-    assert "RUNNING again" in told
-    assert done.stdout.count(" windows, equal") == 6
-    assert "Every stream's table equals the batch query." in done.stdout
+    output = process.stdout + process.stderr
+    assert process.returncode == 0, output
+    assert "[DRIVER_LOST]" in output
+    assert "RUNNING again" in output
+    assert process.stdout.count(" windows, equal") == 6
+    assert "Every stream's table equals the batch query." in process.stdout
     assert marked(home) == []
     assert not home.exists()

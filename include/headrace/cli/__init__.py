@@ -1,0 +1,1 @@
+"""The command line: commands, the interactive shell, and what they print."""

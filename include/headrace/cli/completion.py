@@ -1,4 +1,4 @@
-"""Completion of keywords, functions, and the names in the catalog."""
+"""Tab completion of keywords, functions and names in the catalog."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from prompt_toolkit.completion import CompleteEvent, Completer
-from prompt_toolkit.completion import Completion as Choice
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
 from headrace.errors import Error
@@ -25,54 +24,62 @@ OTHER_KEYWORDS: Final = (
 )
 
 
-class Completion(Completer):
-    """Completes the word before the cursor, in its case."""
+class SqlCompleter(Completer):
+    """Completes the word before the cursor, keywords in its case."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Choice]:  # noqa: ARG002
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:  # noqa: ARG002
+        """Yield the completions of the word before the cursor; called by prompt_toolkit."""
         word = document.get_word_before_cursor(pattern=WORD)
-        for choice in self.choices(word, document.text):
-            yield Choice(choice, start_position=-len(word))
+        for candidate in self.find_candidates(word, document.text):
+            yield Completion(candidate, start_position=-len(word))
 
-    def choices(self, word: str, text: str) -> list[str]:
-        """What a word may become, names of the catalog first."""
+    def find_candidates(self, word: str, text: str) -> list[str]:
+        """Return the names that begin with a word, names of the catalog first.
+
+        Args:
+            word: The word before the cursor.
+            text: The whole input; if it names tables, only their columns are suggested.
+        """
         if not word:
             return []
-        keywords = (each if word[0].isupper() else each.lower() for each in self.keywords())
+        keywords = (keyword if word[0].isupper() else keyword.lower() for keyword in self.keywords())
         candidates = (*self.catalog_names(text), *function_names(self._session.dialect), *keywords)
-        return list(dict.fromkeys(each for each in candidates if each.lower().startswith(word.lower())))
+        return list(dict.fromkeys(name for name in candidates if name.lower().startswith(word.lower())))
 
     def keywords(self) -> list[str]:
+        """Return the dialect's keywords, sorted, in upper case."""
         return sorted({*lexis_of(self._session.dialect).reserved, *OTHER_KEYWORDS})
 
     def catalog_names(self, text: str) -> list[str]:
-        """Tables, streams, columns and databases. Columns are those of the tables in the text, if it names any."""
+        """Return names of tables, streams, columns and databases; columns are those of the tables named in the text, if any."""
         catalog, current = self._session.context.catalog, self._session.database
         try:
-            databases = [each.name for each in catalog.databases.all()]
+            databases = [database.name for database in catalog.databases.all()]
             tables = [table for database in databases for table in catalog.tables.all(database)]
             streams = [record.definition for record in catalog.jobs.all()]
         except Error:
             return []
-        named = [table for table in tables if re.search(rf"\b{re.escape(table.name)}\b", text)]
-        within = [table for table in tables if table.database == current]
-        names = [(each.database, each.name) for each in tables] + [(each.database, each.name) for each in streams]
+        mentioned = [table for table in tables if re.search(rf"\b{re.escape(table.name)}\b", text)]
+        in_current = [table for table in tables if table.database == current]
+        names = [(table.database, table.name) for table in tables] + [(stream.database, stream.name) for stream in streams]
         local = [name for database, name in names if database == current]
-        return [*local, *column_names(named or within), *databases, *(f"{database}.{name}" for database, name in names)]
+        return [*local, *column_names(mentioned or in_current), *databases, *(f"{database}.{name}" for database, name in names)]
 
 
 def column_names(tables: Iterable[Table]) -> list[str]:
+    """Return the names of the tables' columns and tags, sorted, each once."""
     return sorted({column.name for table in tables for column in (*table.columns, *table.tags)})
 
 
 @functools.cache
 def function_names(dialect: str) -> tuple[str, ...]:
-    """Every function and pseudo-column of a language."""
-    from headrace.compute.language import language
+    """Return the names of all functions and pseudo-columns of a dialect, sorted."""
+    from headrace.compute.language import language as find_language
 
-    spoken = language(dialect)
-    columns = spoken.pseudo_columns
-    named = (*columns.row_time, columns.series, *columns.of_windows, *columns.of_points, spoken.interpolation)
-    return tuple(sorted(name for name in {*spoken.functions, *spoken.present, *named} if name))
+    language = find_language(dialect)
+    columns = language.pseudo_columns
+    pseudo_columns = (*columns.row_time, columns.series, *columns.of_windows, *columns.of_points, language.interpolation)
+    return tuple(sorted(name for name in {*language.functions, *language.present, *pseudo_columns} if name))

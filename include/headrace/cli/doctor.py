@@ -1,4 +1,4 @@
-"""What the machine must have, checked one by one; and the preparation of Spark's start."""
+"""`headrace doctor` and `headrace setup`: check the machine, and prepare a fast start of Spark."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from headrace.storage.spark.java import check_java
 from headrace.storage.spark.session import class_archive, outdated_archives
 
 GIB: Final = 1024**3
-# A driver's heap, Python, and Airflow's components beside it.
-NEEDED_MEMORY: Final = 4 * GIB
-NEEDED_DISK: Final = 2 * GIB
-# Loads what every driver loads: a session, Delta's reader and writer, a shuffle, Arrow both ways.
-TRAINING: Final = """
+# Enough for a driver's heap, its Python process and Airflow's components.
+MIN_MEMORY_BYTES: Final = 4 * GIB
+MIN_DISK_BYTES: Final = 2 * GIB
+# Loads the classes that every driver uses: a session, Delta's reader and writer, a shuffle, Arrow in both directions.
+TRAINING_SCRIPT: Final = """
 import pathlib, shutil, sys, tempfile
 import pyarrow as pa
 from headrace.settings import load
@@ -40,24 +40,38 @@ shutil.rmtree(home)
 
 
 def check_memory(_: Settings) -> str:
+    """Return the machine's memory.
+
+    Raises:
+        ConfigurationError: It is less than `MIN_MEMORY_BYTES`.
+    """
     total = psutil.virtual_memory().total
-    if total < NEEDED_MEMORY:
-        raise ConfigurationError(f"{total / GIB:.1f} GiB of memory", hint=f"at least {NEEDED_MEMORY / GIB:.0f} GiB are needed")
+    if total < MIN_MEMORY_BYTES:
+        raise ConfigurationError(
+            f"the machine has {total / GIB:.1f} GiB of memory", hint=f"use one with at least {MIN_MEMORY_BYTES / GIB:.0f} GiB"
+        )
     return f"{total / GIB:.1f} GiB"
 
 
 def check_home(settings: Settings) -> str:
+    """Create the home if needed, and return its path and free space.
+
+    Raises:
+        ConfigurationError: It is not writable, or has less than `MIN_DISK_BYTES` free.
+    """
     home = settings.home_path
     home.mkdir(parents=True, exist_ok=True)
     free = shutil.disk_usage(home).free
-    if not os.access(home, os.W_OK) or free < NEEDED_DISK:
+    if not os.access(home, os.W_OK) or free < MIN_DISK_BYTES:
         raise ConfigurationError(
-            f"{home}: {free / GIB:.1f} GiB free", hint="HEADRACE_HOME must be writable, with at least 2 GiB free"
+            f"home {home} is not writable or too full: {free / GIB:.1f} GiB free",
+            hint=f"set HEADRACE_HOME to a writable folder with at least {MIN_DISK_BYTES / GIB:.0f} GiB free",
         )
     return f"{home}, {free / GIB:.0f} GiB free"
 
 
 def check_catalog(settings: Settings) -> str:
+    """Open the catalog, and return how many databases and streams it has."""
     from headrace.catalog import Catalog
 
     with Catalog.open(settings.catalog) as catalog:
@@ -70,40 +84,40 @@ CHECKS: Final[dict[str, Callable[[Settings], str]]] = {
     "home": check_home,
     "catalog": check_catalog,
     "Delta's jars": lambda _: f"{len(delta_jars())} jars in {cache_directory()}",
-    "class archive": lambda _: "there" if class_archive().exists() else "missing; `headrace setup` makes starts of Spark quicker",
+    "class archive": lambda _: "exists" if class_archive().exists() else "missing; run `headrace setup` for faster starts of Spark",
 }
 
 
 def run_checks(home: Path | None) -> int:
-    """Run and show every check; 1 where one failed."""
+    """Run and print all checks; return the exit code, 1 if any failed."""
     settings = load() if home is None else load(home=home)
     failed = 0
     for name, check in CHECKS.items():
         try:
-            out.print(f"[green]ok[/]    {name}: {check(settings)}", highlight=False)
+            out.print(f"[green]ok[/]     {name}: {check(settings)}", highlight=False)
         except Error as error:
             failed = 1
-            out.print(f"[red]wrong[/] {name}: {error.message}; {error.hint}", highlight=False)
+            out.print(f"[red]failed[/] {name}: {error.message}; {error.hint}", highlight=False)
     return failed
 
 
-def prepare() -> None:
+def prepare_spark() -> None:
     """Fetch the jars if they are missing, and write the class archive if there is none for the jars as they are."""
     jars = delta_jars()
     archive = class_archive()
     if not archive.exists():
         with err.status("preparing Spark's start (once, about half a minute)"):
-            train(archive)
+            write_class_archive(archive)
     out.print(f"{len(jars)} jars and the class archive are in {cache_directory()}", highlight=False)
 
 
-def train(archive: Path) -> None:
-    """Let a small driver write the archive of the classes that it loaded. Without one, starts are slower but nothing else."""
+def write_class_archive(archive: Path) -> None:
+    """Run a small driver that writes an archive of the classes it loads. A failure is only reported: it slows starts, no more."""
     scratch = archive.with_name(f"{archive.name}.{os.getpid()}")
-    done = subprocess.run([sys.executable, "-c", TRAINING, str(scratch)], capture_output=True, text=True, check=False)
-    if done.returncode == 0 and scratch.exists():
+    process = subprocess.run([sys.executable, "-c", TRAINING_SCRIPT, str(scratch)], capture_output=True, text=True, check=False)
+    if process.returncode == 0 and scratch.exists():
         scratch.rename(archive)
         for outdated in outdated_archives(archive):
             outdated.unlink(missing_ok=True)
     else:
-        err.print(f"no class archive: {done.stderr.strip().splitlines()[-1:]}", style="yellow", markup=False)
+        err.print(f"class archive could not be written: {process.stderr.strip().splitlines()[-1:]}", style="yellow", markup=False)

@@ -1,4 +1,4 @@
-"""The `headrace` command."""
+"""The `headrace` command: its subcommands and its entry point."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Annotated, Final
 import typer
 
 from headrace.cli import docs, system, verify
-from headrace.cli.console import Format, bar, out, show_error, show_lines
-from headrace.cli.options import DatabaseName, Explained, Home, example, open_connection
+from headrace.cli.console import Format, out, progress_bar, show_error, show_lines
+from headrace.cli.options import DatabaseName, ExplainOnly, Home, format_example, open_connection
 from headrace.errors import Error
 
 GARBAGE_THRESHOLD: Final = 100_000
@@ -24,53 +24,55 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
-Output = Annotated[Format, typer.Option("--format", "-f", help="How rows are shown.")]
+Output = Annotated[Format, typer.Option("--format", "-f", help="Format of the rows.")]
 
 
-@app.command(epilog=example('headrace sql -d cold "SELECT * FROM rooms LIMIT 5" --format csv'))
+@app.command(epilog=format_example('headrace sql -d cold "SELECT * FROM rooms LIMIT 5" --format csv'))
 def sql(
-    statement: Annotated[str | None, typer.Argument(help="One or more statements; else they are read from standard input.")] = None,
+    statement: Annotated[str | None, typer.Argument(help="One or more statements. Default: read standard input.")] = None,
     file: Annotated[
         Path | None, typer.Option("--file", "-F", exists=True, dir_okay=False, help="Read statements from a file.")
     ] = None,
     home: Home = None,
     database: DatabaseName = None,
-    form: Output = Format.TABLE,
+    output_format: Output = Format.TABLE,
 ) -> None:
-    """Run SQL statements, separated by semicolons; stops at the first that fails. At a terminal without any: a shell."""
+    """Run SQL statements separated by semicolons, stopping at the first error. Without statements, a terminal gets a shell."""
     from headrace.cli.script import run_script
 
     with open_connection(home, database) as connection:
         if statement is None and file is None and sys.stdin.isatty() and sys.stdout.isatty():
             from headrace.cli.shell import run_shell
 
-            run_shell(connection, form)
+            run_shell(connection, output_format)
         else:
             text = statement if statement is not None else file.read_text() if file else sys.stdin.read()
-            run_script(connection, text, form, file)
+            run_script(connection, text, output_format, file)
 
 
-@app.command(epilog=example('headrace explain -d cold "DROP TABLE a1"'))
+@app.command(epilog=format_example('headrace explain -d cold "DROP TABLE a1"'))
 def explain(
-    statement: Annotated[str, typer.Argument(help="Any statement, CREATE STREAM too.")],
+    statement: Annotated[str, typer.Argument(help="Any statement, including CREATE STREAM.")],
     home: Home = None,
     database: DatabaseName = None,
 ) -> None:
-    """Show what a statement would do, without doing it."""
+    """Show what a statement would do, without running it."""
     with open_connection(home, database) as connection:
         show_lines(line for (line,) in connection.session.execute(f"EXPLAIN {statement}").tuples())
 
 
-@app.command(epilog=example("headrace load rooms-2024.parquet --into cold.rooms"))
+@app.command(epilog=format_example("headrace load rooms-2024.parquet --into cold.rooms"))
 def load(
-    files: Annotated[list[Path], typer.Argument(exists=True, dir_okay=False, help="CSV, Parquet or NDJSON files, of one kind.")],
-    into: Annotated[str, typer.Option("--into", help="database.table; a supertable, a plain table or a subtable.")],
-    subtable: Annotated[str | None, typer.Option(help="Subtable of all rows, where the files have no column tbname.")] = None,
-    only_explain: Explained = False,
+    files: Annotated[
+        list[Path], typer.Argument(exists=True, dir_okay=False, help="CSV, Parquet or NDJSON files, all of one format.")
+    ],
+    into: Annotated[str, typer.Option("--into", help="database.table: a supertable, plain table or subtable.")],
+    subtable: Annotated[str | None, typer.Option(help="Subtable of all rows, if the files have no tbname column.")] = None,
+    only_explain: ExplainOnly = False,
     home: Home = None,
     database: DatabaseName = None,
 ) -> None:
-    """Load files into a table; a bad row refuses all of them."""
+    """Load files into a table; if a row is invalid, nothing is loaded."""
     from headrace.service.planning.jobs import plan_load
 
     with open_connection(home, database) as connection:
@@ -78,23 +80,25 @@ def load(
         if only_explain:
             show_lines(session.explain(plan_load(session.state, files, into, subtable)))
             return
-        with bar(f"loading into {into}") as progress:
+        with progress_bar(f"loading into {into}") as progress:
             written = session.load(files, into, subtable=subtable, progress=progress)
     out.print(f"{written} rows in {into}")
 
 
-@app.command(epilog=example("headrace backfill cold.hourly --from '2024-05-01' --to '2024-06-01'"))
+@app.command(epilog=format_example("headrace backfill cold.hourly --from '2024-05-01' --to '2024-06-01'"))
 def backfill(
     stream: Annotated[str, typer.Argument(help="database.stream")],
     start: Annotated[
-        str | None, typer.Option("--from", help="First window start, as in '2024-05-01 00:00:00'; else the first row.")
+        str | None, typer.Option("--from", help="Start of the first window, e.g. '2024-05-01 00:00:00'. Default: the first row.")
     ] = None,
-    end: Annotated[str | None, typer.Option("--to", help="Windows that start before this; else up to those still open.")] = None,
-    chunk_rows: Annotated[int | None, typer.Option(help="Rows of one chunk; else HEADRACE_CHUNK_ROWS.")] = None,
-    only_explain: Explained = False,
+    end: Annotated[
+        str | None, typer.Option("--to", help="Only windows that start before this. Default: all closed windows.")
+    ] = None,
+    chunk_rows: Annotated[int | None, typer.Option(help="Rows per chunk. Default: HEADRACE_CHUNK_ROWS.")] = None,
+    only_explain: ExplainOnly = False,
     home: Home = None,
 ) -> None:
-    """Compute a range of a stream's windows again from the stored rows."""
+    """Recompute a range of a stream's windows from the stored rows."""
     from headrace.service.planning.jobs import plan_backfill
 
     with open_connection(home) as connection:
@@ -102,55 +106,55 @@ def backfill(
         if only_explain:
             show_lines(session.explain(plan_backfill(session.state, stream, start, end, rows=chunk_rows)))
             return
-        with bar(f"backfilling {stream}") as progress:
+        with progress_bar(f"backfilling {stream}") as progress:
             chunks = session.backfill(stream, start, end, rows=chunk_rows, progress=progress)
     out.print(f"{chunks} chunks computed")
 
 
-@app.command(epilog=example("headrace config --home /data/headrace"))
+@app.command(epilog=format_example("headrace config --home /data/headrace"))
 def config(home: Home = None) -> None:
-    """Print every setting, its value, and where the value came from."""
-    from headrace.cli.console import as_table
+    """Print every setting with its value and where the value comes from."""
+    from headrace.cli.console import build_table
     from headrace.settings import load as load_settings
 
     settings = load_settings() if home is None else load_settings(home=home)
     sources = settings.sources() | ({} if home is None else {"home": "--home"})
-    shown = settings.shown()
-    out.print(as_table(("setting", "value", "from"), [(name, shown[name], sources[name]) for name in shown]))
+    displayed = settings.shown()
+    out.print(build_table(("setting", "value", "from"), [(name, displayed[name], sources[name]) for name in displayed]))
 
 
-@app.command(epilog=example("headrace doctor"))
+@app.command(epilog=format_example("headrace doctor"))
 def doctor(home: Home = None) -> None:
-    """Check what the machine must have: Java, Spark's jars, memory, a writable home, the catalog."""
+    """Check the prerequisites: Java, Spark's jars, memory, a writable home, the catalog."""
     from headrace.cli.doctor import run_checks
 
     raise typer.Exit(run_checks(home))
 
 
-@app.command(epilog=example("headrace setup"))
+@app.command(epilog=format_example("headrace setup"))
 def setup() -> None:
-    """Fetch Delta's jars and prepare Spark's quick start; nothing to do when that is done."""
-    from headrace.cli.doctor import prepare
+    """Fetch Delta's jars and prepare a fast start of Spark. Does nothing if both exist."""
+    from headrace.cli.doctor import prepare_spark
 
-    prepare()
+    prepare_spark()
 
 
-@app.command(epilog=example("headrace demo --exit"))
+@app.command(epilog=format_example("headrace demo --exit"))
 def demo(
     exit_: Annotated[
-        bool, typer.Option("--exit", help="Stop the system afterwards and remove what the demonstration made.")
+        bool, typer.Option("--exit", help="Stop the system afterwards and remove what the demonstration created.")
     ] = False,
     home: Home = None,
 ) -> None:
-    """Bring the system up on real readings: history, live windows, a killed driver, recovery."""
-    from headrace.cli.demo import perform
+    """Run the system on real readings: history, live windows, a killed driver, recovery."""
+    from headrace.cli.demo import run_demo
 
-    raise typer.Exit(0 if perform(home, end=exit_) else 1)
+    raise typer.Exit(0 if run_demo(home, end=exit_) else 1)
 
 
-@app.command(epilog=example("headrace settle"))
+@app.command(epilog=format_example("headrace settle"))
 def settle(home: Home = None) -> None:
-    """Wait until every stream has handled all that was written; runs the streams here where no snode does."""
+    """Wait until every stream has processed all commits. Runs the streams in this process if no snode does."""
     with open_connection(home) as connection:
         connection.settle()
 
@@ -161,8 +165,8 @@ verify.register(app)
 
 
 def main() -> None:
-    """Entry point: errors of ours end with their text and code 1, never with a traceback."""
-    # What a command imports stays: looking for garbage among it took a tenth of a short command's time.
+    """Run the command line: print errors of Headrace without a traceback and exit with code 1."""
+    # Imported modules are never garbage: collecting among them took a tenth of a short command's time.
     gc.set_threshold(GARBAGE_THRESHOLD)
     try:
         app()

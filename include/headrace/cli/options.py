@@ -1,4 +1,4 @@
-"""What several commands share: options, and the connection that they name."""
+"""Options that several commands share, and the connection that they select."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ if TYPE_CHECKING:
     from headrace.service.connection import Connection
 
 Home = Annotated[
-    Path | None, typer.Option("--home", help="Folder of catalog, tables and state; else HEADRACE_HOME, else ./.headrace.")
+    Path | None, typer.Option("--home", help="Folder of the catalog, tables and state. Default: HEADRACE_HOME, else ./.headrace.")
 ]
-DatabaseName = Annotated[str | None, typer.Option("--database", "-d", help="Current database, as after USE.")]
+DatabaseName = Annotated[str | None, typer.Option("--database", "-d", help="Current database, as set by USE.")]
 
-Explained = Annotated[bool, typer.Option("--explain", help="Only show what would be done, and the rights that it needs.")]
+ExplainOnly = Annotated[bool, typer.Option("--explain", help="Show the steps and the rights they need, and run nothing.")]
 
 
-def example(command: str) -> str:
-    """The end of a command's help."""
+def format_example(command: str) -> str:
+    """Return the last line of a command's help, with an example of its use."""
     return f"Example: $ {command}"
 
 
 def open_connection(home: Path | None, database: str | None = None) -> Connection:
-    """A connection to the home that the command names."""
+    """Connect to the home selected by `--home`, the environment or the default."""
     from headrace.service.connection import connect
 
     return connect(home, database=database)

@@ -1,4 +1,4 @@
-"""Statements from a text or a file, one after another."""
+"""Scripts: run the statements of a text or file in order and show their results."""
 
 from __future__ import annotations
 
@@ -17,38 +17,44 @@ if TYPE_CHECKING:
     from headrace.service.results import Result
 
 
-def show_result(result: Result, form: Format) -> None:
-    """Show what a statement has returned."""
+def show_result(result: Result, output_format: Format) -> None:
+    """Print the rows of a result, or the number of affected rows if the format is a table."""
     if result.rows is not None:
-        show_rows(result, form)
-    elif form is Format.TABLE:
+        show_rows(result, output_format)
+    elif output_format is Format.TABLE:
         err.print("OK" if result.affected < 0 else f"OK, {result.affected} rows", style="dim")
 
 
-def run_script(connection: Connection, text: str, form: Format, file: Path | None = None) -> None:
-    """Run the statements of a text; the first that fails ends it. An error in a file says the file's line.
+def run_script(connection: Connection, text: str, output_format: Format, file: Path | None = None) -> None:
+    """Run the statements of a text in order, stopping at the first error.
 
-    Nothing is run if one of them is no statement.
+    All statements are parsed first, so a syntax error anywhere runs nothing.
+
+    Args:
+        connection: Runs the statements.
+        text: The statements, separated by semicolons.
+        output_format: Format of the rows.
+        file: File that the text was read from; errors then name the file and line.
     """
     dialect = connection.session.dialect
     spans = lexis_of(dialect).statement_spans(text)
     for span in spans:
-        with in_file(text, span, file):
+        with locate_error_in_file(text, span, file):
             parse(text[span.start : span.end], dialect)
     for span in spans:
-        with in_file(text, span, file):
+        with locate_error_in_file(text, span, file):
             result = connection.session.execute(text[span.start : span.end])
-        show_result(result, form)
+        show_result(result, output_format)
 
 
 @contextmanager
-def in_file(text: str, statement: Span, file: Path | None) -> Iterator[None]:
-    """Let an error of a statement tell the file, and its place in it."""
+def locate_error_in_file(text: str, statement: Span, file: Path | None) -> Iterator[None]:
+    """Add the file and line to an error raised by a statement of a script; do nothing if there is no file."""
     try:
         yield
     except Error as error:
         if file is not None:
-            place = error.span or Span(0, 0)
-            error.sql, error.span = text, Span(statement.start + place.start, statement.start + place.end)
+            span = error.span or Span(0, 0)
+            error.sql, error.span = text, Span(statement.start + span.start, statement.start + span.end)
             error.message = f"{file}, line {error.span.position(text)[0]}: {error.message}"
         raise

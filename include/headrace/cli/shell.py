@@ -1,4 +1,4 @@
-"""`headrace sql` at a terminal: statements are typed, one Spark application answers all of them."""
+"""The interactive shell of `headrace sql`; all its statements use one Spark application."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from prompt_toolkit.history import FileHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from rich.status import Status
 
-from headrace.cli.completion import Completion
+from headrace.cli.completion import SqlCompleter
 from headrace.cli.console import Format, err, out, show_error
 from headrace.cli.script import show_result
 from headrace.errors import Error
@@ -26,33 +26,35 @@ if TYPE_CHECKING:
 
     from headrace.service.connection import Connection
 
-HISTORY: Final = "sql_history"
-HELP: Final = r"""A statement ends with ; and may go over several lines. Tab completes, the up arrow brings back earlier ones.
+HISTORY_FILE_NAME: Final = "sql_history"
+HELP: Final = r"""A statement ends with ; and may span lines. Tab completes, the up arrow recalls earlier statements.
   \d [TABLE]  list tables, or describe one
   \l          list databases
   \s          list streams
-  \?          show this
-  \q          end (Ctrl-D too); Ctrl-C cancels what is typed, or what runs"""
+  \?          show this help
+  \q          quit (or Ctrl-D); Ctrl-C cancels the input or the running statement"""
 COMMANDS: Final = {"\\d": "SHOW TABLES", "\\l": "SHOW DATABASES", "\\s": "SHOW STREAMS"}
 
 
-def run_shell(connection: Connection, form: Format) -> None:
-    """Read statements from the terminal and run them, until the user ends it."""
-    Shell(connection, form).run()
+def run_shell(connection: Connection, output_format: Format) -> None:
+    """Read statements from the terminal and run them until the user quits."""
+    Shell(connection, output_format).run()
 
 
 @dataclass(slots=True)
 class AnnouncedSpark:
-    """Starts Spark on first use, and says so, because that takes seconds."""
+    """A source of the Spark session that announces the start on first use, since it takes seconds."""
 
     start: Callable[[], SparkSession]
     announce: Callable[[str], None]
 
     @property
     def started(self) -> bool:
+        """Whether Spark has started; True for a source that does not say."""
         return bool(getattr(self.start, "started", True))
 
     def __call__(self) -> SparkSession:
+        """Return the session, starting Spark if it has not started."""
         if not self.started:
             self.announce("starting Spark…")
         session = self.start()
@@ -61,27 +63,27 @@ class AnnouncedSpark:
 
 
 class Shell:
-    """One conversation at a terminal."""
+    """An interactive session at a terminal."""
 
-    def __init__(self, connection: Connection, form: Format) -> None:
+    def __init__(self, connection: Connection, output_format: Format) -> None:
         self._session = connection.session
-        self._form = form
+        self._format = output_format
         self._lexis = lexis_of(self._session.dialect)
         self._status: Status | None = None
         context = self._session.context
         self._session.state.context = replace(context, spark=AnnouncedSpark(context.spark, self._announce))
         self._prompt: PromptSession[str] = PromptSession(
-            history=FileHistory(str(history_file(context.settings.home_path))),
-            completer=Completion(self._session),
+            history=FileHistory(str(create_history_file(context.settings.home_path))),
+            completer=SqlCompleter(self._session),
             complete_while_typing=False,
             multiline=True,
             editing_mode=EditingMode.EMACS,
-            key_bindings=enter_key(self._lexis),
+            key_bindings=bind_enter_key(self._lexis),
             prompt_continuation=lambda width, _line, _wrapped: "-> ".rjust(width),
         )
 
     def run(self) -> None:
-        """Answer until Ctrl-D or `\\q`."""
+        r"""Run the input until Ctrl-D or `\q`."""
         out.print(r"Headrace. \? shows help, Ctrl-D ends.", style="dim", highlight=False, markup=False)
         while True:
             try:
@@ -92,26 +94,26 @@ class Shell:
                 return
             if text == "\\q":
                 return
-            self.answer(text)
+            self.run_input(text)
 
-    def answer(self, text: str) -> None:
-        """Run what was typed; an error ends its statements, not the shell."""
+    def run_input(self, text: str) -> None:
+        """Run a command or statements; an error stops the statements, not the shell."""
         if text == "\\?":
             out.print(HELP, markup=False, highlight=False)
             return
         try:
-            for statement in self._lexis.statements(statement_of(text)):
-                with self._waiting():
+            for statement in self._lexis.statements(expand_command(text)):
+                with self._show_status():
                     result = self._session.execute(statement)
-                show_result(result, self._form)
+                show_result(result, self._format)
         except Error as error:
             show_error(error)
         except KeyboardInterrupt:
-            err.print("cancelled", style="yellow")
+            err.print("canceled", style="yellow")
 
     @contextmanager
-    def _waiting(self) -> Iterator[None]:
-        """Show what is waited for."""
+    def _show_status(self) -> Iterator[None]:
+        """Show a status line while a statement runs."""
         with err.status("running…") as self._status:
             try:
                 yield
@@ -123,15 +125,15 @@ class Shell:
             self._status.update(text)
 
 
-def history_file(home: Path) -> Path:
-    """The file of earlier statements, which only its owner may read."""
-    path = home / HISTORY
+def create_history_file(home: Path) -> Path:
+    """Create the history file, readable only by its owner, and return its path."""
+    path = home / HISTORY_FILE_NAME
     path.touch(mode=0o600)
     return path
 
 
-def statement_of(text: str) -> str:
-    """The statement of a command such as `\\d`; any other text as it is."""
+def expand_command(text: str) -> str:
+    r"""Return the statement for a command such as `\d`, or the text unchanged if it is not a command."""
     command, _, argument = text.partition(" ")
     if command == "\\d" and argument.strip():
         return f"DESCRIBE {argument.strip().rstrip(';')}"
@@ -139,15 +141,15 @@ def statement_of(text: str) -> str:
 
 
 def is_complete(text: str, lexis: Lexis) -> bool:
-    """Whether nothing more has to be typed: a command, nothing at all, or a `;` at the end that is not in a string."""
+    """Return True for a command, blank input, or statements whose last token is `;`."""
     if text.lstrip().startswith("\\") or lexis.is_blank(text):
         return True
-    pieces = [piece for piece in lexis.token.finditer(text) if piece.lastgroup != "blank"]
-    return pieces[-1][0] == ";" and all(piece.lastgroup != "open" for piece in pieces)
+    tokens = [token for token in lexis.token.finditer(text) if token.lastgroup != "blank"]
+    return tokens[-1][0] == ";" and all(token.lastgroup != "open" for token in tokens)
 
 
-def enter_key(lexis: Lexis) -> KeyBindings:
-    """Enter runs what is complete, and begins a new line in what is not."""
+def bind_enter_key(lexis: Lexis) -> KeyBindings:
+    """Bind Enter to run complete input, and to insert a new line otherwise."""
     bindings = KeyBindings()
 
     @bindings.add("enter")

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from headrace.cli.console import STATE_STYLES, err, out
-from headrace.cli.options import Home, example
+from headrace.cli.options import Home, format_example
 
 if TYPE_CHECKING:
     from rich.status import Status
@@ -23,27 +23,29 @@ if TYPE_CHECKING:
 
 
 def register(app: typer.Typer) -> None:
-    """Adds the commands to an application."""
-    app.command(epilog=example("headrace up --port 8081"))(up)
-    app.command(epilog=example("headrace down"))(down)
-    app.command(epilog=example("headrace status"))(status)
+    """Add the commands to an application."""
+    app.command(epilog=format_example("headrace up --port 8081"))(up)
+    app.command(epilog=format_example("headrace down"))(down)
+    app.command(epilog=format_example("headrace status"))(status)
 
 
 def up(
     home: Home = None,
-    port: Annotated[int | None, typer.Option("--port", min=1, max=65535, help="Port of Airflow's UI; else the setting.")] = None,
+    port: Annotated[
+        int | None, typer.Option("--port", min=1, max=65535, help="Port of Airflow's UI. Default: the setting.")
+    ] = None,
 ) -> None:
-    """Start Airflow, which starts the snode and supervises the streams, and wait until they are at work.
+    """Start Airflow, which starts the snodes and supervises the streams, and wait until they are ready.
 
-    Harmless when it is up already. Exit code 1 when a snode or a stream is not ready: what is in the way is said.
+    Has no effect on components that run. Exits with code 1 if a snode or stream is not ready, and prints why.
     """
     from headrace.runtime.system import start
 
-    settings = settings_of(home, port)
-    with waiting() as console:
+    settings = load_settings(home, port)
+    with show_progress() as console:
         started = start(settings, console)
-    told = f"Airflow is up already: {started.url}" if started.already else f"Airflow is up: {started.url} ({started.seconds:.0f} s)"
-    out.print(told, highlight=False)
+    duration = "" if started.already else f" ({started.seconds:.0f} s)"
+    out.print(f"Airflow is {'already up' if started.already else 'up'}: {started.url}{duration}", highlight=False)
     if started.first:
         out.print(f"  login {started.user}, password {started.password}", highlight=False)
         out.print(f"  (kept in {settings.home_path / 'airflow' / 'passwords.json'})", style="dim", highlight=False)
@@ -54,11 +56,11 @@ def up(
 
 
 def down(home: Home = None) -> None:
-    """Stop everything that `up` has started, with every process below it. Harmless when nothing runs."""
+    """Stop everything that `up` started, including all child processes. Has no effect if nothing runs."""
     from headrace.runtime.system import stop
 
-    with waiting() as console:
-        stopped = stop(settings_of(home), console)
+    with show_progress() as console:
+        stopped = stop(load_settings(home), console)
     if not stopped.ended:
         out.print("Nothing was running")
         return
@@ -67,66 +69,69 @@ def down(home: Home = None) -> None:
 
 
 def status(home: Home = None) -> None:
-    """Show Airflow's components, the snodes, and the streams. Exit code 1 when something is in the way of their work."""
+    """Show Airflow's components, the snodes and the streams. Exits with code 1 if any of them is not ready."""
     from headrace.catalog import Catalog
     from headrace.runtime import supervision, system
     from headrace.runtime.readiness import obstacles
 
-    settings = settings_of(home)
-    found = system.status(settings)
+    settings = load_settings(home)
+    airflow = system.status(settings)
     with Catalog.open(settings.catalog) as catalog:
         state = supervision.snapshot(catalog, catalog.now(), settings.snode)
-    out.print(f"Airflow: {found.url}" if found.url else "Airflow is not running: start it with `headrace up`", highlight=False)
-    if found.running:
-        out.print(components_table(found.components))
-    left = obstacles(state, settings)
-    for line in snode_lines(state, settings, without_driver={obstacle.snode for obstacle in left}):
+    out.print(f"Airflow: {airflow.url}" if airflow.url else "Airflow is not running: start it with `headrace up`", highlight=False)
+    if airflow.running:
+        out.print(build_components_table(airflow.components))
+    remaining = obstacles(state, settings)
+    for line in describe_live_snodes(state, settings, without_driver={obstacle.snode for obstacle in remaining}):
         out.print(line, style="green", markup=False, highlight=False)
     if state.jobs:
-        out.print(streams_table(state, supervision.stale_after_ms(settings)))
-    for obstacle in left:
+        out.print(build_streams_table(state, supervision.stale_after_ms(settings)))
+    for obstacle in remaining:
         out.print(f"Not ready: {obstacle.text}", style="red", markup=False, highlight=False, soft_wrap=True)
-    if left or not found.healthy:
+    if remaining or not airflow.healthy:
         raise typer.Exit(1)
 
 
-def settings_of(home: Path | None, port: int | None = None) -> Settings:
-    """The settings, with what the command line says of them."""
+def load_settings(home: Path | None, port: int | None = None) -> Settings:
+    """Load the settings, overridden by the options of the command line."""
     from headrace.settings import load
 
-    given = {"home": home, "airflow_port": port}
-    return load(**{name: value for name, value in given.items() if value is not None})
+    overrides = {"home": home, "airflow_port": port}
+    return load(**{name: value for name, value in overrides.items() if value is not None})
 
 
 class Spinner:
-    """Shows what is waited for: a line that changes on a terminal, a line for each step elsewhere."""
+    """Progress of `up` and `down`: one line that is updated on a terminal, a line per step elsewhere."""
 
-    def __init__(self, shown: Status) -> None:
-        self._shown = shown
-        self._last = ""
+    def __init__(self, status: Status) -> None:
+        self._status = status
+        self._last_line = ""
 
     def step(self, text: str, done: int = 0, total: int = 0) -> None:
+        """Show the current step, with `done` of `total` items if there is a total; print each line only once."""
         line = f"{text} ({done} of {total})" if total else text
-        if line == self._last:
+        if line == self._last_line:
             return
-        self._last = line
+        self._last_line = line
         if err.is_terminal:
-            self._shown.update(line)
+            self._status.update(line)
         else:
             err.print(line, style="dim", highlight=False, soft_wrap=True)
 
     def note(self, text: str) -> None:
+        """Print a remark that stays visible."""
         err.print(text, style="yellow", markup=False, highlight=False, soft_wrap=True)
 
 
 @contextmanager
-def waiting() -> Iterator[Spinner]:
-    """A console for what takes long."""
-    with err.status("") as shown:
-        yield Spinner(shown)
+def show_progress() -> Iterator[Spinner]:
+    """Show the progress of a long operation while the block runs."""
+    with err.status("") as status:
+        yield Spinner(status)
 
 
-def components_table(components: tuple[Component, ...]) -> Table:
+def build_components_table(components: tuple[Component, ...]) -> Table:
+    """Build a table of Airflow's components with their process id, health and log file."""
     table = Table("component", "process", "state", "log", header_style="bold", box=None, pad_edge=False)
     for component in components:
         state = "healthy" if component.healthy else "not healthy" if component.pid else "ended"
@@ -135,20 +140,26 @@ def components_table(components: tuple[Component, ...]) -> Table:
     return table
 
 
-def snode_lines(state: Snapshot, settings: Settings, without_driver: set[str | None]) -> list[str]:
-    """A line for each snode whose driver lives."""
+def describe_live_snodes(state: Snapshot, settings: Settings, without_driver: set[str | None]) -> list[str]:
+    """Return a line for each snode whose driver is alive: its process and its lease's epoch."""
     from headrace.runtime.readiness import snode_names
 
     leases = [state.leases[name] for name in snode_names(state, settings) if name not in without_driver]
     return [f"Snode {lease.snode}: alive, process {lease.holder}, epoch {lease.epoch}" for lease in leases]
 
 
-def streams_table(state: Snapshot, stale_ms: int) -> Table:
+def build_streams_table(state: Snapshot, stale_ms: int) -> Table:
+    """Build a table of all streams, sorted by name.
+
+    Args:
+        state: The catalog's jobs, heartbeats and leases.
+        stale_ms: Age in milliseconds from which a heartbeat is ignored.
+    """
     from headrace.runtime.activity import NO_ACTIVITY, lag_ms, reported_activity
 
     reported = reported_activity(state, stale_ms)
     table = Table("stream", "state", "lag", "rows in", "rows out", "why", header_style="bold", box=None, pad_edge=False)
-    for record in sorted(state.jobs.values(), key=lambda each: (each.definition.database, each.definition.name)):
+    for record in sorted(state.jobs.values(), key=lambda job: (job.definition.database, job.definition.name)):
         activity, counters = reported.get(record.definition.id, NO_ACTIVITY), record.progress.counters
         lag = lag_ms(record, activity, state.now)
         table.add_row(

@@ -1,4 +1,4 @@
-"""`headrace verify`: an answer beside that of another engine."""
+"""`headrace verify`: compare a result with the one that DuckDB computes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.cli.console import as_table, cell, out, show_lines
-from headrace.cli.options import DatabaseName, Explained, Home, example, open_connection
+from headrace.cli.console import build_table, format_value, out, show_lines
+from headrace.cli.options import DatabaseName, ExplainOnly, Home, format_example, open_connection
 from headrace.errors import ProgrammingError
 
 if TYPE_CHECKING:
@@ -18,37 +18,39 @@ if TYPE_CHECKING:
     from headrace.service.stages import Stage
     from headrace.verify import Difference, Sample, VerificationResult
 
-SHOWN_ALWAYS = 3
-"""Columns of the select list that are shown of a difference, wherever it is."""
+LEADING_COLUMNS = 3
+"""Number of leading columns shown with every difference, to identify its row."""
 
 
 def register(app: typer.Typer) -> None:
-    """Adds the command to an application."""
-    app.command(epilog=example("headrace verify --stream cold.hourly"))(verify)
+    """Add the command to an application."""
+    app.command(epilog=format_example("headrace verify --stream cold.hourly"))(verify)
 
 
 def verify(
-    query: Annotated[str | None, typer.Argument(help="A SELECT.")] = None,
-    stream: Annotated[str | None, typer.Option("--stream", help="database.stream: compare its target instead.")] = None,
-    only_explain: Explained = False,
+    query: Annotated[str | None, typer.Argument(help="A SELECT statement.")] = None,
+    stream: Annotated[
+        str | None, typer.Option("--stream", help="database.stream: verify the stream's target table instead.")
+    ] = None,
+    only_explain: ExplainOnly = False,
     home: Home = None,
     database: DatabaseName = None,
 ) -> None:
-    """Recompute a query, or what a stream has written, with DuckDB, and show the first difference; code 1 where there is one."""
+    """Recompute a query or a stream's target with DuckDB. Prints the first difference, if any, and exits with code 1."""
     if (query is None) == (stream is None):
-        raise ProgrammingError("there is nothing to verify, or too much", hint="give a SELECT, or --stream database.stream")
+        raise ProgrammingError("verify takes either a SELECT or a stream", hint="pass a SELECT, or --stream database.stream")
     with open_connection(home, database) as connection:
         session = connection.session
         if only_explain:
-            show_lines(session.explain(planned(session, query, stream or "")))
+            show_lines(session.explain(plan_verification(session, query, stream or "")))
             return
-        verdict = session.verify(query) if query is not None else session.verify_stream(stream or "")
-    show(verdict)
-    raise typer.Exit(0 if verdict.equal else 1)
+        result = session.verify(query) if query is not None else session.verify_stream(stream or "")
+    show_verification(result)
+    raise typer.Exit(0 if result.equal else 1)
 
 
-def planned(session: Session, query: str | None, stream: str) -> list[Stage]:
-    """The stages of a verification."""
+def plan_verification(session: Session, query: str | None, stream: str) -> list[Stage]:
+    """Return the stages that verify a query, or a stream if there is no query."""
     from headrace.service.planning import jobs
 
     if query is None:
@@ -56,63 +58,65 @@ def planned(session: Session, query: str | None, stream: str) -> list[Stage]:
     return jobs.plan_query_verification(session.state, query, session.dialect)
 
 
-def show(verdict: VerificationResult) -> None:
-    """A verdict in a line, or its first difference with the rows of the source."""
-    what = ("window" if verdict.windows else "row") + ("" if verdict.rows == 1 else "s")
-    if verdict.difference is None:
-        out.print(f"{verdict.rows} {what}, equal (DuckDB {verdict.seconds:.1f} s)", highlight=False)
+def show_verification(result: VerificationResult) -> None:
+    """Print the number of equal rows, or the first difference with the source rows behind it."""
+    unit = ("window" if result.windows else "row") + ("" if result.rows == 1 else "s")
+    if result.difference is None:
+        out.print(f"{result.rows} {unit}, equal (DuckDB {result.seconds:.1f} s)", highlight=False)
         return
-    difference = verdict.difference
-    out.print(f"{verdict.rows} {what}, different: {summary(difference)}", highlight=False)
-    out.print(as_table(("column", "expected", "found"), compared(difference, verdict.precision)))
-    if verdict.remark:
-        out.print(f"\n{verdict.remark}", highlight=False, soft_wrap=True)
+    difference = result.difference
+    out.print(f"{result.rows} {unit}, different: {summarize_difference(difference)}", highlight=False)
+    out.print(build_table(("column", "expected", "found"), compare_columns(difference, result.precision)))
+    if result.remark:
+        out.print(f"\n{result.remark}", highlight=False, soft_wrap=True)
     if difference.total:
         shown = len(difference.source.rows)
         out.print(
             f"\nof {difference.total} row{'' if difference.total == 1 else 's'} of the source"
             + (f", the first {shown}:" if shown < difference.total else ":")
         )
-        out.print(as_table(difference.source.names, source_rows(difference.source, verdict.precision)))
+        out.print(build_table(difference.source.names, format_source_rows(difference.source, result.precision)))
 
 
-def summary(difference: Difference) -> str:
+def summarize_difference(difference: Difference) -> str:
+    """Return the names of the differing columns, or that a row is missing or unexpected."""
     if difference.found is None:
         return "one is missing"
     if difference.expected is None:
-        return "one is too much"
+        return "one is unexpected"
     return ", ".join(difference.columns)
 
 
-def compared(difference: Difference, precision: Precision) -> list[tuple[str, str, str]]:
-    """The first columns and those that differ: name, expected, found."""
+def compare_columns(difference: Difference, precision: Precision) -> list[tuple[str, str, str]]:
+    """Return (name, expected, found) for the leading columns and for those that differ."""
     rows = []
-    for place, name in enumerate(difference.names):
-        if place < SHOWN_ALWAYS or name in difference.columns:
-            sides = (None if row is None else row[place] for row in (difference.expected, difference.found))
-            expected, found = (as_instant(value, precision) if place in difference.instants else value for value in sides)
-            rows.append((name, full(expected, difference.expected), full(found, difference.found)))
+    for index, name in enumerate(difference.names):
+        if index < LEADING_COLUMNS or name in difference.columns:
+            sides = (None if row is None else row[index] for row in (difference.expected, difference.found))
+            expected, found = (to_datetime(value, precision) if index in difference.instants else value for value in sides)
+            rows.append((name, format_exact(expected, difference.expected), format_exact(found, difference.found)))
     return rows
 
 
-def full(value: Any, row: Sequence[Any] | None) -> str:
-    """A value with all its digits, since the last ones may be what differs; nothing where there is no row."""
+def format_exact(value: Any, row: Sequence[Any] | None) -> str:
+    """Format a value with all its digits, since only the last may differ; return an empty string if there is no row."""
     if row is None:
         return ""
     if isinstance(value, list | tuple):
-        return " to ".join(full(each, row) for each in value)
-    return repr(value) if isinstance(value, float) else cell(value)
+        return " to ".join(format_exact(bound, row) for bound in value)
+    return repr(value) if isinstance(value, float) else format_value(value)
 
 
-def source_rows(sample: Sample, precision: Precision) -> list[list[Any]]:
+def format_source_rows(sample: Sample, precision: Precision) -> list[list[Any]]:
+    """Return the rows of a sample with their ticks converted to instants."""
     return [
-        [as_instant(value, precision) if place in sample.instants else value for place, value in enumerate(row)]
+        [to_datetime(value, precision) if index in sample.instants else value for index, value in enumerate(row)]
         for row in sample.rows
     ]
 
 
-def as_instant(ticks: Any, precision: Precision) -> Any:
-    """Ticks as an instant; those finer than microseconds stay as they are."""
+def to_datetime(ticks: Any, precision: Precision) -> Any:
+    """Convert ticks to an instant in UTC; leave other values, and ticks finer than a microsecond, unchanged."""
     if not isinstance(ticks, int) or precision.nanoseconds < 1000:
         return ticks
     return datetime.fromtimestamp(ticks // precision.ticks_per_second, UTC).replace(

@@ -1,4 +1,4 @@
-"""Who may see and do what on the page: asked of whatever the page is part of."""
+"""Access control of the page: the rights that its host application grants, and protection against cross-site requests."""
 
 from __future__ import annotations
 
@@ -8,54 +8,61 @@ from urllib.parse import urlsplit
 
 from fastapi import HTTPException, Request
 
-# A header that no form and no plain link of another site can send.
+# Forms and links of other sites cannot send custom headers.
 ACTION_HEADER = "x-headrace-action"
 
 
 class Access(Protocol):
-    """Rights of the page's users. Those of a stream are those of its DAG."""
+    """Rights of the page's users; the rights on a stream are those on its DAG."""
 
-    def user(self, request: Request) -> Awaitable[Any]:
-        """The user of a request; HTTPException 401 or 403 where there is none."""
+    def authenticate(self, request: Request) -> Awaitable[Any]:
+        """Return the user of a request.
+
+        Raises:
+            HTTPException: 401 or 403 if the request has no valid user.
+        """
         ...
 
-    def name(self, user: Any) -> str:
-        """What to call the user in the list of events."""
+    def user_name(self, user: Any) -> str:
+        """Return the user's name for the list of events."""
         ...
 
-    def readable(self, user: Any, dag_ids: set[str]) -> set[str]:
-        """Those of the DAGs that the user may see."""
+    def readable_dags(self, user: Any, dag_ids: set[str]) -> set[str]:
+        """Return the given DAGs that the user may read."""
         ...
 
-    def editable(self, user: Any, dag_id: str) -> bool:
-        """Whether the user may change the DAG."""
+    def can_edit(self, user: Any, dag_id: str) -> bool:
+        """Return True if the user may edit the DAG."""
         ...
 
-    def deletable(self, user: Any, dag_id: str) -> bool:
-        """Whether the user may delete the DAG."""
+    def can_delete(self, user: Any, dag_id: str) -> bool:
+        """Return True if the user may delete the DAG."""
         ...
 
     @property
     def base_url(self) -> str:
-        """URL at which users reach what the page is part of; empty where none is configured."""
+        """URL at which users reach the host application, or an empty string if none is configured."""
         ...
 
 
-def refuse_foreign(request: Request, base_url: str = "") -> None:
-    """Raise HTTPException 403 for a change that another site has a logged-in browser ask for.
+def require_same_origin(request: Request, base_url: str = "") -> None:
+    """Reject a change that another site sends through a logged-in user's browser.
 
-    No other site can send the action header without asking this server first, which does not allow it. Beyond that a browser says
-    whether the request comes from the page's own origin. One that does not (over plain HTTP they don't) names the origin, which
-    must be one at which this server is reached: behind a proxy the Host header may name another.
+    Another site cannot send the action header without a preflight request, which this server denies. In addition, browsers report
+    whether a request comes from the page's own origin. Over plain HTTP they do not; then the Origin header must name this server,
+    as its Host header, its proxy or the configured base URL does.
+
+    Raises:
+        HTTPException: 403 if the request does not come from the page.
     """
     site = request.headers.get("sec-fetch-site")
-    same_origin = site == "same-origin" or (site in (None, "none") and is_own_origin(request, base_url))
-    if ACTION_HEADER not in request.headers or not same_origin:
-        raise HTTPException(403, "changes are taken from the page itself only")
+    is_same_origin = site == "same-origin" or (site in (None, "none") and is_own_origin(request, base_url))
+    if ACTION_HEADER not in request.headers or not is_same_origin:
+        raise HTTPException(403, "changes are only accepted from the page itself")
 
 
 def is_own_origin(request: Request, base_url: str) -> bool:
-    """Return True where the request names no origin (a browser names one for every change), or that of this server."""
+    """Return True if the Origin header names this server or is absent; browsers send it with every change."""
     origin = request.headers.get("origin")
     forwarded = request.headers.get("x-forwarded-host", "").partition(",")[0].strip()
     own = {request.headers.get("host"), forwarded, urlsplit(base_url).netloc} - {"", None}

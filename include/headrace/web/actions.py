@@ -1,4 +1,4 @@
-"""What can be done about a stream on the page: each action is a statement, shown before it is run."""
+"""Actions on a stream that the page offers. Each is a statement that the user sees before it runs."""
 
 from __future__ import annotations
 
@@ -21,30 +21,33 @@ RESUME: Final = "resume"
 DROP: Final = "drop"
 
 EFFECTS: Final = {
-    PAUSE: "Rows that arrive meanwhile are handled when the stream is resumed.",
-    RESUME: "The stream goes on where it stood; it handles first what has arrived meanwhile.",
-    DROP: "The stream and its state are removed. The target table keeps its rows.",
+    PAUSE: "New rows stay in the source and are processed when the stream is resumed.",
+    RESUME: "The stream continues from its last offsets and processes the rows that have arrived since.",
+    DROP: "Removes the stream and its state. The target table keeps its rows.",
 }
 
 
 STATEMENTS: Final = {JobKind.STREAM: {PAUSE: PauseStream, RESUME: ResumeStream, DROP: DropStream}}
-"""The statement of each action, by kind of job."""
+"""The statement class of each action, by kind of job."""
 
 
-def statement(action: str, record: JobRecord) -> str | None:
-    """The statement of an action; None where the action makes no sense for the stream as it is."""
-    running = record.desired is DesiredState.RUNNING
-    stopped = record.state is JobState.STOPPED
-    sensible = {PAUSE: running and not stopped, RESUME: not running or stopped, DROP: True}
-    if not sensible.get(action):
+def action_statement(action: str, record: JobRecord) -> str | None:
+    """Return the statement of an action, or None if the stream's state does not allow it."""
+    is_running = record.desired is DesiredState.RUNNING
+    is_stopped = record.state is JobState.STOPPED
+    allowed = {PAUSE: is_running and not is_stopped, RESUME: not is_running or is_stopped, DROP: True}
+    if not allowed.get(action):
         return None
     name = Name(record.definition.database, record.definition.name)
     return to_sql(STATEMENTS[record.definition.kind][action](name), record.definition.dialect)
 
 
-def offered(record: JobRecord, allowed: Callable[[str], bool]) -> list[dict[str, str]]:
-    """The allowed actions that make sense: statement, the command that runs it from a shell, and what it brings about."""
-    statements = {action: statement(action, record) for action in (PAUSE, RESUME, DROP) if allowed(action)}
+def available_actions(record: JobRecord, is_permitted: Callable[[str], bool]) -> list[dict[str, str]]:
+    """Return the actions that the user has the right to and the stream's state allows.
+
+    Each has the action's name, its SQL statement, the shell command that runs the statement, and a sentence about its effect.
+    """
+    statements = {action: action_statement(action, record) for action in (PAUSE, RESUME, DROP) if is_permitted(action)}
     return [
         {"action": action, "sql": sql, "command": f"headrace sql {shlex.quote(sql)}", "effect": EFFECTS[action]}
         for action, sql in statements.items()
@@ -52,8 +55,8 @@ def offered(record: JobRecord, allowed: Callable[[str], bool]) -> list[dict[str,
     ]
 
 
-def plan_text(catalog: Catalog, record: JobRecord) -> str:
-    """How the stream's query is computed, or why that cannot be told."""
+def describe_plan(catalog: Catalog, record: JobRecord) -> str:
+    """Return the plan of the stream's query, or the error that prevents planning it."""
     from headrace.compute import explain
     from headrace.streams.definition.define import plan_of
 
@@ -63,8 +66,8 @@ def plan_text(catalog: Catalog, record: JobRecord) -> str:
         return str(error)
 
 
-def through_service(settings: Settings) -> Callable[[str, str], None]:
-    """Run a statement for a user, as the command line does."""
+def service_executor(settings: Settings) -> Callable[[str, str], None]:
+    """Return a function that runs a statement on behalf of a user, as the command line does."""
 
     def execute(sql: str, user: str) -> None:
         from headrace.service.connection import connect

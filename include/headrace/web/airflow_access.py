@@ -1,4 +1,4 @@
-"""Rights as Airflow knows them. These are parts of Airflow that it does not promise to keep: they are used here only."""
+"""Rights from Airflow's auth manager. It is internal API of Airflow, so nothing else here imports it."""
 
 from __future__ import annotations
 
@@ -12,23 +12,29 @@ from fastapi import Request
 
 
 class AirflowAccess:
-    """The user is whoever is logged in to Airflow's UI, or bears one of its tokens."""
+    """Access control by Airflow's users, who authenticate with the UI's session or an API token."""
 
-    async def user(self, request: Request) -> Any:
+    async def authenticate(self, request: Request) -> Any:
+        """Return Airflow's user of a request; raises HTTPException 401 if there is none."""
         return await get_user(request, None, await bearer_scheme(request))
 
-    def name(self, user: Any) -> str:
+    def user_name(self, user: Any) -> str:
+        """Return the name under which the user logs in."""
         return str(user.get_name())
 
-    def readable(self, user: Any, dag_ids: set[str]) -> set[str]:
+    def readable_dags(self, user: Any, dag_ids: set[str]) -> set[str]:
+        """Return the given DAGs that the user has the right to GET."""
         return set(get_auth_manager().filter_authorized_dag_ids(dag_ids=dag_ids, user=user, method="GET")) if dag_ids else set()
 
-    def editable(self, user: Any, dag_id: str) -> bool:
+    def can_edit(self, user: Any, dag_id: str) -> bool:
+        """Return True if the user has the right to PUT the DAG."""
         return bool(get_auth_manager().is_authorized_dag(method="PUT", user=user, details=DagDetails(id=dag_id)))
 
-    def deletable(self, user: Any, dag_id: str) -> bool:
+    def can_delete(self, user: Any, dag_id: str) -> bool:
+        """Return True if the user has the right to DELETE the DAG."""
         return bool(get_auth_manager().is_authorized_dag(method="DELETE", user=user, details=DagDetails(id=dag_id)))
 
     @property
     def base_url(self) -> str:
+        """Airflow's setting `[api] base_url`, or an empty string."""
         return str(conf.get("api", "base_url", fallback="") or "")

@@ -1,4 +1,4 @@
-"""Rows a second, from counters that are looked at again and again. Known while somebody looks at the page."""
+"""Rates in rows per second, from counters sampled while the page is open."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Final
 
 from headrace.model.jobs import JobRecord
 
-SAMPLES: Final = 60
-# A rate is taken over this long at least, so that one batch does not make it jump.
-SPAN_MS: Final = 10_000
+MAX_SAMPLES: Final = 60
+# Averaging over at least this long keeps a single micro-batch from dominating the rate.
+MIN_SPAN_MS: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Rows a second."""
+    """Rows read and written per second."""
 
     rows_in: float
     rows_out: float
@@ -26,49 +26,51 @@ class Rate:
 
 @dataclass(slots=True)
 class Sample:
+    """A stream's counters at a time in epoch milliseconds."""
+
     time: int
     rows_in: int
     rows_out: int
 
 
 @dataclass(slots=True)
-class Rates:
-    """The last samples of every stream."""
+class RateSampler:
+    """Keeps the last samples of all streams, and computes rates from them. Thread-safe."""
 
     _samples: dict[str, deque[Sample]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def sample(self, records: Iterable[JobRecord], now: int) -> None:
-        """Remember the counters of now, and forget streams that are gone."""
+        """Add a sample of each stream's counters, and discard those of streams that no longer exist."""
         records = list(records)
         with self._lock:
             for record in records:
                 counters = record.progress.counters
-                samples = self._samples.setdefault(record.definition.id, deque(maxlen=SAMPLES))
+                samples = self._samples.setdefault(record.definition.id, deque(maxlen=MAX_SAMPLES))
                 samples.append(Sample(now, counters.rows_in, counters.rows_out))
-            for gone in self._samples.keys() - {record.definition.id for record in records}:
-                del self._samples[gone]
+            for job_id in self._samples.keys() - {record.definition.id for record in records}:
+                del self._samples[job_id]
 
-    def of(self, job_id: str) -> Rate | None:
-        """The rate of now; None before there are two samples."""
+    def current_rate(self, job_id: str) -> Rate | None:
+        """Return a stream's current rate, or None if it has fewer than two samples."""
         samples = self._copy(job_id)
         if len(samples) < 2:
             return None
         last = samples[-1]
-        first = next((each for each in reversed(samples[:-1]) if last.time - each.time >= SPAN_MS), samples[0])
-        return between(first, last)
+        first = next((sample for sample in reversed(samples[:-1]) if last.time - sample.time >= MIN_SPAN_MS), samples[0])
+        return mean_rate(first, last)
 
     def series(self, job_id: str) -> list[float]:
-        """Rows in a second between neighbouring samples, the oldest first."""
+        """Return the rows read per second between consecutive samples, oldest first."""
         samples = self._copy(job_id)
-        return [round(between(first, last).rows_in, 2) for first, last in pairwise(samples)]
+        return [round(mean_rate(first, last).rows_in, 2) for first, last in pairwise(samples)]
 
     def _copy(self, job_id: str) -> list[Sample]:
         with self._lock:
             return list(self._samples.get(job_id, ()))
 
 
-def between(first: Sample, last: Sample) -> Rate:
-    """The mean rate between two samples; counters that start anew count from zero."""
+def mean_rate(first: Sample, last: Sample) -> Rate:
+    """Return the mean rate between two samples; it is 0 for counters that were reset in between."""
     seconds = max(last.time - first.time, 1) / 1000
     return Rate(max(0, last.rows_in - first.rows_in) / seconds, max(0, last.rows_out - first.rows_out) / seconds)

@@ -1,5 +1,5 @@
-"""`headrace demo`: the whole path on real readings, told step by step."""
+"""`headrace demo`: the whole system on real readings, step by step."""
 
-from headrace.cli.demo.performance import perform
+from headrace.cli.demo.runner import run_demo
 
-__all__ = ["perform"]
+__all__ = ["run_demo"]

@@ -1,7 +1,7 @@
-"""The demonstration's input: real readings that come with the package `bokeh_sampledata`.
+"""The demonstration's input: real readings from the package `bokeh_sampledata`.
 
-52,281 readings of a continuous glucose monitor (every 5 minutes over half a year, with gaps) and 19,226 sea-surface temperatures of
-a buoy (half-hourly over 13 months). The last days are held back, to be written live.
+There are 52,281 readings of a continuous glucose monitor (every 5 minutes over half a year, with gaps) and 19,226 sea-surface
+temperatures of a buoy (half-hourly over 13 months). The last `LIVE_DAYS` days are not loaded but written live.
 """
 
 from __future__ import annotations
@@ -16,45 +16,50 @@ LIVE_DAYS: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """One instrument's readings by time; its supertable, subtable and tag."""
+class DemoSource:
+    """One instrument: its supertable, subtable and tags, and its readings sorted by time."""
 
     table: str
     subtable: str
-    create: str
+    create_statement: str
     tags: str
     readings: pd.DataFrame
 
     @property
-    def split(self) -> pd.Timestamp:
-        """Readings from here on are live."""
-        newest: pd.Timestamp = self.readings["ts"].max()
-        return newest.floor("D") - pd.Timedelta(days=LIVE_DAYS - 1)
+    def live_start(self) -> pd.Timestamp:
+        """Time of the first reading that is written live, at midnight."""
+        last: pd.Timestamp = self.readings["ts"].max()
+        return last.floor("D") - pd.Timedelta(days=LIVE_DAYS - 1)
 
     @property
-    def past(self) -> pd.DataFrame:
-        return self.readings[self.readings["ts"] < self.split]
+    def history(self) -> pd.DataFrame:
+        """Readings that are loaded before the streams start."""
+        return self.readings[self.readings["ts"] < self.live_start]
 
     @property
     def live(self) -> pd.DataFrame:
-        return self.readings[self.readings["ts"] >= self.split]
+        """Readings that are written while the streams run."""
+        return self.readings[self.readings["ts"] >= self.live_start]
 
-    def write_past(self, folder: Path) -> Path:
-        """The past as a CSV file."""
+    def write_history(self, folder: Path) -> Path:
+        """Write the history to a CSV file in a folder, and return its path."""
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{self.table}.csv"
-        self.past.to_csv(path, index=False, date_format="%Y-%m-%dT%H:%M:%S.000Z")
+        self.history.to_csv(path, index=False, date_format="%Y-%m-%dT%H:%M:%S.000Z")
         return path
 
 
-def glucose() -> Source:
-    """The monitor's clock is taken as UTC. Where it was set back a reading has the time of an earlier one, and replaces it."""
+def load_glucose() -> DemoSource:
+    """Load the monitor's readings, with its clock taken as UTC.
+
+    If the clock was set back, readings repeat the times of earlier ones and replace them.
+    """
     from bokeh_sampledata.glucose import data
 
     frame = data.reset_index().rename(columns={"datetime": "ts"})
     frame["ts"] = frame["ts"].dt.tz_localize("UTC")
     frame["isig"] = pd.to_numeric(frame["isig"], errors="coerce")
-    return Source(
+    return DemoSource(
         "glucose",
         "monitor",
         "CREATE STABLE demo.glucose (ts TIMESTAMP, isig DOUBLE, glucose INT) TAGS (wearer VARCHAR(20))",
@@ -63,12 +68,13 @@ def glucose() -> Source:
     )
 
 
-def sea() -> Source:
+def load_sea() -> DemoSource:
+    """Load the buoy's readings of the water temperature."""
     from bokeh_sampledata.sea_surface_temperature import sea_surface_temperature as data
 
     frame = data.reset_index().rename(columns={"time": "ts"})
     frame["ts"] = pd.to_datetime(frame["ts"], utc=True)
-    return Source(
+    return DemoSource(
         "sea",
         "buoy",
         "CREATE STABLE demo.sea (ts TIMESTAMP, temperature DOUBLE) TAGS (place VARCHAR(20))",

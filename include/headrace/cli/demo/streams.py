@@ -1,4 +1,4 @@
-"""The demonstration's streams, and their comparison with the batch query."""
+"""The demonstration's streams, and the comparison of their tables with the batch query."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headrace.service.session import Session
 
 @dataclass(frozen=True, slots=True)
 class DemoStream:
-    """One stream: the statement is put together from its parts, as is the query that it maintains."""
+    """A stream of the demonstration; its statement and its query are built from the same parts."""
 
     name: str
     target: str
@@ -23,14 +23,16 @@ class DemoStream:
     window: str
     options: str
     closed_only: bool
-    """WINDOW_CLOSE: the window that is still open is not in the target."""
+    """True for WINDOW_CLOSE: the target has no open windows."""
 
     @property
     def query(self) -> str:
+        """The batch query that the stream maintains."""
         return f"SELECT {self.select} FROM demo.{self.source} PARTITION BY tbname {self.window}"
 
     @property
-    def create(self) -> str:
+    def create_statement(self) -> str:
+        """The CREATE STREAM statement."""
         return f"CREATE STREAM demo.{self.name} {self.options} FILL_HISTORY 1 INTO demo.{self.target} AS\n  {self.query}"
 
 
@@ -67,55 +69,60 @@ STREAMS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """How many windows agree; `different` is the first that does not, as (window, stream's row, query's row)."""
+    """Outcome of a comparison: the number of windows in the target, and the first one that differs from the query."""
 
     stream: str
     windows: int
-    different: tuple[datetime, object, object] | None = None
+    first_difference: tuple[datetime, object, object] | None = None
+    """Start of the window, the stream's row, the query's row."""
 
 
-def compare(session: Session, stream: DemoStream) -> Comparison:
-    """The stream's table against the query over the stored rows; of closed windows only, where only those are written."""
-    columns = column_names(stream)
-    expected = by_window(rows_of(session, stream.query, columns))
-    got = by_window(rows_of(session, f"SELECT {', '.join(f'`{name}`' for name in columns)} FROM demo.{stream.target}", columns))
-    if stream.closed_only and got:
-        last = max(got)
-        expected = {start: row for start, row in expected.items() if start <= last}
-    for start in sorted(expected.keys() | got.keys()):
-        if not same(expected.get(start), got.get(start)):
-            return Comparison(stream.name, len(got), (start, got.get(start), expected.get(start)))
-    return Comparison(stream.name, len(got))
+def compare_with_query(session: Session, stream: DemoStream) -> Comparison:
+    """Compare a stream's target with its query over the stored rows, up to the last window that the target may hold."""
+    columns = target_column_names(stream)
+    query_windows = index_by_window(query_rows(session, stream.query, columns))
+    target_windows = index_by_window(
+        query_rows(session, f"SELECT {', '.join(f'`{name}`' for name in columns)} FROM demo.{stream.target}", columns)
+    )
+    if stream.closed_only and target_windows:
+        last = max(target_windows)
+        query_windows = {start: row for start, row in query_windows.items() if start <= last}
+    for start in sorted(query_windows.keys() | target_windows.keys()):
+        if not are_same_rows(query_windows.get(start), target_windows.get(start)):
+            return Comparison(stream.name, len(target_windows), (start, target_windows.get(start), query_windows.get(start)))
+    return Comparison(stream.name, len(target_windows))
 
 
-def column_names(stream: DemoStream) -> list[str]:
-    """Names of the target's columns: the window's start, then the aliases."""
+def target_column_names(stream: DemoStream) -> list[str]:
+    """Return the names of the target's columns: the window's start, then the aliases."""
     return ["_wstart", *(item.split()[-1] for item in stream.select.split(", ")[1:])]
 
 
-def rows_of(session: Session, query: str, columns: list[str]) -> pa.Table:
+def query_rows(session: Session, query: str, columns: list[str]) -> pa.Table:
+    """Run a query, and return its rows with the columns renamed."""
     table = session.execute(query).table
     if table is None:
-        raise InternalError(f"no rows from {query}")
+        raise InternalError(f"the query returned no rows: {query}")
     return table.rename_columns(columns)
 
 
 Row = tuple[object, ...]
 
 
-def by_window(rows: pa.Table) -> dict[datetime, Row]:
-    """Rows by their first column."""
+def index_by_window(rows: pa.Table) -> dict[datetime, Row]:
+    """Index rows by their first column, the window's start."""
     return {row[0]: row[1:] for row in zip(*(column.to_pylist() for column in rows.columns), strict=True)}
 
 
-def same(left: Row | None, right: Row | None) -> bool:
-    """Equal, up to the last digits of sums taken in another order."""
+def are_same_rows(left: Row | None, right: Row | None) -> bool:
+    """Return True if two rows are equal up to rounding, which depends on the order of summation."""
     if left is None or right is None:
         return False
-    return all(close(one, other) for one, other in zip(left, right, strict=True))
+    return all(are_close(a, b) for a, b in zip(left, right, strict=True))
 
 
-def close(one: object, other: object) -> bool:
-    if isinstance(one, float) and isinstance(other, float):
-        return abs(one - other) <= 1e-9 * max(1.0, abs(one), abs(other))
-    return one == other
+def are_close(left: object, right: object) -> bool:
+    """Return True if two values are equal, floats up to a relative error of 1e-9."""
+    if isinstance(left, float) and isinstance(right, float):
+        return abs(left - right) <= 1e-9 * max(1.0, abs(left), abs(right))
+    return left == right

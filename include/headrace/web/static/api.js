@@ -1,32 +1,33 @@
-// The server's side: everything is asked for by paths relative to the page, so that a proxy's prefix does no harm.
+// Client of the JSON API. Paths are relative to the page, so they work behind a proxy's prefix.
 
-export class Refused extends Error {
+// An error response, or status 0 if there was none.
+export class ApiError extends Error {
   constructor(status, body) {
-    super(body.message ?? body.detail ?? `the server answered ${status}`);
+    super(body.message ?? body.detail ?? `the server responded with status ${status}`);
     this.status = status;
     this.code = body.code;
     this.hint = body.hint ?? "";
   }
 }
 
-async function ask(path, options = {}) {
+async function request(path, options = {}) {
   let response;
   try {
     response = await fetch(`api/${path}`, { credentials: "same-origin", ...options });
   } catch {
-    throw new Refused(0, { message: "Airflow's API server does not answer", hint: "Is it running? headrace status tells." });
+    throw new ApiError(0, { message: "Airflow's API server does not respond", hint: "Check it with headrace status." });
   }
   const body = await response.json().catch(() => ({}));
-  if (!response.ok) throw new Refused(response.status, body);
+  if (!response.ok) throw new ApiError(response.status, body);
   return body;
 }
 
-export const overview = () => ask("streams");
-export const stream = (id) => ask(`streams/${encodeURIComponent(id)}`);
-export const plan = (id) => ask(`streams/${encodeURIComponent(id)}/plan`);
+export const fetchOverview = () => request("streams");
+export const fetchStream = (id) => request(`streams/${encodeURIComponent(id)}`);
+export const fetchPlan = (id) => request(`streams/${encodeURIComponent(id)}/plan`);
 
-export const act = (id, action, sql) =>
-  ask(`streams/${encodeURIComponent(id)}/${action}`, {
+export const runAction = (id, action, sql) =>
+  request(`streams/${encodeURIComponent(id)}/${action}`, {
     method: "POST",
     headers: { "Content-Type": "application/json", "X-Headrace-Action": action },
     body: JSON.stringify({ sql }),

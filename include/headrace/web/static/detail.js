@@ -1,28 +1,28 @@
-// One stream: what it is, how it gets on, what happened to it, and what can be done about it.
+// The detail page of a stream: its status, statement, plan, backfills, events and actions.
 
-import { accounting, airflowLink, badge, bar, batch, reason, spark } from "./parts.js";
+import { accounting, airflowLink, backfillBar, badge, batchAge, sparkline, stopReason } from "./parts.js";
 import { ago, duration, element, number, rate, time, zoneName } from "./dom.js";
 
 const TABS = ["Overview", "SQL", "Plan", "Backfill", "Events"];
 
 export class Detail {
-  constructor({ back, ask, loadPlan, tab, chose }) {
-    this.back = back;
-    this.ask = ask;
+  constructor({ onBack, onAction, loadPlan, tab, onTab }) {
+    this.onBack = onBack;
+    this.onAction = onAction;
     this.loadPlan = loadPlan;
-    this.chose = chose;
+    this.onTab = onTab;
     this.tab = TABS.includes(tab) ? tab : TABS[0];
     this.plan = null;
     this.node = element("div");
   }
 
-  // `row` is the stream's line of the list, `more` what only the detail tells (null while it is being loaded).
+  // `row` is the stream's row of the list, `more` the rest of its data, or null while that is loading.
   render(row, more, now) {
     this.last = [row, more, now];
     const label = `${row.database}.${row.name}`;
     const leave = (event) => {
       event.preventDefault();
-      this.back();
+      this.onBack();
     };
     this.node.replaceChildren(
       element("nav", { class: "crumbs" }, element("a", { href: "?", on: { click: leave } }, "← All streams")),
@@ -33,22 +33,22 @@ export class Detail {
         badge(row),
         element("div", { class: "buttons" }, ...(more?.actions ?? []).map((action) => this.button(row, action)), airflowLink(`dags/${row.dag_id}`, "DAG and backfill form")),
       ),
-      reason(row, now) ?? "",
-      row.backfill ? bar(row.backfill) : "",
+      stopReason(row, now) ?? "",
+      row.backfill ? backfillBar(row.backfill) : "",
       this.tabs(),
       element("section", { class: "panel", role: "tabpanel" }, more ? this.panel(row, more, now) : element("p", { class: "quiet" }, "Loading…")),
     );
   }
 
   button(row, action) {
-    const words = action.action[0].toUpperCase() + action.action.slice(1);
-    return element("button", { type: "button", class: action.action, on: { click: () => this.ask(row, action) } }, words);
+    const label = action.action[0].toUpperCase() + action.action.slice(1);
+    return element("button", { type: "button", class: action.action, on: { click: () => this.onAction(row, action) } }, label);
   }
 
   tabs() {
     const choose = (tab) => {
       this.tab = tab;
-      this.chose(tab);
+      this.onTab(tab);
       this.render(...this.last);
       this.node.querySelector('[role="tab"][aria-selected="true"]')?.focus();
     };
@@ -68,11 +68,11 @@ export class Detail {
       case "Plan":
         return this.planPanel(row);
       case "Backfill":
-        return backfills(more);
+        return backfillPanel(more);
       case "Events":
-        return events(more);
+        return eventPanel(more);
       default:
-        return facts(row, more, now);
+        return overviewPanel(row, more, now);
     }
   }
 
@@ -86,10 +86,10 @@ export class Detail {
   }
 }
 
-function facts(row, more, now) {
+function overviewPanel(row, more, now) {
   const { counters } = row;
   const fact = (name, ...value) => [element("dt", {}, name), element("dd", {}, ...value)];
-  const behind = more.source_version === null ? "has not begun" : `version ${number(more.source_version)}`;
+  const sourceOffset = more.source_version === null ? "not started" : `version ${number(more.source_version)}`;
   return element(
     "div",
     { class: "facts" },
@@ -98,17 +98,17 @@ function facts(row, more, now) {
       "dl",
       {},
       fact("Reads", row.source),
-      fact("Fills", row.target),
+      fact("Writes", row.target),
       fact("Lag", duration(row.lag_ms)),
-      fact("Current batch", batch(row) ?? duration(row.batch_ms)),
-      fact("Last moved", time(row.updated), row.updated === null ? "" : ` (${ago(row.updated, now)})`),
-      fact("Rows a second", spark(row.history) ?? "", ` ${rate(row.rate?.rows_in)} in, ${rate(row.rate?.rows_out)} out`),
+      fact("Current batch", batchAge(row) ?? duration(row.batch_ms)),
+      fact("Last update", time(row.updated), row.updated === null ? "" : ` (${ago(row.updated, now)})`),
+      fact("Rows per second", sparkline(row.history) ?? "", ` ${rate(row.rate?.rows_in)} in, ${rate(row.rate?.rows_out)} out`),
       fact("Rows out", number(counters.rows_out)),
       fact("Windows recalculated", number(counters.windows_recalculated)),
       fact("Batches", number(counters.batches)),
       fact("Watermark", time(more.watermark)),
-      fact("Source", behind),
-      fact("History ends at", more.boundary === null ? "no history" : `version ${number(more.boundary)}`),
+      fact("Source offset", sourceOffset),
+      fact("History up to", more.boundary === null ? "no history" : `version ${number(more.boundary)}`),
       fact("Snode", row.snode),
       fact("Created", time(row.created)),
       fact("Id", element("code", {}, row.id)),
@@ -116,8 +116,8 @@ function facts(row, more, now) {
   );
 }
 
-function backfills(more) {
-  if (!more.runs.length) return element("p", { class: "quiet" }, "Nothing has been backfilled. Trigger the stream's DAG to compute a range again.");
+function backfillPanel(more) {
+  if (!more.runs.length) return element("p", { class: "quiet" }, "No backfills yet. Trigger the stream's DAG to recompute a range.");
   const rows = more.chunks.map((chunk) =>
     element(
       "tr",
@@ -130,27 +130,27 @@ function backfills(more) {
       element("td", {}, element("span", { class: `badge ${chunk.state === "RUNNING" ? "busy" : chunk.state.toLowerCase()}` }, chunk.state), chunk.message ? element("div", { class: "hint" }, chunk.message) : null),
     ),
   );
-  const left = more.chunks_in_all - more.chunks.length;
+  const omitted = more.total_chunks - more.chunks.length;
   return element(
     "div",
     {},
-    more.runs.map((run) => element("div", { class: "run" }, element("h3", {}, run.run), bar(run))),
+    more.runs.map((run) => element("div", { class: "run" }, element("h3", {}, run.run), backfillBar(run))),
     element(
       "div",
       { class: "wide" },
       element(
         "table",
         {},
-        element("thead", {}, element("tr", {}, ["Run", "Chunk", `Windows from (${zoneName()})`, "To", "Rows, about", "State"].map((title, place) => element("th", { scope: "col", class: [1, 4].includes(place) ? "n" : "" }, title)))),
+        element("thead", {}, element("tr", {}, ["Run", "Chunk", `Windows from (${zoneName()})`, "To", "Rows (estimate)", "State"].map((title, index) => element("th", { scope: "col", class: [1, 4].includes(index) ? "n" : "" }, title)))),
         element("tbody", {}, rows),
       ),
     ),
-    left > 0 ? element("p", { class: "quiet" }, `… and ${number(left)} more that are done`) : null,
+    omitted > 0 ? element("p", { class: "quiet" }, `… and ${number(omitted)} more, all done`) : null,
   );
 }
 
-function events(more) {
-  if (!more.events.length) return element("p", { class: "quiet" }, "Nothing has happened to this stream yet.");
+function eventPanel(more) {
+  if (!more.events.length) return element("p", { class: "quiet" }, "No events yet.");
   const rows = more.events.map((event) =>
     element("tr", {}, element("td", {}, time(event.time)), element("td", {}, element("span", { class: "code" }, event.kind)), element("td", { class: "message" }, event.message)),
   );

@@ -1,28 +1,28 @@
-// Making elements and texts. Text is only ever set as text, never parsed as HTML.
+// Elements and formatting. Text is always set as text, never parsed as HTML.
 
 export function element(tag, attributes = {}, ...children) {
-  const made = document.createElement(tag);
+  const node = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
-    if (name === "on") for (const [event, handler] of Object.entries(value)) made.addEventListener(event, handler);
-    else if (value === true) made.setAttribute(name, "");
-    else if (value !== null && value !== undefined && value !== false) made.setAttribute(name, value);
+    if (name === "on") for (const [event, handler] of Object.entries(value)) node.addEventListener(event, handler);
+    else if (value === true) node.setAttribute(name, "");
+    else if (value !== null && value !== undefined && value !== false) node.setAttribute(name, value);
   }
-  made.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
-  return made;
+  node.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  return node;
 }
 
 export function svg(tag, attributes = {}, ...children) {
-  const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
-  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-  made.append(...children);
-  return made;
+  const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  node.append(...children);
+  return node;
 }
 
-const counted = new Intl.NumberFormat();
-const short = new Intl.NumberFormat(undefined, { notation: "compact", maximumFractionDigits: 1 });
+const exactFormat = new Intl.NumberFormat();
+const compactFormat = new Intl.NumberFormat(undefined, { notation: "compact", maximumFractionDigits: 1 });
 
-export const number = (value) => (value === null || value === undefined ? "–" : counted.format(value));
-export const compact = (value) => (value === null || value === undefined ? "–" : short.format(value));
+export const number = (value) => (value === null || value === undefined ? "–" : exactFormat.format(value));
+export const compact = (value) => (value === null || value === undefined ? "–" : compactFormat.format(value));
 export const percent = (fraction) => `${Math.floor(fraction * 1000) / 10} %`;
 
 export function rate(perSecond) {
@@ -42,22 +42,22 @@ export function duration(ms) {
     [1, "s"],
   ];
   const parts = [];
-  let rest = Math.round(seconds);
+  let remainder = Math.round(seconds);
   for (const [size, unit] of units) {
-    const count = Math.floor(rest / size);
-    rest -= count * size;
+    const count = Math.floor(remainder / size);
+    remainder -= count * size;
     if (count || parts.length) parts.push(`${count} ${unit}`);
     if (parts.length === 2) break;
   }
   return parts.join(" ");
 }
 
-// Airflow remembers the user's time zone; without it the browser's is taken.
-function zone() {
+// The time zone chosen in Airflow's UI, or undefined for the browser's.
+function readTimeZone() {
   try {
-    const chosen = localStorage.getItem("timezone");
-    if (!chosen) return undefined;
-    const name = chosen.startsWith('"') ? JSON.parse(chosen) : chosen;
+    const stored = localStorage.getItem("timezone");
+    if (!stored) return undefined;
+    const name = stored.startsWith('"') ? JSON.parse(stored) : stored;
     new Intl.DateTimeFormat(undefined, { timeZone: name });
     return name;
   } catch {
@@ -65,15 +65,15 @@ function zone() {
   }
 }
 
-const shownZone = zone();
-const whole = new Intl.DateTimeFormat("sv-SE", {
+const timeZone = readTimeZone();
+const instantFormat = new Intl.DateTimeFormat("sv-SE", {
   dateStyle: "short",
   timeStyle: "medium",
-  timeZone: shownZone,
+  timeZone,
 });
 
-export const instant = (ms) => (ms === null || ms === undefined ? "–" : whole.format(new Date(ms)));
-export const zoneName = () => shownZone ?? Intl.DateTimeFormat().resolvedOptions().timeZone;
+export const instant = (ms) => (ms === null || ms === undefined ? "–" : instantFormat.format(new Date(ms)));
+export const zoneName = () => timeZone ?? Intl.DateTimeFormat().resolvedOptions().timeZone;
 export const ago = (ms, now) => (ms === null || ms === undefined ? "–" : `${duration(Math.max(0, now - ms))} ago`);
 
 export function time(ms) {

@@ -1,0 +1,258 @@
+"""The steps of the demonstration, in order."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from typing import Final
+
+import pandas as pd
+import psutil
+from rich.markup import escape
+
+from headrace.cli.console import ProgressTask, build_table, out, progress_bar
+from headrace.cli.demo.chart import line_chart
+from headrace.cli.demo.readings import DemoSource, load_glucose, load_sea
+from headrace.cli.demo.streams import STREAMS, DemoStream, compare_with_query
+from headrace.errors import InternalError, OperationalError
+from headrace.model.jobs import JobRecord, JobState
+from headrace.service.connection import Connection
+
+DATABASE: Final = "demo"
+# Time limits of the steps, generous enough for a busy machine.
+HISTORY_SECONDS: Final = 600
+LIVE_SECONDS: Final = 240
+RECOVERY_SECONDS: Final = 300
+# Number of commits that the live readings are split into.
+LIVE_COMMITS: Final = 12
+# This module is imported when the demonstration starts.
+STARTED_AT: Final = time.monotonic()
+
+
+class Demonstration:
+    """The demonstration, run against a running system; each step prints what it does and its result."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.session = connection.session
+        self.catalog = connection.session.context.catalog
+        self.sources = (load_glucose(), load_sea())
+
+    def run(self) -> bool:
+        """Run all steps; return True if every stream's table equals the batch query."""
+        self.create_tables()
+        self.load_history()
+        self.create_streams()
+        self.wait_for_history()
+        self.write_live(first=0, last=LIVE_COMMITS - 2)
+        equal = self.verify()
+        self.kill_driver()
+        self.write_live(first=LIVE_COMMITS - 2, last=LIVE_COMMITS)
+        equal = self.verify() and equal
+        self.draw_chart()
+        return equal
+
+    def execute(self, statement: str, *, quiet: bool = False) -> None:
+        """Print and execute a statement; `quiet` does not print it."""
+        if not quiet:
+            print_line(f"  [dim]sql>[/] {statement}")
+        self.session.execute(statement)
+
+    def create_tables(self) -> None:
+        """Create the tables, removing what an earlier demonstration left."""
+        print_heading("Create tables")
+        for record in self.records():
+            self.execute(f"DROP STREAM {DATABASE}.{record.definition.name}", quiet=True)
+        self.execute(f"DROP DATABASE IF EXISTS {DATABASE}", quiet=True)
+        self.execute(f"CREATE DATABASE {DATABASE}")
+        for source in self.sources:
+            self.execute(source.create_statement)
+            self.execute(f"CREATE TABLE demo.{source.subtable} USING demo.{source.table} TAGS ({source.tags})")
+
+    def load_history(self) -> None:
+        """Load all readings but those of the last days."""
+        print_heading("Load past readings from CSV files")
+        folder = self.session.context.settings.home_path / "demo"
+        for source in self.sources:
+            path = source.write_history(folder)
+            with progress_bar(f"  loading {path.name}") as progress:
+                rows = self.session.load([path], f"demo.{source.subtable}", progress=progress)
+            print_line(f"  {rows:,} readings in demo.{source.table}, up to {source.live_start:%Y-%m-%d}")
+
+    def create_streams(self) -> None:
+        """Create the streams, each of which computes its history first."""
+        print_heading("Create streams, one statement each")
+        for stream in STREAMS:
+            self.execute(stream.create_statement)
+
+    def wait_for_history(self) -> None:
+        """Wait for the Spark jobs that Airflow submits, one for each chunk of each stream's history."""
+        print_heading("Compute the history: Airflow runs a Spark job per chunk")
+        with progress_bar("  computing history") as progress:
+            self.wait_until(HISTORY_SECONDS, "the history is not complete", lambda: self.is_history_done(progress))
+        counts = [(stream.name, len(self.target_rows(stream))) for stream in STREAMS]
+        out.print(build_table(("stream", "windows from history"), counts))
+
+    def is_history_done(self, progress: ProgressTask) -> bool:
+        """Update the progress bar; return True once all streams are RUNNING.
+
+        Raises:
+            OperationalError: A stream was STOPPED for a reason that retries do not resolve.
+        """
+        records = self.records()
+        summaries = [self.catalog.ledger.summary(record.definition.id, "history") for record in records]
+        planned = [summary for summary in summaries if summary.chunks]
+        waiting = len(records) - len(planned)
+        progress(sum(summary.rows_planned_done for summary in planned), sum(summary.rows for summary in planned) + waiting)
+        stopped = [record for record in records if record.state is JobState.STOPPED and record.reason is not None]
+        for record in stopped:
+            if record.reason is not None and not record.reason.transient:
+                raise OperationalError(record.reason.message, hint=record.reason.hint)
+        return all(record.state is JobState.RUNNING for record in records)
+
+    def records(self) -> list[JobRecord]:
+        """Return the catalog's records of the demonstration's streams."""
+        return [record for record in self.catalog.jobs.all() if record.definition.database == DATABASE]
+
+    def target_rows(self, stream: DemoStream) -> list[tuple[object, ...]]:
+        """Read a stream's target table in time order, without Spark."""
+        context = self.session.context
+        table, database = self.catalog.tables.get(DATABASE, stream.target), self.catalog.databases.get(DATABASE)
+        rows = context.tables.scan(table, database).sort_by(table.timestamp.name)
+        return list(zip(*(column.to_pylist() for column in rows.columns), strict=True))
+
+    def write_live(self, *, first: int, last: int) -> None:
+        """Insert the live readings' commits from `first` up to `last`, and print the windows that change."""
+        print_heading("Insert the last days live")
+        previous = {stream.name: set(self.target_rows(stream)) for stream in STREAMS}
+        for number in range(first, last):
+            start = time.monotonic()
+            written = sum(self.insert_live(source, number) for source in self.sources)
+            self.wait_until(LIVE_SECONDS, "the streams did not catch up", self.are_streams_caught_up)
+            seconds = time.monotonic() - start
+            print_line(f"  {written:4} rows written, processed {seconds * 1000:.0f} ms later:{self.describe_new_windows(previous)}")
+
+    def describe_new_windows(self, previous: dict[str, set[tuple[object, ...]]]) -> str:
+        """Return the number of new and changed windows per target, and update `previous` to the current rows."""
+        text = ""
+        for stream in STREAMS:
+            current = set(self.target_rows(stream))
+            text += f"  {stream.target} {len(current - previous[stream.name]):3}"
+            previous[stream.name] = current
+        return text
+
+    def insert_live(self, source: DemoSource, number: int) -> int:
+        """Insert the live readings of one commit, and return how many there were."""
+        rows = source.live.iloc[len(source.live) * number // LIVE_COMMITS : len(source.live) * (number + 1) // LIVE_COMMITS]
+        if rows.empty:
+            return 0
+        values = " ".join(format_values(row) for row in rows.itertuples(index=False))
+        self.execute(f"INSERT INTO demo.{source.subtable} VALUES {values}", quiet=True)
+        return len(rows)
+
+    def are_streams_caught_up(self) -> bool:
+        """Return True if every stream has processed the latest version of its source."""
+        for record in self.records():
+            source = self.catalog.tables.get(record.definition.source.database, record.definition.source.name)
+            if (record.source_version or 0) < self.session.context.tables.version(source):
+                return False
+        return True
+
+    def verify(self) -> bool:
+        """Compare every stream's table with the batch query, and print the outcome."""
+        print_heading("Compare each stream's table with the batch query")
+        equal = True
+        for stream in STREAMS:
+            result = compare_with_query(self.session, stream)
+            equal = equal and result.first_difference is None
+            outcome = (
+                "[green]equal[/]"
+                if result.first_difference is None
+                else f"[red]differs[/] (window, stream, query): {result.first_difference}"
+            )
+            print_line(f"  {stream.name}: {result.windows} windows, {outcome}")
+        return equal
+
+    def kill_driver(self) -> None:
+        """Kill the driver; wait until its streams are reported STOPPED, and then for their recovery."""
+        print_heading("Kill the driver (kill -9)")
+        driver = self.find_driver()
+        os.kill(driver.pid, signal.SIGKILL)
+        print_line(f"  process {driver.pid} killed")
+        self.wait_until(RECOVERY_SECONDS, "no stream was reported STOPPED", lambda: any(self.stop_reasons()))
+        print_line(f"  [bold red]STOPPED[/] {escape(next(iter(self.stop_reasons()), ''))}")
+        with progress_bar("  recovering") as progress:
+            start = time.monotonic()
+            self.wait_until(RECOVERY_SECONDS, "the streams did not recover", lambda: self.is_recovered(progress, start))
+        print_line(f"  [green]RUNNING[/] again after {time.monotonic() - start:.0f} s")
+
+    def find_driver(self) -> psutil.Process:
+        """Return the snode's process, whose host and process id are in its lease."""
+        lease = self.catalog.leases.get(self.session.context.settings.snode)
+        if lease is None:
+            raise OperationalError("no driver holds the snode's lease", hint="check `headrace status`")
+        host, pid = lease.holder.split(":")[:2]
+        if host != socket.gethostname():
+            raise OperationalError(f"the driver runs on {host}, not on this machine", hint=f"run the demonstration on {host}")
+        return psutil.Process(int(pid))
+
+    def stop_reasons(self) -> Iterator[str]:
+        """Yield the reasons of the STOPPED streams."""
+        return (f"[{record.reason.code}] {record.reason.message}" for record in self.records() if record.reason is not None)
+
+    def is_recovered(self, progress: ProgressTask, start: float) -> bool:
+        """Update the progress bar; return True once all streams are RUNNING again."""
+        progress(int(time.monotonic() - start), RECOVERY_SECONDS)
+        return all(record.state is JobState.RUNNING for record in self.records()) and not any(self.stop_reasons())
+
+    def draw_chart(self) -> None:
+        """Draw the daily means of the water temperature from the stream's target."""
+        print_heading("Water temperature by day, from the stream's table")
+        stream = next(stream for stream in STREAMS if stream.name == "sea_by_day")
+        rows = self.target_rows(stream)
+        times = [row[0] for row in rows if isinstance(row[0], datetime)]
+        values = [float(str(row[1])) for row in rows]
+        out.print(line_chart("°C, daily mean", times, values, width=out.width), highlight=False, markup=False)
+
+    def wait_until(self, seconds: float, failure: str, done: Callable[[], bool]) -> None:
+        """Wait until `done` returns True.
+
+        Raises:
+            OperationalError: It did not within `seconds`; the message is `failure`.
+        """
+        deadline = time.monotonic() + seconds
+        while not done():
+            if time.monotonic() > deadline:
+                states = ", ".join(f"{record.definition.name} {record.state}" for record in self.records())
+                raise OperationalError(
+                    f"{failure} after {seconds:.0f} s ({states})", hint="check `headrace status`, and the logs in the home"
+                )
+            time.sleep(0.1)
+
+
+def print_line(text: str) -> None:
+    """Print a line of markup without breaking it at the terminal's width."""
+    out.print(text, highlight=False, soft_wrap=True)
+
+
+def print_heading(text: str) -> None:
+    """Print the heading of a step, with the seconds since the demonstration started."""
+    print_line(f"\n[bold]{text}[/] [dim]({elapsed_seconds():.0f} s)[/]")
+
+
+def elapsed_seconds() -> float:
+    """Return the seconds since the demonstration started."""
+    return time.monotonic() - STARTED_AT
+
+
+def format_values(row: tuple[object, ...]) -> str:
+    """Format a row of readings for the VALUES of an INSERT."""
+    instant, *values = row
+    if not isinstance(instant, pd.Timestamp):
+        raise InternalError(f"{instant!r} is not a timestamp")
+    texts = ["NULL" if pd.isna(value) else str(value) for value in values]  # type: ignore[call-overload]
+    return f"({int(instant.timestamp() * 1000)}, {', '.join(texts)})"
