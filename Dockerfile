@@ -10,7 +10,7 @@ RUN apt-get update \
 
 WORKDIR /opt/headrace
 COPY requirements.txt ./
-# The list is complete. Without --no-deps, pip would add pyspark-client, which overwrites pyspark (see override.txt).
+# requirements.txt is complete. Without --no-deps, pip would add pyspark-client, which overwrites pyspark (see override.txt).
 RUN pip install --no-cache-dir --no-deps --requirement requirements.txt
 
 COPY --chown=headrace:headrace pyproject.toml README.md ./
@@ -22,7 +22,7 @@ COPY --chown=headrace:headrace bin bin
 RUN pip install --no-cache-dir --no-deps --no-build-isolation --editable .
 
 USER headrace
-# Delta's jars, and the archive that halves the start of a driver.
+# Fetches Delta's jars and creates the class archive that halves a driver's start time.
 RUN headrace setup
 
 ENV HEADRACE_PROJECT=/opt/headrace \

@@ -1,1 +1,1 @@
-"""Measurements of Headrace, side by side with jobs that one would write by hand: `python -m benchmarks --help`."""
+"""Benchmarks of Headrace against equivalent hand-written jobs: `python -m benchmarks --help`."""

@@ -1,4 +1,4 @@
-"""What the measurements share: sizes, a home of their own, one connection and one Spark session."""
+"""Environment that the benchmarks share: sizes, a home, a connection and a Spark session."""
 
 from __future__ import annotations
 
@@ -24,18 +24,20 @@ DATABASE = "bench"
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How much is measured.
+    """Sizes of the benchmarks.
 
     Attributes:
-        rows, subtables: Of the table whose history is filled.
-        window_rows: Of the table on which batch windows are measured.
-        only: What the names of the measured ones contain.
-        batch_rows: Rows of an insert.
-        warm_up, batches: Inserts of each turn that are not counted, and that are, where latency is measured.
-        fan_out: Streams on one source where there is more than one.
-        dags: How many streams have their DAGs parsed.
-        processes: How often the command line is started a round.
-        rounds: Rounds after the first, which is dropped.
+        rows: Rows of the table whose history is computed.
+        subtables: Subtables of this table and of the one for batch queries.
+        window_rows: Rows of the table for batch queries.
+        only: Text that the names of the batch queries to run contain.
+        batch_rows: Rows per insert.
+        warm_up: Inserts per round of the latency benchmark that are not measured.
+        batches: Inserts per round of the latency benchmark that are measured.
+        fan_out: Number of streams on one source, where several are measured.
+        dags: Number of streams whose DAGs are parsed.
+        processes: Processes per round of the command-line benchmark.
+        rounds: Rounds after a first one, which is discarded.
     """
 
     rows: int = 20_000_000
@@ -52,17 +54,18 @@ class Sizes:
 
 
 class Bench:
-    """One run of the benchmarks, in one home; what is heavy starts when first asked for."""
+    """A run of the benchmarks in a home. The connection and Spark start on first use."""
 
     def __init__(self, home: Path, sizes: Sizes, log: Callable[[str], None], **settings: Any) -> None:
         self.home = home
         self.sizes = sizes
         self.log = log
-        # Nobody renews the lease under which streams are measured.
+        # The benchmarks do not renew the lease under which they run streams.
         self.settings = load(**({"home": home / "headrace", "lease_ms": 24 * 3_600_000} | settings))
 
     @functools.cached_property
     def connection(self) -> Connection:
+        """Connection to the home, with the benchmarks' database selected."""
         from headrace.service.connection import connect
 
         connection = connect(settings=self.settings)
@@ -72,37 +75,43 @@ class Bench:
 
     @property
     def context(self) -> Context:
+        """The connection's catalog and tables."""
         return self.connection.session.context
 
     @functools.cached_property
     def spark(self) -> SparkSession:
+        """The connection's Spark session."""
         return self.context.spark()
 
     @property
     def database(self) -> Database:
+        """The benchmarks' database."""
         return self.context.catalog.databases.get(DATABASE)
 
     def table(self, name: str) -> Table:
+        """Return a table of the benchmarks' database."""
         return self.context.catalog.tables.get(DATABASE, name)
 
     def has_table(self, name: str) -> bool:
+        """Return True if the benchmarks' database has the table."""
         return any(table.name == name for table in self.context.catalog.tables.all(DATABASE))
 
     def location(self, name: str) -> str:
-        """Where a table's rows are."""
+        """Return the URI of a table's Delta table."""
         return rows_uri(self.settings.tables_uri, self.table(name))
 
     def execute(self, sql: str) -> None:
+        """Run a statement."""
         self.connection.execute(sql)
 
     def scratch(self, name: str) -> Path:
-        """A folder for what a hand-written job writes, empty."""
+        """Return a path for the output of a hand-written job; nothing exists there."""
         folder = self.home / "handwritten" / name
         shutil.rmtree(folder, ignore_errors=True)
         folder.parent.mkdir(parents=True, exist_ok=True)
         return folder
 
     def close(self) -> None:
-        """Close the connection, where one was opened; Spark's session stays."""
+        """Close the connection if it was opened. The Spark session stays."""
         if "connection" in self.__dict__:
             self.connection.close()

@@ -1,4 +1,4 @@
-"""Source tables: meters that report once a second, with a little jitter; the same rows every time."""
+"""Source tables: meters that report once per second with some jitter. The rows are deterministic."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ if TYPE_CHECKING:
 
 START_MS: Final = 1_700_000_000_000
 STEP_MS: Final = 1000
-ROWS_A_FILE: Final = 1_250_000
+ROWS_PER_FILE: Final = 1_250_000
 BREAK_SECONDS: Final = 20
 COLUMNS: Final = "ts TIMESTAMP, current FLOAT, voltage INT, phase FLOAT"
 
 
 def subtable_names(prefix: str, count: int) -> list[str]:
+    """Return the names of the first `count` subtables."""
     return [f"{prefix}_{number:05d}" for number in range(count)]
 
 
-def make_meters(bench: Bench, name: str, subtables: int) -> Table:
-    """An empty supertable of meters with its subtables, made anew where there is one."""
+def create_meters(bench: Bench, name: str, subtables: int) -> Table:
+    """Create an empty supertable of meters with subtables and tags, replacing an existing one."""
     bench.execute(f"DROP STABLE IF EXISTS {name}")
     bench.execute(f"CREATE STABLE {name} ({COLUMNS}) TAGS (location VARCHAR(64), groupid INT)")
     table, names = bench.table(name), subtable_names(name, subtables)
@@ -40,23 +41,23 @@ def make_meters(bench: Bench, name: str, subtables: int) -> Table:
     return table
 
 
-def filled_meters(bench: Bench, rows: int, subtables: int, *, breaks: bool = False) -> Table:
-    """A supertable of so many rows; one that an earlier run has left is used again. For `breaks` see `generated`."""
+def prepare_meters(bench: Bench, rows: int, subtables: int, *, breaks: bool = False) -> Table:
+    """Create a supertable and generate its rows, or reuse the one of an earlier run. See `generate_rows` for `breaks`."""
     name = f"meters_{rows}_{subtables}{'_breaks' if breaks else ''}"
     if bench.has_table(name) and bench.context.tables.rows(bench.table(name)) == rows:
-        bench.log(f"{name}: as an earlier run left it")
+        bench.log(f"{name}: reused from an earlier run")
         return bench.table(name)
     bench.log(f"{name}: generating")
-    table = make_meters(bench, name, subtables)
-    generated(bench.spark, name, rows, subtables, breaks=breaks).write.format("delta").mode("append").save(bench.location(name))
+    table = create_meters(bench, name, subtables)
+    generate_rows(bench.spark, name, rows, subtables, breaks=breaks).write.format("delta").mode("append").save(bench.location(name))
     return table
 
 
-def generated(spark: SparkSession, name: str, rows: int, subtables: int, *, breaks: bool = False) -> DataFrame:
-    """Rows in the order of time, all subtables by turns, so that a file holds a stretch of time of all of them.
+def generate_rows(spark: SparkSession, name: str, rows: int, subtables: int, *, breaks: bool = False) -> DataFrame:
+    """Generate rows in time order with interleaved subtables, so that each file holds a time range of all subtables.
 
-    With `breaks` a subtable rests for 20 seconds after every 50 rows, and its voltage stays within one of three steps of ten volts
-    for 37 rows: what sessions, states and events need.
+    With `breaks`, a subtable pauses for 20 seconds after every 50 rows, and its voltage stays in one of three ranges of ten volts
+    for 37 rows, as sessions, states and events need.
     """
     from pyspark.sql import functions as F
 
@@ -66,7 +67,7 @@ def generated(spark: SparkSession, name: str, rows: int, subtables: int, *, brea
     step = F.pmod(F.xxhash64(meter, F.floor((count + meter) / 37)), F.lit(3)) * 10
     volts = step + F.pmod(F.xxhash64(row, F.lit(2)), F.lit(10)) if breaks else F.pmod(F.xxhash64(row, F.lit(2)), F.lit(30))
     micros = F.lit(START_MS * 1000) + seconds * F.lit(STEP_MS * 1000) + F.pmod(F.xxhash64(row), F.lit(STEP_MS)) * 1000
-    return spark.range(rows, numPartitions=max(1, -(-rows // ROWS_A_FILE))).select(
+    return spark.range(rows, numPartitions=max(1, -(-rows // ROWS_PER_FILE))).select(
         F.timestamp_micros(micros).alias("ts"),
         (F.pmod(F.xxhash64(row, F.lit(1)), F.lit(10_000)) / 1000).cast("float").alias("current"),
         (volts + 210).cast("int").alias("voltage"),
@@ -75,8 +76,8 @@ def generated(spark: SparkSession, name: str, rows: int, subtables: int, *, brea
     )
 
 
-def batch(name: str, subtables: int, rows: int, first_second: int) -> pa.Table:
-    """Some seconds of readings of each subtable, from `first_second` on, in stored types."""
+def generate_batch(name: str, subtables: int, rows: int, first_second: int) -> pa.Table:
+    """Generate consecutive readings of all subtables, starting at `first_second`, in stored types."""
     order = np.arange(rows)
     seconds, meter = first_second + order // subtables, order % subtables
     names = np.array(subtable_names(name, subtables))
@@ -92,6 +93,6 @@ def batch(name: str, subtables: int, rows: int, first_second: int) -> pa.Table:
     )
 
 
-def instant(second: int) -> str:
-    """The second after the start, as SQL writes an instant (in UTC)."""
+def format_instant(second: int) -> str:
+    """Format the instant `second` seconds after the start as an SQL literal in UTC."""
     return datetime.fromtimestamp(START_MS / 1000 + second, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]

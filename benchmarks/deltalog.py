@@ -1,4 +1,4 @@
-"""The log of a Delta table as a watcher sees it: which commit is new, and when it was made. Both sides are timed by it."""
+"""Reads commits and their times from a Delta table's log. Both sides are timed by it."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-# Looking seldom costs the watched little; the time of a commit is read from its file.
-LOOK_SECONDS: Final = 0.005
+# Polling does not limit accuracy: the time of a commit is that of its file.
+POLL_SECONDS: Final = 0.005
 
 Actions = list[dict[str, Any]]
 
 
 class NoCommitError(AssertionError):
-    """The commit that was waited for did not come."""
+    """The expected commit was not made in time."""
 
 
-class Log:
-    """Reads on from the commits seen so far."""
+class DeltaLogReader:
+    """Reads the commits of a Delta table in order, each once."""
 
     def __init__(self, location: str) -> None:
         self._folder = Path(location) / "_delta_log"
@@ -27,49 +27,51 @@ class Log:
         self.skip()
 
     def skip(self) -> None:
-        """Take all commits there are as seen."""
+        """Skip all existing commits."""
         while self._file().exists():
             self._next += 1
 
-    def wait(self, wanted: Callable[[Actions], bool], seconds: float) -> float:
-        """When the next commit was made that is wanted (epoch seconds); those before it are passed over.
+    def wait(self, is_expected: Callable[[Actions], bool], seconds: float) -> float:
+        """Wait for the next expected commit, skipping others, and return its time in epoch seconds.
 
         Raises:
-            NoCommitError: none came in time.
+            NoCommitError: There was none within `seconds`.
         """
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             file = self._file()
             if not file.exists():
-                time.sleep(LOOK_SECONDS)
+                time.sleep(POLL_SECONDS)
                 continue
             self._next += 1
-            if wanted([json.loads(line) for line in file.read_text().splitlines() if line]):
-                return made(file)
-        raise NoCommitError(f"no result in {self._folder} within {seconds:.0f} s")
+            if is_expected([json.loads(line) for line in file.read_text().splitlines() if line]):
+                return file_time(file)
+        raise NoCommitError(f"no expected commit in {self._folder} within {seconds:.0f} s")
 
     def _file(self) -> Path:
         return self._folder / f"{self._next:020}.json"
 
 
 def commit_time(location: str, version: int) -> float:
-    """When a version was committed, in epoch seconds."""
-    return made(Path(location) / "_delta_log" / f"{version:020}.json")
+    """Return when a version was committed, in epoch seconds."""
+    return file_time(Path(location) / "_delta_log" / f"{version:020}.json")
 
 
-def made(file: Path) -> float:
+def file_time(file: Path) -> float:
+    """Return when a file was modified, in epoch seconds."""
     return file.stat().st_mtime_ns / 1e9
 
 
 def has_rows(actions: Actions) -> bool:
-    """Whether a commit added rows."""
-    return any(json.loads(each["add"].get("stats") or "{}").get("numRecords", 0) > 0 for each in actions if "add" in each)
+    """Return True if a commit added rows."""
+    return any(json.loads(action["add"].get("stats") or "{}").get("numRecords", 0) > 0 for action in actions if "add" in action)
 
 
-def reaches(app: str, version: int) -> Callable[[Actions], bool]:
-    """Whether a commit records an application's transaction of that version or a later one."""
+def has_transaction(app: str, version: int) -> Callable[[Actions], bool]:
+    """Return a predicate of commits that record an app transaction of at least `version`."""
 
-    def found(actions: Actions) -> bool:
-        return any(each["txn"]["appId"] == app and each["txn"]["version"] >= version for each in actions if "txn" in each)
+    def is_recorded(actions: Actions) -> bool:
+        transactions = [action["txn"] for action in actions if "txn" in action]
+        return any(transaction["appId"] == app and transaction["version"] >= version for transaction in transactions)
 
-    return found
+    return is_recorded

@@ -1,4 +1,4 @@
-"""Samples of time, taken so that two sides see the same machine; peaks of memory."""
+"""Interleaved measurement of run times, and of peak memory."""
 
 from __future__ import annotations
 
@@ -19,74 +19,84 @@ MEBIBYTE: Final = 1 << 20
 SAMPLE_SECONDS: Final = 0.02
 
 Side = Callable[[], Sequence[float]]
-"""One round of one side: the seconds of each sample taken in it."""
+"""Runs one round of one side, and returns its samples in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """Samples of one thing, in seconds; at least one."""
+    """One or more samples in seconds."""
 
     samples: tuple[float, ...]
 
     @property
     def median(self) -> float:
+        """Median of the samples."""
         return statistics.median(self.samples)
 
     @property
-    def least(self) -> float:
+    def min(self) -> float:
+        """Smallest sample."""
         return min(self.samples)
 
     @property
-    def most(self) -> float:
+    def max(self) -> float:
+        """Largest sample."""
         return max(self.samples)
 
     def quantile(self, share: float) -> float:
-        """The least sample that is not exceeded by that share of all."""
+        """Return the smallest sample that at least this share of the samples does not exceed."""
         ordered = sorted(self.samples)
         return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
-def timed(work: Callable[[], object]) -> Side:
-    """A side whose rounds take one sample each: how long `work` runs."""
+def time_call(work: Callable[[], object]) -> Side:
+    """Return a side with one sample per round, the run time of `work`."""
 
     def side() -> list[float]:
-        began = time.perf_counter()
+        start = time.perf_counter()
         work()
-        return [time.perf_counter() - began]
+        return [time.perf_counter() - start]
 
     return side
 
 
-def interleave(sides: Mapping[str, Side], rounds: int, seen: Callable[[str], None] = lambda _: None) -> dict[str, Timings]:
-    """Run the sides by turns, `rounds` times after a first round that is dropped; every other round goes backwards.
+def interleave(sides: Mapping[str, Side], rounds: int, log: Callable[[str], None] = lambda _: None) -> dict[str, Timings]:
+    """Run the sides alternately, reversing their order every other round.
 
-    `seen` is told how each turn went, in words.
+    Args:
+        sides: The sides by name.
+        rounds: Rounds after a first one, which is discarded.
+        log: Called with a line of text after each side's turn.
+
+    Returns:
+        The samples of each side.
     """
     samples: dict[str, list[float]] = {name: [] for name in sides}
-    order = {name: place for place, name in enumerate(sides)}
+    order = {name: index for index, name in enumerate(sides)}
     for number in range(rounds + 1):
         for name in sorted(sides, key=order.__getitem__, reverse=number % 2 == 1):
-            taken = sides[name]()
-            seen(f"{name}, round {number} of {rounds}: {duration(statistics.median(taken))}{'' if number else ' (dropped)'}")
-            samples[name] += taken if number else []
-    return {name: Timings(tuple(taken)) for name, taken in samples.items()}
+            seconds = sides[name]()
+            median = format_duration(statistics.median(seconds))
+            log(f"{name}, round {number} of {rounds}: {median}{'' if number else ' (discarded)'}")
+            samples[name] += seconds if number else []
+    return {name: Timings(tuple(seconds)) for name, seconds in samples.items()}
 
 
-def shown(*seconds: float) -> tuple[str, ...]:
-    """Durations with three digits or so, all in the unit that suits the first."""
+def format_durations(*seconds: float) -> tuple[str, ...]:
+    """Format durations with about three digits in the unit that fits the first; the last item is the unit."""
     unit, factor = ("s", 1.0) if seconds[0] >= 1 else ("ms", 1000.0)
-    values = [each * factor for each in seconds]
-    return (*(f"{each:.{2 if each < 10 else 1 if each < 100 else 0}f}" for each in values), unit)
+    values = [value * factor for value in seconds]
+    return (*(f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f}" for value in values), unit)
 
 
-def duration(seconds: float) -> str:
-    """One duration with its unit."""
-    return " ".join(shown(seconds))
+def format_duration(seconds: float) -> str:
+    """Format a duration with its unit."""
+    return " ".join(format_durations(seconds))
 
 
 @dataclass
 class Peak:
-    """The most memory seen, in bytes: resident in this process, and heap in use in Spark's JVM, garbage included."""
+    """Peak memory in bytes: resident memory of this process, and used heap of Spark's JVM including garbage."""
 
     python: int = 0
     heap: int = 0
@@ -97,24 +107,24 @@ class Peak:
 
 @dataclass
 class Memory:
-    """Peaks of several sides over all of their rounds."""
+    """Records the peak memory of each side over all rounds."""
 
     spark: SparkSession
     peaks: dict[str, Peak] = field(default_factory=dict)
 
     def watch(self, name: str, side: Side) -> Side:
-        """The same side, its peak noted."""
+        """Return the side with its peak memory recorded."""
 
         def watched() -> Sequence[float]:
-            with self._noted(self.peaks.setdefault(name, Peak())):
+            with self._record(self.peaks.setdefault(name, Peak())):
                 return side()
 
         return watched
 
     @contextmanager
-    def _noted(self, peak: Peak) -> Iterator[None]:
-        over = threading.Event()
-        watcher = threading.Thread(target=note_resident, args=(peak, over), daemon=True)
+    def _record(self, peak: Peak) -> Iterator[None]:
+        done = threading.Event()
+        watcher = threading.Thread(target=sample_resident_memory, args=(peak, done), daemon=True)
         pools = heap_pools(self.spark)
         for pool in pools:
             pool.resetPeakUsage()
@@ -122,19 +132,19 @@ class Memory:
         try:
             yield
         finally:
-            over.set()
+            done.set()
             watcher.join()
             peak.heap = max(peak.heap, sum(pool.getPeakUsage().getUsed() for pool in pools))
 
 
-def note_resident(peak: Peak, over: threading.Event) -> None:
-    """Look at this process's resident memory until it is over."""
+def sample_resident_memory(peak: Peak, done: threading.Event) -> None:
+    """Sample this process's resident memory until `done` is set."""
     process = psutil.Process()
-    while not over.wait(SAMPLE_SECONDS):
+    while not done.wait(SAMPLE_SECONDS):
         peak.python = max(peak.python, process.memory_info().rss)
 
 
 def heap_pools(spark: SparkSession) -> list[Any]:
-    """The parts of the JVM's heap."""
+    """Return the memory pools of the JVM's heap."""
     beans = spark.sparkContext._jvm.java.lang.management.ManagementFactory.getMemoryPoolMXBeans()  # type: ignore[union-attr]
     return [bean for bean in beans if bean.getType().toString() == "Heap memory"]

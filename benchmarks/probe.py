@@ -1,4 +1,4 @@
-"""Where our time goes: methods timed for a while from outside, so that the product carries nothing for it."""
+"""Times methods by patching them temporarily, so that the product has no instrumentation."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from benchmarks.measure import Timings
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
-    """A function to be timed: an attribute of a class or module, under a name."""
+class TimedFunction:
+    """A function to time, as an attribute of a class or module, and its name in the report."""
 
     name: str
     owner: Any
@@ -24,38 +24,38 @@ class Spot:
 
 @dataclass
 class Probe:
-    """Seconds of each call of each spot while it is on."""
+    """Records the seconds of each call of the functions while it is active."""
 
-    spots: Sequence[Spot]
+    functions: Sequence[TimedFunction]
     samples: dict[str, list[float]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @contextmanager
-    def on(self) -> Iterator[None]:
-        """Time the spots meanwhile."""
-        before = [(spot, getattr(spot.owner, spot.attribute)) for spot in self.spots]
-        for spot, function in before:
-            setattr(spot.owner, spot.attribute, self._timing(spot.name, function))
+    def activate(self) -> Iterator[None]:
+        """Time the functions while the block runs."""
+        originals = [(timed, getattr(timed.owner, timed.attribute)) for timed in self.functions]
+        for timed, function in originals:
+            setattr(timed.owner, timed.attribute, self._wrap(timed.name, function))
         try:
             yield
         finally:
-            for spot, function in before:
-                setattr(spot.owner, spot.attribute, function)
+            for timed, function in originals:
+                setattr(timed.owner, timed.attribute, function)
 
     def timings(self) -> dict[str, Timings]:
-        """By name, in the order of the spots; those that were not called are left out."""
-        names = dict.fromkeys(spot.name for spot in self.spots)
+        """Return the samples by name in the order of the functions, without those that were not called."""
+        names = dict.fromkeys(function.name for function in self.functions)
         return {name: Timings(tuple(self.samples[name])) for name in names if self.samples.get(name)}
 
-    def _timing(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    def _wrap(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
-        def timing(*arguments: Any, **named: Any) -> Any:
-            began = time.perf_counter()
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            start = time.perf_counter()
             try:
-                return function(*arguments, **named)
+                return function(*args, **kwargs)
             finally:
-                taken = time.perf_counter() - began
+                seconds = time.perf_counter() - start
                 with self._lock:
-                    self.samples.setdefault(name, []).append(taken)
+                    self.samples.setdefault(name, []).append(seconds)
 
-        return timing
+        return wrapper

@@ -1,4 +1,4 @@
-"""The table of results, as text and as JSON."""
+"""Reports of the measurements, as a table and as JSON."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.measure import Timings, shown
-from benchmarks.results import Line
+from benchmarks.measure import Timings, format_durations
+from benchmarks.results import Measurement
 
-# Fewer samples have no 95th percentile worth the name.
-ENOUGH: Final = 20
-CAPTION: Final = "median (least - most); ratio = headrace / hand-written: below 1 headrace is faster"
+# With fewer samples, the 95th percentile means nothing.
+MIN_SAMPLES_FOR_P95: Final = 20
+CAPTION: Final = "median (min - max); ratio = headrace / hand-written: below 1 headrace is faster"
 VERDICTS: Final = {True: "[green]yes[/]", False: "[red]no[/]", None: ""}
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What the figures were taken on, and how busy it was with other things when they began."""
+    """The machine and software versions, and the load average before the benchmarks."""
 
     processors: int
     memory_gib: float
@@ -38,7 +38,8 @@ class Machine:
     deltalake: str
 
     @classmethod
-    def here(cls) -> Machine:
+    def current(cls) -> Machine:
+        """Describe this machine."""
         names = ("pyspark", "delta-spark", "deltalake")
         return cls(
             os.cpu_count() or 0,
@@ -50,52 +51,52 @@ class Machine:
         )
 
     def __str__(self) -> str:
-        load = " ".join(f"{each:.2f}" for each in self.load)
+        load = " ".join(f"{value:.2f}" for value in self.load)
         software = f"Python {self.python}, pyspark {self.pyspark}, delta-spark {self.delta}, deltalake {self.deltalake}"
         return f"{self.processors} processors, {self.memory_gib} GiB, {software}; load before: {load}"
 
 
-def cell(timings: Timings | None) -> str:
-    """One side's figures."""
+def format_timings(timings: Timings | None) -> str:
+    """Format the median and spread of one side."""
     if timings is None:
         return ""
-    median, least, most, slow, unit = shown(timings.median, timings.least, timings.most, timings.quantile(0.95))
-    spread = f" ({least} - {most})" if len(timings.samples) > 1 else ""
-    return f"{median} {unit}{spread}" + (f", p95 {slow}" if len(timings.samples) >= ENOUGH else "")
+    median, low, high, p95, unit = format_durations(timings.median, timings.min, timings.max, timings.quantile(0.95))
+    spread = f" ({low} - {high})" if len(timings.samples) > 1 else ""
+    return f"{median} {unit}{spread}" + (f", p95 {p95}" if len(timings.samples) >= MIN_SAMPLES_FOR_P95 else "")
 
 
-def as_table(lines: Sequence[Line]) -> Table:
-    """The table: what, both sides, ratio, what is wanted and whether it is met."""
+def build_table(lines: Sequence[Measurement]) -> Table:
+    """Build the table of measurements: both sides, their ratio, the limit and whether it is met."""
     table = Table(caption=CAPTION, caption_justify="left")
-    for name in ("what", "headrace", "hand-written", "ratio", "wanted", "met"):
-        table.add_column(name, justify="left" if name == "what" else "right", overflow="fold")
+    for name in ("benchmark", "headrace", "hand-written", "ratio", "limit", "met"):
+        table.add_column(name, justify="left" if name == "benchmark" else "right", overflow="fold")
     for line in lines:
         ratio = "" if line.ratio is None else f"{line.ratio:.2f} ×"
-        wanted = "" if line.wanted is None else str(line.wanted)
-        table.add_row(line.what, cell(line.ours), cell(line.theirs), ratio, wanted, VERDICTS[line.met])
+        limit = "" if line.limit is None else str(line.limit)
+        table.add_row(line.name, format_timings(line.ours), format_timings(line.theirs), ratio, limit, VERDICTS[line.is_met])
     return table
 
 
-def details(line: Line) -> list[str]:
-    """What the table has no room for: parts, further sides, memory, notes."""
-    named = [*line.parts.items(), *((f"({name})", each) for name, each in line.others.items())]
-    found = [f"  {name}: {cell(each)}" for name, each in named]
-    found += [f"  memory of {name}: {peak}" for name, peak in line.peaks.items()]
-    found += [f"  {line.note}"] if line.note else []
-    return [line.what, *found] if found else []
+def describe_details(line: Measurement) -> list[str]:
+    """Return lines on what the table omits: parts, other sides, memory and notes."""
+    timings = [*line.parts.items(), *((f"({name})", other) for name, other in line.others.items())]
+    details = [f"  {name}: {format_timings(value)}" for name, value in timings]
+    details += [f"  memory of {name}: {peak}" for name, peak in line.peaks.items()]
+    details += [f"  {line.note}"] if line.note else []
+    return [line.name, *details] if details else []
 
 
-def show(lines: Sequence[Line], machine: Machine, console: Console) -> None:
-    """Print everything."""
+def print_report(lines: Sequence[Measurement], machine: Machine, console: Console) -> None:
+    """Print the details, the table and the machine."""
     for line in lines:
-        for text in details(line):
+        for text in describe_details(line):
             console.print(text, markup=False, highlight=False)
-    console.print(as_table(lines))
+    console.print(build_table(lines))
     console.print(str(machine), style="dim", highlight=False)
-    console.print(f"load after: {' '.join(f'{each:.2f}' for each in os.getloadavg())}", style="dim", highlight=False)
+    console.print(f"load after: {' '.join(f'{value:.2f}' for value in os.getloadavg())}", style="dim", highlight=False)
 
 
-def save(lines: Sequence[Line], machine: Machine, file: Path) -> None:
-    """Write everything as JSON."""
+def save_report(lines: Sequence[Measurement], machine: Machine, file: Path) -> None:
+    """Write all samples and the machine as JSON."""
     content = {"machine": asdict(machine), "load_after": os.getloadavg(), "results": [line.as_json() for line in lines]}
     file.write_text(json.dumps(content, indent=2) + "\n")

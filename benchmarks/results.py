@@ -1,4 +1,4 @@
-"""What a measurement gives: a line of the table, and whether it is as wanted."""
+"""The result of a benchmark: a row of the table, and whether it is within its limit."""
 
 from __future__ import annotations
 
@@ -6,35 +6,39 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from benchmarks.measure import Peak, Timings, duration
+from benchmarks.measure import Peak, Timings, format_duration
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """A bound: on our time divided by the hand-written one, or on our seconds."""
+class Limit:
+    """An upper limit on the ratio of Headrace's time to the hand-written job's, or on Headrace's seconds."""
 
     ratio: float | None = None
     seconds: float | None = None
 
     def __str__(self) -> str:
-        return f"≤ {self.ratio:.2f} ×" if self.ratio is not None else f"≤ {duration(self.seconds or 0)}"
+        return f"≤ {self.ratio:.2f} ×" if self.ratio is not None else f"≤ {format_duration(self.seconds or 0)}"
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """One thing measured.
+class Measurement:
+    """A row of the report.
 
     Attributes:
-        parts: Where our time goes, by name.
-        others: Further sides that no bound is about, by name.
-        peaks: Memory by side.
-        note: What a reader must know to judge the figures.
+        name: What was measured.
+        ours: Samples of Headrace.
+        theirs: Samples of the hand-written job, if there is one.
+        limit: What Headrace should achieve.
+        parts: Parts of Headrace's time, by name.
+        others: Other sides for information, by name.
+        peaks: Peak memory by side.
+        note: Remark on the figures.
     """
 
-    what: str
+    name: str
     ours: Timings
     theirs: Timings | None = None
-    wanted: Wanted | None = None
+    limit: Limit | None = None
     parts: Mapping[str, Timings] = field(default_factory=dict)
     others: Mapping[str, Timings] = field(default_factory=dict)
     peaks: Mapping[str, Peak] = field(default_factory=dict)
@@ -42,29 +46,29 @@ class Line:
 
     @property
     def ratio(self) -> float | None:
-        """Our median divided by the hand-written one: below 1 we are faster."""
+        """Headrace's median divided by the hand-written job's; below 1, Headrace is faster."""
         return None if self.theirs is None else self.ours.median / self.theirs.median
 
     @property
-    def met(self) -> bool | None:
-        """Whether the median is as wanted; None where nothing is wanted."""
-        if self.wanted is None:
+    def is_met(self) -> bool | None:
+        """Whether the median is within the limit; None without a limit."""
+        if self.limit is None:
             return None
-        if self.wanted.ratio is not None:
-            return self.ratio is not None and self.ratio <= self.wanted.ratio
-        return self.ours.median <= (self.wanted.seconds or 0)
+        if self.limit.ratio is not None:
+            return self.ratio is not None and self.ratio <= self.limit.ratio
+        return self.ours.median <= (self.limit.seconds or 0)
 
     def as_json(self) -> dict[str, Any]:
-        """Everything, all samples included; seconds and bytes."""
+        """Return all fields and samples as JSON values, in seconds and bytes."""
         return {
-            "what": self.what,
+            "name": self.name,
             "headrace": self.ours.samples,
             "hand-written": None if self.theirs is None else self.theirs.samples,
             "ratio": self.ratio,
-            "wanted": None if self.wanted is None else str(self.wanted),
-            "met": self.met,
-            "parts": {name: each.samples for name, each in self.parts.items()},
-            "others": {name: each.samples for name, each in self.others.items()},
-            "peaks": {name: asdict(each) for name, each in self.peaks.items()},
+            "limit": None if self.limit is None else str(self.limit),
+            "met": self.is_met,
+            "parts": {name: timings.samples for name, timings in self.parts.items()},
+            "others": {name: timings.samples for name, timings in self.others.items()},
+            "peaks": {name: asdict(peak) for name, peak in self.peaks.items()},
             "note": self.note,
         }

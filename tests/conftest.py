@@ -1,4 +1,4 @@
-"""Fixtures that every room's tests share."""
+"""Fixtures that all tests share."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    """Settings of an empty home of the test's own."""
+    """Return the settings of an empty home for one test."""
     return load(home=tmp_path / "home")
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """The one Spark session of this test process."""
+    """Provide the Spark session that all tests of the process share."""
     from headrace.storage.spark.session import start_session
 
     session = start_session(load(home=tmp_path_factory.mktemp("spark"), spark_master="local[2]", driver_memory="2g"))
@@ -33,7 +33,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
-    """Note a test that came near its time limit."""
+    """Record a test that came near its time limit."""
     mark = item.get_closest_marker("timeout")
     limit = float(mark.args[0]) if mark is not None else float(item.config.getini("timeout"))
     if call.when == "call":
@@ -41,7 +41,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say which waits came near their bound."""
+    """Report the waits that came near their time limit."""
     waiting.append_report()
     for wait in waiting.near_waits:
         terminalreporter.write_line(f"near its bound: {wait}")

@@ -1,4 +1,4 @@
-"""The measurements, by name. Each takes a `Bench` and gives its lines one after another."""
+"""The benchmarks by name. Each takes a `Bench` and yields its measurements."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from benchmarks.bench import Bench
-from benchmarks.results import Line
+from benchmarks.results import Measurement
 
-Case = Callable[[Bench], Iterator[Line]]
+Case = Callable[[Bench], Iterator[Measurement]]
 
-# What each is about; the module of that name has `run`.
+# Descriptions. The function `run` in the module of the same name runs the benchmark.
 CASES: Final[dict[str, str]] = {
-    "history": "filling a stream's history, against a PySpark job",
+    "history": "backfill of a stream's history, against a PySpark job",
     "latency": "from an insert to the committed result, against Structured Streaming",
     "windows": "batch queries over windows, against PySpark and DuckDB",
     "statements": "parsing and planning a statement",
     "inserts": "INSERT through the connection",
     "dags": "parsing the DAGs of many streams",
-    "command": "the command line, whole process",
+    "command": "the command line as a process",
 }
 
 
-def case(name: str) -> Case:
-    """The measurement of a name in `CASES`."""
-    found: Case = importlib.import_module(f"benchmarks.cases.{name}").run
-    return found
+def load_case(name: str) -> Case:
+    """Return the benchmark with a name in `CASES`."""
+    run: Case = importlib.import_module(f"benchmarks.cases.{name}").run
+    return run

@@ -1,4 +1,4 @@
-"""Parsing `dags/` with many streams in the catalog, as Airflow's DAG processor does, in a process of its own."""
+"""Parsing of `dags/` with many streams in the catalog, in a separate process like Airflow's DAG processor."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Final
 
 from benchmarks.bench import Bench
 from benchmarks.measure import Timings, interleave
-from benchmarks.results import Line, Wanted
+from benchmarks.results import Limit, Measurement
 from headrace.catalog import Catalog
 from headrace.model.jobs import JobDefinition, JobKind
 from headrace.model.tables import Column, Database, Table, TableId
@@ -20,17 +20,17 @@ from headrace.model.types import DataType, TypeKind
 from headrace.settings import Settings, load
 
 LIMIT_SECONDS: Final = 1.0
-# The first parse of a process imports what the DAGs need; the processor forks from one that has.
+# The first parse of a process includes imports, which the DAG processor does once before it forks.
 PROGRAM: Final = """
 import json, sys, time
 from airflow.dag_processing.dagbag import DagBag
 sys.path[:0] = sys.argv[1:]
-taken = []
+seconds = []
 for _ in range(2):
-    began = time.perf_counter()
+    start = time.perf_counter()
     bag = DagBag(dag_folder=sys.argv[1])
-    taken.append(time.perf_counter() - began)
-print(json.dumps({"taken": taken, "dags": len(bag.dags), "errors": list(bag.import_errors.values())}))
+    seconds.append(time.perf_counter() - start)
+print(json.dumps({"seconds": seconds, "dags": len(bag.dags), "errors": list(bag.import_errors.values())}))
 """
 SQL: Final = """
 CREATE STREAM s{number:03d} TRIGGER WINDOW_CLOSE FILL_HISTORY 1 INTO s{number:03d}_result
@@ -39,19 +39,19 @@ AS SELECT _wstart, COUNT(*) AS cnt, AVG(voltage) AS av FROM meters PARTITION BY 
 
 
 def fill_catalog(settings: Settings, streams: int) -> None:
-    """A catalog of so many streams; nothing else of them is needed."""
-    timestamp, whole = DataType(TypeKind.TIMESTAMP), DataType(TypeKind.INT)
-    table = Table("power", "meters", (Column("ts", timestamp), Column("voltage", whole)), (Column("groupid", whole),))
+    """Create a catalog with a number of streams, without any Delta tables."""
+    timestamp, integer = DataType(TypeKind.TIMESTAMP), DataType(TypeKind.INT)
+    table = Table("power", "meters", (Column("ts", timestamp), Column("voltage", integer)), (Column("groupid", integer),))
     settings.home_path.mkdir(parents=True, exist_ok=True)
     with Catalog.open(settings.catalog) as catalog:
         if not catalog.databases.create(Database("power"), if_not_exists=True):
             return
         catalog.tables.create(table)
         for number in range(streams):
-            catalog.jobs.create(definition(number))
+            catalog.jobs.create(build_definition(number))
 
 
-def definition(number: int) -> JobDefinition:
+def build_definition(number: int) -> JobDefinition:
     name = f"s{number:03d}"
     return JobDefinition(
         id=f"{number:032x}",
@@ -67,27 +67,27 @@ def definition(number: int) -> JobDefinition:
 
 
 class Parser:
-    """Parses in a new process each time; the first parse of each is kept apart."""
+    """Parses the DAGs in a new process per round; the first parse of each process is recorded separately."""
 
     def __init__(self, settings: Settings, streams: int) -> None:
         self.settings = settings
         self.streams = streams
-        self.first: list[float] = []
+        self.first_parses: list[float] = []
 
     def __call__(self) -> Sequence[float]:
         project = self.settings.project
         folders = [str(project / name) for name in ("dags", "plugins")]
         command = [sys.executable, "-c", PROGRAM, *folders]
-        done = subprocess.run(
+        process = subprocess.run(
             command, capture_output=True, text=True, env=self._environment(), cwd=self.settings.home_path, check=False
         )
-        if done.returncode != 0:
-            raise AssertionError(done.stderr)
-        found = json.loads(done.stdout.splitlines()[-1])
-        assert not found["errors"], found["errors"]
-        assert found["dags"] == self.streams + 1, f"{found['dags']} DAGs"
-        self.first.append(found["taken"][0])
-        return [found["taken"][1]]
+        if process.returncode != 0:
+            raise AssertionError(process.stderr)
+        output = json.loads(process.stdout.splitlines()[-1])
+        assert not output["errors"], output["errors"]
+        assert output["dags"] == self.streams + 1, f"{output['dags']} DAGs"
+        self.first_parses.append(output["seconds"][0])
+        return [output["seconds"][1]]
 
     def _environment(self) -> dict[str, str]:
         airflow = Path(self.settings.home_path) / "airflow"
@@ -102,16 +102,16 @@ class Parser:
         }
 
 
-def run(bench: Bench) -> Iterator[Line]:
-    """One line."""
+def run(bench: Bench) -> Iterator[Measurement]:
+    """Measure a parse of all DAGs."""
     settings = load(home=bench.home / "dags")
     streams = bench.sizes.dags
     fill_catalog(settings, streams)
     parser = Parser(settings, streams)
-    found = interleave({"DAG parse": parser}, bench.sizes.rounds, bench.log)
-    yield Line(
+    timings = interleave({"DAG parse": parser}, bench.sizes.rounds, bench.log)
+    yield Measurement(
         f"DAG parse of {streams} streams",
-        found["DAG parse"],
-        wanted=Wanted(seconds=LIMIT_SECONDS),
-        others={"first parse of a process, with imports": Timings(tuple(parser.first[1:]))},
+        timings["DAG parse"],
+        limit=Limit(seconds=LIMIT_SECONDS),
+        others={"first parse of a process, with imports": Timings(tuple(parser.first_parses[1:]))},
     )

@@ -1,4 +1,4 @@
-"""Filling the history of a stream: every window of every subtable, up to the target with its subtables and tags."""
+"""Backfill of a stream's history: all windows of all subtables, including the target's subtables and tags."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from benchmarks.bench import DATABASE, Bench
-from benchmarks.compare import check_same
-from benchmarks.data import filled_meters
+from benchmarks.compare import check_equal
+from benchmarks.data import prepare_meters
 from benchmarks.handwritten import batch
-from benchmarks.measure import Memory, Timings, interleave, timed
-from benchmarks.results import Line, Wanted
+from benchmarks.measure import Memory, Timings, interleave, time_call
+from benchmarks.results import Limit, Measurement
 from headrace.history import backfill
 from headrace.model.ledger import ChunkState
 
@@ -24,34 +24,34 @@ CREATE = """
 """
 
 
-class Ours:
-    """One fill after another, each of a new stream into a new target."""
+class Backfill:
+    """Backfills a history per round, each of a new stream into a new target."""
 
     def __init__(self, bench: Bench, source: str) -> None:
         self.bench = bench
         self.source = source
         self.parts: dict[str, list[float]] = {}
 
-    def fill(self) -> Sequence[float]:
-        """Plan and fill all chunks; making the stream before and going live after are not in it."""
+    def run(self) -> Sequence[float]:
+        """Plan and compute all chunks. Creating the stream and going live are not measured."""
         context = self.bench.context
         self._create()
         stream = context.catalog.jobs.get(DATABASE, NAME).definition.id
         self.parts.clear()
-        began = time.perf_counter()
+        start = time.perf_counter()
         chunks = backfill.plan_chunks(context, stream)
-        self._note("plan", began)
+        self._record("plan", start)
         for chunk in chunks:
-            at = time.perf_counter()
-            done = backfill.fill_chunk(context, stream, chunk.run, chunk.number)
-            assert done.state is ChunkState.DONE
-            self._note(f"chunk of about {chunk.rows} rows", at)
-        taken = time.perf_counter() - began
-        at = time.perf_counter()
+            chunk_start = time.perf_counter()
+            result = backfill.fill_chunk(context, stream, chunk.run, chunk.number)
+            assert result.state is ChunkState.DONE
+            self._record(f"chunk of about {chunk.rows} rows", chunk_start)
+        seconds = time.perf_counter() - start
+        activation_start = time.perf_counter()
         backfill.activate(context, stream)
         backfill.go_live(context, stream)
-        self._note("go live (not in the time)", at)
-        return [taken]
+        self._record("go live (not measured)", activation_start)
+        return [seconds]
 
     def result(self) -> pa.Table:
         context, table = self.bench.context, self.bench.table(TARGET)
@@ -63,29 +63,29 @@ class Ours:
         self.bench.execute(f"DROP STABLE IF EXISTS {TARGET}")
         self.bench.execute(CREATE.format(name=NAME, target=TARGET, source=self.source))
 
-    def _note(self, part: str, began: float) -> None:
-        self.parts.setdefault(part, []).append(time.perf_counter() - began)
+    def _record(self, part: str, start: float) -> None:
+        self.parts.setdefault(part, []).append(time.perf_counter() - start)
 
 
-def run(bench: Bench) -> Iterator[Line]:
-    """One line."""
+def run(bench: Bench) -> Iterator[Measurement]:
+    """Measure the backfill against a batch job that writes one Delta table."""
     sizes = bench.sizes
-    table = filled_meters(bench, sizes.rows, sizes.subtables)
+    table = prepare_meters(bench, sizes.rows, sizes.subtables)
     source, target = bench.location(table.name), str(bench.scratch("history"))
-    ours, memory = Ours(bench, table.name), Memory(bench.spark)
+    ours, memory = Backfill(bench, table.name), Memory(bench.spark)
 
     def by_hand() -> None:
         batch.write(batch.intervals(batch.read(bench.spark, source), "1 minute"), target)
 
-    sides = {"headrace": memory.watch("headrace", ours.fill), "hand-written": memory.watch("hand-written", timed(by_hand))}
-    found = interleave(sides, sizes.rounds, bench.log)
+    sides = {"headrace": memory.watch("headrace", ours.run), "hand-written": memory.watch("hand-written", time_call(by_hand))}
+    timings = interleave(sides, sizes.rounds, bench.log)
     theirs = batch.read(bench.spark, target).withColumnRenamed("tbname", "device").toArrow()
-    check_same(ours.result(), theirs, ("device", "ts"))
-    yield Line(
+    check_equal(ours.result(), theirs, ("device", "ts"))
+    yield Measurement(
         f"history: {sizes.rows:,} rows × {sizes.subtables} subtables, INTERVAL(1m), {theirs.num_rows:,} windows",
-        found["headrace"],
-        found["hand-written"],
-        Wanted(ratio=1.0),
-        parts={f"{name} (last round)": Timings(tuple(taken)) for name, taken in ours.parts.items()},
+        timings["headrace"],
+        timings["hand-written"],
+        Limit(ratio=1.0),
+        parts={f"{name} (last round)": Timings(tuple(seconds)) for name, seconds in ours.parts.items()},
         peaks=memory.peaks,
     )

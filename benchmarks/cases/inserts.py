@@ -1,4 +1,4 @@
-"""INSERT of a thousand rows through the connection: text in, commit out."""
+"""INSERT of a thousand rows through the connection, from the statement's text to the commit."""
 
 from __future__ import annotations
 
@@ -7,52 +7,52 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from benchmarks.bench import Bench
-from benchmarks.data import START_MS, STEP_MS, make_meters, subtable_names
+from benchmarks.data import START_MS, STEP_MS, create_meters, subtable_names
 from benchmarks.measure import interleave
-from benchmarks.results import Line, Wanted
+from benchmarks.results import Limit, Measurement
 
-INSERTS_A_ROUND: Final = 10
+INSERTS_PER_ROUND: Final = 10
 LIMIT_SECONDS: Final = 0.050
 
 
 class Inserter:
-    """Inserts batch after batch into a supertable; a share of each updates rows of the one before."""
+    """Inserts batches into a supertable; a fraction of each batch updates rows of the previous one."""
 
     def __init__(self, bench: Bench, name: str, subtables: int, updates: float) -> None:
         self.bench = bench
-        make_meters(bench, name, subtables)
+        create_meters(bench, name, subtables)
         self.names = subtable_names(name, subtables)
-        self.each = bench.sizes.batch_rows // subtables
-        self.again = round(self.each * updates)
-        self.next = 0
+        self.rows_per_subtable = bench.sizes.batch_rows // subtables
+        self.updated_rows = round(self.rows_per_subtable * updates)
+        self.next_row = 0
 
     def __call__(self) -> Sequence[float]:
-        taken = []
-        for _ in range(INSERTS_A_ROUND):
-            text = self.statement()
-            began = time.perf_counter()
+        samples = []
+        for _ in range(INSERTS_PER_ROUND):
+            text = self.next_statement()
+            start = time.perf_counter()
             cursor = self.bench.connection.execute(text)
-            taken.append(time.perf_counter() - began)
-            assert cursor.rowcount == self.each * len(self.names)
-        return taken
+            samples.append(time.perf_counter() - start)
+            assert cursor.rowcount == self.rows_per_subtable * len(self.names)
+        return samples
 
-    def statement(self) -> str:
-        """The next batch, as SQL."""
-        first = max(0, self.next - self.again)
-        self.next = first + self.each
+    def next_statement(self) -> str:
+        """Return the INSERT of the next batch."""
+        first = max(0, self.next_row - self.updated_rows)
+        self.next_row = first + self.rows_per_subtable
         return "INSERT INTO " + " ".join(f"{name} VALUES {self._rows(name, first)}" for name in self.names)
 
     def _rows(self, name: str, first: int) -> str:
-        salt = self.next + len(name)
-        seconds = range(first, first + self.each)
+        salt = self.next_row + len(name)
+        seconds = range(first, first + self.rows_per_subtable)
         return " ".join(
             f"({START_MS + second * STEP_MS}, {(second * 31 + salt) % 100 / 10}, {210 + (second + salt) % 30}, 0.{second % 997})"
             for second in seconds
         )
 
 
-def run(bench: Bench) -> Iterator[Line]:
-    """New rows of one subtable and of a hundred, then a tenth of updates."""
+def run(bench: Bench) -> Iterator[Measurement]:
+    """Measure inserts into one and into a hundred subtables, without and with 10 % updates."""
     rows = bench.sizes.batch_rows
     many = min(100, max(1, rows // 10))
     sides = {
@@ -61,6 +61,6 @@ def run(bench: Bench) -> Iterator[Line]:
         f"INSERT of {rows} rows, 1 subtable, 10 % updates": Inserter(bench, "inserts_one_updates", 1, 0.1),
         f"INSERT of {rows} rows, {many} subtables, 10 % updates": Inserter(bench, "inserts_many_updates", many, 0.1),
     }
-    found = interleave(sides, bench.sizes.rounds, bench.log)
-    for what, timings in found.items():
-        yield Line(what, timings, wanted=Wanted(seconds=LIMIT_SECONDS))
+    timings_by_name = interleave(sides, bench.sizes.rounds, bench.log)
+    for name, timings in timings_by_name.items():
+        yield Measurement(name, timings, limit=Limit(seconds=LIMIT_SECONDS))

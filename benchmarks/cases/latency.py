@@ -1,7 +1,7 @@
-"""From the commit of an insert to the commit of its result: the snode's loop against Structured Streaming queries.
+"""Latency from the commit of an insert to the commit of its result, against Structured Streaming queries.
 
-Both sides read a Delta table that is written alike, a thousand rows a commit, and are timed by the files of the Delta logs. A
-commit is written when the results of the one before are there, after a pause that is never the same.
+Both sides read Delta tables with the same commits of a thousand rows, and are timed by the files of the Delta logs. Each commit is
+written after the results of the previous one, after a random pause.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from benchmarks.bench import DATABASE, Bench, Sizes
-from benchmarks.compare import check_same
-from benchmarks.data import batch, make_meters
-from benchmarks.deltalog import Log, commit_time, has_rows, reaches
+from benchmarks.compare import check_equal
+from benchmarks.data import create_meters, generate_batch
+from benchmarks.deltalog import DeltaLogReader, commit_time, has_rows, has_transaction
 from benchmarks.handwritten import streaming
 from benchmarks.measure import Side, interleave
-from benchmarks.probe import Probe, Spot
-from benchmarks.results import Line, Wanted
+from benchmarks.probe import Probe, TimedFunction
+from benchmarks.results import Limit, Measurement
 from headrace.model.tables import Table
 from headrace.runtime.driver import Driver
 from headrace.runtime.metrics import Histogram
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 PAUSE_SECONDS: Final = 0.1
-PATIENCE_SECONDS: Final = 120.0
-ROWS_A_SUBTABLE: Final = 10
+MAX_WAIT_SECONDS: Final = 120.0
+ROWS_PER_SUBTABLE: Final = 10
 BY_HAND: Final = "_by_hand"
-STATELESS: Final = "a foreachBatch that remembers nothing, another result"
+STATELESS: Final = "foreachBatch without state, different result"
 CREATE: Final = """
     CREATE STREAM {name} TRIGGER {trigger} INTO {name}_result TAGS (device VARCHAR(64))
     AS SELECT _wstart AS ts, COUNT(*) AS cnt, AVG(voltage) AS av FROM {source} PARTITION BY tbname device INTERVAL({seconds}s)
@@ -46,10 +46,10 @@ CREATE: Final = """
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What is measured: `streams` alike on one source, windows of `seconds`, results at once or when a window is closed.
+    """A benchmark: a trigger mode, and a number of equal streams on one source.
 
-    A batch holds ten seconds of each subtable. At once: a window takes six batches, so that results are updated. Closed: each
-    batch closes the window of the one before.
+    A batch holds ten seconds of each subtable. With AT_ONCE, a window spans six batches, so results are updated. With
+    WINDOW_CLOSE, each batch closes the window of the previous one.
     """
 
     trigger: str
@@ -57,7 +57,7 @@ class Task:
 
     @property
     def seconds(self) -> int:
-        return 60 if self.trigger == "AT_ONCE" else ROWS_A_SUBTABLE
+        return 60 if self.trigger == "AT_ONCE" else ROWS_PER_SUBTABLE
 
     @property
     def label(self) -> str:
@@ -65,25 +65,25 @@ class Task:
 
 
 class Source:
-    """A table that is written batch after batch."""
+    """A source table that is written in batches."""
 
     def __init__(self, bench: Bench, name: str) -> None:
         self.bench = bench
         self.rows = bench.sizes.batch_rows
-        self.subtables = max(1, self.rows // ROWS_A_SUBTABLE)
-        self.table: Table = make_meters(bench, name, self.subtables)
+        self.subtables = max(1, self.rows // ROWS_PER_SUBTABLE)
+        self.table: Table = create_meters(bench, name, self.subtables)
         self.location = bench.location(name)
         self._second = 0
 
     def write(self) -> int:
-        """Commit the next batch; the version it made."""
-        rows = batch(self.table.name, self.subtables, self.rows, self._second)
-        self._second += ROWS_A_SUBTABLE
+        """Commit the next batch, and return its version."""
+        rows = generate_batch(self.table.name, self.subtables, self.rows, self._second)
+        self._second += ROWS_PER_SUBTABLE
         return self.bench.context.tables.write(self.table, self.bench.database, rows).version
 
 
-class Ours:
-    """Streams run by the loop of an snode, in this process."""
+class HeadraceStreams:
+    """Streams run by an snode's driver in this process."""
 
     def __init__(self, bench: Bench, task: Task) -> None:
         self.bench = bench
@@ -92,13 +92,13 @@ class Ours:
         for name in self.names:
             bench.execute(CREATE.format(name=name, trigger=task.trigger, source=self.source.table.name, seconds=task.seconds))
         self.apps = [self._offset_app(name) for name in self.names]
-        self.logs = [Log(bench.location(f"{name}_result")) for name in self.names]
+        self.logs = [DeltaLogReader(bench.location(f"{name}_result")) for name in self.names]
         lease = bench.context.catalog.leases.acquire(bench.settings.snode, "benchmarks", bench.settings.lease_ms)
-        assert lease is not None, "the home is in use by an snode"
+        assert lease is not None, "an snode is using the home"
         self.lease = lease
 
     def _offset_app(self, name: str) -> str:
-        """The app transaction by which the target's log tells how far a stream has read its source."""
+        """Return the app transaction that records a stream's source offset in the log of its target."""
         definition = self.bench.context.catalog.jobs.get(DATABASE, name).definition
         return offset_app(definition.id, definition.source_id)
 
@@ -110,31 +110,31 @@ class Ours:
         try:
             yield
         finally:
-            ended = driver.stop(PATIENCE_SECONDS)
-        assert ended
+            has_stopped = driver.stop(MAX_WAIT_SECONDS)
+        assert has_stopped
         if driver.failure is not None:
             raise driver.failure
 
-    def committed(self, version: int) -> float:
-        """When the last stream committed its result of a source version."""
+    def wait_for_result(self, version: int) -> float:
+        """Return when the last stream committed its result of a source version, in epoch seconds."""
         pairs = zip(self.logs, self.apps, strict=True)
-        return max(log.wait(reaches(app, version), PATIENCE_SECONDS) for log, app in pairs)
+        return max(log.wait(has_transaction(app, version), MAX_WAIT_SECONDS) for log, app in pairs)
 
     def result(self) -> pa.Table:
-        """The rows of the last stream's target."""
+        """Return the rows of the last stream's target."""
         table = self.bench.table(f"{self.names[-1]}_result")
         rows = self.bench.context.tables.scan(table, self.bench.database)
         return rows.join(self.bench.context.tables.read_tags(table), "tbname").select(["device", "ts", "cnt", "av"])
 
     def close(self) -> None:
-        """Drop the streams and let the lease go."""
+        """Drop the streams and release the lease."""
         for name in self.names:
             self.bench.execute(f"DROP STREAM {name}")
         self.bench.context.catalog.leases.release(self.lease)
 
 
-class Theirs:
-    """Structured Streaming queries, one for each stream."""
+class StreamingQueries:
+    """Structured Streaming queries, one per stream."""
 
     def __init__(self, bench: Bench, task: Task, *, stateless: bool = False) -> None:
         self.bench = bench
@@ -143,7 +143,7 @@ class Theirs:
         self.source = Source(bench, f"latency_{label}{BY_HAND}")
         self.folder: Path = bench.scratch(f"latency_{label}")
         self.jobs = [self._job(task, number) for number in range(task.streams)]
-        self.logs = [Log(job.target) for job in self.jobs]
+        self.logs = [DeltaLogReader(job.target) for job in self.jobs]
 
     def _job(self, task: Task, number: int) -> streaming.Job:
         target, checkpoint = str(self.folder / f"result_{number}"), self.folder / f"checkpoint_{number}"
@@ -157,49 +157,49 @@ class Theirs:
             yield
         finally:
             for query in queries:
-                settle(query)
+                wait_until_idle(query)
                 query.stop()
 
-    def committed(self, version: int) -> float:  # noqa: ARG002
-        """When the last query committed rows that come after those seen."""
-        return max(log.wait(has_rows, PATIENCE_SECONDS) for log in self.logs)
+    def wait_for_result(self, version: int) -> float:  # noqa: ARG002
+        """Return when the last query committed its next rows, in epoch seconds."""
+        return max(log.wait(has_rows, MAX_WAIT_SECONDS) for log in self.logs)
 
     def result(self) -> pa.Table:
-        """The rows of the last query's target."""
-        found = streaming.latest(self.bench.spark, self.jobs[-1].target).withColumnRenamed("tbname", "device").toArrow()
-        device = pc.replace_substring(found["device"], pattern=BY_HAND, replacement="")
-        return found.set_column(found.schema.get_field_index("device"), "device", device)
+        """Return the rows of the last query's target."""
+        rows = streaming.latest(self.bench.spark, self.jobs[-1].target).withColumnRenamed("tbname", "device").toArrow()
+        device = pc.replace_substring(rows["device"], pattern=BY_HAND, replacement="")
+        return rows.set_column(rows.schema.get_field_index("device"), "device", device)
 
 
-def settle(query: StreamingQuery) -> None:
-    """Wait for what the query still has to do, so that nothing is done twice after the next start."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
+def wait_until_idle(query: StreamingQuery) -> None:
+    """Wait for the end of the current trigger, so that the next start does not repeat it."""
+    deadline = time.monotonic() + MAX_WAIT_SECONDS
     while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
         time.sleep(0.05)
 
 
-def turn(side: Ours | Theirs, sizes: Sizes, probe: Probe) -> Side:
-    """A round: start, warm up, and then a sample for each batch."""
+def build_side(side: HeadraceStreams | StreamingQueries, sizes: Sizes, probe: Probe) -> Side:
+    """Return a side whose rounds start it, warm it up, and measure each batch."""
 
-    def samples() -> Sequence[float]:
+    def measure_round() -> Sequence[float]:
         with side.running():
             for _ in range(sizes.warm_up):
-                one(side)
-            with probe.on():
-                return [one(side) for _ in range(sizes.batches)]
+                measure_commit(side)
+            with probe.activate():
+                return [measure_commit(side) for _ in range(sizes.batches)]
 
-    return samples
+    return measure_round
 
 
-def one(side: Ours | Theirs) -> float:
-    """Seconds from the commit of the next batch to that of its result."""
+def measure_commit(side: HeadraceStreams | StreamingQueries) -> float:
+    """Return the seconds from the commit of the next batch to that of its result."""
     time.sleep(random.uniform(0, PAUSE_SECONDS))
     version = side.source.write()
-    return side.committed(version) - commit_time(side.source.location, version)
+    return side.wait_for_result(version) - commit_time(side.source.location, version)
 
 
-def spots() -> list[Spot]:
-    """Where our time may go, in the order of a batch."""
+def timed_functions() -> list[TimedFunction]:
+    """Return the functions of a micro-batch that may take time, in their order."""
     from pyspark.sql import SparkSession
     from pyspark.sql.classic.dataframe import DataFrame
 
@@ -211,48 +211,52 @@ def spots() -> list[Spot]:
     from headrace.streams.windows.processor import WindowProcessor
 
     return [
-        Spot("read changes", ChangeReader, "read_after"),
-        Spot("step", WindowProcessor, "process_batch"),
-        Spot("step: each frame into Spark", SparkSession, "createDataFrame"),
-        Spot("step: each result out of Spark", DataFrame, "toArrow"),
-        Spot("write state", StateStore, "write"),
-        Spot("rows of the target", TargetTable, "to_rows"),
-        Spot("commit", Tables, "replace"),
-        Spot("record progress (after the result)", Runner, "record"),
+        TimedFunction("read changes", ChangeReader, "read_after"),
+        TimedFunction("step", WindowProcessor, "process_batch"),
+        TimedFunction("step: each frame into Spark", SparkSession, "createDataFrame"),
+        TimedFunction("step: each result out of Spark", DataFrame, "toArrow"),
+        TimedFunction("write state", StateStore, "write"),
+        TimedFunction("rows of the target", TargetTable, "to_rows"),
+        TimedFunction("commit", Tables, "replace"),
+        TimedFunction("record progress (after the result)", Runner, "record"),
     ]
 
 
-def measure(bench: Bench, task: Task) -> Line:
-    """Both sides of a task, then whether they agree."""
-    ours, theirs, floor = Ours(bench, task), Theirs(bench, task), Theirs(bench, task, stateless=True)
+def measure(bench: Bench, task: Task) -> Measurement:
+    """Measure both sides of a task, and compare their results."""
+    ours, theirs, stateless = (
+        HeadraceStreams(bench, task),
+        StreamingQueries(bench, task),
+        StreamingQueries(bench, task, stateless=True),
+    )
     if task.trigger == "WINDOW_CLOSE":
-        prime(ours, theirs)
-    probe, none, sizes = Probe(spots()), Probe([]), bench.sizes
-    sides = {"headrace": turn(ours, sizes, probe), "hand-written": turn(theirs, sizes, none)}
+        write_first_batch(ours, theirs)
+    probe, no_probe, sizes = Probe(timed_functions()), Probe([]), bench.sizes
+    sides = {"headrace": build_side(ours, sizes, probe), "hand-written": build_side(theirs, sizes, no_probe)}
     if task.streams == 1:
-        sides[STATELESS] = turn(floor, sizes, none)
-    found = interleave(sides, bench.sizes.rounds, bench.log)
-    check_same(ours.result(), theirs.result(), ("device", "ts"))
+        sides[STATELESS] = build_side(stateless, sizes, no_probe)
+    timings = interleave(sides, bench.sizes.rounds, bench.log)
+    check_equal(ours.result(), theirs.result(), ("device", "ts"))
     ours.close()
     streams = "1 stream" if task.streams == 1 else f"{task.streams} streams"
-    return Line(
+    return Measurement(
         f"latency: {sizes.batch_rows} rows, {task.trigger}, {streams}",
-        found["headrace"],
-        found["hand-written"],
-        Wanted(ratio=0.5),
+        timings["headrace"],
+        timings["hand-written"],
+        Limit(ratio=0.5),
         parts=probe.timings(),
-        others={STATELESS: found[STATELESS]} if task.streams == 1 else {},
+        others={STATELESS: timings[STATELESS]} if task.streams == 1 else {},
     )
 
 
-def prime(ours: Ours, theirs: Theirs) -> None:
-    """The first window has none before it to close."""
+def write_first_batch(ours: HeadraceStreams, theirs: StreamingQueries) -> None:
+    """Write the first batch, which closes no window."""
     for side in (ours, theirs):
         side.source.write()
 
 
-def run(bench: Bench) -> Iterator[Line]:
-    """A line for each trigger mode, with one stream and with several."""
+def run(bench: Bench) -> Iterator[Measurement]:
+    """Measure each trigger mode with one stream and with several."""
     for trigger in ("AT_ONCE", "WINDOW_CLOSE"):
         for streams in (1, bench.sizes.fan_out):
             yield measure(bench, Task(trigger, streams))

@@ -1,4 +1,4 @@
-"""Parsing and planning: from a statement's text to the stages that would run."""
+"""Parsing and planning, from a statement's text to its stages."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from benchmarks.bench import Bench
-from benchmarks.data import make_meters
-from benchmarks.measure import interleave, timed
-from benchmarks.results import Line, Wanted
+from benchmarks.data import create_meters
+from benchmarks.measure import interleave, time_call
+from benchmarks.results import Limit, Measurement
 
 SOURCE: Final = "statements_meters"
-STATEMENTS_A_ROUND: Final = 20
+STATEMENTS_PER_ROUND: Final = 20
 LIMIT_SECONDS: Final = 0.010
-# Each text is new, so that nothing remembers it.
+# Each text is unique, so caches do not help.
 STATEMENTS: Final = {
     "CREATE STREAM": """
         CREATE STREAM s{number} TRIGGER WINDOW_CLOSE WATERMARK 5s IGNORE EXPIRED 0 FILL_HISTORY 1
@@ -29,7 +29,7 @@ STATEMENTS: Final = {
 
 
 class Planner:
-    """Plans one statement after another; nothing is carried out."""
+    """Plans statements without running them."""
 
     def __init__(self, bench: Bench, template: str) -> None:
         self.bench = bench
@@ -37,17 +37,17 @@ class Planner:
         self.number = 0
 
     def __call__(self) -> Sequence[float]:
-        return [seconds for _ in range(STATEMENTS_A_ROUND) for seconds in timed(self._plan)()]
+        return [seconds for _ in range(STATEMENTS_PER_ROUND) for seconds in time_call(self._plan)()]
 
     def _plan(self) -> None:
         self.number += 1
         assert self.bench.connection.session.stages(self.template.format(number=self.number, source=SOURCE))
 
 
-def run(bench: Bench) -> Iterator[Line]:
-    """A line for each kind of statement."""
+def run(bench: Bench) -> Iterator[Measurement]:
+    """Measure each kind of statement."""
     if not bench.has_table(SOURCE):
-        make_meters(bench, SOURCE, 100)
-    found = interleave({kind: Planner(bench, text) for kind, text in STATEMENTS.items()}, bench.sizes.rounds, bench.log)
-    for kind, timings in found.items():
-        yield Line(f"parse and plan {kind}", timings, wanted=Wanted(seconds=LIMIT_SECONDS))
+        create_meters(bench, SOURCE, 100)
+    timings_by_kind = interleave({kind: Planner(bench, text) for kind, text in STATEMENTS.items()}, bench.sizes.rounds, bench.log)
+    for kind, timings in timings_by_kind.items():
+        yield Measurement(f"parse and plan {kind}", timings, limit=Limit(seconds=LIMIT_SECONDS))

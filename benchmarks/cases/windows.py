@@ -1,4 +1,4 @@
-"""Batch queries over windows, rows to the client as Arrow: ours against PySpark's, with DuckDB on the same files beside them."""
+"""Batch queries over windows with Arrow results, against PySpark, and DuckDB on the same files for information."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from benchmarks.bench import Bench
-from benchmarks.compare import check_same
-from benchmarks.data import filled_meters
+from benchmarks.compare import check_equal
+from benchmarks.data import prepare_meters
 from benchmarks.handwritten import batch
-from benchmarks.measure import Memory, interleave, timed
-from benchmarks.results import Line, Wanted
+from benchmarks.measure import Memory, interleave, time_call
+from benchmarks.results import Limit, Measurement
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
 @dataclass(frozen=True, slots=True)
-class Windows:
-    """One query, three times: in our SQL, by hand in PySpark, in DuckDB's SQL; `{source}` stands for the table, or the files."""
+class WindowQuery:
+    """A query in Headrace's SQL, in PySpark and in DuckDB's SQL; `{source}` is the table or its files."""
 
     sql: str
     by_hand: Callable[[DataFrame], DataFrame]
@@ -36,22 +36,21 @@ OURS: Final = "SELECT tbname, _wstart AS ts, COUNT(*) AS cnt, AVG(voltage) AS av
 
 
 def duckdb_runs(breaks: str) -> str:
-    """Windows of neighbouring rows of each subtable that end where a condition on a row and the one before it holds."""
+    """Return a query for windows of consecutive rows; a condition on a row and its predecessor starts a new one."""
     return f"""WITH marked AS (
          SELECT tbname, ts, voltage, coalesce({breaks}, false)::INT AS new FROM {{source}} WINDOW w AS ({BY_TIME})),
        numbered AS (SELECT *, sum(new) OVER ({BY_TIME} ROWS UNBOUNDED PRECEDING) AS number FROM marked)
        SELECT tbname, min(ts) AS ts, count(*) AS cnt, avg(voltage) AS av FROM numbered GROUP BY tbname, number"""
 
 
-# To measure another window, add it here.
-QUERIES: Final[dict[str, Windows]] = {
-    "INTERVAL(1m) by subtable": Windows(
+QUERIES: Final[dict[str, WindowQuery]] = {
+    "INTERVAL(1m) by subtable": WindowQuery(
         "SELECT tbname, _wstart AS ts, COUNT(*) AS cnt, AVG(voltage) AS av FROM {source} PARTITION BY tbname INTERVAL(1m)",
         lambda rows: batch.intervals(rows, "1 minute"),
         "SELECT tbname, time_bucket(INTERVAL 1 MINUTE, ts) AS ts, COUNT(*) AS cnt, AVG(voltage) AS av FROM {source} GROUP BY 1, 2",
         ("tbname", "ts"),
     ),
-    "INTERVAL(1m) SLIDING(30s) by subtable": Windows(
+    "INTERVAL(1m) SLIDING(30s) by subtable": WindowQuery(
         "SELECT tbname, _wstart AS ts, COUNT(*) AS cnt, AVG(voltage) AS av FROM {source}"
         " PARTITION BY tbname INTERVAL(1m) SLIDING(30s)",
         lambda rows: batch.intervals(rows, "1 minute", "30 seconds"),
@@ -63,27 +62,27 @@ QUERIES: Final[dict[str, Windows]] = {
            SELECT tbname, ts, SUM(n) AS cnt, SUM(s) / SUM(n) AS av FROM pairs GROUP BY 1, 2""",
         ("tbname", "ts"),
     ),
-    "INTERVAL(10s) of all subtables": Windows(
+    "INTERVAL(10s) of all subtables": WindowQuery(
         "SELECT _wstart AS ts, COUNT(*) AS cnt, AVG(voltage) AS av FROM {source} INTERVAL(10s)",
-        lambda rows: batch.overall(rows, "10 seconds"),
+        lambda rows: batch.intervals_overall(rows, "10 seconds"),
         "SELECT time_bucket(INTERVAL 10 SECOND, ts) AS ts, COUNT(*) AS cnt, AVG(voltage) AS av FROM {source} GROUP BY 1",
         ("ts",),
     ),
-    "SESSION(ts, 10s) by subtable": Windows(
+    "SESSION(ts, 10s) by subtable": WindowQuery(
         OURS.format(window="SESSION(ts, 10s)"),
-        lambda rows: batch.runs(rows, "ts > lag(ts) OVER + INTERVAL 10 SECONDS"),
+        lambda rows: batch.run_windows(rows, "ts > lag(ts) OVER + INTERVAL 10 SECONDS"),
         duckdb_runs("ts > lag(ts) OVER w + INTERVAL 10 SECOND"),
         ("tbname", "ts"),
     ),
-    "STATE_WINDOW(ten volts) by subtable": Windows(
+    "STATE_WINDOW(ten volts) by subtable": WindowQuery(
         OURS.format(window="STATE_WINDOW(CAST(voltage / 10 AS INT))"),
-        lambda rows: batch.runs(rows, "CAST(voltage / 10 AS INT) <> CAST(lag(voltage) OVER / 10 AS INT)"),
+        lambda rows: batch.run_windows(rows, "CAST(voltage / 10 AS INT) <> CAST(lag(voltage) OVER / 10 AS INT)"),
         duckdb_runs("voltage // 10 <> lag(voltage) OVER w // 10"),
         ("tbname", "ts"),
     ),
-    "EVENT_WINDOW by subtable": Windows(
+    "EVENT_WINDOW by subtable": WindowQuery(
         OURS.format(window="EVENT_WINDOW START WITH voltage >= 235 END WITH voltage < 212"),
-        lambda rows: batch.events(rows, "voltage >= 235", "voltage < 212"),
+        lambda rows: batch.event_windows(rows, "voltage >= 235", "voltage < 212"),
         f"""WITH cut AS (
              SELECT tbname, ts, voltage, coalesce(sum((voltage < 212)::INT) OVER ({BY_TIME} ROWS BETWEEN UNBOUNDED PRECEDING
                AND 1 PRECEDING), 0) AS number FROM {{source}}),
@@ -92,9 +91,9 @@ QUERIES: Final[dict[str, Windows]] = {
            GROUP BY tbname, number HAVING max((voltage < 212)::INT) = 1""",
         ("tbname", "ts"),
     ),
-    "COUNT_WINDOW(100) by subtable": Windows(
+    "COUNT_WINDOW(100) by subtable": WindowQuery(
         OURS.format(window="COUNT_WINDOW(100)"),
-        lambda rows: batch.counted(rows, 100),
+        lambda rows: batch.count_windows(rows, 100),
         f"""WITH numbered AS (SELECT tbname, ts, voltage, (row_number() OVER ({BY_TIME}) - 1) // 100 AS number FROM {{source}})
            SELECT tbname, min(ts) AS ts, count(*) AS cnt, avg(voltage) AS av FROM numbered GROUP BY tbname, number""",
         ("tbname", "ts"),
@@ -102,10 +101,10 @@ QUERIES: Final[dict[str, Windows]] = {
 }
 
 
-class Query:
-    """The three sides of a query, each keeping its last result."""
+class QueryRun:
+    """Runs a query on its three sides, and keeps their last results."""
 
-    def __init__(self, bench: Bench, windows: Windows, name: str) -> None:
+    def __init__(self, bench: Bench, windows: WindowQuery, name: str) -> None:
         self.bench = bench
         self.windows = windows
         self.name = name
@@ -127,30 +126,30 @@ class Query:
             self.results["duckdb"] = connection.sql(sql).to_arrow_table()
 
     def check(self) -> None:
-        check_same(self.results["ours"], self.results["theirs"], self.windows.keys)
-        check_same(self.results["ours"], self.results["duckdb"], self.windows.keys)
+        check_equal(self.results["ours"], self.results["theirs"], self.windows.keys)
+        check_equal(self.results["ours"], self.results["duckdb"], self.windows.keys)
 
 
-def run(bench: Bench) -> Iterator[Line]:
-    """A line for each query."""
+def run(bench: Bench) -> Iterator[Measurement]:
+    """Measure each query."""
     rows = bench.sizes.window_rows
-    table = filled_meters(bench, rows, bench.sizes.subtables, breaks=True)
-    for what, windows in QUERIES.items():
-        if bench.sizes.only not in what:
+    table = prepare_meters(bench, rows, bench.sizes.subtables, breaks=True)
+    for name, windows in QUERIES.items():
+        if bench.sizes.only not in name:
             continue
-        query, memory = Query(bench, windows, table.name), Memory(bench.spark)
+        query, memory = QueryRun(bench, windows, table.name), Memory(bench.spark)
         sides = {
-            "headrace": memory.watch("headrace", timed(query.ours)),
-            "hand-written": memory.watch("hand-written", timed(query.theirs)),
-            "DuckDB": timed(query.duckdb),
+            "headrace": memory.watch("headrace", time_call(query.ours)),
+            "hand-written": memory.watch("hand-written", time_call(query.theirs)),
+            "DuckDB": time_call(query.duckdb),
         }
-        found = interleave(sides, bench.sizes.rounds, bench.log)
+        timings = interleave(sides, bench.sizes.rounds, bench.log)
         query.check()
-        yield Line(
-            f"query: {what}, {rows:,} rows, {query.results['ours'].num_rows:,} windows",
-            found["headrace"],
-            found["hand-written"],
-            Wanted(ratio=1.0),
-            others={"DuckDB": found["DuckDB"]},
+        yield Measurement(
+            f"query: {name}, {rows:,} rows, {query.results['ours'].num_rows:,} windows",
+            timings["headrace"],
+            timings["hand-written"],
+            Limit(ratio=1.0),
+            others={"DuckDB": timings["DuckDB"]},
             peaks=memory.peaks,
         )

@@ -1,1 +1,1 @@
-"""The other side: jobs as one would write them by hand for Spark and Delta, without Headrace."""
+"""Equivalent jobs written by hand for Spark and Delta, without Headrace."""

@@ -1,4 +1,4 @@
-"""Batch jobs on a Delta table of readings: windows of time by subtable."""
+"""Batch jobs on a Delta table of readings: windows by subtable."""
 
 from __future__ import annotations
 
@@ -13,51 +13,53 @@ OVER: Final = "OVER (PARTITION BY tbname ORDER BY ts)"
 
 
 def read(spark: SparkSession, location: str) -> DataFrame:
+    """Read a Delta table."""
     return spark.read.format("delta").load(location)
 
 
 def intervals(rows: DataFrame, length: str, slide: str | None = None) -> DataFrame:
-    """Count and mean voltage of each window of each subtable."""
+    """Compute count and mean voltage per time window and subtable."""
     window = F.window("ts", length, slide)
-    found = rows.groupBy("tbname", window.alias("window")).agg(F.count("*").alias("cnt"), F.avg("voltage").alias("av"))
-    return found.select("tbname", F.col("window.start").alias("ts"), "cnt", "av")
+    aggregates = rows.groupBy("tbname", window.alias("window")).agg(F.count("*").alias("cnt"), F.avg("voltage").alias("av"))
+    return aggregates.select("tbname", F.col("window.start").alias("ts"), "cnt", "av")
 
 
-def overall(rows: DataFrame, length: str) -> DataFrame:
-    """Count and mean voltage of each window of all subtables together."""
-    found = rows.groupBy(F.window("ts", length).alias("window")).agg(F.count("*").alias("cnt"), F.avg("voltage").alias("av"))
-    return found.select(F.col("window.start").alias("ts"), "cnt", "av")
+def intervals_overall(rows: DataFrame, length: str) -> DataFrame:
+    """Compute count and mean voltage per time window over all subtables."""
+    aggregates = rows.groupBy(F.window("ts", length).alias("window")).agg(F.count("*").alias("cnt"), F.avg("voltage").alias("av"))
+    return aggregates.select(F.col("window.start").alias("ts"), "cnt", "av")
 
 
-def runs(rows: DataFrame, breaks: str) -> DataFrame:
-    """Windows of neighbouring rows of each subtable that end where a condition on a row and the one before it (`lag`) holds."""
+def run_windows(rows: DataFrame, breaks: str) -> DataFrame:
+    """Compute windows of consecutive rows per subtable; a condition on a row and its predecessor (`lag`) starts a new one."""
     marked = rows.selectExpr("tbname", "ts", "voltage", f"if({breaks.replace('OVER', OVER)}, 1, 0) AS new")
     numbered = marked.selectExpr("tbname", "ts", "voltage", f"sum(new) {OVER[:-1]} ROWS UNBOUNDED PRECEDING) AS number")
-    return of_numbers(numbered)
+    return aggregate_numbered(numbered)
 
 
-def events(rows: DataFrame, start: str, end: str) -> DataFrame:
-    """Windows from a row that starts one to the next that ends it."""
+def event_windows(rows: DataFrame, start: str, end: str) -> DataFrame:
+    """Compute windows per subtable from a row that meets the start condition to the next that meets the end condition."""
     before = f"{OVER[:-1]} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
     marked = rows.selectExpr("tbname", "ts", "voltage", f"if({start}, 1, 0) AS st", f"if({end}, 1, 0) AS en")
-    cut = marked.selectExpr("*", f"coalesce(sum(en) {before}, 0) AS number")
+    numbered = marked.selectExpr("*", f"coalesce(sum(en) {before}, 0) AS number")
     opened = "max(st) OVER (PARTITION BY tbname, number ORDER BY ts ROWS UNBOUNDED PRECEDING) AS opened"
-    found = cut.selectExpr("*", opened).where("opened = 1").groupBy("tbname", "number")
-    every = found.agg(F.min("ts").alias("ts"), F.max("en").alias("en"), F.count("*").alias("cnt"), F.avg("voltage").alias("av"))
-    return every.where("en = 1").select("tbname", "ts", "cnt", "av")
+    groups = numbered.selectExpr("*", opened).where("opened = 1").groupBy("tbname", "number")
+    windows = groups.agg(F.min("ts").alias("ts"), F.max("en").alias("en"), F.count("*").alias("cnt"), F.avg("voltage").alias("av"))
+    return windows.where("en = 1").select("tbname", "ts", "cnt", "av")
 
 
-def counted(rows: DataFrame, count: int) -> DataFrame:
-    """Windows of so many rows of each subtable."""
-    return of_numbers(rows.selectExpr("tbname", "ts", "voltage", f"(row_number() {OVER} - 1) div {count} AS number"))
+def count_windows(rows: DataFrame, count: int) -> DataFrame:
+    """Compute windows of `count` consecutive rows per subtable."""
+    return aggregate_numbered(rows.selectExpr("tbname", "ts", "voltage", f"(row_number() {OVER} - 1) div {count} AS number"))
 
 
-def of_numbers(rows: DataFrame) -> DataFrame:
-    """Count and mean voltage of each numbered window of each subtable."""
-    found = rows.groupBy("tbname", "number")
-    every = found.agg(F.min("ts").alias("ts"), F.count("*").alias("cnt"), F.avg("voltage").alias("av"))
-    return every.select("tbname", "ts", "cnt", "av")
+def aggregate_numbered(rows: DataFrame) -> DataFrame:
+    """Compute start, count and mean voltage per numbered window and subtable."""
+    groups = rows.groupBy("tbname", "number")
+    windows = groups.agg(F.min("ts").alias("ts"), F.count("*").alias("cnt"), F.avg("voltage").alias("av"))
+    return windows.select("tbname", "ts", "cnt", "av")
 
 
 def write(rows: DataFrame, location: str) -> None:
+    """Write rows to a Delta table, replacing its content."""
     rows.write.format("delta").mode("overwrite").save(location)

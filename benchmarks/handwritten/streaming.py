@@ -17,11 +17,16 @@ BATCH = "batch"
 
 @dataclass(frozen=True)
 class Job:
-    """One query: windows of `length` by subtable, from a Delta table into another.
+    """A streaming query that computes windows by subtable from one Delta table into another.
 
-    With `closed` windows are written once, when the watermark has passed them; else whenever rows have come for them. With
-    `stateless` each micro-batch is aggregated by itself and nothing is remembered: not the same result, but the least that
-    such a job can do.
+    Attributes:
+        spark: Runs the query.
+        source: Location of the Delta table to read.
+        target: Location of the Delta table to write.
+        checkpoint: Folder of the query's checkpoint.
+        length: Length of the windows.
+        closed: Write windows once, after the watermark has passed them; else whenever they change.
+        stateless: Aggregate each micro-batch separately, without state. The result differs; the time is a lower bound.
     """
 
     spark: SparkSession
@@ -33,19 +38,19 @@ class Job:
     stateless: bool = False
 
     def start(self) -> StreamingQuery:
-        """Start, or go on from the checkpoint."""
+        """Start the query, or resume it from the checkpoint."""
         rows = self.spark.readStream.format("delta").load(self.source)
         if self.stateless:
-            writer = rows.writeStream.foreachBatch(lambda batch, number: self._append(self._aggregated(batch), number))
+            writer = rows.writeStream.foreachBatch(lambda batch, number: self._append(self._aggregate(batch), number))
         else:
-            late = rows.withWatermark("ts", "0 seconds" if self.closed else "1 day")
+            with_watermark = rows.withWatermark("ts", "0 seconds" if self.closed else "1 day")
             mode = "append" if self.closed else "update"
-            writer = self._aggregated(late).writeStream.outputMode(mode).foreachBatch(self._append)
+            writer = self._aggregate(with_watermark).writeStream.outputMode(mode).foreachBatch(self._append)
         return writer.option("checkpointLocation", str(self.checkpoint)).start()
 
-    def _aggregated(self, rows: DataFrame) -> DataFrame:
-        found = rows.groupBy("tbname", F.window("ts", self.length).alias("window"))
-        aggregates = found.agg(F.count("*").alias("cnt"), F.avg("voltage").alias("av"))
+    def _aggregate(self, rows: DataFrame) -> DataFrame:
+        groups = rows.groupBy("tbname", F.window("ts", self.length).alias("window"))
+        aggregates = groups.agg(F.count("*").alias("cnt"), F.avg("voltage").alias("av"))
         return aggregates.select("tbname", F.col("window.start").alias("ts"), "cnt", "av")
 
     def _append(self, windows: DataFrame, batch: int) -> None:
@@ -53,7 +58,7 @@ class Job:
 
 
 def latest(spark: SparkSession, target: str) -> DataFrame:
-    """The result as readers want it: of a window that was written several times, what was written last."""
-    found = spark.read.format("delta").load(target).groupBy("tbname", "ts")
-    newest = found.agg(F.max_by("cnt", BATCH).alias("cnt"), F.max_by("av", BATCH).alias("av"))
-    return newest.select("tbname", "ts", "cnt", "av")
+    """Read the latest version of each window from a target that has one row per update."""
+    groups = spark.read.format("delta").load(target).groupBy("tbname", "ts")
+    last = groups.agg(F.max_by("cnt", BATCH).alias("cnt"), F.max_by("av", BATCH).alias("av"))
+    return last.select("tbname", "ts", "cnt", "av")

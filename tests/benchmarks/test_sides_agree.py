@@ -1,4 +1,4 @@
-"""Every measurement runs at a tiny size; each compares what its sides have computed, and none says anything of time here."""
+"""Every benchmark runs at a tiny size and compares the results of its sides; times are not checked."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from benchmarks.bench import Bench, Sizes
-from benchmarks.cases import case
+from benchmarks.cases import load_case
 from benchmarks.cases.latency import Task, measure
-from benchmarks.data import batch, filled_meters, make_meters
+from benchmarks.data import create_meters, generate_batch, prepare_meters
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,7 +31,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 @pytest.mark.spark
 @pytest.mark.parametrize("name", ["history", "windows"])
 def test_headrace_and_the_hand_written_job_give_equal_windows(name: str, bench: Bench, spark: SparkSession) -> None:  # noqa: ARG001
-    lines = list(case(name)(bench))
+    lines = list(load_case(name)(bench))
 
     assert lines
     assert all(len(line.ours.samples) == len(line.theirs.samples) == TINY.rounds for line in lines if line.theirs)
@@ -48,34 +48,34 @@ def test_streams_and_structured_streaming_queries_give_equal_windows(task: Task,
 
 
 @pytest.mark.parametrize("name", ["statements", "inserts", "command"])
-def test_what_needs_no_spark_runs_without_it(name: str, bench: Bench) -> None:
-    lines = list(case(name)(bench))
+def test_benchmarks_that_need_no_spark_run_without_it(name: str, bench: Bench) -> None:
+    lines = list(load_case(name)(bench))
 
     assert lines
-    assert all(line.ours.samples and line.wanted is not None for line in lines)
+    assert all(line.ours.samples and line.limit is not None for line in lines)
 
 
 @pytest.mark.airflow
 def test_every_stream_has_its_dag(bench: Bench) -> None:
-    (line,) = case("dags")(bench)
+    (line,) = load_case("dags")(bench)
 
     assert len(line.ours.samples) == TINY.rounds
 
 
 @pytest.mark.spark
 def test_a_filled_table_is_used_again_by_the_next_run(bench: Bench, spark: SparkSession) -> None:  # noqa: ARG001
-    first = filled_meters(bench, 100, 5)
+    first = prepare_meters(bench, 100, 5)
     version = bench.context.tables.version(first)
-    again = filled_meters(bench, 100, 5)
+    again = prepare_meters(bench, 100, 5)
 
     assert again == first
     assert bench.context.tables.version(again) == version
     assert bench.context.tables.rows(again) == 100
 
 
-def test_batches_follow_each_other_and_never_repeat_a_key(bench: Bench) -> None:
-    table = make_meters(bench, "meters", 6)
+def test_batches_are_consecutive_and_never_repeat_a_key(bench: Bench) -> None:
+    table = create_meters(bench, "meters", 6)
     for second in (0, 10):
-        bench.context.tables.write(table, bench.database, batch("meters", 6, 60, second))
+        bench.context.tables.write(table, bench.database, generate_batch("meters", 6, 60, second))
 
     assert bench.context.tables.rows(table) == 120

@@ -1,7 +1,7 @@
-"""A real PostgreSQL server for the tests: Debian's binaries, a data folder that is thrown away, a database a test.
+"""A real PostgreSQL server for the tests: Debian's binaries, a temporary data folder, and one database per test.
 
-`tests/conftest.py` offers both fixtures to every room: `postgres` (the server of this test run) and `postgres_url` (the URL of
-an empty database of the test's own). Where the binaries are missing, tests that ask for them are skipped and say so.
+`tests/conftest.py` provides the fixtures `postgres` (the server of the test run) and `postgres_url` (the URL of an empty database
+for one test). If the binaries are missing, tests that use them are skipped.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from psycopg import sql
 
 MISSING = "PostgreSQL's server programs are not on this machine: apt-get install postgresql"
 OWNER = "postgres" if os.geteuid() == 0 else None
-"""PostgreSQL refuses to run as root; Debian's package brings this user."""
+"""PostgreSQL does not run as root; Debian's package creates this user."""
 
-# Nothing has to survive a crash here.
-QUICK = ("fsync=off", "synchronous_commit=off", "full_page_writes=off", "max_connections=200", "listen_addresses=")
+# Durability does not matter here.
+FAST_OPTIONS = ("fsync=off", "synchronous_commit=off", "full_page_writes=off", "max_connections=200", "listen_addresses=")
 
 
 DISCONNECT = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
@@ -33,7 +33,7 @@ SCHEMAS = "SELECT nspname FROM pg_namespace WHERE nspname !~ '^pg_' AND nspname 
 
 
 class Server:
-    """A running server that listens on a socket in its own folder."""
+    """A running server that listens on a socket in its folder."""
 
     def __init__(self, folder: Path, process: subprocess.Popen[bytes], programs: Path) -> None:
         self._programs = programs
@@ -44,23 +44,24 @@ class Server:
 
     @classmethod
     def start(cls, programs: Path) -> Server:
-        """A new cluster in a folder of its own; `stop` removes both."""
+        """Create and start a cluster in a temporary folder; `stop` removes both."""
         folder = Path(tempfile.mkdtemp(prefix="headrace-postgres-"))
         if OWNER:
             shutil.chown(folder, OWNER, OWNER)
         data = folder / "data"
         initdb = [programs / "initdb", "-D", data, "-U", "postgres", "--auth=trust", "--no-sync", "-E", "UTF8", "--locale=C.UTF-8"]
-        subprocess.run([*lowered(), *map(str, initdb)], check=True, capture_output=True, cwd=folder)
+        subprocess.run([*unprivileged_command(), *map(str, initdb)], check=True, capture_output=True, cwd=folder)
         server = cls(folder, start_server(programs, folder), programs)
         server._wait()
         return server
 
     def url(self, database: str) -> str:
+        """Return the URL of a database."""
         return f"postgresql://postgres@/{database}?host={self._folder}"
 
     @contextmanager
     def database(self) -> Iterator[str]:
-        """The URL of an empty database. It is emptied and used again, for each has hundreds of files."""
+        """Provide the URL of an empty database. Databases are cleared and reused, since each has hundreds of files."""
         name = self._free.pop() if self._free else self._create()
         yield self.url(name)
         with psycopg.connect(self.url(name), autocommit=True) as connection:
@@ -79,17 +80,17 @@ class Server:
         return name
 
     def halt(self) -> None:
-        """Shut the server down, keeping its data."""
+        """Shut down the server and keep its data."""
         self._process.send_signal(signal.SIGINT)
         self._process.wait(timeout=60)
 
     def resume(self) -> None:
-        """Start the server again on its data."""
+        """Start the server on its existing data."""
         self._process = start_server(self._programs, self._folder)
         self._wait()
 
     def stop(self) -> None:
-        """Ends the server by its id, at once since its data are thrown away, and removes its folder."""
+        """Stop the server immediately and remove its folder."""
         self._process.send_signal(signal.SIGQUIT)
         self._process.wait(timeout=60)
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -109,15 +110,15 @@ class Server:
 
 
 def start_server(programs: Path, folder: Path) -> subprocess.Popen[bytes]:
-    """Start a server on the data in a folder; it may not yet take connections."""
-    options = [part for option in QUICK for part in ("-c", option)]
-    command = [*lowered(), str(programs / "postgres"), "-D", str(folder / "data"), "-k", str(folder), *options]
+    """Start a server on the data in a folder; it may not accept connections yet."""
+    options = [part for option in FAST_OPTIONS for part in ("-c", option)]
+    command = [*unprivileged_command(), str(programs / "postgres"), "-D", str(folder / "data"), "-k", str(folder), *options]
     with (folder / "log").open("ab") as log:
         return subprocess.Popen(command, stdout=log, stderr=log, cwd=folder)
 
 
-def lowered() -> list[str]:
-    """What to put before a command so that it runs as an ordinary user and ends with this process, however that ends (Linux)."""
+def unprivileged_command() -> list[str]:
+    """Return a command prefix that drops root privileges and ends the command when this process dies (Linux)."""
     if shutil.which("setpriv") is None:
         return []
     user = [f"--reuid={OWNER}", f"--regid={OWNER}", "--init-groups"] if OWNER else []
@@ -125,16 +126,16 @@ def lowered() -> list[str]:
 
 
 def find_programs() -> Path | None:
-    """The folder with initdb and postgres, of the newest version there is."""
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: float(path.parts[-3]))
-    elsewhere = shutil.which("initdb")
-    candidates = [*found, *([Path(elsewhere)] if elsewhere else [])]
-    return candidates[-1].parent if found else (candidates[0].parent if candidates else None)
+    """Return the folder with initdb and postgres of the latest installed version."""
+    installed = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: float(path.parts[-3]))
+    on_path = shutil.which("initdb")
+    candidates = [*installed, *([Path(on_path)] if on_path else [])]
+    return candidates[-1].parent if installed else (candidates[0].parent if candidates else None)
 
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Server]:
-    """The PostgreSQL server of this test run; skips where there are no programs to start one."""
+    """Provide the PostgreSQL server of the test run, or skip the test if the binaries are missing."""
     programs = find_programs()
     if programs is None:
         pytest.skip(MISSING)
@@ -145,6 +146,6 @@ def postgres() -> Iterator[Server]:
 
 @pytest.fixture
 def postgres_url(postgres: Server) -> Iterator[str]:
-    """The URL of an empty database of this test's own."""
+    """Provide the URL of an empty database for one test."""
     with postgres.database() as url:
         yield url

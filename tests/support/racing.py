@@ -1,4 +1,4 @@
-"""Real processes that race each other: each runs a module-level function, all begin at the same moment."""
+"""Runs functions in processes that start at the same moment, to test races."""
 
 from __future__ import annotations
 
@@ -9,24 +9,29 @@ from collections.abc import Callable, Sequence
 from multiprocessing.synchronize import Barrier
 from typing import Any, Final
 
-# Children are forked from a server that has done the slow imports, never from the test process with its threads.
+# Fork from a server with the slow imports done, not from the multi-threaded test process.
 CONTEXT: Final = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["headrace.catalog", "alembic.command"])
-PATIENCE: Final = 120
+MAX_WAIT_S: Final = 120
 
 
 def race(function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
-    """What `function` returned for each tuple of arguments, each in a process of its own; the first error is raised."""
+    """Call a module-level function in one process per tuple of arguments; return the results in order.
+
+    Raises:
+        AssertionError: A process failed.
+        TimeoutError: The processes did not end in time.
+    """
     start, outcomes = CONTEXT.Barrier(len(arguments)), CONTEXT.Queue()
     processes = [
-        CONTEXT.Process(target=_run, args=(start, outcomes, number, function, given)) for number, given in enumerate(arguments)
+        CONTEXT.Process(target=_run, args=(start, outcomes, number, function, args)) for number, args in enumerate(arguments)
     ]
     for process in processes:
         process.start()
     try:
-        results = dict(outcomes.get(timeout=PATIENCE) for _ in processes)
+        results = dict(outcomes.get(timeout=MAX_WAIT_S) for _ in processes)
     except queue.Empty:
-        raise TimeoutError(f"processes are still racing after {PATIENCE} s") from None
+        raise TimeoutError(f"processes are still racing after {MAX_WAIT_S} s") from None
     finally:
         for process in processes:
             process.join(timeout=5)
@@ -42,9 +47,9 @@ class _Failure:
         self.text = text
 
 
-def _run(start: Barrier, outcomes: Any, number: int, function: Callable[..., Any], given: tuple[Any, ...]) -> None:
+def _run(start: Barrier, outcomes: Any, number: int, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
     try:
-        start.wait(PATIENCE)
-        outcomes.put((number, function(*given)))
+        start.wait(MAX_WAIT_S)
+        outcomes.put((number, function(*args)))
     except BaseException:
         outcomes.put((number, _Failure(traceback.format_exc())))

@@ -1,4 +1,4 @@
-"""Waits: what they return, how they give up, and which of them are reported."""
+"""Waits: results, timeouts and reports."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ def near_waits(monkeypatch: pytest.MonkeyPatch) -> list[waiting.Wait]:
     return waits
 
 
-def test_a_wait_returns_the_first_true_answer(near_waits: list[waiting.Wait]) -> None:
-    answers = iter([None, False, "ready"])
-    assert waiting.wait_until(lambda: next(answers), "an answer") == "ready"
+def test_a_wait_returns_the_first_true_result(near_waits: list[waiting.Wait]) -> None:
+    results = iter([None, False, "ready"])
+    assert waiting.wait_until(lambda: next(results), "a result") == "ready"
     assert near_waits == []
 
 
-def test_a_wait_that_is_given_up_says_what_for_and_how_things_are() -> None:
+def test_a_wait_that_times_out_has_its_description_and_details() -> None:
     with pytest.raises(TimeoutError, match="waited 0 s for a miracle\nthe log"):
         waiting.wait_until(lambda: None, "a miracle", details=lambda: "the log", bound_s=0)
 
 
-def test_waits_near_their_bound_are_reported(
+def test_waits_near_their_limit_are_reported(
     near_waits: list[waiting.Wait], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv(waiting.REPORT_VARIABLE, str(tmp_path / "waits"))

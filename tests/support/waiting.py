@@ -1,7 +1,7 @@
-"""Waiting for events, with one generous bound, and a record of the waits that came near it.
+"""Waits for events with a generous time limit, and a record of the waits that came near it.
 
-No test asserts how long something takes. A bound only decides when a test gives up, so that it must be far from what a slow
-machine needs; the end of a run lists every wait and every test that used more than `NEAR` of its bound.
+No test asserts a duration. The limit only decides when a test gives up, so it must far exceed what a slow machine needs. The end of
+a run lists all waits and tests that took more than `NEAR` of their limit.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ T = TypeVar("T")
 MAX_WAIT_S: Final = float(os.environ.get("HEADRACE_TEST_MAX_WAIT_S", "600"))
 NEAR: Final = 0.4
 REPORT_VARIABLE: Final = "HEADRACE_TEST_WAITS"
-"""File to which each test process appends its waits near the bound, one JSON object a line; `bin/run-tests` prints them."""
+"""File to which each test process appends its waits near the limit as JSON lines; `bin/run-tests` prints them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """One wait: what for, how long it took, and when it would have been given up, in seconds."""
+    """A wait: what for, its duration and its time limit in seconds."""
 
     what: str
     seconds: float
@@ -42,36 +42,36 @@ near_waits: list[Wait] = []
 
 
 def note(wait: Wait) -> None:
-    """Record a wait that came near its bound."""
+    """Record a wait if it came near its limit."""
     if wait.is_near:
         near_waits.append(wait)
 
 
 def wait_until(
-    look: Callable[[], T | Literal[False] | None], what: str, *, details: Callable[[], str] = str, bound_s: float = MAX_WAIT_S
+    poll: Callable[[], T | Literal[False] | None], what: str, *, details: Callable[[], str] = str, bound_s: float = MAX_WAIT_S
 ) -> T:
-    """Return what `look` returns as soon as that is true.
+    """Call `poll` until its result is true, and return the result.
 
     Args:
-        look: Asked again and again, about ten times a second.
-        what: What is waited for, as in "waited 600 s for {what}".
-        details: Text to add to the error, such as logs; only asked for then.
-        bound_s: Seconds after which to give up.
+        poll: Called about ten times per second.
+        what: Description for the error, as in "waited 600 s for {what}".
+        details: Returns text to add to the error, such as logs.
+        bound_s: Time limit in seconds.
 
     Raises:
-        TimeoutError: it did not come true within the bound.
+        TimeoutError: The result was not true within the limit.
     """
     start = time.monotonic()
-    while not (answer := look()):
+    while not (result := poll()):
         if time.monotonic() - start > bound_s:
             raise TimeoutError(f"waited {bound_s:.0f} s for {what}\n{details()}".rstrip())
         time.sleep(0.1)
     note(Wait(what, time.monotonic() - start, bound_s))
-    return answer
+    return result
 
 
 def append_report() -> None:
-    """Append the waits of this process to the file of the whole run, where there is one."""
+    """Append the waits of this process to the report of the test run, if there is one."""
     path = os.environ.get(REPORT_VARIABLE)
     if path and near_waits:
         with Path(path).open("a") as file:
