@@ -1,0 +1,97 @@
+"""Paths of a tree of devices: `root.plant.line1.temperature`, and patterns with wildcards."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Final
+
+from headrace.model.spans import Span
+
+ROOT: Final = "root"
+ANY_LEVELS: Final = "**"
+
+RESERVED_NODES: Final = frozenset({"ROOT", "TIME", "TIMESTAMP"})
+"""Names of nodes that need back-quotes although their characters do not, in upper case."""
+
+_PLAIN_NODE: Final = re.compile(r"(?![0-9]+(?:e[0-9]+)?$)[A-Za-z0-9_\u2E80-\u9FFF]+", re.IGNORECASE)
+_NODE: Final = re.compile(r"`(?:[^`]|``)*`|[^.`]+")
+
+
+def quote_node(name: str) -> str:
+    """Return a node in its canonical spelling: in back-quotes only if it needs them."""
+    return name if _PLAIN_NODE.fullmatch(name) and name.upper() not in RESERVED_NODES else "`" + name.replace("`", "``") + "`"
+
+
+def unquote_node(node: str) -> str:
+    """Return the name that a node's canonical spelling denotes."""
+    return node[1:-1].replace("``", "`") if node.startswith("`") else node
+
+
+def split_path(path: str) -> tuple[str, ...]:
+    """Split a dotted path of canonical nodes."""
+    return tuple(_NODE.findall(path))
+
+
+def join_path(nodes: Iterable[str]) -> str:
+    """Join canonical nodes to a dotted path."""
+    return ".".join(nodes)
+
+
+@dataclass(frozen=True, slots=True)
+class PathPattern:
+    """A path whose nodes may be wildcards.
+
+    Attributes:
+        nodes: Canonical spellings. `*` matches one node, also as part of one (`s*`); `**` matches one or more nodes. A node in
+            back-quotes is never a wildcard.
+    """
+
+    nodes: tuple[str, ...]
+    span: Span | None = field(default=None, compare=False)
+
+    def __str__(self) -> str:
+        return join_path(self.nodes)
+
+    @property
+    def has_wildcard(self) -> bool:
+        """Whether it may match more than one path."""
+        return any("*" in node and not node.startswith("`") for node in self.nodes)
+
+    @property
+    def literal_prefix(self) -> tuple[str, ...]:
+        """Nodes before the first wildcard."""
+        first = next((at for at, node in enumerate(self.nodes) if "*" in node and not node.startswith("`")), len(self.nodes))
+        return self.nodes[:first]
+
+    def concat(self, suffix: PathPattern) -> PathPattern:
+        """Return the pattern of a suffix below this prefix."""
+        return PathPattern(self.nodes + suffix.nodes, suffix.span)
+
+    def matches(self, path: Sequence[str]) -> bool:
+        """Return whether a path of canonical nodes matches as a whole."""
+        return _matches(self.nodes, tuple(path))
+
+
+def _matches(pattern: tuple[str, ...], path: tuple[str, ...]) -> bool:
+    """Match node by node; `**` takes one or more nodes."""
+    if not pattern:
+        return not path
+    if not path:
+        return False
+    if pattern[0] == ANY_LEVELS:
+        return any(_matches(pattern[1:], path[taken:]) for taken in range(1, len(path) + 1))
+    return _node_matches(pattern[0], path[0]) and _matches(pattern[1:], path[1:])
+
+
+def _node_matches(pattern: str, node: str) -> bool:
+    if "*" not in pattern or pattern.startswith("`"):
+        return pattern == node
+    return _node_expression(pattern).fullmatch(unquote_node(node)) is not None
+
+
+@cache
+def _node_expression(pattern: str) -> re.Pattern[str]:
+    return re.compile(".*".join(re.escape(part) for part in pattern.split("*")), re.DOTALL)

@@ -1,0 +1,277 @@
+"""Statements over a tree of devices, before paths are resolved."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from headrace.model.expressions import Expression, Scalar
+from headrace.model.paths import PathPattern
+from headrace.model.spans import Span
+from headrace.model.tree_queries import CompoundDuration, TreeQuery
+from headrace.model.types import DataType
+from headrace.model.values import Now
+
+Properties = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTreeDatabase:
+    """`CREATE DATABASE path [WITH TTL=ms]`, `SET STORAGE GROUP TO path`."""
+
+    path: PathPattern
+    ttl_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DropTreeDatabases:
+    """`DELETE DATABASE pattern, …`."""
+
+    patterns: tuple[PathPattern, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TimeseriesSpec:
+    """One series of CREATE TIMESERIES; `properties` are those that say how IoTDB stores it beside encoding and compression."""
+
+    measurement: str
+    type: DataType
+    encoding: str | None = None
+    compression: str | None = None
+    alias: str | None = None
+    tags: Properties = ()
+    attributes: Properties = ()
+    properties: Properties = ()
+    span: Span | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTimeseries:
+    """`CREATE TIMESERIES` (one series) and `CREATE ALIGNED TIMESERIES` (all series of a device)."""
+
+    device: PathPattern
+    series: tuple[TimeseriesSpec, ...]
+    aligned: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DropTimeseries:
+    """`DELETE TIMESERIES pattern, …`."""
+
+    patterns: tuple[PathPattern, ...]
+
+
+class TimeseriesChange(StrEnum):
+    """What ALTER TIMESERIES does with tags and attributes."""
+
+    RENAME = "rename"
+    SET = "set"
+    DROP = "drop"
+    ADD_TAGS = "add tags"
+    ADD_ATTRIBUTES = "add attributes"
+    UPSERT = "upsert"
+
+
+@dataclass(frozen=True, slots=True)
+class AlterTimeseries:
+    """`ALTER TIMESERIES path …`.
+
+    Attributes:
+        names: Of RENAME (old, new), of DROP the keys.
+        tags, attributes: Of SET (either kind; given as tags), ADD and UPSERT.
+    """
+
+    path: PathPattern
+    change: TimeseriesChange
+    names: tuple[str, ...] = ()
+    tags: Properties = ()
+    attributes: Properties = ()
+    alias: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TreeInsert:
+    """`INSERT INTO device(time, m, …) [ALIGNED] VALUES (…), …`.
+
+    Attributes:
+        times: One for each row: ticks, the text of an instant, or `now()`; None if the statement has no time column.
+        rows: Constants as written, without the time; text stays text until the series' type is known, and so do instants.
+    """
+
+    device: PathPattern
+    measurements: tuple[str, ...]
+    times: tuple[int | str | Now | None, ...]
+    rows: tuple[tuple[Scalar | Now, ...], ...]
+    aligned: bool = False
+    span: Span | None = field(default=None, compare=False)
+    row_spans: tuple[Span, ...] = field(default=(), compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class TreeDelete:
+    """`DELETE FROM pattern, … [WHERE time …]`."""
+
+    patterns: tuple[PathPattern, ...]
+    where: Expression | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SetTTL:
+    """`SET TTL TO path ms|INF` and `UNSET TTL FROM path`; `ttl_ms` is None for no limit."""
+
+    path: PathPattern
+    ttl_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TreeSelect:
+    """A query as a statement."""
+
+    query: TreeQuery
+
+
+@dataclass(frozen=True, slots=True)
+class TreeShow:
+    """`SHOW` and `COUNT` of the tree.
+
+    Attributes:
+        what: `databases`, `devices`, `timeseries`, `latest timeseries`, `child paths`, `child nodes`, `ttl`, `all ttl`,
+            `functions`, `continuous queries`, `cq executions`, `device templates`, `nodes in template`, `paths set template`,
+            `paths using template`, `version`, `count databases`, `count devices`, `count timeseries`, `count nodes`.
+        where: What is looked at (`timeseries`, `device`, `tag`, `datatype`, `template`), the tag's key or nothing, the
+            operator (`=`, `<>`, `contains`, `is null`, `is not null`), and the value.
+        time: The condition on time of DEVICES and TIMESERIES: those that have such rows.
+        level: Of COUNT … GROUP BY LEVEL and of COUNT NODES … LEVEL.
+        details: Of SHOW DATABASES DETAILS.
+        name: Of a template, or of the continuous query whose executions are shown.
+    """
+
+    what: str
+    patterns: tuple[PathPattern, ...] = ()
+    where: tuple[str, str, str, str] | None = None
+    time: Expression | None = None
+    level: int | None = None
+    with_database: bool = False
+    details: bool = False
+    limit: int | None = None
+    offset: int | None = None
+    name: str | None = None
+    span: Span | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTemplate:
+    """`CREATE DEVICE TEMPLATE name [ALIGNED] (m type …, …)`."""
+
+    name: str
+    series: tuple[TimeseriesSpec, ...]
+    aligned: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DropTemplate:
+    """`DROP DEVICE TEMPLATE name`."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetTemplate:
+    """`SET DEVICE TEMPLATE name TO path`, or UNSET … FROM."""
+
+    name: str
+    path: PathPattern
+    unset: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AlterTemplate:
+    """`ALTER DEVICE TEMPLATE name ADD (m type …, …)`."""
+
+    name: str
+    series: tuple[TimeseriesSpec, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ActivateTemplate:
+    """`CREATE TIMESERIES USING DEVICE TEMPLATE ON path`."""
+
+    path: PathPattern
+
+
+@dataclass(frozen=True, slots=True)
+class DeactivateTemplate:
+    """`DEACTIVATE DEVICE TEMPLATE [name] FROM pattern, …`, `DELETE TIMESERIES OF DEVICE TEMPLATE …`."""
+
+    patterns: tuple[PathPattern, ...]
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CreateFunction:
+    """`CREATE FUNCTION name AS 'class' [USING URI 'uri']`."""
+
+    name: str
+    class_name: str
+    uri: str | None = None
+    span: Span | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class DropFunction:
+    """`DROP FUNCTION name`."""
+
+    name: str
+
+
+class TimeoutPolicy(StrEnum):
+    """What happens to intervals that fall due while a run is still at work."""
+
+    BLOCKED = "BLOCKED"
+    DISCARD = "DISCARD"
+
+
+@dataclass(frozen=True, slots=True)
+class CreateContinuousQuery:
+    """`CREATE CONTINUOUS QUERY`, as written; `text` is the statement, `body` its SELECT."""
+
+    name: str
+    query: TreeQuery
+    every: CompoundDuration | None = None
+    boundary: Expression | None = None
+    start_offset: CompoundDuration | None = None
+    end_offset: CompoundDuration | None = None
+    policy: TimeoutPolicy = TimeoutPolicy.BLOCKED
+    text: str = field(default="", compare=False)
+    body: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class DropContinuousQuery:
+    """`DROP CONTINUOUS QUERY name`."""
+
+    name: str
+
+
+TreeStatement = (
+    CreateTreeDatabase
+    | DropTreeDatabases
+    | CreateTimeseries
+    | DropTimeseries
+    | AlterTimeseries
+    | TreeInsert
+    | TreeDelete
+    | SetTTL
+    | TreeSelect
+    | TreeShow
+    | CreateTemplate
+    | DropTemplate
+    | SetTemplate
+    | AlterTemplate
+    | ActivateTemplate
+    | DeactivateTemplate
+    | CreateFunction
+    | DropFunction
+    | CreateContinuousQuery
+    | DropContinuousQuery
+)

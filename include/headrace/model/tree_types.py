@@ -1,0 +1,27 @@
+"""IoTDB's names of data types."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from headrace.model.types import DataType, TypeKind
+
+TREE_TYPES: Final[dict[str, DataType]] = {
+    "BOOLEAN": DataType(TypeKind.BOOL),
+    "INT32": DataType(TypeKind.INT),
+    "INT64": DataType(TypeKind.BIGINT),
+    "FLOAT": DataType(TypeKind.FLOAT),
+    "DOUBLE": DataType(TypeKind.DOUBLE),
+    "TEXT": DataType(TypeKind.VARCHAR),
+    "STRING": DataType(TypeKind.NCHAR),
+    "BLOB": DataType(TypeKind.VARBINARY),
+    "DATE": DataType(TypeKind.DATE),
+    "TIMESTAMP": DataType(TypeKind.TIMESTAMP),
+}
+
+_NAMES: Final = {type_.kind: name for name, type_ in TREE_TYPES.items()}
+
+
+def type_name(type_: DataType) -> str:
+    """Return IoTDB's name of a type."""
+    return _NAMES.get(type_.kind, str(type_))

@@ -1,0 +1,91 @@
+"""Trees of devices: what a database of the IoTDB language holds.
+
+All devices of a database share one table (`TREE_TABLE`). Each pair of a measurement and a type has a column of its own there, so
+that a measurement may have different types on different devices; the column's comment is the measurement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from headrace.model.paths import join_path, split_path
+from headrace.model.tables import Column, Table, TableKind
+from headrace.model.types import TIMESTAMP, DataType
+
+TREE_TABLE: Final = "devices"
+TIME_COLUMN: Final = "time"
+
+
+@dataclass(frozen=True, slots=True)
+class Timeseries:
+    """One series of a device.
+
+    Attributes:
+        measurement: Its canonical node.
+        column: The column of the tree's table that holds its values.
+    """
+
+    measurement: str
+    type: DataType
+    column: str
+    encoding: str = ""
+    compression: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesLabels:
+    """What users have attached to a series."""
+
+    alias: str | None = None
+    tags: Mapping[str, str] = field(default_factory=dict)
+    attributes: Mapping[str, str] = field(default_factory=dict)
+
+
+NO_LABELS: Final = SeriesLabels()
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A device with its series in the order of their creation.
+
+    Attributes:
+        path: Dotted canonical nodes, with the database's.
+        number: Place in the order of creation within the database.
+        labels: By measurement, of the series that have some.
+        template: The device template that gave it its series, if one did.
+    """
+
+    database: str
+    path: str
+    series: tuple[Timeseries, ...]
+    aligned: bool = False
+    number: int = 0
+    labels: Mapping[str, SeriesLabels] = field(default_factory=dict)
+    template: str | None = None
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The path node by node."""
+        return split_path(self.path)
+
+    def labels_of(self, measurement: str) -> SeriesLabels:
+        """Return what is attached to a series."""
+        return self.labels.get(measurement, NO_LABELS)
+
+    def find(self, measurement: str) -> Timeseries | None:
+        """Return the series of a measurement or alias."""
+        for series in self.series:
+            if measurement in (series.measurement, self.labels_of(series.measurement).alias):
+                return series
+        return None
+
+    def series_path(self, measurement: str) -> str:
+        """Return the full path of a series."""
+        return join_path((self.path, measurement))
+
+
+def tree_table(database: str) -> Table:
+    """Return the table of a database without devices."""
+    return Table(database, TREE_TABLE, (Column(TIME_COLUMN, TIMESTAMP),), kind=TableKind.TREE)

@@ -1,0 +1,21 @@
+"""Values of rows to be inserted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headrace.model.expressions import Scalar
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """`now [+|- duration]` as a value to be inserted; `offset` in nanoseconds.
+
+    `today`: counted from the start of the current day in the database's time zone, as `today()` is.
+    """
+
+    offset: int = 0
+    today: bool = False
+
+
+RowValue = Scalar | Now
