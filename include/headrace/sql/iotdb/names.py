@@ -1,0 +1,156 @@
+"""Names of result columns, as IoTDB prints them."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from headrace.errors import InternalError
+from headrace.model.expressions import Call, Case, Cast, ColumnRef, DurationLiteral, Expression, Literal, Star
+from headrace.sql.iotdb.words import TYPE_NAMES
+
+PRIORITIES: Final = {
+    **dict.fromkeys(("*", "/", "%"), 900),
+    **dict.fromkeys(("+", "-"), 800),
+    **dict.fromkeys(("=", "<>", "<", "<=", ">", ">="), 600),
+    **dict.fromkeys(("like", "not like", "match", "nmatch"), 500),
+    **dict.fromkeys(("is null", "is not null"), 475),
+    **dict.fromkeys(("between", "not between"), 450),
+    **dict.fromkeys(("in", "not in"), 400),
+    "and": 300,
+    "or": 200,
+    **dict.fromkeys(("unary-", "not"), 1000),
+}
+"""Precedence of operators, in IoTDB's numbers; anything else needs no parentheses."""
+
+CASE_PRIORITY: Final = 1000
+FUNCTION_PRIORITY: Final = 1100
+SIGNS: Final = {"and": "&", "or": "|", "<>": "!="}
+BINARY: Final = frozenset(("and", "or", "=", "<>", "<", "<=", ">", ">=", "+", "-", "*", "/", "%"))
+PREFIXES: Final = {"unary-": "-", "not": "!"}
+WILDCARDS: Final = {"%": ".*?", "_": "."}
+
+
+def result_name(expression: Expression) -> str:
+    """Return the name of an expression's result column.
+
+    Replace paths by those of the series first, since they appear in the name as they are. Instants should be numbers of ticks, as
+    IoTDB prints them; any other spelling is copied.
+    """
+    match expression:
+        case Literal():
+            return _constant_name(expression)
+        case ColumnRef(name=name):
+            return "Time" if name == "time" else name
+        case Star():
+            return "*"
+        case DurationLiteral(value=duration):
+            return str(duration)
+        case Cast(operand=Literal(value=value), spelling=""):
+            return str(value)
+        case Cast(operand=operand, type=type_, spelling=spelling):
+            return f"CAST({result_name(operand)} AS {spelling or TYPE_NAMES[type_.kind]})"
+        case Case():
+            return _case_name(expression)
+        case Call():
+            return _call_name(expression)
+    raise InternalError(f"no name for {expression!r}")
+
+
+def _priority(expression: Expression) -> int:
+    match expression:
+        case Call(function=function):
+            return PRIORITIES.get(function, FUNCTION_PRIORITY)
+        case Case():
+            return CASE_PRIORITY
+    return FUNCTION_PRIORITY
+
+
+def _enclosed(expression: Expression, priority: int) -> str:
+    """Return the name of an operand, in parentheses if it binds more loosely."""
+    name = result_name(expression)
+    return f"({name})" if _priority(expression) < priority else name
+
+
+def _constant_name(literal: Literal) -> str:
+    match literal.value:
+        case bool(value):
+            return str(value).lower()
+        case str(value):
+            return f'"{value}"'
+        case bytes(value):
+            return value.hex().upper()
+        case None:
+            return "null"
+    return literal.spelling or str(literal.value)
+
+
+def _call_name(call: Call) -> str:
+    function, arguments = call.function, call.arguments
+    if function in BINARY and len(arguments) == 2:
+        left, right = (_enclosed(argument, PRIORITIES[function]) for argument in arguments)
+        return f"{left} {SIGNS.get(function, function)} {right}"
+    if function in PREFIXES:
+        operand = _enclosed(arguments[0], FUNCTION_PRIORITY)
+        return f"-({operand})" if function == "unary-" and operand.startswith("-") else PREFIXES[function] + operand
+    if function in PRIORITIES:
+        return _predicate_name(call)
+    return _function_name(call)
+
+
+def _predicate_name(call: Call) -> str:
+    operand, *rest = call.arguments
+    name = result_name(operand)
+    match call.function:
+        case "is null" | "is not null":
+            return f"{name} {call.function.upper()}"
+        case "between" | "not between":
+            return f"{name} {call.function.upper()} {result_name(rest[0])} AND {result_name(rest[1])}"
+        case "in" | "not in":
+            choices = dict.fromkeys(_plain_name(choice) for choice in rest)
+            return f"{_enclosed(operand, FUNCTION_PRIORITY)} {call.function.upper()} ({','.join(choices)})"
+        case "like" | "not like":
+            return f"{name} LIKE '{_like_regex(_plain_name(rest[0]))}'"
+    return f"{name} REGEXP '{_plain_name(rest[0])}'"
+
+
+def _plain_name(expression: Expression) -> str:
+    """Return a constant without quotes, as the statement has it."""
+    match expression:
+        case Literal(value=str(value)):
+            return value
+        case Literal(value=value, spelling=spelling) if spelling:
+            return spelling
+    return result_name(expression)
+
+
+def _like_regex(pattern: str) -> str:
+    """Return the regular expression that IoTDB prints instead of a LIKE pattern."""
+    parts = []
+    for part in re.findall(r"\\.|.", pattern, re.DOTALL):
+        escaped = part if len(part) > 1 else re.sub(r"([.^$*+?()\[\]{}|])", r"\\\1", part)
+        parts.append(WILDCARDS.get(part, escaped))
+    return f"^{''.join(parts)}$"
+
+
+def _function_name(call: Call) -> str:
+    names = [result_name(argument) for argument in call.arguments]
+    match call.spelling or call.function:
+        case "SUBSTRING FROM":
+            return f"SUBSTRING({names[0]} FROM {' FOR '.join(names[1:])})"
+        case "SUBSTRING" | "ROUND" as spelling:
+            return f"{spelling}({','.join(names)})"
+        case "REPLACE":
+            before, after = (_plain_name(argument) for argument in call.arguments[1:])
+            return f"REPLACE({names[0]}, '{before}', '{after}')"
+    attributes = [f'"{key}"="{value}"' for key, value in call.attributes]
+    return f"{call.spelling or call.function}({', '.join((*names, *attributes))})"
+
+
+def _case_name(case: Case) -> str:
+    branches = case.branches
+    if case.operand is not None:
+        branches = tuple((Call("=", (case.operand, value)), result) for value, result in branches)
+    parts = ["CASE", *(f"WHEN {result_name(condition)} THEN {result_name(result)}" for condition, result in branches)]
+    parts += [] if case.default is None else [f"ELSE {result_name(case.default)}"]
+    return " ".join((*parts, "END"))

@@ -1,0 +1,109 @@
+"""The renderer of expressions of the IoTDB language. For the names of result columns see `names`."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Final
+
+from headrace.model.expressions import Call, Cast, ColumnRef, DurationLiteral, Expression, Literal, Scalar
+from headrace.model.time import Duration
+from headrace.model.tree_queries import CompoundDuration
+from headrace.model.types import TIMESTAMP
+from headrace.sql.iotdb.names import PRIORITIES
+from headrace.sql.iotdb.words import BINARY, FOLLOWERS, LEXICAL_RULES, NEGATED, PREDICATES, TYPE_NAMES, UNIT_NAMES
+from headrace.sql.operators import FUNCTION_POWER, SIGN
+from headrace.sql.render import ExpressionRenderer
+
+AMBIGUOUS: Final = FOLLOWERS | {"NOT", "NAN", "NOW", "NULL", "TRUE", "FALSE", "CASE", "LAST"}
+"""Words that could begin something other than a path."""
+
+FIRST_WORD: Final = re.compile(r"\w+")
+
+
+class IoTDBRenderer(ExpressionRenderer):
+    """Writes expressions as text that parses back to them."""
+
+    LEXICAL_RULES = LEXICAL_RULES
+    BINARY = BINARY
+    PREDICATES = PREDICATES
+    NEGATED = NEGATED
+
+    def _text_and_power(self, node: Expression) -> tuple[str, int]:
+        match node:
+            case ColumnRef(name=name):
+                return path_sql(name), FUNCTION_POWER
+            case DurationLiteral(value=duration):
+                return duration_sql((duration,)), FUNCTION_POWER
+            case Cast(operand=Literal(value=str(text)), type=type_) if type_ == TIMESTAMP:
+                return text, FUNCTION_POWER
+            case Cast(operand=operand, type=type_):
+                return f"CAST({self.sql(operand)} AS {TYPE_NAMES[type_.kind]})", FUNCTION_POWER
+        return super()._text_and_power(node)
+
+    def scalar_sql(self, value: Scalar) -> str:
+        """Write a constant."""
+        match value:
+            case bytes():
+                return f"X'{value.hex()}'"
+            case float() if math.isnan(value):
+                return "NaN"
+        return super().scalar_sql(value)
+
+    def _call_sql(self, call: Call) -> tuple[str, int]:
+        if call.function == "not":
+            return f"!{self.sql(call.arguments[0], SIGN)}", SIGN
+        if call.function == "*":
+            return self._product_sql(call)
+        if call.function not in PRIORITIES:
+            return self._function_sql(call), FUNCTION_POWER
+        return super()._call_sql(call)
+
+    def _negation_sql(self, argument: Expression) -> str:
+        """Write a negation. A path that begins with a digit gets parentheses, since the sign would make it a number."""
+        operand = self.sql(argument, SIGN)
+        return f"-({operand})" if operand[0].isdigit() else super()._negation_sql(argument)
+
+    def _product_sql(self, call: Call) -> tuple[str, int]:
+        """Write a product. A signed right side gets parentheses, since the star before it would be a wildcard."""
+        power = BINARY["*"].power
+        left, right = self.sql(call.arguments[0], power), self.sql(call.arguments[1], power + 1)
+        return f"{left} * {f'({right})' if right[0] in '+-' else right}", power
+
+    def _function_sql(self, call: Call) -> str:
+        if not call.arguments:
+            return f"{call.function}()"
+        parts = [self.sql(argument) for argument in call.arguments]
+        if call.spelling == "SUBSTRING FROM":
+            return f"SUBSTRING({parts[0]} FROM {' FOR '.join(parts[1:])})"
+        parts += [f"{LEXICAL_RULES.quote(key)}={LEXICAL_RULES.quote(value)}" for key, value in call.attributes]
+        return f"{_function_name_sql(call.spelling or call.function)}({', '.join(parts)})"
+
+
+def _function_name_sql(name: str) -> str:
+    return f"`{name}`" if name.upper() in (*AMBIGUOUS, "CAST") else LEXICAL_RULES.name_sql(name)
+
+
+def path_sql(name: str) -> str:
+    """Write a path of canonical nodes, with its first node in back quotes if it could be a keyword."""
+    first = FIRST_WORD.match(name)
+    if first is None or first[0].upper() not in AMBIGUOUS or (first.end() < len(name) and name[first.end()] != "."):
+        return name
+    return f"`{first[0]}`{name[first.end() :]}"
+
+
+def duration_sql(duration: CompoundDuration) -> str:
+    """Write a duration such as `1d12h`."""
+    return "".join(_part_sql(part) for part in duration)
+
+
+def _part_sql(part: Duration) -> str:
+    return f"{part.count}{UNIT_NAMES[part.unit]}"
+
+
+RENDERER: Final = IoTDBRenderer()
+
+
+def expression_sql(expression: Expression) -> str:
+    """Write an expression of the IoTDB language."""
+    return RENDERER.sql(expression)

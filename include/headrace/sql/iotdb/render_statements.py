@@ -1,0 +1,273 @@
+"""The renderer of statements of the IoTDB language, each on one line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import singledispatch
+
+from headrace.errors import InternalError
+from headrace.model import tree_statements as model
+from headrace.model.statements import Explain, Statement
+from headrace.model.values import Now, RowValue
+from headrace.sql.iotdb.render import RENDERER, duration_sql
+from headrace.sql.iotdb.render_queries import patterns_sql, query_sql
+from headrace.sql.iotdb.words import LEXICAL_RULES, TYPE_NAMES, UNIT_NAMES
+from headrace.sql.render import shifted_sql
+
+
+@singledispatch
+def statement_sql(statement: Statement) -> str:
+    """Write a statement so that it parses back to itself."""
+    raise InternalError(f"no text for {type(statement).__name__}")
+
+
+def _listed(parts: Iterable[str]) -> str:
+    return f"({', '.join(parts)})"
+
+
+def _joined(*parts: str) -> str:
+    return " ".join(part for part in parts if part)
+
+
+def _when(condition: object, text: str) -> str:
+    return text if condition else ""
+
+
+def _pairs_sql(pairs: model.Properties) -> str:
+    return ", ".join(f"{LEXICAL_RULES.quote(key)}={LEXICAL_RULES.quote(value)}" for key, value in pairs)
+
+
+def _map_sql(word: str, pairs: model.Properties) -> str:
+    return _when(pairs, f"{word}({_pairs_sql(pairs)})")
+
+
+# Databases and series
+
+
+@statement_sql.register
+def _(statement: model.CreateTreeDatabase) -> str:
+    return _joined(f"CREATE DATABASE {statement.path}", _when(statement.ttl_ms is not None, f"WITH TTL={statement.ttl_ms}"))
+
+
+@statement_sql.register
+def _(statement: model.DropTreeDatabases) -> str:
+    return f"DELETE DATABASE {patterns_sql(statement.patterns)}"
+
+
+@statement_sql.register
+def _(statement: model.CreateTimeseries) -> str:
+    if statement.aligned:
+        return f"CREATE ALIGNED TIMESERIES {statement.device}{_listed(map(_measurement_sql, statement.series))}"
+    spec = statement.series[0]
+    return f"CREATE TIMESERIES {statement.device}.{spec.measurement}{_spec_sql(spec)}"
+
+
+def _measurement_sql(spec: model.TimeseriesSpec) -> str:
+    return f"{spec.measurement}{_spec_sql(spec)}"
+
+
+def _spec_sql(spec: model.TimeseriesSpec) -> str:
+    """Write the alias, the type, and the properties, tags and attributes."""
+    stored = (
+        *((("ENCODING", spec.encoding),) if spec.encoding else ()),
+        *((("COMPRESSION", spec.compression),) if spec.compression else ()),
+    )
+    pairs = [f"{key}={value}" for key, value in stored]
+    pairs += [f"{LEXICAL_RULES.quote(key)}={LEXICAL_RULES.quote(value)}" for key, value in spec.properties]
+    alias = _when(spec.alias, f"({spec.alias})")
+    rest = _joined(TYPE_NAMES[spec.type.kind], *pairs, _map_sql("TAGS", spec.tags), _map_sql("ATTRIBUTES", spec.attributes))
+    return f"{alias} {rest}"
+
+
+@statement_sql.register
+def _(statement: model.DropTimeseries) -> str:
+    return f"DELETE TIMESERIES {patterns_sql(statement.patterns)}"
+
+
+@statement_sql.register
+def _(statement: model.AlterTimeseries) -> str:
+    return f"ALTER TIMESERIES {statement.path} {_change_sql(statement)}"
+
+
+def _change_sql(statement: model.AlterTimeseries) -> str:
+    names = [LEXICAL_RULES.quote(name) for name in statement.names]
+    match statement.change:
+        case model.TimeseriesChange.RENAME:
+            return f"RENAME {' TO '.join(names)}"
+        case model.TimeseriesChange.DROP:
+            return f"DROP {', '.join(names)}"
+        case model.TimeseriesChange.SET:
+            return f"SET {_pairs_sql(statement.tags)}"
+        case model.TimeseriesChange.ADD_TAGS:
+            return f"ADD TAGS {_pairs_sql(statement.tags)}"
+        case model.TimeseriesChange.ADD_ATTRIBUTES:
+            return f"ADD ATTRIBUTES {_pairs_sql(statement.attributes)}"
+    alias = _when(statement.alias, f"ALIAS={statement.alias}")
+    return _joined("UPSERT", alias, _map_sql("TAGS", statement.tags), _map_sql("ATTRIBUTES", statement.attributes))
+
+
+@statement_sql.register
+def _(statement: model.SetTTL) -> str:
+    if statement.ttl_ms is None:
+        return f"UNSET TTL FROM {statement.path}"
+    return f"SET TTL TO {statement.path} {statement.ttl_ms}"
+
+
+# Device templates
+
+
+@statement_sql.register
+def _(statement: model.CreateTemplate) -> str:
+    series = _when(statement.series, _listed(map(_measurement_sql, statement.series)))
+    return _joined("CREATE DEVICE TEMPLATE", LEXICAL_RULES.name_sql(statement.name), _when(statement.aligned, "ALIGNED"), series)
+
+
+@statement_sql.register
+def _(statement: model.AlterTemplate) -> str:
+    series = _listed(map(_measurement_sql, statement.series))
+    return f"ALTER DEVICE TEMPLATE {LEXICAL_RULES.name_sql(statement.name)} ADD {series}"
+
+
+@statement_sql.register
+def _(statement: model.DropTemplate) -> str:
+    return f"DROP DEVICE TEMPLATE {LEXICAL_RULES.name_sql(statement.name)}"
+
+
+@statement_sql.register
+def _(statement: model.SetTemplate) -> str:
+    verb, word = ("UNSET", "FROM") if statement.unset else ("SET", "TO")
+    return f"{verb} DEVICE TEMPLATE {LEXICAL_RULES.name_sql(statement.name)} {word} {statement.path}"
+
+
+@statement_sql.register
+def _(statement: model.ActivateTemplate) -> str:
+    return f"CREATE TIMESERIES USING DEVICE TEMPLATE ON {statement.path}"
+
+
+@statement_sql.register
+def _(statement: model.DeactivateTemplate) -> str:
+    name = "" if statement.name is None else LEXICAL_RULES.name_sql(statement.name)
+    return _joined("DEACTIVATE DEVICE TEMPLATE", name, "FROM", patterns_sql(statement.patterns))
+
+
+# Rows
+
+
+@statement_sql.register
+def _(statement: model.TreeInsert) -> str:
+    timed = any(time is not None for time in statement.times)
+    columns = _listed((*(("time",) if timed else ()), *statement.measurements))
+    rows = (_row_sql(time, row, timed) for time, row in zip(statement.times, statement.rows, strict=True))
+    aligned = _when(statement.aligned, "ALIGNED")
+    return _joined(f"INSERT INTO {statement.device}{columns}", aligned, "VALUES", ", ".join(rows))
+
+
+def _row_sql(time: RowValue, row: Sequence[RowValue], timed: bool) -> str:
+    return _listed((*((_time_sql(time),) if timed else ()), *map(_value_sql, row)))
+
+
+def _time_sql(time: RowValue) -> str:
+    return time if isinstance(time, str) else _value_sql(time)
+
+
+def _value_sql(value: RowValue) -> str:
+    if isinstance(value, Now):
+        return shifted_sql("now()", value.offset, UNIT_NAMES)
+    return RENDERER.scalar_sql(value)
+
+
+@statement_sql.register
+def _(statement: model.TreeDelete) -> str:
+    where = "" if statement.where is None else f"WHERE {RENDERER.sql(statement.where)}"
+    return _joined("DELETE FROM", patterns_sql(statement.patterns), where)
+
+
+# Looking
+
+
+@statement_sql.register
+def _(statement: model.TreeSelect) -> str:
+    return query_sql(statement.query)
+
+
+@statement_sql.register
+def _(statement: Explain) -> str:
+    return f"EXPLAIN {_when(statement.analyze, 'ANALYZE ')}{statement_sql(statement.statement)}"
+
+
+@statement_sql.register
+def _(statement: model.TreeShow) -> str:
+    what = statement.what.upper()
+    level = _when(statement.level is not None, f"LEVEL={statement.level}")
+    return _joined(
+        what if what.startswith("COUNT") else f"SHOW {_show_words(statement)}",
+        _when(what == "TTL", "ON"),
+        patterns_sql(statement.patterns) if not what.startswith("PATHS") else "",
+        _when(statement.with_database, "WITH DATABASE"),
+        _show_condition(statement),
+        _when(level and what == "COUNT TIMESERIES", "GROUP BY"),
+        level,
+        _when(statement.limit is not None, f"LIMIT {statement.limit}"),
+        _when(statement.offset is not None, f"OFFSET {statement.offset}"),
+    )
+
+
+def _show_words(statement: model.TreeShow) -> str:
+    name = "" if statement.name is None else LEXICAL_RULES.name_sql(statement.name)
+    match statement.what:
+        case "nodes in template":
+            return f"NODES IN DEVICE TEMPLATE {name}"
+        case "paths set template":
+            return f"PATHS SET DEVICE TEMPLATE {name}"
+        case "paths using template":
+            return _joined("PATHS", patterns_sql(statement.patterns), "USING DEVICE TEMPLATE", name)
+    return _joined(statement.what.upper(), name, _when(statement.details, "DETAILS"))
+
+
+def _show_condition(statement: model.TreeShow) -> str:
+    if statement.time is not None:
+        return f"WHERE {RENDERER.sql(statement.time)}"
+    if statement.where is None:
+        return ""
+    what, key, operator, value = statement.where
+    subject = {"tag": f"TAGS({LEXICAL_RULES.quote(key)})"}.get(what, what.upper())
+    return _joined("WHERE", subject, operator.upper(), _when("null" not in operator, LEXICAL_RULES.quote(value)))
+
+
+# Functions and continuous queries
+
+
+@statement_sql.register
+def _(statement: model.CreateFunction) -> str:
+    uri = "" if statement.uri is None else f"USING URI {LEXICAL_RULES.quote(statement.uri)}"
+    return _joined(f"CREATE FUNCTION {LEXICAL_RULES.name_sql(statement.name)} AS {LEXICAL_RULES.quote(statement.class_name)}", uri)
+
+
+@statement_sql.register
+def _(statement: model.DropFunction) -> str:
+    return f"DROP FUNCTION {LEXICAL_RULES.name_sql(statement.name)}"
+
+
+@statement_sql.register
+def _(statement: model.CreateContinuousQuery) -> str:
+    return _joined(
+        f"CREATE CONTINUOUS QUERY {LEXICAL_RULES.name_sql(statement.name)}",
+        _resample_sql(statement),
+        _when(statement.policy is not model.TimeoutPolicy.BLOCKED, f"TIMEOUT POLICY {statement.policy}"),
+        f"BEGIN {query_sql(statement.query)} END",
+    )
+
+
+def _resample_sql(statement: model.CreateContinuousQuery) -> str:
+    ends = [duration_sql(end) for end in (statement.start_offset, statement.end_offset) if end is not None]
+    parts = (
+        "" if statement.every is None else f"EVERY {duration_sql(statement.every)}",
+        "" if statement.boundary is None else f"BOUNDARY {RENDERER.sql(statement.boundary)}",
+        _when(ends, f"RANGE {', '.join(ends)}"),
+    )
+    return _joined("RESAMPLE", *parts) if any(parts) else ""
+
+
+@statement_sql.register
+def _(statement: model.DropContinuousQuery) -> str:
+    return f"DROP CONTINUOUS QUERY {LEXICAL_RULES.name_sql(statement.name)}"

@@ -1,0 +1,193 @@
+"""The parser of SHOW and COUNT of the IoTDB language."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, ClassVar, Final
+
+from headrace.model.tree_statements import TreeShow
+from headrace.sql.iotdb.functions import FunctionParser
+from headrace.sql.tokens import TokenType
+
+LATER: Final = {
+    **dict.fromkeys(("PIPE", "PIPES", "PIPEPLUGINS"), "pipes come with a later version"),
+    "TRIGGERS": "triggers come with a later version",
+    **dict.fromkeys(
+        ("CLUSTER", "CLUSTERID", "VARIABLES", "REGIONS", "DATANODES", "CONFIGNODES", "AINODES", "REGIONID", "TIMESLOTID", "DATA"),
+        "there is no cluster; headrace status shows the processes",
+    ),
+    **dict.fromkeys(("QUERIES", "QUERY"), "the Spark page shows running queries"),
+    **dict.fromkeys(("MODELS", "TOPIC", "TOPICS", "SUBSCRIPTIONS", "VIEW", "SPACE", "THROTTLE"), "it has no counterpart here"),
+}
+
+
+class ShowParser(FunctionParser):
+    """Parses the statements that inspect the tree."""
+
+    SHOWS: ClassVar[Mapping[str, Callable[[Any], TreeShow]]] = {
+        "ALL": lambda self: self._parse_show_all_ttl(),
+        "CHILD": lambda self: self._parse_show_child(),
+        "CONTINUOUS": lambda self: self._parse_show_queries(),
+        "CQ": lambda self: self._parse_show_executions(),
+        "CQS": lambda _: TreeShow("continuous queries"),
+        "DATABASES": lambda self: self._parse_show_databases(),
+        "DEVICE": lambda self: self._parse_show_templates(),
+        "DEVICES": lambda self: self._parse_show_devices(),
+        "FUNCTIONS": lambda _: TreeShow("functions"),
+        "LATEST": lambda self: self._parse_show_latest(),
+        "NODES": lambda self: self._parse_show_template_nodes(),
+        "PATHS": lambda self: self._parse_show_template_paths(),
+        "SCHEMA": lambda self: self._parse_show_templates(),
+        "STORAGE": lambda self: self._parse_show_storage_groups(),
+        "TIMESERIES": lambda self: self._parse_show_timeseries("timeseries"),
+        "TTL": lambda self: self._parse_show_ttl(),
+        "VERSION": lambda _: TreeShow("version"),
+    }
+
+    def _parse_show(self) -> TreeShow:
+        start = self._index - 1
+        if self._token.word in LATER:
+            self._fail_unsupported(f"SHOW {self._token.word}", LATER[self._token.word])
+        word = self._expect_one(*self.SHOWS)
+        return replace(self.SHOWS[word](self), span=self._span(start))
+
+    def _parse_show_all_ttl(self) -> TreeShow:
+        self._expect("TTL")
+        return TreeShow("all ttl")
+
+    def _parse_show_ttl(self) -> TreeShow:
+        self._expect("ON")
+        return TreeShow("ttl", self._parse_patterns())
+
+    def _parse_show_child(self) -> TreeShow:
+        what = self._expect_one("PATHS", "NODES").lower()
+        return TreeShow(f"child {what}", self._parse_optional_pattern())
+
+    def _parse_show_queries(self) -> TreeShow:
+        """Parse `QUERIES`, or `QUERY EXECUTIONS …`, after CONTINUOUS."""
+        if self._expect_one("QUERIES", "QUERY") == "QUERY":
+            return self._parse_show_executions()
+        return TreeShow("continuous queries")
+
+    def _parse_show_executions(self) -> TreeShow:
+        """Parse `EXECUTIONS [name] [LIMIT n] [OFFSET n]`, which IoTDB does not have."""
+        self._expect("EXECUTIONS")
+        unnamed = self._token.kind is TokenType.END or self._token.word in ("LIMIT", "OFFSET", ";")
+        name = None if unnamed else self._parse_identifier("a continuous query")
+        return self._parse_show_page(TreeShow("cq executions", name=name))
+
+    def _parse_show_storage_groups(self) -> TreeShow:
+        self._expect("GROUP")
+        return self._parse_show_databases()
+
+    def _parse_show_databases(self) -> TreeShow:
+        details = self._accept("DETAILS")
+        return TreeShow("databases", self._parse_optional_pattern(), details=details)
+
+    def _parse_show_devices(self) -> TreeShow:
+        patterns = self._parse_optional_pattern()
+        with_database = False
+        if self._accept("WITH"):
+            with_database = True
+            if self._expect_one("DATABASE", "STORAGE") == "STORAGE":
+                self._expect("GROUP")
+        shown = TreeShow("devices", patterns, with_database=with_database)
+        return self._parse_show_page(self._parse_show_condition(shown))
+
+    def _parse_show_latest(self) -> TreeShow:
+        self._expect("TIMESERIES")
+        return self._parse_show_timeseries("latest timeseries")
+
+    def _parse_show_timeseries(self, what: str) -> TreeShow:
+        return self._parse_show_page(self._parse_show_condition(TreeShow(what, self._parse_optional_pattern())))
+
+    def _parse_show_page(self, shown: TreeShow) -> TreeShow:
+        """Parse `[LIMIT n] [OFFSET n]` in either order."""
+        pages: dict[str, int] = {}
+        while word := self._accept_one(*(word for word in ("LIMIT", "OFFSET") if word.lower() not in pages)):
+            pages[word.lower()] = self._parse_page(word)
+        return replace(shown, limit=pages.get("limit"), offset=pages.get("offset"))
+
+    # WHERE
+
+    def _parse_show_condition(self, shown: TreeShow) -> TreeShow:
+        """Parse `[WHERE condition]`, on the schema or on the time of rows."""
+        if not self._accept("WHERE"):
+            return shown
+        token, after = self._token, self._peek()
+        if token.word in ("TIME", "TIMESTAMP"):
+            return replace(shown, time=self._parse_expression())
+        if token.word in ("TIMESERIES", "DEVICE") and after.word == "CONTAINS":
+            self._advance()
+            self._advance()
+            return replace(shown, where=(token.word.lower(), "", "contains", self._parse_string()))
+        if token.word == "TEMPLATE":
+            return replace(shown, where=self._parse_template_condition())
+        if token.word == "TAGS" and after.word == "(":
+            return replace(shown, where=self._parse_tag_condition())
+        return replace(shown, where=self._parse_column_condition())
+
+    def _parse_template_condition(self) -> tuple[str, str, str, str]:
+        self._advance()
+        if self._accept("IS"):
+            operator = "is not null" if self._accept("NOT") else "is null"
+            self._expect("NULL")
+            return "template", "", operator, ""
+        operator = "=" if self._expect_one("=", "!=", "<>") == "=" else "<>"
+        return "template", "", operator, self._parse_string()
+
+    def _parse_tag_condition(self) -> tuple[str, str, str, str]:
+        self._advance()
+        key = self._parse_parenthesized(self._parse_key)
+        if self._expect_one("=", "==", "CONTAINS") == "CONTAINS":
+            return "tag", key, "contains", self._parse_string()
+        return "tag", key, "=", self._parse_constant_text("a value")
+
+    def _parse_column_condition(self) -> tuple[str, str, str, str]:
+        token = self._token
+        key, value = self._parse_property()
+        if key.upper() != "DATATYPE":
+            self._semantic("unexpected filter key", token, hint="write dataType=INT32, TAGS(key)=value or TIMESERIES CONTAINS 'x'")
+        return "datatype", "", "=", value.upper()
+
+    # Device templates
+
+    def _parse_show_templates(self) -> TreeShow:
+        self._expect("TEMPLATES")
+        return TreeShow("device templates")
+
+    def _parse_show_template_nodes(self) -> TreeShow:
+        self._expect("IN")
+        self._expect_template()
+        return TreeShow("nodes in template", name=self._parse_template_name())
+
+    def _parse_show_template_paths(self) -> TreeShow:
+        patterns = self._parse_optional_pattern()
+        what = self._expect_one(*(("USING",) if patterns else ("SET", "USING"))).lower()
+        self._expect_template()
+        return TreeShow(f"paths {what} template", patterns, name=self._parse_template_name())
+
+    # COUNT
+
+    def _parse_count_statement(self) -> TreeShow:
+        start = self._index - 1
+        match self._expect_one("DATABASES", "STORAGE", "DEVICES", "TIMESERIES", "NODES"):
+            case "DEVICES":
+                shown = self._parse_show_condition(TreeShow("count devices", self._parse_optional_pattern()))
+            case "TIMESERIES":
+                shown = self._parse_show_condition(TreeShow("count timeseries", self._parse_optional_pattern()))
+                shown = replace(shown, level=self._parse_level() if self._accept("GROUP", "BY") else None)
+            case "NODES":
+                shown = TreeShow("count nodes", (self._parse_pattern(),))
+                shown = replace(shown, level=self._parse_level())
+            case what:
+                if what == "STORAGE":
+                    self._expect("GROUP")
+                shown = TreeShow("count databases", self._parse_optional_pattern())
+        return replace(shown, span=self._span(start))
+
+    def _parse_level(self) -> int:
+        self._expect("LEVEL")
+        self._expect_one("=", "==")
+        return self._parse_integer()
