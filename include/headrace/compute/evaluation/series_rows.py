@@ -1,0 +1,64 @@
+"""Rows of series of trees, aligned by time or kept by device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+from typing import TYPE_CHECKING, Final
+
+from headrace.compute.plan import WEND, WSTART, Plan, Scan, SeriesRows
+from headrace.compute.windows.segments import key_columns, merge_columns, update_columns
+from headrace.storage.spark.functions import F
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+SLOT: Final = "_slot"
+
+
+def series_rows(source: SeriesRows, read: Callable[[Scan], DataFrame]) -> DataFrame:
+    """Return `time`, `device` unless rows are aligned, and the columns of the source; rows without any value are left out."""
+    sides = [side(source, scan, columns, read) for scan, columns in zip(source.scans, source.columns, strict=True)]
+    rows = reduce(lambda left, right: left.union(right), sides)
+    names = [name for _, name in source.columns[0]]
+    if source.aligned and len(source.devices) > 1:
+        rows = rows.groupBy("time").agg(*(F.expr(f"any_value({name}, true) AS {name}") for name in names))
+    elif source.aligned:
+        rows = rows.drop("device")
+    return rows.where(" OR ".join(f"{name} IS NOT NULL" for name in names)) if names else rows
+
+
+def side(source: SeriesRows, scan: Scan, columns: tuple[tuple[str, str], ...], read: Callable[[Scan], DataFrame]) -> DataFrame:
+    """Return the rows of one tree under the names of the source."""
+    rows = read(scan)
+    if scan.condition is not None:
+        rows = rows.where(scan.condition)
+    if source.slots > 1:
+        numbers = ", ".join(map(str, range(source.slots)))
+        rows = rows.selectExpr("*", f"explode(array({numbers})) AS {SLOT}")
+    time = scan.table.timestamp.name
+    return rows.selectExpr(f"{time} AS time", f"{scan.table.series_key} AS device", *(f"{sql} AS {name}" for sql, name in columns))
+
+
+def add_empty_windows(
+    plan: Plan, source: SeriesRows, partials: DataFrame, prepared: DataFrame, windows: DataFrame | None
+) -> DataFrame:
+    """Add the partials of no rows for each device and window that has no row.
+
+    Args:
+        plan: The plan, for its keys and partials.
+        source: The source, for the devices that the query names.
+        partials: Keys, the window's ends and partials.
+        prepared: Rows before aggregation, for the types of the partials.
+        windows: All windows; None if the query has none.
+    """
+    keys = key_columns(plan)
+    empty = prepared.where("false").agg(*update_columns(plan))
+    if keys:
+        devices = partials.sparkSession.createDataFrame([(device,) for device in source.devices], f"{keys[0]} STRING")
+        empty = devices.crossJoin(F.broadcast(empty))
+    if windows is not None:
+        empty = windows.crossJoin(F.broadcast(empty))
+    combined = partials.unionByName(empty.select(*partials.columns))
+    groups = [*keys, *(name for name in (WSTART, WEND) if name in partials.columns)]
+    return combined.groupBy(*groups).agg(*merge_columns(plan))

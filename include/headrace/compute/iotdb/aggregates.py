@@ -1,0 +1,276 @@
+"""IoTDB's aggregate functions in one table, as `headrace.compute.functions.aggregates` declares them.
+
+`min_value`, `max_value`, `extreme`, `max_by` and `min_by` ignore NaN unless there is no other value.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from headrace.compute.functions.aggregates import (
+    AggregateArguments,
+    AggregateFunction,
+    AggregateRule,
+    PartialRule,
+    selected_row_partials,
+    simple_partial,
+)
+from headrace.compute.functions.stream_use import StreamUse
+from headrace.compute.iotdb.types import EVERY, FLOATING, NUMERIC, refusal, type_list, type_name
+from headrace.compute.tdengine.aggregates import POPULATION, SAMPLE, count_partial, moments, sum_partial
+from headrace.compute.types import spark_type
+from headrace.model.expressions import Call, ColumnRef, Expression, Literal, transform
+from headrace.model.types import BIGINT, DOUBLE, TypeKind
+
+NUMBERS: Final = frozenset(NUMERIC)
+COMPARED: Final = frozenset((*NUMERIC, TypeKind.NCHAR, TypeKind.DATE, TypeKind.TIMESTAMP))
+COUNTED_AS_MODE: Final = frozenset((*NUMERIC, TypeKind.BOOL, TypeKind.VARCHAR))
+PRESENT: Final = "if({x} IS NULL, NULL, {o})"
+INSTANT: Final = "if({x} IS NULL, NULL, {t})"
+KEEP: Final = re.compile(r"\s*(?:keep\s*)?(>=|<=|<>|!=|==|=|>|<)\s*(-?\d+)\s*", re.IGNORECASE)
+
+NUMERIC_ONLY: Final = (
+    "Aggregate functions [AVG, SUM, EXTREME, STDDEV, STDDEV_POP, STDDEV_SAMP, VARIANCE, VAR_POP, VAR_SAMP] "
+    "only support numeric data types [INT32, INT64, FLOAT, DOUBLE]"
+)
+COMPARED_ONLY: Final = (
+    "Aggregate functions [MIN_VALUE, MAX_VALUE] only support data types [INT32, INT64, FLOAT, DOUBLE, STRING, DATE, TIMESTAMP]"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TreeAggregate(AggregateFunction):
+    """An aggregate that refuses arguments with the server's messages."""
+
+    message: str = ""
+
+    def check_count(self, count: int) -> None:
+        """Raise `TypeMismatchError` for a wrong number of arguments."""
+        if not self.min_arguments <= count <= self.max_arguments:
+            raise refusal(
+                f"Error size of input expressions. expression: {self.name}, actual size: {count}, "
+                f"expected size: [{self.min_arguments}].",
+                hint=f"give {self.name} {self.min_arguments} argument{'' if self.min_arguments == 1 else 's'}",
+            )
+
+    def make_rule(self, arguments: AggregateArguments) -> AggregateRule:
+        """Return the rule for these arguments. Raise `TypeMismatchError` for a wrong type of the first."""
+        if arguments.type.kind not in self.accepts:
+            hint = (
+                f"{self.name} takes {type_list(kind for kind in TypeKind if kind in self.accepts)}, not {type_name(arguments.type)}"
+            )
+            raise refusal(self.message or f"Unsupported data type {type_name(arguments.type)} for function {self.name}.", hint)
+        return self.rule(arguments)
+
+
+def total(_: AggregateArguments) -> AggregateRule:
+    """Return the rule of the sum, which is DOUBLE for every type."""
+    return AggregateRule(DOUBLE, (sum_partial("s", "CAST({x} AS DOUBLE)", "DOUBLE"),), "{s}")
+
+
+def average(_: AggregateArguments) -> AggregateRule:
+    """Return the rule of the mean, NULL without values."""
+    return AggregateRule(DOUBLE, (sum_partial("s", "CAST({x} AS DOUBLE)", "DOUBLE"), count_partial()), "{s} / nullif({n}, 0L)")
+
+
+def count(_: AggregateArguments) -> AggregateRule:
+    """Return the rule of the number of values, 0 without values."""
+    return AggregateRule(BIGINT, (count_partial(),), "coalesce({n}, 0L)")
+
+
+def least(arguments: AggregateArguments) -> AggregateRule:
+    """Return the rule of the least value. Spark orders NaN last, so it wins only if there is no number."""
+    return AggregateRule(arguments.type, (simple_partial("m", "min", "{x}"),), "{m}")
+
+
+def greatest_of(arguments: AggregateArguments) -> PartialRule:
+    """Return the partial of the greatest value; for FLOAT and DOUBLE, the least negated value, so that NaN sorts last."""
+    return simple_partial("h", "min", "(-{x})") if arguments.type.kind in FLOATING else simple_partial("h", "max", "{x}")
+
+
+def greatest(arguments: AggregateArguments) -> AggregateRule:
+    """Return the rule of the greatest value. NaN wins only if there is no number."""
+    return AggregateRule(arguments.type, (greatest_of(arguments),), "(-{h})" if arguments.type.kind in FLOATING else "{h}")
+
+
+def extreme(arguments: AggregateArguments) -> AggregateRule:
+    """Return the rule of the value farthest from 0; of two, the positive one."""
+    high = "(-{h})" if arguments.type.kind in FLOATING else "{h}"
+    value = f"if(abs(CAST({high} AS DOUBLE)) >= abs(CAST({{l}} AS DOUBLE)), {high}, {{l}})"
+    return AggregateRule(arguments.type, (greatest_of(arguments), simple_partial("l", "min", "{x}")), value)
+
+
+def at(function: str) -> Callable[[AggregateArguments], AggregateRule]:
+    """Return the maker of the rule of the earliest (`min`) or latest (`max`) value."""
+    return lambda arguments: AggregateRule(arguments.type, selected_row_partials(function, PRESENT, "{x}"), "{v}")
+
+
+def time_of(function: str) -> Callable[[AggregateArguments], AggregateRule]:
+    """Return the maker of the rule of the instant of the earliest or latest value."""
+    return lambda _: AggregateRule(BIGINT, (simple_partial("m", function, INSTANT),), "{m}")
+
+
+def time_duration(_: AggregateArguments) -> AggregateRule:
+    """Return the rule of the ticks from the earliest to the latest value."""
+    return AggregateRule(BIGINT, (simple_partial("h", "max", INSTANT), simple_partial("l", "min", INSTANT)), "({h} - {l})")
+
+
+def value_by(function: str) -> Callable[[AggregateArguments], AggregateRule]:
+    """Return the maker of the rule of x in the row with the least or greatest y, the earliest of several. x may be NULL there."""
+    tie = "-{t}" if function == "max" else "{t}"
+
+    def rule(arguments: AggregateArguments) -> AggregateRule:
+        key = arguments.types[1]
+        if key.kind not in COMPARED:
+            raise refusal(
+                f"Unsupported dataType: Unsupported data type in MaxBy/MinBy: {type_name(key)}",
+                hint=f"{arguments.function} compares {type_list(kind for kind in TypeKind if kind in COMPARED)}",
+                status=301,
+            )
+        number = "NOT isnan({y})" if function == "max" else "isnan({y})"
+        parts = ([number] if key.kind in FLOATING else []) + ["{y}", tie]
+        order = f"if({{y}} IS NULL, NULL, struct({', '.join(parts)}))"
+        return AggregateRule(arguments.types[0], selected_row_partials(function, order, "{x}"), "{v}")
+
+    return rule
+
+
+def listed(element: str, present: str) -> PartialRule:
+    """Return the partial that collects an element from each row that has one."""
+    return PartialRule(
+        "l",
+        f"collect_list(if({present}, {element}, NULL))",
+        "flatten(collect_list({l}))",
+        f"filter(array(if({present}, {element}, NULL)), e -> e IS NOT NULL)",
+    )
+
+
+def mode(arguments: AggregateArguments) -> AggregateRule:
+    """Return the rule of the most frequent value; of several, the first to appear."""
+    type_ = spark_type(arguments.type)
+    start = f"named_struct('v', CAST(NULL AS {type_}), 'n', 0, 't', 0L, 'bv', CAST(NULL AS {type_}), 'bn', 0, 'bt', 0L)"
+    same = "(e.v <=> a.v AND a.n > 0)"
+    run = f"named_struct('v', e.v, 'n', if({same}, a.n + 1, 1), 't', if({same}, a.t, e.t), 'bv', a.bv, 'bn', a.bn, 'bt', a.bt)"
+    better = "(r.n > r.bn OR (r.n = r.bn AND r.t < r.bt))"
+    best = (
+        f"named_struct('v', r.v, 'n', r.n, 't', r.t, 'bv', if({better}, r.v, r.bv), "
+        f"'bn', if({better}, r.n, r.bn), 'bt', if({better}, r.t, r.bt))"
+    )
+    step = f"element_at(transform(array({run}), r -> {best}), 1)"
+    value = f"aggregate(array_sort({{l}}), {start}, (a, e) -> {step}, a -> a.bv)"
+    return AggregateRule(arguments.type, (listed("named_struct('v', {x}, 't', {t})", "{x} IS NOT NULL"),), value)
+
+
+def count_if(arguments: AggregateArguments) -> AggregateRule:
+    """Return the rule that counts runs of true rows whose length meets KEEP. NULL is skipped, or ends a run."""
+    ignored = arguments.attribute("ignoreNull", "true").lower() == "true"
+    ends = f"if(a.n > 0 AND a.n {keep(arguments)}, 1L, 0L)"
+    step = f"if(e.v, named_struct('n', a.n + 1, 'c', a.c), named_struct('n', 0, 'c', a.c + {ends}))"
+    value = f"aggregate(array_sort({{l}}), named_struct('n', 0, 'c', 0L), (a, e) -> {step}, a -> a.c + {ends})"
+    rows = listed("named_struct('t', {t}, 'v', coalesce({x}, false))", "{x} IS NOT NULL" if ignored else "true")
+    return AggregateRule(BIGINT, (rows,), f"coalesce({value}, 0L)")
+
+
+def normalize_count_if(node: Expression) -> Expression:
+    """Rewrite each `count_if` into the form its rule takes. Apply this before resolving paths.
+
+    The length in `count_if(x, KEEP >= 2)` becomes a constant, since `KEEP` is not a path. The server reads a series named by a path
+    alone, so it has no NULL, and `ignoreNull` applies only to expressions over several series.
+    """
+
+    def change(part: Expression) -> Expression | None:
+        if not isinstance(part, Call) or part.function != "count_if" or len(part.arguments) != 2:
+            return None
+        condition, length = part.arguments
+        pairs = part.attributes
+        if isinstance(condition, ColumnRef):
+            pairs = tuple(pair for pair in pairs if pair[0] != "ignoreNull")
+        return replace(part, arguments=(normalize_count_if(condition), constant_length(length)), attributes=pairs)
+
+    return transform(node, change)
+
+
+def constant_length(node: Expression) -> Expression:
+    """Convert `KEEP >= 2` to a text constant; return anything else unchanged."""
+    match node:
+        case Call(function=sign, arguments=(ColumnRef(name=name), Literal(value=rows)), span=span) if name.lower() == "keep":
+            return Literal(f"KEEP {sign} {rows!s}", span=span)
+        case _:
+            return node
+
+
+def keep(arguments: AggregateArguments) -> str:
+    """Return the condition on the length of a run, such as `>= 3`; a number alone is a minimum."""
+    value = arguments.constants[0]
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f">= {value}"
+    match = KEEP.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        raise refusal(f"For input string: {value!r}", hint="write a number of rows, or KEEP >= 2", status=301)
+    sign = {"!=": "<>", "==": "="}.get(match[1], match[1])
+    return f"{sign} {match[2]}"
+
+
+def numeric(name: str, rule: Callable[[AggregateArguments], AggregateRule], summary: str) -> TreeAggregate:
+    """Return an aggregate that accepts numbers only."""
+    return TreeAggregate(name, NUMBERS, rule, summary, message=NUMERIC_ONLY)
+
+
+DEVIATION: Final = moments(f"sqrt({SAMPLE})")
+VARIANCE: Final = moments(SAMPLE)
+BOOLEANS: Final = frozenset({TypeKind.BOOL})
+
+TABLE: Final = (
+    TreeAggregate("count", EVERY, count, "values that are not NULL; 0 if there are none"),
+    TreeAggregate("count_time", EVERY, count, "rows, with `count_time(*)`"),
+    TreeAggregate(
+        "count_if",
+        BOOLEANS,
+        count_if,
+        "runs of rows in which x is true, of at least y rows or as `KEEP >= y` says; `ignoreNull=false` lets NULL end a run",
+        min_arguments=2,
+        max_arguments=2,
+        bounded=False,
+        streams=StreamUse.NONE,
+        message="Input series of Aggregation function [count_if] only supports data type [BOOLEAN]",
+    ),
+    numeric("sum", total, "sum, as DOUBLE"),
+    numeric("avg", average, "arithmetic mean"),
+    numeric("extreme", extreme, "value farthest from 0, the positive one of two"),
+    numeric("stddev", DEVIATION, "standard deviation of a sample, NULL of one value"),
+    numeric("stddev_samp", DEVIATION, "standard deviation of a sample, NULL of one value"),
+    numeric("stddev_pop", moments(f"sqrt({POPULATION})"), "standard deviation of the population, 0 of one value"),
+    numeric("variance", VARIANCE, "variance of a sample, NULL of one value"),
+    numeric("var_samp", VARIANCE, "variance of a sample, NULL of one value"),
+    numeric("var_pop", moments(POPULATION), "variance of the population, 0 of one value"),
+    TreeAggregate("min_value", COMPARED, least, "least value", message=COMPARED_ONLY),
+    TreeAggregate("max_value", COMPARED, greatest, "greatest value", message=COMPARED_ONLY),
+    TreeAggregate("first_value", EVERY, at("min"), "earliest value"),
+    TreeAggregate("last_value", EVERY, at("max"), "latest value"),
+    TreeAggregate("min_time", EVERY, time_of("min"), "instant of the earliest value"),
+    TreeAggregate("max_time", EVERY, time_of("max"), "instant of the latest value"),
+    TreeAggregate("time_duration", EVERY, time_duration, "time from the earliest to the latest value"),
+    TreeAggregate(
+        "mode",
+        COUNTED_AS_MODE,
+        mode,
+        "most frequent value, of several the one that came first",
+        bounded=False,
+        streams=StreamUse.NONE,
+    ),
+    TreeAggregate(
+        "max_by",
+        EVERY,
+        value_by("max"),
+        "x where y is greatest, the earliest of several",
+        min_arguments=2,
+        max_arguments=2,
+        columns=2,
+    ),
+    TreeAggregate(
+        "min_by", EVERY, value_by("min"), "x where y is least, the earliest of several", min_arguments=2, max_arguments=2, columns=2
+    ),
+)

@@ -1,0 +1,158 @@
+"""Binding of ALIGN BY DEVICE: rows grouped by device, one column per measurement."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from headrace.compute.iotdb.aggregates import normalize_count_if
+from headrace.compute.iotdb.expansion import (
+    DEVICE,
+    TIME,
+    DeviceNames,
+    counts_times,
+    distinct,
+    expand,
+    paths,
+    shown_name,
+)
+from headrace.compute.iotdb.rows import Part, Rows
+from headrace.compute.iotdb.schema import SeriesRef
+from headrace.compute.iotdb.scope import TreeScope
+from headrace.compute.iotdb.select import (
+    DEVICE_HEADER,
+    TreePlan,
+    clause_of,
+    conjunction,
+    controls,
+    end_time,
+    expanded_clause,
+    finish,
+    is_aggregated,
+    items_without_end_time,
+    limited,
+    optional,
+    rows_series,
+    time_item,
+)
+from headrace.errors import TypeMismatchError
+from headrace.model.expressions import ColumnRef, Expression
+from headrace.model.queries import Ordering, SelectItem
+from headrace.model.tree_queries import TreeQuery
+from headrace.model.trees import Device
+from headrace.model.types import DataType
+
+
+@dataclass(slots=True)
+class DeviceQuery:
+    """Binds a query whose rows are grouped by device."""
+
+    query: TreeQuery
+    scope: TreeScope
+    types: dict[str, DataType] = field(default_factory=dict)
+
+    def plan(self) -> TreePlan | None:
+        """Bind the query; return None if it matches no series."""
+        query = self.query
+        names = {device.path: DeviceNames(self.scope.tree, device) for device in self.devices()}
+        resolvers = list(names.values())
+        items = limited(self.items(resolvers), query)
+        if not items:
+            return None
+        aggregated = is_aggregated([item.expression for item in items], self.scope.language)
+        clause = clause_of(query.grouping)
+        where = self.condition(query.where, resolvers)
+        having = self.condition(query.having, resolvers)
+        sort_keys = [part for order in query.order_by for device in resolvers for part in expand(order.key, device)]
+        nodes = [*(item.expression for item in items), *optional(where), *optional(having), *controls(clause), *sort_keys]
+        rows = self.rows(resolvers, nodes)
+        if not rows.devices:
+            return None
+        clause = None if clause is None else expanded_clause(clause, self.first_match(resolvers))
+        outputs = [
+            SelectItem(ColumnRef(rows_series(self.scope)), DEVICE_HEADER),
+            *end_time(items),
+            *items_without_end_time(items),
+        ]
+        if not aggregated or clause is not None:
+            outputs.insert(0, time_item())
+        orders = self.orders(aggregated and clause is None)
+        series = {name: ref for resolver in resolvers for name, ref in resolver.series.items()}
+        devices = [rows.devices[path] for path in sorted(rows.devices)]
+        return finish(query, self.scope, rows, outputs, where, having, orders, clause, series, devices)
+
+    def devices(self) -> list[Device]:
+        """Return the devices that FROM matches, in the order of their paths."""
+        matched = [device for prefix in self.query.prefixes for device in self.scope.tree.match_devices(prefix)]
+        return sorted({device.path: device for device in matched}.values(), key=lambda device: device.path)
+
+    def items(self, names: Sequence[DeviceNames]) -> list[SelectItem]:
+        """Return one select item for each measurement expression, item by item and device by device."""
+        expanded = [
+            SelectItem(node, item.alias or shown_name(item.expression, node))
+            for item in self.query.items
+            for device in names
+            for node in expand(normalize_count_if(item.expression), device)
+        ]
+        return distinct(expanded)
+
+    def condition(self, node: Expression | None, names: Sequence[DeviceNames]) -> Expression | None:
+        """Expand WHERE or HAVING to measurements. A device that lacks one of them has no matching rows."""
+        if node is None:
+            return None
+        return conjunction([part for device in names for part in expand(node, device)])
+
+    def rows(self, names: Sequence[DeviceNames], nodes: Sequence[Expression]) -> Rows:
+        """Return the source rows of the devices that have at least one of the measurements in the expressions."""
+        rows = Rows(self.scope, aligned=False)
+        used = {path.name for node in nodes for path in paths(node)}
+        if any(counts_times(node) for node in nodes):
+            used |= {name for resolver in names for name in resolver.all_series()}
+        parts: dict[str, list[Part]] = {}
+        for resolver in names:
+            refs = {name: ref for name, ref in resolver.series.items() if name in used}
+            if refs:
+                rows.devices[resolver.device.path] = resolver.device
+            for name, ref in refs.items():
+                self.check_type(name, ref)
+                part = Part(ref.device.database, ref.series.column)
+                if part not in parts.setdefault(name, []):
+                    parts[name].append(part)
+        for name, column_parts in parts.items():
+            rows.add(name, self.types[name], column_parts)
+        return rows
+
+    def check_type(self, name: str, ref: SeriesRef) -> None:
+        """Raise `TypeMismatchError` if a measurement has another type on another device."""
+        if self.types.setdefault(name, ref.type) != ref.type:
+            raise TypeMismatchError(
+                "ALIGN BY DEVICE: the data types of the same measurement column should be the same across devices.",
+                hint=f"{name} has another type on {ref.device.path}; name the devices of one type in FROM",
+                span=self.query.span,
+            )
+
+    @staticmethod
+    def first_match(names: Sequence[DeviceNames]) -> Callable[[ColumnRef], Sequence[ColumnRef]]:
+        """Return the resolver that looks a name up in the first device that has it."""
+
+        def resolve(reference: ColumnRef) -> Sequence[ColumnRef]:
+            return next((matched for resolver in names if (matched := resolver(reference))), [])
+
+        return resolve
+
+    def orders(self, is_one_row: bool) -> list[Ordering]:
+        """Return the sort order: by device, then time, after the keys of ORDER BY. Omit time if a device has one row."""
+        keys = {DEVICE: ColumnRef(rows_series(self.scope)), TIME: ColumnRef(TIME)}
+        orders = [
+            Ordering(
+                keys.get(order.key.name.lower(), order.key) if isinstance(order.key, ColumnRef) else order.key,
+                order.descending,
+                bool(order.nulls_first),
+            )
+            for order in self.query.order_by
+        ]
+        present = [order.expression for order in orders]
+        orders += [
+            Ordering(keys[name]) for name in (DEVICE, TIME) if keys[name] not in present and not (is_one_row and name == TIME)
+        ]
+        return orders

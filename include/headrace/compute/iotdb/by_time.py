@@ -1,0 +1,105 @@
+"""Binding of ALIGN BY TIME: one row per instant, one column per series."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headrace.compute.iotdb.aggregates import normalize_count_if
+from headrace.compute.iotdb.by_level import LevelQuery
+from headrace.compute.iotdb.expansion import (
+    SeriesNames,
+    counts_times,
+    expand,
+    paths,
+    shown_name,
+)
+from headrace.compute.iotdb.rows import Part, Rows, of_device
+from headrace.compute.iotdb.scope import TreeScope
+from headrace.compute.iotdb.select import (
+    TreePlan,
+    clause_of,
+    conjunction,
+    controls,
+    end_time,
+    expanded_clause,
+    finish,
+    is_aggregated,
+    items_without_end_time,
+    limited,
+    optional,
+    ordered_by_time,
+    time_item,
+)
+from headrace.errors import ProgrammingError
+from headrace.model.expressions import Expression
+from headrace.model.queries import SelectItem
+from headrace.model.tree_queries import TreeQuery
+
+
+@dataclass(slots=True)
+class TimeQuery:
+    """Binds a query whose rows are aligned by time."""
+
+    query: TreeQuery
+    scope: TreeScope
+
+    def plan(self) -> TreePlan | None:
+        """Bind the query; return None if it matches no series."""
+        query, language = self.query, self.scope.language
+        names = SeriesNames(self.scope.tree, query.prefixes)
+        if query.grouping is not None and query.grouping.levels:
+            return LevelQuery(query, self.scope, names, query.grouping.levels).plan()
+        items = limited(self.items(names), query)
+        if not items:
+            return None
+        aggregated = is_aggregated([item.expression for item in items], language)
+        where = conjunction([part for node in optional(query.where) for part in expand(node, names)])
+        having = conjunction([part for node in optional(query.having) for part in expand(node, names)])
+        orders = ordered_by_time(query, names, aggregated=aggregated)
+        clause = clause_of(query.grouping)
+        used = {
+            name
+            for node in (
+                *(item.expression for item in items),
+                *optional(where),
+                *optional(having),
+                *(order.expression for order in orders),
+                *controls(clause),
+            )
+            for name in column_names(node, names)
+        }
+        if any(counts_times(item.expression) for item in items):
+            used |= set(names.all_series())
+        if clause is not None:
+            clause = expanded_clause(clause, names)
+            used |= {name for node in controls(clause) for name in column_names(node, names)}
+        rows = Rows(self.scope, aligned=True)
+        refs = {name: names.series[name] for name in names.series if name in used}
+        for ref in refs.values():
+            rows.devices[ref.device.path] = ref.device
+        has_several_devices = len(rows.devices) > 1
+        for name, ref in refs.items():
+            rows.add(
+                name, ref.type, [Part(ref.device.database, ref.series.column, of_device(ref.device) if has_several_devices else "")]
+            )
+        outputs = items if aggregated and clause is None else [time_item(), *end_time(items), *items_without_end_time(items)]
+        return finish(query, self.scope, rows, outputs, where, having, orders, clause, names.series, ())
+
+    def items(self, names: SeriesNames) -> list[SelectItem]:
+        """Return one select item for each result column."""
+        expanded: list[SelectItem] = []
+        for item in self.query.items:
+            nodes = expand(normalize_count_if(item.expression), names)
+            if item.alias is not None and len(nodes) > 1:
+                raise ProgrammingError(
+                    f"alias '{item.alias}' can only be matched with one time series",
+                    hint="name the series",
+                    span=item.expression.span,
+                )
+            expanded.extend(SelectItem(node, item.alias or shown_name(item.expression, node)) for node in nodes)
+        return expanded
+
+
+def column_names(node: Expression, names: SeriesNames) -> set[str]:
+    """Return the series that an expression reads."""
+    return {reference.name for reference in paths(node) if reference.name in names.series}

@@ -1,0 +1,135 @@
+"""Expansion of paths to series: one result column per combination of the series that an expression's paths match."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
+from typing import Final
+
+from headrace.compute.iotdb.schema import SeriesRef, SeriesTree
+from headrace.errors import ProgrammingError
+from headrace.model.expressions import Call, Case, Cast, ColumnRef, Expression, walk
+from headrace.model.paths import PathPattern, join_path, split_path
+from headrace.model.queries import SelectItem
+from headrace.model.trees import Device
+from headrace.sql.iotdb.names import result_name
+
+TIME: Final = "time"
+DEVICE: Final = "device"
+END_TIME: Final = "__endTime"
+COUNT_TIME: Final = "count_time"
+PSEUDO_COLUMNS: Final = frozenset((TIME, "timestamp", END_TIME))
+
+Alternatives = Callable[[ColumnRef], Sequence[ColumnRef]]
+"""Resolves a path to the columns it matches."""
+
+
+def expand(node: Expression, alternatives: Alternatives) -> list[Expression]:
+    """Expand an expression to every combination of the columns its paths match, the last path varying fastest."""
+    match node:
+        case ColumnRef(name=name) if name.lower() in PSEUDO_COLUMNS or name == END_TIME:
+            return [replace(node, name=TIME if name.lower() == "timestamp" else name if name == END_TIME else name.lower())]
+        case ColumnRef():
+            return list(alternatives(node))
+        case Call(function=function) if function == COUNT_TIME:
+            return [replace(node, arguments=(ColumnRef(TIME),))]
+        case Call(arguments=arguments):
+            return [replace(node, arguments=parts) for parts in combinations(arguments, alternatives)]
+        case Cast(operand=operand):
+            return [replace(node, operand=part) for part in expand(operand, alternatives)]
+        case Case():
+            return expand_case(node, alternatives)
+        case _:
+            return [node]
+
+
+def combinations(nodes: Iterable[Expression], alternatives: Alternatives) -> Iterable[tuple[Expression, ...]]:
+    """Return every combination of the expansions of some expressions."""
+    return product(*(expand(node, alternatives) for node in nodes))
+
+
+def expand_case(node: Case, alternatives: Alternatives) -> list[Expression]:
+    """Expand all parts of a CASE."""
+    branches = [part for branch in node.branches for part in branch]
+    tail = [part for part in (node.default, node.operand) if part is not None]
+    expanded: list[Expression] = []
+    for parts in combinations((*branches, *tail), alternatives):
+        pairs = tuple(zip(parts[0 : len(branches) : 2], parts[1 : len(branches) : 2], strict=True))
+        rest = list(parts[len(branches) :])
+        default = rest.pop(0) if node.default is not None else None
+        expanded.append(replace(node, branches=pairs, default=default, operand=rest.pop(0) if rest else None))
+    return expanded
+
+
+@dataclass(slots=True)
+class SeriesNames:
+    """Resolves the paths of an ALIGN BY TIME query below its FROM prefixes, and records the series in `series`."""
+
+    tree: SeriesTree
+    prefixes: tuple[PathPattern, ...]
+    series: dict[str, SeriesRef] = field(default_factory=dict)
+
+    def all_series(self) -> list[str]:
+        """Return the paths of all series below the FROM prefixes, which `count_time(*)` counts."""
+        return [reference.name for reference in self(ColumnRef("*"))]
+
+    def __call__(self, reference: ColumnRef) -> list[ColumnRef]:
+        """Return the full paths that a path matches, in IoTDB's order."""
+        suffix = PathPattern(split_path(reference.name), reference.span)
+        patterns = [suffix] if suffix.nodes[0] == "root" else [prefix.concat(suffix) for prefix in self.prefixes]
+        matched = [ref for pattern in patterns for ref in self.tree.match(pattern)]
+        self.series |= {ref.path: ref for ref in matched}
+        return [ColumnRef(ref.path, span=reference.span) for ref in matched]
+
+
+@dataclass(slots=True)
+class DeviceNames:
+    """Resolves the measurements of one device of an ALIGN BY DEVICE query, and records the series in `series`."""
+
+    tree: SeriesTree
+    device: Device
+    series: dict[str, SeriesRef] = field(default_factory=dict)
+
+    def all_series(self) -> list[str]:
+        """Return all measurements of the device, which `count_time(*)` counts."""
+        return [reference.name for reference in self(ColumnRef("*"))]
+
+    def __call__(self, reference: ColumnRef) -> list[ColumnRef]:
+        """Return the measurements that a name matches."""
+        nodes = split_path(reference.name)
+        if len(nodes) != 1 or nodes[0] == "**":
+            raise ProgrammingError(
+                "ALIGN BY DEVICE: the suffix paths can only be measurement or one-level wildcard",
+                hint="move the other nodes to FROM",
+                span=reference.span,
+            )
+        matched = self.tree.match(PathPattern((*self.device.nodes, nodes[0]), reference.span))
+        self.series |= {ref.series.measurement: ref for ref in matched}
+        return [ColumnRef(ref.series.measurement, span=reference.span) for ref in matched]
+
+
+def counts_times(node: Expression) -> bool:
+    """Return whether an expression counts the rows of all series."""
+    return any(isinstance(part, Call) and part.function == COUNT_TIME for part in walk(node))
+
+
+def shown_name(written: Expression, node: Expression) -> str:
+    """Return the name of a result column; `count_time(*)` keeps its spelling."""
+    return result_name(written if counts_times(written) else node)
+
+
+def paths(node: Expression) -> list[ColumnRef]:
+    """Return the paths of an expression, without `time` and other pseudo-columns."""
+    return [part for part in walk(node) if isinstance(part, ColumnRef) and part.name not in (TIME, END_TIME)]
+
+
+def mask(nodes: Sequence[str], levels: Sequence[int], *, keep_measurement: bool) -> str:
+    """Replace the nodes that GROUP BY LEVEL ignores by `*`."""
+    last = len(nodes) - 1
+    return join_path(node if at in levels or (at == last and keep_measurement) or at == 0 else "*" for at, node in enumerate(nodes))
+
+
+def distinct(items: Iterable[SelectItem]) -> list[SelectItem]:
+    """Return the first select item of each expression."""
+    return list({item.expression: item for item in reversed(list(items))}.values())[::-1]

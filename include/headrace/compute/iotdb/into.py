@@ -1,0 +1,196 @@
+"""Binding of INTO: the target series of each result column."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from headrace.compute.iotdb.schema import SeriesRef
+from headrace.compute.iotdb.select import ResultColumn, TreePlan
+from headrace.errors import ProgrammingError
+from headrace.model.paths import join_path, quote_node, split_path, unquote_node
+from headrace.model.tree_queries import IntoTarget, TreeQuery
+from headrace.model.types import DataType
+
+LEVEL: Final = re.compile(r"\$\{(\w+)\}")
+COPY: Final = "::"
+HINT: Final = "docs/reference/iotdb.md says how INTO maps columns"
+
+
+@dataclass(frozen=True, slots=True)
+class IntoColumn:
+    """A result column and its target series; `source_device` is set only in ALIGN BY DEVICE."""
+
+    column: int
+    source: str
+    device: str
+    measurement: str
+    type: DataType
+    aligned: bool = False
+    source_device: str | None = None
+
+    @property
+    def path(self) -> str:
+        """The target's full path."""
+        return join_path((self.device, self.measurement))
+
+
+def refuse(message: str, query: TreeQuery) -> ProgrammingError:
+    """Return the error for an invalid mapping."""
+    return ProgrammingError(f"select into: {message}", hint=HINT, span=query.into[0].span or query.span)
+
+
+def check_into(query: TreeQuery) -> None:
+    """Raise `ProgrammingError` for clauses that INTO does not support and for misplaced placeholders."""
+    for present, clause in ((query.last, "last"), (query.series_limit, "slimit"), (query.series_offset, "soffset")):
+        if present:
+            raise refuse(f"{clause} clauses are not supported.", query)
+    if query.grouping is not None and query.grouping.tags:
+        raise refuse("GROUP BY TAGS clause are not supported.", query)
+    for target in query.into:
+        if COPY in target.device[:-1]:
+            raise refuse("placeholder `::` can only be used at the end of the path.", query)
+
+
+def into_targets(query: TreeQuery, bound: TreePlan) -> tuple[IntoColumn, ...]:
+    """Return the target of each result column.
+
+    Raises:
+        ProgrammingError: Columns and targets do not correspond.
+    """
+    check_into(query)
+    columns = by_device(query, bound) if query.by_device else by_time(query, bound)
+    paths = [column.path for column in columns]
+    if len(set(paths)) != len(paths):
+        raise refuse("target paths in into clause should be different.", query)
+    alignment: dict[str, bool] = {}
+    for column in columns:
+        if alignment.setdefault(column.device, column.aligned) != column.aligned:
+            raise refuse("alignment property must be the same for the same device.", query)
+    return tuple(columns)
+
+
+def has_placeholder(nodes: Sequence[str]) -> bool:
+    """Return whether one of the nodes copies nodes of the source."""
+    return any(COPY in node or LEVEL.search(node) for node in nodes)
+
+
+def raw_series(column: ResultColumn, query: TreeQuery) -> SeriesRef:
+    """Return the series of a column that is not an expression. Raise `ProgrammingError` for any other."""
+    if column.series is None:
+        raise refuse("placeholders can only be used in raw time series data queries.", query)
+    return column.series
+
+
+def by_time(query: TreeQuery, bound: TreePlan) -> list[IntoColumn]:
+    """Return the targets of a result that is aligned by time."""
+    targets, columns = query.into, bound.columns
+    if any(has_placeholder((*target.device, *target.measurements)) for target in targets):
+        for column in columns:
+            raw_series(column, query)
+    if any(has_placeholder(target.measurements) for target in targets):
+        items = placeholder_items(query, len(columns))
+        return [time_target(query, number, column, items[number], 0) for number, column in enumerate(columns)]
+    if any(has_placeholder(target.device) for target in targets) and len(targets) > 1:
+        raise refuse("the correspondence between the placeholder and the raw time series could not be established.", query)
+    slots = [(target, number) for target in targets for number in range(len(target.measurements))]
+    if len(slots) != len(columns):
+        raise refuse("the number of source columns and the number of target paths should be the same.", query)
+    return [time_target(query, number, column, *slots[number]) for number, column in enumerate(columns)]
+
+
+def placeholder_items(query: TreeQuery, count: int) -> list[IntoTarget]:
+    """Return the INTO item of each column if measurements are placeholders."""
+    targets = query.into
+    device = any(has_placeholder(target.device) for target in targets)
+    if any(len(target.measurements) != 1 for target in targets) or (device and len(targets) > 1):
+        raise refuse("the correspondence between the placeholder and the raw time series could not be established.", query)
+    if len(targets) == 1:
+        return list(targets) * count
+    if len(targets) != count:
+        raise refuse("the number of source columns and the number of target paths should be the same.", query)
+    return list(targets)
+
+
+def time_target(query: TreeQuery, number: int, column: ResultColumn, target: IntoTarget, index: int) -> IntoColumn:
+    """Return the target of one column."""
+    ref = column.series
+    device = target_device(query, target.device, ref.device.path if ref is not None else "")
+    name = target_measurement(query, target.measurements[index], ref)
+    return IntoColumn(number, column.name, device, name, column.type, target.aligned)
+
+
+def by_device(query: TreeQuery, bound: TreePlan) -> list[IntoColumn]:
+    """Return the targets of an ALIGN BY DEVICE result."""
+    targets, columns = query.into, bound.columns
+    if any(has_placeholder(target.measurements) for target in targets):
+        for column in columns:
+            raw_series(column, query)
+    if any(has_placeholder(target.device) for target in targets):
+        if len(targets) != 1:
+            raise refuse("the correspondence between the placeholder and the raw time series could not be established.", query)
+        items = list(targets) * len(bound.devices)
+    elif len(targets) != len(bound.devices):
+        raise refuse("the number of source devices and the number of target devices should be the same.", query)
+    else:
+        items = list(targets)
+    results = []
+    for device, target in zip(bound.devices, items, strict=True):
+        names = device_measurements(query, target, len(columns))
+        for number, (column, name) in enumerate(zip(columns, names, strict=True)):
+            series = device.find(column.series.series.measurement) if column.series is not None else None
+            ref = SeriesRef(device, series) if series is not None else column.series
+            path = target_device(query, target.device, device.path)
+            results.append(
+                IntoColumn(
+                    number, column.name, path, target_measurement(query, name, ref), column.type, target.aligned, device.path
+                )
+            )
+    return results
+
+
+def device_measurements(query: TreeQuery, target: IntoTarget, count: int) -> list[str]:
+    """Return the measurement template of each column."""
+    if len(target.measurements) == 1 and has_placeholder(target.measurements):
+        return list(target.measurements) * count
+    if len(target.measurements) != count:
+        raise refuse("the number of source columns and the number of target paths should be the same.", query)
+    return list(target.measurements)
+
+
+def target_device(query: TreeQuery, template: Sequence[str], source: str) -> str:
+    """Expand a device template: `::` copies the rest of the source device, `${n}` its n-th node."""
+    nodes = split_path(source) if source else ()
+    expanded = [filled(query, node, nodes) for node in template if node != COPY]
+    if template[-1] == COPY:
+        expanded += nodes[len(template) - 1 :]
+    return join_path(expanded)
+
+
+def target_measurement(query: TreeQuery, template: str, ref: SeriesRef | None) -> str:
+    """Expand a measurement template; without a source series it is used as written."""
+    if ref is None:
+        return template
+    if template == COPY:
+        return ref.series.measurement
+    return filled(query, template, (*ref.device.nodes, ref.series.measurement))
+
+
+def filled(query: TreeQuery, template: str, nodes: Sequence[str]) -> str:
+    """Replace `${n}` in a node by the n-th node of the source."""
+    if not LEVEL.search(template):
+        return template
+
+    def node_of(match: re.Match[str]) -> str:
+        if not match[1].isdigit():
+            raise refuse("the i of ${i} should be an integer.", query)
+        level = int(match[1])
+        if not 1 <= level < len(nodes):
+            raise refuse(
+                "the i of ${i} should be greater than 0 and equal to or less than the length of queried path prefix.", query
+            )
+        return unquote_node(nodes[level])
+
+    return quote_node(LEVEL.sub(node_of, unquote_node(template)))

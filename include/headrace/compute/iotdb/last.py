@@ -1,0 +1,116 @@
+"""Binding and evaluation of SELECT LAST: the latest point of each series, with its value as text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from headrace.compute.binding.binder import Binder
+from headrace.compute.binding.ranges import where_condition
+from headrace.compute.binding.resolvers import RowResolver
+from headrace.compute.evaluation.series_rows import series_rows
+from headrace.compute.expression_context import ExpressionContext
+from headrace.compute.iotdb.expansion import SeriesNames, expand, paths
+from headrace.compute.iotdb.rows import Part, Rows
+from headrace.compute.iotdb.schema import SeriesRef
+from headrace.compute.iotdb.scope import TreeScope
+from headrace.compute.iotdb.select import conjunction, optional
+from headrace.compute.plan import Scan, SeriesRows
+from headrace.compute.terms import NOW, bigint_sql
+from headrace.compute.types import to_ticks
+from headrace.errors import NotSupportedError, ProgrammingError
+from headrace.model.expressions import ColumnRef
+from headrace.model.time import Precision
+from headrace.model.tree_queries import TreeQuery
+from headrace.model.tree_types import type_name
+from headrace.model.types import TypeKind
+from headrace.storage.spark.functions import F
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+HEADERS: Final = ("Time", "Timeseries", "Value", "DataType")
+
+
+@dataclass(frozen=True, slots=True)
+class LastPlan:
+    """The latest points of series.
+
+    Attributes:
+        rows: Rows by device, with a column `s0`, `s1`, … for each stored column.
+        series: The series in the order of the result, and the column of each.
+        filter: The condition on time as Spark SQL.
+        descending: Sort by path, descending or ascending; None for the order of `series`.
+    """
+
+    rows: SeriesRows
+    series: tuple[tuple[SeriesRef, str], ...]
+    filter: str | None
+    precision: Precision
+    descending: bool | None = None
+    limit: int | None = None
+    offset: int | None = None
+
+
+def bind_last(query: TreeQuery, scope: TreeScope) -> LastPlan | None:
+    """Bind SELECT LAST. Return None if its paths match no series."""
+    if query.grouping is not None or query.by_device or query.fill is not None:
+        raise ProgrammingError(
+            "LAST cannot be combined with GROUP BY, FILL and ALIGN BY DEVICE", hint="leave them out", span=query.span
+        )
+    names = SeriesNames(scope.tree, query.prefixes)
+    refs: dict[str, SeriesRef] = {}
+    for item in query.items:
+        if not isinstance(item.expression, ColumnRef):
+            raise NotSupportedError("LAST takes paths only", hint="select series", span=item.expression.span)
+        refs |= {reference.name: names.series[reference.name] for reference in names(item.expression)}
+    if not refs:
+        return None
+    rows = Rows(scope, aligned=False)
+    for ref in refs.values():
+        rows.devices[ref.device.path] = ref.device
+        rows.add(ref.series.column, ref.type, [Part(ref.device.database, ref.series.column)])
+    columns = {column: f"s{number}" for number, column in enumerate(rows.columns)}
+    bound = rows.bound()
+    where = conjunction([part for node in optional(query.where) for part in expand(node, names)])
+    if where is not None and paths(where):
+        raise NotSupportedError("LAST can only be filtered by time", hint="compare time with a constant", span=where.span)
+    binder = Binder(RowResolver(bound.names, "in WHERE"), ExpressionContext(bound.names.precision, scope.timezone), scope.language)
+    condition = where_condition(where, [], binder, bound.names).sql
+    present = bigint_sql(scope.now * bound.names.precision.ticks_per_second // 1000)
+    series = tuple((ref, columns[ref.series.column]) for ref in refs.values())
+    assert isinstance(bound.source, SeriesRows)
+    order = next((item.descending for item in query.order_by), None)
+    return LastPlan(
+        bound.source, series, condition and condition.replace(NOW, present), bound.names.precision, order, query.limit, query.offset
+    )
+
+
+def last_points(plan: LastPlan, read: Callable[[Scan], DataFrame]) -> DataFrame:
+    """Return `Time`, `Timeseries`, `Value` and `DataType` of each series that has a point, in the order of the plan."""
+    rows = series_rows(plan.rows, read)
+    filtered = rows.where(plan.filter) if plan.filter else rows
+    kinds = {column: ref.type.kind for ref, column in plan.series}
+    pairs = ", ".join(f"'{column}', {as_text(column, kind, plan.precision)}" for column, kind in kinds.items())
+    points = filtered.selectExpr("time", "device", f"stack({len(kinds)}, {pairs}) AS (column, value)").where("value IS NOT NULL")
+    latest = points.groupBy("device", "column").agg(F.max("time").alias("time"), F.expr("max_by(value, time)").alias("value"))
+    listing = [(number, ref.device.path, column, ref.path, type_name(ref.type)) for number, (ref, column) in enumerate(plan.series)]
+    series = rows.sparkSession.createDataFrame(listing, "position INT, device STRING, column STRING, path STRING, type STRING")
+    result = latest.join(F.broadcast(series), ["device", "column"])
+    ordered = result.orderBy(
+        "position" if plan.descending is None else F.col("path").desc() if plan.descending else F.col("path").asc()
+    )
+    if plan.offset:
+        ordered = ordered.offset(plan.offset)
+    ordered = ordered if plan.limit is None else ordered.limit(plan.limit)
+    return ordered.select("time", "path", "value", "type").toDF(*HEADERS)
+
+
+def as_text(column: str, kind: TypeKind, precision: Precision) -> str:
+    """Write a column as the text that IoTDB prints."""
+    if kind is TypeKind.TIMESTAMP:
+        return f"CAST({to_ticks(column, precision)} AS STRING)"
+    if kind is TypeKind.VARBINARY:
+        return f"concat('0x', lower(hex({column})))"
+    return f"CAST({column} AS STRING)"

@@ -1,0 +1,286 @@
+"""IoTDB's operators as Spark SQL, independent of the session's settings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from typing import Final
+
+from headrace.compute.iotdb.types import FLOATING, NUMERIC, TEXTUAL, refusal, type_name, wrong_operand
+from headrace.compute.terms import Term, cast, instant_literal, is_instant, literal, string_sql, to_double, to_string
+from headrace.compute.types import spark_type
+from headrace.errors import TypeMismatchError
+from headrace.model.instants import parse_instant
+from headrace.model.time import Precision
+from headrace.model.types import BIGINT, BOOL, DOUBLE, TIMESTAMP, DataType, TypeKind
+
+COMPARISONS: Final = {"=": "=", "==": "=", "<>": "<>", "!=": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
+INFINITY: Final = "CAST('Infinity' AS DOUBLE)"
+ORDERED: Final = (*NUMERIC, TypeKind.TIMESTAMP)
+
+
+def truth(term: Term) -> str:
+    """Return the SQL of a condition. Raise `TypeMismatchError` unless it is BOOLEAN."""
+    if term.type is None:
+        return "CAST(NULL AS BOOLEAN)"
+    if term.type.kind is not TypeKind.BOOL:
+        raise wrong_operand(term.type, (TypeKind.BOOL,))
+    return term.sql
+
+
+def real(term: Term) -> str:
+    """Cast a number to DOUBLE. Raise `TypeMismatchError` for any other type."""
+    if term.type is not None and term.type.kind not in NUMERIC:
+        raise wrong_operand(term.type, NUMERIC)
+    return to_double(term)
+
+
+def arithmetic(sign: str, left: Term, right: Term) -> Term:
+    """Return `+ - * / %` of numbers: DOUBLE as Java computes it, also for a divisor of 0."""
+    if (instant := moved(sign, left, right)) is not None:
+        return instant
+    first, second = real(left), real(right)
+    if sign not in "/%" or is_nonzero(right):
+        return Term(f"({first} {sign} {second})", DOUBLE)
+    by_zero = f"{first} * {INFINITY}" if sign == "/" else "CAST('NaN' AS DOUBLE)"
+    return Term(f"if({first} IS NOT NULL AND {second} = 0D, {by_zero}, {first} {sign} nullif({second}, 0D))", DOUBLE)
+
+
+def is_nonzero(term: Term) -> bool:
+    """Return whether a divisor is a constant other than 0."""
+    value = term.constant.value if term.constant is not None and not term.constant.relative else None
+    return isinstance(value, int | float | Decimal) and value != 0
+
+
+def moved(sign: str, left: Term, right: Term) -> Term | None:
+    """Shift a constant instant, such as `now()`, by a constant duration; return None for other operands."""
+    base, ticks = (left, right) if is_instant(left) else (right, left)
+    if sign not in "+-" or not is_instant(base) or base.constant is None or ticks.constant is None:
+        return None
+    if (base is right and sign == "-") or ticks.type != BIGINT:
+        return None
+    offset, value = ticks.constant.value, base.constant.value
+    assert isinstance(offset, int)
+    assert isinstance(value, int)
+    return instant_literal(value + (offset if sign == "+" else -offset), base.constant.relative)
+
+
+def instant(term: Term, zone: str, precision: Precision) -> Term:
+    """Convert a text constant or a number to an instant, to compare it with one."""
+    if is_instant(term) or term.is_null:
+        return term
+    value = term.constant.value if term.constant is not None else None
+    if isinstance(value, str):
+        ticks = parse_instant(value, zone, precision)
+        if ticks is None:
+            raise refusal(f"Input time format {value} error.", hint="write it as 2024-01-31T12:00:00.000 or as epoch ticks")
+        return instant_literal(ticks)
+    if term.type is None or term.type.kind not in NUMERIC:
+        raise wrong_operand(term.type, ORDERED)
+    if isinstance(value, int) or term.type.kind in (TypeKind.INT, TypeKind.BIGINT):
+        return Term(cast(term, BIGINT), TIMESTAMP, term.constant)
+    return term
+
+
+def comparison(sign: str, left: Term, right: Term) -> Term:
+    """Return a comparison. NaN compares false, as in Java; integers compare exactly, other numbers as DOUBLE."""
+    if left.type is None or right.type is None:
+        return Term(f"({left.sql} {COMPARISONS[sign]} {right.sql})", BOOL)
+    if left.type.kind in ORDERED and right.type.kind in ORDERED:
+        return Term(numbers_compared(COMPARISONS[sign], left, right), BOOL)
+    if left.type.kind in TEXTUAL and right.type.kind in TEXTUAL:
+        return Term(f"({left.sql} {COMPARISONS[sign]} {right.sql})", BOOL)
+    first, second = dates_matched(left, right)
+    kind, second_kind = first.type.kind if first.type else None, second.type.kind if second.type else None
+    if kind is not second_kind:
+        raise mismatch(left, right)
+    if kind is TypeKind.BOOL and COMPARISONS[sign] not in ("=", "<>"):
+        raise refusal("Unsupported Type", hint="compare BOOLEAN with = or !=", status=301)
+    return Term(f"({first.sql} {COMPARISONS[sign]} {second.sql})", BOOL)
+
+
+def mismatch(left: Term, right: Term) -> TypeMismatchError:
+    """Return the error for operands that cannot be compared; it asks for the type of the text or of the left side."""
+    if left.type is not None and left.type.kind in TEXTUAL:
+        return wrong_operand(right.type, TEXTUAL)
+    if right.type is not None and right.type.kind in TEXTUAL:
+        return wrong_operand(left.type, TEXTUAL)
+    expected = (left.type.kind,) if left.type is not None and left.type.kind not in ORDERED else NUMERIC
+    return wrong_operand(right.type, expected)
+
+
+def dates_matched(left: Term, right: Term) -> tuple[Term, Term]:
+    """Convert a text constant to a date if the other side is a DATE."""
+    kinds = [term.type.kind if term.type else None for term in (left, right)]
+    if TypeKind.DATE not in kinds:
+        return left, right
+    date = DataType(TypeKind.DATE)
+
+    def as_date(term: Term) -> Term:
+        is_text = term.constant is not None and isinstance(term.constant.value, str)
+        return Term(f"try_cast({term.sql} AS DATE)", date) if is_text else term
+
+    return as_date(left), as_date(right)
+
+
+def numbers_compared(sign: str, left: Term, right: Term) -> str:
+    """Write a comparison of numbers or instants. Spark treats NaN as equal to itself and greater than any number, so exclude it."""
+    if not any(is_floating(term) for term in (left, right)):
+        return f"({left.sql} {sign} {right.sql})"
+    parts = [f"{as_double(left)} {sign} {as_double(right)}"]
+    parts += not_nan(left, right, sign in (">", ">=")) + not_nan(right, left, sign in ("<", "<="))
+    return f"({' AND '.join(parts)})"
+
+
+def not_nan(term: Term, other: Term, greater: bool) -> list[str]:
+    """Return the condition that excludes NaN, if a comparison needs one; compared with NULL the result stays NULL.
+
+    NaN is unequal to a constant, like in the server's filters.
+    """
+    if not is_floating(term) or term.constant is not None or (other.constant is not None and not greater):
+        return []
+    condition = f"NOT isnan({term.sql})"
+    return [condition if other.constant is not None else f"({other.sql} IS NULL OR {condition})"]
+
+
+def is_floating(term: Term) -> bool:
+    """Return whether a number is of type FLOAT or DOUBLE."""
+    return term.type is not None and term.type.kind in FLOATING
+
+
+def as_double(term: Term) -> str:
+    """Return a number or an instant as DOUBLE."""
+    return to_double(term) if not is_instant(term) else f"CAST({term.sql} AS DOUBLE)"
+
+
+def negative(term: Term) -> Term:
+    """Negate a number, keeping its type; a constant remains a constant."""
+    value = term.constant.value if term.constant and not term.constant.relative else None
+    if isinstance(value, int | float | Decimal) and not isinstance(value, bool) and not is_instant(term):
+        return literal(-value)
+    if term.type is None or term.type.kind not in NUMERIC:
+        raise wrong_operand(term.type, NUMERIC)
+    if term.type.kind in FLOATING:
+        return Term(f"(-{term.sql})", term.type)
+    return Term(f"try_subtract({'0L' if term.type == BIGINT else '0'}, {term.sql})", term.type)
+
+
+def positive(term: Term) -> Term:
+    """Return a number unchanged. Raise `TypeMismatchError` for any other type."""
+    real(term)
+    return term
+
+
+def string(term: Term) -> str:
+    """Return the SQL of a text operand. Raise `TypeMismatchError` for any other type."""
+    if term.type is not None and term.type.kind not in TEXTUAL:
+        raise wrong_operand(term.type, TEXTUAL)
+    return to_string(term)
+
+
+def like(subject: Term, pattern: Term, *, negated: bool) -> Term:
+    """Return `LIKE`, in which a backslash escapes `%` and `_`."""
+    value = pattern.constant.value if pattern.constant else None
+    escaped = string_sql(re.sub(r"\\(?![%_\\])", r"\\\\", value)) if isinstance(value, str) else pattern.sql
+    return Term(f"({string(subject)} {'NOT ' if negated else ''}LIKE {escaped})", BOOL)
+
+
+def regexp(subject: Term, pattern: Term, *, negated: bool) -> Term:
+    """Return `REGEXP`: whether a regular expression matches anywhere in the text."""
+    value = pattern.constant.value if pattern.constant else None
+    if isinstance(value, str):
+        check_regexp(value)
+    condition = f"({string(subject)} RLIKE {pattern.sql})"
+    return Term(f"(NOT {condition})" if negated else condition, BOOL)
+
+
+def check_regexp(value: str) -> None:
+    r"""Raise `TypeMismatchError` for an invalid pattern. Java has classes such as `\p{L}`, which Python lacks."""
+    try:
+        re.compile(re.sub(r"\\[pP]\{\w+\}", r"\\w", value))
+    except re.error as error:
+        raise refusal(f"Illegal regex expression: {error} in {value!r}", hint="correct the pattern") from None
+
+
+def null_test(subject: Term, *, negated: bool) -> Term:
+    """Return `IS NULL`; NaN is a value."""
+    return Term(f"({subject.sql} IS {'NOT ' if negated else ''}NULL)", BOOL)
+
+
+def common_type(types: Sequence[DataType | None]) -> DataType | None:
+    """Return the type of a CASE: DOUBLE if its results are numeric, else the type that all share."""
+    kinds = {type_.kind: type_ for type_ in types if type_ is not None}
+    if not kinds:
+        return None
+    for kind in (TypeKind.VARCHAR, TypeKind.BOOL, TypeKind.NCHAR, TypeKind.VARBINARY):
+        if kind in kinds and len(kinds) > 1:
+            raise refusal(
+                f"CASE expression: {type_name(kinds[kind])} and other types cannot exist at the same time",
+                hint="cast the results to one type, as in CAST(x AS TEXT)",
+            )
+        if kind in kinds:
+            return kinds[kind]
+    return DOUBLE
+
+
+def convert(term: Term, type_: DataType) -> str:
+    """Convert a term to the result of `common_type`."""
+    if term.type is None:
+        return f"CAST(NULL AS {spark_type(type_)})"
+    if type_ == DOUBLE and term.type.kind is TypeKind.DATE:
+        return f"CAST(date_format({term.sql}, 'yyyyMMdd') AS DOUBLE)"
+    return as_double(term) if type_ == DOUBLE else cast(term, type_)
+
+
+Unary = Callable[[Term], Term]
+Binary = Callable[[Term, Term], Term]
+
+
+def conjunction(left: Term, right: Term) -> Term:
+    """Return `AND`, in three-valued logic."""
+    return Term(f"({truth(left)} AND {truth(right)})", BOOL)
+
+
+def disjunction(left: Term, right: Term) -> Term:
+    """Return `OR`, in three-valued logic."""
+    return Term(f"({truth(left)} OR {truth(right)})", BOOL)
+
+
+def negation(term: Term) -> Term:
+    """Return `NOT`; NULL stays NULL."""
+    return Term(f"(NOT {truth(term)})", BOOL)
+
+
+def compute(sign: str) -> Binary:
+    """Return an arithmetic operator."""
+    return lambda left, right: arithmetic(sign, left, right)
+
+
+def compare(sign: str) -> Binary:
+    """Return a comparison operator."""
+    return lambda left, right: comparison(sign, left, right)
+
+
+BINARY: Final[dict[str, Binary]] = {
+    "and": conjunction,
+    "&": conjunction,
+    "or": disjunction,
+    "|": disjunction,
+    "like": lambda left, right: like(left, right, negated=False),
+    "not like": lambda left, right: like(left, right, negated=True),
+    "match": lambda left, right: regexp(left, right, negated=False),
+    "nmatch": lambda left, right: regexp(left, right, negated=True),
+    **{sign: compute(sign) for sign in "+-*/%"},
+    **{sign: compare(sign) for sign in COMPARISONS},
+}
+UNARY: Final[dict[str, Unary]] = {
+    "not": negation,
+    "!": negation,
+    "unary-": negative,
+    "-": negative,
+    "unary+": positive,
+    "+": positive,
+    "is null": lambda term: null_test(term, negated=False),
+    "is not null": lambda term: null_test(term, negated=True),
+}

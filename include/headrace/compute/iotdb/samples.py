@@ -1,0 +1,327 @@
+"""IoTDB's sampling functions over a whole series, on NumPy arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headrace.compute.functions.series_arrow import TIME, VALUE, SeriesArrowArguments, SeriesArrowFunction, SeriesArrowRule
+from headrace.compute.iotdb.inputs import Attributes, check_inputs
+from headrace.compute.iotdb.java_heap import kept_places
+from headrace.compute.iotdb.outliers import OUTLIERS, outlier_places
+from headrace.compute.iotdb.types import EXECUTION_ERROR, NUMERIC, refusal
+from headrace.errors import TypeMismatchError
+from headrace.model.types import DOUBLE, TypeKind
+
+Array = npt.NDArray[Any]
+Places = npt.NDArray[np.int64]
+
+SELECTABLE: Final = (*NUMERIC, TypeKind.VARCHAR, TypeKind.NCHAR, TypeKind.DATE, TypeKind.TIMESTAMP)
+MAX_K: Final = 1000
+UNBOUNDED: Final = 2**63 - 1
+AGGREGATIONS: Final = ("avg", "min", "max", "sum", "extreme", "variance")
+
+
+@dataclass(frozen=True, slots=True)
+class WholeSeriesFunction(SeriesArrowFunction):
+    """A function over a whole series; `accepts` holds the types of all of its inputs."""
+
+    accepts: tuple[TypeKind, ...] = NUMERIC
+
+    def make_rule(self, arguments: SeriesArrowArguments) -> SeriesArrowRule:
+        """Return the rule for these arguments. Raise `TypeMismatchError` if they do not fit."""
+        check_inputs(self.name, arguments.types, self.accepts, self.min_arguments, self.max_arguments)
+        return self.rule(arguments)
+
+
+def numbers(rows: pa.Table) -> Array:
+    """Return the first input as an array."""
+    values: Array = rows["x0"].combine_chunks().to_numpy(zero_copy_only=False)
+    return values
+
+
+def picked(rows: pa.Table, places: Places) -> pa.Table:
+    """Return the points of the first input at these indexes."""
+    return pa.table({TIME: rows[TIME].take(places), VALUE: rows["x0"].take(places)})
+
+
+# The k greatest or least
+
+
+def select_k(arguments: SeriesArrowArguments, *, greatest: bool) -> SeriesArrowRule:
+    """Return the rule of `TOP_K` or `BOTTOM_K`."""
+    count = Attributes(arguments.attributes).whole("k")
+    if not 0 < count <= MAX_K:
+        raise refusal("k has to be greater than 0 and less than or equal to 1000.", hint=f"use 'k'='1' to 'k'='{MAX_K}'")
+    return SeriesArrowRule(arguments.types[0], partial(extremes, count=count, greatest=greatest))
+
+
+def extremes(rows: pa.Table, count: int, greatest: bool) -> pa.Table:
+    """Return the `count` greatest or least points, in the order of time."""
+    return picked(rows, kept_places(numbers(rows), count, greatest=greatest))
+
+
+# M4
+
+
+@dataclass(frozen=True, slots=True)
+class Sliding:
+    """Windows of `length` every `step` from `begin` to `end`, over row numbers or, if `by_time`, over ticks."""
+
+    length: int
+    step: int
+    by_time: bool
+    begin: int | None = 0
+    end: int = UNBOUNDED
+
+
+def m4_rule(arguments: SeriesArrowArguments) -> SeriesArrowRule:
+    """Return the rule of `M4`."""
+    return SeriesArrowRule(arguments.types[0], partial(m4, sliding=sliding_windows(Attributes(arguments.attributes))))
+
+
+def sliding_windows(attributes: Attributes) -> Sliding:
+    """Return the windows that the attributes of M4 define."""
+    by_size, by_time = attributes.has("windowSize"), attributes.has("timeInterval")
+    if not by_size and not by_time:
+        raise refusal('attribute "windowSize"/"timeInterval" is required but was not provided.', hint="write 'windowSize'='10'")
+    if by_size and by_time:
+        raise refusal('use attribute "windowSize" or "timeInterval" only one at a time.', hint="remove one of them")
+    name = "windowSize" if by_size else "timeInterval"
+    length = positive(name, attributes.whole(name))
+    step = positive("slidingStep", attributes.whole("slidingStep", length))
+    if by_size:
+        return Sliding(length, step, by_time=False)
+    begin = attributes.whole("displayWindowBegin") if attributes.has("displayWindowBegin") else None
+    end = attributes.whole("displayWindowEnd", UNBOUNDED)
+    if begin is not None and end < begin:
+        raise refusal(f"displayWindowEnd({end}) < displayWindowBegin({begin})", hint="exchange them", status=EXECUTION_ERROR)
+    return Sliding(length, step, by_time=True, begin=begin, end=end)
+
+
+def positive(name: str, value: int) -> int:
+    """Return an attribute's value. Raise `TypeMismatchError` unless it is above 0."""
+    if value <= 0:
+        raise refusal(f"Parameter {name}({value}) should be positive.", hint="use 1 or more", status=EXECUTION_ERROR)
+    return value
+
+
+def m4(rows: pa.Table, sliding: Sliding) -> pa.Table:
+    """Return the first, least, greatest and last point of each window, omitting values that the last repeats."""
+    times = rows[TIME].to_numpy()
+    places, starts = window_rows(times, sliding)
+    if not len(places):
+        return picked(rows, places)
+    values = numbers(rows)[places]
+    first, last = starts, np.append(starts[1:], len(places)) - 1
+    low, high = first_extremes(values, starts)
+    smaller, larger = np.minimum(low, high), np.maximum(low, high)
+    final = values[last]
+    selected = [
+        first,
+        smaller[(smaller > first) & (values[smaller] != final)],
+        larger[(larger > smaller) & (values[larger] != final)],
+        last[last > first],
+    ]
+    return picked(rows, places[np.sort(np.concatenate(selected))])
+
+
+def window_rows(times: Array, sliding: Sliding) -> tuple[Places, Places]:
+    """Return the row indexes of all non-empty windows, window by window, and the offset of each window in them."""
+    if not len(times):
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    at = times if sliding.by_time else np.arange(len(times))
+    begin = int(at[0]) if sliding.begin is None else sliding.begin
+    offset = (at - begin).astype(np.int64)
+    newest = offset // sliding.step
+    oldest = np.maximum(-((sliding.length - 1 - offset) // sliding.step), 0)
+    if sliding.end < UNBOUNDED:
+        newest = np.where(at < sliding.end, np.minimum(newest, -((begin - sliding.end) // sliding.step) - 1), -1)
+    counts = np.maximum(newest - oldest + 1, 0)
+    places = np.repeat(np.arange(len(times)), counts)
+    within = np.arange(len(places)) - np.repeat(np.cumsum(counts) - counts, counts)
+    windows = np.repeat(oldest, counts) + within
+    order = np.lexsort((places, windows))
+    starts = np.flatnonzero(np.diff(windows[order], prepend=-1))
+    return places[order], starts
+
+
+def first_extremes(values: Array, starts: Places) -> tuple[Places, Places]:
+    """Return the indexes of the first least and first greatest value of each segment. NaN wins only if it is the first value."""
+    lengths = np.diff(np.append(starts, len(values)))
+    places = np.arange(len(values))
+
+    def first(extremes: Array) -> Places:
+        matches = np.where(values == np.repeat(extremes, lengths), places, len(values))
+        results: Places = np.minimum.reduceat(matches, starts)
+        return np.where(values[starts] != values[starts], starts, results)
+
+    return first(np.fmin.reduceat(values, starts)), first(np.fmax.reduceat(values, starts))
+
+
+# Buckets of equal size
+
+
+def bucket_size(arguments: SeriesArrowArguments) -> int:
+    """Return the bucket size, the inverse of the attribute `proportion`."""
+    proportion = Attributes(arguments.attributes).real("proportion", 0.1)
+    if not 0 < proportion <= 1:
+        raise refusal("Illegal sample proportion. proportion > 0 and proportion <= 1", hint="use 0.1 to keep one point of ten")
+    return int(1 / proportion)
+
+
+def random_rule(arguments: SeriesArrowArguments) -> SeriesArrowRule:
+    """Return the rule of `EQUAL_SIZE_BUCKET_RANDOM_SAMPLE`."""
+    return SeriesArrowRule(arguments.types[0], partial(random_points, size=bucket_size(arguments)))
+
+
+def random_points(rows: pa.Table, size: int) -> pa.Table:
+    """Return a random point of each bucket, from a fixed seed."""
+    starts = np.arange(0, rows.num_rows, size)
+    lengths = np.diff(np.append(starts, rows.num_rows))
+    return picked(rows, starts + np.random.default_rng(size).integers(0, np.maximum(lengths, 1)))
+
+
+def m4_sample_rule(arguments: SeriesArrowArguments) -> SeriesArrowRule:
+    """Return the rule of `EQUAL_SIZE_BUCKET_M4_SAMPLE`; its buckets hold four times the points."""
+    return SeriesArrowRule(arguments.types[0], partial(m4_sample, size=4 * bucket_size(arguments)))
+
+
+def m4_sample(rows: pa.Table, size: int) -> pa.Table:
+    """Return the first and the last point of each bucket, and the least and the greatest between them."""
+    count = rows.num_rows
+    starts = np.arange(0, count, size)
+    ends = np.minimum(starts + size, count)
+    small = ends - starts <= 4
+    complete = np.concatenate(
+        [np.empty(0, np.int64), *(np.arange(*edges) for edges in zip(starts[small], ends[small], strict=True))]
+    )
+    starts, ends = starts[~small], ends[~small]
+    inner = np.concatenate([np.empty(0, np.int64), *(np.arange(a + 1, b - 1) for a, b in zip(starts, ends, strict=True))])
+    if not len(inner):
+        return picked(rows, complete)
+    lengths = ends - starts - 2
+    low, high = (inner[places] for places in first_extremes(numbers(rows)[inner], np.cumsum(lengths) - lengths))
+    high = np.where(low == high, ends - 2, high)
+    return picked(rows, np.sort(np.concatenate([complete, starts, low, high, ends - 1])))
+
+
+def aggregate_rule(arguments: SeriesArrowArguments) -> SeriesArrowRule:
+    """Return the rule of `EQUAL_SIZE_BUCKET_AGG_SAMPLE`."""
+    name = Attributes(arguments.attributes).text("type", "avg").lower()
+    if name not in AGGREGATIONS:
+        raise refusal(
+            "Illegal aggregation method. Aggregation type should be avg, min, max, sum, extreme, variance.",
+            hint=f"'type'='{name}' is none of them",
+        )
+    type_ = DOUBLE if name in ("avg", "variance") else arguments.types[0]
+    return SeriesArrowRule(type_, partial(aggregated, size=bucket_size(arguments), name=name))
+
+
+def aggregated(rows: pa.Table, size: int, name: str) -> pa.Table:
+    """Aggregate each bucket to one value, at the instant of its first point."""
+    values, starts = numbers(rows), np.arange(0, rows.num_rows, size)
+    results = AGGREGATES[name](values, starts, size) if len(values) else values
+    return pa.table({TIME: rows[TIME].take(starts), VALUE: pa.array(results)})
+
+
+def lengths_of(values: Array, starts: Places) -> Places:
+    """Return the number of values in each segment."""
+    return np.diff(np.append(starts, len(values)))
+
+
+def means(values: Array, starts: Places, _: int) -> Array:
+    """Return the mean of each segment."""
+    return np.asarray(np.add.reduceat(values.astype(float), starts) / lengths_of(values, starts))
+
+
+def variances(values: Array, starts: Places, size: int) -> Array:
+    """Return the population variance of each segment."""
+    deviations = values - np.repeat(means(values, starts, size), lengths_of(values, starts))
+    return means(deviations * deviations, starts, size)
+
+
+def farthest(values: Array, starts: Places, size: int) -> Array:
+    """Return the server's `extreme` of each segment.
+
+    A value replaces the previous result if its absolute value exceeds that result, sign included.
+    """
+    results = np.zeros(len(starts), values.dtype)
+    for offset in range(size):
+        places = starts + offset
+        value = values[np.minimum(places, len(values) - 1)]
+        results = np.where((places < len(values)) & (results < np.abs(value)), value, results)
+    return results
+
+
+def reduced(function: np.ufunc) -> Callable[[Array, Places, int], Array]:
+    """Return the function that reduces each segment with a NumPy ufunc."""
+    return lambda values, starts, _: function.reduceat(values, starts)
+
+
+def sums(values: Array, starts: Places, _: int) -> Array:
+    """Return the sum of each segment in the input's type; integers wrap around."""
+    return np.asarray(np.add.reduceat(values, starts, dtype=values.dtype))
+
+
+AGGREGATES: Final[dict[str, Callable[[Array, Places, int], Array]]] = {
+    "avg": means,
+    "min": reduced(np.fmin),
+    "max": reduced(np.fmax),
+    "sum": sums,
+    "extreme": farthest,
+    "variance": variances,
+}
+
+
+def outlier_rule(arguments: SeriesArrowArguments) -> SeriesArrowRule:
+    """Return the rule of `EQUAL_SIZE_BUCKET_OUTLIER_SAMPLE`; its buckets hold `number` times the points."""
+    attributes = Attributes(arguments.attributes)
+    name, number = attributes.text("type", "avg").lower(), attributes.whole("number", 3)
+    if name not in OUTLIERS:
+        raise unknown_outlier(name)
+    if number <= 0:
+        raise refusal("Illegal number. Number should be greater than 0.", hint="use 'number'='3'")
+    size = bucket_size(arguments) * number
+    return SeriesArrowRule(arguments.types[0], partial(outliers, size=size, name=name, number=number))
+
+
+def unknown_outlier(name: str) -> TypeMismatchError:
+    """Return the error for a `type` that names no outlier method."""
+    return refusal(
+        "Illegal outlier method. Outlier type should be avg, stendis, cos or prenextdis.", hint=f"'type'='{name}' is none of them"
+    )
+
+
+def outliers(rows: pa.Table, size: int, name: str, number: int) -> pa.Table:
+    """Return the `number` points of each bucket that stand out most."""
+    return picked(rows, outlier_places(rows[TIME].to_numpy(), numbers(rows), size, name, number))
+
+
+WHOLE_SERIES_TABLE: Final = (
+    WholeSeriesFunction("top_k", partial(select_k, greatest=True), "the `k` greatest points (1 to 1000)", accepts=SELECTABLE),
+    WholeSeriesFunction("bottom_k", partial(select_k, greatest=False), "the `k` least points (1 to 1000)", accepts=SELECTABLE),
+    WholeSeriesFunction(
+        "m4",
+        m4_rule,
+        "first, least, greatest and last point of each window of `windowSize` points or `timeInterval` ticks, every `slidingStep`",
+    ),
+    WholeSeriesFunction(
+        "equal_size_bucket_random_sample", random_rule, "a point at random of each bucket; of all points `proportion`"
+    ),
+    WholeSeriesFunction(
+        "equal_size_bucket_agg_sample", aggregate_rule, f"one value of each bucket, by `type`: {', '.join(AGGREGATIONS)}"
+    ),
+    WholeSeriesFunction("equal_size_bucket_m4_sample", m4_sample_rule, "first, least, greatest and last point of each bucket"),
+    WholeSeriesFunction(
+        "equal_size_bucket_outlier_sample",
+        outlier_rule,
+        f"`number` points of each bucket that stand out most, by `type`: {', '.join(OUTLIERS)}",
+    ),
+)

@@ -1,0 +1,158 @@
+"""IoTDB's scalar functions of numbers, constants and conditions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from headrace.compute.functions.scalars import ScalarArguments, ScalarFunction
+from headrace.compute.iotdb.inputs import Attributes, check_inputs
+from headrace.compute.iotdb.types import BOOLEAN, EVERY, FLOATING, INT64, NUMERIC, TEXT, TYPES, refusal
+from headrace.compute.terms import Term, literal, to_double
+from headrace.compute.terms import double_sql as number_literal
+from headrace.compute.types import spark_type
+from headrace.model.types import DOUBLE, DataType, TypeKind
+
+ANY_KIND: Final = tuple(kind for kind in TypeKind if kind in EVERY)
+CONSTANT_TYPES: Final = ("INT32", "INT64", "FLOAT", "DOUBLE", "BOOLEAN", "TEXT")
+NAN: Final = "CAST('NaN' AS DOUBLE)"
+WHOLE_DOUBLES: Final = float(2**52)
+"""From here on, DOUBLE has no fractions."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowFunction(ScalarFunction):
+    """A time-series function with one point per row; `accepts` lists the types of its inputs."""
+
+    accepts: tuple[TypeKind, ...] = field(default=NUMERIC, kw_only=True)
+
+    def term(self, arguments: ScalarArguments) -> Term:
+        """Return the function applied. Raise `TypeMismatchError` if number or types of inputs do not fit."""
+        check_inputs(self.name, [term.type for term in arguments.terms], self.accepts, self.min_arguments, self.max_arguments)
+        return self.build(arguments)
+
+
+def of_number(template: str) -> Callable[[ScalarArguments], Term]:
+    """Return the builder of a DOUBLE from the number `{x}`."""
+    return lambda arguments: Term(template.format(x=to_double(arguments.terms[0])), DOUBLE)
+
+
+def rounded(direction: str) -> Callable[[ScalarArguments], Term]:
+    """Return the builder that rounds to a DOUBLE without fraction."""
+    return of_number(f"if(abs({{x}}) < {WHOLE_DOUBLES!r}D, CAST({direction}({{x}}) AS DOUBLE), {{x}})")
+
+
+def logarithm(function: str) -> Callable[[ScalarArguments], Term]:
+    """Return the builder of a logarithm, which is minus infinity at 0 and NaN below."""
+    below = f"if({{x}} = 0D, CAST('-Infinity' AS DOUBLE), {NAN})"
+    return of_number(f"CASE WHEN {{x}} > 0D THEN {function}({{x}}) WHEN {{x}} <= 0D THEN {below} END")
+
+
+def absolute(arguments: ScalarArguments) -> Term:
+    """Return the absolute value in the same type, NULL out of its range."""
+    (term,) = arguments.terms
+    if term.type is None or term.type.kind in FLOATING:
+        return Term(f"abs({to_double(term) if term.type is None else term.sql})", term.type or DOUBLE)
+    zero = "0L" if term.type == INT64 else "0"
+    return Term(f"if({term.sql} < 0, try_subtract({zero}, {term.sql}), {term.sql})", term.type)
+
+
+def where_any(terms: Sequence[Term], value: Term) -> Term:
+    """Return a constant in every row in which an input has a value."""
+    present = " OR ".join(f"{term.sql} IS NOT NULL" for term in terms)
+    return Term(f"if({present}, {value.sql}, NULL)", value.type)
+
+
+def constant(arguments: ScalarArguments) -> Term:
+    """Return `CONST`: the attribute `value` converted to the attribute `type`."""
+    attributes = Attributes(arguments.attributes)
+    value, name = attributes.text("value"), attributes.text("type").upper()
+    if name not in CONSTANT_TYPES:
+        raise refusal("the given value type is not supported.", hint=f"use one of {', '.join(CONSTANT_TYPES)}")
+    return where_any(arguments.terms, Term(constant_sql(attributes, value, TYPES[name]), TYPES[name]))
+
+
+def constant_sql(attributes: Attributes, value: str, type_: DataType) -> str:
+    """Write the attribute `value` as a literal of a type."""
+    if type_ == TEXT:
+        return literal(value).sql
+    if type_ == BOOLEAN:
+        return "true" if value.lower() == "true" else "false"
+    if type_.kind in FLOATING:
+        return f"CAST({number_literal(attributes.real('value'))} AS {spark_type(type_)})"
+    integer, (minimum, maximum) = attributes.whole("value"), type_.integer_range()
+    if not minimum <= integer <= maximum:
+        raise refusal(f'For input string: "{value}"', hint=f"{value} is out of range; use a wider type")
+    return f"CAST({integer}L AS {spark_type(type_)})" if integer > -(2**63) else "(-9223372036854775807L - 1L)"
+
+
+def number_constant(value: float) -> Callable[[ScalarArguments], Term]:
+    """Return the builder of a DOUBLE constant such as `PI`."""
+    return lambda arguments: where_any(arguments.terms, Term(number_literal(value), DOUBLE))
+
+
+def in_range(arguments: ScalarArguments) -> Term:
+    """Return `IN_RANGE`: whether a number is from `lower` to `upper`; NaN is not."""
+    attributes = Attributes(arguments.attributes)
+    lower, upper = attributes.real("lower"), attributes.real("upper")
+    if upper < lower:
+        raise refusal("Upper can not be smaller than lower.", hint="exchange them")
+    x = to_double(arguments.terms[0])
+    return Term(f"({x} >= {number_literal(lower)} AND {x} <= {number_literal(upper)} AND NOT isnan({x}))", BOOLEAN)
+
+
+def on_off(arguments: ScalarArguments) -> Term:
+    """Return `ON_OFF`: whether a number is at least `threshold`; NaN is not."""
+    x, threshold = to_double(arguments.terms[0]), Attributes(arguments.attributes).real("threshold")
+    return Term(f"({x} >= {number_literal(threshold)} AND NOT isnan({x}))", BOOLEAN)
+
+
+def round_to(arguments: ScalarArguments) -> Term:
+    """Return `ROUND(x[, places])`: halves to the even neighbor, as Java's `rint`."""
+    term = arguments.terms[0]
+    if term.type is not None and term.type.kind not in NUMERIC:
+        raise refusal(
+            "Input series of Scalar function [ROUND] only supports numeric data types [INT32, INT64, FLOAT, DOUBLE]",
+            hint="cast it, as in ROUND(CAST(x AS DOUBLE))",
+        )
+    x = to_double(term)
+    if len(arguments.terms) == 1:
+        return Term(f"rint({x})", DOUBLE)
+    factor = number_literal(math.pow(10, arguments.integer(1)))
+    return Term(f"(rint({x} * {factor}) / {factor})", DOUBLE)
+
+
+def math_function(name: str, summary: str, build: Callable[[ScalarArguments], Term] | None = None) -> RowFunction:
+    """Return a function of one number; without `build` it is Spark's of that name."""
+    return RowFunction(name, 1, 1, build or of_number(f"{name}({{x}})"), summary)
+
+
+MATH_TABLE: Final = (
+    *(math_function(name, f"{summary} of radians") for name, summary in (("sin", "sine"), ("cos", "cosine"), ("tan", "tangent"))),
+    math_function("asin", "arc sine in radians, NaN outside of -1 to 1"),
+    math_function("acos", "arc cosine in radians, NaN outside of -1 to 1"),
+    math_function("atan", "arc tangent in radians"),
+    math_function("sinh", "hyperbolic sine"),
+    math_function("cosh", "hyperbolic cosine"),
+    math_function("tanh", "hyperbolic tangent"),
+    math_function("degrees", "radians as degrees"),
+    math_function("radians", "degrees as radians"),
+    math_function("abs", "number without its sign, of the same type", absolute),
+    math_function("sign", "1, 0 or -1", of_number("signum({x})")),
+    math_function("ceil", "least whole number not below x, as DOUBLE", rounded("ceil")),
+    math_function("floor", "greatest whole number not above x, as DOUBLE", rounded("floor")),
+    math_function("exp", "e to the power of x"),
+    math_function("ln", "natural logarithm; of 0 minus infinity, below NaN", logarithm("ln")),
+    math_function("log10", "logarithm to base 10; of 0 minus infinity, below NaN", logarithm("log10")),
+    math_function("sqrt", "square root, NaN below 0"),
+    RowFunction(
+        "const", 1, None, constant, "the attribute `value`, of the type `type`, where an input has a value", accepts=ANY_KIND
+    ),
+    RowFunction("pi", 1, None, number_constant(math.pi), "π where an input has a value", accepts=ANY_KIND),
+    RowFunction("e", 1, None, number_constant(math.e), "e where an input has a value", accepts=ANY_KIND),
+    RowFunction("in_range", 1, 1, in_range, "whether x is from `lower` to `upper`"),
+    RowFunction("on_off", 1, 1, on_off, "whether x is at least `threshold`"),
+    ScalarFunction("round", 1, 2, round_to, "x rounded to y decimal places, halves to the even neighbor"),
+)

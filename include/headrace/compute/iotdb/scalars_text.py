@@ -1,0 +1,149 @@
+"""IoTDB's scalar functions of text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from headrace.compute.functions.scalars import ScalarArguments, ScalarFunction
+from headrace.compute.iotdb.inputs import Attributes
+from headrace.compute.iotdb.operators import check_regexp
+from headrace.compute.iotdb.scalars import RowFunction
+from headrace.compute.iotdb.types import BOOLEAN, EXECUTION_ERROR, INT32, TEXT, TEXTUAL, refusal, type_name
+from headrace.compute.terms import Term, string_sql, to_string
+from headrace.model.types import TypeKind
+
+TEXT_ONLY: Final = (TypeKind.VARCHAR,)
+JAVA_BLANKS: Final = r"^[\\x00-\\x20]+|[\\x00-\\x20]+$"
+
+
+def contains(arguments: ScalarArguments) -> Term:
+    """Return `STRING_CONTAINS`: whether the text contains the attribute `s`."""
+    return Term(f"contains({to_string(arguments.terms[0])}, {string_sql(Attributes(arguments.attributes).text('s'))})", BOOLEAN)
+
+
+def matches(arguments: ScalarArguments) -> Term:
+    """Return whether the whole text matches a regular expression."""
+    pattern = Attributes(arguments.attributes).text("regex")
+    check_regexp(pattern)
+    anchored = string_sql(r"\A(?:" + pattern + r")\z")
+    return Term(f"({to_string(arguments.terms[0])} RLIKE {anchored})", BOOLEAN)
+
+
+def locate(arguments: ScalarArguments) -> Term:
+    """Return where the target first occurs, or last with `reverse`, from 0; -1 if it does not."""
+    attributes, x = Attributes(arguments.attributes), to_string(arguments.terms[0])
+    target = attributes.text("target")
+    if not attributes.flag("reverse", False):
+        return Term(f"(instr({x}, {string_sql(target)}) - 1)", INT32)
+    position = f"instr(reverse({x}), {string_sql(target[::-1])})"
+    return Term(f"if({position} = 0, -1, char_length({x}) - {position} + 1 - {len(target)})", INT32)
+
+
+def edge(function: str) -> Callable[[ScalarArguments], Term]:
+    """Return the builder of `STARTSWITH` or `ENDSWITH`."""
+    return lambda arguments: Term(
+        f"{function}({to_string(arguments.terms[0])}, {string_sql(Attributes(arguments.attributes).text('target'))})", BOOLEAN
+    )
+
+
+def concat(arguments: ScalarArguments) -> Term:
+    """Return the inputs that have a value followed by the attributes `target…`; with `series_behind` these come first."""
+    inputs = [f"coalesce({to_string(term)}, '')" for term in arguments.terms]
+    targets = [string_sql(value) for name, value in arguments.attributes if name.startswith("target")]
+    inputs_last = Attributes(arguments.attributes).flag("series_behind", False)
+    present = " OR ".join(f"{term.sql} IS NOT NULL" for term in arguments.terms)
+    return Term(f"if({present}, concat({', '.join(targets + inputs if inputs_last else inputs + targets)}), NULL)", TEXT)
+
+
+def strcmp(arguments: ScalarArguments) -> Term:
+    """Return the difference of the first pair of different characters, else of the lengths."""
+    a, b = (to_string(term) for term in arguments.terms)
+    shorter = f"least(char_length({a}), char_length({b}))"
+    difference = f"try_element_at(filter(sequence(1, {shorter}), i -> substr({a}, i, 1) <> substr({b}, i, 1)), 1)"
+    lengths = f"char_length({a}) - char_length({b})"
+    letters = f"transform(array({difference}), i -> ascii(substr({a}, i, 1)) - ascii(substr({b}, i, 1)))[0]"
+    return Term(f"if({shorter} = 0, {lengths}, coalesce({letters}, {lengths}))", INT32)
+
+
+def of_text(template: str) -> Callable[[ScalarArguments], Term]:
+    """Return the builder of a TEXT from the text `{x}`."""
+    return lambda arguments: Term(template.replace("{x}", to_string(arguments.terms[0])), TEXT)
+
+
+def scalar_text(arguments: ScalarArguments) -> str:
+    """Return the first argument of REPLACE and SUBSTRING, which must be text."""
+    term = arguments.terms[0]
+    if term.type is not None and term.type.kind not in TEXTUAL:
+        raise refusal(
+            f"Unsupported data type {type_name(term.type)} for function {arguments.function.upper()}.",
+            hint=f"cast it, as in {arguments.function}(CAST(x AS TEXT), …)",
+        )
+    return to_string(term)
+
+
+def replace_text(arguments: ScalarArguments) -> Term:
+    """Return `REPLACE(x, from, to)`; an empty `from` matches before, between and after all characters."""
+    x, old, new = scalar_text(arguments), arguments.string(1), arguments.string(2)
+    if old:
+        return Term(f"replace({x}, {string_sql(old)}, {string_sql(new)})", TEXT)
+    letters = f"filter(split({x}, ''), c -> c <> '')"
+    return Term(f"concat({string_sql(new)}, array_join(transform({letters}, c -> concat(c, {string_sql(new)})), ''))", TEXT)
+
+
+def substring(arguments: ScalarArguments) -> Term:
+    """Return `SUBSTRING(x, begin[, length])`, counted from 1; what lies before the text counts as empty."""
+    x, begin = scalar_text(arguments), arguments.integer(1)
+    length = arguments.integer(2) if len(arguments.terms) > 2 else None
+    if begin < 0 or (length is not None and length < 0):
+        raise refusal(
+            "Argument exception,the scalar function [SUBSTRING] beginPosition and length must be greater than 0",
+            hint="count positions from 1",
+            status=EXECUTION_ERROR,
+        )
+    first = max(begin, 1)
+    if length is None:
+        return Term(f"substr({x}, {first})", TEXT)
+    return Term(f"substr({x}, {first}, {max(begin + length - first, 0)})", TEXT)
+
+
+TEXT_TABLE: Final = (
+    RowFunction("string_contains", 1, 1, contains, "whether the text contains the attribute `s`", accepts=TEXT_ONLY),
+    RowFunction(
+        "string_matches", 1, 1, matches, "whether the whole text matches the regular expression `regex`", accepts=TEXT_ONLY
+    ),
+    RowFunction(
+        "length",
+        1,
+        1,
+        lambda arguments: Term(f"char_length({to_string(arguments.terms[0])})", INT32),
+        "characters",
+        accepts=TEXTUAL,
+    ),
+    RowFunction(
+        "locate",
+        1,
+        1,
+        locate,
+        "where `target` begins, counted from 0, with `reverse=true` the last time; -1 if it does not occur",
+        accepts=TEXTUAL,
+    ),
+    RowFunction("startswith", 1, 1, edge("startswith"), "whether the text begins with `target`", accepts=TEXTUAL),
+    RowFunction("endswith", 1, 1, edge("endswith"), "whether the text ends with `target`", accepts=TEXTUAL),
+    RowFunction(
+        "concat",
+        1,
+        None,
+        concat,
+        "inputs, then the attributes `target1`, …; with `series_behind=true` these come first",
+        accepts=TEXTUAL,
+    ),
+    RowFunction("upper", 1, 1, of_text("upper({x})"), "text in capitals", accepts=TEXTUAL),
+    RowFunction("lower", 1, 1, of_text("lower({x})"), "text in small letters", accepts=TEXTUAL),
+    RowFunction(
+        "trim", 1, 1, of_text(f"regexp_replace({{x}}, '{JAVA_BLANKS}', '')"), "text without blanks around it", accepts=TEXTUAL
+    ),
+    RowFunction("strcmp", 2, 2, strcmp, "0 of equal texts, negative if the first comes first", accepts=TEXTUAL),
+    ScalarFunction("replace", 3, 3, replace_text, "text x with every y replaced by z"),
+    ScalarFunction("substring", 2, 3, substring, "text x from character y on, of z characters"),
+)

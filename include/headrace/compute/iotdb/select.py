@@ -1,0 +1,227 @@
+"""Binding of an expanded query over its rows with the shared binder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, cast
+
+from headrace.compute.binding.environment import Environment
+from headrace.compute.binding.scope import Scope
+from headrace.compute.binding.select import SelectBinder
+from headrace.compute.binding.sources import BoundSource
+from headrace.compute.iotdb.expansion import (
+    DEVICE,
+    END_TIME,
+    TIME,
+    expand,
+)
+from headrace.compute.iotdb.fills import gap_fill
+from headrace.compute.iotdb.rows import Rows
+from headrace.compute.iotdb.schema import SeriesRef
+from headrace.compute.iotdb.scope import TreeScope
+from headrace.compute.language import Language
+from headrace.compute.plan import WEND, WSTART, Key, Plan, RangeWindow, WindowPlan
+from headrace.compute.terms import Term
+from headrace.errors import LimitError, ProgrammingError
+from headrace.model.expressions import Call, ColumnRef, Expression, walk
+from headrace.model.queries import Ordering, Query, SelectItem, WindowClause
+from headrace.model.tree_queries import GroupByCondition, GroupByCount, GroupByVariation, TreeGrouping, TreeQuery
+from headrace.model.trees import Device
+from headrace.model.types import TIMESTAMP, DataType
+
+TIME_HEADER: Final = "Time"
+
+
+DEVICE_HEADER: Final = "Device"
+
+
+@dataclass(frozen=True, slots=True)
+class ResultColumn:
+    """A result column other than time and device; `series` is set if it is a series unchanged."""
+
+    name: str
+    type: DataType
+    expression: Expression
+    series: SeriesRef | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TreePlan:
+    """A bound query.
+
+    Attributes:
+        plan: Its outputs are the time, unless all rows aggregate to one; the device in ALIGN BY DEVICE; and `columns`.
+        devices: Devices of the result in ALIGN BY DEVICE; empty in ALIGN BY TIME.
+    """
+
+    query: TreeQuery
+    plan: Plan
+    columns: tuple[ResultColumn, ...]
+    devices: tuple[Device, ...] = ()
+
+
+def limited(items: list[SelectItem], query: TreeQuery) -> list[SelectItem]:
+    """Apply SLIMIT and SOFFSET to the columns."""
+    first = query.series_offset or 0
+    if first and first >= len(items):
+        raise LimitError(
+            f"The value of SOFFSET ({first}) is equal to or exceeds the number of sequences ({len(items)}) "
+            "that can actually be returned.",
+            hint="make SOFFSET smaller",
+            span=query.span,
+        )
+    return items[first:] if query.series_limit is None else items[first : first + query.series_limit]
+
+
+def conjunction(parts: Sequence[Expression]) -> Expression | None:
+    """Join distinct conditions with AND; return None if there are none."""
+    combined: Expression | None = None
+    for part in dict.fromkeys(parts):
+        combined = part if combined is None else Call("and", (combined, part))
+    return combined
+
+
+def is_aggregated(nodes: Sequence[Expression], language: Language) -> bool:
+    """Return whether the columns are aggregated. Raise `ProgrammingError` if only some are."""
+    nodes = [node for node in nodes if node != ColumnRef(END_TIME)]
+    aggregated = [any(isinstance(part, Call) and language.aggregate(part.function) for part in walk(node)) for node in nodes]
+    if any(aggregated) and not all(aggregated):
+        raise ProgrammingError(
+            "Raw data and aggregation hybrid query is not supported.",
+            hint="aggregate every column, or none",
+            span=nodes[aggregated.index(False)].span,
+        )
+    return any(aggregated)
+
+
+@dataclass(slots=True)
+class TreeSelectBinder(SelectBinder):
+    """Binds the expanded query over rows of series."""
+
+    bound: BoundSource | None = None
+
+    def _bind_source(self) -> BoundSource:
+        """Return the source that the expansion has built."""
+        assert self.bound is not None
+        return self.bound
+
+    def _has_unique_instants(self, names: Environment, keys: list[Key]) -> bool:  # noqa: ARG002
+        """Return True: a device has one row an instant, and so have rows aligned by time."""
+        return True
+
+    def window_terms(self, window: WindowPlan | None) -> dict[str, Term]:
+        """Return the terms of `time` and `__endTime` in a window."""
+        if window is None:
+            return {}
+        if isinstance(window, RangeWindow):
+            start = f"({WEND} + 1L)" if window.right else WSTART
+            return {TIME: Term(start, TIMESTAMP), END_TIME: Term(f"({WEND} + 1L)" if window.right else WEND, TIMESTAMP)}
+        return {TIME: Term(WSTART, TIMESTAMP), END_TIME: Term(WEND, TIMESTAMP)}
+
+
+def optional(node: Expression | None) -> tuple[Expression, ...]:
+    """Return an expression as a tuple, which is empty for None."""
+    return () if node is None else (node,)
+
+
+def time_item() -> SelectItem:
+    """Return the select item of the time column, which comes first."""
+    return SelectItem(ColumnRef(TIME), TIME_HEADER)
+
+
+def end_time(items: Sequence[SelectItem]) -> list[SelectItem]:
+    """Return the `__endTime` column, which follows the time, if it is selected."""
+    return [replace(item, alias=item.alias or END_TIME) for item in items if item.expression == ColumnRef(END_TIME)][:1]
+
+
+def items_without_end_time(items: Sequence[SelectItem]) -> list[SelectItem]:
+    """Return the columns other than `__endTime`."""
+    return [item for item in items if item.expression != ColumnRef(END_TIME)]
+
+
+def clause_of(grouping: TreeGrouping | None) -> object | None:
+    """Return the window clause, by time or by rows."""
+    return None if grouping is None else grouping.time or grouping.rows
+
+
+def controls(clause: object | None) -> tuple[Expression, ...]:
+    """Return the control expression of a window clause as a tuple, empty if it has none."""
+    return optional(getattr(clause, "expression", None))
+
+
+def expanded_clause(clause: object, alternatives: Callable[[ColumnRef], Sequence[ColumnRef]]) -> object:
+    """Resolve the paths of a clause. Raise `ProgrammingError` unless its expression matches exactly one series."""
+    for node in controls(clause):
+        nodes = expand(node, alternatives)
+        if len(nodes) != 1:
+            raise ProgrammingError("Expression in group by should indicate one value", hint="name one series", span=node.span)
+        assert isinstance(clause, GroupByVariation | GroupByCondition | GroupByCount)
+        return replace(clause, expression=nodes[0])
+    return clause
+
+
+def ordered_by_time(query: TreeQuery, names: Callable[[ColumnRef], Sequence[ColumnRef]], *, aggregated: bool) -> list[Ordering]:
+    """Return the sort order of rows aligned by time: the keys of ORDER BY, then time."""
+    orders: list[Ordering] = []
+    for order in query.order_by:
+        nodes = expand(order.key, names)
+        if len(nodes) != 1:
+            raise ProgrammingError("Sort Item in ORDER BY should indicate one value", hint="name one series", span=order.key.span)
+        orders.append(Ordering(nodes[0], order.descending, bool(order.nulls_first)))
+    grouped = clause_of(query.grouping) is not None
+    if (grouped or not aggregated) and not any(order.expression == ColumnRef(TIME) for order in orders):
+        orders.append(Ordering(ColumnRef(TIME), False, False))
+    return orders
+
+
+def finish(
+    query: TreeQuery,
+    scope: TreeScope,
+    rows: Rows,
+    items: Sequence[SelectItem],
+    where: Expression | None,
+    having: Expression | None,
+    orders: Sequence[Ordering],
+    clause: object | None,
+    series: Mapping[str, SeriesRef],
+    devices: Sequence[Device],
+) -> TreePlan:
+    """Bind an expanded query over its rows."""
+    if not rows.devices:
+        raise ProgrammingError("a query needs at least one series", hint="select a series", span=query.span)
+    partition = (SelectItem(ColumnRef(rows_series(scope)), DEVICE_HEADER),) if devices else ()
+    flat = Query(
+        tuple(items),
+        None,
+        where=where,
+        partition_by=partition,
+        window=cast("WindowClause | None", clause),
+        having=having,
+        order_by=tuple(orders),
+        limit=query.limit,
+        offset=query.offset,
+        span=query.span,
+    )
+    shared = Scope(lambda _: (), scope.language, scope.timezone, scope.now)
+    plan = TreeSelectBinder(flat, shared, bound=rows.bound()).bind()
+    plan = replace(plan, partitioned=False)
+    headers = {TIME_HEADER, DEVICE_HEADER} if devices else {TIME_HEADER}
+    columns = tuple(
+        ResultColumn(output.name, output.type, item.expression, shown_series(item.expression, series))
+        for item, output in zip(items, plan.outputs, strict=True)
+        if not (output.name in headers and isinstance(item.expression, ColumnRef))
+    )
+    if query.fill is not None:
+        plan = replace(plan, gap_fill=gap_fill(query.fill, plan, by_device=bool(devices)))
+    return TreePlan(query, plan, columns, tuple(devices))
+
+
+def rows_series(scope: TreeScope) -> str:
+    """Return the binder's name of the device column."""
+    return scope.language.pseudo_columns.series or DEVICE
+
+
+def shown_series(node: Expression, series: Mapping[str, SeriesRef]) -> SeriesRef | None:
+    """Return the series of an expression that is only a path, else None."""
+    return series.get(node.name) if isinstance(node, ColumnRef) else None

@@ -1,0 +1,65 @@
+"""IoTDB's type names, and its errors for wrong types, with hints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from headrace.errors import TypeMismatchError
+from headrace.model.types import BIGINT, BOOL, DOUBLE, TIMESTAMP, VARCHAR, DataType, TypeKind
+
+SEMANTIC_ERROR: Final = 701
+EXECUTION_ERROR: Final = 301
+
+BOOLEAN, INT64, TEXT = BOOL, BIGINT, VARCHAR
+INT32: Final = DataType(TypeKind.INT)
+FLOAT: Final = DataType(TypeKind.FLOAT)
+STRING: Final = DataType(TypeKind.NCHAR)
+BLOB: Final = DataType(TypeKind.VARBINARY)
+DATE: Final = DataType(TypeKind.DATE)
+
+TYPES: Final = {
+    "BOOLEAN": BOOLEAN,
+    "INT32": INT32,
+    "INT64": INT64,
+    "FLOAT": FLOAT,
+    "DOUBLE": DOUBLE,
+    "TEXT": TEXT,
+    "TIMESTAMP": TIMESTAMP,
+    "DATE": DATE,
+    "BLOB": BLOB,
+    "STRING": STRING,
+}
+"""Types by IoTDB's names, in the order of its type codes."""
+
+NAMES: Final = {type_.kind: name for name, type_ in TYPES.items()}
+
+NUMERIC: Final = (TypeKind.INT, TypeKind.BIGINT, TypeKind.FLOAT, TypeKind.DOUBLE)
+TEXTUAL: Final = (TypeKind.VARCHAR, TypeKind.NCHAR)
+FLOATING: Final = (TypeKind.FLOAT, TypeKind.DOUBLE)
+EVERY: Final = frozenset(NAMES)
+
+
+def type_name(type_: DataType | None) -> str:
+    """Return IoTDB's name of a type, `null` for None."""
+    return "null" if type_ is None else NAMES.get(type_.kind, str(type_))
+
+
+def type_list(kinds: Iterable[TypeKind]) -> str:
+    """Write a list of type names in the server's format."""
+    return f"[{', '.join(NAMES[kind] for kind in kinds)}]"
+
+
+def refusal(text: str, hint: str = "", status: int = SEMANTIC_ERROR) -> TypeMismatchError:
+    """Return an error whose message begins with IoTDB's status code."""
+    return TypeMismatchError(f"{status}: {text}", hint=hint)
+
+
+def wrong_operand(actual: DataType | None, expected: Iterable[TypeKind]) -> TypeMismatchError:
+    """Return the error for an operand of a wrong type; it suggests a cast."""
+    kinds = tuple(expected)
+    names = type_list(kinds)
+    return refusal(
+        f"Invalid input expression data type. actual data type: {type_name(actual)}, expected data type(s): {names}.",
+        hint=f"cast it, as in CAST(x AS {NAMES[kinds[-1] if TypeKind.DOUBLE in kinds else kinds[0]]}), or use another operator",
+    )

@@ -1,0 +1,126 @@
+"""Rules of GROUP BY clauses: check a clause and return its window plan."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from headrace.compute.binding.binder import Binder
+from headrace.compute.binding.environment import Environment
+from headrace.compute.binding.ranges import constant_instant
+from headrace.compute.language import WindowRule
+from headrace.compute.plan import Argument, Bound, RangeWindow, RunWindow, SessionWindow
+from headrace.compute.terms import Term
+from headrace.compute.types import is_text
+from headrace.errors import LimitError, ProgrammingError, TypeMismatchError
+from headrace.model.expressions import Expression
+from headrace.model.time import Precision
+from headrace.model.tree_queries import (
+    CompoundDuration,
+    GroupByCondition,
+    GroupByCount,
+    GroupBySession,
+    GroupByTime,
+    GroupByVariation,
+)
+from headrace.model.types import BIGINT, TypeKind
+
+CONTROL: Final = "_state"
+
+
+def months_of(duration: CompoundDuration) -> int | None:
+    """Return a duration in calendar months, None if it has a fixed length."""
+    if not any(part.unit == "n" for part in duration):
+        return None
+    if not all(part.is_calendar for part in duration):
+        raise ProgrammingError(
+            "months cannot be combined with other units in GROUP BY",
+            hint="use months alone, such as 1mo, or fixed units such as 30d",
+        )
+    return sum(part.months for part in duration)
+
+
+def ticks_of(duration: CompoundDuration, precision: Precision) -> int:
+    """Return a fixed duration in ticks; a year has 365 days."""
+    day = 86_400 * precision.ticks_per_second
+    return sum(part.count * 365 * day if part.unit == "y" else part.ticks(precision) for part in duration)
+
+
+def length_of(duration: CompoundDuration, precision: Precision) -> tuple[int, bool]:
+    """Return a duration in ticks or months, and whether it is in months."""
+    months = months_of(duration)
+    return (ticks_of(duration, precision), False) if months is None else (months, True)
+
+
+def time_window(clause: GroupByTime, rows: Binder, names: Environment) -> RangeWindow:
+    """Return the windows of GROUP BY ([start, end), interval, step)."""
+    if clause.range is None:
+        raise ProgrammingError(
+            "The query time range should be specified in the GROUP BY TIME clause.",
+            hint="write GROUP BY ([start, end), interval)",
+            span=clause.span,
+        )
+    length, length_months = length_of(clause.interval, names.precision)
+    step, step_months = length_of(clause.step or clause.interval, names.precision)
+    if length <= 0:
+        raise LimitError("The second parameter time interval should be a positive integer.", hint="such as 1m", span=clause.span)
+    if step <= 0:
+        raise LimitError("The third parameter time slidingStep should be a positive integer.", hint="such as 1m", span=clause.span)
+    first, end = (instant(node, rows) for node in (clause.range.start, clause.range.end))
+    if first.relative == end.relative and first.ticks >= end.ticks:
+        raise LimitError(
+            "Start time should be smaller than endTime in GroupBy", hint="swap the ends of the range", span=clause.span
+        )
+    return RangeWindow(first, end, length, step, (length_months, step_months), names.timezone, clause.range.left_open)
+
+
+def instant(node: Expression, rows: Binder) -> Bound:
+    """Bind an end of a range, which must be a constant instant."""
+    bound = constant_instant(node, rows)
+    if bound is None:
+        raise ProgrammingError("the range of GROUP BY needs constant instants", hint="write times or whole numbers", span=node.span)
+    return bound
+
+
+def control_of(node: Expression, rows: Binder) -> Argument:
+    """Bind the control expression of a window clause."""
+    term: Term = rows.bind(node)
+    return Argument(CONTROL, term.sql, term.type or BIGINT)
+
+
+def variation_window(clause: GroupByVariation, rows: Binder, _: Environment) -> RunWindow:
+    """Return the windows of GROUP BY VARIATION."""
+    control = control_of(clause.expression, rows)
+    if clause.delta and (is_text(control.type) or control.type.kind is TypeKind.BOOL):
+        raise TypeMismatchError("Only support numeric type when delta != 0", hint="leave out delta", span=clause.expression.span)
+    return RunWindow("variation", control, delta=clause.delta, ignore_null=clause.ignore_null)
+
+
+def condition_window(clause: GroupByCondition, rows: Binder, _: Environment) -> RunWindow:
+    """Return the windows of GROUP BY CONDITION."""
+    control = control_of(clause.expression, rows)
+    if control.type.kind is not TypeKind.BOOL:
+        raise TypeMismatchError("the condition of GROUP BY CONDITION is not a BOOLEAN", hint="compare", span=clause.expression.span)
+    return RunWindow("condition", control, keep=clause.keep, ignore_null=clause.ignore_null)
+
+
+def session_window(clause: GroupBySession, _: Binder, names: Environment) -> SessionWindow:
+    """Return the windows of GROUP BY SESSION."""
+    return SessionWindow(ticks_of(clause.gap, names.precision))
+
+
+def count_window(clause: GroupByCount, rows: Binder, _: Environment) -> RunWindow:
+    """Return the windows of GROUP BY COUNT."""
+    if clause.count <= 0:
+        raise LimitError(
+            "The size of GROUP BY COUNT should be greater than 0", hint="give a number of rows", span=clause.expression.span
+        )
+    return RunWindow("count", control_of(clause.expression, rows), size=clause.count, ignore_null=clause.ignore_null)
+
+
+WINDOWS: Final[dict[type, WindowRule]] = {
+    GroupByTime: time_window,
+    GroupByVariation: variation_window,
+    GroupByCondition: condition_window,
+    GroupBySession: session_window,
+    GroupByCount: count_window,
+}

@@ -1,0 +1,126 @@
+"""Windows counted from the start of a range: `GROUP BY ([start, end), interval, step)`.
+
+Window k starts at `first + k * step` and ends `length` later, or with the range. Months are those of a zone's calendar, counted
+from the range's start, so that no window depends on the one before: January 31 plus one month is the end of February, plus two
+months March 31.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Final
+
+from headrace.compute.plan import TS, WEND, WSTART, Plan, RangeWindow
+from headrace.compute.terms import bigint_sql
+from headrace.errors import LimitError
+from headrace.model.instants import EPOCH, find_zone
+from headrace.model.time import Precision
+from headrace.storage.spark.functions import F
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+MAX_CALENDAR_WINDOWS: Final = 10_000
+MAX_WINDOWS: Final = 50_000_000
+INDEX: Final = "_window"
+
+
+def assign_windows(plan: Plan, window: RangeWindow, prepared: DataFrame) -> DataFrame:
+    """Return prepared rows once for each window that they lie in, with its start and last instant."""
+    if any(window.months):
+        grid = window_grid(plan, window, prepared.sparkSession)
+        inside = f"{shifted(window)} BETWEEN {WSTART} AND {WEND}"
+        return prepared.join(F.broadcast(grid), F.expr(inside))
+    first, end = bounds(plan, window)
+    within = f"{shifted(window)} >= {bigint_sql(first)} AND {shifted(window)} < {bigint_sql(end)}"
+    indexed = prepared.where(within).selectExpr("*", f"{index(window, first)} AS {INDEX}")
+    if window.step != window.length:
+        indexed = indexed.where(f"{INDEX} IS NOT NULL")
+    start = f"({bigint_sql(first)} + {INDEX} * {bigint_sql(window.step)})"
+    last = f"least({start} + {bigint_sql(window.length - 1)}, {bigint_sql(end - 1)})"
+    return indexed.selectExpr("*", f"{start} AS {WSTART}", f"{last} AS {WEND}").drop(INDEX)
+
+
+def shifted(window: RangeWindow) -> str:
+    """Return the instant by which a row is assigned: windows that are closed on the right are those of the instant before."""
+    return f"({TS} - 1L)" if window.right else TS
+
+
+def index(window: RangeWindow, first: int) -> str:
+    """Return the numbers of the windows that an instant lies in, as one number if it lies in one at the most."""
+    since = f"({shifted(window)} - {bigint_sql(first)})"
+    latest = f"({since} div {bigint_sql(window.step)})"
+    if window.step == window.length:
+        return latest
+    length = bigint_sql(window.length)
+    earliest = f"greatest(0L, ({since} - {length}) div {bigint_sql(window.step)} + if({since} >= {length}, 1L, 0L))"
+    return f"explode(if({earliest} <= {latest}, sequence({earliest}, {latest}), array()))"
+
+
+def bounds(plan: Plan, window: RangeWindow) -> tuple[int, int]:
+    """Return the range's start and its exclusive end in ticks."""
+    return window.first.at(plan.present), window.end.at(plan.present)
+
+
+def window_grid(plan: Plan, window: RangeWindow, spark: SparkSession) -> DataFrame:
+    """Return the start and last instant of every window.
+
+    Raises:
+        LimitError: There are too many of them.
+    """
+    first, end = bounds(plan, window)
+    if any(window.months):
+        pairs = calendar_windows(window, first, end, plan.precision)
+        return spark.createDataFrame(pairs, f"{WSTART} BIGINT, {WEND} BIGINT")
+    count = max(0, -(-(end - first) // window.step))
+    if count > MAX_WINDOWS:
+        raise LimitError(
+            f"GROUP BY makes {count} windows, at most {MAX_WINDOWS} are possible", hint="make the step longer or the range shorter"
+        )
+    start = f"({bigint_sql(first)} + id * {bigint_sql(window.step)})"
+    return spark.range(count).selectExpr(
+        f"{start} AS {WSTART}", f"least({start} + {bigint_sql(window.length - 1)}, {bigint_sql(end - 1)}) AS {WEND}"
+    )
+
+
+def calendar_windows(window: RangeWindow, first: int, end: int, precision: Precision) -> list[tuple[int, int]]:
+    """Return start and last instant of windows whose length or step is of months.
+
+    Raises:
+        LimitError: There are too many of them.
+    """
+    pairs: list[tuple[int, int]] = []
+    while (start := moved(first, window.step, len(pairs), window.months[1], window.zone, precision)) < end:
+        if len(pairs) == MAX_CALENDAR_WINDOWS:
+            raise LimitError("The time windows may exceed 10000, please ensure your input.", hint="make the range shorter")
+        if window.months[0] and window.months[1]:
+            # Both ends are counted from the start of the range.
+            last = add_months(first, window.step * len(pairs) + window.length, window.zone, precision)
+        else:
+            last = moved(start, window.length, 1, window.months[0], window.zone, precision)
+        pairs.append((start, min(last, end) - 1))
+    return pairs
+
+
+def moved(start: int, length: int, count: int, months: bool, zone: str, precision: Precision) -> int:
+    """Return the instant `count` lengths after a start."""
+    return add_months(start, length * count, zone, precision) if months else start + length * count
+
+
+def add_months(start: int, months: int, zone: str, precision: Precision) -> int:
+    """Add months to the wall clock of a zone; a day that the month lacks becomes its last day."""
+    unit = precision.ticks_per_second
+    local = EPOCH + timedelta(seconds=start // unit)
+    wall = local.astimezone(find_zone(zone))
+    place = wall.year * 12 + wall.month - 1 + months
+    year, month = divmod(place, 12)
+    day = min(wall.day, days_in_month(year, month + 1))
+    later = datetime(year, month + 1, day, wall.hour, wall.minute, wall.second, tzinfo=wall.tzinfo)
+    since = later - EPOCH
+    return (since.days * 86_400 + since.seconds) * unit + start % unit
+
+
+def days_in_month(year: int, month: int) -> int:
+    """Return the number of days of a month."""
+    following = datetime(year + month // 12, month % 12 + 1, 1)
+    return (following - datetime(year, month, 1)).days
