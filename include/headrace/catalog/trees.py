@@ -1,0 +1,158 @@
+"""Devices of the catalog, many thousands at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+from sqlalchemy import ColumnElement, Connection, Select, delete, func, or_, select, update
+
+from headrace.catalog.alterations import with_columns
+from headrace.catalog.rows import SUBTABLES, TABLES
+from headrace.catalog.rows import tables as table_rows
+from headrace.catalog.rows.trees import (
+    DEVICE_SCHEMAS,
+    DEVICES,
+    TTLS,
+    from_row,
+    schema_id,
+    series_from_json,
+    series_to_json,
+    to_row,
+)
+from headrace.catalog.rules import hold_databases
+from headrace.catalog.store import Store, insert, is_among
+from headrace.catalog.subtables import add_subtables
+from headrace.catalog.tables import find_table
+from headrace.model.paths import PathPattern, join_path
+from headrace.model.tables import Column
+from headrace.model.trees import TREE_TABLE, Device, Timeseries
+
+
+class Trees:
+    """Devices by database and path. A device is also a subtable of its database's table."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def find(self, database: str, paths: Collection[str]) -> dict[str, Device]:
+        """Return those of the paths that are devices."""
+        with self._store.read() as connection:
+            query = select(DEVICES).where(DEVICES.c.database == database, is_among(connection, DEVICES.c.path, list(paths)))
+            return {device.path: device for device in read_devices(connection, query)}
+
+    def matching(self, database: str, patterns: Sequence[PathPattern]) -> list[Device]:
+        """Return the devices whose path may match one of the patterns or begin one, in the order of their creation.
+
+        The catalog compares the nodes before the first wildcard; the caller compares the rest.
+        """
+        query = select(DEVICES).where(DEVICES.c.database == database).order_by(DEVICES.c.number)
+        prefixes = {join_path(pattern.literal_prefix) for pattern in patterns}
+        if all(len(prefix) > len(database) for prefix in prefixes):
+            query = query.where(or_(*(begins(prefix) for prefix in prefixes)))
+        with self._store.read() as connection:
+            return read_devices(connection, query)
+
+    def all(self, database: str) -> list[Device]:
+        """Return every device of a database in the order of their creation."""
+        with self._store.read() as connection:
+            return read_devices(connection, select(DEVICES).where(DEVICES.c.database == database).order_by(DEVICES.c.number))
+
+    def change(
+        self,
+        database: str,
+        paths: Collection[str],
+        change: Callable[[dict[str, Device]], Iterable[Device]],
+        columns: Sequence[Column],
+    ) -> list[Device]:
+        """Create devices or change them, in one transaction.
+
+        Args:
+            database: The database, which stays locked until the transaction ends.
+            paths: Devices to pass to `change`; those that do not exist are left out.
+            change: Returns the devices to store. A device without series is removed; an exception rolls the transaction back.
+            columns: Columns that the database's table has gained.
+        """
+        with self._store.write() as connection:
+            hold_databases(connection, database)
+            query = select(DEVICES).where(DEVICES.c.database == database, is_among(connection, DEVICES.c.path, list(paths)))
+            present = {device.path: device for device in read_devices(connection, query)}
+            changed = list(change(dict(present)))
+            add_columns(connection, database, columns)
+            save(connection, database, present, [device for device in changed if device.series])
+            remove(connection, database, [device.path for device in changed if not device.series])
+        return changed
+
+    def ttls(self) -> dict[str, int]:
+        """Return the times to live by path or pattern, in milliseconds."""
+        with self._store.read() as connection:
+            return {row["path"]: row["ttl_ms"] for row in connection.execute(select(TTLS).order_by(TTLS.c.path)).mappings()}
+
+    def set_ttl(self, path: str, ttl_ms: int | None) -> None:
+        """Set the time to live of a path; None removes it."""
+        with self._store.write() as connection:
+            connection.execute(delete(TTLS).where(TTLS.c.path == path))
+            if ttl_ms is not None:
+                connection.execute(insert(connection, TTLS).values({"path": path, "ttl_ms": ttl_ms}))
+
+    def databases(self) -> list[str]:
+        """Return the names of the databases that are trees."""
+        query = select(TABLES.c.database).where(TABLES.c.kind == "tree", TABLES.c.name == TREE_TABLE)
+        with self._store.read() as connection:
+            return list(connection.scalars(query.order_by(TABLES.c.database)))
+
+
+def begins(prefix: str) -> ColumnElement[bool]:
+    """Return the condition that a path is a prefix, lies below it, or is above it."""
+    # A pattern's prefix may name a series, whose device is one node shorter.
+    above = prefix.rpartition(".")[0]
+    return or_(DEVICES.c.path == prefix, DEVICES.c.path == above, DEVICES.c.path.startswith(prefix + ".", autoescape=True))
+
+
+def read_devices(connection: Connection, query: Select[object]) -> list[Device]:
+    """Return the devices of a query, with equal schemas read once."""
+    rows = list(connection.execute(query).mappings())
+    wanted = sorted({row["schema_id"] for row in rows})
+    found = select(DEVICE_SCHEMAS).where(is_among(connection, DEVICE_SCHEMAS.c.id, wanted))
+    schemas = {row["id"]: series_from_json(row["series"]) for row in connection.execute(found).mappings()}
+    return [from_row(row, schemas[row["schema_id"]]) for row in rows]
+
+
+def add_columns(connection: Connection, database: str, columns: Sequence[Column]) -> None:
+    """Record new columns of the database's table."""
+    if not columns:
+        return
+    changed = with_columns(find_table(connection, database, TREE_TABLE), columns)
+    values = {"columns": table_rows.to_row(changed)["columns"]}
+    connection.execute(update(TABLES).where(TABLES.c.database == database, TABLES.c.name == TREE_TABLE).values(values))
+
+
+def save(connection: Connection, database: str, present: dict[str, Device], devices: Sequence[Device]) -> None:
+    """Write devices as they are to be."""
+    if not devices:
+        return
+    ids = {device.path: save_schema(connection, device.series) for device in devices}
+    last = connection.scalar(select(func.max(DEVICES.c.number)).where(DEVICES.c.database == database)) or 0
+    new = [device for device in devices if device.path not in present]
+    numbered = [to_row(device, ids[device.path]) | {"number": last + place} for place, device in enumerate(new, start=1)]
+    if numbered:
+        add_subtables(connection, database, TREE_TABLE, [device.path for device in new])
+        connection.execute(insert(connection, DEVICES), numbered)
+    for device in devices:
+        if device.path in present and device != present[device.path]:
+            row = to_row(device, ids[device.path])
+            connection.execute(update(DEVICES).where(DEVICES.c.database == database, DEVICES.c.path == device.path).values(row))
+
+
+def save_schema(connection: Connection, series: tuple[Timeseries, ...]) -> str:
+    """Return the id of a schema, recording it if it is new."""
+    values = series_to_json(series)
+    key = schema_id(values)
+    connection.execute(insert(connection, DEVICE_SCHEMAS).values({"id": key, "series": values}).on_conflict_do_nothing())
+    return key
+
+
+def remove(connection: Connection, database: str, paths: Sequence[str]) -> None:
+    """Remove devices with their subtables."""
+    if paths:
+        connection.execute(delete(DEVICES).where(DEVICES.c.database == database, is_among(connection, DEVICES.c.path, paths)))
+        connection.execute(delete(SUBTABLES).where(SUBTABLES.c.database == database, is_among(connection, SUBTABLES.c.name, paths)))

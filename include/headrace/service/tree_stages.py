@@ -1,0 +1,167 @@
+"""Stages of statements over trees of devices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from headrace.service.rights import CATALOG, Action, Right, database_securable, table_securable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pyarrow as pa
+
+    from headrace.compute.iotdb.into import IntoColumn
+    from headrace.compute.iotdb.last import LastPlan
+    from headrace.compute.iotdb.select import TreePlan
+    from headrace.model.tables import Database
+    from headrace.model.trees import Device, SeriesLabels
+    from headrace.model.types import DataType
+
+
+@dataclass(frozen=True, slots=True)
+class NewSeries:
+    """A series to be created. `encoding` and `compression` are empty for the defaults."""
+
+    measurement: str
+    type: DataType
+    encoding: str = ""
+    compression: str = ""
+    labels: SeriesLabels | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MakeTree:
+    """Create a database of the IoTDB language with its table; `ttl_ms` is None for no limit."""
+
+    database: Database
+    ttl_ms: int | None = None
+    if_not_exists: bool = False
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        """The rights that it needs."""
+        return (Right(Action.CREATE, database_securable(self.database.name)),)
+
+
+@dataclass(frozen=True, slots=True)
+class MakeSeries:
+    """Create series of a device, and the device if it is missing. With `if_not_exists` series that exist are left alone."""
+
+    database: Database
+    device: str
+    series: tuple[NewSeries, ...]
+    aligned: bool = False
+    if_not_exists: bool = False
+    template: str | None = None
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        """The rights that it needs."""
+        return (Right(Action.ALTER, database_securable(self.database.name)),)
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveSeries:
+    """Remove series of devices with their values: measurements by device."""
+
+    database: Database
+    series: tuple[tuple[str, tuple[str, ...]], ...]
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        """The rights that it needs."""
+        return (Right(Action.ALTER, database_securable(self.database.name)),)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeDevice:
+    """Change what is attached to a device's series; `change` makes the new device of the present one."""
+
+    database: Database
+    device: str
+    change: Callable[[Device], Device]
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        """The rights that it needs."""
+        return (Right(Action.ALTER, database_securable(self.database.name)),)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteSeries:
+    """Write values in one commit, after the stages before it have created the series.
+
+    Attributes:
+        rows: For each device `time` as stored and a column for each measurement, in the type of its series.
+    """
+
+    database: Database
+    rows: tuple[tuple[str, pa.Table], ...]
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        """The rights that it needs."""
+        return (Right(Action.WRITE, database_securable(self.database.name)),)
+
+
+@dataclass(frozen=True, slots=True)
+class ClearSeries:
+    """Delete values within ranges of ticks, both ends inclusive: columns by device."""
+
+    database: Database
+    columns: tuple[tuple[str, tuple[str, ...]], ...]
+    ranges: tuple[tuple[int, int], ...] | None
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        """The rights that it needs."""
+        return (Right(Action.WRITE, database_securable(self.database.name)),)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeTtl:
+    """Set the time to live of a path or pattern; None removes it."""
+
+    database: str
+    path: str
+    ttl_ms: int | None
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        """The rights that it needs."""
+        return (Right(Action.ALTER, database_securable(self.database)),)
+
+
+@dataclass(frozen=True, slots=True)
+class FindLast:
+    """Find the latest point of each series."""
+
+    plan: LastPlan
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        """The rights that it needs."""
+        return tuple(Right(Action.READ, database_securable(scan.database.name)) for scan in self.plan.rows.scans)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteInto:
+    """Run a query and write its columns to series. `plan` is None if it names no series.
+
+    Attributes:
+        targets: Where each column of the result goes, or of ALIGN BY DEVICE each column of each device.
+    """
+
+    plan: TreePlan | None
+    targets: tuple[IntoColumn, ...]
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        """The rights that it needs."""
+        reads = () if self.plan is None else tuple(Right(Action.READ, table_securable(scan.table)) for scan in self.plan.plan.scans)
+        return (*reads, Right(Action.WRITE, CATALOG))
+
+
+TreeStage = MakeTree | MakeSeries | RemoveSeries | ChangeDevice | WriteSeries | ClearSeries | ChangeTtl | FindLast | WriteInto

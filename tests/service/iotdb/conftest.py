@@ -1,0 +1,28 @@
+"""A connection that speaks the IoTDB language, to an empty home."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import headrace
+
+START = 1_700_000_000_000
+
+
+@pytest.fixture
+def connection(tmp_path: Path) -> Iterator[headrace.Connection]:
+    with headrace.connect(tmp_path / "home", dialect="iotdb", clock=headrace.ManualClock(START)) as opened:
+        yield opened
+
+
+@pytest.fixture
+def plant(connection: headrace.Connection) -> headrace.Connection:
+    """The connection with two devices of `root.plant`: `line1` (s1 INT32, s2 DOUBLE) and `line2` (s1 INT32)."""
+    connection.execute("create database root.plant")
+    connection.execute("create timeseries root.plant.line1.s1 with datatype=INT32, encoding=PLAIN")
+    connection.execute("create timeseries root.plant.line1.s2 with datatype=DOUBLE, encoding=PLAIN")
+    connection.execute("create timeseries root.plant.line2.s1 with datatype=INT32, encoding=PLAIN")
+    return connection
