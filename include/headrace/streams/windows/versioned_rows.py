@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.streams.windows.changes import CHANGE, VERSION, Bools, Int64s, to_numpy
+from headrace.streams.windows.change_batch import CHANGE, VERSION, Bools, Int64s, to_numpy
 
 FROM = "_from"
 TO = "_to"
@@ -44,18 +44,19 @@ def row_values(changed: pa.Table, key: tuple[str, ...]) -> pa.Table:
 def lifetimes(is_old_value: Bools, version: Int64s, codes: list[Int64s]) -> tuple[Int64s, Int64s]:
     """Return the first and last version of each row's value. Rows must be ordered by key and write.
 
-    An old value lasted from the key's write before until this one; a new value lasts until the key's next write.
+    A new value lasts until the key's next write. The old value of the key's first write in the batch lasted until that write.
+    Further old values are the new values of earlier writes: these copies get an empty range, which ends before it begins.
     """
     count = len(version)
     if count == 0:
         return version, version
+    first, last = ALL_VERSIONS
     is_same_key = np.ones(count - 1, np.bool_)
     for codes_of_column in codes:
         is_same_key &= codes_of_column[1:] == codes_of_column[:-1]
-    before = np.concatenate(([ALL_VERSIONS[0]], np.where(is_same_key, version[:-1], ALL_VERSIONS[0])))
-    after = np.concatenate((np.where(is_same_key, version[1:], ALL_VERSIONS[1]), [ALL_VERSIONS[1]]))
-    until = np.where(after == ALL_VERSIONS[1], ALL_VERSIONS[1], after - 1)
-    return np.where(is_old_value, before, version), np.where(is_old_value, version - 1, until)
+    old_from = np.concatenate(([first], np.where(is_same_key, last, first)))
+    new_until = np.concatenate((np.where(is_same_key, version[1:] - 1, last), [last]))
+    return np.where(is_old_value, old_from, version), np.where(is_old_value, version - 1, new_until)
 
 
 def distinct_codes(column: pa.ChunkedArray) -> Int64s:
