@@ -52,14 +52,14 @@ class FillChunk(SparkJob):
 
         run, number = self.chunk
         with open_runtime() as runtime:
-            airflow_tasks.go_on(runtime, self.job_id, number)
-            run = airflow_tasks.run_to_fill(runtime, self.job_id, run, number)
+            airflow_tasks.resume_cleared_stream(runtime, self.job_id, number)
+            run = airflow_tasks.choose_run(runtime, self.job_id, run, number)
         self.application_args = ["--stream", self.job_id, "--run", run, "--chunk", str(number)]
         try:
             super().execute(context)
         except AirflowException as error:
             with open_runtime() as runtime:
-                raise AirflowException(airflow_tasks.cause(runtime, self.job_id, run, number, str(error))) from error
+                raise AirflowException(airflow_tasks.failure_message(runtime, self.job_id, run, number, str(error))) from error
 
 
 class PlanHistory(BaseOperator):
@@ -82,7 +82,9 @@ class PlanHistory(BaseOperator):
             if is_supervising_run(context):
                 chunks = airflow_tasks.plan_history(runtime, self.job_id)
             else:
-                event_times = airflow_tasks.Range.of_form(context["params"], airflow_tasks.zone_of(runtime, self.job_id))
+                event_times = airflow_tasks.BackfillRange.of_form(
+                    context["params"], airflow_tasks.source_timezone(runtime, self.job_id)
+                )
                 chunks = airflow_tasks.plan_range(runtime, self.job_id, context["run_id"], event_times)
         self.log.info("planned %d chunks of about %d rows in all", len(chunks), sum(chunk.rows for chunk in chunks))
         return [["--stream", self.job_id, "--run", chunk.run, "--chunk", str(chunk.number)] for chunk in chunks]
@@ -136,4 +138,4 @@ def stop_stream_on_failure(context: Any) -> None:
     task = context["task"]
     number = task.chunk[1] if isinstance(task, FillChunk) else None
     with open_runtime() as runtime:
-        airflow_tasks.failed(runtime, task.job_id, str(context.get("exception") or "the task was ended"), number)
+        airflow_tasks.stop_failed_stream(runtime, task.job_id, str(context.get("exception") or "the task was ended"), number)

@@ -47,7 +47,7 @@ class SnapshotCache:
             return self._snapshot
 
     def _read(self) -> Snapshot:
-        return supervision.snapshot(self.catalog, self.catalog.now())
+        return supervision.read_snapshot(self.catalog, self.catalog.now())
 
 
 @functools.cache
@@ -78,7 +78,7 @@ class JobTrigger(BaseTrigger):
         supervisor: Supervisor | None = None
         result = SupervisionResult(SupervisionStatus.WATCH)
         start = 0.0
-        while result.verdict is SupervisionStatus.WATCH:
+        while result.status is SupervisionStatus.WATCH:
             try:
                 cache = await asyncio.to_thread(snapshot_cache)
                 if supervisor is None:
@@ -87,17 +87,17 @@ class JobTrigger(BaseTrigger):
                 result = await self._check(cache.catalog, supervisor, await cache.get(start))
             except TransientError as error:
                 self.log.warning("reading the catalog failed, retrying: %s", error.message)
-            if result.verdict is SupervisionStatus.WATCH:
+            if result.status is SupervisionStatus.WATCH:
                 await asyncio.sleep(POLL_SECONDS)
         # A dropped stream's DAG disappears before a worker could load the task from it, so the trigger ends the task.
-        yield TaskSuccessEvent() if result.verdict is SupervisionStatus.DROPPED else TriggerEvent(to_payload(result))  # type: ignore[no-untyped-call]
+        yield TaskSuccessEvent() if result.status is SupervisionStatus.DROPPED else TriggerEvent(to_payload(result))  # type: ignore[no-untyped-call]
 
     async def _check(self, catalog: Catalog, supervisor: Supervisor, state: Snapshot) -> SupervisionResult:
         """Check a snapshot; write a stop to the catalog first, so that the task and the catalog give the same reason."""
-        result = supervisor.judge(state)
+        result = supervisor.check(state)
         if result.reason is None:
             return result
-        is_reported = await asyncio.to_thread(supervision.report, catalog, self.job_id, result.reason, result.driver)
+        is_reported = await asyncio.to_thread(supervision.record_report, catalog, self.job_id, result.reason, result.driver)
         return result if is_reported else SupervisionResult(SupervisionStatus.WATCH)
 
     def _create_supervisor(self, catalog: Catalog) -> Supervisor:
@@ -115,8 +115,8 @@ def to_payload(result: SupervisionResult) -> dict[str, Any]:
     """Return the event that passes a result to the task."""
     reason = result.reason
     if reason is None:
-        return {"verdict": result.verdict.value}
-    return {"verdict": result.verdict.value, "text": str(reason), "transient": reason.transient}
+        return {"verdict": result.status.value}
+    return {"verdict": result.status.value, "text": str(reason), "transient": reason.transient}
 
 
 class SuperviseJob(BaseSensorOperator):

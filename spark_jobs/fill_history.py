@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from headrace.runtime.jobs import fill_history
+from headrace.runtime.entry_points import fill_history
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from headrace.runtime.jobs import maintain
+from headrace.runtime.entry_points import maintain
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from headrace.runtime.jobs import snode
+from headrace.runtime.entry_points import snode
 from headrace.service.endpoint import sql_runner
 
 

@@ -15,7 +15,7 @@ from headrace.catalog import Catalog
 from headrace.catalog.rows.jobs import definition_from_row, definition_to_row
 from headrace.errors import ConfigurationError, NotFoundError, TransientError
 from headrace.model.jobs import DesiredState, JobDefinition, JobKind
-from headrace.runtime.dag_ids import job_dag_id, job_of, snode_dag_id, snode_of
+from headrace.runtime.dag_ids import job_dag_id, job_from_dag_id, snode_dag_id, snode_from_dag_id
 from headrace.runtime.login import read_json, write_private
 from headrace.settings import Settings, current
 from headrace_generators.broken import broken_dag
@@ -32,7 +32,7 @@ BUILDERS: Final[dict[JobKind, Callable[[JobDefinition, Settings], DAG]]] = {JobK
 def generate(only: str | None = None) -> Iterator[DAG]:
     """Yield all DAGs of the catalog, or only the DAG with the id `only`, reading no other definition."""
     settings = current()
-    if only is not None and (snode := snode_of(only)) is not None:
+    if only is not None and (snode := snode_from_dag_id(only)) is not None:
         yield build_or_replace(only, lambda: snode_dag(snode, settings))
         return
     definitions = read_definitions(settings, only)
@@ -66,7 +66,7 @@ def read_definitions(settings: Settings, only: str | None = None) -> list[JobDef
     """
     try:
         with Catalog.open(settings.catalog) as catalog:
-            job = None if only is None else job_of(only)
+            job = None if only is None else job_from_dag_id(only)
             if job is not None:
                 return find_definition(catalog, *job)
             definitions = [record.definition for record in catalog.jobs.all() if record.desired is not DesiredState.DROPPED]

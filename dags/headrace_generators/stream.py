@@ -10,7 +10,7 @@ from airflow.sdk import DAG, Param
 from airflow.sdk.definitions.param import ParamsDict
 
 from headrace.model.jobs import JobDefinition
-from headrace.runtime.dag_ids import SPARK_CONNECTION, stream_dag_id, tag_of
+from headrace.runtime.dag_ids import SPARK_CONNECTION, dag_tag, stream_dag_id
 from headrace.settings import Settings
 from headrace_operators import ActivateStream, FillChunk, PlanHistory, stop_stream_on_failure
 from headrace_supervision import SuperviseJob
@@ -72,7 +72,7 @@ def stream_dag(definition: JobDefinition, settings: Settings) -> DAG:
         # The scheduled run, and two manual runs.
         max_active_runs=3,
         is_paused_upon_creation=False,
-        tags=["headrace", "stream", tag_of(definition.database)],
+        tags=["headrace", "stream", dag_tag(definition.database)],
         description=f"Backfills and supervises the stream {definition.database}.{definition.name}",
         doc_md=format_doc(definition),
         default_args={"owner": "headrace", "retries": 2, "retry_delay": timedelta(seconds=5)},

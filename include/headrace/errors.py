@@ -6,15 +6,19 @@ The names that PEP 249 asks for (`ProgrammingError`, `OperationalError`, …) ar
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Self
 
 from headrace.model.spans import Span
 
 
 class Error(Exception):
-    """Base of all errors. `code` is stable, `hint` says what to do; `sql` and `span` show where."""
+    """Base of all errors. `code` is stable, `hint` says what to do; `sql` and `span` show where.
+
+    `status` is the number that the statement's own language has for the error, if it has one; the message begins with it.
+    """
 
     code = "HEADRACE"
+    status: int | None = None
 
     def __init__(self, message: str, *, hint: str = "", span: Span | None = None, sql: str | None = None) -> None:
         super().__init__(message)
@@ -23,10 +27,17 @@ class Error(Exception):
         self.span = span
         self.sql = sql
 
-    def located(self, sql: str) -> Error:
+    def with_sql(self, sql: str) -> Error:
         """Return the error with the statement that caused it."""
         if self.sql is None:
             self.sql = sql
+        return self
+
+    def with_status(self, status: int) -> Self:
+        """Return the error with a status of the statement's language, unless it has one."""
+        if self.status is None:
+            self.status = status
+            self.message = f"{status}: {self.message}"
         return self
 
     def __str__(self) -> str:
@@ -116,7 +127,7 @@ class InternalError(TerminalError):
     code = "INTERNAL"
 
 
-class SyntaxError_(ProgrammingError):
+class SqlSyntaxError(ProgrammingError):
     """The text is not a valid statement of the dialect."""
 
     code = "SYNTAX"

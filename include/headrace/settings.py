@@ -91,10 +91,10 @@ class Settings(BaseSettings):
         """URI of the Delta tables, defaults applied, without a trailing slash."""
         return (self.warehouse or str(self.home_path / "tables")).rstrip("/")
 
-    def shown(self) -> dict[str, str]:
+    def display_values(self) -> dict[str, str]:
         """Return each setting as text, defaults applied and secrets hidden, also within URLs."""
         derived = {"home": self.home_path, "user": self.login, "catalog_url": self.catalog, "warehouse": self.tables_uri}
-        return {name: masked(str(derived.get(name, getattr(self, name)))) for name in type(self).model_fields}
+        return {name: mask_secrets(str(derived.get(name, getattr(self, name)))) for name in type(self).model_fields}
 
     def environment(self) -> dict[str, str]:
         """Return the settings that were set as environment variables for child processes, secrets in clear."""
@@ -109,7 +109,7 @@ class Settings(BaseSettings):
         }
 
 
-def masked(text: str) -> str:
+def mask_secrets(text: str) -> str:
     """Hide the password of a URL, before the host or among the options; other texts stay as they are."""
     text = re.sub(r"(?<=://)([^/?#@:]*):[^/?#]*@", r"\1:***@", text)
     return re.sub(r"(?i)([?&;][^=&;]*(?:password|secret|token|key)[^=&;]*=)[^&;]*", r"\1***", text)

@@ -13,12 +13,12 @@ import psutil
 from headrace.catalog import Catalog
 from headrace.model.clock import SystemClock
 from headrace.model.jobs import JobRecord, JobState
-from headrace.runtime import system
-from headrace.runtime.airflow import PATIENT, AirflowClient
+from headrace.runtime import embedded_airflow
+from headrace.runtime.airflow import PATIENT_TIMEOUT, AirflowClient
 from headrace.runtime.dag_ids import stream_dag_id
-from headrace.runtime.processes import free_port, is_driver, marked
-from headrace.runtime.readiness import obstacles
-from headrace.runtime.supervision import snapshot
+from headrace.runtime.processes import find_free_port, find_marked, is_driver
+from headrace.runtime.readiness import find_obstacles
+from headrace.runtime.supervision import read_snapshot
 from headrace.service.connection import Connection, connect
 from headrace.settings import Settings, load
 from tests.support.waiting import wait_until
@@ -33,7 +33,7 @@ class RunningSystem:
     """A running Airflow with an snode, and access to both."""
 
     settings: Settings
-    started: system.Started
+    started: embedded_airflow.Started
     client: AirflowClient
     catalog: Catalog
     connection: Connection
@@ -66,7 +66,7 @@ class RunningSystem:
         """Wait for the Python process of the snode's driver, and return it."""
 
         def find() -> psutil.Process | None:
-            drivers = [process for process in marked(self.settings.home_path) if is_driver(process)]
+            drivers = [process for process in find_marked(self.settings.home_path) if is_driver(process)]
             return next((process for process in drivers if "--snode" in process.cmdline()), None)
 
         return self.until(find, "the snode's driver to start")
@@ -78,7 +78,7 @@ class RunningSystem:
 
     def is_ready(self) -> bool:
         """Return True if the snode is alive and runs its streams."""
-        return not obstacles(snapshot(self.catalog, SystemClock().now(), self.settings.snode), self.settings)
+        return not find_obstacles(read_snapshot(self.catalog, SystemClock().now(), self.settings.snode), self.settings)
 
     def supervised_driver(self, name: str, database: str = "power") -> psutil.Process:
         """Wait until the driver is stable and a triggerer supervises one of its streams, and return the driver."""
@@ -108,12 +108,12 @@ class RunningSystem:
 @contextmanager
 def running_system(home: Path, **options: Any) -> Iterator[RunningSystem]:
     """Run a system with small drivers in a home, and stop all its processes afterwards."""
-    settings = load(home=home, airflow_port=free_port(), **{"driver_memory": "1g", "spark_master": "local[2]", **options})
-    started = system.start(settings)
+    settings = load(home=home, airflow_port=find_free_port(), **{"driver_memory": "1g", "spark_master": "local[2]", **options})
+    started = embedded_airflow.start(settings)
     try:
-        client = AirflowClient.find(settings, PATIENT)
+        client = AirflowClient.find(settings, PATIENT_TIMEOUT)
         assert client is not None
         with client, Catalog.open(settings.catalog) as catalog, connect(settings=settings) as connection:
             yield RunningSystem(settings, started, client, catalog, connection)
     finally:
-        system.stop(settings)
+        embedded_airflow.stop(settings)

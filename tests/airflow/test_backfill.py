@@ -16,7 +16,7 @@ from headrace.model.ledger import Chunk, ChunkState
 from headrace.model.positions import Position
 from headrace.model.time import Duration, Precision
 from headrace.runtime import airflow_tasks
-from headrace.runtime.airflow_tasks import Range, ticks
+from headrace.runtime.airflow_tasks import BackfillRange, to_ticks
 from headrace.runtime.context import Context
 from headrace.settings import Settings
 from tests.airflow.samples import SOURCE, add_stream, prepare, table, without_spark, write_rows
@@ -45,23 +45,23 @@ def failed_stream(catalog: Catalog, context: Context, *numbers: int) -> str:
     stream = add_stream(catalog, state=JobState.FILLING, progress=JobProgress(boundary={SOURCE: 1}))
     catalog.ledger.plan(stream, "history", [Chunk(stream, "history", number, 0, 1, 1) for number in range(2)])
     for number in numbers:
-        airflow_tasks.failed(context, stream, "no memory", number)
+        airflow_tasks.stop_failed_stream(context, stream, "no memory", number)
     return stream
 
 
 def test_an_empty_form_is_the_whole_range() -> None:
-    assert Range.of_form({"from": None, "to": None, "chunk_rows": None, "chunk_minutes": None}) == Range()
+    assert BackfillRange.of_form({"from": None, "to": None, "chunk_rows": None, "chunk_minutes": None}) == BackfillRange()
 
 
 def test_a_form_is_parsed() -> None:
     form = {"from": "2026-01-01T00:00:00+01:00", "to": "2026-01-02T00:00:00Z", "chunk_minutes": 90, "chunk_rows": 5}
-    parsed = Range.of_form(form)
+    parsed = BackfillRange.of_form(form)
     assert parsed.start == datetime(2025, 12, 31, 23, tzinfo=UTC)
     assert (parsed.rows, parsed.duration) == (5, Duration(90, "m"))
 
 
 def test_an_instant_without_a_zone_is_in_the_configured_zone() -> None:
-    parsed = Range.of_form({"from": "2026-07-01 12:00"}, timezone="Europe/Berlin")
+    parsed = BackfillRange.of_form({"from": "2026-07-01 12:00"}, timezone="Europe/Berlin")
     assert parsed.start == datetime(2026, 7, 1, 10, tzinfo=UTC)
 
 
@@ -74,7 +74,7 @@ def test_an_instant_without_a_zone_is_in_the_configured_zone() -> None:
 )
 def test_an_invalid_form_is_rejected(form: dict[str, str], message: str) -> None:
     with pytest.raises(DataError, match=message):
-        Range.of_form(form)
+        BackfillRange.of_form(form)
 
 
 @pytest.mark.parametrize(
@@ -86,8 +86,8 @@ def test_an_invalid_form_is_rejected(form: dict[str, str], message: str) -> None
     ],
 )
 def test_an_instant_in_ticks_is_exact(precision: Precision, expected: int) -> None:
-    assert ticks(datetime(2026, 1, 1, 0, 0, 0, 123_456, tzinfo=UTC), precision) == expected
-    assert ticks(datetime(1969, 12, 31, 23, 59, 59, tzinfo=UTC), Precision.MILLISECOND) == -1_000
+    assert to_ticks(datetime(2026, 1, 1, 0, 0, 0, 123_456, tzinfo=UTC), precision) == expected
+    assert to_ticks(datetime(1969, 12, 31, 23, 59, 59, tzinfo=UTC), Precision.MILLISECOND) == -1_000
 
 
 def test_planning_a_history_needs_no_spark(context: Context, catalog: Catalog) -> None:
@@ -125,7 +125,7 @@ def test_activation_fails_while_chunks_are_missing(context: Context, catalog: Ca
 
 def test_a_range_is_split_into_chunks_of_the_given_length(context: Context, catalog: Catalog) -> None:
     stream = live_stream(context, catalog)
-    parsed = Range.of_form({"from": "1970-01-01T00:02:00Z", "to": "1970-01-01T00:08:00Z", "chunk_minutes": 2})
+    parsed = BackfillRange.of_form({"from": "1970-01-01T00:02:00Z", "to": "1970-01-01T00:08:00Z", "chunk_minutes": 2})
     chunks = airflow_tasks.plan_range(context, stream, "manual__1", parsed)
     assert [(chunk.start, chunk.end) for chunk in chunks] == [(120_000, 240_000), (240_000, 360_000), (360_000, 480_000)]
     assert {chunk.run for chunk in chunks} == {"airflow/manual__1"}
@@ -149,7 +149,7 @@ def finish(catalog: Catalog, chunks: list[Chunk]) -> None:
 
 def test_a_finished_range_is_planned_again_when_cleared(context: Context, catalog: Catalog) -> None:
     stream = live_stream(context, catalog)
-    by_length = Range(duration=Duration(5, "m"))
+    by_length = BackfillRange(duration=Duration(5, "m"))
     for run in ("airflow/r", "airflow/r/2", "airflow/r/3"):
         chunks = airflow_tasks.plan_range(context, stream, "r", by_length)
         assert [(chunk.run, chunk.number) for chunk in chunks] == [(run, 0), (run, 1)]
@@ -158,19 +158,19 @@ def test_a_finished_range_is_planned_again_when_cleared(context: Context, catalo
 
 def test_an_unfinished_range_resumes(context: Context, catalog: Catalog) -> None:
     stream = live_stream(context, catalog)
-    chunks = airflow_tasks.plan_range(context, stream, "r", Range(duration=Duration(5, "m")))
+    chunks = airflow_tasks.plan_range(context, stream, "r", BackfillRange(duration=Duration(5, "m")))
     finish(catalog, chunks[:1])
-    assert airflow_tasks.plan_range(context, stream, "r", Range(duration=Duration(5, "m"))) == chunks[1:]
+    assert airflow_tasks.plan_range(context, stream, "r", BackfillRange(duration=Duration(5, "m"))) == chunks[1:]
 
 
 def test_a_finished_chunk_is_recomputed_when_cleared(context: Context, catalog: Catalog) -> None:
     stream = live_stream(context, catalog)
-    chunks = airflow_tasks.plan_range(context, stream, "r", Range(duration=Duration(5, "m")))
-    assert airflow_tasks.run_to_fill(context, stream, "airflow/r", 1) == "airflow/r"
+    chunks = airflow_tasks.plan_range(context, stream, "r", BackfillRange(duration=Duration(5, "m")))
+    assert airflow_tasks.choose_run(context, stream, "airflow/r", 1) == "airflow/r"
     finish(catalog, chunks)
     for run in ("airflow/r/chunk-1/2", "airflow/r/chunk-1/3"):
-        assert airflow_tasks.run_to_fill(context, stream, "airflow/r", 1) == run
-        assert airflow_tasks.run_to_fill(context, stream, "airflow/r", 1) == run, "a retry uses the same run"
+        assert airflow_tasks.choose_run(context, stream, "airflow/r", 1) == run
+        assert airflow_tasks.choose_run(context, stream, "airflow/r", 1) == run, "a retry uses the same run"
         (repeated,) = catalog.ledger.chunks(stream, run)
         assert (repeated.number, repeated.start, repeated.end) == (1, chunks[1].start, chunks[1].end)
         finish(catalog, [repeated])
@@ -179,13 +179,13 @@ def test_a_finished_chunk_is_recomputed_when_cleared(context: Context, catalog: 
 def test_a_chunk_of_the_history_that_is_done_stays_done(context: Context, catalog: Catalog) -> None:
     stream = stream_with_history(context, catalog)
     finish(catalog, airflow_tasks.plan_history(context, stream))
-    assert airflow_tasks.run_to_fill(context, stream, "history", 0) == "history"
+    assert airflow_tasks.choose_run(context, stream, "history", 0) == "history"
 
 
 def test_a_run_may_be_named_history(context: Context, catalog: Catalog) -> None:
     stream = live_stream(context, catalog)
     finish(catalog, catalog.ledger.plan(stream, "history", [Chunk(stream, "history", 0, 0, 1, 1)]))
-    chunks = airflow_tasks.plan_range(context, stream, "history", Range())
+    chunks = airflow_tasks.plan_range(context, stream, "history", BackfillRange())
     assert {chunk.run for chunk in chunks} == {"airflow/history"}
 
 
@@ -202,26 +202,26 @@ def test_a_failed_chunk_stops_the_stream_with_its_number_and_cause(context: Cont
 def test_a_failure_of_a_paused_or_dropped_stream_changes_nothing(context: Context, catalog: Catalog) -> None:
     stream = failed_stream(catalog, context)
     catalog.jobs.set_desired(stream, DesiredState.PAUSED)
-    assert airflow_tasks.failed(context, stream, "no memory", 0) is None
+    assert airflow_tasks.stop_failed_stream(context, stream, "no memory", 0) is None
     assert catalog.jobs.by_id(stream).state is JobState.FILLING
     catalog.jobs.drop(stream)
-    assert airflow_tasks.failed(context, stream, "no memory", 0) is None
+    assert airflow_tasks.stop_failed_stream(context, stream, "no memory", 0) is None
 
 
 def test_clearing_the_failed_chunk_resumes_the_stream(context: Context, catalog: Catalog) -> None:
     stream = failed_stream(catalog, context, 1)
-    assert airflow_tasks.go_on(context, stream, 1).state is JobState.FILLING
+    assert airflow_tasks.resume_cleared_stream(context, stream, 1).state is JobState.FILLING
 
 
 def test_another_chunk_does_not_hide_the_failure_of_the_first(context: Context, catalog: Catalog) -> None:
     stream = failed_stream(catalog, context, 1)
-    assert airflow_tasks.go_on(context, stream, 0).state is JobState.STOPPED
+    assert airflow_tasks.resume_cleared_stream(context, stream, 0).state is JobState.STOPPED
 
 
 def test_the_cause_is_read_from_the_ledger(context: Context, catalog: Catalog) -> None:
     stream = failed_stream(catalog, context, 1)
-    assert airflow_tasks.cause(context, stream, "history", 1, "exit code 1") == "no memory"
-    assert airflow_tasks.cause(context, stream, "history", 0, "exit code 1") == "exit code 1"
+    assert airflow_tasks.failure_message(context, stream, "history", 1, "exit code 1") == "no memory"
+    assert airflow_tasks.failure_message(context, stream, "history", 0, "exit code 1") == "exit code 1"
 
 
 @pytest.mark.airflow

@@ -16,7 +16,7 @@ import pytest
 from headrace.errors import OperationalError
 from headrace.runtime.airflow import AirflowClient
 from headrace.runtime.login import Login
-from headrace.runtime.processes import free_port
+from headrace.runtime.processes import find_free_port
 from headrace.settings import load
 from tests.support.waiting import wait_until
 
@@ -88,7 +88,7 @@ def with_run(server: Server, state: str, *supervise: str | None, run_type: str =
 
 
 def test_without_an_airflow_nothing_fails() -> None:
-    with AirflowClient(Login(f"http://127.0.0.1:{free_port()}", "admin", "secret")) as client:
+    with AirflowClient(Login(f"http://127.0.0.1:{find_free_port()}", "admin", "secret")) as client:
         assert not client.announce()
         assert not client.supervise("power", "avg_v")
         with pytest.raises(OperationalError, match="cannot be reached") as raised:
@@ -199,4 +199,4 @@ def test_streams_without_active_supervision_are_unsupervised(server: Server, cli
     tasks = [{"dag_id": "headrace_stream__power__low"}, {"dag_id": "somebody_elses"}]
     server.answers["GET", "/api/v2/dags/~/dagRuns"] = (200, {"dag_runs": runs})
     server.answers["GET", "/api/v2/dags/~/dagRuns/~/taskInstances"] = (200, {"task_instances": tasks})
-    assert client.unsupervised() == {"headrace_stream__power__avg_v", "headrace_stream__power__low"}
+    assert client.find_unsupervised_dags() == {"headrace_stream__power__avg_v", "headrace_stream__power__low"}

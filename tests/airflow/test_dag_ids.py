@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.model.jobs import JobKind
-from headrace.runtime.dag_ids import job_of, snode_dag_id, snode_of, stream_dag_id, tag_of
+from headrace.runtime.dag_ids import dag_tag, job_from_dag_id, snode_dag_id, snode_from_dag_id, stream_dag_id
 
 NAMES = st.text(alphabet=st.sampled_from("ab_.1-é 漢"), min_size=1, max_size=8)
 # What Airflow allows in a key.
@@ -46,19 +46,19 @@ def test_where_one_name_ends_and_the_next_begins_is_told_apart() -> None:
 
 @given(NAMES, NAMES)
 def test_an_id_tells_its_names(database: str, name: str) -> None:
-    assert job_of(stream_dag_id(database, name)) == (JobKind.STREAM, database, name)
-    assert snode_of(snode_dag_id(name)) == name
-    assert snode_of(stream_dag_id(database, name)) is None
-    assert job_of(snode_dag_id(name)) is None
+    assert job_from_dag_id(stream_dag_id(database, name)) == (JobKind.STREAM, database, name)
+    assert snode_from_dag_id(snode_dag_id(name)) == name
+    assert snode_from_dag_id(stream_dag_id(database, name)) is None
+    assert job_from_dag_id(snode_dag_id(name)) is None
 
 
 def test_an_id_that_was_shortened_tells_no_names() -> None:
-    assert job_of(stream_dag_id("a" * 64, "b" * 191)) is None
-    assert snode_of(snode_dag_id("c" * 250)) is None
+    assert job_from_dag_id(stream_dag_id("a" * 64, "b" * 191)) is None
+    assert snode_from_dag_id(snode_dag_id("c" * 250)) is None
 
 
 def test_tags_are_as_long_as_airflow_allows_and_differ() -> None:
-    first, second = tag_of("d" * 150 + "a"), tag_of("d" * 150 + "b")
+    first, second = dag_tag("d" * 150 + "a"), dag_tag("d" * 150 + "b")
     assert len(first) == len(second) == 100
     assert first != second
-    assert tag_of("d" * 100) == "d" * 100
+    assert dag_tag("d" * 100) == "d" * 100

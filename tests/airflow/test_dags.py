@@ -17,7 +17,7 @@ from headrace.errors import TransientError
 from headrace.model.jobs import DesiredState
 from headrace.model.tables import Database
 from headrace.runtime.dag_ids import stream_dag_id
-from headrace.runtime.processes import free_port
+from headrace.runtime.processes import find_free_port
 from headrace.settings import Settings, current, load
 from tests.airflow.samples import add_stream, repository
 
@@ -133,7 +133,7 @@ def test_a_definition_that_airflow_rejects_does_not_affect_others(catalog: Catal
     add_stream(catalog)
     catalog.databases.create(Database("bad"))
     catalog.jobs.create(replace(definition("long"), database="bad"))
-    monkeypatch.setattr(stream, "tag_of", lambda name: name * 101 if name == "bad" else name)
+    monkeypatch.setattr(stream, "dag_tag", lambda name: name * 101 if name == "bad" else name)
     bag = DagBag(str(repository() / "dags"))
     assert bag.import_errors == {}
     bad = bag.dags.pop(stream_dag_id("bad", "long"))
@@ -160,7 +160,7 @@ def test_the_dag_of_a_bad_definition_fails_with_the_reason() -> None:
 @pytest.fixture
 def unavailable(home: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Settings]:
     """Provide settings with a catalog URL on which no server listens."""
-    monkeypatch.setenv("HEADRACE_CATALOG_URL", f"postgresql://nobody@127.0.0.1:{free_port()}/none")
+    monkeypatch.setenv("HEADRACE_CATALOG_URL", f"postgresql://nobody@127.0.0.1:{find_free_port()}/none")
     current.cache_clear()
     yield load(home=home.home)
     current.cache_clear()

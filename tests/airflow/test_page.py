@@ -16,7 +16,7 @@ import uvicorn
 
 from headrace.catalog import Catalog
 from headrace.model.clock import ManualClock
-from headrace.runtime.processes import free_port
+from headrace.runtime.processes import find_free_port
 from headrace.settings import Settings
 from headrace.web.app import create_app
 from tests.airflow.samples import add_stream
@@ -29,7 +29,7 @@ FORWARDED_HEADERS = ("content-type", "origin", "sec-fetch-site", "x-headrace-act
 @contextmanager
 def served(app: Any) -> Iterator[str]:
     """Serve an application in a thread, and provide its URL."""
-    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=free_port(), log_level="warning"))
+    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=find_free_port(), log_level="warning"))
     thread = threading.Thread(target=server.run)
     thread.start()
     try:

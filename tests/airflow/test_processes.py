@@ -15,10 +15,20 @@ import psutil
 import pytest
 
 from headrace.errors import ConfigurationError, OperationalError
-from headrace.runtime import system
-from headrace.runtime.environment import airflow_environment, settings_environment
+from headrace.runtime import embedded_airflow
+from headrace.runtime.airflow_settings import airflow_environment, settings_environment
 from headrace.runtime.login import AirflowHome, ensure_login, find_login, read_json, write_private
-from headrace.runtime.processes import MARK, Service, end, free_port, is_driver, is_free, lives, marked, owner_of
+from headrace.runtime.processes import (
+    SYSTEM_VARIABLE,
+    Service,
+    describe_port_owner,
+    end_processes,
+    find_free_port,
+    find_marked,
+    is_driver,
+    is_port_free,
+    is_running,
+)
 from headrace.settings import Settings, load
 from tests.support.waiting import wait_until
 
@@ -38,9 +48,9 @@ def started(settings: Settings) -> Iterator[tuple[Service, psutil.Process]]:
     run = AirflowHome.of(settings).run
     run.mkdir(parents=True)
     service = Service("parent", (sys.executable, "-c", PARENT), settings.home_path / "logs" / "parent.log", run / "parent.json")
-    process = service.start({**os.environ, MARK: str(settings.home_path)}, settings.home_path)
+    process = service.start({**os.environ, SYSTEM_VARIABLE: str(settings.home_path)}, settings.home_path)
     yield service, process
-    end([process, *marked(settings.home_path)], signal.SIGKILL, 5)
+    end_processes([process, *find_marked(settings.home_path)], signal.SIGKILL, 5)
 
 
 def child_of(service: Service) -> int:
@@ -75,7 +85,7 @@ def test_an_orphaned_child_is_found_by_its_mark(started: tuple[Service, psutil.P
     child = child_of(service)
     process.kill()
     process.wait(10)
-    assert [marked_process.pid for marked_process in marked(settings.home_path)] == [child]
+    assert [marked_process.pid for marked_process in find_marked(settings.home_path)] == [child]
 
 
 def test_stopping_leaves_no_process_and_is_idempotent(started: tuple[Service, psutil.Process], settings: Settings) -> None:
@@ -83,20 +93,20 @@ def test_stopping_leaves_no_process_and_is_idempotent(started: tuple[Service, ps
     child = child_of(service)
     process.kill()
     process.wait(10)
-    assert system.stop(settings).ended == 1
+    assert embedded_airflow.stop(settings).ended == 1
     assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
-    assert system.stop(settings).ended == 0
+    assert embedded_airflow.stop(settings).ended == 0
 
 
 def test_processes_of_another_home_are_not_stopped(started: tuple[Service, psutil.Process], tmp_path: Path) -> None:
     other = load(home=tmp_path / "other")
     AirflowHome.of(other).run.mkdir(parents=True)
-    assert system.stop(other).ended == 0
+    assert embedded_airflow.stop(other).ended == 0
     assert started[0].process() is not None
 
 
 def test_stopping_without_a_start_creates_no_folder(settings: Settings) -> None:
-    assert system.stop(settings) == system.Stopped(0, 0)
+    assert embedded_airflow.stop(settings) == embedded_airflow.Stopped(0, 0)
     assert not settings.home_path.exists()
 
 
@@ -105,12 +115,12 @@ def test_a_busy_port_is_reported_with_its_owner_and_the_setting(tmp_path: Path) 
         server.bind(("127.0.0.1", 0))
         server.listen()
         port = server.getsockname()[1]
-        assert not is_free(port)
-        assert str(os.getpid()) in owner_of(port)
+        assert not is_port_free(port)
+        assert str(os.getpid()) in describe_port_owner(port)
         with pytest.raises(ConfigurationError, match=f"port {port} is in use by .* .process {os.getpid()}.") as raised:
-            system.start(load(home=tmp_path / "home", airflow_port=port))
+            embedded_airflow.start(load(home=tmp_path / "home", airflow_port=port))
     assert "HEADRACE_AIRFLOW_PORT" in raised.value.hint
-    assert is_free(free_port())
+    assert is_port_free(find_free_port())
 
 
 def test_two_commands_do_not_start_and_stop_concurrently(settings: Settings) -> None:
@@ -119,7 +129,7 @@ def test_two_commands_do_not_start_and_stop_concurrently(settings: Settings) -> 
     run = AirflowHome.of(settings).run
     run.mkdir(parents=True)
     with FileLock(run / "system.lock"), pytest.raises(OperationalError, match="another `headrace up`"):
-        system.stop(settings)
+        embedded_airflow.stop(settings)
 
 
 def test_the_password_is_created_once_and_readable_only_by_its_owner(settings: Settings) -> None:
@@ -232,8 +242,8 @@ def test_a_guarded_driver_ends_with_its_task_even_if_that_is_killed(settings: Se
     task = subprocess.Popen([sys.executable, "-c", program], env=environment, stdout=subprocess.PIPE, text=True)
     assert task.stdout is not None
     driver, shell = (psutil.Process(int(number)) for number in task.stdout.readline().split())
-    assert lives(driver)
-    assert lives(shell)
+    assert is_running(driver)
+    assert is_running(shell)
     task.kill()
     task.wait()
-    wait_until(lambda: not lives(driver) and not lives(shell), "driver and shell to end")
+    wait_until(lambda: not is_running(driver) and not is_running(shell), "driver and shell to end")

@@ -15,8 +15,8 @@ from headrace.catalog import Catalog
 from headrace.model.clock import ManualClock, SystemClock
 from headrace.model.jobs import DesiredState, JobProgress, JobState, StopReason
 from headrace.model.snodes import Lease
-from headrace.runtime.readiness import Obstacle, await_ready, obstacles
-from headrace.runtime.supervision import snapshot
+from headrace.runtime.readiness import Obstacle, await_ready, find_obstacles
+from headrace.runtime.supervision import read_snapshot
 from headrace.settings import Settings
 from tests.airflow.conftest import NOW
 from tests.airflow.samples import add_stream
@@ -35,7 +35,7 @@ def beat(catalog: Catalog, settings: Settings, **streams: int) -> Lease:
 
 
 def current_obstacles(catalog: Catalog, clock: ManualClock, settings: Settings) -> list[Obstacle]:
-    return obstacles(snapshot(catalog, clock.now(), settings.snode), settings)
+    return find_obstacles(read_snapshot(catalog, clock.now(), settings.snode), settings)
 
 
 def texts(catalog: Catalog, clock: ManualClock, settings: Settings) -> list[str]:

@@ -16,7 +16,15 @@ from headrace.model.jobs import DesiredState, JobProgress, JobState, StopReason
 from headrace.model.positions import Position
 from headrace.model.snodes import Heartbeat, Lease
 from headrace.runtime import supervision
-from headrace.runtime.supervision import RECONNECT_MS, REMIND_MS, START_MS, SupervisionStatus, Supervisor, driver_problem, snapshot
+from headrace.runtime.supervision import (
+    MAX_RECONNECT_MS,
+    MAX_START_MS,
+    REMINDER_MS,
+    SupervisionStatus,
+    Supervisor,
+    driver_problem,
+    read_snapshot,
+)
 from tests.airflow.conftest import NOW
 from tests.airflow.samples import add_stream
 
@@ -41,7 +49,7 @@ def start_driver(catalog: Catalog, holder: str = ELSEWHERE) -> Lease:
 
 
 def current_verdict(watch: Supervisor, catalog: Catalog, clock: ManualClock) -> SupervisionStatus:
-    return watch.judge(snapshot(catalog, clock.now())).verdict
+    return watch.check(read_snapshot(catalog, clock.now())).status
 
 
 def advance(watch: Supervisor, catalog: Catalog, clock: ManualClock, ms: int) -> None:
@@ -66,8 +74,8 @@ def test_a_starting_stream_is_watched(catalog: Catalog, clock: ManualClock, stat
 
 def test_a_stopped_stream_is_reported_with_its_reason(catalog: Catalog, clock: ManualClock) -> None:
     stream = add_stream(catalog, state=JobState.STOPPED, reason=FAILED)
-    finding = supervisor(catalog, stream).judge(snapshot(catalog, clock.now()))
-    assert (finding.verdict, finding.reason) == (SupervisionStatus.STOPPED, FAILED)
+    finding = supervisor(catalog, stream).check(read_snapshot(catalog, clock.now()))
+    assert (finding.status, finding.reason) == (SupervisionStatus.STOPPED, FAILED)
 
 
 def test_a_paused_and_a_dropped_stream_end_supervision(catalog: Catalog, clock: ManualClock) -> None:
@@ -86,7 +94,7 @@ def test_a_driver_seen_alive_is_lost_when_its_lease_expires(catalog: Catalog, cl
     assert current_verdict(watch, catalog, clock) is SupervisionStatus.WATCH
     advance(watch, catalog, clock, LEASE_MS)
     clock.advance(1)
-    finding = watch.judge(snapshot(catalog, clock.now()))
+    finding = watch.check(read_snapshot(catalog, clock.now()))
     assert finding.reason is not None
     assert finding.reason.transient
     assert finding.driver is not None
@@ -98,7 +106,7 @@ def test_a_driver_never_seen_has_time_to_start(catalog: Catalog, clock: ManualCl
     stream = add_stream(catalog)
     watch = supervisor(catalog, stream)
     assert current_verdict(watch, catalog, clock) is SupervisionStatus.WATCH
-    advance(watch, catalog, clock, START_MS - 1)
+    advance(watch, catalog, clock, MAX_START_MS - 1)
     clock.advance(2)
     assert current_verdict(watch, catalog, clock) is SupervisionStatus.STOPPED
 
@@ -111,7 +119,7 @@ def test_a_driver_whose_local_process_ended_is_lost_immediately(catalog: Catalog
     assert current_verdict(watch, catalog, clock) is SupervisionStatus.WATCH
     process.kill()
     process.wait()
-    finding = watch.judge(snapshot(catalog, clock.now()))
+    finding = watch.check(read_snapshot(catalog, clock.now()))
     assert finding.reason is not None
     assert f"process {process.pid} is gone" in finding.reason.message
 
@@ -146,16 +154,16 @@ def test_a_holder_that_is_alive_or_on_another_machine_is_not_gone(holder: str) -
 def test_a_transient_error_is_reported_once_and_then_waited_out(catalog: Catalog, clock: ManualClock) -> None:
     stream = add_stream(catalog, state=JobState.STOPPED, reason=PASSING)
     assert current_verdict(supervisor(catalog, stream), catalog, clock) is SupervisionStatus.STOPPED
-    assert supervision.report(catalog, stream, PASSING)
+    assert supervision.record_report(catalog, stream, PASSING)
     watch = supervisor(catalog, stream)
     assert current_verdict(watch, catalog, clock) is SupervisionStatus.WATCH
-    clock.advance(REMIND_MS)
+    clock.advance(REMINDER_MS)
     assert current_verdict(watch, catalog, clock) is SupervisionStatus.STOPPED
 
 
 def test_a_second_stop_for_the_same_reason_is_reported_again(catalog: Catalog, clock: ManualClock) -> None:
     stream = add_stream(catalog, state=JobState.STOPPED, reason=PASSING)
-    supervision.report(catalog, stream, PASSING)
+    supervision.record_report(catalog, stream, PASSING)
     catalog.jobs.set_state(stream, JobState.STOPPED, replace(PASSING, since=NOW))
     assert current_verdict(supervisor(catalog, stream), catalog, clock) is SupervisionStatus.STOPPED
 
@@ -163,7 +171,7 @@ def test_a_second_stop_for_the_same_reason_is_reported_again(catalog: Catalog, c
 def test_a_report_is_written_to_the_catalog(catalog: Catalog) -> None:
     stream = add_stream(catalog)
     lost = StopReason("DRIVER_LOST", "the driver is gone", "it resumes automatically", NOW, transient=True)
-    assert supervision.report(catalog, stream, lost)
+    assert supervision.record_report(catalog, stream, lost)
     record = catalog.jobs.by_id(stream)
     assert (record.state, record.reason) == (JobState.STOPPED, lost)
     assert str(lost) in [event.message for event in catalog.events.all("job", stream)]
@@ -173,10 +181,10 @@ def test_a_driver_that_has_recovered_is_not_reported_lost(catalog: Catalog, cloc
     stream = add_stream(catalog)
     start_driver(catalog)
     clock.advance(LEASE_MS + 1)
-    driver = snapshot(catalog, clock.now()).driver("default")
+    driver = read_snapshot(catalog, clock.now()).driver("default")
     start_driver(catalog, "third-host:1:abc")
     lost = StopReason("DRIVER_LOST", "the driver is gone", "", clock.now(), transient=True)
-    assert not supervision.report(catalog, stream, lost, driver)
+    assert not supervision.record_report(catalog, stream, lost, driver)
     assert catalog.jobs.by_id(stream).state is JobState.RUNNING
 
 
@@ -187,24 +195,24 @@ def test_after_an_outage_drivers_have_time_to_reach_the_catalog(catalog: Catalog
     assert current_verdict(watch, catalog, clock) is SupervisionStatus.WATCH
     clock.advance(3_600_000)
     assert current_verdict(watch, catalog, clock) is SupervisionStatus.WATCH
-    verdict, waited = SupervisionStatus.WATCH, 0
-    while verdict is SupervisionStatus.WATCH:
+    status, waited = SupervisionStatus.WATCH, 0
+    while status is SupervisionStatus.WATCH:
         clock.advance(1_000)
         waited += 1_000
-        verdict = current_verdict(watch, catalog, clock)
-    assert waited == LEASE_MS + RECONNECT_MS
+        status = current_verdict(watch, catalog, clock)
+    assert waited == LEASE_MS + MAX_RECONNECT_MS
 
 
 def test_nothing_is_reported_for_a_dropped_stream(catalog: Catalog) -> None:
     stream = add_stream(catalog)
     catalog.jobs.drop(stream)
-    assert not supervision.report(catalog, stream, FAILED)
+    assert not supervision.record_report(catalog, stream, FAILED)
 
 
 def test_clearing_the_task_of_a_stopped_stream_resumes_it(catalog: Catalog) -> None:
     stream = add_stream(catalog, state=JobState.STOPPED, reason=FAILED)
     assert not supervision.resume_cleared(catalog, stream, supervision.last_report(catalog, stream))
-    supervision.report(catalog, stream, FAILED)
+    supervision.record_report(catalog, stream, FAILED)
     assert supervision.resume_cleared(catalog, stream, supervision.last_report(catalog, stream))
     record = catalog.jobs.by_id(stream)
     assert (record.state, record.reason) == (JobState.RUNNING, None)
@@ -215,7 +223,7 @@ def test_clearing_does_not_resume_paused_streams_or_transient_errors(catalog: Ca
     passing = add_stream(catalog, "passing", JobState.STOPPED, PASSING)
     catalog.jobs.set_desired(paused, DesiredState.PAUSED)
     for stream, reason in ((paused, FAILED), (passing, PASSING)):
-        supervision.report(catalog, stream, reason)
+        supervision.record_report(catalog, stream, reason)
         assert not supervision.resume_cleared(catalog, stream, supervision.last_report(catalog, stream))
 
 

@@ -11,8 +11,8 @@ import psutil
 import pytest
 
 from headrace.model.jobs import JobState
-from headrace.runtime import system
-from headrace.runtime.processes import lives, marked
+from headrace.runtime import embedded_airflow
+from headrace.runtime.processes import find_marked, is_running
 from tests.airflow.running import RunningSystem, running_system
 from tests.support.waiting import MAX_WAIT_S
 
@@ -40,8 +40,8 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSystem]:
 
 
 def test_every_component_is_healthy_and_nothing_failed_to_import(up: RunningSystem) -> None:
-    up.until(lambda: system.status(up.settings).healthy, "every component to be healthy")
-    assert system.status(up.settings).url == up.started.url
+    up.until(lambda: embedded_airflow.status(up.settings).healthy, "every component to be healthy")
+    assert embedded_airflow.status(up.settings).url == up.started.url
     assert up.client.import_errors() == []
 
 
@@ -53,11 +53,11 @@ def test_the_snode_is_alive_after_the_start(up: RunningSystem) -> None:
 
 
 def test_starting_a_running_system_starts_nothing(up: RunningSystem) -> None:
-    before = {component.name: component.pid for component in system.status(up.settings).components}
-    again = system.start(up.settings)
+    before = {component.name: component.pid for component in embedded_airflow.status(up.settings).components}
+    again = embedded_airflow.start(up.settings)
     assert again.already
     assert not again.first
-    assert {component.name: component.pid for component in system.status(up.settings).components} == before
+    assert {component.name: component.pid for component in embedded_airflow.status(up.settings).components} == before
 
 
 def test_creating_a_stream_creates_its_dag_which_runs_automatically(up: RunningSystem) -> None:
@@ -142,10 +142,10 @@ def test_a_stream_resumed_while_airflow_is_down_is_supervised_after_its_start(up
     up.until(lambda: up.task_is("avg_v", "supervise", "skipped"), "supervision to be skipped")
     ended, epoch = up.driver(), up.epoch()
     ended.terminate()
-    up.until(lambda: not lives(ended), "the driver to end")
-    system.stop(up.settings)
+    up.until(lambda: not is_running(ended), "the driver to end")
+    embedded_airflow.stop(up.settings)
     up.sql("RESUME STREAM power.avg_v")
-    again = system.start(up.settings)
+    again = embedded_airflow.start(up.settings)
     assert (again.first, again.obstacles) == (False, ())
     assert up.epoch() > epoch
     up.until(lambda: up.task_is("avg_v", "supervise", "deferred"), "supervision to resume")
@@ -172,13 +172,13 @@ def test_dropping_the_stream_ends_its_supervision_and_removes_its_dag(up: Runnin
 
 
 def test_stopping_leaves_no_process_behind(up: RunningSystem) -> None:
-    pids = [process.pid for process in marked(up.settings.home_path)]
+    pids = [process.pid for process in find_marked(up.settings.home_path)]
     assert len(pids) >= 4
-    system.stop(up.settings)
-    assert marked(up.settings.home_path) == []
+    embedded_airflow.stop(up.settings)
+    assert find_marked(up.settings.home_path) == []
     remaining = [pid for pid in pids if psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE]
     assert remaining == []
-    assert system.stop(up.settings).ended == 0
+    assert embedded_airflow.stop(up.settings).ended == 0
 
 
 def logs_of_tries(up: RunningSystem) -> list[str]:

@@ -40,14 +40,14 @@ def snapshot_cache(home: Settings) -> Iterator[None]:
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Record the times at which the catalog is read."""
     times: list[int] = []
-    get = supervision.snapshot
+    get = supervision.read_snapshot
 
     def counted(opened: Catalog, now: int) -> supervision.Snapshot:
         state = get(opened, now)
         times.append(now)
         return state
 
-    monkeypatch.setattr(supervision, "snapshot", counted)
+    monkeypatch.setattr(supervision, "read_snapshot", counted)
     return times
 
 
@@ -128,7 +128,7 @@ def test_a_task_cleared_after_a_stop_resumes_the_stream(catalog: Catalog, reads:
 
 def test_a_triggerer_that_starts_after_a_stop_reports_it_and_resumes_nothing(catalog: Catalog) -> None:
     other = add_stream(catalog, "other", JobState.STOPPED, FAILED)
-    supervision.report(catalog, other, FAILED)
+    supervision.record_report(catalog, other, FAILED)
     stream = add_stream(catalog, state=JobState.STOPPED, reason=FAILED)
     assert asyncio.run(fired(stream))["verdict"] == "stopped"
     assert catalog.jobs.by_id(stream).state is JobState.STOPPED

@@ -21,7 +21,7 @@ from headrace.model.positions import Position
 from headrace.runtime.dag_ids import stream_dag_id
 from headrace.runtime.metrics import slow_batches
 from headrace.runtime.snode import busy_jobs
-from headrace.runtime.supervision import snapshot, stale_after_ms
+from headrace.runtime.supervision import read_snapshot, stale_after_ms
 from headrace.settings import Settings
 from headrace.streams.sources.poller import JobActivity
 from headrace.web.app import create_app
@@ -176,7 +176,7 @@ def test_a_slow_micro_batch_is_shown_on_the_page(page: TestClient, catalog: Cata
 
 def test_the_status_command_shows_a_slow_micro_batch(home: Settings, catalog: Catalog) -> None:
     beat(catalog, add_stream(catalog), in_flight_ms=180_000)
-    table = build_streams_table(snapshot(catalog, catalog.now()), stale_after_ms(home))
+    table = build_streams_table(read_snapshot(catalog, catalog.now()), stale_after_ms(home))
     assert [str(cell) for cell in table.columns[-1].cells] == ["the micro-batch has been running for 3 minutes"]
 
 

@@ -10,7 +10,7 @@ import pytest
 import headrace
 from headrace.cli.completion import SqlCompleter
 from headrace.cli.shell import expand_command, is_complete
-from headrace.sql import lexis_of
+from headrace.sql import lexical_rules_of
 from tests.cli.terminal import Terminal
 
 CTRL_C, CTRL_D, UP = "\x03", "\x04", "\x1b[A"
@@ -141,7 +141,7 @@ def test_completion_suggests_keywords_functions_and_names_of_the_catalog(
     ],
 )
 def test_a_statement_is_complete_at_its_semicolon(text: str, complete: bool) -> None:
-    assert is_complete(text, lexis_of()) is complete
+    assert is_complete(text, lexical_rules_of()) is complete
 
 
 def test_commands_expand_to_statements() -> None:

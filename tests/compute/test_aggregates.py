@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace.compute import finish, merge, prepare, segments
+from headrace.compute import finish, merge, prepare, to_segments
 from headrace.compute.functions.aggregates import AggregateFunction
 from headrace.compute.functions.stream_use import StreamUse
 from headrace.compute.tdengine import TDENGINE
@@ -125,7 +125,7 @@ def test_aggregates_of_random_groups_are_what_their_definition_says(small: Spark
 def test_aggregates_do_not_depend_on_how_rows_were_cut_into_segments(small: SparkSession, by_row: bool) -> None:
     rows, plan = readings(2), select(QUERY)
     parts = [rows[number::3] for number in range(3)]
-    found = [segments(plan, prepare(plan, frame(small, METERS, part)), by_row=by_row) for part in parts]
+    found = [to_segments(plan, prepare(plan, frame(small, METERS, part)), by_row=by_row) for part in parts]
     both = merge(plan, found[0].unionByName(found[1]).coalesce(1))
     merged = merge(plan, both.unionByName(found[2]).coalesce(1))
     finished = finish(plan, merged).orderBy("p0").select([output.column for output in plan.outputs])
@@ -133,7 +133,9 @@ def test_aggregates_do_not_depend_on_how_rows_were_cut_into_segments(small: Spar
 
 
 def test_every_function_that_a_stream_may_use_keeps_partials_of_bounded_size() -> None:
-    assert [each for each in TDENGINE.of_kind(AggregateFunction) if each.streams is StreamUse.ANY and not each.bounded] == []
+    assert [
+        each for each in TDENGINE.functions_of_type(AggregateFunction) if each.streams is StreamUse.ANY and not each.bounded
+    ] == []
 
 
 def test_only_null_values_give_null_and_a_count_of_0(small: SparkSession) -> None:

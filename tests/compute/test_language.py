@@ -195,7 +195,7 @@ def extended_language() -> Language:
     span, distinct = (lambda rows: span_of(rows)), (lambda rows: distinct_of(rows))
     return TDENGINE.with_functions(
         ArrowFunction("covered", lambda _: ArrowRule(BIGINT, span), "time from the first row to the last"),
-        ArrowFunction("weighted", weighted, "sum of products", least=2, most=2),
+        ArrowFunction("weighted", weighted, "sum of products", min_arguments=2, max_arguments=2),
         ArrowFunction("each", lambda arguments: ArrowRule(arguments.types[0], distinct, many=True), "a row for each value"),
         ScalarFunction("greeting", 0, 0, lambda _: Term("'hello'", VARCHAR), "a greeting"),
     )

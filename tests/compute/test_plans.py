@@ -159,4 +159,4 @@ def test_explain_describes_a_plan_from_the_scan_outwards() -> None:
     ],
 )
 def test_a_function_of_the_subtable_is_derived_if_the_subtable_is_a_key(keys: str, follow: list[bool]) -> None:
-    assert [key.follows for key in select(f"select count(*) from meters partition by {keys}").keys] == follow
+    assert [key.is_derived for key in select(f"select count(*) from meters partition by {keys}").keys] == follow

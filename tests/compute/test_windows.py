@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headrace.compute import Plan, evaluate, finish, merge, prepare, segments
+from headrace.compute import Plan, evaluate, finish, merge, prepare, to_segments
 from tests.compute import oracle
 from tests.compute.oracle import Row, Window
 from tests.compute.samples import METERS, T0, answer, collect_rows, frame, meters, select
@@ -61,7 +61,7 @@ def evaluate_in_batches(plan: Plan, batches: list[DataFrame], *, by_row: bool) -
     """Return windows after consecutive batches, each merged with the carried segments. A final merge changes nothing."""
     carried = None
     for batch in batches:
-        found = segments(plan, prepare(plan, batch), by_row=by_row)
+        found = to_segments(plan, prepare(plan, batch), by_row=by_row)
         carried = merge(plan, found if carried is None else carried.unionByName(found).coalesce(1))
     assert carried is not None
     finished = finish(plan, merge(plan, carried)).select([output.column for output in plan.outputs])

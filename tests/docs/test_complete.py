@@ -10,7 +10,7 @@ import pytest
 import typer
 
 from headrace.cli.main import app
-from headrace.runtime.metrics import Histogram, Reading, render
+from headrace.runtime.metrics import Histogram, SnodeMetrics, render_metrics
 from headrace.service.planning.shows import READERS
 from headrace.sql.tdengine.parser import Parser
 from headrace.sql.tdengine.streams import TDengineStreams
@@ -70,6 +70,6 @@ def test_every_command_and_option_is_described() -> None:
 
 
 def test_every_metric_is_described() -> None:
-    page = render(Reading("default", 1, [], Histogram(), 0, 0.0, 0))
+    page = render_metrics(SnodeMetrics("default", 1, [], Histogram(), 0, 0.0, 0))
     metrics = set(re.findall(r"^# TYPE (\w+)", page, re.MULTILINE))
     assert set(re.findall(r"^\| `(headrace_\w+)` \|", (REFERENCE / "http.md").read_text(), re.MULTILINE)) == metrics

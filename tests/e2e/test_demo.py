@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from headrace.runtime.processes import free_port, marked
+from headrace.runtime.processes import find_free_port, find_marked
 
 pytestmark = [pytest.mark.e2e, pytest.mark.airflow, pytest.mark.timeout(1500)]
 
 
 def test_the_demonstration_survives_a_killed_driver_and_every_stream_equals_its_query(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    environment = os.environ | {"HEADRACE_HOME": str(home), "HEADRACE_AIRFLOW_PORT": str(free_port())}
+    environment = os.environ | {"HEADRACE_HOME": str(home), "HEADRACE_AIRFLOW_PORT": str(find_free_port())}
     command = [sys.executable, "-m", "headrace.cli.main", "demo", "--exit"]
     try:
         process = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=1400, check=False)
@@ -29,5 +29,5 @@ def test_the_demonstration_survives_a_killed_driver_and_every_stream_equals_its_
     assert "RUNNING again" in output
     assert process.stdout.count(" windows, equal") == 6
     assert "Every stream's table equals the batch query." in process.stdout
-    assert marked(home) == []
+    assert find_marked(home) == []
     assert not home.exists()

@@ -16,7 +16,7 @@ from headrace.runtime.context import Context, open_context
 from headrace.runtime.driver import Driver
 from headrace.runtime.lease import Contender, LeaseKeeper
 from headrace.runtime.metrics import Histogram
-from headrace.runtime.supervision import SupervisionStatus, Supervisor, snapshot
+from headrace.runtime.supervision import SupervisionStatus, Supervisor, read_snapshot
 from headrace.settings import Settings
 from tests.runtime.meters import DATABASE, METERS, START, Meters, readings
 from tests.support.postgres import MISSING, Server, find_programs
@@ -108,7 +108,7 @@ def test_no_lease_is_taken_over_or_reported_lost_as_soon_as_the_catalog_is_back(
     context.catalog.jobs.set_state(stream, JobState.RUNNING)
     supervisor = Supervisor(stream, heartbeat_ms=200, lease_ms=TTL_MS)
     rival = Contender(context.catalog, "default", "elsewhere:2:b", TTL_MS, None)
-    assert supervisor.judge(snapshot(context.catalog, context.catalog.now())).verdict is SupervisionStatus.WATCH
+    assert supervisor.check(read_snapshot(context.catalog, context.catalog.now())).status is SupervisionStatus.WATCH
     assert rival.acquire() is None
     keeper._released.set()  # its holder is slow to come back: it does not renew by itself
     keeper.publish("http://127.0.0.1:1")
@@ -116,9 +116,9 @@ def test_no_lease_is_taken_over_or_reported_lost_as_soon_as_the_catalog_is_back(
     assert rival.acquire() is None
     wait_until(lambda: not keeper.is_confirmed, "the lease to end")
     server.resume()
-    judged = supervisor.judge(snapshot(context.catalog, context.catalog.now()))
+    judged = supervisor.check(read_snapshot(context.catalog, context.catalog.now()))
     assert context.catalog.now() > expired(context).expires
-    assert judged.verdict is SupervisionStatus.WATCH
+    assert judged.status is SupervisionStatus.WATCH
     assert rival.acquire() is None
     keeper.publish("http://127.0.0.1:2")
     assert keeper.is_confirmed

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from headrace.history import backfill
-from headrace.history.evaluation import ChunkEvaluation
+from headrace.history.chunk_evaluation import ChunkEvaluation
 from headrace.model.ledger import Chunk
 from headrace.runtime.context import Context, open_context
 from headrace.settings import Settings

@@ -11,10 +11,10 @@ import httpx
 import pyarrow as pa
 import pytest
 
-from headrace.errors import ConfigurationError, OperationalError, SyntaxError_
+from headrace.errors import ConfigurationError, OperationalError, SqlSyntaxError
 from headrace.model.spans import Span
-from headrace.runtime.credentials import Identity, proof, session_token
-from headrace.runtime.http import ARROW, Answer, Endpoint, Guard, Health, create_app, with_port
+from headrace.runtime.credentials import Identity, identity_proof, session_token
+from headrace.runtime.http import ARROW, Endpoint, Guard, Health, StatementResult, create_app, with_port
 
 ROWS = pa.table(
     {
@@ -28,18 +28,18 @@ ROWS = pa.table(
 )
 
 
-def run_sql(sql: str, dialect: str, database: str | None) -> Answer:
+def run_sql(sql: str, dialect: str, database: str | None) -> StatementResult:
     match sql:
         case "rows":
-            return Answer(ROWS)
+            return StatementResult(ROWS)
         case "none":
-            return Answer(None, affected=3)
+            return StatementResult(None, affected=3)
         case "wrong\nhere":
-            raise SyntaxError_("this is wrong", hint="write it otherwise", span=Span(6, 10))
+            raise SqlSyntaxError("this is wrong", hint="write it otherwise", span=Span(6, 10))
         case "busy":
             raise OperationalError("busy")
         case "context":
-            return Answer(pa.table({"dialect": [dialect], "database": pa.array([database], pa.string())}))
+            return StatementResult(pa.table({"dialect": [dialect], "database": pa.array([database], pa.string())}))
         case _:
             raise ZeroDivisionError("nobody foresaw this")
 
@@ -173,7 +173,7 @@ def test_a_session_token_opens_the_snode_of_its_epoch_and_address(stranger: http
 
 def test_anyone_may_ask_the_snode_to_prove_who_it_is(stranger: httpx.Client) -> None:
     nonce = "n" * 16
-    assert stranger.get("/identity", params={"nonce": nonce}).json() == {"proof": proof("secret", nonce, IDENTITY)}
+    assert stranger.get("/identity", params={"nonce": nonce}).json() == {"proof": identity_proof("secret", nonce, IDENTITY)}
     assert stranger.get("/identity", params={"nonce": "short"}).status_code == 422
 
 

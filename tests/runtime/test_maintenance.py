@@ -8,7 +8,7 @@ from headrace.errors import HistoryGoneError
 from headrace.model.jobs import JobProgress
 from headrace.model.positions import Position, source_id
 from headrace.runtime.context import Context
-from headrace.runtime.maintenance import maintain
+from headrace.runtime.table_maintenance import maintain
 from headrace.storage.delta import maintenance
 from tests.runtime.meters import DATABASE, METERS, START, Meters, readings
 

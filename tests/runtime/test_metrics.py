@@ -9,11 +9,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from headrace.model.jobs import DesiredState, JobCounters, JobDefinition, JobKind, JobProgress, JobRecord, JobState
 from headrace.model.positions import Position
 from headrace.model.tables import TableId
-from headrace.runtime.metrics import Histogram, Reading, render
+from headrace.runtime.metrics import Histogram, SnodeMetrics, render_metrics
 from headrace.streams.sources.poller import JobActivity
 
 
-def reading() -> Reading:
+def reading() -> SnodeMetrics:
     definition = JobDefinition(
         id="id",
         kind=JobKind.STREAM,
@@ -31,11 +31,11 @@ def reading() -> Reading:
     histogram = Histogram()
     for seconds in (0.05, 0.25, 400.0):
         histogram.observe(seconds)
-    return Reading("default", 4, [record], histogram, 1024, 0.25, now=10_000)
+    return SnodeMetrics("default", 4, [record], histogram, 1024, 0.25, now=10_000)
 
 
 def test_every_sample_has_its_labels_and_value() -> None:
-    lines = render(reading()).splitlines()
+    lines = render_metrics(reading()).splitlines()
     assert 'headrace_streams{snode="default",state="RUNNING"} 1.0' in lines
     assert 'headrace_streams{snode="default",state="STOPPED"} 0.0' in lines
     assert 'headrace_lease_epoch{snode="default"} 4.0' in lines
@@ -44,7 +44,7 @@ def test_every_sample_has_its_labels_and_value() -> None:
 
 
 def test_buckets_count_durations_up_to_their_bound() -> None:
-    lines = render(reading()).splitlines()
+    lines = render_metrics(reading()).splitlines()
     assert 'headrace_batch_seconds_bucket{le="0.05",snode="default"} 1.0' in lines
     assert 'headrace_batch_seconds_bucket{le="0.2",snode="default"} 1.0' in lines
     assert 'headrace_batch_seconds_bucket{le="0.3",snode="default"} 2.0' in lines
@@ -54,14 +54,14 @@ def test_buckets_count_durations_up_to_their_bound() -> None:
 
 
 def test_each_family_is_explained_once() -> None:
-    lines = render(reading()).splitlines()
+    lines = render_metrics(reading()).splitlines()
     names = [line.split()[2] for line in lines if line.startswith("# TYPE")]
     assert len(names) == len(set(names))
     assert all(f"# HELP {name} " in "\n".join(lines) for name in names)
 
 
 def test_a_hanging_batch_is_reported_while_the_loop_runs() -> None:
-    told = render(
+    told = render_metrics(
         replace(reading(), activity={"id": JobActivity(121_000, 0, None), "other": JobActivity(119_000, 0, None)})
     ).splitlines()
     assert 'headrace_slow_batches{snode="default"} 1.0' in told
@@ -70,7 +70,7 @@ def test_a_hanging_batch_is_reported_while_the_loop_runs() -> None:
 
 
 def test_prometheus_own_parser_understands_the_page() -> None:
-    families = {family.name: family for family in text_string_to_metric_families(render(reading()))}
+    families = {family.name: family for family in text_string_to_metric_families(render_metrics(reading()))}
     assert families["headrace_batch_seconds"].type == "histogram"
     (sample,) = families["headrace_stream_rows_in"].samples
     assert (sample.name, sample.labels["stream"], sample.value) == ("headrace_stream_rows_in_total", 'odd "name"', 10)

@@ -7,7 +7,7 @@ import pytest
 from headrace.model.jobs import DesiredState, JobDefinition, JobKind, JobProgress, JobRecord, JobState, StopReason
 from headrace.model.positions import Position
 from headrace.model.tables import TableId
-from headrace.runtime.reconcile import MAX_RETRY_MS, Role, retry_pause, role
+from headrace.runtime.roles import MAX_RETRY_MS, Role, retry_pause, role
 
 NOW = 1_000_000
 PASSING = StopReason("OPERATIONAL", "the disk was full", "wait", NOW, transient=True)

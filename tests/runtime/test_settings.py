@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.runtime.environment import settings_environment
-from headrace.settings import Settings, load, masked
+from headrace.runtime.airflow_settings import settings_environment
+from headrace.settings import Settings, load, mask_secrets
 
 TOKEN = "t0ken"
 PASSWORD = "pa55word"
@@ -32,9 +32,9 @@ def test_a_child_process_gets_the_token_itself(secretive: Settings) -> None:
 
 
 def test_no_secret_is_shown(secretive: Settings) -> None:
-    shown = secretive.shown()
-    assert not any(secret in value for value in shown.values() for secret in (TOKEN, PASSWORD))
-    assert shown["catalog_url"] == "postgresql://headrace:***@db/headrace"
+    display_values = secretive.display_values()
+    assert not any(secret in value for value in display_values.values() for secret in (TOKEN, PASSWORD))
+    assert display_values["catalog_url"] == "postgresql://headrace:***@db/headrace"
 
 
 @pytest.mark.parametrize(
@@ -48,4 +48,4 @@ def test_no_secret_is_shown(secretive: Settings) -> None:
     ],
 )
 def test_the_password_of_a_url_is_masked(url: str, expected: str) -> None:
-    assert masked(url) == expected
+    assert mask_secrets(url) == expected

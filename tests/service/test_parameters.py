@@ -17,7 +17,7 @@ from headrace.compute import Plan
 from headrace.errors import DataError, ProgrammingError
 from headrace.service.stages import RunQuery
 from headrace.sql import parse
-from headrace.sql.parameters import literal_sql, render_many, template
+from headrace.sql.parameters import literal_sql, render_many, split_template
 
 NOON = datetime(2024, 5, 1, 12, 0, 0, 123456)
 IN_TOKYO = NOON.replace(tzinfo=timezone(timedelta(hours=9)))
@@ -33,7 +33,7 @@ def typed(connection: headrace.Connection) -> headrace.Connection:
 
 
 def render(sql: str, *parameters: Any) -> str:
-    return template(sql, "tdengine").render(parameters)
+    return split_template(sql, "tdengine").render(parameters)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from deltalake import write_deltalake
 
 import headrace
 from headrace.errors import LimitError
-from headrace.runtime.maintenance import maintain
+from headrace.runtime.table_maintenance import maintain
 from headrace.service import spark_queries
 
 START = 1_700_000_000_000

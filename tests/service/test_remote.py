@@ -14,7 +14,7 @@ from headrace.errors import NotFoundError
 from headrace.model.snodes import Heartbeat
 from headrace.model.spans import Span
 from headrace.runtime.credentials import Identity
-from headrace.runtime.http import Answer, Endpoint, Guard, Health, create_app
+from headrace.runtime.http import Endpoint, Guard, Health, StatementResult, create_app
 from headrace.service.remote import query_snode
 
 TOKEN = "opens everything"
@@ -22,12 +22,12 @@ EPOCH = 3
 HEALTHY = Health(True, {})
 
 
-def run_sql(sql: str, dialect: str, database: str | None) -> Answer:  # noqa: ARG001
+def run_sql(sql: str, dialect: str, database: str | None) -> StatementResult:  # noqa: ARG001
     if sql == "missing":
         raise NotFoundError("table x does not exist", hint="did you mean y?", span=Span(2, 4))
     if sql == "inner":
         raise NotFoundError("column v is gone", span=Span(7, 8), sql="select v from t")
-    return Answer(pa.table({"n": [1]}))
+    return StatementResult(pa.table({"n": [1]}))
 
 
 @pytest.fixture

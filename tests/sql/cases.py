@@ -35,18 +35,15 @@ class Refusal:
     end: int
 
 
-def cases() -> list[Case]:
+def cases(folder: Path = FIXTURES) -> list[Case]:
     """Return the valid statements of the fixtures."""
-    return [_case(path, block) for path in _files("[a-z]*.sql") if "__" not in path.name for block in _blocks(path)]
+    paths = sorted(folder.glob("[a-z]*.sql"))
+    return [_case(path, block) for path in paths if "__" not in path.name for block in _blocks(path)]
 
 
-def refusals() -> list[Refusal]:
+def refusals(folder: Path = FIXTURES) -> list[Refusal]:
     """Return the invalid statements of the fixtures."""
-    return [_refusal(path, block) for path in _files("*__invalid.sql") for block in _blocks(path)]
-
-
-def _files(pattern: str) -> list[Path]:
-    return sorted(FIXTURES.glob(pattern))
+    return [_refusal(path, block) for path in sorted(folder.glob("*__invalid.sql")) for block in _blocks(path)]
 
 
 def _blocks(path: Path) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.errors import LimitError, ProgrammingError, SyntaxError_
+from headrace.errors import LimitError, ProgrammingError, SqlSyntaxError
 from headrace.model.statements import Insert
 from headrace.sql import expression_sql, parse, parse_script, to_sql
 from headrace.sql.cursor import MAX_NESTING
@@ -21,7 +21,7 @@ def test_an_empty_script_has_no_statements() -> None:
 
 
 def test_the_span_of_an_error_in_a_script_is_within_its_statement() -> None:
-    with pytest.raises(SyntaxError_) as caught:
+    with pytest.raises(SqlSyntaxError) as caught:
         parse_script("use d;\nselct 1;")
     assert caught.value.sql == "selct 1"
     assert "line 1, column 1:\n  selct 1\n  ^^^^^\nhint: write SELECT instead of selct" in str(caught.value)
@@ -29,7 +29,7 @@ def test_the_span_of_an_error_in_a_script_is_within_its_statement() -> None:
 
 @pytest.mark.parametrize("text", ["", "  \n", ";", "-- only this", "/* and this */ ;"])
 def test_a_text_without_a_statement_is_refused(text: str) -> None:
-    with pytest.raises(SyntaxError_, match="the statement is empty"):
+    with pytest.raises(SqlSyntaxError, match="the statement is empty"):
         parse(text)
 
 
@@ -92,7 +92,7 @@ def test_long_leading_blanks_and_comments_parse_in_linear_time(lead: str) -> Non
     "digits", ["9" * 400, "9" * 5000, "0x" + "f" * 5000, "9" * 400 + ".5", "1e400", "1e" + "9" * 5000, "1e", "٣", "²"]
 )
 def test_malformed_and_out_of_range_numbers_are_refused(text: str, digits: str) -> None:
-    with pytest.raises(SyntaxError_):
+    with pytest.raises(SqlSyntaxError):
         parse(text.format(digits))
 
 

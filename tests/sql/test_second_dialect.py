@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 
 import pytest
 
-from headrace.errors import SyntaxError_
+from headrace.errors import SqlSyntaxError
 from headrace.model.expressions import Call, Cast, ColumnRef, Literal
 from headrace.model.queries import CountClause, FillClause, FillMode, Query, TableSource, Union, WindowClause
 from headrace.model.tables import Name
 from headrace.model.time import Duration
 from headrace.model.types import DataType, TypeKind
-from headrace.sql.lexis import Lexis
+from headrace.sql.lexical_rules import LexicalRules
 from headrace.sql.operators import AND, OR, SUM, Operator
 from headrace.sql.queries import Clause, Fields, QueryParser, misplaced_hints
 from headrace.sql.types import TypeRule
@@ -31,7 +31,7 @@ TAIL = (ORDER, Clause("FILL", lambda self: self._parse_gaps()), LIMIT)
 class Toy(QueryParser):
     """`||` instead of `+`, no LIKE, windows inside GROUP BY, FILL after ORDER BY, durations such as `1d12h`."""
 
-    LEXIS = Lexis(reserved=RESERVED, escapes={}, kept="")
+    LEXICAL_RULES = LexicalRules(reserved=RESERVED, escapes={}, kept="")
     BINARY: ClassVar[Mapping[str, Operator]] = {"OR": Operator("or", OR), "AND": Operator("and", AND), "+": Operator("plus", SUM)}
     PREDICATES: ClassVar[Mapping[str, str]] = {"=": "=", "<": "<"}
     NEGATED: ClassVar[Mapping[str, str]] = {}
@@ -89,7 +89,7 @@ def test_clauses_operators_and_types_are_those_of_the_dialect() -> None:
     ],
 )
 def test_features_the_dialect_lacks_are_refused_with_its_keywords(sql: str, message: str) -> None:
-    with pytest.raises(SyntaxError_) as refused:
+    with pytest.raises(SqlSyntaxError) as refused:
         Toy(sql).query()
     shown = f"{refused.value} {refused.value.hint}".lower()
     assert message.lower() in shown

@@ -25,7 +25,7 @@ from headrace.sql import parse
 from headrace.storage import Tables
 from headrace.streams import lifecycle
 from headrace.streams.context import Context
-from headrace.streams.definition.define import StreamPlan, catalog_scope, define, plan_of
+from headrace.streams.definition.define import StreamPlan, catalog_scope, define, plan_recorded_stream
 from headrace.streams.runner import Runner
 from headrace.streams.sources.poller import RunnerFactory, SourcePollers
 from headrace.streams.sources.tags import with_tags
@@ -125,7 +125,7 @@ class StreamEnvironment:
         """Create a stream that starts now."""
         plan = self.define(sql)
         lifecycle.create(self.context, plan, plan.definition(created=self.context.clock.now()))
-        return plan_of(self.record(plan).definition, self.catalog)
+        return plan_recorded_stream(self.record(plan).definition, self.catalog)
 
     def record(self, plan: StreamPlan) -> JobRecord:
         return self.catalog.jobs.by_id(plan.id)

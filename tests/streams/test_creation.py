@@ -22,7 +22,7 @@ from headrace.runtime.context import Context, open_context
 from headrace.settings import Settings, load
 from headrace.sql import parse
 from headrace.streams import lifecycle
-from headrace.streams.definition.define import define, plan_of
+from headrace.streams.definition.define import define, plan_recorded_stream
 from tests.streams.environment import READINGS, SUBTABLES
 from tests.support.racing import race
 
@@ -94,13 +94,13 @@ def test_a_kill_at_any_point_leaves_a_complete_stream_or_none(tmp_path: Path, po
             record = context.catalog.jobs.get("db", "s")
             progress = record.progress
             version = context.tables.version(READINGS)
-            offsets = {plan_of(record.definition, context.catalog).source_id: version}
+            offsets = {plan_recorded_stream(record.definition, context.catalog).source_id: version}
             assert (progress.boundary, progress.position and progress.position.offsets) == (
                 (offsets, None) if options else (None, offsets)
             )
             assert record.state is (JobState.FILLING if options else JobState.CREATED)
             assert names == ["out", "readings"]
-            assert context.tables.exists(plan_of(record.definition, context.catalog).target)
+            assert context.tables.exists(plan_recorded_stream(record.definition, context.catalog).target)
         else:
             assert context.catalog.jobs.all() == []
             assert names == ["readings"]
@@ -180,7 +180,7 @@ def test_of_streams_that_race_for_a_target_one_gets_it(settings: Settings) -> No
         won = race(contend, [(settings, racer) for racer in range(3)])
         assert sorted(number for numbers in won for number in numbers) == list(range(8))
         for record in context.catalog.jobs.all():
-            plan = plan_of(record.definition, context.catalog)
+            plan = plan_recorded_stream(record.definition, context.catalog)
             assert context.tables.scan(plan.target, DATABASE).num_rows == 0
             stored = context.tables.schema(plan.target, DATABASE).names
             assert context.tables.scan(plan.target, DATABASE).column_names == stored

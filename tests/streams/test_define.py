@@ -24,7 +24,7 @@ from headrace.model.tables import Column, Database, Table, TableKind
 from headrace.model.types import DataType, TypeKind
 from headrace.sql import parse
 from headrace.streams.definition.checks import check_statement
-from headrace.streams.definition.define import plan_of
+from headrace.streams.definition.define import plan_recorded_stream
 from headrace.streams.definition.groups import GroupKind
 from tests.streams.environment import StreamEnvironment
 
@@ -244,7 +244,7 @@ def test_a_recorded_stream_has_the_plan_it_was_defined_with(env_with_targets: St
     recorded = env_with_targets.create(sql)
     assert recorded.query == defined.query
     assert (recorded.target, recorded.columns, recorded.groups) == (defined.target, defined.columns, defined.groups)
-    assert plan_of(env_with_targets.record(recorded).definition, env_with_targets.catalog).id == recorded.id
+    assert plan_recorded_stream(env_with_targets.record(recorded).definition, env_with_targets.catalog).id == recorded.id
 
 
 def test_errors_of_a_recorded_stream_show_its_text(env_with_targets: StreamEnvironment) -> None:
@@ -253,7 +253,7 @@ def test_errors_of_a_recorded_stream_show_its_text(env_with_targets: StreamEnvir
     env_with_targets.catalog.jobs.drop(plan.id)
     env_with_targets.catalog.tables.drop("db", "old")
     with pytest.raises(NotFoundError) as missing:
-        plan_of(definition, env_with_targets.catalog)
+        plan_recorded_stream(definition, env_with_targets.catalog)
     assert missing.value.sql == definition.sql
 
 

@@ -17,11 +17,11 @@ from headrace.model.positions import Position
 from headrace.model.tables import Table
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.lifecycle import skip
-from headrace.streams.sources import sizes
-from headrace.streams.sources.lag import lag_ms
+from headrace.streams.sources import commit_sizes
+from headrace.streams.sources.lag import measure_lag_ms
 from headrace.streams.sources.poller import SourcePollers
 from headrace.streams.sources.reader import ChangeReader
-from headrace.streams.windows.changes import Changes
+from headrace.streams.windows.change_batch import Changes
 from tests.streams.environment import READINGS, StreamEnvironment
 from tests.streams.ticking import SQL, ticker_factory
 
@@ -297,17 +297,17 @@ def test_a_hanging_micro_batch_and_its_lag_are_reported(ticking_env: StreamEnvir
         activity = pollers(ticking_env).activity()[plan.id]
         assert activity.in_flight_ms > 0
         assert activity.lag_ms(clock.now()) == 5_000
-        assert lag_ms(ticking_env.context, ticking_env.record(plan)) == 5_000
+        assert measure_lag_ms(ticking_env.context, ticking_env.record(plan)) == 5_000
     ticking_env.settle()
     activity = pollers(ticking_env).activity()[plan.id]
     assert (activity.in_flight_ms, activity.lag_ms(clock.now())) == (0, 0)
-    assert lag_ms(ticking_env.context, ticking_env.record(plan)) == 0
+    assert measure_lag_ms(ticking_env.context, ticking_env.record(plan)) == 0
 
 
 def test_a_stream_without_position_has_no_lag(ticking_env: StreamEnvironment) -> None:
     plan = ticking_env.define(SQL.format(name="s"))
     ticking_env.catalog.jobs.create(plan.definition(created=0), target=plan.target)
-    assert lag_ms(ticking_env.context, ticking_env.record(plan)) is None
+    assert measure_lag_ms(ticking_env.context, ticking_env.record(plan)) is None
 
 
 def test_pending_rows_are_counted_while_others_read(ticking_env: StreamEnvironment) -> None:
@@ -322,7 +322,7 @@ def test_pending_rows_are_counted_while_others_read(ticking_env: StreamEnvironme
 
 
 def test_a_long_backlog_is_counted_in_bounded_steps(ticking_env: StreamEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sizes, "MAX_LOG_READS", 2)
+    monkeypatch.setattr(commit_sizes, "MAX_LOG_READS", 2)
     reader = ChangeReader(ticking_env.context, READINGS, ticking_env.database)
     before = reader.latest_version()
     for place in range(5):

@@ -16,7 +16,7 @@ from headrace.streams.runner import Reader, Runner
 from headrace.streams.sinks.sink import DeltaSink, Sink
 from headrace.streams.sources.poller import RunnerFactory
 from headrace.streams.state.checkpoints import StreamState
-from headrace.streams.windows.changes import Changes
+from headrace.streams.windows.change_batch import Changes
 
 EVERY_MS = 10_000
 SQL = "create stream {name} trigger at_once into out_{name} as select _wstart, count(*) n from readings interval(10s)"

@@ -38,7 +38,7 @@ def test_a_wrong_value_is_shown_with_the_rows_of_its_window() -> None:
     assert not result.equal
     assert result.difference is not None
     assert result.difference.columns == ("sum(a)",)
-    assert (result.difference.expected, result.difference.found) == ((10_000, 2, 12, 1.0), (10_000, 2, 13, 1.0))
+    assert (result.difference.expected, result.difference.actual) == ((10_000, 2, 12, 1.0), (10_000, 2, 13, 1.0))
     assert [row[:2] for row in result.difference.source.rows] == [(11_000, 5), (12_000, 7)]
     assert result.difference.total == 2
 
@@ -46,11 +46,11 @@ def test_a_wrong_value_is_shown_with_the_rows_of_its_window() -> None:
 def test_missing_extra_and_duplicate_rows_are_differences() -> None:
     missing = verdict(CORRECT[:1]).difference
     assert missing is not None
-    assert (missing.expected, missing.found) == (CORRECT[1], None)
+    assert (missing.expected, missing.actual) == (CORRECT[1], None)
     for rows in ([*CORRECT, (20_000, 1, 1, 1.0)], [*CORRECT, CORRECT[0]]):
         more = verdict(rows).difference
         assert more is not None
-        assert (more.expected, more.found) == (None, rows[-1])
+        assert (more.expected, more.actual) == (None, rows[-1])
 
 
 def test_a_wrong_order_under_order_by_is_a_difference() -> None:

@@ -20,6 +20,7 @@ from headrace.catalog.snodes import Snodes
 from headrace.catalog.store import Store, is_sqlite
 from headrace.catalog.subtables import Subtables
 from headrace.catalog.tables import Tables
+from headrace.catalog.trees import Trees
 
 
 class Catalog:
@@ -34,6 +35,7 @@ class Catalog:
         self.databases = Databases(store)
         self.tables = Tables(store)
         self.subtables = Subtables(store)
+        self.trees = Trees(store)
         self.jobs = Jobs(store)
         self.leases = Leases(store)
         self.snodes = Snodes(store)

@@ -11,7 +11,7 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
 from headrace.errors import Error
-from headrace.sql import lexis_of
+from headrace.sql import lexical_rules_of
 
 if TYPE_CHECKING:
     from headrace.model.tables import Table
@@ -51,7 +51,7 @@ class SqlCompleter(Completer):
 
     def keywords(self) -> list[str]:
         """Return the dialect's keywords, sorted, in upper case."""
-        return sorted({*lexis_of(self._session.dialect).reserved, *OTHER_KEYWORDS})
+        return sorted({*lexical_rules_of(self._session.dialect).reserved, *OTHER_KEYWORDS})
 
     def catalog_names(self, text: str) -> list[str]:
         """Return names of tables, streams, columns and databases; columns are those of the tables named in the text, if any."""
@@ -81,5 +81,5 @@ def function_names(dialect: str) -> tuple[str, ...]:
 
     language = find_language(dialect)
     columns = language.pseudo_columns
-    pseudo_columns = (*columns.row_time, columns.series, *columns.of_windows, *columns.of_points, language.interpolation)
+    pseudo_columns = (*columns.row_time, columns.series, *columns.window_names, *columns.point_names, language.interpolation)
     return tuple(sorted(name for name in {*language.functions, *language.present, *pseudo_columns} if name))

@@ -110,11 +110,11 @@ def functions_page() -> str:
         "query keeps per window, a few numbers (fixed) or all values (rows).",
         format_table(
             ("function", "argument", "result", "in streams", "selects a row", "memory"),
-            map(aggregate_row, sort_by_name(TDENGINE.of_kind(AggregateFunction))),
+            map(aggregate_row, sort_by_name(TDENGINE.functions_of_type(AggregateFunction))),
         ),
         "## Series functions",
         SERIES_NOTES,
-        format_table(("function", "argument", "result"), map(series_row, TDENGINE.of_kind(SeriesFunction))),
+        format_table(("function", "argument", "result"), map(series_row, TDENGINE.functions_of_type(SeriesFunction))),
         INTERP_NOTES,
         "The functions below return one value per row. They return NULL if an argument is NULL, unless stated otherwise.",
         *(
@@ -178,7 +178,7 @@ def aggregate_row(function: AggregateFunction) -> tuple[str, ...]:
     from headrace.compute.functions.stream_use import StreamUse
 
     return (
-        f"`{function.name}({format_signature(function.least, function.most)})`",
+        f"`{function.name}({format_signature(function.min_arguments, function.max_arguments)})`",
         describe_types(function),
         function.summary,
         "yes" if function.streams is StreamUse.ANY else "no",
@@ -189,7 +189,11 @@ def aggregate_row(function: AggregateFunction) -> tuple[str, ...]:
 
 def series_row(function: SeriesFunction) -> tuple[str, ...]:
     """Return the cells that describe a series function."""
-    return f"`{function.name}({format_signature(function.least, function.most)})`", describe_types(function), function.summary
+    return (
+        f"`{function.name}({format_signature(function.min_arguments, function.max_arguments)})`",
+        describe_types(function),
+        function.summary,
+    )
 
 
 def scalar_row(function: ScalarFunction) -> tuple[str, str, str]:
@@ -198,22 +202,24 @@ def scalar_row(function: ScalarFunction) -> tuple[str, str, str]:
 
     call, value = EXAMPLES.get(function.name, ("", ""))
     example = f"`{call}` is `{value}`" if call else ""
-    return f"`{function.name}({format_signature(function.least, function.most)})`", function.summary, example
+    return f"`{function.name}({format_signature(function.min_arguments, function.max_arguments)})`", function.summary, example
 
 
-def format_signature(least: int, most: int | None) -> str:
+def format_signature(min_arguments: int, max_arguments: int | None) -> str:
     """Return the arguments as letters, optional ones in brackets: `x, y[, z]`.
 
     Args:
-        least: Number of required arguments.
-        most: Number of arguments allowed, None for any number.
+        min_arguments: Number of required arguments.
+        max_arguments: Number of arguments allowed, None for any number.
     """
     letters = "xyzuvw"
-    required = ", ".join(letters[:least])
-    extra = 0 if most is None else most - least
-    if most is None or least + extra > len(letters):
+    required = ", ".join(letters[:min_arguments])
+    extra = 0 if max_arguments is None else max_arguments - min_arguments
+    if max_arguments is None or min_arguments + extra > len(letters):
         return f"{required}, …" if required else "…"
-    optional = "".join(f"[, {letter}" if required or number else f"[{letter}" for number, letter in enumerate(letters[least:most]))
+    optional = "".join(
+        f"[, {letter}" if required or number else f"[{letter}" for number, letter in enumerate(letters[min_arguments:max_arguments])
+    )
     return f"{required}{optional}{']' * extra}"
 
 

@@ -119,7 +119,7 @@ def config(home: Home = None) -> None:
 
     settings = load_settings() if home is None else load_settings(home=home)
     sources = settings.sources() | ({} if home is None else {"home": "--home"})
-    displayed = settings.shown()
+    displayed = settings.display_values()
     out.print(build_table(("setting", "value", "from"), [(name, displayed[name], sources[name]) for name in displayed]))
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from headrace.cli.console import Format, err, show_rows
 from headrace.errors import Error
 from headrace.model.spans import Span
-from headrace.sql import lexis_of, parse
+from headrace.sql import lexical_rules_of, parse
 
 if TYPE_CHECKING:
     from headrace.service.connection import Connection
@@ -37,7 +37,7 @@ def run_script(connection: Connection, text: str, output_format: Format, file: P
         file: File that the text was read from; errors then name the file and line.
     """
     dialect = connection.session.dialect
-    spans = lexis_of(dialect).statement_spans(text)
+    spans = lexical_rules_of(dialect).statement_spans(text)
     for span in spans:
         with locate_error_in_file(text, span, file):
             parse(text[span.start : span.end], dialect)

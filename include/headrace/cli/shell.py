@@ -18,8 +18,8 @@ from headrace.cli.completion import SqlCompleter
 from headrace.cli.console import Format, err, out, show_error
 from headrace.cli.script import show_result
 from headrace.errors import Error
-from headrace.sql import lexis_of
-from headrace.sql.lexis import Lexis
+from headrace.sql import lexical_rules_of
+from headrace.sql.lexical_rules import LexicalRules
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -68,7 +68,7 @@ class Shell:
     def __init__(self, connection: Connection, output_format: Format) -> None:
         self._session = connection.session
         self._format = output_format
-        self._lexis = lexis_of(self._session.dialect)
+        self._lexical_rules = lexical_rules_of(self._session.dialect)
         self._status: Status | None = None
         context = self._session.context
         self._session.state.context = replace(context, spark=AnnouncedSpark(context.spark, self._announce))
@@ -78,7 +78,7 @@ class Shell:
             complete_while_typing=False,
             multiline=True,
             editing_mode=EditingMode.EMACS,
-            key_bindings=bind_enter_key(self._lexis),
+            key_bindings=bind_enter_key(self._lexical_rules),
             prompt_continuation=lambda width, _line, _wrapped: "-> ".rjust(width),
         )
 
@@ -102,7 +102,7 @@ class Shell:
             out.print(HELP, markup=False, highlight=False)
             return
         try:
-            for statement in self._lexis.statements(expand_command(text)):
+            for statement in self._lexical_rules.statements(expand_command(text)):
                 with self._show_status():
                     result = self._session.execute(statement)
                 show_result(result, self._format)
@@ -140,22 +140,22 @@ def expand_command(text: str) -> str:
     return COMMANDS.get(command.rstrip(";"), text)
 
 
-def is_complete(text: str, lexis: Lexis) -> bool:
+def is_complete(text: str, lexical_rules: LexicalRules) -> bool:
     """Return True for a command, blank input, or statements whose last token is `;`."""
-    if text.lstrip().startswith("\\") or lexis.is_blank(text):
+    if text.lstrip().startswith("\\") or lexical_rules.is_blank(text):
         return True
-    tokens = [token for token in lexis.token.finditer(text) if token.lastgroup != "blank"]
+    tokens = [token for token in lexical_rules.token.finditer(text) if token.lastgroup != "blank"]
     return tokens[-1][0] == ";" and all(token.lastgroup != "open" for token in tokens)
 
 
-def bind_enter_key(lexis: Lexis) -> KeyBindings:
+def bind_enter_key(lexical_rules: LexicalRules) -> KeyBindings:
     """Bind Enter to run complete input, and to insert a new line otherwise."""
     bindings = KeyBindings()
 
     @bindings.add("enter")
     def _(event: KeyPressEvent) -> Any:
         buffer = event.current_buffer
-        if is_complete(buffer.text, lexis):
+        if is_complete(buffer.text, lexical_rules):
             buffer.validate_and_handle()
         else:
             buffer.insert_text("\n")

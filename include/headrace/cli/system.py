@@ -17,8 +17,8 @@ from headrace.cli.options import Home, format_example
 if TYPE_CHECKING:
     from rich.status import Status
 
+    from headrace.runtime.embedded_airflow import Component
     from headrace.runtime.supervision import Snapshot
-    from headrace.runtime.system import Component
     from headrace.settings import Settings
 
 
@@ -39,7 +39,7 @@ def up(
 
     Has no effect on components that run. Exits with code 1 if a snode or stream is not ready, and prints why.
     """
-    from headrace.runtime.system import start
+    from headrace.runtime.embedded_airflow import start
 
     settings = load_settings(home, port)
     with show_progress() as console:
@@ -57,7 +57,7 @@ def up(
 
 def down(home: Home = None) -> None:
     """Stop everything that `up` started, including all child processes. Has no effect if nothing runs."""
-    from headrace.runtime.system import stop
+    from headrace.runtime.embedded_airflow import stop
 
     with show_progress() as console:
         stopped = stop(load_settings(home), console)
@@ -71,17 +71,17 @@ def down(home: Home = None) -> None:
 def status(home: Home = None) -> None:
     """Show Airflow's components, the snodes and the streams. Exits with code 1 if any of them is not ready."""
     from headrace.catalog import Catalog
-    from headrace.runtime import supervision, system
-    from headrace.runtime.readiness import obstacles
+    from headrace.runtime import embedded_airflow, supervision
+    from headrace.runtime.readiness import find_obstacles
 
     settings = load_settings(home)
-    airflow = system.status(settings)
+    airflow = embedded_airflow.status(settings)
     with Catalog.open(settings.catalog) as catalog:
-        state = supervision.snapshot(catalog, catalog.now(), settings.snode)
+        state = supervision.read_snapshot(catalog, catalog.now(), settings.snode)
     out.print(f"Airflow: {airflow.url}" if airflow.url else "Airflow is not running: start it with `headrace up`", highlight=False)
     if airflow.running:
         out.print(build_components_table(airflow.components))
-    remaining = obstacles(state, settings)
+    remaining = find_obstacles(state, settings)
     for line in describe_live_snodes(state, settings, without_driver={obstacle.snode for obstacle in remaining}):
         out.print(line, style="green", markup=False, highlight=False)
     if state.jobs:
@@ -155,13 +155,13 @@ def build_streams_table(state: Snapshot, stale_ms: int) -> Table:
         state: The catalog's jobs, heartbeats and leases.
         stale_ms: Age in milliseconds from which a heartbeat is ignored.
     """
-    from headrace.runtime.activity import NO_ACTIVITY, lag_ms, reported_activity
+    from headrace.runtime.activity import NO_ACTIVITY, current_lag_ms, reported_activity
 
     reported = reported_activity(state, stale_ms)
     table = Table("stream", "state", "lag", "rows in", "rows out", "why", header_style="bold", box=None, pad_edge=False)
     for record in sorted(state.jobs.values(), key=lambda job: (job.definition.database, job.definition.name)):
         activity, counters = reported.get(record.definition.id, NO_ACTIVITY), record.progress.counters
-        lag = lag_ms(record, activity, state.now)
+        lag = current_lag_ms(record, activity, state.now)
         table.add_row(
             f"{record.definition.database}.{record.definition.name}",
             Text(record.state.value, STATE_STYLES.get(record.state.value, "")),

@@ -80,7 +80,7 @@ def show_verification(result: VerificationResult) -> None:
 
 def summarize_difference(difference: Difference) -> str:
     """Return the names of the differing columns, or that a row is missing or unexpected."""
-    if difference.found is None:
+    if difference.actual is None:
         return "one is missing"
     if difference.expected is None:
         return "one is unexpected"
@@ -92,9 +92,9 @@ def compare_columns(difference: Difference, precision: Precision) -> list[tuple[
     rows = []
     for index, name in enumerate(difference.names):
         if index < LEADING_COLUMNS or name in difference.columns:
-            sides = (None if row is None else row[index] for row in (difference.expected, difference.found))
-            expected, found = (to_datetime(value, precision) if index in difference.instants else value for value in sides)
-            rows.append((name, format_exact(expected, difference.expected), format_exact(found, difference.found)))
+            sides = (None if row is None else row[index] for row in (difference.expected, difference.actual))
+            expected, actual = (to_datetime(value, precision) if index in difference.instants else value for value in sides)
+            rows.append((name, format_exact(expected, difference.expected), format_exact(actual, difference.actual)))
     return rows
 
 

@@ -6,12 +6,12 @@ about large tables.
 
 from headrace.compute.binding.scope import Relation, Scope, SeriesNames, SeriesPattern
 from headrace.compute.binding.select import bind
-from headrace.compute.evaluate import evaluate, project, whole
+from headrace.compute.evaluate import aggregate_windows, evaluate, project
 from headrace.compute.explain import explain
 from headrace.compute.language import Language, language
 from headrace.compute.plan import AnyPlan, Key, Output, Plan, Scan, UnionPlan
 from headrace.compute.statistics import StatisticsProvider, TableStatistics
-from headrace.compute.windows.segments import finish, merge, prepare, segments
+from headrace.compute.windows.segments import finish, merge, prepare, to_segments
 
 __all__ = [
     "AnyPlan",
@@ -27,6 +27,7 @@ __all__ = [
     "StatisticsProvider",
     "TableStatistics",
     "UnionPlan",
+    "aggregate_windows",
     "bind",
     "evaluate",
     "explain",
@@ -35,6 +36,5 @@ __all__ = [
     "merge",
     "prepare",
     "project",
-    "segments",
-    "whole",
+    "to_segments",
 ]

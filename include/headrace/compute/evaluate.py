@@ -9,12 +9,15 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from headrace.compute.evaluation.empty_groups import add_empty_groups
+from headrace.compute.evaluation.gap_fill import fill_gaps
 from headrace.compute.evaluation.interp import POINT, interpolate
 from headrace.compute.evaluation.ordering import RANGE_PARTITION, RANK, order_result, order_union
+from headrace.compute.evaluation.series_arrow import add_series_arrow_calls
+from headrace.compute.evaluation.series_rows import add_empty_windows, series_rows
 from headrace.compute.evaluation.surrogate_keys import NAME, build_surrogate_keys, decode_subtables, encode_subtables
 from headrace.compute.plan import (
     KEYS_PLACEHOLDER,
-    SERIES,
+    SERIES_KEY,
     TIES_PLACEHOLDER,
     TS,
     WEND,
@@ -26,29 +29,34 @@ from headrace.compute.plan import (
     OneRow,
     Plan,
     PlanSource,
+    RangeWindow,
+    RunWindow,
     Scan,
     ScanUnion,
+    SeriesRows,
     SessionWindow,
     StateWindow,
     UnionPlan,
 )
-from headrace.compute.running import run, stored
+from headrace.compute.sql_text import resolve_now, to_stored_type
 from headrace.compute.statistics import StatisticsProvider, TableStatistics
 from headrace.compute.types import spark_type
 from headrace.compute.windows import intervals
 from headrace.compute.windows.fill import fill_windows
 from headrace.compute.windows.numbering import number_rows
+from headrace.compute.windows.ranges import assign_windows, window_grid
+from headrace.compute.windows.row_runs import number_runs
 from headrace.compute.windows.runs import merge_runs
 from headrace.compute.windows.segments import (
     add_derived_keys,
+    aggregate_numbered,
     base_key_columns,
     finish_as_ticks,
-    joined,
     key_columns,
     merge,
-    merges,
+    merge_columns,
     prepare,
-    segments,
+    to_segments,
     update_columns,
 )
 from headrace.errors import InternalError
@@ -75,7 +83,7 @@ def evaluate(
     read: Reader = rows if callable(rows) else lambda _: rows
     evaluator = Evaluator(read, ordered, statistics)
     ticks = evaluator.evaluate(plan)
-    columns = [f"{stored(output.column, output.type, plan.precision)} AS {output.column}" for output in plan.outputs]
+    columns = [f"{to_stored_type(output.column, output.type, plan.precision)} AS {output.column}" for output in plan.outputs]
     result = ticks.selectExpr(*columns).toDF(*(output.name for output in plan.outputs))
     for frame in evaluator.cached:
         weakref.finalize(result, frame.unpersist).atexit = False
@@ -87,11 +95,11 @@ def project(plan: Plan, rows: DataFrame) -> DataFrame:
 
     Returns `p…`, `_ts` and `_series_key` if the source has them, and `o…` in stored types.
     """
-    filtered = rows.where(run(plan, plan.filter)) if plan.filter else rows
+    filtered = rows.where(resolve_now(plan, plan.filter)) if plan.filter else rows
     columns = [f"{key.sql} AS {key.column}" for key in plan.keys]
-    columns += [f"{sql} AS {name}" for name, sql in ((TS, plan.time), (SERIES, plan.series_key)) if sql]
-    columns += [f"{stored(output.sql, output.type, plan.precision)} AS {output.column}" for output in plan.outputs]
-    return filtered.selectExpr(*(run(plan, column) for column in columns))
+    columns += [f"{sql} AS {name}" for name, sql in ((TS, plan.time), (SERIES_KEY, plan.series_key)) if sql]
+    columns += [f"{to_stored_type(output.sql, output.type, plan.precision)} AS {output.column}" for output in plan.outputs]
+    return filtered.selectExpr(*(resolve_now(plan, column) for column in columns))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +122,8 @@ class Evaluator:
             result, natural = self._aggregate(plan, rows)
         else:
             result, natural = project_query(plan, rows)
+        if plan.gap_fill is not None:
+            result = fill_gaps(plan, plan.gap_fill, result)
         return order_result(plan, result, natural, ordered=self.ordered)
 
     def _aggregate(self, plan: Plan, rows: DataFrame) -> tuple[DataFrame, list[str]]:
@@ -136,7 +146,7 @@ class Evaluator:
         statistics = self.statistics.size(source) if self.statistics is not None and isinstance(source, Scan) else None
         if statistics is None:
             prepared = prepare(plan, rows)
-            return self._add_empty_groups(plan, prepared, whole(plan, prepared)), None
+            return self._add_empty_groups(plan, prepared, aggregate_windows(plan, prepared)), None
         surrogates = build_surrogate_keys(rows.sparkSession, statistics.subtables) if key is not None else None
         if key is None or surrogates is None:
             prepared = prepare(plan, rows)
@@ -150,6 +160,8 @@ class Evaluator:
         self, plan: Plan, prepared: DataFrame, groups: DataFrame, surrogates: DataFrame | None = None
     ) -> DataFrame:
         """Add the groups of subtables without rows if the query has them. `surrogates` provides their ranks."""
+        if isinstance(plan.source, SeriesRows):
+            return self._add_empty_windows(plan, plan.source, prepared, groups)
         if plan.empty_groups is None or self.statistics is None or not isinstance(plan.source, Scan):
             return groups
         subtables = groups.sparkSession.createDataFrame(self.statistics.subtables(plan.source))
@@ -157,11 +169,20 @@ class Evaluator:
             subtables = subtables.join(F.broadcast(surrogates), F.col(plan.source.table.series_key) == F.col(NAME))
         return add_empty_groups(plan, groups, prepared, subtables)
 
+    def _add_empty_windows(self, plan: Plan, source: SeriesRows, prepared: DataFrame, groups: DataFrame) -> DataFrame:
+        """Add the windows of a range, and the groups of devices, that have no rows."""
+        if isinstance(plan.window, RangeWindow):
+            windows = window_grid(plan, plan.window, prepared.sparkSession)
+            return add_empty_windows(plan, source, groups, prepared, windows)
+        if plan.window is None and plan.keys:
+            return add_empty_windows(plan, source, groups, prepared, None)
+        return groups
+
     def _aggregate_large(self, plan: Plan, prepared: DataFrame, statistics: TableStatistics) -> DataFrame:
         """Aggregate the prepared rows of a large table to one segment per window."""
         runs = merge_runs(plan, prepared, statistics.spacing) if isinstance(plan.window, StateWindow) and plan.unique else None
         if runs is None:
-            return whole(plan, prepared)
+            return aggregate_windows(plan, prepared)
         merged, cached = runs
         self.cached.append(cached)
         return merged
@@ -173,6 +194,8 @@ class Evaluator:
             case ScanUnion(scans=scans, columns=columns):
                 sides = [self._read_side(scan, pairs) for scan, pairs in zip(scans, columns, strict=True)]
                 return reduce(lambda left, right: left.union(right), sides)
+            case SeriesRows():
+                return series_rows(source, self.read)
             case Plan() | UnionPlan():
                 return replace(self, ordered=False).evaluate(source)
             case JoinSource():
@@ -218,20 +241,26 @@ def prefer_outputs(plan: Plan, columns: Sequence[str]) -> list[str]:
     return [outputs.get(column, column) for column in columns]
 
 
-def whole(plan: Plan, prepared: DataFrame) -> DataFrame:
+def aggregate_windows(plan: Plan, prepared: DataFrame) -> DataFrame:
     """Aggregate all prepared rows to one segment per window, by the fastest way for many rows."""
     match plan.window:
         case None:
-            return segments(plan.one_pass, prepared)
+            return to_segments(plan.one_pass, prepared)
         case IntervalWindow() as window:
             sliding = window.slides and intervals.has_whole_panes(window)
-            return aggregate_panes(plan, window, prepared) if sliding else segments(plan.one_pass, prepared)
+            return aggregate_panes(plan, window, prepared) if sliding else to_segments(plan.one_pass, prepared)
         case SessionWindow():
-            return merge(plan, segments(plan, prepared))
+            return merge(plan, to_segments(plan, prepared))
+        case RangeWindow() as window:
+            assigned = assign_windows(plan, window, prepared)
+            return assigned.groupBy(*base_key_columns(plan), WSTART, WEND).agg(*update_columns(plan))
+        case RunWindow() as window:
+            keys = base_key_columns(plan)
+            return aggregate_numbered(plan, number_runs(window, prepared, keys), keys, update_columns(plan.one_pass), TS, TS)
         case ordered_window:
             keys = base_key_columns(plan)
             numbered = number_rows(ordered_window, prepared, keys, unique=plan.unique)
-            return add_derived_keys(plan, joined(plan, numbered, keys, update_columns(plan.one_pass), TS, TS))
+            return add_derived_keys(plan, aggregate_numbered(plan, numbered, keys, update_columns(plan.one_pass), TS, TS))
 
 
 def aggregate_panes(plan: Plan, window: IntervalWindow, prepared: DataFrame) -> DataFrame:
@@ -241,20 +270,24 @@ def aggregate_panes(plan: Plan, window: IntervalWindow, prepared: DataFrame) -> 
     by_pane = assigned.groupBy(*keys, "_pane").agg(*update_columns(plan))
     starts = f"explode({intervals.consecutive_starts(window, '_pane', precision)}) AS {WSTART}"
     by_window = by_pane.selectExpr(*keys, *(partial.column for partial in plan.partials), starts)
-    merged = by_window.groupBy(*keys, WSTART).agg(*merges(plan))
+    merged = by_window.groupBy(*keys, WSTART).agg(*merge_columns(plan))
     return add_derived_keys(plan, merged.withColumn(WEND, F.expr(intervals.end(window, WSTART, precision))))
 
 
 def project_query(plan: Plan, rows: DataFrame) -> tuple[DataFrame, list[str]]:
     """Evaluate keys, select list and hidden columns of rows that pass WHERE. Also returns their natural order."""
-    filtered = rows.where(run(plan, plan.filter)) if plan.filter else rows
+    filtered = rows.where(resolve_now(plan, plan.filter)) if plan.filter else rows
     columns = {key.column: key.sql for key in plan.keys}
-    columns |= {name: sql for name, sql in ((TS, plan.time), (SERIES, plan.series_key)) if sql}
+    columns |= {name: sql for name, sql in ((TS, plan.time), (SERIES_KEY, plan.series_key)) if sql}
     outputs = {output.column: output.sql for output in (*plan.outputs, *plan.hidden)}
     natural = list(columns)
+    if plan.series_arrow:
+        filtered = add_series_arrow_calls(plan, filtered)
     if plan.series:
         filtered, columns, natural = add_series_calls(plan, filtered, columns)
-    result = filtered.selectExpr(*(run(plan, f"{sql} AS {column}") for column, sql in (columns | outputs).items()))
+    result = filtered.selectExpr(*(resolve_now(plan, f"{sql} AS {column}") for column, sql in (columns | outputs).items()))
+    if plan.series_arrow or any(call.sparse for call in plan.series):
+        result = result.where(" OR ".join(f"{output.column} IS NOT NULL" for output in plan.outputs if output.role is None))
     # Rows of a sub-query keep their order.
     return result, [] if isinstance(plan.source, Plan | UnionPlan) and not plan.series else natural
 
@@ -263,12 +296,12 @@ def add_series_calls(plan: Plan, rows: DataFrame, columns: dict[str, str]) -> tu
     """Add the values of series functions. Returns rows, where their keys and time are now, and their natural order."""
     renamed = {name: f"__{name}" for name in columns}
     keys = ", ".join(renamed[key.column] for key in plan.keys) or "1"
-    order = [renamed[name] for name in (TS, SERIES) if name in renamed] + ([plan.key] if plan.key else [])
+    order = [renamed[name] for name in (TS, SERIES_KEY) if name in renamed] + ([plan.key] if plan.key else [])
 
     def substitute(sql: str) -> str:
-        return run(plan, sql.replace(KEYS_PLACEHOLDER, keys).replace(TIES_PLACEHOLDER, ", ".join(order)))
+        return resolve_now(plan, sql.replace(KEYS_PLACEHOLDER, keys).replace(TIES_PLACEHOLDER, ", ".join(order)))
 
-    result = rows.selectExpr("*", *(run(plan, f"{sql} AS {renamed[name]}") for name, sql in columns.items()))
+    result = rows.selectExpr("*", *(resolve_now(plan, f"{sql} AS {renamed[name]}") for name, sql in columns.items()))
     before = [call.before for call in plan.series if call.before]
     result = result.where(substitute(" AND ".join(before))) if before else result
     result = result.selectExpr("*", *(substitute(f"{call.first} AS _{call.column}") for call in plan.series if call.first))

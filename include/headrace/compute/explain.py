@@ -11,8 +11,11 @@ from headrace.compute.plan import (
     OneRow,
     Plan,
     PlanSource,
+    RangeWindow,
+    RunWindow,
     Scan,
     ScanUnion,
+    SeriesRows,
     SessionWindow,
     StateWindow,
     UnionPlan,
@@ -32,6 +35,7 @@ def explain(plan: AnyPlan) -> list[str]:
     lines += [describe_window(plan.window)] if plan.window is not None else []
     lines += describe_aggregates(plan)
     lines += [f"fill: {plan.fill.mode.value}"] if plan.fill is not None else []
+    lines += [f"fill: {plan.gap_fill.mode.lower()}"] if plan.gap_fill is not None else []
     lines += [f"having: {plan.having}"] if plan.having else []
     lines += ["distinct"] if plan.distinct else []
     return [*lines, *describe_bounds(plan), f"result: {', '.join(f'{output.name} {output.type}' for output in plan.outputs)}"]
@@ -55,6 +59,10 @@ def describe_source(source: PlanSource) -> list[str]:
         case JoinSource():
             condition = f" on {source.condition}" if source.condition else ""
             return [f"{source.kind} join{condition}", *indent(describe_source(source.left)), *indent(describe_source(source.right))]
+        case SeriesRows():
+            names = ", ".join(sql for columns in source.columns for sql, _ in columns)
+            head = f"{'align by time' if source.aligned else 'rows of'} {len(source.devices)} devices: {names}"
+            return [head, *indent([line for scan in source.scans for line in describe_source(scan)])]
         case OneRow():
             return ["one row, no table"]
         case Plan() | UnionPlan():
@@ -85,6 +93,12 @@ def describe_window(window: WindowPlan) -> str:
             return f"window: EVENT from {window.start} to {window.end}"
         case CountWindow():
             return f"window: COUNT of {window.count} rows, a new one every {window.sliding}"
+        case RangeWindow():
+            units = ["months" if months else "ticks" for months in window.months]
+            steps = f"{window.length} {units[0]}, a new one every {window.step} {units[1]}"
+            return f"window: {steps}, from {window.first.ticks} to {window.end.ticks}"
+        case RunWindow():
+            return f"window: {window.kind.upper()} of {window.control.sql}"
 
 
 def describe_aggregates(plan: Plan) -> list[str]:

@@ -13,6 +13,7 @@ from headrace.compute.functions.aggregates import AggregateFunction
 from headrace.compute.functions.arrow import ArrowFunction
 from headrace.compute.functions.scalars import ScalarFunction
 from headrace.compute.functions.series import SeriesFunction
+from headrace.compute.functions.series_arrow import SeriesArrowFunction
 from headrace.compute.functions.stream_use import StreamUse
 from headrace.compute.plan import WindowPlan
 from headrace.compute.terms import Term
@@ -25,13 +26,13 @@ if TYPE_CHECKING:
     from headrace.compute.binding.binder import Binder
     from headrace.compute.binding.environment import Environment
 
-Function = ScalarFunction | AggregateFunction | SeriesFunction | ArrowFunction
-F = TypeVar("F", ScalarFunction, AggregateFunction, SeriesFunction, ArrowFunction)
+Function = ScalarFunction | AggregateFunction | SeriesFunction | ArrowFunction | SeriesArrowFunction
+F = TypeVar("F", ScalarFunction, AggregateFunction, SeriesFunction, ArrowFunction, SeriesArrowFunction)
 
 WindowRule = Callable[[Any, "Binder", "Environment"], WindowPlan]
 """Checks a window clause over a source and returns its plan."""
 
-LANGUAGES: Final = {"tdengine": ("headrace.compute.tdengine", "TDENGINE")}
+LANGUAGES: Final = {"iotdb": ("headrace.compute.iotdb", "IOTDB"), "tdengine": ("headrace.compute.tdengine", "TDENGINE")}
 """Module and object of each language by the name of its dialect; imported on first use."""
 
 
@@ -58,12 +59,12 @@ class PseudoColumns:
     point_filled: str = ""
 
     @property
-    def of_windows(self) -> tuple[str, ...]:
+    def window_names(self) -> tuple[str, ...]:
         """The pseudo-columns that require a window."""
         return self.window_start, self.window_end, self.window_duration
 
     @property
-    def of_points(self) -> tuple[str, ...]:
+    def point_names(self) -> tuple[str, ...]:
         """The pseudo-columns that require an interpolation."""
         return self.point_time, self.point_filled
 
@@ -157,12 +158,17 @@ class Language:
         """Return what queries call a table's series key."""
         return self.pseudo_columns.series or series_key
 
+    def series_arrow(self, name: str) -> SeriesArrowFunction | None:
+        """Return the function over a whole series of a name."""
+        function = self.functions.get(name)
+        return function if isinstance(function, SeriesArrowFunction) else None
+
     def is_selection(self, name: str) -> bool:
         """Return whether a function picks one row of a group."""
         function = self.functions.get(name)
         return isinstance(function, AggregateFunction) and function.selects
 
-    def of_kind(self, kind: type[F]) -> Iterator[F]:
+    def functions_of_type(self, kind: type[F]) -> Iterator[F]:
         """Yield the functions of one class, in table order."""
         return (function for function in self.functions.values() if isinstance(function, kind))
 

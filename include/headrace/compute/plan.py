@@ -27,16 +27,18 @@ from headrace.model.types import DataType
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from headrace.compute.functions.series_arrow import SeriesArrowRule
+
 TS = "_ts"
-SERIES = "_series_key"
+SERIES_KEY = "_series_key"
 KEY = "_key"
 WSTART = "_wstart"
 WEND = "_wend"
 STATE = "_state"
-START = "_start"
-END = "_end"
-FIRST = "_first"
-ROWS = "_rows"
+IS_START = "_start"
+IS_END = "_end"
+FIRST_ROW = "_first"
+ROW_COUNT = "_rows"
 KEYS_PLACEHOLDER = "\x00keys\x00"
 """Replaced by the partition columns when a series call is evaluated."""
 TIES_PLACEHOLDER = "\x00ties\x00"
@@ -109,6 +111,25 @@ class ScanUnion:
 
 
 @dataclass(frozen=True, slots=True)
+class SeriesRows:
+    """Rows of series of trees of devices; those without any of the columns' values are left out.
+
+    Attributes:
+        scans: The trees' tables.
+        columns: Of each scan Spark SQL of the columns and their names, the same names in the same order.
+        devices: The devices that the query names, also those without rows.
+        aligned: Rows of an instant are one row, NULL where a series has no value then. Without it rows keep their `device`.
+        slots: Number of copies of each row, numbered in `_slot`.
+    """
+
+    scans: tuple[Scan, ...]
+    columns: tuple[tuple[tuple[str, str], ...], ...]
+    devices: tuple[str, ...]
+    aligned: bool = False
+    slots: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class OneRow:
     """The source of a SELECT without FROM: one row without columns."""
 
@@ -117,7 +138,7 @@ class OneRow:
 class Key:
     """A partition or group key.
 
-    Keys with `follows` are functions of the series key, which is a key too. They split no group, so rows are not hashed by them.
+    Keys with `is_derived` are functions of the series key, which is a key too. They split no group, so rows are not hashed by them.
 
     Attributes:
         column: Its name in data frames, `p0`, `p1`, …
@@ -130,7 +151,7 @@ class Key:
     sql: str
     type: DataType
     implied: bool = False
-    follows: bool = False
+    is_derived: bool = False
     role: ColumnRole | None = None
 
 
@@ -239,7 +260,7 @@ class IntervalWindow:
         """Whether windows overlap."""
         return self.sliding != self.length
 
-    def most_slides(self, precision: Precision) -> int:
+    def max_windows_per_instant(self, precision: Precision) -> int:
         """Return the maximum number of windows that contain one instant."""
         length = Duration(31 * self.length.months, "d") if self.length.is_calendar else self.length
         return -(-length.ticks(precision) // self.sliding.ticks(precision))
@@ -277,7 +298,44 @@ class CountWindow:
     sliding: int
 
 
-WindowPlan = IntervalWindow | SessionWindow | StateWindow | EventWindow | CountWindow
+@dataclass(frozen=True, slots=True)
+class RangeWindow:
+    """Windows that start at `first` and every `step` after it, before `end`; each is cut there. Those without rows count too.
+
+    Attributes:
+        first, end: Ticks; `end` is exclusive.
+        length, step: Ticks, or calendar months if `months` says so of it; then `zone` is that of the calendar.
+        right: Windows are open on the left and closed on the right, and are called by their end.
+    """
+
+    first: Bound
+    end: Bound
+    length: int
+    step: int
+    months: tuple[bool, bool] = (False, False)
+    zone: str = "UTC"
+    right: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RunWindow:
+    """Consecutive rows that belong together by the value of `control`.
+
+    Attributes:
+        kind: `variation` (within `delta` of the first row's value), `condition` (true), or `count` (`size` rows).
+        keep: Operator and number of rows that a window must have.
+        ignore_null: Rows whose control is NULL are passed over.
+    """
+
+    kind: str
+    control: Argument
+    delta: float = 0.0
+    size: int = 0
+    keep: tuple[str, int] | None = None
+    ignore_null: bool = True
+
+
+WindowPlan = IntervalWindow | SessionWindow | StateWindow | EventWindow | CountWindow | RangeWindow | RunWindow
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,6 +344,25 @@ class FillPlan:
 
     mode: FillMode
     values: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GapFill:
+    """FILL over the rows of a result in the order of time.
+
+    Attributes:
+        mode: `PREVIOUS`, `LINEAR` or `CONSTANT`.
+        values: Spark SQL of the constant for each output; None for an output that is not filled.
+        max_age: Greatest distance in ticks of a previous value.
+        time: The output that holds the instant.
+        group: The output that identifies a row's group; None for a single group.
+    """
+
+    mode: str
+    values: tuple[str | None, ...]
+    time: str
+    group: str | None = None
+    max_age: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,6 +380,18 @@ class SeriesCall:
     before: str | None
     keep: str | None
     order: str | None
+    sparse: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesArrowCall:
+    """One use of a function over a whole series: its column, and the inputs that it takes, as Spark SQL."""
+
+    column: str
+    function: str
+    type: DataType
+    inputs: tuple[str, ...]
+    rule: SeriesArrowRule
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,7 +460,9 @@ class Plan:
     hidden: tuple[Output, ...] = ()
     having: str | None = None
     fill: FillPlan | None = None
+    gap_fill: GapFill | None = None
     series: tuple[SeriesCall, ...] = ()
+    series_arrow: tuple[SeriesArrowCall, ...] = ()
     interp: InterpPlan | None = None
     sorts: tuple[Sort, ...] = ()
     distinct: bool = False
@@ -451,7 +542,7 @@ class UnionPlan:
 
 
 AnyPlan = Plan | UnionPlan
-PlanSource = Scan | ScanUnion | JoinSource | OneRow | Plan | UnionPlan
+PlanSource = Scan | ScanUnion | SeriesRows | JoinSource | OneRow | Plan | UnionPlan
 
 
 def scans(source: PlanSource) -> Iterator[Scan]:
@@ -459,7 +550,7 @@ def scans(source: PlanSource) -> Iterator[Scan]:
     match source:
         case Scan():
             yield source
-        case ScanUnion():
+        case ScanUnion() | SeriesRows():
             yield from source.scans
         case Plan():
             yield from scans(source.source)

@@ -16,11 +16,11 @@ from typing import Final
 
 from headrace.compute.plan import IntervalWindow
 from headrace.errors import InvalidStreamError, NotSupportedError, OperationalError
+from headrace.history.backfill_writer import BackfillWriter
 from headrace.history.chunks import ChunkRange, Extent, Grid, chunk_by_duration, chunk_by_rows
-from headrace.history.writer import BackfillWriter
 from headrace.model.jobs import JobRecord, JobState
 from headrace.model.ledger import Chunk, ChunkState
-from headrace.model.progress import Progress, silent
+from headrace.model.progress import Progress, no_progress
 from headrace.model.time import Duration, Precision
 from headrace.storage.delta.extents import extents
 from headrace.streams import lifecycle
@@ -38,7 +38,7 @@ MAX_MONTH: Final = Duration(31, "d")
 
 def plan_of(context: Context, record: JobRecord) -> StreamPlan:
     """Return the plan of a recorded stream."""
-    return define.plan_of(record.definition, context.catalog)
+    return define.plan_recorded_stream(record.definition, context.catalog)
 
 
 def plan_chunks(
@@ -130,7 +130,7 @@ def split_source(
 def windows_per_row(plan: StreamPlan) -> int:
     """Return the number of windows that a row lies in. A chunk of overlapping windows computes its rows that many times."""
     window = plan.query.window
-    return window.most_slides(plan.query.precision) if isinstance(window, IntervalWindow) else 1
+    return window.max_windows_per_instant(plan.query.precision) if isinstance(window, IntervalWindow) else 1
 
 
 def grid_of(plan: StreamPlan) -> Grid | None:
@@ -153,7 +153,7 @@ def max_ticks(length: Duration, precision: Precision) -> int:
     return length.months * MAX_MONTH.ticks(precision) if length.is_calendar else length.ticks(precision)
 
 
-def fill_chunk(context: Context, job_id: str, run: str, number: int, progress: Progress = silent) -> Chunk:
+def fill_chunk(context: Context, job_id: str, run: str, number: int, progress: Progress = no_progress) -> Chunk:
     """Compute one chunk and write its windows to the target; return the chunk as recorded afterwards (DONE).
 
     Idempotent: the commit carries a Delta transaction of (stream, run, chunk), and a chunk replaces exactly the windows it owns.
@@ -211,7 +211,9 @@ def go_live(context: Context, job_id: str) -> None:
     lifecycle.activate(context, plan_of(context, record), record.progress.boundary)
 
 
-def fill_history(context: Context, job_id: str, progress: Progress = silent, stopped: Callable[[], bool] = lambda: False) -> bool:
+def fill_history(
+    context: Context, job_id: str, progress: Progress = no_progress, stopped: Callable[[], bool] = lambda: False
+) -> bool:
     """Backfill a stream in this process: plan, compute all chunks, activate and go live.
 
     The embedded connection, and an snode without Airflow, do this. `stopped` is checked before each chunk; returns False if it
@@ -226,7 +228,7 @@ def fill_history(context: Context, job_id: str, progress: Progress = silent, sto
 
 
 def fill_chunks(
-    context: Context, chunks: Sequence[Chunk], progress: Progress = silent, stopped: Callable[[], bool] = lambda: False
+    context: Context, chunks: Sequence[Chunk], progress: Progress = no_progress, stopped: Callable[[], bool] = lambda: False
 ) -> bool:
     """Compute those chunks of a run that are not done, one after another. Progress is in rows of the whole run."""
     total = sum(chunk.rows for chunk in chunks)
@@ -249,7 +251,7 @@ def recompute(
     start: int | None,
     end: int | None,
     *,
-    progress: Progress = silent,
+    progress: Progress = no_progress,
     rows: int | None = None,
 ) -> Sequence[Chunk]:
     """Recompute the closed windows of `[start, end)` in this process: plan a run and compute its chunks.

@@ -21,10 +21,15 @@ Scalar = None | bool | int | float | Decimal | str | bytes
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A constant. A timestamp stays text until binding, which knows what it is compared with."""
+    """A constant. A timestamp stays text until binding, which knows what it is compared with.
+
+    Attributes:
+        spelling: A number as written, where that is part of a result column's name.
+    """
 
     value: Scalar
     span: Span | None = field(default=None, compare=False)
+    spelling: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,21 +59,29 @@ class Star:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function or operator applied to arguments."""
+    """A function or operator applied to arguments.
+
+    Attributes:
+        attributes: Named constants of the call, as in `top_k(s, 'k'='3')`.
+        spelling: The function as written, where its case is part of a result column's name.
+    """
 
     function: str
     arguments: tuple[Expression, ...] = ()
     distinct: bool = False
+    attributes: tuple[tuple[str, str], ...] = ()
+    spelling: str = field(default="", compare=False)
     span: Span | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Cast:
-    """`CAST(operand AS type)`."""
+    """`CAST(operand AS type)`; `spelling` is the type as written, where that is part of a result column's name."""
 
     operand: Expression
     type: DataType
     span: Span | None = field(default=None, compare=False)
+    spelling: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)

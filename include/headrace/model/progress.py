@@ -8,5 +8,5 @@ Progress = Callable[[int, int], None]
 """Called with what is done and with the total, in rows."""
 
 
-def silent(done: int, total: int) -> None:
+def no_progress(done: int, total: int) -> None:
     """A `Progress` that shows nothing."""

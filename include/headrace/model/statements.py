@@ -10,6 +10,10 @@ from headrace.model.spans import Span
 from headrace.model.streams import StreamOptions
 from headrace.model.tables import Column, Name
 from headrace.model.time import Precision
+from headrace.model.tree_statements import TreeStatement
+from headrace.model.values import Now, RowValue
+
+__all__ = ["Now", "RowValue"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,20 +76,6 @@ class CreateSubtables:
     """`CREATE TABLE … USING … TAGS (…)`, for one or more subtables."""
 
     subtables: tuple[SubtableSpec, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Now:
-    """`now [+|- duration]` as a value to be inserted; `offset` in nanoseconds.
-
-    `today`: counted from the start of the current day in the database's time zone, as `today()` is.
-    """
-
-    offset: int = 0
-    today: bool = False
-
-
-RowValue = Scalar | Now
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,9 +259,10 @@ class ResumeStream:
 
 @dataclass(frozen=True, slots=True)
 class Explain:
-    """`EXPLAIN statement`."""
+    """`EXPLAIN [ANALYZE] statement`; `analyze` runs it and reports how long each stage took."""
 
     statement: Statement
+    analyze: bool = False
 
 
 Statement = (
@@ -293,4 +284,5 @@ Statement = (
     | PauseStream
     | ResumeStream
     | Explain
+    | TreeStatement
 )

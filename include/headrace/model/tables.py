@@ -66,7 +66,7 @@ class TableKind(StrEnum):
 
     @property
     def series_key(self) -> str:
-        """Name of the column that tells the series of such a table apart."""
+        """Name of the column that identifies the series of such a table."""
         return DEVICE if self is TableKind.TREE else TBNAME
 
 
@@ -96,7 +96,7 @@ class Table:
 
     @property
     def series_key(self) -> str:
-        """Name of the column that tells the series of this table apart."""
+        """Name of the column that identifies the series of this table."""
         return self.kind.series_key
 
     @property

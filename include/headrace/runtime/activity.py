@@ -44,7 +44,7 @@ def reported_activity(state: Snapshot, stale_ms: int) -> dict[str, ReportedActiv
     return {job_id: activity for beat in live for job_id, activity in _activity_of(beat).items()}
 
 
-def lag_ms(record: JobRecord, activity: ReportedActivity | None, now: int) -> int | None:
+def current_lag_ms(record: JobRecord, activity: ReportedActivity | None, now: int) -> int | None:
     """Return the age of the oldest commit not handled: as the job's driver reported it, else as of its last micro-batch."""
     if not record.is_live or activity is None or activity.pending_since is None:
         return record.progress.lag_ms(now)

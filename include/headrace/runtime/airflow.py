@@ -28,7 +28,7 @@ MAX_SETTLING_POLLS: Final = 40
 PAGE_SIZE: Final = 100
 # A statement waits at most this long for Airflow, and hardly at all if nothing listens there.
 STATEMENT_TIMEOUT: Final = httpx.Timeout(5.0, connect=0.5)
-PATIENT: Final = httpx.Timeout(30.0, connect=5.0)
+PATIENT_TIMEOUT: Final = httpx.Timeout(30.0, connect=5.0)
 
 
 class AirflowClient:
@@ -83,7 +83,7 @@ class AirflowClient:
             return False
         return True
 
-    def unsupervised(self) -> set[str]:
+    def find_unsupervised_dags(self) -> set[str]:
         """Return the ids of streams' DAGs whose supervision, or whose own run before it, has ended, among the latest 100 runs.
 
         If Airflow was stopped in between, supervision has ended in a run that has not.

@@ -27,7 +27,7 @@ REPEATED_RUN: Final = "{run}/{repetition}"
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class BackfillRange:
     """A range of window starts `[start, end)` to recompute; None is unbounded. Chunks have `rows` rows or the length `duration`."""
 
     start: datetime | None = None
@@ -36,7 +36,7 @@ class Range:
     duration: Duration | None = None
 
     @classmethod
-    def of_form(cls, form: Mapping[str, Any], timezone: str = "UTC") -> Range:
+    def of_form(cls, form: Mapping[str, Any], timezone: str = "UTC") -> BackfillRange:
         """Return the range that a DAG's form asks for: `from`, `to`, `chunk_rows`, `chunk_minutes`, all optional.
 
         Raises:
@@ -51,20 +51,20 @@ class Range:
         return cls(start, end, form.get("chunk_rows"), Duration(int(minutes), "m") if minutes else None)
 
 
-def zone_of(context: Context, job_id: str) -> str:
+def source_timezone(context: Context, job_id: str) -> str:
     """Return the time zone of a stream's source, which applies to ranges without a zone."""
     return context.catalog.databases.get(context.catalog.jobs.by_id(job_id).definition.source.database).timezone
 
 
 def plan_history(context: Context, job_id: str) -> list[Chunk]:
     """Return the chunks of a stream's history that are not done; none if it has no history, or is live already."""
-    record = go_on(context, job_id)
+    record = resume_cleared_stream(context, job_id)
     if record.is_live:
         return []
     return [chunk for chunk in backfill.plan_chunks(context, job_id) if chunk.state is not ChunkState.DONE]
 
 
-def plan_range(context: Context, job_id: str, run_id: str, range_: Range) -> list[Chunk]:
+def plan_range(context: Context, job_id: str, run_id: str, range_: BackfillRange) -> list[Chunk]:
     """Split the range of a DAG run into chunks, and return those that are not done.
 
     The chunks are fixed when the run is first planned. If all are done, a user has cleared the task to recompute the range, which
@@ -77,15 +77,15 @@ def plan_range(context: Context, job_id: str, run_id: str, range_: Range) -> lis
         context,
         job_id,
         run,
-        start=ticks(range_.start, precision),
-        end=ticks(range_.end, precision),
+        start=to_ticks(range_.start, precision),
+        end=to_ticks(range_.end, precision),
         rows=range_.rows,
         duration=range_.duration,
     )
     return [chunk for chunk in chunks if chunk.state is not ChunkState.DONE]
 
 
-def run_to_fill(context: Context, job_id: str, run: str, number: int) -> str:
+def choose_run(context: Context, job_id: str, run: str, number: int) -> str:
     """Return the run of the ledger under which to compute a chunk.
 
     It differs from `run` if the chunk is done: then a user has cleared its task to recompute it. A chunk of the history stays
@@ -111,12 +111,12 @@ def unfinished_run(context: Context, job_id: str, run: str, first: int = 1) -> s
 
 def activate(context: Context, job_id: str) -> None:
     """Hand a stream whose history is complete over to its snode. Has no effect if it has no history, or is live."""
-    record = go_on(context, job_id)
+    record = resume_cleared_stream(context, job_id)
     if not record.is_live:
         backfill.activate(context, job_id)
 
 
-def go_on(context: Context, job_id: str, number: int | None = None) -> JobRecord:
+def resume_cleared_stream(context: Context, job_id: str, number: int | None = None) -> JobRecord:
     """Return the stream's record, resumed if a failed backfill had stopped it and no other chunk than `number` is FAILED.
 
     This is what a user expects who clears a failed task.
@@ -131,7 +131,7 @@ def go_on(context: Context, job_id: str, number: int | None = None) -> JobRecord
     return context.catalog.jobs.by_id(job_id)
 
 
-def cause(context: Context, job_id: str, run: str, number: int, fallback: str) -> str:
+def failure_message(context: Context, job_id: str, run: str, number: int, fallback: str) -> str:
     """Return why a chunk failed, as recorded by the process that computed it, or the fallback."""
     with suppress(Error):
         for chunk in context.catalog.ledger.chunks(job_id, run):
@@ -140,7 +140,7 @@ def cause(context: Context, job_id: str, run: str, number: int, fallback: str) -
     return fallback
 
 
-def failed(context: Context, job_id: str, message: str, number: int | None = None) -> StopReason | None:
+def stop_failed_stream(context: Context, job_id: str, message: str, number: int | None = None) -> StopReason | None:
     """Mark a stream STOPPED since its history could not be backfilled; None if it was dropped or paused."""
     if number is not None:
         _mark_failed(context, job_id, number, message)
@@ -165,7 +165,7 @@ def _mark_failed(context: Context, job_id: str, number: int, message: str) -> No
             context.catalog.ledger.fail(job_id, backfill.HISTORY, number, message, HOLDER)
 
 
-def ticks(instant: datetime | None, precision: Precision) -> int | None:
+def to_ticks(instant: datetime | None, precision: Precision) -> int | None:
     """Return an instant in ticks of a precision since the epoch; None for None."""
     if instant is None:
         return None

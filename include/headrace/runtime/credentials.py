@@ -19,7 +19,7 @@ class Identity:
     address: str
 
 
-def proof(token: str, nonce: str, identity: Identity) -> str:
+def identity_proof(token: str, nonce: str, identity: Identity) -> str:
     """Return the answer to a nonce that only a holder of the token can compute. It is valid for one epoch at one address only."""
     return _signed(token, "proof", nonce, identity)
 
@@ -29,7 +29,7 @@ def session_token(token: str, identity: Identity) -> str:
     return _signed(token, "session", "", identity)
 
 
-def is_same(first: str, second: str) -> bool:
+def are_equal(first: str, second: str) -> bool:
     """Compare two strings in constant time."""
     return hmac.compare_digest(first.encode(), second.encode())
 

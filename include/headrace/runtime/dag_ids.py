@@ -39,13 +39,13 @@ def stream_dag_id(database: str, name: str) -> str:
     return job_dag_id(JobKind.STREAM, database, name)
 
 
-def snode_of(dag_id: str) -> str | None:
+def snode_from_dag_id(dag_id: str) -> str | None:
     """Return the snode of a DAG; None if the id is not an snode's, or was truncated."""
     names = _names(dag_id, SNODE_PREFIX)
     return names[0] if len(names) == 1 else None
 
 
-def job_of(dag_id: str) -> tuple[JobKind, str, str] | None:
+def job_from_dag_id(dag_id: str) -> tuple[JobKind, str, str] | None:
     """Return the kind, database and name of the job of a DAG; None if the id is not a job's, or was truncated."""
     for kind, prefix in PREFIXES.items():
         names = _names(dag_id, prefix)
@@ -54,7 +54,7 @@ def job_of(dag_id: str) -> tuple[JobKind, str, str] | None:
     return None
 
 
-def tag_of(name: str) -> str:
+def dag_tag(name: str) -> str:
     """Return the tag of a DAG for a name. Different names have different tags."""
     return _truncate(name, MAX_TAG_CHARACTERS)
 

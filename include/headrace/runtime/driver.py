@@ -11,11 +11,11 @@ from typing import Final
 from headrace.errors import Error, FencedError, TransientError
 from headrace.history import backfill
 from headrace.model.jobs import JobRecord, JobState
+from headrace.runtime.backfill_queue import BackfillQueue
 from headrace.runtime.context import Context
-from headrace.runtime.histories import BackfillQueue
 from headrace.runtime.metrics import Histogram
 from headrace.runtime.reasons import stop_stream
-from headrace.runtime.reconcile import MAX_RETRY_MS, Role, retry_pause, role
+from headrace.runtime.roles import MAX_RETRY_MS, Role, retry_pause, role
 from headrace.streams.lifecycle import forget
 from headrace.streams.sources.poller import JobActivity, SourcePollers
 

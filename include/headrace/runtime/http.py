@@ -20,7 +20,7 @@ from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from pydantic import BaseModel
 
 from headrace.errors import ConfigurationError, Error, InternalError, OperationalError, TerminalError
-from headrace.runtime.credentials import Identity, is_same, proof, session_token
+from headrace.runtime.credentials import Identity, are_equal, identity_proof, session_token
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,14 +37,14 @@ PROMETHEUS: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class StatementResult:
     """The result of a statement: its rows, or None if it returns none, and the number of rows it changed."""
 
     rows: pa.Table | None
     affected: int = -1
 
 
-RunSql = Callable[[str, str, str | None], Answer]
+RunSql = Callable[[str, str, str | None], StatementResult]
 """Runs a statement, given as SQL, dialect and current database. Raises `headrace.errors.Error`. Must be thread-safe."""
 
 
@@ -80,11 +80,11 @@ class Guard:
 
     def may_write(self, bearer: str) -> bool:
         """Return True if a bearer token gives full access."""
-        return is_same(bearer, self.token) or is_same(bearer, session_token(self.token, self.identity()))
+        return are_equal(bearer, self.token) or are_equal(bearer, session_token(self.token, self.identity()))
 
     def may_read(self, bearer: str) -> bool:
         """Return True if a bearer token gives access to metrics and the details of health."""
-        return self.may_write(bearer) or (self.read_token != "" and is_same(bearer, self.read_token))
+        return self.may_write(bearer) or (self.read_token != "" and are_equal(bearer, self.read_token))
 
 
 def bearer_token(authorization: str = Header("")) -> str:
@@ -112,7 +112,7 @@ def create_app(guard: Guard, run_sql: RunSql, health: Callable[[], Health], metr
 
     @app.get("/identity")
     def identity(nonce: str = Query(min_length=MIN_NONCE_LENGTH, max_length=MAX_NONCE_LENGTH)) -> dict[str, str]:
-        return {"proof": proof(guard.token, nonce, guard.identity())}
+        return {"proof": identity_proof(guard.token, nonce, guard.identity())}
 
     @app.post("/sql", dependencies=[Depends(writer)])
     async def sql(statement: Statement, request: Request) -> Response:
@@ -137,7 +137,7 @@ def respond(run_sql: RunSql, statement: Statement, arrow: bool) -> Response:
     try:
         result = run_sql(statement.sql, statement.dialect, statement.database)
     except Error as error:
-        return JSONResponse(error_body(error.located(statement.sql)), status_of(error))
+        return JSONResponse(error_body(error.with_sql(statement.sql)), status_of(error))
     except Exception as error:
         logger.exception("unexpected error in a statement: %s", statement.sql)
         return JSONResponse(error_body(InternalError(f"{type(error).__name__}: {error}")), 500)
@@ -159,7 +159,7 @@ def error_body(error: Error) -> dict[str, Any]:
     return {"code": error.code, "message": error.message, "hint": error.hint} | location
 
 
-def arrow_response(result: Answer) -> Response:
+def arrow_response(result: StatementResult) -> Response:
     """Return the rows as an Arrow stream."""
     import pyarrow as pa
 
@@ -170,7 +170,7 @@ def arrow_response(result: Answer) -> Response:
     return Response(sink.getvalue().to_pybytes(), media_type=ARROW)
 
 
-def json_body(result: Answer) -> dict[str, Any]:
+def json_body(result: StatementResult) -> dict[str, Any]:
     """Return columns with their Arrow types, and rows as lists."""
     if result.rows is None:
         return {"columns": [], "rows": [], "affected": result.affected}

@@ -50,7 +50,7 @@ class Histogram:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Reading:
+class SnodeMetrics:
     """The measurements of an snode at one moment."""
 
     snode: str
@@ -127,7 +127,7 @@ def gauge(name: str, text: str, labels: Sequence[str], samples: Iterable[tuple[t
     return family
 
 
-def render(reading: Reading) -> str:
+def render_metrics(reading: SnodeMetrics) -> str:
     """Return the text that Prometheus reads."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(reading)

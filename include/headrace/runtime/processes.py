@@ -21,7 +21,7 @@ import psutil
 
 from headrace.runtime.login import read_json, write_private
 
-MARK: Final = "HEADRACE_SYSTEM"
+SYSTEM_VARIABLE: Final = "HEADRACE_SYSTEM"
 MAX_LOG_BYTES: Final = 10_000_000
 # The creation time of a process has the resolution of the kernel's clock tick.
 START_TOLERANCE_S: Final = 0.05
@@ -44,7 +44,7 @@ class Service:
             is_same = abs(process.create_time() - float(recorded["started"])) < START_TOLERANCE_S
         except (KeyError, psutil.Error):
             return None
-        return process if is_same and lives(process) else None
+        return process if is_same and is_running(process) else None
 
     def start(self, environment: Mapping[str, str], folder: Path) -> psutil.Process:
         """Start the process as a session leader, with its output going to the log."""
@@ -72,13 +72,13 @@ class Service:
         return ""
 
 
-def marked(home: Path) -> list[psutil.Process]:
+def find_marked(home: Path) -> list[psutil.Process]:
     """Return all live processes of a home, except this one and its ancestors."""
     ancestors = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
     members = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
-            if process.pid not in ancestors and lives(process) and process.environ().get(MARK) == str(home):
+            if process.pid not in ancestors and is_running(process) and process.environ().get(SYSTEM_VARIABLE) == str(home):
                 members.append(process)
     return members
 
@@ -92,18 +92,18 @@ def family(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
     return list(members.values())
 
 
-def end(processes: Sequence[psutil.Process], signal_number: signal.Signals, wait_s: float) -> list[psutil.Process]:
+def end_processes(processes: Sequence[psutil.Process], signal_number: signal.Signals, wait_s: float) -> list[psutil.Process]:
     """Send a signal to all processes, wait, and return those that are still alive."""
     for process in processes:
         with contextlib.suppress(psutil.Error):
             process.send_signal(signal_number)
     deadline = time.monotonic() + wait_s
-    while (alive := [process for process in processes if lives(process)]) and time.monotonic() < deadline:
+    while (alive := [process for process in processes if is_running(process)]) and time.monotonic() < deadline:
         psutil.wait_procs(alive, timeout=0.1)
     return alive
 
 
-def lives(process: psutil.Process) -> bool:
+def is_running(process: psutil.Process) -> bool:
     """Return True if a process has not ended; a zombie has."""
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
@@ -129,7 +129,7 @@ def wait_for(condition: Callable[[], bool], wait_s: float, pause_s: float = 0.25
     return True
 
 
-def is_free(port: int, host: str = "127.0.0.1") -> bool:
+def is_port_free(port: int, host: str = "127.0.0.1") -> bool:
     """Return True if a server could listen on a port."""
     with socket.socket() as probe:
         # Like servers do: a port whose last connections are in TIME_WAIT is free.
@@ -141,14 +141,14 @@ def is_free(port: int, host: str = "127.0.0.1") -> bool:
     return True
 
 
-def free_port() -> int:
+def find_free_port() -> int:
     """Return a free loopback port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
-def owner_of(port: int) -> str:
+def describe_port_owner(port: int) -> str:
     """Return a description of the process that listens on a port, as far as this user may see it."""
     with contextlib.suppress(psutil.Error, OSError):
         for connection in psutil.net_connections(kind="tcp"):

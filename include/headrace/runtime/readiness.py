@@ -14,7 +14,7 @@ from headrace.catalog import Catalog
 from headrace.errors import OperationalError, TransientError
 from headrace.model.jobs import DesiredState, JobRecord, JobState
 from headrace.runtime.dag_ids import snode_dag_id
-from headrace.runtime.supervision import Snapshot, driver_problem, snapshot, stale_after_ms
+from headrace.runtime.supervision import Snapshot, driver_problem, read_snapshot, stale_after_ms
 
 if TYPE_CHECKING:
     from headrace.settings import Settings
@@ -57,7 +57,7 @@ class Obstacle:
     snode: str | None = None
 
 
-def obstacles(state: Snapshot, settings: Settings) -> list[Obstacle]:
+def find_obstacles(state: Snapshot, settings: Settings) -> list[Obstacle]:
     """Return the obstacles of a catalog's snodes, and of the streams whose snode is alive."""
     result: list[Obstacle] = []
     for name in snode_names(state, settings):
@@ -112,7 +112,7 @@ def await_ready(settings: Settings, airflow: Airflow, console: Steps, wait_s: fl
 def _read(settings: Settings) -> list[Obstacle]:
     try:
         with Catalog.open(settings.catalog) as catalog:
-            return obstacles(snapshot(catalog, catalog.now(), settings.snode), settings)
+            return find_obstacles(read_snapshot(catalog, catalog.now(), settings.snode), settings)
     except TransientError as error:
         return [Obstacle(f"the catalog cannot be read: {error.message}")]
 

@@ -24,7 +24,7 @@ from headrace.runtime.credentials import Identity
 from headrace.runtime.driver import Driver
 from headrace.runtime.http import Endpoint, Guard, Health, RunSql, create_app
 from headrace.runtime.lease import LeaseKeeper, acquire, holder_name
-from headrace.runtime.metrics import Histogram, Reading, render, slow_batches
+from headrace.runtime.metrics import Histogram, SnodeMetrics, render_metrics, slow_batches
 from headrace.streams.sources.poller import JobActivity
 
 if TYPE_CHECKING:
@@ -251,7 +251,7 @@ class Snode:
 
     def _metrics(self, keeper: LeaseKeeper) -> str:
         driver = self._driver
-        reading = Reading(
+        reading = SnodeMetrics(
             self._name,
             keeper.epoch,
             driver.records,
@@ -263,7 +263,7 @@ class Snode:
             driver.catalog_away_s,
             self._context.settings.slow_batch_ms,
         )
-        return render(reading)
+        return render_metrics(reading)
 
     @contextmanager
     def _signals(self) -> Iterator[None]:

@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 REPORTED: Final = "REPORTED"
 DRIVER_LOST: Final = "DRIVER_LOST"
 # The longest start of a driver. Until it has been seen alive, its absence is no failure for this long.
-START_MS: Final = 120_000
+MAX_START_MS: Final = 120_000
 # A stream that stays STOPPED for a transient reason is reported again after this.
-REMIND_MS: Final = 600_000
+REMINDER_MS: Final = 600_000
 # A lease is renewed three times within its duration, so only an outage longer than this fraction of it can let it expire. We
 # read the catalog about once a second: a longer gap between two snapshots means that the catalog, or we, were away.
 MAX_GAP_FRACTION: Final = 2 / 3
 # After an outage, drivers get this long to reach the catalog again, in addition to the age of a stale heartbeat.
-RECONNECT_MS: Final = 15_000
+MAX_RECONNECT_MS: Final = 15_000
 # A heartbeat older than this many intervals, and than the duration of a lease, is stale.
 STALE_HEARTBEATS: Final = 10
 
@@ -53,7 +53,7 @@ class SupervisionStatus(StrEnum):
 class SupervisionResult:
     """The status of a stream; for STOPPED the reason, and the driver as it was seen if its loss is the reason."""
 
-    verdict: SupervisionStatus
+    status: SupervisionStatus
     reason: StopReason | None = None
     driver: DriverStatus | None = None
 
@@ -72,7 +72,7 @@ class Snapshot:
         return DriverStatus(self.now, self.leases.get(snode), self.beats.get(snode))
 
 
-def snapshot(catalog: Catalog, now: int, *snodes: str) -> Snapshot:
+def read_snapshot(catalog: Catalog, now: int, *snodes: str) -> Snapshot:
     """Read all that supervisors need, in a constant number of queries for each snode.
 
     `snodes` are included even if they have no streams and have never been alive.
@@ -110,12 +110,12 @@ class Supervisor:
         self._wait_until = 0
         self._seen_alive = False
 
-    def judge(self, state: Snapshot) -> SupervisionResult:
+    def check(self, state: Snapshot) -> SupervisionResult:
         """Return the stream's status. A lost driver makes it STOPPED before its record says so."""
         if self._started_at is None:
             self._started_at = state.now
         if self._last_snapshot_at is not None and state.now - self._last_snapshot_at > self._max_gap_ms:
-            self._wait_until = state.now + self._stale_ms + RECONNECT_MS
+            self._wait_until = state.now + self._stale_ms + MAX_RECONNECT_MS
         self._last_snapshot_at = state.now
         record = state.jobs.get(self._id)
         if record is None or record.desired is DesiredState.DROPPED:
@@ -130,7 +130,7 @@ class Supervisor:
 
     def _check_stopped(self, reason: StopReason, now: int) -> SupervisionResult:
         is_reported = self._reported == stop_mark(reason)
-        if is_reported and reason.transient and now - (self._started_at or now) < REMIND_MS:
+        if is_reported and reason.transient and now - (self._started_at or now) < REMINDER_MS:
             return SupervisionResult(SupervisionStatus.WATCH)
         return SupervisionResult(SupervisionStatus.STOPPED, reason)
 
@@ -144,7 +144,7 @@ class Supervisor:
             return None
         # A clean shutdown releases the lease. If the holder is gone but the lease is not, it crashed, even if never seen alive.
         has_crashed = lease is not None and holder_is_gone(lease.holder)
-        may_be_starting = not self._seen_alive and state.now - (self._started_at or state.now) < START_MS
+        may_be_starting = not self._seen_alive and state.now - (self._started_at or state.now) < MAX_START_MS
         if not has_crashed and (may_be_starting or state.now < self._wait_until):
             return None
         hint = "wait: it resumes when the driver is back; see its log for why it ended"
@@ -199,7 +199,7 @@ def last_report(catalog: Catalog, job_id: str) -> str | None:
     return next((event.message for event in events if event.kind == REPORTED), None)
 
 
-def report(catalog: Catalog, job_id: str, reason: StopReason, driver: DriverStatus | None = None) -> bool:
+def record_report(catalog: Catalog, job_id: str, reason: StopReason, driver: DriverStatus | None = None) -> bool:
     """Record that a stream is STOPPED and that this has been reported.
 
     Returns False if there is nothing to report: the stream was dropped or resumed, or its driver has changed since `driver` was

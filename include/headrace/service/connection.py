@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.errors import InterfaceError
 from headrace.model.clock import Clock, SystemClock
-from headrace.model.progress import Progress, silent
+from headrace.model.progress import Progress, no_progress
 from headrace.runtime.context import open_context
 from headrace.service.results import Result
 from headrace.service.rights import Authorizer
@@ -89,7 +89,7 @@ class Connection:
         *,
         subtable: str | None = None,
         file_format: str | None = None,
-        progress: Progress = silent,
+        progress: Progress = no_progress,
     ) -> int:
         """Load CSV, Parquet or NDJSON files into a table: all rows of all files, or none.
 
@@ -188,9 +188,9 @@ class Cursor:
         """
         self._check()
         if parameters is not None:
-            from headrace.sql.parameters import template
+            from headrace.sql.parameters import split_template
 
-            sql = template(sql, self.connection.session.dialect).render(parameters)
+            sql = split_template(sql, self.connection.session.dialect).render(parameters)
         return self._take(self.connection.session.execute(sql))
 
     def executemany(self, sql: str, rows: Iterable[Sequence[Any]]) -> Cursor:
@@ -199,7 +199,7 @@ class Cursor:
         An INSERT is executed as one statement: every value is checked before anything is written, and each table gets one commit.
         Any other statement is executed once per row; executions before a failing one remain.
         """
-        from headrace.sql.parameters import render_many, template
+        from headrace.sql.parameters import render_many, split_template
 
         self._check()
         session = self.connection.session
@@ -207,7 +207,7 @@ class Cursor:
         combined = render_many(sql, rows, session.dialect)
         if combined is not None:
             return self._take(session.execute(combined))
-        statement = template(sql, session.dialect)
+        statement = split_template(sql, session.dialect)
         texts = [statement.render(row, number) for number, row in enumerate(rows)]
         affected = [session.execute(text).affected for text in texts]
         return self._take(Result(affected=sum(affected) if affected and min(affected) >= 0 else -1))

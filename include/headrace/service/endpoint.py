@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from headrace.runtime.context import Context
-from headrace.runtime.http import Answer, RunSql
+from headrace.runtime.http import RunSql, StatementResult
 from headrace.service.rights import Authorizer
 from headrace.service.session import Session
 
@@ -16,8 +16,8 @@ HTTP_USER: Final = "http"
 def sql_runner(context: Context, authorizer: Authorizer | None = None) -> RunSql:
     """Return the function behind `POST /sql`. It is thread-safe, so requests run concurrently."""
 
-    def run(sql: str, dialect: str, database: str | None = None) -> Answer:
+    def run(sql: str, dialect: str, database: str | None = None) -> StatementResult:
         result = Session(context, dialect, database, user=HTTP_USER, authorizer=authorizer).execute(sql)
-        return Answer(result.table, result.affected)
+        return StatementResult(result.table, result.affected)
 
     return run

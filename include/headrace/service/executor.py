@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.errors import ExistsError, InternalError
 from headrace.model.jobs import DesiredState, JobState
-from headrace.service import stages
+from headrace.service import stages, tree_stages
 from headrace.service.results import Result, rows_result
 
 if TYPE_CHECKING:
@@ -216,10 +216,10 @@ def _(stage: stages.ReactivateStream, session: SessionState) -> Result:
     """Resume at the last committed offsets, or with the backfill if the history is not complete."""
     context, record = session.context, stage.record
     if stage.ignore_untreated:
-        from headrace.streams.definition.define import plan_of
+        from headrace.streams.definition.define import plan_recorded_stream
         from headrace.streams.lifecycle import skip
 
-        skip(context, plan_of(record.definition, context.catalog))
+        skip(context, plan_recorded_stream(record.definition, context.catalog))
     if record.state is JobState.STOPPED:
         context.catalog.jobs.set_state(record.definition.id, record.resumed_state)
     context.catalog.jobs.set_desired(record.definition.id, DesiredState.RUNNING)
@@ -253,3 +253,69 @@ def _(stage: stages.VerifyStream, session: SessionState) -> Result:
     from headrace.service.verification import verify_stream
 
     return Result(verification=verify_stream(stage, session.context))
+
+
+@apply.register(tree_stages.MakeTree)
+def _(stage: tree_stages.MakeTree, session: SessionState) -> Result:
+    from headrace.service.trees import make_tree
+
+    make_tree(stage, session.context)
+    return DONE
+
+
+@apply.register(tree_stages.MakeSeries)
+def _(stage: tree_stages.MakeSeries, session: SessionState) -> Result:
+    from headrace.service.trees import make_series
+
+    make_series(stage, session.context)
+    return DONE
+
+
+@apply.register(tree_stages.RemoveSeries)
+def _(stage: tree_stages.RemoveSeries, session: SessionState) -> Result:
+    from headrace.service.trees import remove_series
+
+    remove_series(stage, session.context)
+    return DONE
+
+
+@apply.register(tree_stages.ChangeDevice)
+def _(stage: tree_stages.ChangeDevice, session: SessionState) -> Result:
+    from headrace.service.trees import change_device
+
+    change_device(stage, session.context)
+    return DONE
+
+
+@apply.register(tree_stages.WriteSeries)
+def _(stage: tree_stages.WriteSeries, session: SessionState) -> Result:
+    from headrace.service.trees import write_series
+
+    return Result(affected=write_series(stage, session.context))
+
+
+@apply.register(tree_stages.ClearSeries)
+def _(stage: tree_stages.ClearSeries, session: SessionState) -> Result:
+    from headrace.service.trees import clear_series
+
+    return Result(affected=clear_series(stage, session.context))
+
+
+@apply.register(tree_stages.ChangeTtl)
+def _(stage: tree_stages.ChangeTtl, session: SessionState) -> Result:
+    session.context.catalog.trees.set_ttl(stage.path, stage.ttl_ms)
+    return DONE
+
+
+@apply.register(tree_stages.FindLast)
+def _(stage: tree_stages.FindLast, session: SessionState) -> Result:
+    from headrace.service.tree_queries import find_last
+
+    return find_last(stage, session.context)
+
+
+@apply.register(tree_stages.WriteInto)
+def _(stage: tree_stages.WriteInto, session: SessionState) -> Result:
+    from headrace.service.tree_queries import write_into
+
+    return write_into(stage, session.context)

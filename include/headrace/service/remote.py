@@ -10,7 +10,7 @@ from headrace import errors
 from headrace.model.snodes import Heartbeat
 from headrace.model.spans import Span
 from headrace.runtime.context import Context
-from headrace.runtime.credentials import Identity, is_same, proof, session_token
+from headrace.runtime.credentials import Identity, are_equal, identity_proof, session_token
 from headrace.service.results import Result
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def is_genuine(client: httpx.Client, snode: Heartbeat) -> bool:
     except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
         logger.warning("snode %s cannot be reached at %s, running the query here: %s", snode.snode, snode.address, error)
         return False
-    if not is_same(received, proof(str(snode.token), nonce, identity_of(snode))):
+    if not are_equal(received, identity_proof(str(snode.token), nonce, identity_of(snode))):
         logger.warning("another process than snode %s answers at %s: running the query here", snode.snode, snode.address)
         return False
     return True

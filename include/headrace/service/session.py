@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.errors import Error, InternalError
-from headrace.model.progress import silent
+from headrace.model.progress import no_progress
 from headrace.service.executor import apply
 from headrace.service.planning import plan
 from headrace.service.remote import living_snode, query_snode
@@ -120,7 +120,7 @@ class Session:
         *,
         subtable: str | None = None,
         file_format: str | None = None,
-        progress: Progress = silent,
+        progress: Progress = no_progress,
     ) -> int:
         """Load files into a table and return the number of rows written.
 
@@ -132,7 +132,7 @@ class Session:
         return self.run(plan_load(self.state, files, into, subtable, file_format=file_format, progress=progress)).affected
 
     def backfill(
-        self, stream: str, start: str | None, end: str | None, *, rows: int | None = None, progress: Progress = silent
+        self, stream: str, start: str | None, end: str | None, *, rows: int | None = None, progress: Progress = no_progress
     ) -> int:
         """Recompute here the windows of a stream that start in `[start, end)`, None being open; return the number of chunks."""
         from headrace.service.planning.jobs import plan_backfill
@@ -172,7 +172,7 @@ def with_statement(text: str) -> Iterator[None]:
     try:
         yield
     except Error as error:
-        raise error.located(text) from error.__cause__
+        raise error.with_sql(text) from error.__cause__
     except Exception as error:
         raise InternalError(
             f"{type(error).__name__}: {error}", hint="this is a bug in Headrace; report it with the statement", sql=text

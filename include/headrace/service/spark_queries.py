@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -90,11 +92,18 @@ def run_query(plan: AnyPlan, context: Context) -> Result:
         LimitError: FILL or INTERP would generate too many rows.
         OperationalError: Spark failed.
     """
+    context.spark()  # started here, since a query without a table asks for the active session
+    with translated():
+        return Result(collect(plan, context))
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Translate errors of Spark into ours."""
     from pyspark.errors import PySparkException
 
-    context.spark()  # started here, since a query without a table asks for the active session
     try:
-        return Result(collect(plan, context))
+        yield
     except PySparkException as error:
         condition = error.getCondition() or type(error).__name__
         first_line = str(error).strip().splitlines()[0]

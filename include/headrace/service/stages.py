@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headrace.model.progress import silent
+from headrace.model.progress import no_progress
 from headrace.service.rights import (
     CATALOG,
     Action,
@@ -22,6 +22,7 @@ from headrace.service.rights import (
     stream_securable,
     table_securable,
 )
+from headrace.service.tree_stages import TreeStage
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -360,7 +361,7 @@ class LoadFiles:
     subtable: str | None
     bytes: int
     format: str | None = None
-    progress: Progress = field(default=silent, compare=False)
+    progress: Progress = field(default=no_progress, compare=False)
 
     @property
     def required(self) -> tuple[Right, ...]:
@@ -376,7 +377,7 @@ class Backfill:
     start: int | None
     end: int | None
     chunk_rows: int | None
-    progress: Progress = field(default=silent, compare=False)
+    progress: Progress = field(default=no_progress, compare=False)
 
     @property
     def required(self) -> tuple[Right, ...]:
@@ -451,4 +452,5 @@ Stage = (
     | Backfill
     | VerifyQuery
     | VerifyStream
+    | TreeStage
 )

@@ -9,9 +9,9 @@ from headrace.model.jobs import JobKind, JobRecord
 from headrace.model.tables import Table
 from headrace.runtime.activity import NO_ACTIVITY, SLOW_BATCH, SLOW_BATCH_HINT, ReportedActivity, reported_activity
 from headrace.runtime.context import Context
-from headrace.runtime.supervision import snapshot, stale_after_ms
+from headrace.runtime.supervision import read_snapshot, stale_after_ms
 from headrace.service.results import BIGINT, INSTANT, INT, STRING, CatalogRows, Type
-from headrace.streams.sources.lag import lag_ms
+from headrace.streams.sources.lag import measure_lag_ms
 
 SCHEMA: Final = "information_schema"
 Row = tuple[Any, ...]
@@ -89,7 +89,7 @@ def columns(context: Context) -> CatalogRows:
 
 def streams(context: Context) -> CatalogRows:
     """Return a row for each stream, with its state, lag and counters."""
-    state = snapshot(context.catalog, context.catalog.now())
+    state = read_snapshot(context.catalog, context.catalog.now())
     activity = reported_activity(state, stale_after_ms(context.settings))
     rows = [
         stream_row(context, record, activity.get(job_id, NO_ACTIVITY))
@@ -110,7 +110,7 @@ def streams(context: Context) -> CatalogRows:
         target_table=STRING,
         snode=STRING,
         message=STRING,
-        lag_ms=BIGINT,
+        measure_lag_ms=BIGINT,
         rows_in=BIGINT,
         rows_used=BIGINT,
         rows_filtered=BIGINT,
@@ -138,7 +138,7 @@ def stream_row(context: Context, record: JobRecord, activity: ReportedActivity) 
         None if definition.target is None else definition.target.name,
         definition.snode,
         status_message(record, activity),
-        lag_ms(context, record),
+        measure_lag_ms(context, record),
         counters.rows_in,
         counters.rows_used,
         counters.rows_filtered,

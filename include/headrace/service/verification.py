@@ -22,8 +22,8 @@ from headrace.service.spark_queries import run_query
 from headrace.service.stages import VerifyQuery, VerifyStream
 from headrace.service.state import SessionState
 from headrace.sql import parse
-from headrace.streams.definition.define import StreamPlan, find, plan_of
-from headrace.streams.definition.layout import partition_item, with_start
+from headrace.streams.definition.define import StreamPlan, find_relation, plan_recorded_stream
+from headrace.streams.definition.layout import find_partition_item, prepend_window_start
 from headrace.verify import Lookup, MaintainedTable, StoredTable, VerificationResult, verify
 
 MAX_ATTEMPTS: Final = 3
@@ -71,7 +71,7 @@ def repeat_if_disturbed(session: SessionState, compare: Callable[[dict[str, int]
 def version_of(session: SessionState, text: str) -> int:
     """Return the current version of a table."""
     name = parse_name(text)
-    return session.context.tables.version(find(session.context.catalog, database_of(name, session), name.name).table)
+    return session.context.tables.version(find_relation(session.context.catalog, database_of(name, session), name.name).table)
 
 
 def stored_tables(session: SessionState, versions: dict[str, int]) -> Lookup:
@@ -79,7 +79,7 @@ def stored_tables(session: SessionState, versions: dict[str, int]) -> Lookup:
     context = session.context
 
     def lookup(name: Name) -> StoredTable:
-        source = find(context.catalog, database_of(name, session), name.name)
+        source = find_relation(context.catalog, database_of(name, session), name.name)
         versions.setdefault(str(name), context.tables.version(source.table))
         return stored_table(context, source.table, source.database, source.subtable)
 
@@ -130,8 +130,8 @@ def compare_stream(context: Context, record: JobRecord) -> VerificationResult:
     assert isinstance(statement, CreateStream)
     if record.source_version is None:
         raise ProgrammingError(f"stream {definition.name} has processed nothing yet", hint="wait for its history, or settle")
-    plan = plan_of(definition, context.catalog)
-    query, tags = add_tag_items(with_start(statement.query), statement)
+    plan = plan_recorded_stream(definition, context.catalog)
+    query, tags = add_tag_items(prepend_window_start(statement.query), statement)
     rows = target_rows(context, plan, tags)
     closes = statement.options.trigger is TriggerMode.WINDOW_CLOSE and query.window is not None
     watermark = (progress.watermark if progress.watermark is not None else -(2**62)) if closes else None
@@ -157,7 +157,7 @@ def add_tag_items(query: Query, statement: CreateStream) -> tuple[Query, list[st
     """Add the PARTITION BY items that fill the target's tags to the query; return it with the names of those tags."""
     items, names = [], []
     for tag in statement.tags or ():
-        node = partition_item(statement.query, tag.name)
+        node = find_partition_item(statement.query, tag.name)
         if node is not None:
             items.append(SelectItem(node if tag.column is None else Cast(node, tag.column.type), f"__{tag.name}"))
             names.append(tag.name)

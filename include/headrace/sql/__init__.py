@@ -7,18 +7,18 @@ import functools
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
-from headrace.errors import Error, ProgrammingError, SyntaxError_
+from headrace.errors import Error, ProgrammingError, SqlSyntaxError
 from headrace.model.expressions import Expression
 from headrace.model.spans import Span
 from headrace.model.statements import Statement
 
 if TYPE_CHECKING:
     from headrace.sql.dialect import Dialect
-    from headrace.sql.lexis import Lexis
+    from headrace.sql.lexical_rules import LexicalRules
 
-__all__ = ["expression_sql", "lexis_of", "parse", "parse_script", "to_sql"]
+__all__ = ["expression_sql", "instant_sql", "lexical_rules_of", "parse", "parse_script", "to_sql"]
 
-DIALECTS: Final = {"tdengine": ("headrace.sql.tdengine", "TDengine")}
+DIALECTS: Final = {"iotdb": ("headrace.sql.iotdb", "IoTDB"), "tdengine": ("headrace.sql.tdengine", "TDengine")}
 """Module and class of each dialect, imported on first use."""
 
 
@@ -30,19 +30,19 @@ def parse(text: str, dialect: str = "tdengine") -> Statement:
         ProgrammingError: The dialect is unknown.
     """
     parser = _load_dialect(dialect.lower())
-    if parser.lexis.is_blank(text):
-        raise SyntaxError_(
+    if parser.lexical_rules.is_blank(text):
+        raise SqlSyntaxError(
             "the statement is empty", hint="write a statement, such as SHOW DATABASES", span=Span(len(text), len(text)), sql=text
         )
     try:
         return parser.statement(text)
     except Error as error:
-        raise error.located(text) from None
+        raise error.with_sql(text) from None
 
 
 def parse_script(text: str, dialect: str = "tdengine") -> list[tuple[str, Statement]]:
     """Parse statements separated by `;`. Returns each with its own text, in which its spans are offsets."""
-    return [(statement, parse(statement, dialect)) for statement in _load_dialect(dialect.lower()).lexis.statements(text)]
+    return [(statement, parse(statement, dialect)) for statement in _load_dialect(dialect.lower()).lexical_rules.statements(text)]
 
 
 def to_sql(statement: Statement, dialect: str = "tdengine") -> str:
@@ -55,9 +55,14 @@ def expression_sql(expression: Expression, dialect: str = "tdengine") -> str:
     return _load_dialect(dialect.lower()).expression_sql(expression)
 
 
-def lexis_of(dialect: str = "tdengine") -> Lexis:
+def instant_sql(text: str, dialect: str = "tdengine", *, is_data: bool = False) -> str:
+    """An instant (`2024-05-01 12:30:00+00:00`) as text; `is_data`: as a value for a column of a type that is known."""
+    return _load_dialect(dialect.lower()).instant_sql(text, is_data)
+
+
+def lexical_rules_of(dialect: str = "tdengine") -> LexicalRules:
     """Return how a dialect writes strings, names and comments."""
-    return _load_dialect(dialect.lower()).lexis
+    return _load_dialect(dialect.lower()).lexical_rules
 
 
 @functools.cache

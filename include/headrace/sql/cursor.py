@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import ClassVar, NoReturn, TypeVar
 
-from headrace.errors import LimitError, NotSupportedError, SyntaxError_
+from headrace.errors import LimitError, NotSupportedError, SqlSyntaxError
 from headrace.model.spans import Span
 from headrace.model.tables import Name
-from headrace.sql.lexis import MAX_DIGITS, Lexis
+from headrace.sql.lexical_rules import MAX_DIGITS, LexicalRules
 from headrace.sql.syntax_errors import likely_intended, name_hint, spelling_hint, unexpected_token
 from headrace.sql.tokens import Token, TokenType, tokenize
 
@@ -21,14 +21,15 @@ MAX_NESTING = 48
 class Cursor:
     """A position among tokens. Words that were tried and did not match are collected, so that an error can list them."""
 
-    LEXIS: ClassVar[Lexis]
+    LEXICAL_RULES: ClassVar[LexicalRules]
 
     MISPLACED: ClassVar[Mapping[str, str]] = {}
     """Hints for words in the wrong place."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, end: int | None = None) -> None:
+        """Begin at the first token; `end` is where a part of the text ends that is to be read alone."""
         self.text = text
-        self._tokens = tokenize(text, self.LEXIS)
+        self._tokens = tokenize(text[:end], self.LEXICAL_RULES)
         self._index = 0
         self._token = self._tokens[0]
         self._expected: list[str] = []
@@ -129,13 +130,13 @@ class Cursor:
         token = self._token
         if self._is_name(token):
             self._advance()
-            name = self.LEXIS.name(self.text[token.start : token.end])
+            name = self.LEXICAL_RULES.name(self.text[token.start : token.end])
             return name or self._fail_invalid("a name cannot be empty", token)
-        return self._fail(what, hint=name_hint(self.LEXIS, self.text[token.start : token.end], self._expected))
+        return self._fail(what, hint=name_hint(self.LEXICAL_RULES, self.text[token.start : token.end], self._expected))
 
     def _is_name(self, token: Token) -> bool:
         if token.kind is TokenType.WORD:
-            return token.word not in self.LEXIS.reserved and token.word.isascii() and token.word.isidentifier()
+            return token.word not in self.LEXICAL_RULES.reserved and token.word.isascii() and token.word.isidentifier()
         return token.kind is TokenType.QUOTED
 
     def _parse_name(self, what: str) -> Name:
@@ -151,7 +152,7 @@ class Cursor:
         if token.kind is not TokenType.STRING:
             self._fail(what)
         self._advance()
-        return self.LEXIS.unquote(self.text[token.start : token.end])
+        return self.LEXICAL_RULES.unquote(self.text[token.start : token.end])
 
     def _parse_integer(self, what: str = "a whole number") -> int:
         token = self._token
@@ -192,16 +193,20 @@ class Cursor:
             raise unexpected_token(self.text, Span(before.start, before.end), self._expected)
         text = self.text[self._token.start : self._token.end]
         if not hint and all(word.isupper() for word in expected):
-            hint = self.MISPLACED.get(self._token.word, "")
+            hint = self._misplaced(self._token.word)
         hint = hint or spelling_hint(text, [*self._expected_words(), *expected])
         raise unexpected_token(self.text, self._current_span(), [*self._expected, *expected], hint=hint)
+
+    def _misplaced(self, word: str) -> str:
+        """Return the hint for a keyword in the wrong place."""
+        return self.MISPLACED.get(word, "")
 
     def _expected_words(self) -> list[str]:
         """Return the keywords that are possible here."""
         return self._expected
 
     def _fail_invalid(self, message: str, token: Token, hint: str = "") -> NoReturn:
-        raise SyntaxError_(message, hint=hint, span=Span(token.start, token.end), sql=self.text)
+        raise SqlSyntaxError(message, hint=hint, span=Span(token.start, token.end), sql=self.text)
 
     def _fail_unsupported(self, what: str, hint: str, span: Span | None = None) -> NoReturn:
         """Raise an error for a feature of the language that Headrace lacks, at `span` or the current token."""

@@ -13,7 +13,7 @@ from headrace.model.expressions import Call, Case, Cast, ColumnRef, Expression, 
 from headrace.model.spans import Span
 from headrace.model.types import DataType
 from headrace.sql.cursor import Cursor
-from headrace.sql.lexis import MAX_DIGITS
+from headrace.sql.lexical_rules import MAX_DIGITS
 from headrace.sql.operators import NOT, OR, PREDICATE, SIGN, Operator
 from headrace.sql.tokens import Token, TokenType
 
@@ -33,6 +33,12 @@ class ExpressionParser(Cursor, ABC):
 
     NEGATED: ClassVar[Mapping[str, str]]
     """Predicates that NOT may precede, and the functions of their negations."""
+
+    LOOSE_NEGATION: ClassVar[bool] = True
+    """Whether NOT binds more loosely than comparisons; a dialect in which it does not parses it as an operand."""
+
+    PREDICATES_CHAIN: ClassVar[bool] = False
+    """Whether an operator may follow a predicate, whose result is then its left side."""
 
     CONSTANTS: ClassVar[Mapping[str, bool | None]] = {"NULL": None, "TRUE": True, "FALSE": False}
 
@@ -59,7 +65,7 @@ class ExpressionParser(Cursor, ABC):
     def _parse_operation(self, power: int) -> Expression:
         """Parse an operand and all following operators that bind at least as tightly as `power`."""
         start = self._index
-        negation = self._token.word == "NOT" and power <= NOT
+        negation = self.LOOSE_NEGATION and self._token.word == "NOT" and power <= NOT
         left = self._parse_negation(start) if negation else self._parse_operand()
         ceiling = NOT - 1 if negation else SIGN + 1
         while True:
@@ -69,7 +75,8 @@ class ExpressionParser(Cursor, ABC):
                 self._advance()
                 left = Call(operator.function, (left, self._parse_operation(operator.power + 1)), span=self._span(start))
             elif self._is_predicate(word) and power <= PREDICATE <= ceiling:
-                left, ceiling = self._parse_predicate(left, start), PREDICATE - 1
+                left = self._parse_predicate(left, start)
+                ceiling = ceiling if self.PREDICATES_CHAIN else PREDICATE - 1
             else:
                 self._expected.append("an operator")
                 return left
@@ -150,7 +157,7 @@ class ExpressionParser(Cursor, ABC):
             return Literal(self.CONSTANTS[word], Span(token.start, token.end))
         if word in self.PREFIXES:
             return self.PREFIXES[word](self)
-        if self._peek().word == "(" and (word not in self.LEXIS.reserved or word in self.CALLABLE):
+        if self._peek().word == "(" and (word not in self.LEXICAL_RULES.reserved or word in self.CALLABLE):
             return self.FORMS[word](self) if word in self.FORMS else self._parse_function()
         if word in self.BARE_FUNCTIONS:
             self._advance()
@@ -196,7 +203,7 @@ class ExpressionParser(Cursor, ABC):
         distinct = self._accept("DISTINCT")
         arguments = self._parse_nested(lambda: self._parse_list(self._parse_argument))
         self._expect(")")
-        return Call(name, arguments, distinct, self._span(start))
+        return Call(name, arguments, distinct, span=self._span(start))
 
     def _parse_argument(self) -> Expression:
         return self._parse_star() or self._parse_expression()

@@ -13,7 +13,7 @@ from typing import Any, Final
 from headrace.errors import DataError, ProgrammingError
 from headrace.model.expressions import Literal
 from headrace.model.spans import Span
-from headrace.sql import expression_sql, lexis_of
+from headrace.sql import expression_sql, instant_sql, lexical_rules_of
 from headrace.sql.tokens import Token, tokenize
 
 DATA_STATEMENTS: Final = frozenset({("INSERT",), ("ALTER",), ("CREATE", "TABLE")})
@@ -86,9 +86,9 @@ def row_prefix(row: int | None) -> str:
     return "" if row is None else f"row {row + 1}: "
 
 
-def template(sql: str, dialect: str) -> Template:
+def split_template(sql: str, dialect: str) -> Template:
     """Split a statement at its `?`, ignoring those in strings, comments and quoted names."""
-    tokens = tokenize(sql, lexis_of(dialect))
+    tokens = tokenize(sql, lexical_rules_of(dialect))
     return split_at_marks(sql, Span(0, len(sql)), tokens, dialect, is_data(tokens))
 
 
@@ -109,7 +109,7 @@ def is_data(tokens: Sequence[Token]) -> bool:
 
 def render_many(sql: str, rows: Iterable[Sequence[Any]], dialect: str) -> str | None:
     """Write an INSERT with the values of many rows as one statement. None if it is no INSERT or there are no rows."""
-    tokens = tokenize(sql, lexis_of(dialect))
+    tokens = tokenize(sql, lexical_rules_of(dialect))
     while len(tokens) > 1 and tokens[-2].word == ";":
         tokens = [*tokens[:-2], tokens[-1]]
     if [token.word for token in tokens[:2]] != ["INSERT", "INTO"]:
@@ -206,8 +206,7 @@ def date_sql(value: date, dialect: str, is_data: bool) -> str:
 
 def text_time_sql(text: str, dialect: str, is_data: bool) -> str:
     """Write a timestamp given as text."""
-    literal = expression_sql(Literal(text), dialect)
-    return literal if is_data else f"TIMESTAMP {literal}"
+    return instant_sql(text, dialect, is_data=is_data)
 
 
 def numpy_sql(value: Any, dialect: str, is_data: bool) -> str:

@@ -7,14 +7,15 @@ from typing import ClassVar
 
 from headrace.errors import InternalError
 from headrace.model.expressions import Call, Case, Cast, ColumnRef, DurationLiteral, Expression, Literal, Scalar, Star
-from headrace.sql.lexis import Lexis
+from headrace.model.time import NANOSECONDS
+from headrace.sql.lexical_rules import LexicalRules
 from headrace.sql.operators import FUNCTION_POWER, NOT, OR, PREDICATE, SIGN, Operator
 
 
 class ExpressionRenderer:
     """Writes expressions with only the parentheses they need."""
 
-    LEXIS: ClassVar[Lexis]
+    LEXICAL_RULES: ClassVar[LexicalRules]
     BINARY: ClassVar[Mapping[str, Operator]]
     PREDICATES: ClassVar[Mapping[str, str]]
     NEGATED: ClassVar[Mapping[str, str]]
@@ -37,7 +38,7 @@ class ExpressionRenderer:
             case DurationLiteral(value=duration):
                 return str(duration), FUNCTION_POWER
             case ColumnRef(name=name, table=table):
-                return self._member_sql(table, self.LEXIS.name_sql(name)), FUNCTION_POWER
+                return self._member_sql(table, self.LEXICAL_RULES.name_sql(name)), FUNCTION_POWER
             case Star(table=table):
                 return self._member_sql(table, "*"), FUNCTION_POWER
             case Cast(operand=operand, type=type_):
@@ -49,7 +50,7 @@ class ExpressionRenderer:
         raise InternalError(f"cannot write {node!r} as SQL")
 
     def _member_sql(self, table: str | None, member: str) -> str:
-        return member if table is None else f"{self.LEXIS.name_sql(table)}.{member}"
+        return member if table is None else f"{self.LEXICAL_RULES.name_sql(table)}.{member}"
 
     def scalar_sql(self, value: Scalar) -> str:
         """Write a constant."""
@@ -59,7 +60,7 @@ class ExpressionRenderer:
             case bool():
                 return "TRUE" if value else "FALSE"
             case str():
-                return self.LEXIS.quote(value)
+                return self.LEXICAL_RULES.quote(value)
             case bytes():
                 return f"'\\x{value.hex()}'"
         return str(value)
@@ -109,3 +110,12 @@ class ExpressionRenderer:
 
 def _is_negative(value: Scalar) -> bool:
     return isinstance(value, (int, float)) and str(value).startswith("-")
+
+
+def shifted_sql(base: str, offset: int, unit_names: Mapping[str, str]) -> str:
+    """An instant and an offset in nanoseconds, such as `now() - 1h`, with the longest unit that holds it whole."""
+    if not offset:
+        return base
+    length = abs(offset)
+    unit = max((unit for unit in NANOSECONDS if length % NANOSECONDS[unit] == 0), key=NANOSECONDS.__getitem__)
+    return f"{base} {'-' if offset < 0 else '+'} {length // NANOSECONDS[unit]}{unit_names.get(unit, unit)}"

@@ -8,10 +8,9 @@ from typing import NoReturn
 from headrace.errors import NotSupportedError
 from headrace.model.spans import Span
 from headrace.model.tables import Name
-from headrace.sql.lexis import BLANKS, QUOTED_NAME, WORD, Lexis
+from headrace.sql.lexical_rules import QUOTED_NAME, WORD, LexicalRules
 from headrace.sql.syntax_errors import name_hint, unexpected_token
 
-SPACE = re.compile(BLANKS, re.DOTALL)
 NAME = re.compile(rf"{QUOTED_NAME}|{WORD}")
 KEYWORD = re.compile(WORD)
 
@@ -22,9 +21,9 @@ class Scanner:
     `_end` is where the last part of a name ended.
     """
 
-    def __init__(self, text: str, lexis: Lexis) -> None:
+    def __init__(self, text: str, lexical_rules: LexicalRules) -> None:
         self.text = text
-        self.lexis = lexis
+        self.lexical_rules = lexical_rules
         self._offset = 0
         self._end = 0
         self._expected: list[str] = []
@@ -32,7 +31,7 @@ class Scanner:
 
     def _move_to(self, offset: int) -> None:
         """Move to the first word or symbol at or after an offset."""
-        match = SPACE.match(self.text, offset)
+        match = self.lexical_rules.blanks.match(self.text, offset)
         self._offset = match.end() if match else offset
         self._expected = []
 
@@ -58,12 +57,12 @@ class Scanner:
 
     def _parse_identifier(self, what: str) -> str:
         match = NAME.match(self.text, self._offset)
-        if match is None or match[0].upper() in self.lexis.reserved or match[0] == "``":
+        if match is None or match[0].upper() in self.lexical_rules.reserved or match[0] == "``":
             span = self._span_at(self._offset)
-            return self._fail(what, hint=name_hint(self.lexis, self.text[span.start : span.end], self._expected))
+            return self._fail(what, hint=name_hint(self.lexical_rules, self.text[span.start : span.end], self._expected))
         self._end = match.end()
         self._move_to(self._end)
-        return self.lexis.name(match[0])
+        return self.lexical_rules.name(match[0])
 
     def _parse_name(self, what: str) -> Name:
         """Parse `[database.]name`."""
@@ -85,7 +84,7 @@ class Scanner:
 
     def _span_at(self, offset: int) -> Span:
         """Return the span of the word or symbol at an offset."""
-        match = self.lexis.sign.match(self.text, offset)
+        match = self.lexical_rules.sign.match(self.text, offset)
         return Span(offset, match.end() if match else offset)
 
     def _fail(self, *expected: str, hint: str = "") -> NoReturn:

@@ -5,20 +5,20 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Sequence
 
-from headrace.errors import SyntaxError_
+from headrace.errors import SqlSyntaxError
 from headrace.model.spans import Span
-from headrace.sql.lexis import Lexis
+from headrace.sql.lexical_rules import LexicalRules
 
 MIN_SIMILARITY = 0.65
 """Minimum similarity (0 to 1) of a word to a keyword it misspells. Lower values match names, higher ones miss misspellings."""
 
 
-def unexpected_token(text: str, span: Span, expected: Iterable[str], *, hint: str = "") -> SyntaxError_:
+def unexpected_token(text: str, span: Span, expected: Iterable[str], *, hint: str = "") -> SqlSyntaxError:
     """Return the error for the text at `span`, given what was expected there. An empty span is the end of the statement."""
     unexpected = text[span.start : span.end]
     choices = list(dict.fromkeys(expected))
     what = f"unexpected {_quote_text(unexpected)}" if unexpected else "the statement ends too early"
-    return SyntaxError_(
+    return SqlSyntaxError(
         f"{what}; {_expected_text(choices)}" if choices else what,
         hint=hint or spelling_hint(unexpected, choices),
         span=span,
@@ -45,13 +45,13 @@ def spelling_hint(word: str, expected: Sequence[str]) -> str:
     return f"write {keyword} instead of {word}" if keyword else ""
 
 
-def name_hint(lexis: Lexis, text: str, expected: Sequence[str]) -> str:
+def name_hint(lexical_rules: LexicalRules, text: str, expected: Sequence[str]) -> str:
     """Return the hint for a text where a name was expected, or an empty string if it is likely a misspelled keyword."""
     if text[:1] in ("'", '"'):
-        return f"write names in backquotes: `{lexis.unquote(text)}`"
+        return f"write names in backquotes: `{lexical_rules.unquote(text)}`"
     if not text[:1].isalnum() or likely_intended(text, expected):
         return ""
-    if text.upper() in lexis.reserved:
+    if text.upper() in lexical_rules.reserved:
         return f"{text.upper()} is a reserved word; as a name write `{text}`"
     return f"as a name write `{text}`"
 

@@ -1,6 +1,6 @@
 """The tokens of a statement.
 
-`Lexis` provides the patterns. Importing sqlglot for its tokenizer would add a quarter to the time of a short command such as
+`LexicalRules` provides the patterns. Importing sqlglot for its tokenizer would add a quarter to the time of a short command such as
 `SHOW STREAMS`.
 """
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from headrace.sql.lexis import Lexis
+from headrace.sql.lexical_rules import LexicalRules
 
 
 class TokenType(Enum):
@@ -20,12 +20,14 @@ class TokenType(Enum):
     QUOTED = "quoted"
     STRING = "string"
     NUMBER = "number"
+    INSTANT = "instant"
+    BINARY = "binary"
     SYMBOL = "symbol"
     END = "end"
 
 
 TOKEN_TYPES: Final = {kind.value: kind for kind in TokenType}
-"""Token types by the names of the groups in `Lexis.token`."""
+"""Token types by the names of the groups in `LexicalRules.token`."""
 TYPES_WITH_WORD: Final = (TokenType.WORD, TokenType.SYMBOL)
 
 
@@ -39,16 +41,16 @@ class Token:
     end: int
 
 
-def tokenize(text: str, lexis: Lexis) -> list[Token]:
+def tokenize(text: str, lexical_rules: LexicalRules) -> list[Token]:
     """Split a text into tokens, followed by an END token.
 
     Raises:
         SyntaxError_: A string, name or comment is not closed.
     """
     tokens: list[Token] = []
-    for piece in lexis.token.finditer(text):
+    for piece in lexical_rules.token.finditer(text):
         if piece.lastgroup == "open":
-            lexis.check_closed(text)
+            lexical_rules.check_closed(text)
         if piece.lastgroup in TOKEN_TYPES:
             kind = TOKEN_TYPES[piece.lastgroup]
             tokens.append(Token(kind, piece[0].upper() if kind in TYPES_WITH_WORD else "", piece.start(), piece.end()))

@@ -184,6 +184,19 @@ class Tables:
         """
         return self._schedule_maintenance(table, self._writer.delete(table, database, tbnames, ranges, where)).deleted
 
+    def clear(
+        self, table: Table, database: Database, columns: Sequence[tuple[str, Sequence[str]]], ranges: Ranges | None = None
+    ) -> int:
+        """Delete values of a tree and return the number of changed rows; rows without any value are deleted.
+
+        Args:
+            table: The tree's table.
+            database: The tree's database.
+            columns: Devices, and the columns to delete values from.
+            ranges: Ranges of ticks, both ends inclusive; None for all times.
+        """
+        return self._schedule_maintenance(table, self._writer.clear(table, database, columns, ranges)).rows
+
     def upsert_tags(self, table: Table, rows: pa.Table) -> None:
         """Set the tags of subtables: `tbname` and a column a tag. Tags that `rows` lacks stay as they are, NULL in new rows.
 

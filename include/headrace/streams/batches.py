@@ -8,7 +8,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from headrace.streams.state.checkpoints import StreamState
-from headrace.streams.windows.changes import Changes
+from headrace.streams.windows.change_batch import Changes
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.state.checkpoints import StreamState
 from headrace.streams.windows.accounting import count_rows
-from headrace.streams.windows.changes import UPSERT_KINDS, ChangeBatch, Changes, change_batch, to_numpy
+from headrace.streams.windows.change_batch import UPSERT_KINDS, ChangeBatch, Changes, change_batch, to_numpy
 from headrace.streams.windows.row_matching import row_ids
 from headrace.streams.windows.window_sql import ROW, small_session
 

@@ -19,12 +19,12 @@ from headrace.model.jobs import DesiredState, JobProgress, JobRecord
 from headrace.model.positions import Position, latest
 from headrace.streams.batches import BatchResult, Processor
 from headrace.streams.context import Context
-from headrace.streams.definition.define import StreamPlan, plan_of
+from headrace.streams.definition.define import StreamPlan, plan_recorded_stream
 from headrace.streams.projection import ProjectionProcessor
 from headrace.streams.sinks.sink import DeltaSink, Sink
 from headrace.streams.state.checkpoints import StateError, StateStore, StreamState
 from headrace.streams.state.rebuild import rebuild
-from headrace.streams.windows.changes import Changes
+from headrace.streams.windows.change_batch import Changes
 from headrace.streams.windows.processor import WindowProcessor
 
 logger = logging.getLogger(__name__)
@@ -81,7 +81,7 @@ class Runner:
         sink: Callable[[Context, StreamPlan], Sink] = DeltaSink,
     ) -> None:
         self.context = context
-        self.plan = plan_of(record.definition, context.catalog)
+        self.plan = plan_recorded_stream(record.definition, context.catalog)
         self.reader = reader
         self.progress = record.progress
         self.store = state_store(context, self.plan.id)
@@ -181,7 +181,7 @@ class Runner:
     def replay_from(self, state: StreamState, position: Position) -> StreamState:
         """Apply the changes up to a position to an older state.
 
-        The clock stands still during the replay, so that no results fall due that would be lost. They are written once the stream
+        The clock is stopped during the replay, so that no results fall due that would be lost. They are written once the stream
         runs.
         """
         source = self.plan.source_id

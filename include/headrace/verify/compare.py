@@ -35,7 +35,7 @@ class Mismatch:
     """
 
     expected: ResultRow | None
-    found: ResultRow | None
+    actual: ResultRow | None
     position: int | None
     columns: tuple[int, ...] = ()
 

@@ -113,7 +113,7 @@ def expand_stars(items: Sequence[SelectItem], frame: Frame) -> list[SelectItem]:
 class Groups:
     """Resolves names over groups, and collects what aggregates need: `columns` over a group, `row_columns` over rows.
 
-    `depends_on_rows` tells whether the last resolved expression depends on the rows of a group.
+    `depends_on_rows` is whether the last resolved expression depends on the rows of a group.
     """
 
     query: Query

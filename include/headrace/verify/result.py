@@ -54,7 +54,7 @@ class Difference:
 
     names: tuple[str, ...]
     expected: ResultRow | None
-    found: ResultRow | None
+    actual: ResultRow | None
     columns: tuple[str, ...]
     source: Sample
     total: int
@@ -187,7 +187,7 @@ def explain_mismatch(connection: duckdb.DuckDBPyConnection, answer: QueryResult,
     return Difference(
         names,
         mismatch.expected,
-        mismatch.found,
+        mismatch.actual,
         tuple(names[position] for position in mismatch.columns),
         sample,
         total,

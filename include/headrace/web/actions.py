@@ -58,10 +58,10 @@ def available_actions(record: JobRecord, is_permitted: Callable[[str], bool]) ->
 def describe_plan(catalog: Catalog, record: JobRecord) -> str:
     """Return the plan of the stream's query, or the error that prevents planning it."""
     from headrace.compute import explain
-    from headrace.streams.definition.define import plan_of
+    from headrace.streams.definition.define import plan_recorded_stream
 
     try:
-        return "\n".join(explain(plan_of(record.definition, catalog).query))
+        return "\n".join(explain(plan_recorded_stream(record.definition, catalog).query))
     except Error as error:
         return str(error)
 

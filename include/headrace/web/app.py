@@ -21,7 +21,7 @@ from headrace.catalog import Catalog
 from headrace.errors import ConfigurationError, Error, NotFoundError, TransientError
 from headrace.model.clock import Clock
 from headrace.model.jobs import JobRecord, JobState
-from headrace.runtime.supervision import Snapshot, snapshot, stale_after_ms
+from headrace.runtime.supervision import Snapshot, read_snapshot, stale_after_ms
 from headrace.settings import Settings, current
 from headrace.web import actions, view
 from headrace.web.access import Access, require_same_origin
@@ -71,7 +71,7 @@ class PageData:
         """Return a snapshot of the catalog that is at most `MAX_SNAPSHOT_AGE_S` old."""
         with self._lock:
             if self._state is None or time.monotonic() - self._read_at > MAX_SNAPSHOT_AGE_S:
-                self._state = snapshot(self.catalog, self.catalog.now())
+                self._state = read_snapshot(self.catalog, self.catalog.now())
                 self._read_at = time.monotonic()
                 self.rates.sample(self._state.jobs.values(), self._state.now)
             return self._state

@@ -10,7 +10,7 @@ from headrace.errors import NotFoundError
 from headrace.model.jobs import JobRecord, JobState
 from headrace.model.ledger import Chunk, ChunkState, RunSummary
 from headrace.model.time import Precision
-from headrace.runtime.activity import NO_ACTIVITY, SLOW_BATCH_HINT, ReportedActivity, lag_ms, reported_activity
+from headrace.runtime.activity import NO_ACTIVITY, SLOW_BATCH_HINT, ReportedActivity, current_lag_ms, reported_activity
 from headrace.runtime.dag_ids import job_dag_id, snode_dag_id
 from headrace.runtime.supervision import Snapshot, driver_problem
 from headrace.web.rates import RateSampler
@@ -43,7 +43,9 @@ def health_summary(state: Snapshot, activity: Mapping[str, ReportedActivity], ra
     """Return the number of streams by state, the worst lag, total rates in rows per second, and expired rows."""
     records = list(state.jobs.values())
     states = {state.value: sum(record.state is state for record in records) for state in JobState}
-    lags = [(lag_ms(record, activity.get(job_id), state.now), qualified_name(record)) for job_id, record in state.jobs.items()]
+    lags = [
+        (current_lag_ms(record, activity.get(job_id), state.now), qualified_name(record)) for job_id, record in state.jobs.items()
+    ]
     worst = max(((lag, name) for lag, name in lags if lag is not None), default=None)
     current = [rate for record in records if (rate := rates.current_rate(record.definition.id)) is not None]
     return {
@@ -101,7 +103,7 @@ def stream_row(record: JobRecord, run: RunSummary | None, rates: RateSampler, ac
         "state": record.state.value,
         "desired": record.desired.value,
         "reason": None if record.reason is None else asdict(record.reason),
-        "lag_ms": lag_ms(record, activity, now),
+        "lag_ms": current_lag_ms(record, activity, now),
         "batch_ms": activity.batch_ms,
         "slow_batch": None if activity.slow_batch is None else f"{activity.slow_batch}: {SLOW_BATCH_HINT}",
         "updated": progress.updated,

@@ -8,5 +8,18 @@ from headrace.catalog.rows.leases import LEASES
 from headrace.catalog.rows.snodes import SNODES
 from headrace.catalog.rows.subtables import SUBTABLES
 from headrace.catalog.rows.tables import TABLES
+from headrace.catalog.rows.trees import DEVICE_SCHEMAS, DEVICES, TTLS
 
-__all__ = ["CHUNKS", "DATABASES", "EVENTS", "JOBS", "LEASES", "SNODES", "SUBTABLES", "TABLES"]
+__all__ = [
+    "CHUNKS",
+    "DATABASES",
+    "DEVICES",
+    "DEVICE_SCHEMAS",
+    "EVENTS",
+    "JOBS",
+    "LEASES",
+    "SNODES",
+    "SUBTABLES",
+    "TABLES",
+    "TTLS",
+]

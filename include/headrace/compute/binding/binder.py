@@ -159,7 +159,7 @@ class Binder:
         terms = tuple(
             literal(None) if isinstance(argument, DurationLiteral) else self.bind(argument) for argument in node.arguments
         )
-        return function.term(ScalarArguments(node.function, terms, durations, self.expression_context))
+        return function.term(ScalarArguments(node.function, terms, durations, self.expression_context, node.attributes))
 
 
 def suggest_name(name: str, names: Iterable[str]) -> str:

@@ -100,7 +100,7 @@ class Environment:
         return column.name == reference.name and reference.table in (None, column.qualifier)
 
     def starred(self, qualifier: str | None) -> list[SourceColumn]:
-        """Return the columns that `*` or `qualifier.*` stands for."""
+        """Return the columns that `*` or `qualifier.*` selects."""
         matching = [column for column in self.columns if column.starred and qualifier in (None, column.qualifier)]
         if not matching:
             raise NotFoundError(f"table {qualifier} is not in this query")

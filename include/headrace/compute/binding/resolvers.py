@@ -10,6 +10,7 @@ from headrace.compute.binding.environment import Environment, SourceColumn
 from headrace.compute.functions.aggregates import AggregateArguments, AggregateFunction, PartialRule, selected_row_partials
 from headrace.compute.functions.arrow import TIME, ArrowArguments, ArrowFunction
 from headrace.compute.functions.series import SeriesFunction
+from headrace.compute.functions.series_arrow import SeriesArrowArguments, SeriesArrowFunction
 from headrace.compute.language import Language
 from headrace.compute.plan import (
     KEYS_PLACEHOLDER,
@@ -21,6 +22,7 @@ from headrace.compute.plan import (
     IntervalWindow,
     Key,
     Partial,
+    SeriesArrowCall,
     SeriesCall,
     WindowPlan,
 )
@@ -46,9 +48,9 @@ def aggregate_calls(node: Expression, language: Language) -> Iterator[Call]:
     return (part for part in walk(node) if isinstance(part, Call) and language.aggregate(part.function))
 
 
-def bind_constants(row_binder: Binder, call: Call) -> tuple[Scalar | Duration, ...]:
-    """Return the values of a call's arguments after the first. Raises `TypeMismatchError` if one is not constant."""
-    return tuple(bind_constant(row_binder, call, node) for node in call.arguments[1:])
+def bind_constants(row_binder: Binder, call: Call, columns: int = 1) -> tuple[Scalar | Duration, ...]:
+    """Return the values of a call's arguments after its columns. Raises `TypeMismatchError` if one is not constant."""
+    return tuple(bind_constant(row_binder, call, node) for node in call.arguments[columns:])
 
 
 def bind_constant(row_binder: Binder, call: Call, node: Expression) -> Scalar | Duration:
@@ -75,9 +77,9 @@ class RowResolver:
     def resolve_column(self, reference: ColumnRef) -> Term:
         """Return a column of the source."""
         names = self.environment.language.pseudo_columns
-        if reference.name in names.of_windows and not self.environment.has(reference):
+        if reference.name in names.window_names and not self.environment.has(reference):
             raise needs_window_error(reference)
-        if reference.name in names.of_points and not self.environment.has(reference):
+        if reference.name in names.point_names and not self.environment.has(reference):
             raise ProgrammingError(
                 f"{reference.name} needs an interpolation", hint="select interp(…) of a column with it", span=reference.span
             )
@@ -86,7 +88,7 @@ class RowResolver:
     def resolve_call(self, call: Call) -> Term | None:
         """Raise `ProgrammingError` for aggregates, which are not allowed over rows."""
         language = self.environment.language
-        if language.aggregate(call.function) or language.series(call.function):
+        if language.aggregate(call.function) or language.series(call.function) or language.series_arrow(call.function):
             raise ProgrammingError(f"the function {call.function} is not allowed {self.clause}", span=call.span)
         return None
 
@@ -98,9 +100,15 @@ class SeriesResolver(RowResolver):
     row_binder: Binder | None = None
     calls: dict[Call, SeriesCall] = field(default_factory=dict)
     types: dict[Call, DataType] = field(default_factory=dict)
+    arrow_calls: dict[Call, SeriesArrowCall] = field(default_factory=dict)
 
     def resolve_call(self, call: Call) -> Term | None:
         """Return the value of a series function, None for any other call."""
+        arrow = self.environment.language.series_arrow(call.function)
+        if arrow is not None:
+            if call not in self.arrow_calls:
+                self.arrow_calls[call] = self._bind_arrow_call(arrow, call)
+            return Term(self.arrow_calls[call].column, self.arrow_calls[call].type)
         function = self.environment.language.series(call.function)
         if function is None:
             return None
@@ -108,13 +116,25 @@ class SeriesResolver(RowResolver):
             self.calls[call] = self._bind_call(function, call)
         return Term(self.calls[call].column, self.types[call])
 
+    def _bind_arrow_call(self, function: SeriesArrowFunction, call: Call) -> SeriesArrowCall:
+        assert self.row_binder is not None
+        terms = [self.row_binder.bind(node) for node in call.arguments]
+        types = tuple(term.type or BIGINT for term in terms)
+        rule = function.make_rule(SeriesArrowArguments(function.name, types, call.attributes, self.environment.precision))
+        inputs = tuple(term.sql for term in terms)
+        return SeriesArrowCall(f"__w{len(self.arrow_calls)}", function.name, rule.type, inputs, rule)
+
     def _bind_call(self, function: SeriesFunction, call: Call) -> SeriesCall:
         if not call.arguments or self.row_binder is None:
             raise TypeMismatchError(f"{function.name} takes an argument")
         function.check_count(len(call.arguments))
         term = self.row_binder.bind(call.arguments[0])
         arguments = AggregateArguments(
-            function.name, term.type or BIGINT, bind_constants(self.row_binder, call), self.environment.precision
+            function.name,
+            term.type or BIGINT,
+            bind_constants(self.row_binder, call),
+            self.environment.precision,
+            attributes=call.attributes,
         )
         rule = function.make_rule(arguments)
         self.types[call] = rule.type
@@ -129,7 +149,7 @@ class SeriesResolver(RowResolver):
         first, before, keep, order = (
             template and template.format(**names) for template in (rule.first, rule.before, rule.keep, rule.order)
         )
-        return SeriesCall(column, function.name, rule.value.format(**names), first, before, keep, order)
+        return SeriesCall(column, function.name, rule.value.format(**names), first, before, keep, order, rule.sparse)
 
 
 @dataclass(slots=True)
@@ -174,7 +194,7 @@ class GroupResolver:
         if reference.table is None:
             if (term := self.window_terms.get(reference.name)) is not None:
                 return term
-            window_names = self.environment.language.pseudo_columns.of_windows
+            window_names = self.environment.language.pseudo_columns.window_names
             if reference.name in window_names and not self.environment.has(reference):
                 raise needs_window_error(reference)
             for key in self.keys:
@@ -231,19 +251,26 @@ class GroupResolver:
         if isinstance(function, ArrowFunction):
             return self._bind_arrow_call(function, call)
         function.check_count(len(call.arguments))
-        term = self._bind_argument(call.arguments[0])
-        others = bind_constants(self.row_binder, call)
-        interval = isinstance(self.window, IntervalWindow)
+        terms = [self._bind_argument(node) for node in call.arguments[: function.columns]]
+        term, others = terms[0], bind_constants(self.row_binder, call, function.columns)
         rule = function.make_rule(
-            AggregateArguments(function.name, term.type or BIGINT, others, self.environment.precision, interval)
+            AggregateArguments(
+                function.name,
+                term.type or BIGINT,
+                others,
+                self.environment.precision,
+                interval=isinstance(self.window, IntervalWindow),
+                types=tuple(BIGINT if part.sql == TS else part.type or BIGINT for part in terms),
+                attributes=call.attributes,
+            )
         )
-        names = {"x": term.sql}
+        names = {name: column.sql for name, column in zip("xy", terms, strict=False)}
         if any("{before}" in partial.update or "{after}" in partial.update for partial in rule.partials):
             names |= self._neighbor_points(call.arguments[0])
         partials = self._add_partials(rule.partials, names)
         columns = {template.name: partial.column for template, partial in zip(rule.partials, partials, strict=True)}
         final = rule.final.format(**columns)
-        call_text = f"{function.name}({', '.join(map(str, (term.sql, *others)))})"
+        call_text = f"{function.name}({', '.join(map(str, (*(column.sql for column in terms), *others)))})"
         return Aggregate(function.name, call_text, partials, final, rule.type, function.bounded, rule.many)
 
     def _bind_arrow_call(self, function: ArrowFunction, call: Call) -> Aggregate:

@@ -17,7 +17,7 @@ from headrace.compute.expression_context import ExpressionContext
 from headrace.compute.language import Language
 from headrace.compute.plan import (
     KEY,
-    SERIES,
+    SERIES_KEY,
     STATE,
     TS,
     WEND,
@@ -103,7 +103,7 @@ class SelectBinder:
 
     def bind(self) -> Plan:
         """Return the plan."""
-        source = Sources(self.scope, lambda query: bind(query, self.scope)).bind_source(self.query.source)
+        source = self._bind_source()
         names = source.names
         expression_context = ExpressionContext(names.precision, names.timezone)
         where = where_condition(
@@ -125,6 +125,9 @@ class SelectBinder:
             return self._bind_grouped(source, where, row_binder, items, window, keys, expressions)
         return self._bind_plain(source, where, row_binder, items, keys)
 
+    def _bind_source(self) -> BoundSource:
+        return Sources(self.scope, lambda query: bind(query, self.scope)).bind_source(self.query.source)
+
     def _make_binder(self, resolver: Resolver, expression_context: ExpressionContext) -> Binder:
         return Binder(resolver, expression_context, self.scope.language)
 
@@ -141,8 +144,15 @@ class SelectBinder:
         if resolver.calls and source.names.time is None:
             names = ", ".join(call.function for call in resolver.calls)
             raise ProgrammingError(f"{names} needs a source with a timestamp column", span=self.query.span)
-        series = tuple(resolver.calls.values())
-        return replace(self._base_plan(source, where), keys=tuple(keys), outputs=outputs, hidden=hidden, sorts=sorts, series=series)
+        return replace(
+            self._base_plan(source, where),
+            keys=tuple(keys),
+            outputs=outputs,
+            hidden=hidden,
+            sorts=sorts,
+            series=tuple(resolver.calls.values()),
+            series_arrow=tuple(resolver.arrow_calls.values()),
+        )
 
     def _check_interpolation(self) -> None:
         """Raise `ProgrammingError` for clauses of INTERP without interp, and for FILL without windows."""
@@ -303,7 +313,7 @@ class SelectBinder:
             if node not in expressions:
                 term = row_binder.bind(node)
                 name, derived = self.scope.language.column_name(item), is_derived_from_series(node, expressions)
-                keys.append(Key(f"p{len(keys)}", name, term.sql, term.type or BIGINT, follows=derived, role=term.role))
+                keys.append(Key(f"p{len(keys)}", name, term.sql, term.type or BIGINT, is_derived=derived, role=term.role))
                 expressions[node] = keys[-1]
         return keys, expressions
 
@@ -326,7 +336,7 @@ class SelectBinder:
             end, length = f"({WEND} + 1L)", f"({WEND} + 1L - {WSTART})"
         elif isinstance(window, SessionWindow) and self.stream:
             end, length = f"({WEND} + {window.gap}L)", f"({WEND} + {window.gap}L - {WSTART})"
-        names = self.scope.language.pseudo_columns.of_windows
+        names = self.scope.language.pseudo_columns.window_names
         return dict(zip(names, (Term(WSTART, TIMESTAMP), Term(end, TIMESTAMP), Term(length, BIGINT)), strict=True))
 
     def _bind_fill(
@@ -463,7 +473,7 @@ def has_counting_aggregate(items: tuple[SelectItem, ...], language: Language) ->
 
 def tie_order(names: Environment) -> str:
     """Return what orders rows whose instants may be equal, as Spark SQL."""
-    parts = [TS] + [column for column, source in ((SERIES, names.series), (KEY, names.key)) if source is not None]
+    parts = [TS] + [column for column, source in ((SERIES_KEY, names.series), (KEY, names.key)) if source is not None]
     return f"struct({', '.join(parts)})" if len(parts) > 1 else TS
 
 
@@ -474,7 +484,7 @@ def has_column(row_binder: Binder, reference: ColumnRef) -> bool:
 
 
 def star_item(column: SourceColumn, span: Span | None) -> SelectItem:
-    """Return the select item of a column that a star stands for."""
+    """Return the select item of a column that a star selects."""
     return SelectItem(ColumnRef(column.name, column.qualifier, span), column.name, column.name)
 
 

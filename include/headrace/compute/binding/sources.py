@@ -67,7 +67,7 @@ class Sources:
     bind_query: Callable[[Query | Union], AnyPlan]
 
     def bind_source(self, source: Source | None) -> BoundSource:
-        """Bind what FROM contains. None stands for a missing FROM."""
+        """Bind what FROM contains. None means that there is no FROM."""
         match source:
             case None:
                 return BoundSource(OneRow(), Environment(self.scope.language, (), Precision.MILLISECOND, self.scope.timezone, None))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from headrace.compute.plan import TS, Argument, Bound, InterpPlan, Plan
-from headrace.compute.running import raise_error, run
+from headrace.compute.sql_text import raise_error, resolve_now
 from headrace.compute.terms import bigint_sql
 from headrace.compute.types import double_to_number
 from headrace.compute.windows.numbering import over
@@ -38,7 +38,7 @@ def interpolate(plan: Plan, interp: InterpPlan, prepared: DataFrame) -> DataFram
     values = [f"{point_value(interp, argument, number)} AS i{number}" for number, argument in enumerate(plan.arguments)]
     valued = points.where(point_condition(interp.mode)).selectExpr(*keys, POINT, f"{POINT} <> {TS} AS {FILLED}", *values)
     columns = [f"{output.sql} AS {output.column}" for output in (*plan.outputs, *plan.hidden)]
-    return valued.selectExpr(*keys, POINT, *(run(plan, column) for column in columns))
+    return valued.selectExpr(*keys, POINT, *(resolve_now(plan, column) for column in columns))
 
 
 def range_end(plan: Plan, bound: Bound | None, default: str) -> str:

@@ -27,7 +27,7 @@ HASH: Final = "xxhash64({name})"
 def encode_subtables(plan: Plan, key: Key) -> Plan:
     """Replace the series key of a plan by its surrogate, and remove the keys derived from it."""
     surrogate = replace(key, sql=HASH.format(name=key.sql), type=BIGINT)
-    return replace(plan, keys=tuple(surrogate if other is key else other for other in plan.keys if not other.follows))
+    return replace(plan, keys=tuple(surrogate if other is key else other for other in plan.keys if not other.is_derived))
 
 
 def build_surrogate_keys(spark: SparkSession, names: pa.Table) -> DataFrame | None:

@@ -33,6 +33,8 @@ class AggregateArguments:
 
     Attributes:
         interval: Whether the windows are INTERVAL windows, whose borders lie between rows.
+        types: The types of all leading arguments that are columns, BIGINT for the instant of the row.
+        attributes: Named constants of the call.
     """
 
     function: str
@@ -40,6 +42,12 @@ class AggregateArguments:
     constants: tuple[Scalar | Duration, ...]
     precision: Precision
     interval: bool = False
+    types: tuple[DataType, ...] = ()
+    attributes: tuple[tuple[str, str], ...] = ()
+
+    def attribute(self, name: str, default: str) -> str:
+        """Return an attribute of the call."""
+        return dict(self.attributes).get(name, default)
 
     def number(self, index: int) -> float:
         """Return a numeric constant, or raise `TypeMismatchError`. Index 0 is the second argument."""
@@ -63,10 +71,10 @@ class AggregateArguments:
         return value.ticks(self.precision)
 
 
-def check_count(function: str, least: int, most: int, count: int) -> None:
+def check_count(function: str, min_arguments: int, max_arguments: int, count: int) -> None:
     """Raise `TypeMismatchError` if a function does not take this number of arguments."""
-    if not least <= count <= most:
-        expected = str(least) if least == most else f"{least} to {most}"
+    if not min_arguments <= count <= max_arguments:
+        expected = str(min_arguments) if min_arguments == max_arguments else f"{min_arguments} to {max_arguments}"
         raise TypeMismatchError(f"{function} takes {expected} argument{'' if expected == '1' else 's'}, not {count}")
 
 
@@ -99,7 +107,7 @@ class AggregateRule:
 
 @dataclass(frozen=True, slots=True)
 class AggregateFunction:
-    """An aggregate function of `least` to `most` arguments.
+    """An aggregate function of `min_arguments` to `max_arguments` arguments.
 
     Attributes:
         accepts: The kinds of type that its first argument may have.
@@ -109,6 +117,7 @@ class AggregateFunction:
             whose order is NULL. Plain columns in the same select list come from that row.
         bounded: Whether the size of the partials is independent of the number of rows.
         streams: Which streams may use it.
+        columns: How many leading arguments are columns: `{x}`, and `{y}` if there are two.
     """
 
     name: str
@@ -117,10 +126,11 @@ class AggregateFunction:
     summary: str
     pick: str | None = None
     order: str | None = None
-    least: int = 1
-    most: int = 1
+    min_arguments: int = 1
+    max_arguments: int = 1
     bounded: bool = True
     streams: StreamUse = StreamUse.ANY
+    columns: int = 1
 
     @property
     def selects(self) -> bool:
@@ -129,7 +139,7 @@ class AggregateFunction:
 
     def check_count(self, count: int) -> None:
         """Raise `TypeMismatchError` if it does not take this number of arguments."""
-        check_count(self.name, self.least, self.most, count)
+        check_count(self.name, self.min_arguments, self.max_arguments, count)
 
     def make_rule(self, arguments: AggregateArguments) -> AggregateRule:
         """Return the rule for given arguments, or raise `TypeMismatchError` if the first has an invalid type."""

@@ -43,16 +43,16 @@ class ArrowRule:
 
 @dataclass(frozen=True, slots=True)
 class ArrowFunction:
-    """A function over the rows of a group that takes `least` to `most` columns. `rule` checks the arguments."""
+    """A function over the rows of a group that takes `min_arguments` to `max_arguments` columns. `rule` checks the arguments."""
 
     name: str
     rule: Callable[[ArrowArguments], ArrowRule]
     summary: str
-    least: int = 1
-    most: int = 1
+    min_arguments: int = 1
+    max_arguments: int = 1
     streams: StreamUse = StreamUse.NONE
 
     def make_rule(self, arguments: ArrowArguments) -> ArrowRule:
         """Return the rule for given arguments, or raise `TypeMismatchError`."""
-        check_count(self.name, self.least, self.most, len(arguments.types))
+        check_count(self.name, self.min_arguments, self.max_arguments, len(arguments.types))
         return self.rule(arguments)

@@ -16,12 +16,16 @@ from headrace.model.types import TypeKind
 
 @dataclass(frozen=True, slots=True)
 class ScalarArguments:
-    """The arguments of a call. `durations` holds those written as durations, None for the others."""
+    """The arguments of a call. `durations` holds those written as durations, None for the others.
+
+    `attributes` are the named constants of the call.
+    """
 
     function: str
     terms: tuple[Term, ...]
     durations: tuple[Duration | None, ...]
     expression_context: ExpressionContext
+    attributes: tuple[tuple[str, str], ...] = ()
 
     def constant(self, index: int) -> object:
         """Return the value of a constant argument, or raise `TypeMismatchError`."""
@@ -64,7 +68,7 @@ Build = Callable[[ScalarArguments], Term]
 
 @dataclass(frozen=True, slots=True)
 class ScalarFunction:
-    """A single-row function of `least` to `most` arguments, without limit if that is None.
+    """A single-row function of `min_arguments` to `max_arguments` arguments, without limit if that is None.
 
     Attributes:
         build: Returns the term for given arguments.
@@ -72,8 +76,8 @@ class ScalarFunction:
     """
 
     name: str
-    least: int
-    most: int | None
+    min_arguments: int
+    max_arguments: int | None
     build: Build
     summary: str
     streams: StreamUse = StreamUse.ANY
@@ -81,15 +85,15 @@ class ScalarFunction:
     def term(self, arguments: ScalarArguments) -> Term:
         """Return the term of a call, or raise `TypeMismatchError` if number or types of its arguments are wrong."""
         count = len(arguments.terms)
-        if count < self.least or (self.most is not None and count > self.most):
+        if count < self.min_arguments or (self.max_arguments is not None and count > self.max_arguments):
             raise TypeMismatchError(f"{self.name} takes {self.arity()}, not {count}")
         return self.build(arguments)
 
     def arity(self) -> str:
         """Describe how many arguments it takes."""
-        if self.most == self.least:
-            return f"{self.least} argument{'' if self.least == 1 else 's'}"
-        return f"{self.least} {'or more' if self.most is None else f'to {self.most}'} arguments"
+        if self.max_arguments == self.min_arguments:
+            return f"{self.min_arguments} argument{'' if self.min_arguments == 1 else 's'}"
+        return f"{self.min_arguments} {'or more' if self.max_arguments is None else f'to {self.max_arguments}'} arguments"
 
 
 def number(term: Term) -> str:

@@ -25,6 +25,7 @@ class SeriesRule:
         value: The result.
         keep: Condition on the rows that are returned.
         order: Orders the returned rows, if not by time.
+        sparse: Whether NULL means that there is no point: a row without any other value is left out.
     """
 
     type: DataType
@@ -33,11 +34,12 @@ class SeriesRule:
     before: str | None = None
     keep: str | None = None
     order: str | None = None
+    sparse: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class SeriesFunction:
-    """A series function of `least` to `most` arguments.
+    """A series function of `min_arguments` to `max_arguments` arguments.
 
     Attributes:
         accepts: The kinds of type that its first argument may have.
@@ -48,13 +50,13 @@ class SeriesFunction:
     accepts: frozenset[TypeKind]
     rule: Callable[[AggregateArguments], SeriesRule]
     summary: str
-    least: int = 1
-    most: int = 1
+    min_arguments: int = 1
+    max_arguments: int = 1
     streams: StreamUse = StreamUse.NONE
 
     def check_count(self, count: int) -> None:
         """Raise `TypeMismatchError` if it does not take this number of arguments."""
-        check_count(self.name, self.least, self.most, count)
+        check_count(self.name, self.min_arguments, self.max_arguments, count)
 
     def make_rule(self, arguments: AggregateArguments) -> SeriesRule:
         """Return the rule for given arguments, or raise `TypeMismatchError` if the first has an invalid type."""

@@ -198,8 +198,8 @@ TABLE: Final = (
         NUMERIC,
         quantile_estimate,
         "estimated y-th percentile; z, the algorithm, has no effect",
-        least=2,
-        most=3,
+        min_arguments=2,
+        max_arguments=3,
     ),
     AggregateFunction(
         "elapsed",
@@ -207,7 +207,7 @@ TABLE: Final = (
         elapsed,
         "time from the first to the last row in units of y (default: one tick); an `INTERVAL` window with rows before and after it "
         "counts in full",
-        most=2,
+        max_arguments=2,
         streams=StreamUse.FORCED_CLOSE,
     ),
 )

@@ -206,12 +206,14 @@ def query_only(
     accepts: frozenset[TypeKind],
     rule: Callable[[AggregateArguments], AggregateRule],
     summary: str,
-    least: int = 1,
-    most: int = 1,
+    min_arguments: int = 1,
+    max_arguments: int = 1,
     streams: StreamUse = StreamUse.NONE,
 ) -> AggregateFunction:
     """Return an aggregate that streams cannot use unless they say otherwise, because its partials grow with the rows."""
-    return AggregateFunction(name, accepts, rule, summary, least=least, most=most, bounded=False, streams=streams)
+    return AggregateFunction(
+        name, accepts, rule, summary, min_arguments=min_arguments, max_arguments=max_arguments, bounded=False, streams=streams
+    )
 
 
 LIST_TABLE: Final = (

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.compute import calendar
 from headrace.compute.plan import WEND, WSTART, FillPlan, IntervalWindow, Output, Plan
-from headrace.compute.running import raise_error, run
+from headrace.compute.sql_text import raise_error, resolve_now
 from headrace.compute.terms import bigint_sql
 from headrace.compute.types import double_to_number, spark_type
 from headrace.compute.windows import intervals
@@ -54,7 +54,7 @@ def fill_windows(plan: Plan, fill: FillPlan, window: IntervalWindow, windows: Da
     columns = [
         f"{output.column if output.is_filled else output.sql} AS {output.column}" for output in (*plan.outputs, *plan.hidden)
     ]
-    return ended.selectExpr(*keys, WSTART, WEND, *(run(plan, column) for column in columns))
+    return ended.selectExpr(*keys, WSTART, WEND, *(resolve_now(plan, column) for column in columns))
 
 
 def has_bounded_range(plan: Plan) -> bool:

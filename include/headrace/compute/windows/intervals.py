@@ -115,7 +115,7 @@ def starts(window: IntervalWindow, sql: str, precision: Precision) -> str:
     if window.zone is None:
         candidates = consecutive_starts(window, start(window, sql, precision), precision)
         return f"filter({candidates}, s -> {end(window, 's', precision)} >= {sql})"
-    candidates = candidate_starts(window, sql, window.most_slides(precision), precision)
+    candidates = candidate_starts(window, sql, window.max_windows_per_instant(precision), precision)
     return f"array_distinct(filter({candidates}, s -> s <= {sql} AND {end(window, 's', precision)} >= {sql}))"
 
 
@@ -133,7 +133,7 @@ def candidate_starts(window: IntervalWindow, sql: str, count: int, precision: Pr
 
 def consecutive_starts(window: IntervalWindow, latest: str, precision: Precision) -> str:
     """Return the starts of as many windows as may contain an instant, from `latest` back, as an array."""
-    step, count = window.sliding.ticks(precision), window.most_slides(precision)
+    step, count = window.sliding.ticks(precision), window.max_windows_per_instant(precision)
     if count <= MAX_UNROLLED_STARTS:
         return f"array({', '.join(f'{latest} - {bigint_sql(step * number)}' for number in range(count))})"
     return f"transform(sequence(0, {count - 1}), i -> {latest} - i * {bigint_sql(step)})"

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from headrace.compute.plan import (
-    END,
-    FIRST,
+    FIRST_ROW,
+    IS_END,
+    IS_START,
     KEY,
-    ROWS,
-    SERIES,
-    START,
+    ROW_COUNT,
+    SERIES_KEY,
     STATE,
     TS,
     WEND,
@@ -25,7 +25,7 @@ from headrace.compute.plan import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-NUMBER: Final = "_window"
+WINDOW_NUMBER: Final = "_window"
 THROUGH_CURRENT_ROW: Final = "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
 BEFORE_CURRENT_ROW: Final = "ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING"
 RowOrderedWindow = StateWindow | EventWindow | CountWindow
@@ -59,7 +59,7 @@ def number_segments(window: OrderedWindow, rows: DataFrame, keys: list[str], apa
 
 def number_rows(window: RowOrderedWindow, prepared: DataFrame, keys: list[str], *, unique: bool) -> DataFrame:
     """Add the window number to prepared rows."""
-    ties = [] if unique else [column for column in (SERIES, KEY) if column in prepared.columns]
+    ties = [] if unique else [column for column in (SERIES_KEY, KEY) if column in prepared.columns]
     order = [TS, *ties]
     match window:
         case StateWindow():
@@ -68,14 +68,14 @@ def number_rows(window: RowOrderedWindow, prepared: DataFrame, keys: list[str], 
             return number_events(prepared, keys, order, TS if unique else None)
         case CountWindow():
             position = f"CAST(row_number() {over(keys, order)} - 1 AS BIGINT)"
-            counted = prepared.selectExpr("*", f"{position} AS {FIRST}", f"1L AS {ROWS}")
-            return counted.selectExpr("*", f"{count_window_column(window)} AS {NUMBER}")
+            counted = prepared.selectExpr("*", f"{position} AS {FIRST_ROW}", f"1L AS {ROW_COUNT}")
+            return counted.selectExpr("*", f"{count_window_column(window)} AS {WINDOW_NUMBER}")
 
 
 def number_by_breaks(rows: DataFrame, keys: list[str], order: list[str], condition: str) -> DataFrame:
     """Number windows that begin where a condition on a row and its predecessors holds."""
     marked = rows.selectExpr("*", f"if({condition}, 1L, 0L) AS _break")
-    return marked.selectExpr("*", f"sum(_break) {over(keys, order, THROUGH_CURRENT_ROW)} AS {NUMBER}").drop("_break")
+    return marked.selectExpr("*", f"sum(_break) {over(keys, order, THROUGH_CURRENT_ROW)} AS {WINDOW_NUMBER}").drop("_break")
 
 
 def number_events(rows: DataFrame, keys: list[str], order: list[str], position: str | None) -> DataFrame:
@@ -84,33 +84,35 @@ def number_events(rows: DataFrame, keys: list[str], order: list[str], position: 
     `position` is a column that orders the rows of a partition without ties, if there is one.
     """
     ranked = rows.selectExpr("*", f"{position or f'row_number() {over(keys, order)}'} AS _rank")
-    opened = f"max(if({START}, _rank, NULL)) {over(keys, order, THROUGH_CURRENT_ROW)}"
-    closed = f"max(if({END}, _rank, NULL)) {over(keys, order, BEFORE_CURRENT_ROW)}"
-    numbered = ranked.selectExpr("*", f"{opened} AS _opened", f"{closed} AS {NUMBER}")
-    return numbered.where(f"_opened > coalesce({NUMBER}, _opened - 1)").drop("_opened", "_rank")
+    opened = f"max(if({IS_START}, _rank, NULL)) {over(keys, order, THROUGH_CURRENT_ROW)}"
+    closed = f"max(if({IS_END}, _rank, NULL)) {over(keys, order, BEFORE_CURRENT_ROW)}"
+    numbered = ranked.selectExpr("*", f"{opened} AS _opened", f"{closed} AS {WINDOW_NUMBER}")
+    return numbered.where(f"_opened > coalesce({WINDOW_NUMBER}, _opened - 1)").drop("_opened", "_rank")
 
 
 def number_count_segments(window: CountWindow, rows: DataFrame, keys: list[str], order: list[str]) -> DataFrame:
     """Number windows of a fixed number of rows. New rows continue the count of the carried windows."""
-    carried_rows = f"coalesce(max({FIRST} + {ROWS}) OVER ({f'PARTITION BY {chr(44).join(keys)}' if keys else ''}), 0L)"
-    position = f"sum(if({FIRST} IS NULL, {ROWS}, 0L)) {over(keys, order, THROUGH_CURRENT_ROW)} - {ROWS}"
-    others = [column for column in rows.columns if column != FIRST]
-    counted = rows.selectExpr(*others, f"{FIRST} AS _carried", f"coalesce({FIRST}, {carried_rows} + {position}) AS {FIRST}")
-    carried = f"array({FIRST} div {window.sliding}L)"
+    carried_rows = f"coalesce(max({FIRST_ROW} + {ROW_COUNT}) OVER ({f'PARTITION BY {chr(44).join(keys)}' if keys else ''}), 0L)"
+    position = f"sum(if({FIRST_ROW} IS NULL, {ROW_COUNT}, 0L)) {over(keys, order, THROUGH_CURRENT_ROW)} - {ROW_COUNT}"
+    others = [column for column in rows.columns if column != FIRST_ROW]
+    counted = rows.selectExpr(
+        *others, f"{FIRST_ROW} AS _carried", f"coalesce({FIRST_ROW}, {carried_rows} + {position}) AS {FIRST_ROW}"
+    )
+    carried = f"array({FIRST_ROW} div {window.sliding}L)"
     all_windows = f"if(_carried IS NULL, {count_window_array(window)}, {carried})"
-    return counted.selectExpr("*", f"explode({all_windows}) AS {NUMBER}").drop("_carried")
+    return counted.selectExpr("*", f"explode({all_windows}) AS {WINDOW_NUMBER}").drop("_carried")
 
 
 def count_window_column(window: CountWindow) -> str:
     """Return the numbers of the windows that contain a row, exploded if there are several."""
     if window.sliding == window.count:
-        return f"({FIRST} div {window.count}L)"
+        return f"({FIRST_ROW} div {window.count}L)"
     return f"explode({count_window_array(window)})"
 
 
 def count_window_array(window: CountWindow) -> str:
     """Return the numbers of the windows that contain a row, as an array."""
     if window.sliding == window.count:
-        return f"array({FIRST} div {window.count}L)"
-    earliest = f"greatest(0L, ({FIRST} - {window.count}L) div {window.sliding}L + if({FIRST} >= {window.count}L, 1L, 0L))"
-    return f"sequence({earliest}, {FIRST} div {window.sliding}L)"
+        return f"array({FIRST_ROW} div {window.count}L)"
+    earliest = f"greatest(0L, ({FIRST_ROW} - {window.count}L) div {window.sliding}L + if({FIRST_ROW} >= {window.count}L, 1L, 0L))"
+    return f"sequence({earliest}, {FIRST_ROW} div {window.sliding}L)"

@@ -1,7 +1,7 @@
 """Evaluation of windows step by step: rows to segments, segments of one window merged, windows to results.
 
 `evaluate` composes the steps over all rows. A stream applies them to new rows and the segments it carries:
-`finish(plan, merge(plan, carried ∪ segments(plan, prepare(plan, rows), by_row=True)))`. Small batches are fastest in one
+`finish(plan, merge(plan, carried ∪ to_segments(plan, prepare(plan, rows), by_row=True)))`. Small batches are fastest in one
 partition (`coalesce(1)` on the rows, and on the union), because nothing is shuffled then.
 
 What a carried segment must hold, and what rows out of order require:
@@ -26,12 +26,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from headrace.compute.plan import (
-    END,
-    FIRST,
+    FIRST_ROW,
+    IS_END,
+    IS_START,
     KEY,
-    ROWS,
-    SERIES,
-    START,
+    ROW_COUNT,
+    SERIES_KEY,
     STATE,
     TS,
     WEND,
@@ -40,13 +40,16 @@ from headrace.compute.plan import (
     EventWindow,
     IntervalWindow,
     Plan,
+    RangeWindow,
+    RunWindow,
     SessionWindow,
     StateWindow,
 )
-from headrace.compute.running import run, stored
+from headrace.compute.sql_text import resolve_now, to_stored_type
 from headrace.compute.windows import intervals
 from headrace.compute.windows.group_calls import add_group_calls
-from headrace.compute.windows.numbering import NUMBER, number_segments
+from headrace.compute.windows.numbering import WINDOW_NUMBER, number_segments
+from headrace.errors import InternalError
 from headrace.storage.spark.functions import F
 
 if TYPE_CHECKING:
@@ -54,27 +57,29 @@ if TYPE_CHECKING:
 
 ATTRIBUTES: Final[dict[type, tuple[str, ...]]] = {
     StateWindow: (STATE,),
-    EventWindow: (START, END),
-    CountWindow: (FIRST, ROWS),
+    EventWindow: (IS_START, IS_END),
+    CountWindow: (FIRST_ROW, ROW_COUNT),
 }
 
 
 def prepare(plan: Plan, rows: DataFrame) -> DataFrame:
     """Return the source rows (physical columns, series key, joined tags) that pass WHERE as prepared rows."""
-    filtered = rows.where(run(plan, plan.filter)) if plan.filter else rows
+    filtered = rows.where(resolve_now(plan, plan.filter)) if plan.filter else rows
     columns = {key.column: key.sql for key in plan.keys}
-    columns |= {name: sql for name, sql in ((TS, plan.time), (SERIES, plan.series_key), (KEY, plan.key)) if sql}
+    columns |= {name: sql for name, sql in ((TS, plan.time), (SERIES_KEY, plan.series_key), (KEY, plan.key)) if sql}
     columns |= {argument.column: argument.sql for argument in plan.arguments}
     match plan.window:
         case StateWindow(state=state):
             columns[STATE] = state.sql
         case EventWindow(start=start, end=end):
-            columns |= {START: start, END: end}
-    prepared = filtered.selectExpr(*(run(plan, f"{sql} AS {column}") for column, sql in columns.items()))
+            columns |= {IS_START: start, IS_END: end}
+        case RunWindow(control=control):
+            columns[STATE] = control.sql
+    prepared = filtered.selectExpr(*(resolve_now(plan, f"{sql} AS {column}") for column, sql in columns.items()))
     return prepared.where(f"{STATE} IS NOT NULL") if isinstance(plan.window, StateWindow) else prepared
 
 
-def segments(plan: Plan, prepared: DataFrame, *, by_row: bool = False) -> DataFrame:
+def to_segments(plan: Plan, prepared: DataFrame, *, by_row: bool = False) -> DataFrame:
     """Convert prepared rows to segments.
 
     With `by_row`, each row becomes a segment if the partials allow it and `merge` does the aggregation, which is faster for small
@@ -110,7 +115,7 @@ def rows_as_segments(plan: Plan, prepared: DataFrame, positions: dict[str, str])
     """Convert each row to a segment without aggregation."""
     columns = {key.column: key.column for key in plan.keys} | positions
     columns |= {partial.column: partial.row or partial.update for partial in plan.partials}
-    return prepared.selectExpr(*(run(plan, f"{sql} AS {column}") for column, sql in columns.items()))
+    return prepared.selectExpr(*(resolve_now(plan, f"{sql} AS {column}") for column, sql in columns.items()))
 
 
 def group_rows(plan: Plan, prepared: DataFrame, groupings: tuple[str, ...], *, span: bool = False) -> DataFrame:
@@ -133,12 +138,12 @@ def point_segments(plan: Plan, prepared: DataFrame) -> DataFrame:
         case StateWindow():
             positions[STATE] = STATE
         case EventWindow():
-            positions |= {START: START, END: END}
+            positions |= {IS_START: IS_START, IS_END: IS_END}
         case CountWindow():
-            positions |= {FIRST: "CAST(NULL AS BIGINT)", ROWS: "1L"}
+            positions |= {FIRST_ROW: "CAST(NULL AS BIGINT)", ROW_COUNT: "1L"}
     if all(partial.row for partial in plan.partials):
         return rows_as_segments(plan, prepared, positions)
-    attributes = [column for column in (STATE, START, END, SERIES, KEY) if column in prepared.columns]
+    attributes = [column for column in (STATE, IS_START, IS_END, SERIES_KEY, KEY) if column in prepared.columns]
     by_instant = prepared.groupBy(*key_columns(plan), TS, *attributes).agg(*update_columns(plan))
     columns = [f"{sql} AS {column}" for column, sql in positions.items()]
     return by_instant.selectExpr(*key_columns(plan), *columns, *(partial.column for partial in plan.partials))
@@ -152,25 +157,29 @@ def merge(plan: Plan, parts: DataFrame, apart: str | None = None) -> DataFrame:
     keys = key_columns(plan)
     match plan.window:
         case None:
-            return parts.groupBy(*keys).agg(*merges(plan))
+            return parts.groupBy(*keys).agg(*merge_columns(plan))
         case IntervalWindow():
-            return parts.groupBy(*keys, WSTART, WEND).agg(*merges(plan))
+            return parts.groupBy(*keys, WSTART, WEND).agg(*merge_columns(plan))
+        case RangeWindow() | RunWindow():
+            raise InternalError("windows over a range or over runs of rows are not merged")
         case window:
             numbered = number_segments(window, parts, keys, apart)
-            return joined(plan, numbered, keys, merges(plan), WSTART, WEND)
+            return aggregate_numbered(plan, numbered, keys, merge_columns(plan), WSTART, WEND)
 
 
-def joined(plan: Plan, numbered: DataFrame, keys: list[str], aggregates: list[Column], first: str, last: str) -> DataFrame:
+def aggregate_numbered(
+    plan: Plan, numbered: DataFrame, keys: list[str], aggregates: list[Column], first: str, last: str
+) -> DataFrame:
     """Aggregate numbered rows or segments, which extend from instant `first` to `last`, to one segment per window number."""
     ends = [F.min(first).alias(WSTART), F.max(last).alias(WEND)]
     match plan.window:
         case StateWindow():
             ends.append(F.first(STATE).alias(STATE))
         case EventWindow():
-            ends += [F.bool_or(START).alias(START), F.bool_or(END).alias(END)]
+            ends += [F.bool_or(IS_START).alias(IS_START), F.bool_or(IS_END).alias(IS_END)]
         case CountWindow(sliding=sliding):
-            ends += [F.expr(f"{NUMBER} * {sliding}L").alias(FIRST), F.sum(ROWS).alias(ROWS)]
-    return numbered.groupBy(*keys, NUMBER).agg(*ends, *aggregates).drop(NUMBER)
+            ends += [F.expr(f"{WINDOW_NUMBER} * {sliding}L").alias(FIRST_ROW), F.sum(ROW_COUNT).alias(ROW_COUNT)]
+    return numbered.groupBy(*keys, WINDOW_NUMBER).agg(*ends, *aggregates).drop(WINDOW_NUMBER)
 
 
 def finish(plan: Plan, windows: DataFrame) -> DataFrame:
@@ -186,20 +195,20 @@ def finish_as_ticks(plan: Plan, windows: DataFrame, extra_columns: Sequence[str]
     conditions = [plan.having] if plan.having else []
     match plan.window:
         case EventWindow(true_for=minimum):
-            conditions += [END, *([f"{WEND} - {WSTART} >= {minimum}L"] if minimum else [])]
+            conditions += [IS_END, *([f"{WEND} - {WSTART} >= {minimum}L"] if minimum else [])]
         case StateWindow(true_for=int(minimum)):
             conditions.append(f"{WEND} - {WSTART} >= {minimum}L")
     called = add_group_calls(plan.group_calls, windows)
-    kept = called.where(run(plan, " AND ".join(conditions))) if conditions else called
+    kept = called.where(resolve_now(plan, " AND ".join(conditions))) if conditions else called
     columns = [*key_columns(plan), *extra_columns, *([WSTART, WEND] if plan.window is not None else [])]
     columns += [f"{output.sql} AS {output.column}" for output in (*plan.outputs, *plan.hidden)]
-    return kept.selectExpr(*(run(plan, column) for column in columns))
+    return kept.selectExpr(*(resolve_now(plan, column) for column in columns))
 
 
 def to_stored_columns(plan: Plan, windows: DataFrame) -> DataFrame:
     """Return the select list in stored types, with keys and window bounds."""
     columns = [*key_columns(plan), *([WSTART, WEND] if plan.window is not None else [])]
-    columns += [f"{stored(output.column, output.type, plan.precision)} AS {output.column}" for output in plan.outputs]
+    columns += [f"{to_stored_type(output.column, output.type, plan.precision)} AS {output.column}" for output in plan.outputs]
     return windows.selectExpr(*columns)
 
 
@@ -210,12 +219,12 @@ def key_columns(plan: Plan) -> list[str]:
 
 def base_key_columns(plan: Plan) -> list[str]:
     """Return the columns of the keys that are not derived from another, which suffice to group rows and are cheaper to hash."""
-    return [key.column for key in plan.keys if not key.follows]
+    return [key.column for key in plan.keys if not key.is_derived]
 
 
 def add_derived_keys(plan: Plan, rows: DataFrame) -> DataFrame:
     """Add the keys that are derived from the series key."""
-    derived = [run(plan, f"{key.sql} AS {key.column}") for key in plan.keys if key.follows]
+    derived = [resolve_now(plan, f"{key.sql} AS {key.column}") for key in plan.keys if key.is_derived]
     if not derived:
         return rows
     series = plan.grouped_series
@@ -226,9 +235,9 @@ def add_derived_keys(plan: Plan, rows: DataFrame) -> DataFrame:
 
 def update_columns(plan: Plan) -> list[Column]:
     """Return the partials as aggregates over prepared rows."""
-    return [F.expr(run(plan, partial.update)).alias(partial.column) for partial in plan.partials]
+    return [F.expr(resolve_now(plan, partial.update)).alias(partial.column) for partial in plan.partials]
 
 
-def merges(plan: Plan) -> list[Column]:
+def merge_columns(plan: Plan) -> list[Column]:
     """Return the partials as aggregates over segments."""
-    return [F.expr(run(plan, partial.merge)).alias(partial.column) for partial in plan.partials]
+    return [F.expr(resolve_now(plan, partial.merge)).alias(partial.column) for partial in plan.partials]

@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from headrace.errors import ProgrammingError
-from headrace.model import statements
+from headrace.model import statements, tree_statements
 from headrace.model.spans import Span
 from headrace.model.statements import Statement
 from headrace.model.tables import Database, Name, Table
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from headrace.runtime.context import Context
     from headrace.service.stages import Stage
 
-PLANNERS: Final[dict[type[Statement], tuple[str, str]]] = {
+PLANNERS: Final[dict[type[Any], tuple[str, str]]] = {
     statements.CreateDatabase: ("tables", "create_database"),
     statements.DropDatabase: ("tables", "drop_database"),
     statements.UseDatabase: ("tables", "use_database"),
@@ -38,6 +38,16 @@ PLANNERS: Final[dict[type[Statement], tuple[str, str]]] = {
     statements.DropStream: ("streams", "drop_stream"),
     statements.PauseStream: ("streams", "pause_stream"),
     statements.ResumeStream: ("streams", "resume_stream"),
+    tree_statements.CreateTreeDatabase: ("trees", "create_database"),
+    tree_statements.DropTreeDatabases: ("trees", "drop_databases"),
+    tree_statements.CreateTimeseries: ("trees", "create_timeseries"),
+    tree_statements.DropTimeseries: ("trees", "drop_timeseries"),
+    tree_statements.AlterTimeseries: ("trees", "alter_timeseries"),
+    tree_statements.SetTTL: ("trees", "set_ttl"),
+    tree_statements.TreeInsert: ("tree_rows", "insert"),
+    tree_statements.TreeDelete: ("tree_rows", "delete"),
+    tree_statements.TreeSelect: ("tree_queries", "select"),
+    tree_statements.TreeShow: ("tree_shows", "show"),
 }
 """Module and function of each statement's planner, imported on first use because most import Arrow and Delta."""
 

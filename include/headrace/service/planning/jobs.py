@@ -8,7 +8,7 @@ from pathlib import Path
 from headrace.errors import NotFoundError, NotSupportedError, ProgrammingError
 from headrace.model.instants import parse_instant
 from headrace.model.jobs import JobDefinition
-from headrace.model.progress import Progress, silent
+from headrace.model.progress import Progress, no_progress
 from headrace.model.statements import Select
 from headrace.model.tables import Database, Table, TableKind
 from headrace.service.planning.dispatch import PlanningContext, database_of, parse_name
@@ -24,7 +24,7 @@ def plan_load(
     subtable: str | None = None,
     *,
     file_format: str | None = None,
-    progress: Progress = silent,
+    progress: Progress = no_progress,
 ) -> list[Stage]:
     """Plan to load files into a plain table, a subtable, or a supertable whose subtables a column `tbname` names.
 
@@ -66,7 +66,7 @@ def plan_backfill(
     end: str | None,
     *,
     rows: int | None = None,
-    progress: Progress = silent,
+    progress: Progress = no_progress,
 ) -> list[Stage]:
     """Plan to recompute the closed windows that start in `[start, end)`; None is open."""
     definition = stream_definition(session, stream)

@@ -10,7 +10,7 @@ from headrace.model.spans import Span
 from headrace.model.time import UNIT_NAMES, Duration
 from headrace.model.types import DataType, TypeKind
 from headrace.sql.queries import QueryParser
-from headrace.sql.tdengine.words import BARE_FUNCTIONS, BINARY, CALLABLE, LEXIS, NEGATED, PREDICATES
+from headrace.sql.tdengine.words import BARE_FUNCTIONS, BINARY, CALLABLE, LEXICAL_RULES, NEGATED, PREDICATES
 from headrace.sql.tokens import Token
 from headrace.sql.tokens import TokenType as TokenKind
 from headrace.sql.types import TypeRule
@@ -56,7 +56,7 @@ FOREIGN_TYPES: Final = {
 class TDengineExpressions(QueryParser):
     """Parses TDengine's durations, `0b` numbers and `TIMESTAMP 'text'`, and provides the tables of the shared parser."""
 
-    LEXIS = LEXIS
+    LEXICAL_RULES = LEXICAL_RULES
     BINARY = BINARY
     PREDICATES = PREDICATES
     NEGATED = NEGATED

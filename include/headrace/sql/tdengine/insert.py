@@ -5,33 +5,29 @@ from __future__ import annotations
 import functools
 import math
 import re
-from collections.abc import Callable
-from typing import Final, NoReturn
+from typing import Final
 
-from headrace.errors import NotSupportedError, SyntaxError_
+from headrace.errors import NotSupportedError, SqlSyntaxError
 from headrace.model.expressions import Scalar
 from headrace.model.spans import Span
 from headrace.model.statements import Explain, Insert, InsertBlock, Now, RowValue, SubtableSpec, TagValue
 from headrace.model.tables import Name
 from headrace.model.time import NANOSECONDS
-from headrace.sql.lexis import BLANKS
-from headrace.sql.scanner import Scanner
-from headrace.sql.syntax_errors import unexpected_token
-from headrace.sql.tdengine.words import LEXIS
+from headrace.sql.lexical_rules import BLANKS
+from headrace.sql.rows import RowScanner
+from headrace.sql.tdengine.words import LEXICAL_RULES
 
 INSERT: Final = re.compile(rf"{BLANKS}(EXPLAIN\b{BLANKS})?INSERT\b", re.IGNORECASE | re.DOTALL)
 NOW_TEXT: Final = r"(?:now|today)\b(?:\s*\(\s*\))?(?:\s*[+-]\s*[0-9]{1,20}[busamhdw]\b)*"
 NOW: Final = re.compile(NOW_TEXT)
 NUMBER: Final = r"[+-]?(?:0x[0-9a-f]{1,32}|0b[01]{1,128}|(?:[0-9]{1,40}\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?)"
-OTHER_VALUE: Final = rf"{LEXIS.string}|{NOW_TEXT}|[a-z]\w*|{NUMBER}"
+OTHER_VALUE: Final = rf"{LEXICAL_RULES.string}|{NOW_TEXT}|[a-z]\w*|{NUMBER}"
 VALUE: Final = rf"([+-]?[0-9]{{1,40}})|([+-]?[0-9]{{1,40}}\.[0-9]*)|'([^'\\]*)'|\"([^\"\\]*)\"|({OTHER_VALUE})"
-NEXT_ROW: Final = re.compile(r"\s*(?:,\s*)?\(")
 OFFSET: Final = re.compile(r"([+-])\s*([0-9]+)([busamhdw])", re.IGNORECASE)
 MAX_NOW_OFFSET: Final = 10**20
 """Nanoseconds from now that exceed every timestamp."""
 
 CONSTANTS: Final[dict[str, bool | None]] = {"null": None, "true": True, "false": False}
-EXPECTED_VALUE: Final = "a value (number, string, TRUE, FALSE, NULL or now)"
 
 
 @functools.cache
@@ -52,14 +48,14 @@ def is_insert(text: str) -> bool:
 
 
 def parse_insert(text: str) -> Insert | Explain:
-    """Parse an INSERT or EXPLAIN INSERT, or raise `SyntaxError_`."""
-    return InsertScanner(text, LEXIS).parse()
+    """Parse an INSERT or EXPLAIN INSERT, or raise `SqlSyntaxError`."""
+    return InsertScanner(text, LEXICAL_RULES).parse()
 
 
 def _convert_other(text: str) -> RowValue:
     """Convert a value with escapes, a constant, now, or a hexadecimal or scientific number, or raise `ValueError`."""
     if text[0] in "'\"":
-        return LEXIS.unquote(text)
+        return LEXICAL_RULES.unquote(text)
     word = text.lower()
     if word in CONSTANTS:
         return CONSTANTS[word]
@@ -82,12 +78,19 @@ def _check_finite(value: float) -> float:
     return value
 
 
-CONVERTERS: Final[tuple[Callable[[str], RowValue], ...]] = (str, int, float, str, str, _convert_other)
-"""Converters by group number in VALUE."""
-
-
-class InsertScanner(Scanner):
+class InsertScanner(RowScanner):
     """Parses `INSERT INTO table [USING supertable [(tags)] TAGS (values)] [(columns)] VALUES (…) [,] (…) [table …]`."""
+
+    CONVERT = (str, int, float, str, str, _convert_other)
+    WANTED = "a value (number, string, TRUE, FALSE, NULL or now)"
+
+    @classmethod
+    def _fast_value(cls) -> re.Pattern[str]:
+        return fast_value_pattern()
+
+    @classmethod
+    def _lone_value(cls) -> re.Pattern[str]:
+        return commented_value_pattern()
 
     def parse(self) -> Insert | Explain:
         """Parse the text."""
@@ -99,10 +102,7 @@ class InsertScanner(Scanner):
         blocks = [self._parse_block()]
         while not self._at_end() and self._current_word() != ";":
             blocks.append(self._parse_block())
-        while self._accept(";"):
-            pass
-        if not self._at_end():
-            self._fail("the end of the statement")
+        self._expect_end()
         return Insert(tuple(blocks))
 
     def _parse_block(self) -> InsertBlock:
@@ -141,7 +141,7 @@ class InsertScanner(Scanner):
         self._move_to(end)
         span = Span(start, end)
         if names is not None and len(names) != len(values):
-            raise SyntaxError_(f"{len(names)} tags, but {len(values)} values", span=span, sql=self.text)
+            raise SqlSyntaxError(f"{len(names)} tags, but {len(values)} values", span=span, sql=self.text)
         tags = tuple(TagValue(self._check_constant(value, span), span) for value in values)
         return SubtableSpec(table, using, tags, names, if_not_exists=True)
 
@@ -151,66 +151,3 @@ class InsertScanner(Scanner):
                 "now as the value of a tag is not supported", hint="write the timestamp", span=span, sql=self.text
             )
         return value
-
-    # Rows
-
-    def _parse_rows(self) -> tuple[tuple[tuple[RowValue, ...], ...], tuple[Span, ...]]:
-        """Parse all rows from here on, with or without commas between them."""
-        rows: list[tuple[RowValue, ...]] = []
-        spans: list[Span] = []
-        start: int | None = self._offset
-        while start is not None:
-            row, end = self._parse_row(start)
-            rows.append(row)
-            spans.append(Span(start, end))
-            match = NEXT_ROW.match(self.text, end)
-            start = match.end() - 1 if match else self._next_row(end)
-        return tuple(rows), tuple(spans)
-
-    def _next_row(self, offset: int) -> int | None:
-        """Return where the next row begins if comments precede it, or None if there are no more rows."""
-        self._move_to(offset)
-        if self._accept(",") and self._current_word() != "(":
-            self._fail("(")
-        return self._offset if self._current_word() == "(" else None
-
-    def _parse_row(self, start: int) -> tuple[tuple[RowValue, ...], int]:
-        """Parse the row whose parenthesis opens at `start`. Returns its values and its end."""
-        values: list[RowValue] = []
-        text, pattern, offset = self.text, fast_value_pattern(), start + 1
-        while True:
-            match = pattern.match(text, offset)
-            if match is None:
-                value, offset = self._parse_commented_value(offset)
-                values.append(value)
-            else:
-                values.append(self._convert(match))
-                offset = match.end()
-            if text[offset - 1] == ")":
-                return tuple(values), offset
-
-    def _parse_commented_value(self, offset: int) -> tuple[RowValue, int]:
-        """Parse a value with comments around it. Returns it and the offset after the comma or parenthesis."""
-        self._move_to(offset)
-        match = commented_value_pattern().match(self.text, self._offset)
-        if match is None:
-            self._fail_value(self._offset)
-        value = self._convert(match)
-        self._move_to(match.end())
-        if self._current_word() not in (",", ")"):
-            self._fail(",", ")")
-        return value, self._offset + 1
-
-    def _convert(self, match: re.Match[str]) -> RowValue:
-        group = match.lastindex or 0
-        try:
-            return CONVERTERS[group](match[group])
-        except ValueError:
-            return self._fail_value(match.start(group))
-
-    def _fail_value(self, offset: int) -> NoReturn:
-        self.lexis.check_closed(self.text)
-        span = self._span_at(offset)
-        word = self.text[span.start : span.end]
-        hint = f"write strings in quotes: '{word}'" if word.isidentifier() else ""
-        raise unexpected_token(self.text, span, [EXPECTED_VALUE], hint=hint)

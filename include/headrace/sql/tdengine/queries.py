@@ -49,7 +49,7 @@ class TDengineQueries(TDengineExpressions):
 
     def _column_name(self, start: int) -> str:
         """Return the text, in lower case outside quotes."""
-        return self.LEXIS.lower(self._text_since(start))
+        return self.LEXICAL_RULES.lower(self._text_since(start))
 
     def _parse_partitions(self) -> Fields:
         return {"partition_by": self._parse_list(self._parse_partition_key)} if self._accept("PARTITION", "BY") else {}

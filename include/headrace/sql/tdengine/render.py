@@ -11,10 +11,11 @@ from headrace.model import statements as model
 from headrace.model.expressions import Expression
 from headrace.model.streams import StreamOptions, TriggerMode
 from headrace.model.tables import Column, Name
-from headrace.model.time import NANOSECONDS, Precision
+from headrace.model.time import Precision
+from headrace.sql.render import shifted_sql
 from headrace.sql.tdengine.render_queries import RENDERER, query_sql
 from headrace.sql.tdengine.tables import DATABASE_OPTIONS, STRING
-from headrace.sql.tdengine.words import LEXIS
+from headrace.sql.tdengine.words import LEXICAL_RULES
 
 DEFAULTS: Final = StreamOptions()
 
@@ -32,8 +33,8 @@ def statement_sql(statement: model.Statement) -> str:
 
 def name_sql(name: Name) -> str:
     """Write `[database.]name`."""
-    name_text = LEXIS.name_sql(name.name)
-    return name_text if name.database is None else f"{LEXIS.name_sql(name.database)}.{name_text}"
+    name_text = LEXICAL_RULES.name_sql(name.name)
+    return name_text if name.database is None else f"{LEXICAL_RULES.name_sql(name.database)}.{name_text}"
 
 
 def _parenthesize(parts: Iterable[str]) -> str:
@@ -41,7 +42,7 @@ def _parenthesize(parts: Iterable[str]) -> str:
 
 
 def _names_sql(names: Iterable[str]) -> str:
-    return _parenthesize(LEXIS.name_sql(name) for name in names)
+    return _parenthesize(LEXICAL_RULES.name_sql(name) for name in names)
 
 
 def _join_words(*parts: str) -> str:
@@ -65,7 +66,7 @@ def _(statement: model.CreateDatabase) -> str:
 
 def _database_option(name: str, value: str) -> str:
     word = name.upper()
-    return f"{word} {LEXIS.quote(value) if DATABASE_OPTIONS.get(word) == STRING else value}"
+    return f"{word} {LEXICAL_RULES.quote(value) if DATABASE_OPTIONS.get(word) == STRING else value}"
 
 
 @statement_sql.register
@@ -93,12 +94,12 @@ def _(statement: model.CreateTable) -> str:
 
 def _column_sql(column: Column) -> str:
     return _join_words(
-        LEXIS.name_sql(column.name), str(column.type), _text_if(column.is_key, "PRIMARY KEY"), _comment_sql(column.comment)
+        LEXICAL_RULES.name_sql(column.name), str(column.type), _text_if(column.is_key, "PRIMARY KEY"), _comment_sql(column.comment)
     )
 
 
 def _comment_sql(comment: str | None) -> str:
-    return "" if comment is None else f"COMMENT {LEXIS.quote(comment)}"
+    return "" if comment is None else f"COMMENT {LEXICAL_RULES.quote(comment)}"
 
 
 @statement_sql.register
@@ -124,7 +125,7 @@ def _(statement: model.DropTable) -> str:
 
 @statement_sql.register
 def _(statement: model.SetTags) -> str:
-    values = ", ".join(f"{LEXIS.name_sql(name)} = {RENDERER.scalar_sql(value.value)}" for name, value in statement.values)
+    values = ", ".join(f"{LEXICAL_RULES.name_sql(name)} = {RENDERER.scalar_sql(value.value)}" for name, value in statement.values)
     return f"ALTER TABLE {name_sql(statement.table)} SET TAG {values}"
 
 
@@ -140,7 +141,7 @@ def _(statement: model.AddColumn) -> str:
 
 @statement_sql.register
 def _(statement: model.DropColumn) -> str:
-    return _alter_sql(statement, "DROP", LEXIS.name_sql(statement.name))
+    return _alter_sql(statement, "DROP", LEXICAL_RULES.name_sql(statement.name))
 
 
 @statement_sql.register
@@ -150,7 +151,7 @@ def _(statement: model.ModifyColumn) -> str:
 
 @statement_sql.register
 def _(statement: model.RenameColumn) -> str:
-    return _alter_sql(statement, "RENAME", LEXIS.name_sql(statement.name), LEXIS.name_sql(statement.new_name))
+    return _alter_sql(statement, "RENAME", LEXICAL_RULES.name_sql(statement.name), LEXICAL_RULES.name_sql(statement.new_name))
 
 
 # Rows
@@ -172,12 +173,7 @@ def _row_sql(row: Sequence[model.RowValue]) -> str:
 
 
 def _now_sql(now: model.Now) -> str:
-    base = "today()" if now.today else "now()"
-    if not now.offset:
-        return base
-    length = abs(now.offset)
-    unit = max((unit for unit in NANOSECONDS if length % NANOSECONDS[unit] == 0), key=NANOSECONDS.__getitem__)
-    return f"{base} {'-' if now.offset < 0 else '+'} {length // NANOSECONDS[unit]}{unit}"
+    return shifted_sql("today()" if now.today else "now()", now.offset, {})
 
 
 @statement_sql.register
@@ -199,8 +195,8 @@ def _(statement: model.Show) -> str:
     what = statement.what.upper()
     if statement.name is not None:
         return _join_words("SHOW", what, _text_if(what == "TAGS", "FROM"), name_sql(statement.name))
-    database = "" if statement.database is None else f"FROM {LEXIS.name_sql(statement.database)}"
-    like = "" if statement.like is None else f"LIKE {LEXIS.quote(statement.like)}"
+    database = "" if statement.database is None else f"FROM {LEXICAL_RULES.name_sql(statement.database)}"
+    like = "" if statement.like is None else f"LIKE {LEXICAL_RULES.quote(statement.like)}"
     return _join_words("SHOW", what, database, like)
 
 
@@ -258,11 +254,11 @@ def _trigger_sql(options: StreamOptions) -> str:
 
 
 def _target_column_sql(column: model.TargetColumn) -> str:
-    return _join_words(LEXIS.name_sql(column.name), _text_if(column.is_key, "PRIMARY KEY"))
+    return _join_words(LEXICAL_RULES.name_sql(column.name), _text_if(column.is_key, "PRIMARY KEY"))
 
 
 def _target_tag_sql(tag: model.TargetTag) -> str:
-    return LEXIS.name_sql(tag.name) if tag.column is None else _column_sql(tag.column)
+    return LEXICAL_RULES.name_sql(tag.name) if tag.column is None else _column_sql(tag.column)
 
 
 @statement_sql.register

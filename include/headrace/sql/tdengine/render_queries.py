@@ -25,13 +25,13 @@ from headrace.model.queries import (
 )
 from headrace.model.time import Duration
 from headrace.sql.render import ExpressionRenderer
-from headrace.sql.tdengine.words import BINARY, LEXIS, NEGATED, PREDICATES
+from headrace.sql.tdengine.words import BINARY, LEXICAL_RULES, NEGATED, PREDICATES
 
 
 class TDengineRenderer(ExpressionRenderer):
     """Writes TDengine expressions."""
 
-    LEXIS = LEXIS
+    LEXICAL_RULES = LEXICAL_RULES
     BINARY = BINARY
     PREDICATES = PREDICATES
     NEGATED = NEGATED
@@ -76,14 +76,14 @@ def _items_sql(items: Iterable[SelectItem]) -> str:
 
 
 def _with_alias(text: str, alias: str | None) -> str:
-    return text if alias is None else f"{text} AS {LEXIS.name_sql(alias)}"
+    return text if alias is None else f"{text} AS {LEXICAL_RULES.name_sql(alias)}"
 
 
 def _source_sql(source: Source, in_parentheses: bool = False) -> str:
     match source:
         case TableSource(name=name, alias=alias):
-            database = "" if name.database is None else f"{LEXIS.name_sql(name.database)}."
-            return _with_alias(f"{database}{LEXIS.name_sql(name.name)}", alias)
+            database = "" if name.database is None else f"{LEXICAL_RULES.name_sql(name.database)}."
+            return _with_alias(f"{database}{LEXICAL_RULES.name_sql(name.name)}", alias)
         case QuerySource(query=query, alias=alias):
             return _with_alias(f"({query_sql(query)})", alias)
     text = _join_sql(source)

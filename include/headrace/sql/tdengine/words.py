@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from headrace.sql.lexis import Lexis
+from headrace.sql.lexical_rules import LexicalRules
 from headrace.sql.operators import AND, BITS, MEMBER, OR, PRODUCT, SUM, Operator
 
 BARE_FUNCTIONS: Final = frozenset({"NOW", "TODAY"})
@@ -40,7 +40,7 @@ ESCAPES: Final = {"n": "\n", "r": "\r", "t": "\t"}
 KEPT_ESCAPES: Final = "%_x"
 """`\\%` and `\\_` belong to patterns of LIKE and `\\x` begins binary data, so the backslash stays."""
 
-LEXIS: Final = Lexis(reserved=RESERVED, escapes=ESCAPES, kept=KEPT_ESCAPES)
+LEXICAL_RULES: Final = LexicalRules(reserved=RESERVED, escapes=ESCAPES, kept=KEPT_ESCAPES)
 
 BINARY: Final = {
     "OR": Operator("or", OR),

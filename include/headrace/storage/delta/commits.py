@@ -119,7 +119,7 @@ def check_epoch(delta: DeltaTable, job_id: str | None, epoch: int) -> None:
     if seen is not None and seen > epoch:
         raise FencedError(
             f"the lease under which this driver runs (epoch {epoch}) has passed to another (epoch {seen})",
-            hint="nothing was written; the driver that holds the lease goes on",
+            hint="nothing was written; the driver that holds the lease continues",
         )
 
 

@@ -98,7 +98,7 @@ def check_same(old: pa.Field, new: pa.Field, owner: str) -> None:
     """Refuse a column that the Delta table has as something else."""
     if old.name != new.name:
         raise LimitError(
-            f"{owner} cannot have columns {old.name} and {new.name}: Delta Lake tells columns apart without regard to case",
+            f"{owner} cannot have columns {old.name} and {new.name}: Delta Lake ignores the case of column names",
             hint=f"use another name than {new.name}",
         )
     if RETIRED_METADATA in (old.metadata or {}):

@@ -58,6 +58,20 @@ def keep_last_per_key(rows: pa.Table, key: Sequence[str]) -> pa.Table:
     return rows if len(last) == rows.num_rows else rows.take(last.take(pc.sort_indices(last)))
 
 
+def keep_last_values_per_key(rows: pa.Table, key: Sequence[str]) -> pa.Table:
+    """Combine rows of one key, keeping the last value of each column that is not NULL."""
+    if rows.num_rows < 2:
+        return rows
+    values = [name for name in rows.column_names if name not in key]
+    grouped = rows.group_by(list(key), use_threads=False)
+    combined = grouped.aggregate([(name, "last", pc.ScalarAggregateOptions(skip_nulls=True, min_count=1)) for name in values])
+    if combined.num_rows == rows.num_rows:
+        return rows
+    return combined.rename_columns(
+        [name.removesuffix("_last") if name not in key else name for name in combined.column_names]
+    ).select(rows.column_names)
+
+
 def anti_join(rows: pa.Table, others: pa.Table, key: Sequence[str]) -> pa.Table:
     """Return the rows whose key is not among the others."""
     return rows.join(others.select(list(key)), keys=list(key), join_type="left anti") if others.num_rows and rows.num_rows else rows

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.table import TableMerger
 
-from headrace.model.tables import Table
+from headrace.model.tables import Table, TableKind
 from headrace.storage.delta.commits import Commit, WriteMetrics, commit_properties
 from headrace.storage.delta.keys import quote_identifier, subtable_condition, time_condition
 from headrace.storage.delta.pruning import Bounds, time_bounds
@@ -49,11 +49,12 @@ def upsert(
     update_columns: Collection[str] | None,
     commit: Commit | None,
 ) -> WriteMetrics:
-    """Update existing keys in the `update_columns` columns (None: all), and insert the others."""
+    """Update existing keys in the `update_columns` columns (None: all), and insert the others. In a tree NULL changes nothing."""
     changing = [name for name in _value_columns(table, schema) if update_columns is None or name in update_columns]
     merger = _merger(delta, table, schema, rows, scope, commit)
     # Writing an existing key is an update even if the table has no other columns.
-    updates = {quote_identifier(name): _source_column(name) for name in changing or [table.series_key]}
+    new_value = _source_or_stored if table.kind is TableKind.TREE else _source_column
+    updates = {quote_identifier(name): new_value(name) for name in changing or [table.series_key]}
     return _execute(merger.when_matched_update(updates).when_not_matched_insert(_insert_values(schema)), delta)
 
 
@@ -95,6 +96,10 @@ def _value_columns(table: Table, schema: pa.Schema) -> list[str]:
 
 def _source_column(name: str) -> str:
     return f"s.{quote_identifier(name)}"
+
+
+def _source_or_stored(name: str) -> str:
+    return f"coalesce({_source_column(name)}, t.{quote_identifier(name)})"
 
 
 def _insert_values(schema: pa.Schema) -> dict[str, str]:

@@ -75,7 +75,7 @@ class Outbox:
         self._handle = Handle(uri, f"outbox of {job_id}", options)
 
     def open(self) -> None:
-        """Create the table if it does not exist, and remove files that nobody needs."""
+        """Create the table if it does not exist, and remove files that no version names."""
         with translate_errors(self._handle.name):
             DeltaTable.create(
                 self._handle.uri, SCHEMA, mode="ignore", configuration=CONFIGURATION, storage_options=self._options or None
@@ -127,7 +127,7 @@ class Outbox:
             return int(pc.sum(self._handle.files(delta)["num_records"]).as_py() or 0)
 
     def read(self, file: MessageFile, most: int) -> Iterator[list[Message]]:
-        """Read the messages of a file in order, at most so many at once."""
+        """Read the messages of a file in order, in lists of at most `most`."""
         system, root = file_system(self._handle.uri)
         with translate_errors(self._handle.name), system.open_input_file(f"{root}/{unquote(file.path)}") as source:
             for rows in pq.ParquetFile(source).iter_batches(most):
@@ -161,7 +161,7 @@ class Outbox:
         self._handle.forget()
 
     def _delete_files(self, paths: list[str]) -> None:
-        """Delete data files that no version names any more: nobody reads older versions of an outbox."""
+        """Delete data files of older versions, which no reader of an outbox uses."""
         system, root = file_system(self._handle.uri)
         with translate_errors(self._handle.name):
             for path in paths:

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
 from typing import Final, TypeVar
 
 import pyarrow as pa
@@ -15,7 +16,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from headrace.errors import ConflictError, TransientError
 from headrace.model.failpoints import failpoint
-from headrace.model.tables import Database, Table
+from headrace.model.tables import Database, Table, TableKind
 from headrace.model.time import Precision
 from headrace.storage.delta import merging
 from headrace.storage.delta.commits import (
@@ -34,6 +35,8 @@ from headrace.storage.delta.keys import (
     conform_rows,
     find_stored_keys,
     keep_last_per_key,
+    keep_last_values_per_key,
+    quote_identifier,
     semi_join,
     subtable_condition,
     time_condition,
@@ -73,7 +76,8 @@ class Writer:
     ) -> WriteMetrics:
         """Insert or update rows in one commit; see `Tables.write`."""
         schema = rows_schema(table, database)
-        rows = keep_last_per_key(conform_rows(rows, schema, table.primary_key, table.name), table.primary_key)
+        deduplicate = keep_last_values_per_key if table.kind is TableKind.TREE else keep_last_per_key
+        rows = deduplicate(conform_rows(rows, schema, table.primary_key, table.name), table.primary_key)
 
         def work(handle: Handle, delta: DeltaTable) -> WriteMetrics:
             if commit_status(delta, commit) is CommitStatus.RECORDED or (rows.num_rows == 0 and commit is None):
@@ -144,6 +148,23 @@ class Writer:
                 return WriteMetrics(delta.version())
             metrics = delta.delete(predicate, commit_properties=commit_properties(None))
             return WriteMetrics(delta.version(), deleted=int(metrics["num_deleted_rows"]))
+
+        return self.commit(table, work)
+
+    def clear(
+        self, table: Table, database: Database, columns: Sequence[tuple[str, Sequence[str]]], ranges: Ranges | None
+    ) -> WriteMetrics:
+        """Set values of a tree to NULL, and delete the rows that lose their last one. Repeating it changes nothing more."""
+        scopes = [clearing(table, database, names, devices, ranges) for names, devices in devices_by_columns(columns)]
+
+        def work(_: Handle, delta: DeltaTable) -> WriteMetrics:
+            deleted = updated = 0
+            for scope in scopes:
+                metrics = delta.delete(scope.emptied, commit_properties=commit_properties(None))
+                deleted += int(metrics["num_deleted_rows"])
+                metrics = delta.update(scope.updates, predicate=scope.changed, commit_properties=commit_properties(None))
+                updated += int(metrics["num_updated_rows"])
+            return WriteMetrics(delta.version(), updated=updated, deleted=deleted)
 
         return self.commit(table, work)
 
@@ -236,6 +257,37 @@ def delete_predicate(
     if where:
         conditions.append(f"({where})")
     return " AND ".join(conditions) or None
+
+
+@dataclass(frozen=True, slots=True)
+class Clearing:
+    """The rows that lose all their values, those that lose some, and the assignments of the latter, as SQL of delta-rs."""
+
+    emptied: str
+    changed: str
+    updates: dict[str, str]
+
+
+def devices_by_columns(columns: Sequence[tuple[str, Sequence[str]]]) -> list[tuple[tuple[str, ...], list[str]]]:
+    """Group devices that lose the same columns."""
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for device, names in columns:
+        if names:
+            groups.setdefault(tuple(sorted(set(names))), []).append(device)
+    return list(groups.items())
+
+
+def clearing(table: Table, database: Database, names: Sequence[str], devices: Sequence[str], ranges: Ranges | None) -> Clearing:
+    """Return what clears some columns of some devices."""
+    scope = delete_predicate(table, database, devices, ranges, None)
+    others = [column.name for column in table.columns[1:] if column.name not in names]
+    left_empty = " AND ".join(f"{quote_identifier(name)} IS NULL" for name in others) or "true"
+    has_values = " OR ".join(f"{quote_identifier(name)} IS NOT NULL" for name in names)
+    return Clearing(
+        emptied=f"{scope} AND ({left_empty})",
+        changed=f"{scope} AND ({has_values})",
+        updates={quote_identifier(name): "NULL" for name in names},
+    )
 
 
 def ticks_to_bounds(database: Database, low: int, high: int) -> Bounds:

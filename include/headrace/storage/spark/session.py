@@ -48,6 +48,7 @@ def jar_stamp(jars: Sequence[Path]) -> str:
 
 
 def digest(*parts: str) -> str:
+    """Return a short hash that names a file for exactly these inputs."""
     return hashlib.sha256("|".join(parts).encode()).hexdigest()[:12]
 
 

@@ -35,8 +35,8 @@ from headrace.streams.definition.layout import (
     is_created_by,
     name_expression,
     new_layout,
+    prepend_window_start,
     tag_value,
-    with_start,
 )
 
 
@@ -82,7 +82,7 @@ class StreamPlan:
 
     @property
     def leaves_rows_out(self) -> bool:
-        """True if rows may lie in no window, so that only the progress of their subtable tells whether one is in order."""
+        """True if a row may belong to no window, so that only its subtable's progress shows whether it is in order."""
         return isinstance(self.query.window, EventWindow)
 
     @property
@@ -123,7 +123,7 @@ def catalog_scope(
                 f"no database is selected for {name}", hint=f"write database.{name}, or select one with USE", span=name.span
             )
         try:
-            return find(catalog, owning_database, name.name)
+            return find_relation(catalog, owning_database, name.name)
         except NotFoundError as error:
             error.span = error.span or name.span
             raise
@@ -131,7 +131,7 @@ def catalog_scope(
     return Scope(lambda name: (lookup(name),), language(dialect), timezone, now)
 
 
-def find(catalog: Catalog, database: str, name: str) -> Relation:
+def find_relation(catalog: Catalog, database: str, name: str) -> Relation:
     """Return the table of a name, or the subtable."""
     owning_database = catalog.databases.get(database)
     subtable = catalog.subtables.find(database, [name]).get(name)
@@ -160,7 +160,7 @@ def define(
     return plan
 
 
-def plan_of(definition: JobDefinition, catalog: Catalog) -> StreamPlan:
+def plan_recorded_stream(definition: JobDefinition, catalog: Catalog) -> StreamPlan:
     """Return the plan of a recorded stream, as `define` returned it, with the recorded id."""
     statement = parse(definition.sql, definition.dialect)
     if not isinstance(statement, CreateStream):
@@ -170,7 +170,7 @@ def plan_of(definition: JobDefinition, catalog: Catalog) -> StreamPlan:
     try:
         return Definer(statement, catalog, scope, definition.database, recorded=definition).plan()
     except Error as error:
-        raise error.located(definition.sql) from None
+        raise error.with_sql(definition.sql) from None
 
 
 def scope_as_recorded(scope: Scope, definition: JobDefinition) -> Scope:
@@ -218,7 +218,7 @@ class Definer:
         statement = self.statement
         source = self.scope.relation(source_name(statement.query).name)
         check_statement(statement, source, self.scope.language)
-        query = with_start(statement.query)
+        query = prepend_window_start(statement.query)
         bound = self.bind_query(query)
         check_plan(bound, statement, source, self.scope.language)
         prepended = query is not statement.query

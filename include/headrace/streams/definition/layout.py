@@ -47,7 +47,7 @@ class Layout:
     id_tag: str | None
 
 
-def with_start(query: Query) -> Query:
+def prepend_window_start(query: Query) -> Query:
     """Return a window query whose first item is the window's start, prepended if missing."""
     first = query.items[0].expression
     if query.window is None or (isinstance(first, ColumnRef) and first.name == WSTART):
@@ -154,7 +154,7 @@ def tag_expression(query: Query, tag: TargetTag) -> Expression | None:
     """Return the item of PARTITION BY that a tag is named after; None if there is no PARTITION BY."""
     if not query.partition_by:
         return None
-    expression = partition_item(query, tag.name)
+    expression = find_partition_item(query, tag.name)
     if expression is None:
         names = ", ".join(item.name for item in query.partition_by)
         raise NotFoundError(
@@ -163,7 +163,7 @@ def tag_expression(query: Query, tag: TargetTag) -> Expression | None:
     return expression
 
 
-def partition_item(query: Query, name: str) -> Expression | None:
+def find_partition_item(query: Query, name: str) -> Expression | None:
     """Return the expression of PARTITION BY with this alias or column name; None if there is none."""
     return next((item.expression for item in query.partition_by if item.name == name), None)
 
@@ -180,7 +180,7 @@ def name_expression(statement: CreateStream) -> Expression | None:
         """Resolve a column reference."""
         if not isinstance(node, ColumnRef):
             return None
-        expression = partition_item(query, node.name)
+        expression = find_partition_item(query, node.name)
         if expression is None:
             raise NotFoundError(
                 f"SUBTABLE uses {node.name}, which is not in PARTITION BY", hint="use its columns and aliases", span=node.span

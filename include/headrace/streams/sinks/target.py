@@ -17,7 +17,7 @@ from headrace.storage.types import arrow_type
 from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.definition.groups import GroupKind
-from headrace.streams.windows.changes import from_ticks
+from headrace.streams.windows.change_batch import from_ticks
 from headrace.streams.windows.row_matching import row_ids
 
 MAX_CACHED_GROUPS: Final = 1_000_000

@@ -7,7 +7,7 @@ from headrace.model.jobs import JobRecord
 from headrace.streams.context import Context
 
 
-def lag_ms(context: Context, record: JobRecord) -> int | None:
+def measure_lag_ms(context: Context, record: JobRecord) -> int | None:
     """Return the age of the oldest commit that a stream has not handled, 0 if all are handled; None before the stream is live.
 
     The source itself is read, so the answer is right even if a micro-batch hangs or no driver runs. If the source cannot be read,

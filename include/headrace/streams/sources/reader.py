@@ -10,9 +10,9 @@ from typing import Final
 from headrace.model.tables import Database, Table
 from headrace.storage.delta.changes import changes_schema
 from headrace.streams.context import Context
-from headrace.streams.sources.sizes import CommitSizes
+from headrace.streams.sources.commit_sizes import CommitSizes
 from headrace.streams.sources.tags import with_tags
-from headrace.streams.windows.changes import Changes
+from headrace.streams.windows.change_batch import Changes
 
 MAX_CACHED_BATCHES: Final = 8
 """Batches cached for streams that are a little behind."""

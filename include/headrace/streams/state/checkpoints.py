@@ -11,7 +11,7 @@ from typing import Final
 import pyarrow as pa
 from pyarrow import fs
 
-from headrace.compute.plan import SERIES
+from headrace.compute.plan import SERIES_KEY
 from headrace.errors import OperationalError, TerminalError
 from headrace.model.failpoints import failpoint
 from headrace.model.jobs import JobCounters
@@ -22,7 +22,7 @@ RETAINED_CHECKPOINTS: Final = 3
 """Checkpoints to keep: a damaged state can be recomputed from an older one and the changes since."""
 
 MAX_EVENT_TIME: Final = "_max_event_time"
-MAX_EVENT_TIMES: Final = pa.schema([(SERIES, pa.string()), (MAX_EVENT_TIME, pa.int64())])
+MAX_EVENT_TIMES: Final = pa.schema([(SERIES_KEY, pa.string()), (MAX_EVENT_TIME, pa.int64())])
 """The largest event time of each subtable, in ticks."""
 
 

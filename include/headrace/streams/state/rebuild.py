@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.compute import Plan, prepare, whole
-from headrace.compute.plan import SERIES, TS, WEND, WSTART, IntervalWindow
+from headrace.compute import Plan, aggregate_windows, prepare
+from headrace.compute.plan import SERIES_KEY, TS, WEND, WSTART, IntervalWindow
 from headrace.compute.terms import quote
 from headrace.compute.types import from_ticks
 from headrace.compute.windows import key_columns
@@ -82,7 +82,7 @@ def source_rows(context: Context, plan: StreamPlan, version: int) -> DataFrame:
 
 def max_event_times(plan: StreamPlan, rows: DataFrame) -> pa.Table:
     """Return the largest event time of each subtable, of rows that pass WHERE."""
-    times = prepare(plan.query, rows).groupBy(SERIES).agg(F.max(TS).alias(MAX_EVENT_TIME))
+    times = prepare(plan.query, rows).groupBy(SERIES_KEY).agg(F.max(TS).alias(MAX_EVENT_TIME))
     return times.toArrow().select(MAX_EVENT_TIMES.names).cast(MAX_EVENT_TIMES)
 
 
@@ -91,9 +91,9 @@ def open_windows(plan: StreamPlan, rows: DataFrame, watermark: int, emit_state: 
     if isinstance(plan.query.window, IntervalWindow):
         low = from_ticks(f"{watermark - max_window_span(plan.query, plan.query.window)}L", plan.query.precision)
         recent = rows.where(f"{quote(plan.source.timestamp.name)} >= {low}")
-        windows = whole(plan.query, prepare(plan.query, recent)).where(f"{WEND} >= {watermark}L")
+        windows = aggregate_windows(plan.query, prepare(plan.query, recent)).where(f"{WEND} >= {watermark}L")
     else:
-        all_windows = whole(plan.query, prepare(plan.query, rows))
+        all_windows = aggregate_windows(plan.query, prepare(plan.query, rows))
         keys = ", ".join(key_columns(plan.query))
         last = f"max({WSTART}) OVER ({f'PARTITION BY {keys}' if keys else ''})"
         windows = all_windows.selectExpr("*", f"{last} AS _last").where(f"{WEND} >= {watermark}L OR {WEND} >= _last").drop("_last")

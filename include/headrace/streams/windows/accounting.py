@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.compute.plan import SERIES
+from headrace.compute.plan import SERIES_KEY
 from headrace.model.jobs import JobCounters
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.state.checkpoints import MAX_EVENT_TIME, MAX_EVENT_TIMES, StreamState
-from headrace.streams.windows.changes import Bools, ChangeBatch
+from headrace.streams.windows.change_batch import Bools, ChangeBatch
 from headrace.streams.windows.window_sql import MAX_TIME, USED
 
 
@@ -63,15 +63,15 @@ def later_of(first: int | None, second: int | None) -> int | None:
 
 def max_times(names: pa.ChunkedArray, instants: pa.Array) -> pa.Table:
     """Return the largest event time of each subtable in a batch."""
-    grouped = pa.table({SERIES: names, MAX_TIME: instants}).group_by(SERIES).aggregate([(MAX_TIME, "max")])
-    return pa.table({SERIES: grouped[SERIES], MAX_TIME: grouped[f"{MAX_TIME}_max"]})
+    grouped = pa.table({SERIES_KEY: names, MAX_TIME: instants}).group_by(SERIES_KEY).aggregate([(MAX_TIME, "max")])
+    return pa.table({SERIES_KEY: grouped[SERIES_KEY], MAX_TIME: grouped[f"{MAX_TIME}_max"]})
 
 
 def merge_max_times(previous: pa.Table, batch_times: pa.Table) -> pa.Table:
     """Merge the largest event times of a batch into those so far. Subtables keep their order; new ones follow."""
     row_index = pc.index_in(
-        batch_times[SERIES],
-        previous[SERIES].combine_chunks() if previous.num_rows else pa.array([], pa.string()),
+        batch_times[SERIES_KEY],
+        previous[SERIES_KEY].combine_chunks() if previous.num_rows else pa.array([], pa.string()),
     )
     existing = batch_times.filter(pc.is_valid(row_index))
     new = batch_times.filter(pc.is_null(row_index)).rename_columns(MAX_EVENT_TIMES.names).cast(MAX_EVENT_TIMES)
@@ -79,5 +79,5 @@ def merge_max_times(previous: pa.Table, batch_times: pa.Table) -> pa.Table:
         values = np.array(previous[MAX_EVENT_TIME].to_numpy(), copy=True)
         old_rows = row_index.drop_null().to_numpy().astype(np.int64)
         np.maximum.at(values, old_rows, existing[MAX_TIME].to_numpy())
-        previous = pa.table({SERIES: previous[SERIES], MAX_EVENT_TIME: pa.array(values)}, schema=MAX_EVENT_TIMES)
+        previous = pa.table({SERIES_KEY: previous[SERIES_KEY], MAX_EVENT_TIME: pa.array(values)}, schema=MAX_EVENT_TIMES)
     return pa.concat_tables([previous, new]).combine_chunks()

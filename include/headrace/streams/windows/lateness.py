@@ -20,7 +20,7 @@ from headrace.streams.definition.define import StreamPlan
 from headrace.streams.state.checkpoints import StreamState
 from headrace.streams.windows import window_sql
 from headrace.streams.windows.accounting import BatchCount, count_rows
-from headrace.streams.windows.changes import (
+from headrace.streams.windows.change_batch import (
     NEVER,
     RECALCULATION_KINDS,
     UPSERT_KINDS,

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.compute.plan import FIRST, WSTART, CountWindow, IntervalWindow, SessionWindow
+from headrace.compute.plan import FIRST_ROW, WSTART, CountWindow, IntervalWindow, SessionWindow
 from headrace.compute.windows import key_columns
 from headrace.model.streams import TriggerMode
 from headrace.streams.batches import BatchResult, idle_result
@@ -18,7 +18,16 @@ from headrace.streams.definition.define import StreamPlan
 from headrace.streams.state.checkpoints import StreamState
 from headrace.streams.windows import window_sql
 from headrace.streams.windows.accounting import BatchCount, count_inserts
-from headrace.streams.windows.changes import Bools, ChangeBatch, Changes, Int64s, RowKind, change_batch, maybe_expired, to_numpy
+from headrace.streams.windows.change_batch import (
+    Bools,
+    ChangeBatch,
+    Changes,
+    Int64s,
+    RowKind,
+    change_batch,
+    maybe_expired,
+    to_numpy,
+)
 from headrace.streams.windows.emission import EmitState, emit, flags, is_closed
 from headrace.streams.windows.lateness import (
     BatchSegments,
@@ -210,8 +219,8 @@ class WindowProcessor:
         offsets = rows_before_scopes(segments, scopes)
         representative = segments.rows.take(pa.array(np.unique(segments.group, return_index=True)[1]))
         group = match_rows(windows, representative, key_columns(self.plan.query)) if key_columns(self.plan.query) else 0
-        first_rows = pc.add(windows[FIRST], pa.array(np.broadcast_to(offsets[group], windows.num_rows)))
-        return windows.set_column(windows.schema.get_field_index(FIRST), FIRST, first_rows)
+        first_rows = pc.add(windows[FIRST_ROW], pa.array(np.broadcast_to(offsets[group], windows.num_rows)))
+        return windows.set_column(windows.schema.get_field_index(FIRST_ROW), FIRST_ROW, first_rows)
 
     def to_dataframe(self, rows: pa.Table) -> DataFrame:
         """Return an Arrow table as a DataFrame."""

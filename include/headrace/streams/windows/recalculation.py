@@ -15,9 +15,17 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.compute import Plan
-from headrace.compute.plan import END as WINDOW_END
-from headrace.compute.plan import FIRST, ROWS, CountWindow, EventWindow, IntervalWindow, SessionWindow, StateWindow
-from headrace.streams.windows.changes import NEVER, RECALCULATION_KINDS, Bools, Int64s, RowKind, running_maximum_before, to_numpy
+from headrace.compute.plan import FIRST_ROW, ROW_COUNT, CountWindow, EventWindow, IntervalWindow, SessionWindow, StateWindow
+from headrace.compute.plan import IS_END as WINDOW_END
+from headrace.streams.windows.change_batch import (
+    NEVER,
+    RECALCULATION_KINDS,
+    Bools,
+    Int64s,
+    RowKind,
+    running_maximum_before,
+    to_numpy,
+)
 from headrace.streams.windows.lateness import BatchSegments, first_insert_version, last_change_version, max_version
 
 BEGINNING: Final = np.iinfo(np.int64).min // 4
@@ -179,13 +187,13 @@ def may_contain(plan: Plan, segments: BatchSegments, in_state: Int64s, instant: 
             is_open = ~to_numpy(rows[WINDOW_END]).astype(np.bool_)
             return np.asarray((segments.start[in_state] <= instant) & (ends_later | is_open))
         case CountWindow(count=size):
-            return np.asarray(ends_later | (to_numpy(rows[ROWS]).astype(np.int64) < size))
+            return np.asarray(ends_later | (to_numpy(rows[ROW_COUNT]).astype(np.int64) < size))
     return np.asarray(ends_later)
 
 
 def rows_before_scopes(segments: BatchSegments, scopes: RecalculationScopes) -> Int64s:
     """Return for each partition the number of rows before the recalculated part, from which COUNT windows are numbered."""
-    first_row, rows = (to_numpy(segments.rows[name].fill_null(0)).astype(np.int64) for name in (FIRST, ROWS))
+    first_row, rows = (to_numpy(segments.rows[name].fill_null(0)).astype(np.int64) for name in (FIRST_ROW, ROW_COUNT))
     offsets = np.zeros(len(scopes.recalculated_at), np.int64)
     for group in np.flatnonzero(scopes.needs_recalculation & (scopes.first != BEGINNING)):
         in_state = find_state_windows(segments, int(group))

@@ -16,7 +16,7 @@ from headrace.compute.windows import key_columns
 from headrace.model.streams import TriggerMode
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.state.checkpoints import StreamState
-from headrace.streams.windows.changes import NEVER, Bools, ChangeBatch, Int64s, to_numpy
+from headrace.streams.windows.change_batch import NEVER, Bools, ChangeBatch, Int64s, to_numpy
 from headrace.streams.windows.emission import EmitState, flags, is_closed
 from headrace.streams.windows.row_matching import row_ids
 from headrace.streams.windows.window_sql import EMITTED, window_columns

@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.compute import Plan
-from headrace.compute.plan import FIRST, ROWS, START, WEND, WSTART, CountWindow, EventWindow
+from headrace.compute.plan import FIRST_ROW, IS_START, ROW_COUNT, WEND, WSTART, CountWindow, EventWindow
 from headrace.compute.windows import ATTRIBUTES, key_columns
-from headrace.compute.windows.numbering import NUMBER
-from headrace.streams.windows.changes import NEVER, Bools, Int64s, RowKind, to_numpy
+from headrace.compute.windows.numbering import WINDOW_NUMBER
+from headrace.streams.windows.change_batch import NEVER, Bools, Int64s, RowKind, to_numpy
 from headrace.streams.windows.lateness import BatchSegments
 from headrace.streams.windows.recalculation import RecalculationScopes
 from headrace.streams.windows.row_matching import row_ids
@@ -32,7 +32,7 @@ def mark_rewritten(plan: Plan, segments: BatchSegments) -> BatchSegments:
 
 def keeps_borders(plan: Plan, segments: BatchSegments) -> Bools:
     """Return a mask of the new rows that replace a row of the same write with equal effect on borders."""
-    attributes = [name for name in ATTRIBUTES.get(type(plan.window), ()) if name not in (FIRST, ROWS)]
+    attributes = [name for name in ATTRIBUTES.get(type(plan.window), ()) if name not in (FIRST_ROW, ROW_COUNT)]
     rows = segments.rows.append_column("_version", pa.array(segments.version))
     (row_id,) = row_ids([rows], [*key_columns(plan), WSTART, "_version", *attributes])
     replaced = segments.kind == RowKind.REPLACED
@@ -58,7 +58,7 @@ def starts_no_window(plan: Plan, segments: BatchSegments) -> Bools:
     """Return a mask of the rows that start no event window: outside of windows they count nowhere."""
     if not isinstance(plan.window, EventWindow):
         return np.zeros(len(segments.start), np.bool_)
-    return np.asarray(~to_numpy(segments.rows[START].fill_null(False)).astype(np.bool_))
+    return np.asarray(~to_numpy(segments.rows[IS_START].fill_null(False)).astype(np.bool_))
 
 
 def find_windows(group: Int64s, start: Int64s, end: Int64s, instant_group: Int64s, instant: Int64s) -> tuple[Int64s, Int64s]:
@@ -101,10 +101,10 @@ def segments_to_add(
     columns = list(segment_columns(plan))
     once_more = added.take(pa.array(np.repeat(np.arange(len(rows)), count))).select(columns)
     if isinstance(plan.window, CountWindow):
-        once_more = once_more.set_column(columns.index(ROWS), ROWS, pa.array(np.zeros(len(window), np.int64)))
+        once_more = once_more.set_column(columns.index(ROW_COUNT), ROW_COUNT, pa.array(np.zeros(len(window), np.int64)))
     parts = [
-        windows.select(columns).filter(pa.array(touched)).append_column(NUMBER, pa.array(number[touched])),
-        once_more.append_column(NUMBER, pa.array(number[window])),
+        windows.select(columns).filter(pa.array(touched)).append_column(WINDOW_NUMBER, pa.array(number[touched])),
+        once_more.append_column(WINDOW_NUMBER, pa.array(number[window])),
     ]
     return pa.concat_tables(parts, promote_options="permissive"), touched
 
@@ -112,5 +112,5 @@ def segments_to_add(
 def window_numbers(plan: Plan, windows: pa.Table) -> Int64s:
     """Return numbers that identify the windows of a partition. For COUNT they are the windows' own."""
     if isinstance(plan.window, CountWindow):
-        return to_numpy(windows[FIRST]).astype(np.int64) // plan.window.sliding
+        return to_numpy(windows[FIRST_ROW]).astype(np.int64) // plan.window.sliding
     return np.arange(windows.num_rows)

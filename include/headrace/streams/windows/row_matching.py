@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from headrace.streams.windows.changes import Int64s, to_numpy
+from headrace.streams.windows.change_batch import Int64s, to_numpy
 
 
 def row_ids(tables: Sequence[pa.Table], columns: Sequence[str]) -> list[Int64s]:

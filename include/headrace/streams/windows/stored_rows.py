@@ -16,7 +16,7 @@ from headrace.storage import Bounds
 from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.sources.tags import with_tags
-from headrace.streams.windows.changes import CHANGE, VERSION, ChangeBatch, Changes, Int64s, to_numpy
+from headrace.streams.windows.change_batch import CHANGE, VERSION, ChangeBatch, Changes, Int64s, to_numpy
 from headrace.streams.windows.retention import subtable_key
 from headrace.streams.windows.versioned_rows import FROM, TO, with_versions
 

@@ -11,11 +11,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
-from headrace.compute import Key, Plan, merge, prepare, segments
-from headrace.compute.plan import END, TS, WEND, WSTART, Aggregate, EventWindow, IntervalWindow, Partial, StateWindow
-from headrace.compute.running import run, stored
+from headrace.compute import Key, Plan, merge, prepare, to_segments
+from headrace.compute.plan import IS_END, TS, WEND, WSTART, Aggregate, EventWindow, IntervalWindow, Partial, StateWindow
+from headrace.compute.sql_text import resolve_now, to_stored_type
 from headrace.compute.windows import ATTRIBUTES, intervals, key_columns
-from headrace.compute.windows.segments import joined, merges
+from headrace.compute.windows.segments import aggregate_numbered, merge_columns
 from headrace.model.types import BIGINT
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def result_window_condition(plan: Plan) -> str:
     """Return the condition that the query returns a window."""
     match plan.window:
         case EventWindow(true_for=min_length):
-            return f"{END} AND {WEND} - {WSTART} >= {min_length}L" if min_length else END
+            return f"{IS_END} AND {WEND} - {WSTART} >= {min_length}L" if min_length else IS_END
         case StateWindow(true_for=int(min_length)):
             return f"{WEND} - {WSTART} >= {min_length}L"
         case _:
@@ -101,7 +101,7 @@ def state_segments(plan: Plan, state_windows: DataFrame) -> DataFrame:
 def merge_insert_batch(plan: Plan, rows: DataFrame, state_windows: DataFrame | None) -> DataFrame:
     """Return the windows after new rows: those in state and the touched ones, with values and partials."""
     extended = stream_plan(plan)
-    parts = segments(extended, prepare(extended, rows), by_row=True)
+    parts = to_segments(extended, prepare(extended, rows), by_row=True)
     if state_windows is not None:
         parts = parts.unionByName(state_segments(plan, state_windows))
     return finalize_windows(plan, parts.coalesce(1))
@@ -110,7 +110,7 @@ def merge_insert_batch(plan: Plan, rows: DataFrame, state_windows: DataFrame | N
 def assign_windows(plan: Plan, rows: DataFrame) -> DataFrame:
     """Return the segments of rows that pass WHERE, one for each window that a row lies in, with `_row`."""
     extended = stream_plan(replace(plan, keys=(*plan.keys, Key(ROW, ROW, ROW, BIGINT))))
-    return segments(extended, prepare(extended, rows), by_row=True)
+    return to_segments(extended, prepare(extended, rows), by_row=True)
 
 
 def finalize_windows(plan: Plan, parts: DataFrame) -> DataFrame:
@@ -122,10 +122,13 @@ def finalize_windows(plan: Plan, parts: DataFrame) -> DataFrame:
 def finalize_numbered(plan: Plan, numbered: DataFrame) -> DataFrame:
     """Merge segments that have the number of their window (`numbering.NUMBER`) into windows, as `finalize_windows` does."""
     extended = stream_plan(plan)
-    return select_outputs(plan, joined(extended, numbered, key_columns(plan), merges(extended), WSTART, WEND))
+    return select_outputs(plan, aggregate_numbered(extended, numbered, key_columns(plan), merge_columns(extended), WSTART, WEND))
 
 
 def select_outputs(plan: Plan, windows: DataFrame) -> DataFrame:
     """Add `_is_result` and the select list to windows."""
-    outputs = (f"{stored(f'({run(plan, output.sql)})', output.type, plan.precision)} AS {output.column}" for output in plan.outputs)
+    outputs = (
+        f"{to_stored_type(f'({resolve_now(plan, output.sql)})', output.type, plan.precision)} AS {output.column}"
+        for output in plan.outputs
+    )
     return windows.selectExpr(*segment_columns(plan), f"{result_window_condition(plan)} AS {IS_RESULT}", *outputs)

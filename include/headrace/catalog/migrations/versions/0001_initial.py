@@ -16,6 +16,7 @@ def upgrade() -> None:
     create_databases()
     create_tables()
     create_subtables()
+    create_trees()
     create_jobs()
     create_chunks()
     create_leases_and_snodes()
@@ -64,6 +65,35 @@ def create_subtables() -> None:
         sa.ForeignKeyConstraint(["database", "table"], table, name="fk_subtables_database_table", ondelete="CASCADE"),
     )
     op.create_index("ix_subtables_database_table", "subtables", ["database", "table"])
+
+
+def create_trees() -> None:
+    """Create the tables of tree databases: device schemas, devices and times to live."""
+    op.create_table(
+        "device_schemas",
+        sa.Column("id", sa.String(), nullable=False),
+        sa.Column("series", sa.JSON(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_device_schemas"),
+    )
+    op.create_table(
+        "devices",
+        sa.Column("database", NAME, nullable=False),
+        sa.Column("path", NAME, nullable=False),
+        sa.Column("number", sa.BigInteger(), nullable=False),
+        sa.Column("aligned", sa.Boolean(), nullable=False),
+        sa.Column("schema_id", sa.String(), nullable=False),
+        sa.Column("labels", sa.JSON(), nullable=True),
+        sa.Column("template", sa.String(), nullable=True),
+        sa.PrimaryKeyConstraint("database", "path", name="pk_devices"),
+        sa.ForeignKeyConstraint(["database"], ["databases.name"], name="fk_devices_database", ondelete="CASCADE"),
+        sa.ForeignKeyConstraint(["schema_id"], ["device_schemas.id"], name="fk_devices_schema_id"),
+    )
+    op.create_table(
+        "ttls",
+        sa.Column("path", NAME, nullable=False),
+        sa.Column("ttl_ms", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("path", name="pk_ttls"),
+    )
 
 
 def create_jobs() -> None:

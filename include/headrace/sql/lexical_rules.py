@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import ClassVar
 
-from headrace.errors import SyntaxError_
+from headrace.errors import SqlSyntaxError
 from headrace.model.spans import Span
 
 COMMENT = r"--[^\n]*|/\*.*?\*/"
@@ -19,7 +20,7 @@ NUMBER = r"(?:0[xX][0-9a-fA-F]+|(?:[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(?:[eE][+-]?
 WORD = r"[A-Za-z_][A-Za-z0-9_]*"
 
 
-class Lexis:
+class LexicalRules:
     """The lexical rules of a dialect: strings in `'` or `"`, names in backquotes, a doubled quote for a quote.
 
     Args:
@@ -27,6 +28,10 @@ class Lexis:
         escapes: What a backslash and a character stand for. If empty, a backslash is an ordinary character.
         kept: Characters before which a backslash stays in the value.
     """
+
+    COMMENT: ClassVar[str] = COMMENT
+    UNQUOTED: ClassVar[str] = rf"(?P<number>{NUMBER})|(?P<word>(?:[0-9]++\.)?\w+)|(?P<symbol>->|[<>!=]=|<>|.)"
+    """Tokens outside quotes, as named groups."""
 
     def __init__(self, *, reserved: frozenset[str], escapes: Mapping[str, str], kept: str = "") -> None:
         self.reserved = reserved
@@ -39,15 +44,16 @@ class Lexis:
         quoted = f"{self.string}|{QUOTED_NAME}"
         self._pair = re.compile(r"\\(.)|(['\"])\2" if escapes else r"()(['\"])\2", re.S)
         self._simple_name = re.compile(r"[a-z_][a-z0-9_]*")
-        self._blank = re.compile(rf"(?:\s+|{COMMENT}|;)*+", re.S)
+        self._blank = re.compile(rf"(?:\s+|{self.COMMENT}|;)*+", re.S)
+        self.blanks = re.compile(rf"(?:\s+|{self.COMMENT})*+", re.S)
         self.sign = re.compile(rf"{quoted}|[+-]?\w+(?:\.\w+)*|.", re.S)
         self.token = re.compile(
-            rf"(?P<blank>\s+|{COMMENT})|(?P<string>{self.string})|(?P<quoted>{QUOTED_NAME})|(?P<open>['\"`]|/\*)"
-            rf"|(?P<number>{NUMBER})|(?P<word>(?:[0-9]++\.)?\w+)|(?P<symbol>->|[<>!=]=|<>|.)",
+            rf"(?P<blank>\s+|{self.COMMENT})|(?P<string>{self.string})|(?P<quoted>{QUOTED_NAME})|(?P<open>['\"`]|/\*)"
+            rf"|{self.UNQUOTED}",
             re.S,
         )
         self._unquoted = re.compile(rf"({quoted})|[^'\"`]+", re.S)
-        self._piece = re.compile(rf"(?P<blank>\s+|{COMMENT})|(?P<stop>;)|{quoted}|(?P<open>['\"`]|/\*)|[^\s;'\"`/-]+|.", re.S)
+        self._piece = re.compile(rf"(?P<blank>\s+|{self.COMMENT})|(?P<stop>;)|{quoted}|(?P<open>['\"`]|/\*)|[^\s;'\"`/-]+|.", re.S)
 
     def unquote(self, raw: str) -> str:
         """Return the value of a string literal, given with its quotes."""
@@ -67,7 +73,7 @@ class Lexis:
         return "'" + value.translate(self._quoting) + "'"
 
     def name(self, raw: str) -> str:
-        """Return the name that a word or quoted name stands for. Unquoted names become lower case."""
+        """Return the name that a word or quoted name denotes. Unquoted names become lower case."""
         return raw[1:-1].replace("``", "`") if raw[0] == "`" else raw.lower()
 
     def name_sql(self, name: str) -> str:
@@ -103,12 +109,12 @@ class Lexis:
         return self._blank.fullmatch(text) is not None
 
     def check_closed(self, text: str) -> None:
-        """Raise `SyntaxError_` if a string, name or comment is not closed."""
+        """Raise `SqlSyntaxError` if a string, name or comment is not closed."""
         for piece in self._piece.finditer(text):
             if piece.lastgroup == "open":
                 what = {"`": "name", "/*": "comment"}.get(piece[0], "string")
                 close = "*/" if what == "comment" else piece[0]
-                raise SyntaxError_(
+                raise SqlSyntaxError(
                     f"this {what} is not closed",
                     hint=f"close it with {close}",
                     span=Span(piece.start(), len(text)),

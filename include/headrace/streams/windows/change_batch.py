@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.compute.plan import SERIES, CountWindow, EventWindow, StateWindow
+from headrace.compute.plan import SERIES_KEY, CountWindow, EventWindow, StateWindow
 from headrace.model.time import Precision
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.state.checkpoints import MAX_EVENT_TIME, StreamState
@@ -157,7 +157,7 @@ def from_ticks(values: pa.ChunkedArray, precision: Precision) -> pa.ChunkedArray
 
 def max_subtable_time_in_state(state: StreamState, series: pa.ChunkedArray) -> Int64s:
     """Return for each row the largest event time of its subtable in the state; `NEVER` if there is none."""
-    row_index = pc.index_in(series, state.max_event_time_by_subtable[SERIES])
+    row_index = pc.index_in(series, state.max_event_time_by_subtable[SERIES_KEY])
     times = pc.take(state.max_event_time_by_subtable[MAX_EVENT_TIME], row_index)
     return to_numpy(pc.fill_null(times, NEVER)).astype(np.int64)
 

@@ -9,12 +9,12 @@ from headrace.model.time import Precision
 from headrace.model.types import DataType, TypeKind
 
 
-def run(plan: Plan, sql: str | None) -> str:
+def resolve_now(plan: Plan, sql: str | None) -> str:
     """Replace `NOW` in a condition or expression by the plan's present. None becomes `true`."""
     return "true" if sql is None else sql.replace(NOW, bigint_sql(plan.present))
 
 
-def stored(sql: str, type_: DataType, precision: Precision) -> str:
+def to_stored_type(sql: str, type_: DataType, precision: Precision) -> str:
     """Return an expression of an internal type converted to its stored type: instants as timestamps."""
     if type_.kind is TypeKind.TIMESTAMP:
         return from_ticks(sql, precision)

@@ -20,9 +20,9 @@ from contextlib import suppress
 from typing import Final
 
 from headrace.errors import Error, FencedError, OperationalError
+from headrace.history.chunk_evaluation import ChunkEvaluation
+from headrace.history.chunk_results import ChunkResult
 from headrace.history.chunks import Grid
-from headrace.history.evaluation import ChunkEvaluation
-from headrace.history.results import ChunkResult
 from headrace.model.failpoints import failpoint
 from headrace.model.jobs import JobRecord
 from headrace.model.ledger import Chunk, ChunkState

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from headrace.compute import finish, prepare, whole
+from headrace.compute import aggregate_windows, finish, prepare
 from headrace.compute.evaluate import project
 from headrace.compute.plan import TS, WEND, WSTART, IntervalWindow
 from headrace.compute.terms import ColumnRole, quote
+from headrace.history.chunk_results import ArrowChunkResult, ChunkResult, DataFrameChunkResult
 from headrace.history.chunks import Grid
-from headrace.history.results import ArrowChunkResult, ChunkResult, DataFrameChunkResult
 from headrace.model.ledger import Chunk
 from headrace.model.tables import TableKind
 from headrace.model.time import Precision
@@ -58,7 +58,7 @@ class ChunkEvaluation:
     def max_windows(self, chunk: Chunk) -> int:
         """Return an upper bound of a chunk's windows: one for each row, or for each subtable the window starts in its range."""
         query, row_bound = self._plan.query, chunk.rows * self._windows_per_row
-        group_roles = [key.role for key in query.keys if not key.follows]
+        group_roles = [key.role for key in query.keys if not key.is_derived]
         if self._grid is None or query.window is None or group_roles not in ([], [ColumnRole.SERIES]):
             return row_bound
         if group_roles and self._plan.source.kind is TableKind.TREE:
@@ -86,7 +86,7 @@ class ChunkEvaluation:
                 if self._is_exact(start, end)
                 else project(query, rows).where(self._ownership_condition(start, end))
             )
-        windows = whole(query, prepare(query, rows))
+        windows = aggregate_windows(query, prepare(query, rows))
         if self._grid is not None and not self._is_exact(start, end):
             windows = windows.where(self._ownership_condition(start, end))
         if watermark is not None:
@@ -117,7 +117,7 @@ class ChunkEvaluation:
     @property
     def _windows_per_row(self) -> int:
         window = self._plan.query.window
-        return window.most_slides(self._plan.query.precision) if isinstance(window, IntervalWindow) else 1
+        return window.max_windows_per_instant(self._plan.query.precision) if isinstance(window, IntervalWindow) else 1
 
     def _is_exact(self, start: int, end: int) -> bool:
         """Return True if the rows of `[start, end)` are exactly those of the windows that start there."""

@@ -18,10 +18,21 @@ from psutil import Process
 from headrace.catalog import Catalog
 from headrace.errors import ConfigurationError, OperationalError
 from headrace.model.jobs import DesiredState, JobState
+from headrace.runtime.airflow_settings import airflow_environment
 from headrace.runtime.dag_ids import BACKFILL_POOL, stream_dag_id
-from headrace.runtime.environment import airflow_environment
 from headrace.runtime.login import USER, AirflowHome, ensure_login, find_login, read_json, write_private
-from headrace.runtime.processes import Service, end, family, free_port, is_driver, is_free, lives, marked, owner_of, wait_for
+from headrace.runtime.processes import (
+    Service,
+    describe_port_owner,
+    end_processes,
+    family,
+    find_free_port,
+    find_marked,
+    is_driver,
+    is_port_free,
+    is_running,
+    wait_for,
+)
 from headrace.runtime.readiness import await_ready
 from headrace.settings import Settings
 
@@ -225,11 +236,12 @@ def _ports(settings: Settings, home: AirflowHome, running: bool) -> dict[str, in
     if running and recorded:
         return {name: int(port) for name, port in recorded.items()}
     port = settings.airflow_port
-    if not is_free(port):
+    if not is_port_free(port):
         raise ConfigurationError(
-            f"port {port} is in use by {owner_of(port)}", hint="set HEADRACE_AIRFLOW_PORT to a free port, or stop that process"
+            f"port {port} is in use by {describe_port_owner(port)}",
+            hint="set HEADRACE_AIRFLOW_PORT to a free port, or stop that process",
         )
-    ports = {"api": port, "worker_logs": free_port(), "trigger_logs": free_port()}
+    ports = {"api": port, "worker_logs": find_free_port(), "trigger_logs": find_free_port()}
     write_private(home.ports, ports)
     return ports
 
@@ -280,21 +292,24 @@ def _configure_airflow(settings: Settings, console: Console) -> None:
 
 def _resume_supervision(settings: Settings, client: AirflowClient) -> None:
     """Restart the supervision of streams that were resumed while Airflow was down. STOPPED ones still wait for a user."""
-    unsupervised = client.unsupervised()
+    find_unsupervised_dags = client.find_unsupervised_dags()
     with Catalog.open(settings.catalog) as catalog:
-        records = catalog.jobs.all() if unsupervised else []
+        records = catalog.jobs.all() if find_unsupervised_dags else []
     for record in records:
         database, name = record.definition.database, record.definition.name
         should_run = record.desired is DesiredState.RUNNING and record.state is not JobState.STOPPED
-        if should_run and stream_dag_id(database, name) in unsupervised:
+        if should_run and stream_dag_id(database, name) in find_unsupervised_dags:
             client.supervise(database, name)
 
 
 def _client(settings: Settings) -> AirflowClient:
-    from headrace.runtime.airflow import PATIENT, AirflowClient  # an HTTP client is slow to import, and status may not need it
+    from headrace.runtime.airflow import (  # an HTTP client is slow to import, and status may not need it
+        PATIENT_TIMEOUT,
+        AirflowClient,
+    )
 
     local_settings = settings.model_copy(update={"airflow_url": ""})
-    client = AirflowClient.find(local_settings, PATIENT)
+    client = AirflowClient.find(local_settings, PATIENT_TIMEOUT)
     if client is None:
         raise OperationalError("Airflow has not been started here", hint="start it with `headrace up`")
     return client
@@ -329,22 +344,22 @@ def _end_all(settings: Settings, console: Console) -> Stopped:
     seen = {process.pid for process in _members(settings)}
     console.step("Stopping", 0, len(seen))
     scheduler, server = _tree(settings, "scheduler"), _tree(settings, "api-server")
-    end(scheduler[:1], signal.SIGTERM, 0)
+    end_processes(scheduler[:1], signal.SIGTERM, 0)
     drivers = [process for process in _members(settings) if is_driver(process)]
     if drivers:
         console.step("Stopping: waiting for the Spark drivers to end their batch", 0, len(seen))
-        end(drivers, signal.SIGTERM, DRIVER_SECONDS)
+        end_processes(drivers, signal.SIGTERM, DRIVER_SECONDS)
     console.step("Stopping: Airflow's components", len(drivers), len(seen))
-    end([process for process in _members(settings) if process not in server], signal.SIGTERM, GRACE_SECONDS)
+    end_processes([process for process in _members(settings) if process not in server], signal.SIGTERM, GRACE_SECONDS)
     killed = 0
     for _ in range(3):
         remaining = _members(settings)
         if not remaining:
             break
         seen |= {process.pid for process in remaining}
-        survivors = family(end(remaining, signal.SIGTERM, GRACE_SECONDS))
+        survivors = family(end_processes(remaining, signal.SIGTERM, GRACE_SECONDS))
         killed += len(survivors)
-        end(survivors, signal.SIGKILL, GRACE_SECONDS)
+        end_processes(survivors, signal.SIGKILL, GRACE_SECONDS)
     for service in services(settings):
         service.record.unlink(missing_ok=True)
     if remaining_processes := _members(settings):
@@ -359,7 +374,7 @@ def _stop_launched(settings: Settings, launched: list[Service]) -> None:
         _end_all(settings, SilentConsole())
         return
     processes = family([process for service in launched if (process := service.process())])
-    end(end(processes, signal.SIGTERM, GRACE_SECONDS), signal.SIGKILL, GRACE_SECONDS)
+    end_processes(end_processes(processes, signal.SIGTERM, GRACE_SECONDS), signal.SIGKILL, GRACE_SECONDS)
 
 
 def _tree(settings: Settings, name: str) -> list[Process]:
@@ -371,4 +386,4 @@ def _tree(settings: Settings, name: str) -> list[Process]:
 def _members(settings: Settings) -> list[Process]:
     """Return every process of the system: recorded ones, marked ones, and all their descendants."""
     remembered = [process for service in services(settings) if (process := service.process())]
-    return [process for process in family([*remembered, *marked(settings.home_path)]) if lives(process)]
+    return [process for process in family([*remembered, *find_marked(settings.home_path)]) if is_running(process)]

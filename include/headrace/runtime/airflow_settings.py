@@ -10,7 +10,7 @@ from typing import Final
 
 from headrace.runtime.dag_ids import BACKFILL_POOL, SPARK_CONNECTION
 from headrace.runtime.login import USER, AirflowHome, read_json
-from headrace.runtime.processes import MARK
+from headrace.runtime.processes import SYSTEM_VARIABLE
 from headrace.settings import Settings
 
 PRELOADED: Final = (
@@ -47,7 +47,7 @@ def _headrace_variables(settings: Settings) -> dict[str, str]:
     return {
         # A process title must not overwrite the environment block, in which we look for MARK.
         "SPT_NOENV": "1",
-        MARK: str(settings.home_path),
+        SYSTEM_VARIABLE: str(settings.home_path),
         "PATH": os.pathsep.join((str(binaries), os.environ.get("PATH", os.defpath))),
         "PYSPARK_PYTHON": sys.executable,
         "PYTHONUNBUFFERED": "1",

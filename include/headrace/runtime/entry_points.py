@@ -14,7 +14,7 @@ from typing import Final, NoReturn
 from headrace.errors import Error
 from headrace.history import backfill
 from headrace.model.ledger import ChunkState
-from headrace.runtime import maintenance
+from headrace.runtime import table_maintenance
 from headrace.runtime.context import Context, open_context
 from headrace.runtime.http import RunSql
 from headrace.runtime.snode import Exit, is_under_spark_submit, run_snode
@@ -79,7 +79,7 @@ def maintain(database: str | None, retention_hours: int) -> int:
     """Compact and vacuum tables; return 0, or 1 if the catalog cannot be used."""
     try:
         with open_process() as context:
-            for result in maintenance.maintain(context, database, retention_hours=retention_hours):
+            for result in table_maintenance.maintain(context, database, retention_hours=retention_hours):
                 logger.info("%s: %d files compacted, %d removed %s", result.table, result.compacted, result.removed, result.kept)
     except Error as error:
         logger.error("%s", error)
