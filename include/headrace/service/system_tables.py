@@ -110,7 +110,7 @@ def streams(context: Context) -> CatalogRows:
         target_table=STRING,
         snode=STRING,
         message=STRING,
-        measure_lag_ms=BIGINT,
+        lag_ms=BIGINT,
         rows_in=BIGINT,
         rows_used=BIGINT,
         rows_filtered=BIGINT,

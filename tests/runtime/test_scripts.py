@@ -15,7 +15,7 @@ SCRIPTS = sorted((current().project / "spark_jobs").glob("*.py"))
 
 
 def parser(name: str) -> argparse.ArgumentParser:
-    made = runpy.run_path(str(current().project / "spark_jobs" / f"{name}.py"))["arguments"]()
+    made = runpy.run_path(str(current().project / "spark_jobs" / f"{name}.py"))["build_parser"]()
     assert isinstance(made, argparse.ArgumentParser)
     return made
 
@@ -42,4 +42,4 @@ def test_maintenance_keeps_a_week_by_default() -> None:
 def test_a_script_explains_itself_and_does_nothing_but_parse_and_call(script: Path) -> None:
     assert parser(script.stem).description == ast.get_docstring(ast.parse(script.read_text()))
     functions = [node.name for node in ast.walk(ast.parse(script.read_text())) if isinstance(node, ast.FunctionDef)]
-    assert functions == ["arguments"]
+    assert functions == ["build_parser"]
