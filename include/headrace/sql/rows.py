@@ -25,7 +25,7 @@ class RowScanner(Scanner, ABC):
     CONVERT: ClassVar[tuple[Callable[[str], RowValue], ...]]
     """Converters by group number; they raise `ValueError` for an invalid value."""
 
-    WANTED: ClassVar[str]
+    EXPECTED_VALUE: ClassVar[str]
     """Description of the values allowed, for error messages."""
 
     @classmethod
@@ -97,7 +97,7 @@ class RowScanner(Scanner, ABC):
         span = self._span_at(offset)
         word = self.text[span.start : span.end]
         hint = f"strings stand in quotes: '{word}'" if word.isidentifier() else ""
-        raise unexpected_token(self.text, span, [self.WANTED], hint=hint)
+        raise unexpected_token(self.text, span, [self.EXPECTED_VALUE], hint=hint)
 
     def _expect_end(self) -> None:
         """Raise `SqlSyntaxError` unless only `;` follows."""

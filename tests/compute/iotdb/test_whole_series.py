@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.compute import language
-from headrace.compute.functions.series_arrow import SeriesArrowArguments, SeriesArrowFunction, points_of
+from headrace.compute.functions.series_arrow import SeriesArrowArguments, SeriesArrowFunction, apply_rule
 from headrace.compute.iotdb.types import TYPES
 from headrace.errors import TypeMismatchError
 from headrace.model.time import Precision
@@ -48,7 +48,7 @@ def answer(function: str, points: Points, type_: str = "INT32", **attributes: ob
     """The points that a function makes of one series; sent through pickle, as Spark does."""
     rule = pickle.loads(pickle.dumps(applied(function, type_, **attributes)))
     rows = pa.table({"time": pa.array([at for at, _ in points], pa.int64()), "x0": pa.array([x for _, x in points], ARROW[type_])})
-    results = points_of(rule, rows)
+    results = apply_rule(rule, rows)
     return list(zip(results["time"].to_pylist(), results["value"].to_pylist(), strict=True))
 
 
@@ -196,7 +196,7 @@ def test_results_have_the_types_of_the_server(function: str, input_type: str, at
 def test_rows_may_come_in_any_order_with_null() -> None:
     rule = applied("m4", "DOUBLE", windowSize=2)
     rows = pa.table({"time": [5, 3, 4, 1], "x0": pa.array([1.0, None, 2.0, 3.0])})
-    assert points_of(rule, rows).to_pydict() == {"time": [1, 4, 5], "value": [3.0, 2.0, 1.0]}
+    assert apply_rule(rule, rows).to_pydict() == {"time": [1, 4, 5], "value": [3.0, 2.0, 1.0]}
 
 
 def test_large_series_are_vectorized() -> None:
@@ -209,7 +209,7 @@ def test_large_series_are_vectorized() -> None:
         ("equal_size_bucket_outlier_sample", {}),
     )
     for name, attributes in cases:
-        assert points_of(applied(name, "DOUBLE", **attributes), rows).num_rows > 0
+        assert apply_rule(applied(name, "DOUBLE", **attributes), rows).num_rows > 0
 
 
 REFUSED: list[tuple[str, str, dict[str, object], str]] = [

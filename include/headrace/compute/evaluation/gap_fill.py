@@ -15,26 +15,26 @@ if TYPE_CHECKING:
 def fill_gaps(plan: Plan, fill: GapFill, rows: DataFrame) -> DataFrame:
     """Return the rows with the cells of `plan.outputs` filled; other columns stay."""
     sql = {
-        output.column: filled(fill, output, value)
+        output.column: fill_sql(fill, output, value)
         for output, value in zip(plan.outputs, fill.values, strict=True)
         if value is not None
     }
     return rows.selectExpr(*(f"{sql[name]} AS {name}" if name in sql else name for name in rows.columns))
 
 
-def filled(fill: GapFill, output: Output, value: str) -> str:
+def fill_sql(fill: GapFill, output: Output, value: str) -> str:
     """Return one output with its gaps filled, as Spark SQL."""
     column = output.column
     match fill.mode:
         case "CONSTANT":
             return f"coalesce({column}, {value})"
         case "PREVIOUS":
-            return previous(fill, column)
+            return previous_sql(fill, column)
         case _:
-            return linear(fill, column, output.type)
+            return linear_sql(fill, column, output.type)
 
 
-def window(fill: GapFill, frame: str) -> str:
+def over_clause(fill: GapFill, frame: str) -> str:
     """Return an OVER clause in the order of time, within each group."""
     partition = f"PARTITION BY {fill.group} " if fill.group else ""
     return f"OVER ({partition}ORDER BY {fill.time} ROWS BETWEEN {frame})"
@@ -43,16 +43,16 @@ def window(fill: GapFill, frame: str) -> str:
 def last_point(fill: GapFill, column: str) -> str:
     """Return the latest point with a value up to a row, as a struct of its instant and value."""
     point = f"if({column} IS NULL, NULL, named_struct('t', {fill.time}, 'v', {column}))"
-    return f"last({point}, true) {window(fill, 'UNBOUNDED PRECEDING AND CURRENT ROW')}"
+    return f"last({point}, true) {over_clause(fill, 'UNBOUNDED PRECEDING AND CURRENT ROW')}"
 
 
 def next_point(fill: GapFill, column: str) -> str:
     """Return the earliest point with a value from a row on."""
     point = f"if({column} IS NULL, NULL, named_struct('t', {fill.time}, 'v', {column}))"
-    return f"first({point}, true) {window(fill, 'CURRENT ROW AND UNBOUNDED FOLLOWING')}"
+    return f"first({point}, true) {over_clause(fill, 'CURRENT ROW AND UNBOUNDED FOLLOWING')}"
 
 
-def previous(fill: GapFill, column: str) -> str:
+def previous_sql(fill: GapFill, column: str) -> str:
     """Return the value before a gap, unless it is too old."""
     point = last_point(fill, column)
     if fill.max_age is None:
@@ -60,7 +60,7 @@ def previous(fill: GapFill, column: str) -> str:
     return f"if({fill.time} - ({point}).t <= {fill.max_age}L, ({point}).v, NULL)"
 
 
-def linear(fill: GapFill, column: str, type_: DataType) -> str:
+def linear_sql(fill: GapFill, column: str, type_: DataType) -> str:
     """Return the value on the line between the points before and after a gap; numbers only."""
     before, after = last_point(fill, column), next_point(fill, column)
     share = f"(CAST({fill.time} - ({before}).t AS DOUBLE) / (({after}).t - ({before}).t))"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from headrace.compute.functions.series_arrow import TIME, VALUE, points_of
+from headrace.compute.functions.series_arrow import TIME, VALUE, apply_rule
 from headrace.compute.plan import Plan, SeriesArrowCall
 from headrace.compute.sql_text import resolve_now
 from headrace.compute.types import from_ticks, spark_type
@@ -45,7 +45,7 @@ def evaluator(call: SeriesArrowCall, keys: tuple[str, ...]) -> Callable[[pa.Tabl
     """Return the function that runs in Spark's tasks for each series."""
 
     def evaluate(group: pa.Table) -> pa.Table:
-        points = points_of(call.rule, group.drop_columns(list(keys)) if keys else group)
+        points = apply_rule(call.rule, group.drop_columns(list(keys)) if keys else group)
         columns = {INSTANT: points[TIME], call.column: points[VALUE]}
         for key in keys:
             columns = {key: pa.repeat(group[key][0], points.num_rows), **columns}

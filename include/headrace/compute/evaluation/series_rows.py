@@ -18,7 +18,7 @@ SLOT: Final = "_slot"
 
 def series_rows(source: SeriesRows, read: Callable[[Scan], DataFrame]) -> DataFrame:
     """Return `time`, `device` unless rows are aligned, and the columns of the source; rows without any value are left out."""
-    sides = [side(source, scan, columns, read) for scan, columns in zip(source.scans, source.columns, strict=True)]
+    sides = [tree_rows(source, scan, columns, read) for scan, columns in zip(source.scans, source.columns, strict=True)]
     rows = reduce(lambda left, right: left.union(right), sides)
     names = [name for _, name in source.columns[0]]
     if source.aligned and len(source.devices) > 1:
@@ -28,7 +28,7 @@ def series_rows(source: SeriesRows, read: Callable[[Scan], DataFrame]) -> DataFr
     return rows.where(" OR ".join(f"{name} IS NOT NULL" for name in names)) if names else rows
 
 
-def side(source: SeriesRows, scan: Scan, columns: tuple[tuple[str, str], ...], read: Callable[[Scan], DataFrame]) -> DataFrame:
+def tree_rows(source: SeriesRows, scan: Scan, columns: tuple[tuple[str, str], ...], read: Callable[[Scan], DataFrame]) -> DataFrame:
     """Return the rows of one tree under the names of the source."""
     rows = read(scan)
     if scan.condition is not None:

@@ -1,7 +1,7 @@
 """What a function over a whole series is that no Spark expression says: from an Arrow table of points to one of other points.
 
 Unlike an `ArrowFunction`, whose value belongs to a group of rows, each value here belongs to an instant, which need not be that of
-an input. The evaluation groups the rows by series, calls `points_of` for each group, and joins the result on time.
+an input. The evaluation groups the rows by series, calls `apply_rule` for each group, and joins the result on time.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class SeriesArrowFunction:
         return self.rule(arguments)
 
 
-def points_of(rule: SeriesArrowRule, rows: pa.Table) -> pa.Table:
+def apply_rule(rule: SeriesArrowRule, rows: pa.Table) -> pa.Table:
     """Apply a function to the rows of one series, in any order.
 
     Args:

@@ -19,7 +19,7 @@ from headrace.compute.functions.aggregates import (
     simple_partial,
 )
 from headrace.compute.functions.stream_use import StreamUse
-from headrace.compute.iotdb.types import EVERY, FLOATING, NUMERIC, refusal, type_list, type_name
+from headrace.compute.iotdb.types import EVERY, FLOATING, NUMERIC, type_error, type_list, type_name
 from headrace.compute.tdengine.aggregates import POPULATION, SAMPLE, count_partial, moments, sum_partial
 from headrace.compute.types import spark_type
 from headrace.model.expressions import Call, ColumnRef, Expression, Literal, transform
@@ -30,7 +30,7 @@ COMPARED: Final = frozenset((*NUMERIC, TypeKind.NCHAR, TypeKind.DATE, TypeKind.T
 COUNTED_AS_MODE: Final = frozenset((*NUMERIC, TypeKind.BOOL, TypeKind.VARCHAR))
 PRESENT: Final = "if({x} IS NULL, NULL, {o})"
 INSTANT: Final = "if({x} IS NULL, NULL, {t})"
-KEEP: Final = re.compile(r"\s*(?:keep\s*)?(>=|<=|<>|!=|==|=|>|<)\s*(-?\d+)\s*", re.IGNORECASE)
+KEEP_CONDITION: Final = re.compile(r"\s*(?:keep\s*)?(>=|<=|<>|!=|==|=|>|<)\s*(-?\d+)\s*", re.IGNORECASE)
 
 NUMERIC_ONLY: Final = (
     "Aggregate functions [AVG, SUM, EXTREME, STDDEV, STDDEV_POP, STDDEV_SAMP, VARIANCE, VAR_POP, VAR_SAMP] "
@@ -50,7 +50,7 @@ class TreeAggregate(AggregateFunction):
     def check_count(self, count: int) -> None:
         """Raise `TypeMismatchError` for a wrong number of arguments."""
         if not self.min_arguments <= count <= self.max_arguments:
-            raise refusal(
+            raise type_error(
                 f"Error size of input expressions. expression: {self.name}, actual size: {count}, "
                 f"expected size: [{self.min_arguments}].",
                 hint=f"give {self.name} {self.min_arguments} argument{'' if self.min_arguments == 1 else 's'}",
@@ -62,7 +62,7 @@ class TreeAggregate(AggregateFunction):
             hint = (
                 f"{self.name} takes {type_list(kind for kind in TypeKind if kind in self.accepts)}, not {type_name(arguments.type)}"
             )
-            raise refusal(self.message or f"Unsupported data type {type_name(arguments.type)} for function {self.name}.", hint)
+            raise type_error(self.message or f"Unsupported data type {type_name(arguments.type)} for function {self.name}.", hint)
         return self.rule(arguments)
 
 
@@ -86,29 +86,29 @@ def least(arguments: AggregateArguments) -> AggregateRule:
     return AggregateRule(arguments.type, (simple_partial("m", "min", "{x}"),), "{m}")
 
 
-def greatest_of(arguments: AggregateArguments) -> PartialRule:
+def greatest_partial(arguments: AggregateArguments) -> PartialRule:
     """Return the partial of the greatest value; for FLOAT and DOUBLE, the least negated value, so that NaN sorts last."""
     return simple_partial("h", "min", "(-{x})") if arguments.type.kind in FLOATING else simple_partial("h", "max", "{x}")
 
 
 def greatest(arguments: AggregateArguments) -> AggregateRule:
     """Return the rule of the greatest value. NaN wins only if there is no number."""
-    return AggregateRule(arguments.type, (greatest_of(arguments),), "(-{h})" if arguments.type.kind in FLOATING else "{h}")
+    return AggregateRule(arguments.type, (greatest_partial(arguments),), "(-{h})" if arguments.type.kind in FLOATING else "{h}")
 
 
 def extreme(arguments: AggregateArguments) -> AggregateRule:
     """Return the rule of the value farthest from 0; of two, the positive one."""
     high = "(-{h})" if arguments.type.kind in FLOATING else "{h}"
     value = f"if(abs(CAST({high} AS DOUBLE)) >= abs(CAST({{l}} AS DOUBLE)), {high}, {{l}})"
-    return AggregateRule(arguments.type, (greatest_of(arguments), simple_partial("l", "min", "{x}")), value)
+    return AggregateRule(arguments.type, (greatest_partial(arguments), simple_partial("l", "min", "{x}")), value)
 
 
-def at(function: str) -> Callable[[AggregateArguments], AggregateRule]:
+def value_at(function: str) -> Callable[[AggregateArguments], AggregateRule]:
     """Return the maker of the rule of the earliest (`min`) or latest (`max`) value."""
     return lambda arguments: AggregateRule(arguments.type, selected_row_partials(function, PRESENT, "{x}"), "{v}")
 
 
-def time_of(function: str) -> Callable[[AggregateArguments], AggregateRule]:
+def instant_at(function: str) -> Callable[[AggregateArguments], AggregateRule]:
     """Return the maker of the rule of the instant of the earliest or latest value."""
     return lambda _: AggregateRule(BIGINT, (simple_partial("m", function, INSTANT),), "{m}")
 
@@ -125,7 +125,7 @@ def value_by(function: str) -> Callable[[AggregateArguments], AggregateRule]:
     def rule(arguments: AggregateArguments) -> AggregateRule:
         key = arguments.types[1]
         if key.kind not in COMPARED:
-            raise refusal(
+            raise type_error(
                 f"Unsupported dataType: Unsupported data type in MaxBy/MinBy: {type_name(key)}",
                 hint=f"{arguments.function} compares {type_list(kind for kind in TypeKind if kind in COMPARED)}",
                 status=301,
@@ -138,7 +138,7 @@ def value_by(function: str) -> Callable[[AggregateArguments], AggregateRule]:
     return rule
 
 
-def listed(element: str, present: str) -> PartialRule:
+def list_partial(element: str, present: str) -> PartialRule:
     """Return the partial that collects an element from each row that has one."""
     return PartialRule(
         "l",
@@ -161,16 +161,16 @@ def mode(arguments: AggregateArguments) -> AggregateRule:
     )
     step = f"element_at(transform(array({run}), r -> {best}), 1)"
     value = f"aggregate(array_sort({{l}}), {start}, (a, e) -> {step}, a -> a.bv)"
-    return AggregateRule(arguments.type, (listed("named_struct('v', {x}, 't', {t})", "{x} IS NOT NULL"),), value)
+    return AggregateRule(arguments.type, (list_partial("named_struct('v', {x}, 't', {t})", "{x} IS NOT NULL"),), value)
 
 
 def count_if(arguments: AggregateArguments) -> AggregateRule:
     """Return the rule that counts runs of true rows whose length meets KEEP. NULL is skipped, or ends a run."""
     ignored = arguments.attribute("ignoreNull", "true").lower() == "true"
-    ends = f"if(a.n > 0 AND a.n {keep(arguments)}, 1L, 0L)"
+    ends = f"if(a.n > 0 AND a.n {length_condition(arguments)}, 1L, 0L)"
     step = f"if(e.v, named_struct('n', a.n + 1, 'c', a.c), named_struct('n', 0, 'c', a.c + {ends}))"
     value = f"aggregate(array_sort({{l}}), named_struct('n', 0, 'c', 0L), (a, e) -> {step}, a -> a.c + {ends})"
-    rows = listed("named_struct('t', {t}, 'v', coalesce({x}, false))", "{x} IS NOT NULL" if ignored else "true")
+    rows = list_partial("named_struct('t', {t}, 'v', coalesce({x}, false))", "{x} IS NOT NULL" if ignored else "true")
     return AggregateRule(BIGINT, (rows,), f"coalesce({value}, 0L)")
 
 
@@ -202,14 +202,14 @@ def constant_length(node: Expression) -> Expression:
             return node
 
 
-def keep(arguments: AggregateArguments) -> str:
+def length_condition(arguments: AggregateArguments) -> str:
     """Return the condition on the length of a run, such as `>= 3`; a number alone is a minimum."""
     value = arguments.constants[0]
     if isinstance(value, int) and not isinstance(value, bool):
         return f">= {value}"
-    match = KEEP.fullmatch(value) if isinstance(value, str) else None
+    match = KEEP_CONDITION.fullmatch(value) if isinstance(value, str) else None
     if match is None:
-        raise refusal(f"For input string: {value!r}", hint="write a number of rows, or KEEP >= 2", status=301)
+        raise type_error(f"For input string: {value!r}", hint="write a number of rows, or KEEP >= 2", status=301)
     sign = {"!=": "<>", "==": "="}.get(match[1], match[1])
     return f"{sign} {match[2]}"
 
@@ -248,10 +248,10 @@ TABLE: Final = (
     numeric("var_pop", moments(POPULATION), "variance of the population, 0 of one value"),
     TreeAggregate("min_value", COMPARED, least, "least value", message=COMPARED_ONLY),
     TreeAggregate("max_value", COMPARED, greatest, "greatest value", message=COMPARED_ONLY),
-    TreeAggregate("first_value", EVERY, at("min"), "earliest value"),
-    TreeAggregate("last_value", EVERY, at("max"), "latest value"),
-    TreeAggregate("min_time", EVERY, time_of("min"), "instant of the earliest value"),
-    TreeAggregate("max_time", EVERY, time_of("max"), "instant of the latest value"),
+    TreeAggregate("first_value", EVERY, value_at("min"), "earliest value"),
+    TreeAggregate("last_value", EVERY, value_at("max"), "latest value"),
+    TreeAggregate("min_time", EVERY, instant_at("min"), "instant of the earliest value"),
+    TreeAggregate("max_time", EVERY, instant_at("max"), "instant of the latest value"),
     TreeAggregate("time_duration", EVERY, time_duration, "time from the earliest to the latest value"),
     TreeAggregate(
         "mode",

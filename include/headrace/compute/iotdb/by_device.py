@@ -11,29 +11,29 @@ from headrace.compute.iotdb.expansion import (
     TIME,
     DeviceNames,
     counts_times,
-    distinct,
+    distinct_items,
     expand,
     paths,
-    shown_name,
+    result_header,
 )
-from headrace.compute.iotdb.rows import Part, Rows
+from headrace.compute.iotdb.rows import ColumnPart, RowsBuilder
 from headrace.compute.iotdb.schema import SeriesRef
 from headrace.compute.iotdb.scope import TreeScope
 from headrace.compute.iotdb.select import (
     DEVICE_HEADER,
     TreePlan,
-    clause_of,
+    apply_series_limits,
+    as_tuple,
+    bind_expanded,
     conjunction,
-    controls,
-    end_time,
-    expanded_clause,
-    finish,
+    control_expressions,
+    device_column,
+    end_time_items,
+    expand_clause,
     is_aggregated,
     items_without_end_time,
-    limited,
-    optional,
-    rows_series,
     time_item,
+    window_clause,
 )
 from headrace.errors import TypeMismatchError
 from headrace.model.expressions import ColumnRef, Expression
@@ -56,22 +56,28 @@ class DeviceQuery:
         query = self.query
         names = {device.path: DeviceNames(self.scope.tree, device) for device in self.devices()}
         resolvers = list(names.values())
-        items = limited(self.items(resolvers), query)
+        items = apply_series_limits(self.items(resolvers), query)
         if not items:
             return None
         aggregated = is_aggregated([item.expression for item in items], self.scope.language)
-        clause = clause_of(query.grouping)
+        clause = window_clause(query.grouping)
         where = self.condition(query.where, resolvers)
         having = self.condition(query.having, resolvers)
         sort_keys = [part for order in query.order_by for device in resolvers for part in expand(order.key, device)]
-        nodes = [*(item.expression for item in items), *optional(where), *optional(having), *controls(clause), *sort_keys]
+        nodes = [
+            *(item.expression for item in items),
+            *as_tuple(where),
+            *as_tuple(having),
+            *control_expressions(clause),
+            *sort_keys,
+        ]
         rows = self.rows(resolvers, nodes)
         if not rows.devices:
             return None
-        clause = None if clause is None else expanded_clause(clause, self.first_match(resolvers))
+        clause = None if clause is None else expand_clause(clause, self.first_match(resolvers))
         outputs = [
-            SelectItem(ColumnRef(rows_series(self.scope)), DEVICE_HEADER),
-            *end_time(items),
+            SelectItem(ColumnRef(device_column(self.scope)), DEVICE_HEADER),
+            *end_time_items(items),
             *items_without_end_time(items),
         ]
         if not aggregated or clause is not None:
@@ -79,7 +85,7 @@ class DeviceQuery:
         orders = self.orders(aggregated and clause is None)
         series = {name: ref for resolver in resolvers for name, ref in resolver.series.items()}
         devices = [rows.devices[path] for path in sorted(rows.devices)]
-        return finish(query, self.scope, rows, outputs, where, having, orders, clause, series, devices)
+        return bind_expanded(query, self.scope, rows, outputs, where, having, orders, clause, series, devices)
 
     def devices(self) -> list[Device]:
         """Return the devices that FROM matches, in the order of their paths."""
@@ -89,12 +95,12 @@ class DeviceQuery:
     def items(self, names: Sequence[DeviceNames]) -> list[SelectItem]:
         """Return one select item for each measurement expression, item by item and device by device."""
         expanded = [
-            SelectItem(node, item.alias or shown_name(item.expression, node))
+            SelectItem(node, item.alias or result_header(item.expression, node))
             for item in self.query.items
             for device in names
             for node in expand(normalize_count_if(item.expression), device)
         ]
-        return distinct(expanded)
+        return distinct_items(expanded)
 
     def condition(self, node: Expression | None, names: Sequence[DeviceNames]) -> Expression | None:
         """Expand WHERE or HAVING to measurements. A device that lacks one of them has no matching rows."""
@@ -102,20 +108,20 @@ class DeviceQuery:
             return None
         return conjunction([part for device in names for part in expand(node, device)])
 
-    def rows(self, names: Sequence[DeviceNames], nodes: Sequence[Expression]) -> Rows:
+    def rows(self, names: Sequence[DeviceNames], nodes: Sequence[Expression]) -> RowsBuilder:
         """Return the source rows of the devices that have at least one of the measurements in the expressions."""
-        rows = Rows(self.scope, aligned=False)
+        rows = RowsBuilder(self.scope, aligned=False)
         used = {path.name for node in nodes for path in paths(node)}
         if any(counts_times(node) for node in nodes):
             used |= {name for resolver in names for name in resolver.all_series()}
-        parts: dict[str, list[Part]] = {}
+        parts: dict[str, list[ColumnPart]] = {}
         for resolver in names:
             refs = {name: ref for name, ref in resolver.series.items() if name in used}
             if refs:
                 rows.devices[resolver.device.path] = resolver.device
             for name, ref in refs.items():
                 self.check_type(name, ref)
-                part = Part(ref.device.database, ref.series.column)
+                part = ColumnPart(ref.device.database, ref.series.column)
                 if part not in parts.setdefault(name, []):
                     parts[name].append(part)
         for name, column_parts in parts.items():
@@ -142,7 +148,7 @@ class DeviceQuery:
 
     def orders(self, is_one_row: bool) -> list[Ordering]:
         """Return the sort order: by device, then time, after the keys of ORDER BY. Omit time if a device has one row."""
-        keys = {DEVICE: ColumnRef(rows_series(self.scope)), TIME: ColumnRef(TIME)}
+        keys = {DEVICE: ColumnRef(device_column(self.scope)), TIME: ColumnRef(TIME)}
         orders = [
             Ordering(
                 keys.get(order.key.name.lower(), order.key) if isinstance(order.key, ColumnRef) else order.key,

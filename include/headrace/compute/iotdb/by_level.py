@@ -11,13 +11,22 @@ from headrace.compute.iotdb.expansion import (
     DEVICE,
     SeriesNames,
     expand,
-    mask,
+    mask_levels,
     paths,
 )
-from headrace.compute.iotdb.rows import Part, Rows
+from headrace.compute.iotdb.rows import ColumnPart, RowsBuilder
 from headrace.compute.iotdb.schema import SeriesRef
 from headrace.compute.iotdb.scope import TreeScope
-from headrace.compute.iotdb.select import TreePlan, clause_of, conjunction, finish, limited, optional, ordered_by_time, time_item
+from headrace.compute.iotdb.select import (
+    TreePlan,
+    apply_series_limits,
+    as_tuple,
+    bind_expanded,
+    conjunction,
+    time_item,
+    time_ordering,
+    window_clause,
+)
 from headrace.compute.terms import string_sql
 from headrace.errors import NotSupportedError, TypeMismatchError
 from headrace.model.expressions import Call, ColumnRef, Expression
@@ -46,24 +55,24 @@ class LevelQuery:
             self.group(replace(item, expression=normalize_count_if(item.expression)), groups)
         if not groups:
             return None
-        rows = Rows(self.scope, aligned=False)
+        rows = RowsBuilder(self.scope, aligned=False)
         items = [SelectItem(node, result_name(node)) for node in groups]
         for ref in (ref for refs in groups.values() for ref in refs):
             self.slots.setdefault(ref.series.column, len(self.slots))
         for node, refs in groups.items():
             self.add_column(rows, node, refs)
         rows.slots = len(self.slots)
-        items = limited(items, self.query)
-        clause = clause_of(self.query.grouping)
-        orders = ordered_by_time(self.query, self.names, aggregated=True)
+        items = apply_series_limits(items, self.query)
+        clause = window_clause(self.query.grouping)
+        orders = time_ordering(self.query, self.names, aggregated=True)
         outputs = items if clause is None else [time_item(), *items]
-        where = conjunction([part for node in optional(self.query.where) for part in expand(node, self.names)])
+        where = conjunction([part for node in as_tuple(self.query.where) for part in expand(node, self.names)])
         if where is not None and paths(where):
             raise NotSupportedError(
                 "conditions on values cannot be combined with GROUP BY LEVEL", hint="filter by time only", span=where.span
             )
         having = self.query.having and self.masked_condition(self.query.having)
-        return finish(self.query, self.scope, rows, outputs, where, having, orders, clause, {}, ())
+        return bind_expanded(self.query, self.scope, rows, outputs, where, having, orders, clause, {}, ())
 
     def group(self, item: SelectItem, groups: dict[Expression, list[SeriesRef]]) -> None:
         """Add the series of one select item to the groups."""
@@ -72,7 +81,7 @@ class LevelQuery:
                 keep_measurement = not (call.function == "count" and split_path(pattern.name)[-1] in ("*", "**"))
                 for reference in self.names(pattern):
                     ref = self.names.series[reference.name]
-                    name = mask((*ref.device.nodes, ref.series.measurement), self.levels, keep_measurement=keep_measurement)
+                    name = mask_levels((*ref.device.nodes, ref.series.measurement), self.levels, keep_measurement=keep_measurement)
                     node = replace(call, arguments=(ColumnRef(name), *rest))
                     groups.setdefault(node, []).append(ref)
             case unsupported:
@@ -80,7 +89,7 @@ class LevelQuery:
                     "GROUP BY LEVEL takes aggregates of series only", hint="such as count(s1)", span=unsupported.span
                 )
 
-    def add_column(self, rows: Rows, node: Expression, refs: Sequence[SeriesRef]) -> None:
+    def add_column(self, rows: RowsBuilder, node: Expression, refs: Sequence[SeriesRef]) -> None:
         """Add the values of a group as one column. Each copy of a row (slot) contributes one stored column."""
         for ref in refs:
             rows.devices[ref.device.path] = ref.device
@@ -99,11 +108,11 @@ class LevelQuery:
         name = cast("ColumnRef", call.arguments[0]).name
         rows.add(name, types[0] if len(types) == 1 else BIGINT, parts)
 
-    def part(self, database: str, column: str, devices: Sequence[Device], *, presence: bool) -> Part:
+    def part(self, database: str, column: str, devices: Sequence[Device], *, presence: bool) -> ColumnPart:
         """Return the part of a group's column that one stored column of some devices fills, in that column's slot."""
         in_devices = f"{DEVICE} IN ({', '.join(string_sql(device.path) for device in devices)})"
         in_slot = f"_slot = {self.slots[column]} AND " if len(self.slots) > 1 else ""
-        return Part(database, column, in_slot + in_devices, presence)
+        return ColumnPart(database, column, in_slot + in_devices, presence)
 
     def masked_condition(self, node: Expression) -> Expression:
         """Replace the series in HAVING by their groups."""

@@ -11,24 +11,24 @@ from headrace.compute.iotdb.expansion import (
     counts_times,
     expand,
     paths,
-    shown_name,
+    result_header,
 )
-from headrace.compute.iotdb.rows import Part, Rows, of_device
+from headrace.compute.iotdb.rows import ColumnPart, RowsBuilder, device_condition
 from headrace.compute.iotdb.scope import TreeScope
 from headrace.compute.iotdb.select import (
     TreePlan,
-    clause_of,
+    apply_series_limits,
+    as_tuple,
+    bind_expanded,
     conjunction,
-    controls,
-    end_time,
-    expanded_clause,
-    finish,
+    control_expressions,
+    end_time_items,
+    expand_clause,
     is_aggregated,
     items_without_end_time,
-    limited,
-    optional,
-    ordered_by_time,
     time_item,
+    time_ordering,
+    window_clause,
 )
 from headrace.errors import ProgrammingError
 from headrace.model.expressions import Expression
@@ -49,41 +49,43 @@ class TimeQuery:
         names = SeriesNames(self.scope.tree, query.prefixes)
         if query.grouping is not None and query.grouping.levels:
             return LevelQuery(query, self.scope, names, query.grouping.levels).plan()
-        items = limited(self.items(names), query)
+        items = apply_series_limits(self.items(names), query)
         if not items:
             return None
         aggregated = is_aggregated([item.expression for item in items], language)
-        where = conjunction([part for node in optional(query.where) for part in expand(node, names)])
-        having = conjunction([part for node in optional(query.having) for part in expand(node, names)])
-        orders = ordered_by_time(query, names, aggregated=aggregated)
-        clause = clause_of(query.grouping)
+        where = conjunction([part for node in as_tuple(query.where) for part in expand(node, names)])
+        having = conjunction([part for node in as_tuple(query.having) for part in expand(node, names)])
+        orders = time_ordering(query, names, aggregated=aggregated)
+        clause = window_clause(query.grouping)
         used = {
             name
             for node in (
                 *(item.expression for item in items),
-                *optional(where),
-                *optional(having),
+                *as_tuple(where),
+                *as_tuple(having),
                 *(order.expression for order in orders),
-                *controls(clause),
+                *control_expressions(clause),
             )
             for name in column_names(node, names)
         }
         if any(counts_times(item.expression) for item in items):
             used |= set(names.all_series())
         if clause is not None:
-            clause = expanded_clause(clause, names)
-            used |= {name for node in controls(clause) for name in column_names(node, names)}
-        rows = Rows(self.scope, aligned=True)
+            clause = expand_clause(clause, names)
+            used |= {name for node in control_expressions(clause) for name in column_names(node, names)}
+        rows = RowsBuilder(self.scope, aligned=True)
         refs = {name: names.series[name] for name in names.series if name in used}
         for ref in refs.values():
             rows.devices[ref.device.path] = ref.device
         has_several_devices = len(rows.devices) > 1
         for name, ref in refs.items():
             rows.add(
-                name, ref.type, [Part(ref.device.database, ref.series.column, of_device(ref.device) if has_several_devices else "")]
+                name,
+                ref.type,
+                [ColumnPart(ref.device.database, ref.series.column, device_condition(ref.device) if has_several_devices else "")],
             )
-        outputs = items if aggregated and clause is None else [time_item(), *end_time(items), *items_without_end_time(items)]
-        return finish(query, self.scope, rows, outputs, where, having, orders, clause, names.series, ())
+        outputs = items if aggregated and clause is None else [time_item(), *end_time_items(items), *items_without_end_time(items)]
+        return bind_expanded(query, self.scope, rows, outputs, where, having, orders, clause, names.series, ())
 
     def items(self, names: SeriesNames) -> list[SelectItem]:
         """Return one select item for each result column."""
@@ -96,7 +98,7 @@ class TimeQuery:
                     hint="name the series",
                     span=item.expression.span,
                 )
-            expanded.extend(SelectItem(node, item.alias or shown_name(item.expression, node)) for node in nodes)
+            expanded.extend(SelectItem(node, item.alias or result_header(item.expression, node)) for node in nodes)
         return expanded
 
 

@@ -14,7 +14,7 @@ from headrace.compute.iotdb.types import (
     INT64,
     NUMERIC,
     TEXTUAL,
-    refusal,
+    type_error,
     type_name,
 )
 from headrace.compute.terms import Term, cast, string_sql, to_string
@@ -43,10 +43,10 @@ def convert_to(term: Term, type_: DataType, _: ExpressionContext) -> Term:
         return Term(as_date(term), DATE)
     if kind is TypeKind.VARBINARY and term.type.kind in TEXTUAL:
         return Term(f"CAST({term.sql} AS BINARY)", BLOB)
-    raise refusal(f"Unsupported data type of CAST: {type_name(term.type)} to {type_name(type_)}", hint="cast it to TEXT first")
+    raise type_error(f"Unsupported data type of CAST: {type_name(term.type)} to {type_name(type_)}", hint="cast it to TEXT first")
 
 
-def checked(sql: str, source: str, type_: DataType, message: str) -> str:
+def raise_if_null(sql: str, source: str, type_: DataType, message: str) -> str:
     """Wrap a conversion so that it raises `message` if a value cannot be converted."""
     problem = f"CAST(raise_error({message}) AS {spark_type(type_)})"
     return f"coalesce({sql}, if({source} IS NULL, NULL, {problem}))"
@@ -70,9 +70,11 @@ def as_boolean(term: Term) -> str:
     if term.type.kind in NUMERIC:
         return f"({term.sql} <> 0)"
     if term.type.kind not in TEXTUAL:
-        raise refusal(f"Unsupported data type of CAST: {type_name(term.type)} to BOOLEAN", hint="compare it instead, as in x > 0")
+        raise type_error(
+            f"Unsupported data type of CAST: {type_name(term.type)} to BOOLEAN", hint="compare it instead, as in x > 0"
+        )
     value = f"CASE lower({term.sql}) WHEN 'true' THEN true WHEN 'false' THEN false END"
-    return checked(value, term.sql, BOOLEAN, f"concat('301: Invalid text input for boolean type: ', {term.sql})")
+    return raise_if_null(value, term.sql, BOOLEAN, f"concat('301: Invalid text input for boolean type: ', {term.sql})")
 
 
 def as_integer(term: Term, type_: DataType) -> str:
@@ -86,14 +88,14 @@ def as_integer(term: Term, type_: DataType) -> str:
         return f"CAST({as_number(term)} AS {name})"
     if kind in TEXTUAL:
         number = f"if({term.sql} RLIKE '^[+-]?[0-9]+$', try_cast({term.sql} AS {name}), NULL)"
-        return checked(number, term.sql, target, quoted_input(term.sql))
+        return raise_if_null(number, term.sql, target, quoted_input(term.sql))
     source = {TypeKind.BIGINT: "long", TypeKind.TIMESTAMP: "long"}.get(kind, kind.value.lower())
-    value = term.sql if kind not in FLOATING else f"if(isnan({term.sql}), 0D, floor({bounded(term)} + 0.5D))"
+    value = term.sql if kind not in FLOATING else f"if(isnan({term.sql}), 0D, floor({within_bigint(term)} + 0.5D))"
     message = f"concat('301: {source} value ', {term.sql}, ' is out of range of {'integer' if target is INT32 else 'long'} value.')"
-    return checked(f"try_cast({value} AS {name})", term.sql, target, message)
+    return raise_if_null(f"try_cast({value} AS {name})", term.sql, target, message)
 
 
-def bounded(term: Term) -> str:
+def within_bigint(term: Term) -> str:
     """Return a number, or NULL if it is outside the range of BIGINT."""
     value = f"CAST({term.sql} AS DOUBLE)"
     return f"if(abs({value}) <= {MAX_INT64}, {value}, NULL)"
@@ -109,7 +111,7 @@ def as_floating(term: Term, type_: DataType) -> str:
     assert term.type is not None
     name = spark_type(type_)
     if term.type.kind in TEXTUAL:
-        return checked(f"try_cast(trim({term.sql}) AS {name})", term.sql, type_, quoted_input(term.sql))
+        return raise_if_null(f"try_cast(trim({term.sql}) AS {name})", term.sql, type_, quoted_input(term.sql))
     return f"CAST({as_number(term)} AS {name})"
 
 
@@ -118,4 +120,4 @@ def as_date(term: Term) -> str:
     text = term.sql if term.type is not None and term.type.kind in TEXTUAL else cast(Term(term.sql, term.type), INT64)
     digits = f"regexp_replace(CAST({text} AS STRING), '[-/.]', '')"
     value = f"CAST(try_to_timestamp({digits}, 'yyyyMMdd') AS DATE)"
-    return checked(value, term.sql, DATE, f"concat({string_sql('301: Invalid date format: ')}, CAST({term.sql} AS STRING))")
+    return raise_if_null(value, term.sql, DATE, f"concat({string_sql('301: Invalid date format: ')}, CAST({term.sql} AS STRING))")

@@ -114,7 +114,7 @@ def counts_times(node: Expression) -> bool:
     return any(isinstance(part, Call) and part.function == COUNT_TIME for part in walk(node))
 
 
-def shown_name(written: Expression, node: Expression) -> str:
+def result_header(written: Expression, node: Expression) -> str:
     """Return the name of a result column; `count_time(*)` keeps its spelling."""
     return result_name(written if counts_times(written) else node)
 
@@ -124,12 +124,12 @@ def paths(node: Expression) -> list[ColumnRef]:
     return [part for part in walk(node) if isinstance(part, ColumnRef) and part.name not in (TIME, END_TIME)]
 
 
-def mask(nodes: Sequence[str], levels: Sequence[int], *, keep_measurement: bool) -> str:
+def mask_levels(nodes: Sequence[str], levels: Sequence[int], *, keep_measurement: bool) -> str:
     """Replace the nodes that GROUP BY LEVEL ignores by `*`."""
     last = len(nodes) - 1
     return join_path(node if at in levels or (at == last and keep_measurement) or at == 0 else "*" for at, node in enumerate(nodes))
 
 
-def distinct(items: Iterable[SelectItem]) -> list[SelectItem]:
+def distinct_items(items: Iterable[SelectItem]) -> list[SelectItem]:
     """Return the first select item of each expression."""
     return list({item.expression: item for item in reversed(list(items))}.values())[::-1]

@@ -15,11 +15,11 @@ TYPES: Final = {TypeKind.INT: "INT", TypeKind.BIGINT: "BIGINT", TypeKind.FLOAT: 
 
 def gap_fill(fill: TreeFill, plan: Plan, *, by_device: bool) -> GapFill:
     """Return the plan of FILL, which leaves time and device alone."""
-    from headrace.compute.iotdb.windows import ticks_of
+    from headrace.compute.iotdb.windows import duration_ticks
 
     fixed = 1 + by_device
     values = [None if number < fixed else fill_value(fill, output) for number, output in enumerate(plan.outputs)]
-    age = None if fill.max_age is None else ticks_of(fill.max_age, plan.precision)
+    age = None if fill.max_age is None else duration_ticks(fill.max_age, plan.precision)
     return GapFill(fill.mode.value, tuple(values), plan.outputs[0].column, plan.outputs[1].column if by_device else None, age)
 
 
@@ -31,22 +31,22 @@ def fill_value(fill: TreeFill, output: Output) -> str | None:
         case TreeFillMode.LINEAR:
             return output.column if output.type.kind in NUMBERS else None
         case _:
-            return constant_of(fill.value, output.type)
+            return constant_sql(fill.value, output.type)
 
 
-def constant_of(node: Expression | None, type_: DataType) -> str | None:
+def constant_sql(node: Expression | None, type_: DataType) -> str | None:
     """Write a constant as SQL of a type; None if the type cannot hold it."""
     match node:
         case Literal(value=bool(value)):
             return str(value).lower() if type_.kind is TypeKind.BOOL else f"'{str(value).lower()}'" if is_string(type_) else None
         case Literal(value=int(value)):
-            return number_of(str(value), type_)
+            return number_sql(str(value), type_)
         case Literal(value=float(value)):
-            return number_of(repr(value), type_) if type_.kind not in (TypeKind.INT, TypeKind.BIGINT) else None
+            return number_sql(repr(value), type_) if type_.kind not in (TypeKind.INT, TypeKind.BIGINT) else None
         case Literal(value=str(value)):
             return string_sql(value) if is_string(type_) else None
         case Call(function="-" | "unary-", arguments=(Literal(value=int() | float() as value),)):
-            return constant_of(Literal(-value), type_)
+            return constant_sql(Literal(-value), type_)
     return None
 
 
@@ -55,7 +55,7 @@ def is_string(type_: DataType) -> bool:
     return type_.kind in (TypeKind.VARCHAR, TypeKind.NCHAR)
 
 
-def number_of(written: str, type_: DataType) -> str | None:
+def number_sql(written: str, type_: DataType) -> str | None:
     """Write a number as SQL of a type; None if the type is neither numeric nor text."""
     if is_string(type_):
         return string_sql(written)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from headrace.compute.iotdb.types import NAMES, refusal, type_list, type_name
+from headrace.compute.iotdb.types import NAMES, type_error, type_list, type_name
 from headrace.errors import TypeMismatchError
 from headrace.model.types import DataType, TypeKind
 
@@ -20,20 +20,20 @@ def check_inputs(
             if min_arguments == max_arguments
             else f"[{min_arguments}, {'…' if max_arguments is None else max_arguments}]"
         )
-        raise refusal(
+        raise type_error(
             f"the number of the input series is not valid. expected: {expected}. actual: {len(types)}.",
             hint=f"give {function} {expected} series; names and values of attributes are written as 'name'='value'",
         )
     for index, type_ in enumerate(types):
         if type_ is not None and type_.kind not in accepts:
-            raise wrong_input(index, type_, accepts)
+            raise input_error(index, type_, accepts)
 
 
-def wrong_input(index: int, type_: DataType, accepts: Sequence[TypeKind]) -> TypeMismatchError:
+def input_error(index: int, type_: DataType, accepts: Sequence[TypeKind]) -> TypeMismatchError:
     """Return the error for an input of a wrong type."""
     expected = type_list(accepts) if len(accepts) > 1 else NAMES[accepts[0]]
     target = "DOUBLE" if TypeKind.DOUBLE in accepts else NAMES[accepts[0]]
-    return refusal(
+    return type_error(
         f"the data type of the input series (index: {index}) is not valid. expected: {expected}. actual: {type_name(type_)}.",
         hint=f"cast it, as in CAST(x AS {target})",
     )
@@ -53,20 +53,20 @@ class Attributes:
         """Return an attribute. Raise `TypeMismatchError` if it is missing and has no default."""
         value = dict(self.pairs).get(name, default)
         if value is None:
-            raise refusal(f'attribute "{name}" is required but was not provided.', hint=f"write it in the call: '{name}'='…'")
+            raise type_error(f'attribute "{name}" is required but was not provided.', hint=f"write it in the call: '{name}'='…'")
         return value
 
     def flag(self, name: str, default: bool) -> bool:
         """Return whether an attribute is `true` in any case."""
         return self.text(name, str(default)).lower() == "true"
 
-    def whole(self, name: str, default: int | None = None) -> int:
+    def integer(self, name: str, default: int | None = None) -> int:
         """Return an attribute as an integer."""
         value = self.text(name, None if default is None else str(default))
         try:
             return int(value)
         except ValueError:
-            raise not_a_number(name, value) from None
+            raise number_error(name, value) from None
 
     def real(self, name: str, default: float | None = None) -> float:
         """Return an attribute as a float."""
@@ -74,9 +74,9 @@ class Attributes:
         try:
             return float(value)
         except ValueError:
-            raise not_a_number(name, value) from None
+            raise number_error(name, value) from None
 
 
-def not_a_number(name: str, value: str) -> TypeMismatchError:
+def number_error(name: str, value: str) -> TypeMismatchError:
     """Return the error for an attribute that must be a number."""
-    return refusal(f'For input string: "{value}"', hint=f"the attribute {name} takes a number")
+    return type_error(f'For input string: "{value}"', hint=f"the attribute {name} takes a number")

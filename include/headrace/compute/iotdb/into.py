@@ -37,7 +37,7 @@ class IntoColumn:
         return join_path((self.device, self.measurement))
 
 
-def refuse(message: str, query: TreeQuery) -> ProgrammingError:
+def into_error(message: str, query: TreeQuery) -> ProgrammingError:
     """Return the error for an invalid mapping."""
     return ProgrammingError(f"select into: {message}", hint=HINT, span=query.into[0].span or query.span)
 
@@ -46,12 +46,12 @@ def check_into(query: TreeQuery) -> None:
     """Raise `ProgrammingError` for clauses that INTO does not support and for misplaced placeholders."""
     for present, clause in ((query.last, "last"), (query.series_limit, "slimit"), (query.series_offset, "soffset")):
         if present:
-            raise refuse(f"{clause} clauses are not supported.", query)
+            raise into_error(f"{clause} clauses are not supported.", query)
     if query.grouping is not None and query.grouping.tags:
-        raise refuse("GROUP BY TAGS clause are not supported.", query)
+        raise into_error("GROUP BY TAGS clause are not supported.", query)
     for target in query.into:
         if COPY in target.device[:-1]:
-            raise refuse("placeholder `::` can only be used at the end of the path.", query)
+            raise into_error("placeholder `::` can only be used at the end of the path.", query)
 
 
 def into_targets(query: TreeQuery, bound: TreePlan) -> tuple[IntoColumn, ...]:
@@ -64,11 +64,11 @@ def into_targets(query: TreeQuery, bound: TreePlan) -> tuple[IntoColumn, ...]:
     columns = by_device(query, bound) if query.by_device else by_time(query, bound)
     paths = [column.path for column in columns]
     if len(set(paths)) != len(paths):
-        raise refuse("target paths in into clause should be different.", query)
+        raise into_error("target paths in into clause should be different.", query)
     alignment: dict[str, bool] = {}
     for column in columns:
         if alignment.setdefault(column.device, column.aligned) != column.aligned:
-            raise refuse("alignment property must be the same for the same device.", query)
+            raise into_error("alignment property must be the same for the same device.", query)
     return tuple(columns)
 
 
@@ -80,7 +80,7 @@ def has_placeholder(nodes: Sequence[str]) -> bool:
 def raw_series(column: ResultColumn, query: TreeQuery) -> SeriesRef:
     """Return the series of a column that is not an expression. Raise `ProgrammingError` for any other."""
     if column.series is None:
-        raise refuse("placeholders can only be used in raw time series data queries.", query)
+        raise into_error("placeholders can only be used in raw time series data queries.", query)
     return column.series
 
 
@@ -94,10 +94,10 @@ def by_time(query: TreeQuery, bound: TreePlan) -> list[IntoColumn]:
         items = placeholder_items(query, len(columns))
         return [time_target(query, number, column, items[number], 0) for number, column in enumerate(columns)]
     if any(has_placeholder(target.device) for target in targets) and len(targets) > 1:
-        raise refuse("the correspondence between the placeholder and the raw time series could not be established.", query)
+        raise into_error("the correspondence between the placeholder and the raw time series could not be established.", query)
     slots = [(target, number) for target in targets for number in range(len(target.measurements))]
     if len(slots) != len(columns):
-        raise refuse("the number of source columns and the number of target paths should be the same.", query)
+        raise into_error("the number of source columns and the number of target paths should be the same.", query)
     return [time_target(query, number, column, *slots[number]) for number, column in enumerate(columns)]
 
 
@@ -106,11 +106,11 @@ def placeholder_items(query: TreeQuery, count: int) -> list[IntoTarget]:
     targets = query.into
     device = any(has_placeholder(target.device) for target in targets)
     if any(len(target.measurements) != 1 for target in targets) or (device and len(targets) > 1):
-        raise refuse("the correspondence between the placeholder and the raw time series could not be established.", query)
+        raise into_error("the correspondence between the placeholder and the raw time series could not be established.", query)
     if len(targets) == 1:
         return list(targets) * count
     if len(targets) != count:
-        raise refuse("the number of source columns and the number of target paths should be the same.", query)
+        raise into_error("the number of source columns and the number of target paths should be the same.", query)
     return list(targets)
 
 
@@ -130,10 +130,10 @@ def by_device(query: TreeQuery, bound: TreePlan) -> list[IntoColumn]:
             raw_series(column, query)
     if any(has_placeholder(target.device) for target in targets):
         if len(targets) != 1:
-            raise refuse("the correspondence between the placeholder and the raw time series could not be established.", query)
+            raise into_error("the correspondence between the placeholder and the raw time series could not be established.", query)
         items = list(targets) * len(bound.devices)
     elif len(targets) != len(bound.devices):
-        raise refuse("the number of source devices and the number of target devices should be the same.", query)
+        raise into_error("the number of source devices and the number of target devices should be the same.", query)
     else:
         items = list(targets)
     results = []
@@ -156,14 +156,14 @@ def device_measurements(query: TreeQuery, target: IntoTarget, count: int) -> lis
     if len(target.measurements) == 1 and has_placeholder(target.measurements):
         return list(target.measurements) * count
     if len(target.measurements) != count:
-        raise refuse("the number of source columns and the number of target paths should be the same.", query)
+        raise into_error("the number of source columns and the number of target paths should be the same.", query)
     return list(target.measurements)
 
 
 def target_device(query: TreeQuery, template: Sequence[str], source: str) -> str:
     """Expand a device template: `::` copies the rest of the source device, `${n}` its n-th node."""
     nodes = split_path(source) if source else ()
-    expanded = [filled(query, node, nodes) for node in template if node != COPY]
+    expanded = [expand_levels(query, node, nodes) for node in template if node != COPY]
     if template[-1] == COPY:
         expanded += nodes[len(template) - 1 :]
     return join_path(expanded)
@@ -175,20 +175,20 @@ def target_measurement(query: TreeQuery, template: str, ref: SeriesRef | None) -
         return template
     if template == COPY:
         return ref.series.measurement
-    return filled(query, template, (*ref.device.nodes, ref.series.measurement))
+    return expand_levels(query, template, (*ref.device.nodes, ref.series.measurement))
 
 
-def filled(query: TreeQuery, template: str, nodes: Sequence[str]) -> str:
+def expand_levels(query: TreeQuery, template: str, nodes: Sequence[str]) -> str:
     """Replace `${n}` in a node by the n-th node of the source."""
     if not LEVEL.search(template):
         return template
 
     def node_of(match: re.Match[str]) -> str:
         if not match[1].isdigit():
-            raise refuse("the i of ${i} should be an integer.", query)
+            raise into_error("the i of ${i} should be an integer.", query)
         level = int(match[1])
         if not 1 <= level < len(nodes):
-            raise refuse(
+            raise into_error(
                 "the i of ${i} should be greater than 0 and equal to or less than the length of queried path prefix.", query
             )
         return unquote_node(nodes[level])

@@ -12,12 +12,12 @@ Values = npt.NDArray[Any]
 BLOCK: Final = 4096
 
 
-def kept_places(values: Values, count: int, *, greatest: bool) -> npt.NDArray[np.int64]:
+def top_indexes(values: Values, count: int, *, greatest: bool) -> npt.NDArray[np.int64]:
     """Return the indexes of the `count` greatest or least values, ascending.
 
     A value beyond the queue's head replaces it; other values are skipped a block at a time.
     """
-    queue = Queue(values, greatest)
+    queue = PriorityQueue(values, greatest)
     for index in range(min(count, len(values))):
         queue.add(index)
     index = count
@@ -39,7 +39,7 @@ def next_beyond(values: Values, start: int, head: Any, *, greatest: bool) -> int
     return None
 
 
-class Queue:
+class PriorityQueue:
     """A binary heap of indexes, sifted like Java's. NaN sorts after all other numbers."""
 
     def __init__(self, values: Values, greatest: bool) -> None:

@@ -15,7 +15,7 @@ from typing import Final
 from headrace.compute.functions.scalars import ScalarArguments
 from headrace.compute.iotdb.inputs import Attributes
 from headrace.compute.iotdb.scalars import RowFunction
-from headrace.compute.iotdb.types import BOOLEAN, FLOATING, NUMERIC, TEXT, refusal
+from headrace.compute.iotdb.types import BOOLEAN, FLOATING, NUMERIC, TEXT, type_error
 from headrace.compute.terms import Term, string_sql
 from headrace.errors import TypeMismatchError
 from headrace.model.types import DOUBLE, TypeKind
@@ -24,56 +24,56 @@ TOKEN: Final = re.compile(
     r"""\s*(?:(?P<number>\d+\.\d*(?:[eE][+-]?\d+)?|\.\d+|\d+)|(?P<text>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')"""
     r"""|(?P<name>[A-Za-z_$][\w$]*)|(?P<sign>->|=>|&&|\|\||==|!=|<=|>=|=~|[-+*/%!<>?:(){};,=.\[\]&|^~]))"""
 )
-WORDS: Final = {"and": "&&", "or": "||", "not": "!", "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
-WORDS_OF_NUMBERS: Final = {"div": "/", "mod": "%"}
-LEVELS: Final = (("||",), ("&&",), ("==", "!=", "=~"), ("<", "<=", ">", ">="), ("+", "-"), ("*", "/", "%"))
+OPERATOR_WORDS: Final = {"and": "&&", "or": "||", "not": "!", "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+ARITHMETIC_WORDS: Final = {"div": "/", "mod": "%"}
+PRECEDENCE: Final = (("||",), ("&&",), ("==", "!=", "=~"), ("<", "<=", ">", ">="), ("+", "-"), ("*", "/", "%"))
 """Binary operators, from the lowest to the highest precedence."""
 
 
-class Kind(Enum):
+class ValueKind(Enum):
     """The type of a part of an expression during evaluation."""
 
-    WHOLE = "whole"
+    INTEGER = "whole"
     REAL = "real"
     TEXT = "text"
-    TRUTH = "truth"
+    BOOLEAN_VALUE = "truth"
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class TypedSql:
     """Spark SQL and the kind of its value."""
 
     sql: str
-    kind: Kind
+    kind: ValueKind
 
     @property
     def real(self) -> str:
         """The part as a DOUBLE."""
-        return self.number if self.kind is Kind.REAL else f"CAST({self.number} AS DOUBLE)"
+        return self.number if self.kind is ValueKind.REAL else f"CAST({self.number} AS DOUBLE)"
 
     @property
     def number(self) -> str:
         """The part as a number: truth is 1 or 0."""
-        if self.kind is Kind.TEXT:
-            raise unsupported("arithmetic of text", "text can only be joined with + and compared")
-        return f"CAST({self.sql} AS BIGINT)" if self.kind is Kind.TRUTH else self.sql
+        if self.kind is ValueKind.TEXT:
+            raise unsupported_error("arithmetic of text", "text can only be joined with + and compared")
+        return f"CAST({self.sql} AS BIGINT)" if self.kind is ValueKind.BOOLEAN_VALUE else self.sql
 
     @property
     def text(self) -> str:
         """The part as a STRING."""
-        return self.sql if self.kind is Kind.TEXT else f"CAST({self.sql} AS STRING)"
+        return self.sql if self.kind is ValueKind.TEXT else f"CAST({self.sql} AS STRING)"
 
     @property
     def truth(self) -> str:
         """The part as a condition: numbers are true unless they are 0."""
-        if self.kind is Kind.TEXT:
-            raise unsupported("text as a condition", "compare it")
-        return self.sql if self.kind is Kind.TRUTH else f"({self.sql} <> 0)"
+        if self.kind is ValueKind.TEXT:
+            raise unsupported_error("text as a condition", "compare it")
+        return self.sql if self.kind is ValueKind.BOOLEAN_VALUE else f"({self.sql} <> 0)"
 
 
-def unsupported(what: str, hint: str = "") -> TypeMismatchError:
+def unsupported_error(what: str, hint: str = "") -> TypeMismatchError:
     """Return the error for a construct that is not supported."""
-    return refusal(
+    return type_error(
         f"JEXL: {what} is not supported",
         hint=hint
         or "use + - * / %, comparisons, && || !, the ternary ? :, var, if and return; or write it as an expression of SQL",
@@ -83,40 +83,40 @@ def unsupported(what: str, hint: str = "") -> TypeMismatchError:
 def jexl(arguments: ScalarArguments) -> Term:
     """Compile a lambda over the inputs: numbers give DOUBLE, text TEXT, booleans BOOLEAN."""
     source = Attributes(arguments.attributes).text("expr")
-    parser = Parser(tokens_of(source))
-    names = parser.parameters()
+    parser = Parser(tokenize(source))
+    names = parser.parse_parameters()
     if len(names) < len(arguments.terms):
-        raise refusal(f"JEXL: the lambda takes {len(names)} inputs, not {len(arguments.terms)}", hint="name one for each series")
+        raise type_error(f"JEXL: the lambda takes {len(names)} inputs, not {len(arguments.terms)}", hint="name one for each series")
     inputs = {name: input_part(term) for name, term in zip(names, arguments.terms, strict=False)}
-    result = replace(parser, names=inputs).body()
+    result = replace(parser, names=inputs).parse_body()
     present = " AND ".join(f"{term.sql} IS NOT NULL" for term in arguments.terms)
-    type_ = {Kind.TEXT: TEXT, Kind.TRUTH: BOOLEAN}.get(result.kind, DOUBLE)
+    type_ = {ValueKind.TEXT: TEXT, ValueKind.BOOLEAN_VALUE: BOOLEAN}.get(result.kind, DOUBLE)
     return Term(f"if({present}, {result.real if type_ == DOUBLE else result.sql}, NULL)", type_)
 
 
-def input_part(term: Term) -> Part:
+def input_part(term: Term) -> TypedSql:
     """Convert an input to a part. FLOAT is read through its decimal text: 1.1, not 1.10000002."""
     kind = term.type.kind if term.type is not None else TypeKind.DOUBLE
     if kind is TypeKind.FLOAT:
-        return Part(f"CAST(CAST({term.sql} AS STRING) AS DOUBLE)", Kind.REAL)
+        return TypedSql(f"CAST(CAST({term.sql} AS STRING) AS DOUBLE)", ValueKind.REAL)
     if kind in FLOATING:
-        return Part(term.sql, Kind.REAL)
+        return TypedSql(term.sql, ValueKind.REAL)
     if kind in NUMERIC:
-        return Part(f"CAST({term.sql} AS BIGINT)", Kind.WHOLE)
-    return Part(term.sql, Kind.TEXT if kind is TypeKind.VARCHAR else Kind.TRUTH)
+        return TypedSql(f"CAST({term.sql} AS BIGINT)", ValueKind.INTEGER)
+    return TypedSql(term.sql, ValueKind.TEXT if kind is TypeKind.VARCHAR else ValueKind.BOOLEAN_VALUE)
 
 
-def tokens_of(source: str) -> tuple[tuple[str, str], ...]:
+def tokenize(source: str) -> tuple[tuple[str, str], ...]:
     """Split a lambda into pairs of token kind and text; operator words become signs."""
     tokens, at = [], 0
     end = len(source.rstrip())
     while at < end:
         match = TOKEN.match(source, at)
         if match is None:
-            raise refusal(f"JEXL: parsing error in {source[at:].strip()[:1]!r}", hint="write it as in 'expr'='x -> {x + 1}'")
+            raise type_error(f"JEXL: parsing error in {source[at:].strip()[:1]!r}", hint="write it as in 'expr'='x -> {x + 1}'")
         kind = match.lastgroup or ""
         word = match[kind]
-        sign = {**WORDS, **WORDS_OF_NUMBERS}.get(word) if kind == "name" else None
+        sign = {**OPERATOR_WORDS, **ARITHMETIC_WORDS}.get(word) if kind == "name" else None
         tokens.append(("sign", sign) if sign else (kind, word))
         at = match.end()
     return tuple(tokens)
@@ -127,239 +127,245 @@ class Parser:
     """A recursive descent parser that returns Spark SQL."""
 
     tokens: tuple[tuple[str, str], ...]
-    names: dict[str, Part] = field(default_factory=dict)
+    names: dict[str, TypedSql] = field(default_factory=dict)
     at: int = 0
 
     # Tokens
 
-    def next_is(self, *string: str) -> bool:
+    def is_at(self, *string: str) -> bool:
         """Return whether the next token is one of these words or signs."""
         return self.at < len(self.tokens) and self.tokens[self.at][0] != "text" and self.tokens[self.at][1] in string
 
-    def take(self) -> tuple[str, str]:
+    def advance(self) -> tuple[str, str]:
         """Consume and return the next token. Raise `TypeMismatchError` at the end."""
         if self.at == len(self.tokens):
-            raise refusal("JEXL: parsing error at the end of the expression", hint="write it as in 'expr'='x -> {x + 1}'")
+            raise type_error("JEXL: parsing error at the end of the expression", hint="write it as in 'expr'='x -> {x + 1}'")
         self.at += 1
         return self.tokens[self.at - 1]
 
-    def taken(self, *string: str) -> str | None:
+    def accept(self, *string: str) -> str | None:
         """Consume the next token if it is one of these, and return it."""
-        return self.take()[1] if self.next_is(*string) else None
+        return self.advance()[1] if self.is_at(*string) else None
 
     def expect(self, word: str) -> None:
         """Consume a token that must be this word or sign."""
-        token = self.take()[1]
+        token = self.advance()[1]
         if token != word:
-            raise refusal(f"JEXL: parsing error in {token!r}", hint=f"{word} was expected")
+            raise type_error(f"JEXL: parsing error in {token!r}", hint=f"{word} was expected")
 
     # The lambda
 
-    def parameters(self) -> list[str]:
+    def parse_parameters(self) -> list[str]:
         """Parse the parameter names before the arrow."""
-        is_function = self.taken("function") is not None
+        is_function = self.accept("function") is not None
         names = []
-        if self.taken("("):
-            while not self.taken(")"):
-                names.append(self.take()[1])
-                self.taken(",")
+        if self.accept("("):
+            while not self.accept(")"):
+                names.append(self.advance()[1])
+                self.accept(",")
         else:
-            names.append(self.take()[1])
-        if not is_function and not self.taken("->", "=>"):
-            raise refusal(f"JEXL: {names[0]!r} begins no lambda", hint="write it as in 'expr'='x -> {x + 1}'")
+            names.append(self.advance()[1])
+        if not is_function and not self.accept("->", "=>"):
+            raise type_error(f"JEXL: {names[0]!r} begins no lambda", hint="write it as in 'expr'='x -> {x + 1}'")
         return names
 
-    def body(self) -> Part:
+    def parse_body(self) -> TypedSql:
         """Parse the lambda's body up to the end of the text."""
-        value = self.block() if self.taken("{") else self.expression()
-        self.taken(";")
+        value = self.parse_block() if self.accept("{") else self.parse_expression()
+        self.accept(";")
         if self.at < len(self.tokens):
-            raise refusal(f"JEXL: parsing error in {self.tokens[self.at][1]!r}", hint="it follows the end of the lambda")
+            raise type_error(f"JEXL: parsing error in {self.tokens[self.at][1]!r}", hint="it follows the end of the lambda")
         return value
 
-    def block(self) -> Part:
+    def parse_block(self) -> TypedSql:
         """Parse a block, whose variables are local; return the value of `return` or of its last statement."""
         names = dict(self.names)
-        value = self.statements()
+        value = self.parse_statements()
         self.expect("}")
         self.names = names
         return value
 
-    def statements(self) -> Part:
+    def parse_statements(self) -> TypedSql:
         """Parse variables, then `if`, `return` or an expression, and return the value."""
-        while self.taken("var"):
-            name = self.take()[1]
+        while self.accept("var"):
+            name = self.advance()[1]
             self.expect("=")
-            self.names[name] = self.expression()
+            self.names[name] = self.parse_expression()
             self.expect(";")
-        if self.taken("if"):
-            return self.choice()
-        self.taken("return")
-        value = self.expression()
-        self.taken(";")
-        if not self.next_is("}"):
-            raise unsupported("a statement whose value is not used")
+        if self.accept("if"):
+            return self.parse_if()
+        self.accept("return")
+        value = self.parse_expression()
+        self.accept(";")
+        if not self.is_at("}"):
+            raise unsupported_error("a statement whose value is not used")
         return value
 
-    def choice(self) -> Part:
+    def parse_if(self) -> TypedSql:
         """Parse `if (…) … else …`. Without `else`, the statements after it are the other branch."""
         self.expect("(")
-        condition = self.expression().truth
+        condition = self.parse_expression().truth
         self.expect(")")
-        then = self.branch()
-        other = self.branch() if self.taken("else") else self.statements()
-        return either(condition, then, other)
+        then = self.parse_branch()
+        other = self.parse_branch() if self.accept("else") else self.parse_statements()
+        return choose(condition, then, other)
 
-    def branch(self) -> Part:
+    def parse_branch(self) -> TypedSql:
         """Return the value of one side of an `if`: a block, another `if`, or a statement."""
-        if self.taken("{"):
-            return self.block()
-        if self.taken("if"):
-            return self.choice()
-        self.taken("return")
-        value = self.expression()
-        self.taken(";")
+        if self.accept("{"):
+            return self.parse_block()
+        if self.accept("if"):
+            return self.parse_if()
+        self.accept("return")
+        value = self.parse_expression()
+        self.accept(";")
         return value
 
     # Expressions
 
-    def expression(self) -> Part:
+    def parse_expression(self) -> TypedSql:
         """Parse an expression with an optional ternary."""
-        condition = self.operation(0)
-        if not self.taken("?"):
+        condition = self.parse_operation(0)
+        if not self.accept("?"):
             return condition
-        then = self.expression()
+        then = self.parse_expression()
         self.expect(":")
-        return either(condition.truth, then, self.expression())
+        return choose(condition.truth, then, self.parse_expression())
 
-    def operation(self, level: int) -> Part:
+    def parse_operation(self, level: int) -> TypedSql:
         """Parse a chain of operators of one precedence level, left-associative."""
-        if level == len(LEVELS):
-            return self.unary()
-        left = self.operation(level + 1)
-        while sign := self.taken(*LEVELS[level]):
-            left = OPERATORS[sign](left, self.operation(level + 1))
+        if level == len(PRECEDENCE):
+            return self.parse_unary()
+        left = self.parse_operation(level + 1)
+        while sign := self.accept(*PRECEDENCE[level]):
+            left = OPERATORS[sign](left, self.parse_operation(level + 1))
         return left
 
-    def unary(self) -> Part:
+    def parse_unary(self) -> TypedSql:
         """Parse signs and negations, then their operand."""
-        if self.taken("!"):
-            return Part(f"(NOT {self.unary().truth})", Kind.TRUTH)
-        if self.taken("-"):
-            operand = self.unary()
-            return Part(f"(- {operand.number})", Kind.REAL if operand.kind is Kind.REAL else Kind.WHOLE)
-        return self.unary() if self.taken("+") else self.primary()
+        if self.accept("!"):
+            return TypedSql(f"(NOT {self.parse_unary().truth})", ValueKind.BOOLEAN_VALUE)
+        if self.accept("-"):
+            operand = self.parse_unary()
+            return TypedSql(f"(- {operand.number})", ValueKind.REAL if operand.kind is ValueKind.REAL else ValueKind.INTEGER)
+        return self.parse_unary() if self.accept("+") else self.parse_primary()
 
-    def primary(self) -> Part:
+    def parse_primary(self) -> TypedSql:
         """Parse a literal, a name, or an expression in parentheses."""
-        kind, word = self.take()
+        kind, word = self.advance()
         if kind == "number":
-            return Part(f"{word}L", Kind.WHOLE) if word.isdigit() and int(word) < 2**63 else Part(f"{float(word)!r}D", Kind.REAL)
+            return (
+                TypedSql(f"{word}L", ValueKind.INTEGER)
+                if word.isdigit() and int(word) < 2**63
+                else TypedSql(f"{float(word)!r}D", ValueKind.REAL)
+            )
         if kind == "text":
-            return Part(string_sql(re.sub(r"\\(.)", r"\1", word[1:-1])), Kind.TEXT)
+            return TypedSql(string_sql(re.sub(r"\\(.)", r"\1", word[1:-1])), ValueKind.TEXT)
         if word == "(":
-            inside = self.expression()
+            inside = self.parse_expression()
             self.expect(")")
             return inside
         if word in ("true", "false"):
-            return Part(word, Kind.TRUTH)
-        return self.named(kind, word)
+            return TypedSql(word, ValueKind.BOOLEAN_VALUE)
+        return self.variable(kind, word)
 
-    def named(self, kind: str, word: str) -> Part:
+    def variable(self, kind: str, word: str) -> TypedSql:
         """Return an input or a variable. Raise `TypeMismatchError` for calls and member access, which could reach Java."""
         if kind != "name":
-            raise refusal(f"JEXL: parsing error in {word!r}", hint="a value was expected")
-        if self.next_is("(", ".", "["):
-            raise unsupported(f"the call or member {word}{self.tokens[self.at][1]}…")
+            raise type_error(f"JEXL: parsing error in {word!r}", hint="a value was expected")
+        if self.is_at("(", ".", "["):
+            raise unsupported_error(f"the call or member {word}{self.tokens[self.at][1]}…")
         if word not in self.names:
-            raise refusal(f"JEXL: variable {word!r} is undefined", hint=f"the lambda has {', '.join(self.names)}")
+            raise type_error(f"JEXL: variable {word!r} is undefined", hint=f"the lambda has {', '.join(self.names)}")
         return self.names[word]
 
 
-def either(condition: str, then: Part, other: Part) -> Part:
+def choose(condition: str, then: TypedSql, other: TypedSql) -> TypedSql:
     """Choose between two values, which must both be numbers, texts or booleans."""
     if then.kind is other.kind:
         kind, parts = then.kind, (then.sql, other.sql)
-    elif {then.kind, other.kind} == {Kind.WHOLE, Kind.REAL}:
-        kind, parts = Kind.REAL, (then.real, other.real)
+    elif {then.kind, other.kind} == {ValueKind.INTEGER, ValueKind.REAL}:
+        kind, parts = ValueKind.REAL, (then.real, other.real)
     else:
-        raise unsupported("a choice between values of different types", "make both numbers or both text")
-    return Part(f"if({condition}, {parts[0]}, {parts[1]})", kind)
+        raise unsupported_error("a choice between values of different types", "make both numbers or both text")
+    return TypedSql(f"if({condition}, {parts[0]}, {parts[1]})", kind)
 
 
-def added(left: Part, right: Part) -> Part:
+def add(left: TypedSql, right: TypedSql) -> TypedSql:
     """Add numbers, or concatenate if a side is text."""
-    if Kind.TEXT in (left.kind, right.kind):
-        return Part(f"concat({left.text}, {right.text})", Kind.TEXT)
-    return calculated("+", "try_add", left, right)
+    if ValueKind.TEXT in (left.kind, right.kind):
+        return TypedSql(f"concat({left.text}, {right.text})", ValueKind.TEXT)
+    return calculate("+", "try_add", left, right)
 
 
-def calculated(sign: str, checked: str, left: Part, right: Part) -> Part:
+def calculate(sign: str, checked: str, left: TypedSql, right: TypedSql) -> TypedSql:
     """Calculate a number: an integer if both sides are, NULL out of the range of INT64."""
-    if Kind.REAL in (left.kind, right.kind):
-        return Part(f"({left.real} {sign} {right.real})", Kind.REAL)
-    return Part(f"{checked}({left.number}, {right.number})", Kind.WHOLE)
+    if ValueKind.REAL in (left.kind, right.kind):
+        return TypedSql(f"({left.real} {sign} {right.real})", ValueKind.REAL)
+    return TypedSql(f"{checked}({left.number}, {right.number})", ValueKind.INTEGER)
 
 
-def divided(sign: str, whole_sign: str) -> Callable[[Part, Part], Part]:
+def division(sign: str, whole_sign: str) -> Callable[[TypedSql, TypedSql], TypedSql]:
     """Return the operator of a quotient or remainder, an integer for integers. A divisor of 0 raises an error, as in JEXL."""
 
-    def operator(left: Part, right: Part) -> Part:
-        is_real = Kind.REAL in (left.kind, right.kind)
+    def operator(left: TypedSql, right: TypedSql) -> TypedSql:
+        is_real = ValueKind.REAL in (left.kind, right.kind)
         divisor = right.real if is_real else right.number
         if divisor in ("0L", "0.0D", "CAST(0L AS DOUBLE)"):
-            raise refusal(f"JEXL error : {sign} error", hint="divide by something other than 0")
+            raise type_error(f"JEXL error : {sign} error", hint="divide by something other than 0")
         used = f"{left.real if is_real else left.number} {sign if is_real else whole_sign} {divisor}"
         problem = f"raise_error('301: {sign} by zero in JEXL')"
         guarded = f"if({divisor} = 0, CAST({problem} AS {'DOUBLE' if is_real else 'BIGINT'}), {used})"
         literal = re.fullmatch(r"[\d.e+]+[LD]|CAST\(\d+L AS DOUBLE\)", divisor)
-        return Part(f"({used})" if literal else guarded, Kind.REAL if is_real else Kind.WHOLE)
+        return TypedSql(f"({used})" if literal else guarded, ValueKind.REAL if is_real else ValueKind.INTEGER)
 
     return operator
 
 
-def compared(sign: str, spark_sign: str) -> Callable[[Part, Part], Part]:
+def comparison(sign: str, spark_sign: str) -> Callable[[TypedSql, TypedSql], TypedSql]:
     """Return a comparison operator. Two texts compare as texts; a text and a number compare as numbers, if the text is one."""
 
-    def operator(left: Part, right: Part) -> Part:
-        if left.kind is right.kind and left.kind is not Kind.REAL:
-            return Part(f"({left.sql} {spark_sign} {right.sql})", Kind.TRUTH)
-        if Kind.TEXT in (left.kind, right.kind):
-            sides = [f"try_cast({part.sql} AS DOUBLE)" if part.kind is Kind.TEXT else part.real for part in (left, right)]
-            return Part(f"coalesce({sides[0]} {spark_sign} {sides[1]}, {'true' if sign == '!=' else 'false'})", Kind.TRUTH)
+    def operator(left: TypedSql, right: TypedSql) -> TypedSql:
+        if left.kind is right.kind and left.kind is not ValueKind.REAL:
+            return TypedSql(f"({left.sql} {spark_sign} {right.sql})", ValueKind.BOOLEAN_VALUE)
+        if ValueKind.TEXT in (left.kind, right.kind):
+            sides = [f"try_cast({part.sql} AS DOUBLE)" if part.kind is ValueKind.TEXT else part.real for part in (left, right)]
+            return TypedSql(
+                f"coalesce({sides[0]} {spark_sign} {sides[1]}, {'true' if sign == '!=' else 'false'})", ValueKind.BOOLEAN_VALUE
+            )
         comparable = f"NOT isnan({left.real}) AND NOT isnan({right.real})"
         if sign == "!=":
-            return Part(f"({left.real} <> {right.real} OR NOT ({comparable}))", Kind.TRUTH)
-        return Part(f"({left.real} {spark_sign} {right.real} AND {comparable})", Kind.TRUTH)
+            return TypedSql(f"({left.real} <> {right.real} OR NOT ({comparable}))", ValueKind.BOOLEAN_VALUE)
+        return TypedSql(f"({left.real} {spark_sign} {right.real} AND {comparable})", ValueKind.BOOLEAN_VALUE)
 
     return operator
 
 
-def matched(left: Part, right: Part) -> Part:
+def match_regexp(left: TypedSql, right: TypedSql) -> TypedSql:
     """Return whether a whole text matches a regular expression."""
-    if left.kind is not Kind.TEXT or right.kind is not Kind.TEXT:
-        raise unsupported("=~ of anything but text")
-    return Part(f"({left.sql} RLIKE concat('^(?:', {right.sql}, ')$'))", Kind.TRUTH)
+    if left.kind is not ValueKind.TEXT or right.kind is not ValueKind.TEXT:
+        raise unsupported_error("=~ of anything but text")
+    return TypedSql(f"({left.sql} RLIKE concat('^(?:', {right.sql}, ')$'))", ValueKind.BOOLEAN_VALUE)
 
 
-def joined(word: str) -> Callable[[Part, Part], Part]:
+def logical(word: str) -> Callable[[TypedSql, TypedSql], TypedSql]:
     """Return `AND` or `OR` of two conditions."""
-    return lambda left, right: Part(f"({left.truth} {word} {right.truth})", Kind.TRUTH)
+    return lambda left, right: TypedSql(f"({left.truth} {word} {right.truth})", ValueKind.BOOLEAN_VALUE)
 
 
-OPERATORS: Final[dict[str, Callable[[Part, Part], Part]]] = {
-    "||": joined("OR"),
-    "&&": joined("AND"),
-    "=~": matched,
-    "+": added,
-    "-": lambda left, right: calculated("-", "try_subtract", left, right),
-    "*": lambda left, right: calculated("*", "try_multiply", left, right),
-    "/": divided("/", "div"),
-    "%": divided("%", "%"),
-    **{sign: compared(sign, {"==": "=", "!=": "<>"}.get(sign, sign)) for sign in ("==", "!=", "<", "<=", ">", ">=")},
+OPERATORS: Final[dict[str, Callable[[TypedSql, TypedSql], TypedSql]]] = {
+    "||": logical("OR"),
+    "&&": logical("AND"),
+    "=~": match_regexp,
+    "+": add,
+    "-": lambda left, right: calculate("-", "try_subtract", left, right),
+    "*": lambda left, right: calculate("*", "try_multiply", left, right),
+    "/": division("/", "div"),
+    "%": division("%", "%"),
+    **{sign: comparison(sign, {"==": "=", "!=": "<>"}.get(sign, sign)) for sign in ("==", "!=", "<", "<=", ">", ">=")},
 }
-ACCEPTED: Final[Sequence[TypeKind]] = (*NUMERIC, TypeKind.VARCHAR, TypeKind.BOOL)
+ACCEPTED_TYPES: Final[Sequence[TypeKind]] = (*NUMERIC, TypeKind.VARCHAR, TypeKind.BOOL)
 
 JEXL: Final = RowFunction(
-    "jexl", 1, None, jexl, "the lambda `expr`, such as `x -> {x * 2}`, of the inputs", accepts=tuple(ACCEPTED)
+    "jexl", 1, None, jexl, "the lambda `expr`, such as `x -> {x * 2}`, of the inputs", accepts=tuple(ACCEPTED_TYPES)
 )

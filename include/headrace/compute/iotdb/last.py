@@ -12,10 +12,10 @@ from headrace.compute.binding.resolvers import RowResolver
 from headrace.compute.evaluation.series_rows import series_rows
 from headrace.compute.expression_context import ExpressionContext
 from headrace.compute.iotdb.expansion import SeriesNames, expand, paths
-from headrace.compute.iotdb.rows import Part, Rows
+from headrace.compute.iotdb.rows import ColumnPart, RowsBuilder
 from headrace.compute.iotdb.schema import SeriesRef
 from headrace.compute.iotdb.scope import TreeScope
-from headrace.compute.iotdb.select import conjunction, optional
+from headrace.compute.iotdb.select import as_tuple, conjunction
 from headrace.compute.plan import Scan, SeriesRows
 from headrace.compute.terms import NOW, bigint_sql
 from headrace.compute.types import to_ticks
@@ -67,13 +67,13 @@ def bind_last(query: TreeQuery, scope: TreeScope) -> LastPlan | None:
         refs |= {reference.name: names.series[reference.name] for reference in names(item.expression)}
     if not refs:
         return None
-    rows = Rows(scope, aligned=False)
+    rows = RowsBuilder(scope, aligned=False)
     for ref in refs.values():
         rows.devices[ref.device.path] = ref.device
-        rows.add(ref.series.column, ref.type, [Part(ref.device.database, ref.series.column)])
+        rows.add(ref.series.column, ref.type, [ColumnPart(ref.device.database, ref.series.column)])
     columns = {column: f"s{number}" for number, column in enumerate(rows.columns)}
-    bound = rows.bound()
-    where = conjunction([part for node in optional(query.where) for part in expand(node, names)])
+    bound = rows.bind()
+    where = conjunction([part for node in as_tuple(query.where) for part in expand(node, names)])
     if where is not None and paths(where):
         raise NotSupportedError("LAST can only be filtered by time", hint="compare time with a constant", span=where.span)
     binder = Binder(RowResolver(bound.names, "in WHERE"), ExpressionContext(bound.names.precision, scope.timezone), scope.language)

@@ -13,7 +13,7 @@ import pyarrow as pa
 from headrace.compute.functions.series_arrow import TIME, VALUE, SeriesArrowArguments, SeriesArrowRule
 from headrace.compute.iotdb.inputs import Attributes
 from headrace.compute.iotdb.samples import WholeSeriesFunction
-from headrace.compute.iotdb.types import refusal
+from headrace.compute.iotdb.types import type_error
 from headrace.errors import DataError
 from headrace.model.types import DOUBLE
 
@@ -48,23 +48,23 @@ def master_repair_rule(arguments: SeriesArrowArguments) -> SeriesArrowRule:
     """Check the inputs and attributes of `MASTER_REPAIR`, and return its rule."""
     attributes, count = Attributes(arguments.attributes), len(arguments.types)
     if count < 2 or count % 2:
-        raise refusal(f"the number of the input series is not valid. expected: an even number. actual: {count}.", hint=HINT)
-    omega = attributes.whole("omega") if attributes.has("omega") else None
+        raise type_error(f"the number of the input series is not valid. expected: an even number. actual: {count}.", hint=HINT)
+    omega = attributes.integer("omega") if attributes.has("omega") else None
     eta = attributes.real("eta") if attributes.has("eta") else None
-    k = attributes.whole("k") if attributes.has("k") else None
-    column = attributes.whole("output_column", 1)
+    k = attributes.integer("k") if attributes.has("k") else None
+    column = attributes.integer("output_column", 1)
     if omega is not None and omega < 0:
-        raise refusal("Parameter omega should be non-negative.", hint="it is a length of time in ticks")
+        raise type_error("Parameter omega should be non-negative.", hint="it is a length of time in ticks")
     if eta is not None and not eta > 0:
-        raise refusal("Parameter eta should be larger than 0.", hint="it is a distance in standard deviations")
+        raise type_error("Parameter eta should be larger than 0.", hint="it is a distance in standard deviations")
     if k is not None and k <= 0:
-        raise refusal("Parameter k should be a positive integer.", hint="use 1 or more")
+        raise type_error("Parameter k should be a positive integer.", hint="use 1 or more")
     if not 0 < column <= count // 2:
-        raise refusal("Parameter output_column should be a positive integer.", hint=f"use 1 to {count // 2}")
-    return SeriesArrowRule(DOUBLE, partial(repaired, settings=Settings(omega, eta, k, column)))
+        raise type_error("Parameter output_column should be a positive integer.", hint=f"use 1 to {count // 2}")
+    return SeriesArrowRule(DOUBLE, partial(repair_series, settings=Settings(omega, eta, k, column)))
 
 
-def repaired(rows: pa.Table, settings: Settings) -> pa.Table:
+def repair_series(rows: pa.Table, settings: Settings) -> pa.Table:
     """Return one column of the repaired tuples, at the instants at which any series has a value."""
     names = [name for name in rows.column_names if name != TIME]
     values = np.column_stack([rows[name].cast(pa.float64()).to_numpy() for name in names])
@@ -74,11 +74,11 @@ def repaired(rows: pa.Table, settings: Settings) -> pa.Table:
     times = rows[TIME].to_numpy()[present]
     if not len(times):
         return pa.table({TIME: pa.array([], pa.int64()), VALUE: pa.array([], pa.float64())})
-    repair = repair_of(times, filled(data[present]), master[~np.isnan(master).all(axis=1)], settings)
-    return pa.table({TIME: times, VALUE: repair.master[repair.tuples(), settings.column - 1]})
+    repair = complete_repair(times, fill_missing(data[present]), master[~np.isnan(master).all(axis=1)], settings)
+    return pa.table({TIME: times, VALUE: repair.master[repair.master_indexes(), settings.column - 1]})
 
 
-def filled(data: Array) -> Array:
+def fill_missing(data: Array) -> Array:
     """Fill missing values with the previous ones. Raise `DataError` if the first tuple lacks one."""
     if np.isnan(data[0]).any():
         raise DataError("master_repair: a series has no value at the first instant", hint="begin where all series have a value")
@@ -103,13 +103,13 @@ class Repair:
         difference = (left[:, None, :] - right[None, :, :]) / self.deviations
         return np.asarray(np.sqrt((difference * difference).sum(axis=2)))
 
-    def neighbors(self, tuples: Array, count: int) -> Places:
+    def neighbors(self, master_indexes: Array, count: int) -> Places:
         """Return the indexes of the nearest master tuples of each tuple, nearest first."""
-        blocks = [tuples[start : start + BLOCK] for start in range(0, len(tuples), BLOCK)]
+        blocks = [master_indexes[start : start + BLOCK] for start in range(0, len(master_indexes), BLOCK)]
         ranked = [np.argsort(self.distances(block, self.master), axis=1, kind="stable")[:, :count] for block in blocks]
         return np.concatenate(ranked)
 
-    def tuples(self) -> Places:
+    def master_indexes(self) -> Places:
         """Return the index of the master tuple that repairs each tuple, in order, since each depends on earlier repairs."""
         chosen = np.empty(len(self.times), np.int64)
         data_neighbors = self.neighbors(self.data, self.k)
@@ -118,10 +118,10 @@ class Repair:
         for index, start in enumerate(starts):
             before = chosen[start:index][::-1]
             choices = data_neighbors[index] if len(before) else data_neighbors[index][:1]
-            chosen[index] = self.best(index, np.concatenate([choices, master_neighbors[before].ravel()]), before)
+            chosen[index] = self.nearest_choice(index, np.concatenate([choices, master_neighbors[before].ravel()]), before)
         return chosen
 
-    def best(self, index: int, choices: Places, before: Places) -> int:
+    def nearest_choice(self, index: int, choices: Places, before: Places) -> int:
         """Return the nearest choice that is within eta of all repairs before.
 
         One exists: the latest repair is itself a choice, and is within eta of the repairs before it.
@@ -132,7 +132,7 @@ class Repair:
         return int(choices[np.argmin(self.distances(self.data[index : index + 1], self.master[choices])[0])])
 
 
-def repair_of(times: Array, data: Array, master: Array, settings: Settings) -> Repair:
+def complete_repair(times: Array, data: Array, master: Array, settings: Settings) -> Repair:
     """Return the repair, with missing settings derived from the data."""
     if not len(master) or np.isnan(master).any():
         raise DataError(
@@ -141,19 +141,19 @@ def repair_of(times: Array, data: Array, master: Array, settings: Settings) -> R
     deviations = data.std(axis=0)
     if not deviations.all():
         raise DataError("master_repair: a series is constant, so that distances have no scale", hint="repair series that vary")
-    omega = 10 * middle_interval(times) if settings.omega is None else settings.omega
+    omega = 10 * median_interval(times) if settings.omega is None else settings.omega
     repair = Repair(times, data, master, deviations, omega, settings.eta or 0.0, settings.k or 0)
-    repair = repair if settings.eta is not None else replace(repair, eta=usual_distance(repair))
-    return repair if settings.k is not None else replace(repair, k=enough_neighbors(repair))
+    repair = repair if settings.eta is not None else replace(repair, eta=default_eta(repair))
+    return repair if settings.k is not None else replace(repair, k=default_k(repair))
 
 
-def middle_interval(times: Array) -> int:
+def median_interval(times: Array) -> int:
     """Return the median time between neighboring points, 0 if there is only one point."""
     intervals = np.sort(np.diff(times))
     return int(intervals[len(intervals) // 2]) if len(intervals) else 0
 
 
-def usual_distance(repair: Repair) -> float:
+def default_eta(repair: Repair) -> float:
     """Return the default `eta`: a high quantile of the distances between tuples within omega."""
     samples = [np.empty(0)]
     for lag in range(1, len(repair.times)):
@@ -166,7 +166,7 @@ def usual_distance(repair: Repair) -> float:
     return float(distances[int(len(distances) * SHARE_WITHIN_ETA)]) if len(distances) else 0.0
 
 
-def enough_neighbors(repair: Repair) -> int:
+def default_k(repair: Repair) -> int:
     """Return the default `k`: the least number of neighbors of which a tenth are farther than eta."""
     for count in range(2, MAX_NEIGHBORS + 1):
         places = repair.neighbors(repair.data, count)

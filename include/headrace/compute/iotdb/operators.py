@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Final
 
-from headrace.compute.iotdb.types import FLOATING, NUMERIC, TEXTUAL, refusal, type_name, wrong_operand
+from headrace.compute.iotdb.types import FLOATING, NUMERIC, TEXTUAL, operand_error, type_error, type_name
 from headrace.compute.terms import Term, cast, instant_literal, is_instant, literal, string_sql, to_double, to_string
 from headrace.compute.types import spark_type
 from headrace.errors import TypeMismatchError
@@ -25,20 +25,20 @@ def truth(term: Term) -> str:
     if term.type is None:
         return "CAST(NULL AS BOOLEAN)"
     if term.type.kind is not TypeKind.BOOL:
-        raise wrong_operand(term.type, (TypeKind.BOOL,))
+        raise operand_error(term.type, (TypeKind.BOOL,))
     return term.sql
 
 
 def real(term: Term) -> str:
     """Cast a number to DOUBLE. Raise `TypeMismatchError` for any other type."""
     if term.type is not None and term.type.kind not in NUMERIC:
-        raise wrong_operand(term.type, NUMERIC)
+        raise operand_error(term.type, NUMERIC)
     return to_double(term)
 
 
 def arithmetic(sign: str, left: Term, right: Term) -> Term:
     """Return `+ - * / %` of numbers: DOUBLE as Java computes it, also for a divisor of 0."""
-    if (instant := moved(sign, left, right)) is not None:
+    if (instant := shift_instant(sign, left, right)) is not None:
         return instant
     first, second = real(left), real(right)
     if sign not in "/%" or is_nonzero(right):
@@ -53,7 +53,7 @@ def is_nonzero(term: Term) -> bool:
     return isinstance(value, int | float | Decimal) and value != 0
 
 
-def moved(sign: str, left: Term, right: Term) -> Term | None:
+def shift_instant(sign: str, left: Term, right: Term) -> Term | None:
     """Shift a constant instant, such as `now()`, by a constant duration; return None for other operands."""
     base, ticks = (left, right) if is_instant(left) else (right, left)
     if sign not in "+-" or not is_instant(base) or base.constant is None or ticks.constant is None:
@@ -74,10 +74,10 @@ def instant(term: Term, zone: str, precision: Precision) -> Term:
     if isinstance(value, str):
         ticks = parse_instant(value, zone, precision)
         if ticks is None:
-            raise refusal(f"Input time format {value} error.", hint="write it as 2024-01-31T12:00:00.000 or as epoch ticks")
+            raise type_error(f"Input time format {value} error.", hint="write it as 2024-01-31T12:00:00.000 or as epoch ticks")
         return instant_literal(ticks)
     if term.type is None or term.type.kind not in NUMERIC:
-        raise wrong_operand(term.type, ORDERED)
+        raise operand_error(term.type, ORDERED)
     if isinstance(value, int) or term.type.kind in (TypeKind.INT, TypeKind.BIGINT):
         return Term(cast(term, BIGINT), TIMESTAMP, term.constant)
     return term
@@ -88,29 +88,29 @@ def comparison(sign: str, left: Term, right: Term) -> Term:
     if left.type is None or right.type is None:
         return Term(f"({left.sql} {COMPARISONS[sign]} {right.sql})", BOOL)
     if left.type.kind in ORDERED and right.type.kind in ORDERED:
-        return Term(numbers_compared(COMPARISONS[sign], left, right), BOOL)
+        return Term(compare_numbers(COMPARISONS[sign], left, right), BOOL)
     if left.type.kind in TEXTUAL and right.type.kind in TEXTUAL:
         return Term(f"({left.sql} {COMPARISONS[sign]} {right.sql})", BOOL)
-    first, second = dates_matched(left, right)
+    first, second = match_dates(left, right)
     kind, second_kind = first.type.kind if first.type else None, second.type.kind if second.type else None
     if kind is not second_kind:
         raise mismatch(left, right)
     if kind is TypeKind.BOOL and COMPARISONS[sign] not in ("=", "<>"):
-        raise refusal("Unsupported Type", hint="compare BOOLEAN with = or !=", status=301)
+        raise type_error("Unsupported Type", hint="compare BOOLEAN with = or !=", status=301)
     return Term(f"({first.sql} {COMPARISONS[sign]} {second.sql})", BOOL)
 
 
 def mismatch(left: Term, right: Term) -> TypeMismatchError:
     """Return the error for operands that cannot be compared; it asks for the type of the text or of the left side."""
     if left.type is not None and left.type.kind in TEXTUAL:
-        return wrong_operand(right.type, TEXTUAL)
+        return operand_error(right.type, TEXTUAL)
     if right.type is not None and right.type.kind in TEXTUAL:
-        return wrong_operand(left.type, TEXTUAL)
+        return operand_error(left.type, TEXTUAL)
     expected = (left.type.kind,) if left.type is not None and left.type.kind not in ORDERED else NUMERIC
-    return wrong_operand(right.type, expected)
+    return operand_error(right.type, expected)
 
 
-def dates_matched(left: Term, right: Term) -> tuple[Term, Term]:
+def match_dates(left: Term, right: Term) -> tuple[Term, Term]:
     """Convert a text constant to a date if the other side is a DATE."""
     kinds = [term.type.kind if term.type else None for term in (left, right)]
     if TypeKind.DATE not in kinds:
@@ -124,7 +124,7 @@ def dates_matched(left: Term, right: Term) -> tuple[Term, Term]:
     return as_date(left), as_date(right)
 
 
-def numbers_compared(sign: str, left: Term, right: Term) -> str:
+def compare_numbers(sign: str, left: Term, right: Term) -> str:
     """Write a comparison of numbers or instants. Spark treats NaN as equal to itself and greater than any number, so exclude it."""
     if not any(is_floating(term) for term in (left, right)):
         return f"({left.sql} {sign} {right.sql})"
@@ -160,7 +160,7 @@ def negative(term: Term) -> Term:
     if isinstance(value, int | float | Decimal) and not isinstance(value, bool) and not is_instant(term):
         return literal(-value)
     if term.type is None or term.type.kind not in NUMERIC:
-        raise wrong_operand(term.type, NUMERIC)
+        raise operand_error(term.type, NUMERIC)
     if term.type.kind in FLOATING:
         return Term(f"(-{term.sql})", term.type)
     return Term(f"try_subtract({'0L' if term.type == BIGINT else '0'}, {term.sql})", term.type)
@@ -175,7 +175,7 @@ def positive(term: Term) -> Term:
 def string(term: Term) -> str:
     """Return the SQL of a text operand. Raise `TypeMismatchError` for any other type."""
     if term.type is not None and term.type.kind not in TEXTUAL:
-        raise wrong_operand(term.type, TEXTUAL)
+        raise operand_error(term.type, TEXTUAL)
     return to_string(term)
 
 
@@ -200,7 +200,7 @@ def check_regexp(value: str) -> None:
     try:
         re.compile(re.sub(r"\\[pP]\{\w+\}", r"\\w", value))
     except re.error as error:
-        raise refusal(f"Illegal regex expression: {error} in {value!r}", hint="correct the pattern") from None
+        raise type_error(f"Illegal regex expression: {error} in {value!r}", hint="correct the pattern") from None
 
 
 def null_test(subject: Term, *, negated: bool) -> Term:
@@ -215,7 +215,7 @@ def common_type(types: Sequence[DataType | None]) -> DataType | None:
         return None
     for kind in (TypeKind.VARCHAR, TypeKind.BOOL, TypeKind.NCHAR, TypeKind.VARBINARY):
         if kind in kinds and len(kinds) > 1:
-            raise refusal(
+            raise type_error(
                 f"CASE expression: {type_name(kinds[kind])} and other types cannot exist at the same time",
                 hint="cast the results to one type, as in CAST(x AS TEXT)",
             )

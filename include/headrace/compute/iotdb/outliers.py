@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from headrace.compute.iotdb.java_heap import kept_places
+from headrace.compute.iotdb.java_heap import top_indexes
 
 Array = npt.NDArray[Any]
 Places = npt.NDArray[np.int64]
@@ -49,38 +49,38 @@ OUTLIERS: Final[dict[str, Score]] = {
 }
 
 
-def outlier_places(times: Array, values: Array, size: int, name: str, number: int) -> Places:
+def outlier_indexes(times: Array, values: Array, size: int, name: str, number: int) -> Places:
     """Return the indexes of `number` points of each bucket; the last bucket may be short."""
     full_length = len(times) // size * size
     places = [np.empty(0, np.int64)]
     for first, last, length in ((0, full_length, size), (full_length, len(times), len(times) - full_length)):
         if last > first:
             block = [array[first:last].astype(float).reshape(-1, length) for array in (times, values)]
-            places.append(first + bucket_places(block[0], block[1], name, number))
+            places.append(first + bucket_indexes(block[0], block[1], name, number))
     return np.concatenate(places)
 
 
-def bucket_places(times: Array, values: Array, name: str, number: int) -> Places:
+def bucket_indexes(times: Array, values: Array, name: str, number: int) -> Places:
     """Return the indexes of the outliers in a matrix with one bucket per row."""
     count, length = times.shape
     offsets = (np.arange(count) * length)[:, None]
     if length <= number + 2 and (name != "avg" or length <= number):
-        return np.asarray(offsets + few(length, number)).ravel()
+        return np.asarray(offsets + small_bucket_outliers(length, number)).ravel()
     with np.errstate(invalid="ignore", divide="ignore"):
         scores = OUTLIERS[name](times, values)
     inner = 0 if name == "avg" else 1
-    best = best_places(scores, number, greatest=name != "cos")
+    best = best_indexes(scores, number, greatest=name != "cos")
     return np.asarray(offsets + inner + best).ravel()
 
 
-def few(length: int, number: int) -> Places:
+def small_bucket_outliers(length: int, number: int) -> Places:
     """Return the outliers of a bucket with at most two points more than requested; with two more, the inner points."""
     if length <= number:
         return np.arange(length)
     return np.arange(number) if length == number + 1 else np.arange(1, length - 1)
 
 
-def best_places(scores: Array, number: int, *, greatest: bool) -> Places:
+def best_indexes(scores: Array, number: int, *, greatest: bool) -> Places:
     """Return the indexes of the best scores of each bucket, ascending. Ties are broken like in the server's queue."""
     ranked = -scores if greatest else scores
     order = np.argsort(ranked, axis=1, kind="stable")
@@ -90,5 +90,5 @@ def best_places(scores: Array, number: int, *, greatest: bool) -> Places:
     if scores.shape[1] > number:
         tied |= ordered[:, number - 1] == ordered[:, number]
     for bucket in np.flatnonzero(tied):
-        best[bucket] = kept_places(scores[bucket], number, greatest=greatest)
+        best[bucket] = top_indexes(scores[bucket], number, greatest=greatest)
     return best

@@ -22,7 +22,7 @@ from headrace.model.types import TIMESTAMP, DataType, TypeKind
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ColumnPart:
     """The part of a column that one stored column fills.
 
     Attributes:
@@ -42,20 +42,20 @@ class Part:
 
 
 @dataclass(slots=True)
-class Rows:
+class RowsBuilder:
     """Collects the columns and devices that a query reads, and builds the source of its rows."""
 
     scope: TreeScope
     aligned: bool
-    columns: dict[str, tuple[DataType, list[Part]]] = field(default_factory=dict)
+    columns: dict[str, tuple[DataType, list[ColumnPart]]] = field(default_factory=dict)
     devices: dict[str, Device] = field(default_factory=dict)
     slots: int = 1
 
-    def add(self, name: str, type_: DataType, parts: Sequence[Part]) -> None:
+    def add(self, name: str, type_: DataType, parts: Sequence[ColumnPart]) -> None:
         """Add a column, filled from its parts."""
         self.columns.setdefault(name, (type_, list(parts)))
 
-    def bound(self) -> BoundSource:
+    def bind(self) -> BoundSource:
         """Return the source and the environment of its columns."""
         databases = list(dict.fromkeys(device.database for device in self.devices.values()))
         scans = tuple(self.scan(name) for name in databases)
@@ -79,7 +79,7 @@ class Rows:
             is_converted=precision is not Precision.NANOSECOND,
         )
         columns = [
-            SourceColumn(name, None, f"s{number}", stored(f"s{number}", type_, precision), type_)
+            SourceColumn(name, None, f"s{number}", stored_sql(f"s{number}", type_, precision), type_)
             for number, (name, (type_, _)) in enumerate(self.columns.items())
         ]
         series = None if self.aligned else series_column(DEVICE, None, self.scope.language)
@@ -92,17 +92,17 @@ class Rows:
         paths = [path for path, device in self.devices.items() if device.database == name]
         stored_columns = {part.column for _, parts in self.columns.values() for part in parts if part.database == name}
         condition = f"{table.series_key} IN ({', '.join(map(string_sql, sorted(paths)))})"
-        alive = self.alive(paths, database.precision, table)
+        ttl_conditions = self.ttl_conditions(paths, database.precision, table)
         return Scan(
             table,
             database,
             None,
             None,
             (table.timestamp.name, *sorted(stored_columns), table.series_key),
-            " AND ".join([condition, *alive]),
+            " AND ".join([condition, *ttl_conditions]),
         )
 
-    def alive(self, devices: Sequence[str], precision: Precision, table: Table) -> list[str]:
+    def ttl_conditions(self, devices: Sequence[str], precision: Precision, table: Table) -> list[str]:
         """Return the conditions that exclude rows older than their time to live."""
         by_ttl: dict[int, list[str]] = {}
         for path in devices:
@@ -117,7 +117,7 @@ class Rows:
         return conditions
 
     @staticmethod
-    def column_sql(parts: Sequence[Part], database: str) -> str:
+    def column_sql(parts: Sequence[ColumnPart], database: str) -> str:
         """Write a column over the rows of one database."""
         own = [part for part in parts if part.database == database]
         if not own:
@@ -127,11 +127,11 @@ class Rows:
         return f"CASE {' '.join(f'WHEN {part.condition} THEN {part.sql}' for part in own)} END"
 
 
-def stored(column: str, type_: DataType, precision: Precision) -> str:
+def stored_sql(column: str, type_: DataType, precision: Precision) -> str:
     """Write a stored column for use in expressions: timestamps become ticks."""
     return to_ticks(column, precision) if type_.kind is TypeKind.TIMESTAMP else column
 
 
-def of_device(device: Device) -> str:
+def device_condition(device: Device) -> str:
     """Return the condition that selects the rows of a device."""
     return f"{DEVICE} = {string_sql(device.path)}"

@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from headrace.compute.functions.series_arrow import TIME, VALUE, SeriesArrowArguments, SeriesArrowFunction, SeriesArrowRule
 from headrace.compute.iotdb.inputs import Attributes, check_inputs
-from headrace.compute.iotdb.java_heap import kept_places
-from headrace.compute.iotdb.outliers import OUTLIERS, outlier_places
-from headrace.compute.iotdb.types import EXECUTION_ERROR, NUMERIC, refusal
+from headrace.compute.iotdb.java_heap import top_indexes
+from headrace.compute.iotdb.outliers import OUTLIERS, outlier_indexes
+from headrace.compute.iotdb.types import EXECUTION_ERROR, NUMERIC, type_error
 from headrace.errors import TypeMismatchError
 from headrace.model.types import DOUBLE, TypeKind
 
@@ -40,13 +40,13 @@ class WholeSeriesFunction(SeriesArrowFunction):
         return self.rule(arguments)
 
 
-def numbers(rows: pa.Table) -> Array:
+def first_input(rows: pa.Table) -> Array:
     """Return the first input as an array."""
     values: Array = rows["x0"].combine_chunks().to_numpy(zero_copy_only=False)
     return values
 
 
-def picked(rows: pa.Table, places: Places) -> pa.Table:
+def select_points(rows: pa.Table, places: Places) -> pa.Table:
     """Return the points of the first input at these indexes."""
     return pa.table({TIME: rows[TIME].take(places), VALUE: rows["x0"].take(places)})
 
@@ -54,24 +54,24 @@ def picked(rows: pa.Table, places: Places) -> pa.Table:
 # The k greatest or least
 
 
-def select_k(arguments: SeriesArrowArguments, *, greatest: bool) -> SeriesArrowRule:
+def select_k_rule(arguments: SeriesArrowArguments, *, greatest: bool) -> SeriesArrowRule:
     """Return the rule of `TOP_K` or `BOTTOM_K`."""
-    count = Attributes(arguments.attributes).whole("k")
+    count = Attributes(arguments.attributes).integer("k")
     if not 0 < count <= MAX_K:
-        raise refusal("k has to be greater than 0 and less than or equal to 1000.", hint=f"use 'k'='1' to 'k'='{MAX_K}'")
-    return SeriesArrowRule(arguments.types[0], partial(extremes, count=count, greatest=greatest))
+        raise type_error("k has to be greater than 0 and less than or equal to 1000.", hint=f"use 'k'='1' to 'k'='{MAX_K}'")
+    return SeriesArrowRule(arguments.types[0], partial(select_extremes, count=count, greatest=greatest))
 
 
-def extremes(rows: pa.Table, count: int, greatest: bool) -> pa.Table:
+def select_extremes(rows: pa.Table, count: int, greatest: bool) -> pa.Table:
     """Return the `count` greatest or least points, in the order of time."""
-    return picked(rows, kept_places(numbers(rows), count, greatest=greatest))
+    return select_points(rows, top_indexes(first_input(rows), count, greatest=greatest))
 
 
 # M4
 
 
 @dataclass(frozen=True, slots=True)
-class Sliding:
+class SlidingWindows:
     """Windows of `length` every `step` from `begin` to `end`, over row numbers or, if `by_time`, over ticks."""
 
     length: int
@@ -86,39 +86,39 @@ def m4_rule(arguments: SeriesArrowArguments) -> SeriesArrowRule:
     return SeriesArrowRule(arguments.types[0], partial(m4, sliding=sliding_windows(Attributes(arguments.attributes))))
 
 
-def sliding_windows(attributes: Attributes) -> Sliding:
+def sliding_windows(attributes: Attributes) -> SlidingWindows:
     """Return the windows that the attributes of M4 define."""
     by_size, by_time = attributes.has("windowSize"), attributes.has("timeInterval")
     if not by_size and not by_time:
-        raise refusal('attribute "windowSize"/"timeInterval" is required but was not provided.', hint="write 'windowSize'='10'")
+        raise type_error('attribute "windowSize"/"timeInterval" is required but was not provided.', hint="write 'windowSize'='10'")
     if by_size and by_time:
-        raise refusal('use attribute "windowSize" or "timeInterval" only one at a time.', hint="remove one of them")
+        raise type_error('use attribute "windowSize" or "timeInterval" only one at a time.', hint="remove one of them")
     name = "windowSize" if by_size else "timeInterval"
-    length = positive(name, attributes.whole(name))
-    step = positive("slidingStep", attributes.whole("slidingStep", length))
+    length = positive(name, attributes.integer(name))
+    step = positive("slidingStep", attributes.integer("slidingStep", length))
     if by_size:
-        return Sliding(length, step, by_time=False)
-    begin = attributes.whole("displayWindowBegin") if attributes.has("displayWindowBegin") else None
-    end = attributes.whole("displayWindowEnd", UNBOUNDED)
+        return SlidingWindows(length, step, by_time=False)
+    begin = attributes.integer("displayWindowBegin") if attributes.has("displayWindowBegin") else None
+    end = attributes.integer("displayWindowEnd", UNBOUNDED)
     if begin is not None and end < begin:
-        raise refusal(f"displayWindowEnd({end}) < displayWindowBegin({begin})", hint="exchange them", status=EXECUTION_ERROR)
-    return Sliding(length, step, by_time=True, begin=begin, end=end)
+        raise type_error(f"displayWindowEnd({end}) < displayWindowBegin({begin})", hint="exchange them", status=EXECUTION_ERROR)
+    return SlidingWindows(length, step, by_time=True, begin=begin, end=end)
 
 
 def positive(name: str, value: int) -> int:
     """Return an attribute's value. Raise `TypeMismatchError` unless it is above 0."""
     if value <= 0:
-        raise refusal(f"Parameter {name}({value}) should be positive.", hint="use 1 or more", status=EXECUTION_ERROR)
+        raise type_error(f"Parameter {name}({value}) should be positive.", hint="use 1 or more", status=EXECUTION_ERROR)
     return value
 
 
-def m4(rows: pa.Table, sliding: Sliding) -> pa.Table:
+def m4(rows: pa.Table, sliding: SlidingWindows) -> pa.Table:
     """Return the first, least, greatest and last point of each window, omitting values that the last repeats."""
     times = rows[TIME].to_numpy()
     places, starts = window_rows(times, sliding)
     if not len(places):
-        return picked(rows, places)
-    values = numbers(rows)[places]
+        return select_points(rows, places)
+    values = first_input(rows)[places]
     first, last = starts, np.append(starts[1:], len(places)) - 1
     low, high = first_extremes(values, starts)
     smaller, larger = np.minimum(low, high), np.maximum(low, high)
@@ -129,10 +129,10 @@ def m4(rows: pa.Table, sliding: Sliding) -> pa.Table:
         larger[(larger > smaller) & (values[larger] != final)],
         last[last > first],
     ]
-    return picked(rows, places[np.sort(np.concatenate(selected))])
+    return select_points(rows, places[np.sort(np.concatenate(selected))])
 
 
-def window_rows(times: Array, sliding: Sliding) -> tuple[Places, Places]:
+def window_rows(times: Array, sliding: SlidingWindows) -> tuple[Places, Places]:
     """Return the row indexes of all non-empty windows, window by window, and the offset of each window in them."""
     if not len(times):
         return np.empty(0, np.int64), np.empty(0, np.int64)
@@ -172,7 +172,7 @@ def bucket_size(arguments: SeriesArrowArguments) -> int:
     """Return the bucket size, the inverse of the attribute `proportion`."""
     proportion = Attributes(arguments.attributes).real("proportion", 0.1)
     if not 0 < proportion <= 1:
-        raise refusal("Illegal sample proportion. proportion > 0 and proportion <= 1", hint="use 0.1 to keep one point of ten")
+        raise type_error("Illegal sample proportion. proportion > 0 and proportion <= 1", hint="use 0.1 to keep one point of ten")
     return int(1 / proportion)
 
 
@@ -185,7 +185,7 @@ def random_points(rows: pa.Table, size: int) -> pa.Table:
     """Return a random point of each bucket, from a fixed seed."""
     starts = np.arange(0, rows.num_rows, size)
     lengths = np.diff(np.append(starts, rows.num_rows))
-    return picked(rows, starts + np.random.default_rng(size).integers(0, np.maximum(lengths, 1)))
+    return select_points(rows, starts + np.random.default_rng(size).integers(0, np.maximum(lengths, 1)))
 
 
 def m4_sample_rule(arguments: SeriesArrowArguments) -> SeriesArrowRule:
@@ -205,45 +205,45 @@ def m4_sample(rows: pa.Table, size: int) -> pa.Table:
     starts, ends = starts[~small], ends[~small]
     inner = np.concatenate([np.empty(0, np.int64), *(np.arange(a + 1, b - 1) for a, b in zip(starts, ends, strict=True))])
     if not len(inner):
-        return picked(rows, complete)
+        return select_points(rows, complete)
     lengths = ends - starts - 2
-    low, high = (inner[places] for places in first_extremes(numbers(rows)[inner], np.cumsum(lengths) - lengths))
+    low, high = (inner[places] for places in first_extremes(first_input(rows)[inner], np.cumsum(lengths) - lengths))
     high = np.where(low == high, ends - 2, high)
-    return picked(rows, np.sort(np.concatenate([complete, starts, low, high, ends - 1])))
+    return select_points(rows, np.sort(np.concatenate([complete, starts, low, high, ends - 1])))
 
 
 def aggregate_rule(arguments: SeriesArrowArguments) -> SeriesArrowRule:
     """Return the rule of `EQUAL_SIZE_BUCKET_AGG_SAMPLE`."""
     name = Attributes(arguments.attributes).text("type", "avg").lower()
     if name not in AGGREGATIONS:
-        raise refusal(
+        raise type_error(
             "Illegal aggregation method. Aggregation type should be avg, min, max, sum, extreme, variance.",
             hint=f"'type'='{name}' is none of them",
         )
     type_ = DOUBLE if name in ("avg", "variance") else arguments.types[0]
-    return SeriesArrowRule(type_, partial(aggregated, size=bucket_size(arguments), name=name))
+    return SeriesArrowRule(type_, partial(aggregate_buckets, size=bucket_size(arguments), name=name))
 
 
-def aggregated(rows: pa.Table, size: int, name: str) -> pa.Table:
+def aggregate_buckets(rows: pa.Table, size: int, name: str) -> pa.Table:
     """Aggregate each bucket to one value, at the instant of its first point."""
-    values, starts = numbers(rows), np.arange(0, rows.num_rows, size)
+    values, starts = first_input(rows), np.arange(0, rows.num_rows, size)
     results = AGGREGATES[name](values, starts, size) if len(values) else values
     return pa.table({TIME: rows[TIME].take(starts), VALUE: pa.array(results)})
 
 
-def lengths_of(values: Array, starts: Places) -> Places:
+def segment_lengths(values: Array, starts: Places) -> Places:
     """Return the number of values in each segment."""
     return np.diff(np.append(starts, len(values)))
 
 
 def means(values: Array, starts: Places, _: int) -> Array:
     """Return the mean of each segment."""
-    return np.asarray(np.add.reduceat(values.astype(float), starts) / lengths_of(values, starts))
+    return np.asarray(np.add.reduceat(values.astype(float), starts) / segment_lengths(values, starts))
 
 
 def variances(values: Array, starts: Places, size: int) -> Array:
     """Return the population variance of each segment."""
-    deviations = values - np.repeat(means(values, starts, size), lengths_of(values, starts))
+    deviations = values - np.repeat(means(values, starts, size), segment_lengths(values, starts))
     return means(deviations * deviations, starts, size)
 
 
@@ -260,7 +260,7 @@ def farthest(values: Array, starts: Places, size: int) -> Array:
     return results
 
 
-def reduced(function: np.ufunc) -> Callable[[Array, Places, int], Array]:
+def reduce_segments(function: np.ufunc) -> Callable[[Array, Places, int], Array]:
     """Return the function that reduces each segment with a NumPy ufunc."""
     return lambda values, starts, _: function.reduceat(values, starts)
 
@@ -272,8 +272,8 @@ def sums(values: Array, starts: Places, _: int) -> Array:
 
 AGGREGATES: Final[dict[str, Callable[[Array, Places, int], Array]]] = {
     "avg": means,
-    "min": reduced(np.fmin),
-    "max": reduced(np.fmax),
+    "min": reduce_segments(np.fmin),
+    "max": reduce_segments(np.fmax),
     "sum": sums,
     "extreme": farthest,
     "variance": variances,
@@ -283,30 +283,30 @@ AGGREGATES: Final[dict[str, Callable[[Array, Places, int], Array]]] = {
 def outlier_rule(arguments: SeriesArrowArguments) -> SeriesArrowRule:
     """Return the rule of `EQUAL_SIZE_BUCKET_OUTLIER_SAMPLE`; its buckets hold `number` times the points."""
     attributes = Attributes(arguments.attributes)
-    name, number = attributes.text("type", "avg").lower(), attributes.whole("number", 3)
+    name, number = attributes.text("type", "avg").lower(), attributes.integer("number", 3)
     if name not in OUTLIERS:
         raise unknown_outlier(name)
     if number <= 0:
-        raise refusal("Illegal number. Number should be greater than 0.", hint="use 'number'='3'")
+        raise type_error("Illegal number. Number should be greater than 0.", hint="use 'number'='3'")
     size = bucket_size(arguments) * number
-    return SeriesArrowRule(arguments.types[0], partial(outliers, size=size, name=name, number=number))
+    return SeriesArrowRule(arguments.types[0], partial(select_outliers, size=size, name=name, number=number))
 
 
 def unknown_outlier(name: str) -> TypeMismatchError:
     """Return the error for a `type` that names no outlier method."""
-    return refusal(
+    return type_error(
         "Illegal outlier method. Outlier type should be avg, stendis, cos or prenextdis.", hint=f"'type'='{name}' is none of them"
     )
 
 
-def outliers(rows: pa.Table, size: int, name: str, number: int) -> pa.Table:
+def select_outliers(rows: pa.Table, size: int, name: str, number: int) -> pa.Table:
     """Return the `number` points of each bucket that stand out most."""
-    return picked(rows, outlier_places(rows[TIME].to_numpy(), numbers(rows), size, name, number))
+    return select_points(rows, outlier_indexes(rows[TIME].to_numpy(), first_input(rows), size, name, number))
 
 
 WHOLE_SERIES_TABLE: Final = (
-    WholeSeriesFunction("top_k", partial(select_k, greatest=True), "the `k` greatest points (1 to 1000)", accepts=SELECTABLE),
-    WholeSeriesFunction("bottom_k", partial(select_k, greatest=False), "the `k` least points (1 to 1000)", accepts=SELECTABLE),
+    WholeSeriesFunction("top_k", partial(select_k_rule, greatest=True), "the `k` greatest points (1 to 1000)", accepts=SELECTABLE),
+    WholeSeriesFunction("bottom_k", partial(select_k_rule, greatest=False), "the `k` least points (1 to 1000)", accepts=SELECTABLE),
     WholeSeriesFunction(
         "m4",
         m4_rule,

@@ -9,7 +9,7 @@ from typing import Final
 
 from headrace.compute.functions.scalars import ScalarArguments, ScalarFunction
 from headrace.compute.iotdb.inputs import Attributes, check_inputs
-from headrace.compute.iotdb.types import BOOLEAN, EVERY, FLOATING, INT64, NUMERIC, TEXT, TYPES, refusal
+from headrace.compute.iotdb.types import BOOLEAN, EVERY, FLOATING, INT64, NUMERIC, TEXT, TYPES, type_error
 from headrace.compute.terms import Term, literal, to_double
 from headrace.compute.terms import double_sql as number_literal
 from headrace.compute.types import spark_type
@@ -34,20 +34,20 @@ class RowFunction(ScalarFunction):
         return self.build(arguments)
 
 
-def of_number(template: str) -> Callable[[ScalarArguments], Term]:
+def number_function(template: str) -> Callable[[ScalarArguments], Term]:
     """Return the builder of a DOUBLE from the number `{x}`."""
     return lambda arguments: Term(template.format(x=to_double(arguments.terms[0])), DOUBLE)
 
 
-def rounded(direction: str) -> Callable[[ScalarArguments], Term]:
+def rounding_function(direction: str) -> Callable[[ScalarArguments], Term]:
     """Return the builder that rounds to a DOUBLE without fraction."""
-    return of_number(f"if(abs({{x}}) < {WHOLE_DOUBLES!r}D, CAST({direction}({{x}}) AS DOUBLE), {{x}})")
+    return number_function(f"if(abs({{x}}) < {WHOLE_DOUBLES!r}D, CAST({direction}({{x}}) AS DOUBLE), {{x}})")
 
 
 def logarithm(function: str) -> Callable[[ScalarArguments], Term]:
     """Return the builder of a logarithm, which is minus infinity at 0 and NaN below."""
     below = f"if({{x}} = 0D, CAST('-Infinity' AS DOUBLE), {NAN})"
-    return of_number(f"CASE WHEN {{x}} > 0D THEN {function}({{x}}) WHEN {{x}} <= 0D THEN {below} END")
+    return number_function(f"CASE WHEN {{x}} > 0D THEN {function}({{x}}) WHEN {{x}} <= 0D THEN {below} END")
 
 
 def absolute(arguments: ScalarArguments) -> Term:
@@ -59,7 +59,7 @@ def absolute(arguments: ScalarArguments) -> Term:
     return Term(f"if({term.sql} < 0, try_subtract({zero}, {term.sql}), {term.sql})", term.type)
 
 
-def where_any(terms: Sequence[Term], value: Term) -> Term:
+def constant_where_present(terms: Sequence[Term], value: Term) -> Term:
     """Return a constant in every row in which an input has a value."""
     present = " OR ".join(f"{term.sql} IS NOT NULL" for term in terms)
     return Term(f"if({present}, {value.sql}, NULL)", value.type)
@@ -70,8 +70,8 @@ def constant(arguments: ScalarArguments) -> Term:
     attributes = Attributes(arguments.attributes)
     value, name = attributes.text("value"), attributes.text("type").upper()
     if name not in CONSTANT_TYPES:
-        raise refusal("the given value type is not supported.", hint=f"use one of {', '.join(CONSTANT_TYPES)}")
-    return where_any(arguments.terms, Term(constant_sql(attributes, value, TYPES[name]), TYPES[name]))
+        raise type_error("the given value type is not supported.", hint=f"use one of {', '.join(CONSTANT_TYPES)}")
+    return constant_where_present(arguments.terms, Term(constant_sql(attributes, value, TYPES[name]), TYPES[name]))
 
 
 def constant_sql(attributes: Attributes, value: str, type_: DataType) -> str:
@@ -82,15 +82,15 @@ def constant_sql(attributes: Attributes, value: str, type_: DataType) -> str:
         return "true" if value.lower() == "true" else "false"
     if type_.kind in FLOATING:
         return f"CAST({number_literal(attributes.real('value'))} AS {spark_type(type_)})"
-    integer, (minimum, maximum) = attributes.whole("value"), type_.integer_range()
+    integer, (minimum, maximum) = attributes.integer("value"), type_.integer_range()
     if not minimum <= integer <= maximum:
-        raise refusal(f'For input string: "{value}"', hint=f"{value} is out of range; use a wider type")
+        raise type_error(f'For input string: "{value}"', hint=f"{value} is out of range; use a wider type")
     return f"CAST({integer}L AS {spark_type(type_)})" if integer > -(2**63) else "(-9223372036854775807L - 1L)"
 
 
 def number_constant(value: float) -> Callable[[ScalarArguments], Term]:
     """Return the builder of a DOUBLE constant such as `PI`."""
-    return lambda arguments: where_any(arguments.terms, Term(number_literal(value), DOUBLE))
+    return lambda arguments: constant_where_present(arguments.terms, Term(number_literal(value), DOUBLE))
 
 
 def in_range(arguments: ScalarArguments) -> Term:
@@ -98,7 +98,7 @@ def in_range(arguments: ScalarArguments) -> Term:
     attributes = Attributes(arguments.attributes)
     lower, upper = attributes.real("lower"), attributes.real("upper")
     if upper < lower:
-        raise refusal("Upper can not be smaller than lower.", hint="exchange them")
+        raise type_error("Upper can not be smaller than lower.", hint="exchange them")
     x = to_double(arguments.terms[0])
     return Term(f"({x} >= {number_literal(lower)} AND {x} <= {number_literal(upper)} AND NOT isnan({x}))", BOOLEAN)
 
@@ -113,7 +113,7 @@ def round_to(arguments: ScalarArguments) -> Term:
     """Return `ROUND(x[, places])`: halves to the even neighbor, as Java's `rint`."""
     term = arguments.terms[0]
     if term.type is not None and term.type.kind not in NUMERIC:
-        raise refusal(
+        raise type_error(
             "Input series of Scalar function [ROUND] only supports numeric data types [INT32, INT64, FLOAT, DOUBLE]",
             hint="cast it, as in ROUND(CAST(x AS DOUBLE))",
         )
@@ -126,7 +126,7 @@ def round_to(arguments: ScalarArguments) -> Term:
 
 def math_function(name: str, summary: str, build: Callable[[ScalarArguments], Term] | None = None) -> RowFunction:
     """Return a function of one number; without `build` it is Spark's of that name."""
-    return RowFunction(name, 1, 1, build or of_number(f"{name}({{x}})"), summary)
+    return RowFunction(name, 1, 1, build or number_function(f"{name}({{x}})"), summary)
 
 
 MATH_TABLE: Final = (
@@ -140,9 +140,9 @@ MATH_TABLE: Final = (
     math_function("degrees", "radians as degrees"),
     math_function("radians", "degrees as radians"),
     math_function("abs", "number without its sign, of the same type", absolute),
-    math_function("sign", "1, 0 or -1", of_number("signum({x})")),
-    math_function("ceil", "least whole number not below x, as DOUBLE", rounded("ceil")),
-    math_function("floor", "greatest whole number not above x, as DOUBLE", rounded("floor")),
+    math_function("sign", "1, 0 or -1", number_function("signum({x})")),
+    math_function("ceil", "least whole number not below x, as DOUBLE", rounding_function("ceil")),
+    math_function("floor", "greatest whole number not above x, as DOUBLE", rounding_function("floor")),
     math_function("exp", "e to the power of x"),
     math_function("ln", "natural logarithm; of 0 minus infinity, below NaN", logarithm("ln")),
     math_function("log10", "logarithm to base 10; of 0 minus infinity, below NaN", logarithm("log10")),

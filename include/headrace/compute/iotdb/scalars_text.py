@@ -9,7 +9,7 @@ from headrace.compute.functions.scalars import ScalarArguments, ScalarFunction
 from headrace.compute.iotdb.inputs import Attributes
 from headrace.compute.iotdb.operators import check_regexp
 from headrace.compute.iotdb.scalars import RowFunction
-from headrace.compute.iotdb.types import BOOLEAN, EXECUTION_ERROR, INT32, TEXT, TEXTUAL, refusal, type_name
+from headrace.compute.iotdb.types import BOOLEAN, EXECUTION_ERROR, INT32, TEXT, TEXTUAL, type_error, type_name
 from headrace.compute.terms import Term, string_sql, to_string
 from headrace.model.types import TypeKind
 
@@ -40,7 +40,7 @@ def locate(arguments: ScalarArguments) -> Term:
     return Term(f"if({position} = 0, -1, char_length({x}) - {position} + 1 - {len(target)})", INT32)
 
 
-def edge(function: str) -> Callable[[ScalarArguments], Term]:
+def affix_function(function: str) -> Callable[[ScalarArguments], Term]:
     """Return the builder of `STARTSWITH` or `ENDSWITH`."""
     return lambda arguments: Term(
         f"{function}({to_string(arguments.terms[0])}, {string_sql(Attributes(arguments.attributes).text('target'))})", BOOLEAN
@@ -66,7 +66,7 @@ def strcmp(arguments: ScalarArguments) -> Term:
     return Term(f"if({shorter} = 0, {lengths}, coalesce({letters}, {lengths}))", INT32)
 
 
-def of_text(template: str) -> Callable[[ScalarArguments], Term]:
+def text_function(template: str) -> Callable[[ScalarArguments], Term]:
     """Return the builder of a TEXT from the text `{x}`."""
     return lambda arguments: Term(template.replace("{x}", to_string(arguments.terms[0])), TEXT)
 
@@ -75,7 +75,7 @@ def scalar_text(arguments: ScalarArguments) -> str:
     """Return the first argument of REPLACE and SUBSTRING, which must be text."""
     term = arguments.terms[0]
     if term.type is not None and term.type.kind not in TEXTUAL:
-        raise refusal(
+        raise type_error(
             f"Unsupported data type {type_name(term.type)} for function {arguments.function.upper()}.",
             hint=f"cast it, as in {arguments.function}(CAST(x AS TEXT), …)",
         )
@@ -96,7 +96,7 @@ def substring(arguments: ScalarArguments) -> Term:
     x, begin = scalar_text(arguments), arguments.integer(1)
     length = arguments.integer(2) if len(arguments.terms) > 2 else None
     if begin < 0 or (length is not None and length < 0):
-        raise refusal(
+        raise type_error(
             "Argument exception,the scalar function [SUBSTRING] beginPosition and length must be greater than 0",
             hint="count positions from 1",
             status=EXECUTION_ERROR,
@@ -128,8 +128,8 @@ TEXT_TABLE: Final = (
         "where `target` begins, counted from 0, with `reverse=true` the last time; -1 if it does not occur",
         accepts=TEXTUAL,
     ),
-    RowFunction("startswith", 1, 1, edge("startswith"), "whether the text begins with `target`", accepts=TEXTUAL),
-    RowFunction("endswith", 1, 1, edge("endswith"), "whether the text ends with `target`", accepts=TEXTUAL),
+    RowFunction("startswith", 1, 1, affix_function("startswith"), "whether the text begins with `target`", accepts=TEXTUAL),
+    RowFunction("endswith", 1, 1, affix_function("endswith"), "whether the text ends with `target`", accepts=TEXTUAL),
     RowFunction(
         "concat",
         1,
@@ -138,10 +138,10 @@ TEXT_TABLE: Final = (
         "inputs, then the attributes `target1`, …; with `series_behind=true` these come first",
         accepts=TEXTUAL,
     ),
-    RowFunction("upper", 1, 1, of_text("upper({x})"), "text in capitals", accepts=TEXTUAL),
-    RowFunction("lower", 1, 1, of_text("lower({x})"), "text in small letters", accepts=TEXTUAL),
+    RowFunction("upper", 1, 1, text_function("upper({x})"), "text in capitals", accepts=TEXTUAL),
+    RowFunction("lower", 1, 1, text_function("lower({x})"), "text in small letters", accepts=TEXTUAL),
     RowFunction(
-        "trim", 1, 1, of_text(f"regexp_replace({{x}}, '{JAVA_BLANKS}', '')"), "text without blanks around it", accepts=TEXTUAL
+        "trim", 1, 1, text_function(f"regexp_replace({{x}}, '{JAVA_BLANKS}', '')"), "text without blanks around it", accepts=TEXTUAL
     ),
     RowFunction("strcmp", 2, 2, strcmp, "0 of equal texts, negative if the first comes first", accepts=TEXTUAL),
     ScalarFunction("replace", 3, 3, replace_text, "text x with every y replaced by z"),

@@ -17,7 +17,7 @@ from headrace.compute.iotdb.expansion import (
     expand,
 )
 from headrace.compute.iotdb.fills import gap_fill
-from headrace.compute.iotdb.rows import Rows
+from headrace.compute.iotdb.rows import RowsBuilder
 from headrace.compute.iotdb.schema import SeriesRef
 from headrace.compute.iotdb.scope import TreeScope
 from headrace.compute.language import Language
@@ -61,7 +61,7 @@ class TreePlan:
     devices: tuple[Device, ...] = ()
 
 
-def limited(items: list[SelectItem], query: TreeQuery) -> list[SelectItem]:
+def apply_series_limits(items: list[SelectItem], query: TreeQuery) -> list[SelectItem]:
     """Apply SLIMIT and SOFFSET to the columns."""
     first = query.series_offset or 0
     if first and first >= len(items):
@@ -120,7 +120,7 @@ class TreeSelectBinder(SelectBinder):
         return {TIME: Term(WSTART, TIMESTAMP), END_TIME: Term(WEND, TIMESTAMP)}
 
 
-def optional(node: Expression | None) -> tuple[Expression, ...]:
+def as_tuple(node: Expression | None) -> tuple[Expression, ...]:
     """Return an expression as a tuple, which is empty for None."""
     return () if node is None else (node,)
 
@@ -130,7 +130,7 @@ def time_item() -> SelectItem:
     return SelectItem(ColumnRef(TIME), TIME_HEADER)
 
 
-def end_time(items: Sequence[SelectItem]) -> list[SelectItem]:
+def end_time_items(items: Sequence[SelectItem]) -> list[SelectItem]:
     """Return the `__endTime` column, which follows the time, if it is selected."""
     return [replace(item, alias=item.alias or END_TIME) for item in items if item.expression == ColumnRef(END_TIME)][:1]
 
@@ -140,19 +140,19 @@ def items_without_end_time(items: Sequence[SelectItem]) -> list[SelectItem]:
     return [item for item in items if item.expression != ColumnRef(END_TIME)]
 
 
-def clause_of(grouping: TreeGrouping | None) -> object | None:
+def window_clause(grouping: TreeGrouping | None) -> object | None:
     """Return the window clause, by time or by rows."""
     return None if grouping is None else grouping.time or grouping.rows
 
 
-def controls(clause: object | None) -> tuple[Expression, ...]:
+def control_expressions(clause: object | None) -> tuple[Expression, ...]:
     """Return the control expression of a window clause as a tuple, empty if it has none."""
-    return optional(getattr(clause, "expression", None))
+    return as_tuple(getattr(clause, "expression", None))
 
 
-def expanded_clause(clause: object, alternatives: Callable[[ColumnRef], Sequence[ColumnRef]]) -> object:
+def expand_clause(clause: object, alternatives: Callable[[ColumnRef], Sequence[ColumnRef]]) -> object:
     """Resolve the paths of a clause. Raise `ProgrammingError` unless its expression matches exactly one series."""
-    for node in controls(clause):
+    for node in control_expressions(clause):
         nodes = expand(node, alternatives)
         if len(nodes) != 1:
             raise ProgrammingError("Expression in group by should indicate one value", hint="name one series", span=node.span)
@@ -161,7 +161,7 @@ def expanded_clause(clause: object, alternatives: Callable[[ColumnRef], Sequence
     return clause
 
 
-def ordered_by_time(query: TreeQuery, names: Callable[[ColumnRef], Sequence[ColumnRef]], *, aggregated: bool) -> list[Ordering]:
+def time_ordering(query: TreeQuery, names: Callable[[ColumnRef], Sequence[ColumnRef]], *, aggregated: bool) -> list[Ordering]:
     """Return the sort order of rows aligned by time: the keys of ORDER BY, then time."""
     orders: list[Ordering] = []
     for order in query.order_by:
@@ -169,16 +169,16 @@ def ordered_by_time(query: TreeQuery, names: Callable[[ColumnRef], Sequence[Colu
         if len(nodes) != 1:
             raise ProgrammingError("Sort Item in ORDER BY should indicate one value", hint="name one series", span=order.key.span)
         orders.append(Ordering(nodes[0], order.descending, bool(order.nulls_first)))
-    grouped = clause_of(query.grouping) is not None
+    grouped = window_clause(query.grouping) is not None
     if (grouped or not aggregated) and not any(order.expression == ColumnRef(TIME) for order in orders):
         orders.append(Ordering(ColumnRef(TIME), False, False))
     return orders
 
 
-def finish(
+def bind_expanded(
     query: TreeQuery,
     scope: TreeScope,
-    rows: Rows,
+    rows: RowsBuilder,
     items: Sequence[SelectItem],
     where: Expression | None,
     having: Expression | None,
@@ -190,7 +190,7 @@ def finish(
     """Bind an expanded query over its rows."""
     if not rows.devices:
         raise ProgrammingError("a query needs at least one series", hint="select a series", span=query.span)
-    partition = (SelectItem(ColumnRef(rows_series(scope)), DEVICE_HEADER),) if devices else ()
+    partition = (SelectItem(ColumnRef(device_column(scope)), DEVICE_HEADER),) if devices else ()
     flat = Query(
         tuple(items),
         None,
@@ -204,11 +204,11 @@ def finish(
         span=query.span,
     )
     shared = Scope(lambda _: (), scope.language, scope.timezone, scope.now)
-    plan = TreeSelectBinder(flat, shared, bound=rows.bound()).bind()
+    plan = TreeSelectBinder(flat, shared, bound=rows.bind()).bind()
     plan = replace(plan, partitioned=False)
     headers = {TIME_HEADER, DEVICE_HEADER} if devices else {TIME_HEADER}
     columns = tuple(
-        ResultColumn(output.name, output.type, item.expression, shown_series(item.expression, series))
+        ResultColumn(output.name, output.type, item.expression, column_series(item.expression, series))
         for item, output in zip(items, plan.outputs, strict=True)
         if not (output.name in headers and isinstance(item.expression, ColumnRef))
     )
@@ -217,11 +217,11 @@ def finish(
     return TreePlan(query, plan, columns, tuple(devices))
 
 
-def rows_series(scope: TreeScope) -> str:
+def device_column(scope: TreeScope) -> str:
     """Return the binder's name of the device column."""
     return scope.language.pseudo_columns.series or DEVICE
 
 
-def shown_series(node: Expression, series: Mapping[str, SeriesRef]) -> SeriesRef | None:
+def column_series(node: Expression, series: Mapping[str, SeriesRef]) -> SeriesRef | None:
     """Return the series of an expression that is only a path, else None."""
     return series.get(node.name) if isinstance(node, ColumnRef) else None

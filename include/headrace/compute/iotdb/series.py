@@ -14,7 +14,7 @@ from headrace.compute.functions.aggregates import AggregateArguments
 from headrace.compute.functions.series import SeriesFunction, SeriesRule
 from headrace.compute.iotdb.inputs import Attributes, check_inputs
 from headrace.compute.iotdb.scalars import ANY_KIND
-from headrace.compute.iotdb.types import FLOATING, NUMERIC, refusal
+from headrace.compute.iotdb.types import FLOATING, NUMERIC, type_error
 from headrace.compute.types import spark_type
 from headrace.compute.windows.numbering import BEFORE_CURRENT_ROW, THROUGH_CURRENT_ROW
 from headrace.model.types import BIGINT, DOUBLE, TypeKind
@@ -73,7 +73,7 @@ def change_points(arguments: AggregateArguments) -> SeriesRule:
 def diff(arguments: AggregateArguments) -> SeriesRule:
     """Return the rule of the difference from the row before or, ignoring NULL, from the last value before."""
     if arguments.type.kind not in NUMERIC:
-        raise refusal(
+        raise type_error(
             "Input series of Scalar function [DIFF] only supports numeric data types [INT32, INT64, FLOAT, DOUBLE]",
             hint="cast it, as in diff(CAST(x AS DOUBLE))",
         )
@@ -90,11 +90,11 @@ def runs(value: str, min_arguments: int, *, zero: bool) -> Callable[[AggregateAr
 
     def rule(arguments: AggregateArguments) -> SeriesRule:
         attributes = Attributes(arguments.attributes)
-        low, high = attributes.whole("min", min_arguments), attributes.whole("max", MAX_INT64)
+        low, high = attributes.integer("min", min_arguments), attributes.integer("max", MAX_INT64)
         if high < low:
-            raise refusal("max can not be smaller than min.", hint="exchange them")
+            raise type_error("max can not be smaller than min.", hint="exchange them")
         if low < min_arguments:
-            raise refusal(f"min can not be smaller than {min_arguments}.", hint=f"use {min_arguments} or more, or leave it out")
+            raise type_error(f"min can not be smaller than {min_arguments}.", hint=f"use {min_arguments} or more, or leave it out")
         is_zero = "NOT {x}" if arguments.type.kind is TypeKind.BOOL else f"{{x}} = CAST(0 AS {spark_type(arguments.type)})"
         member = f"({is_zero})" if zero else f"NOT ({is_zero})"
         instants = f"if({member}, {{t}}, NULL)"

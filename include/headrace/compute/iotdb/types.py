@@ -50,16 +50,16 @@ def type_list(kinds: Iterable[TypeKind]) -> str:
     return f"[{', '.join(NAMES[kind] for kind in kinds)}]"
 
 
-def refusal(text: str, hint: str = "", status: int = SEMANTIC_ERROR) -> TypeMismatchError:
+def type_error(text: str, hint: str = "", status: int = SEMANTIC_ERROR) -> TypeMismatchError:
     """Return an error whose message begins with IoTDB's status code."""
     return TypeMismatchError(f"{status}: {text}", hint=hint)
 
 
-def wrong_operand(actual: DataType | None, expected: Iterable[TypeKind]) -> TypeMismatchError:
+def operand_error(actual: DataType | None, expected: Iterable[TypeKind]) -> TypeMismatchError:
     """Return the error for an operand of a wrong type; it suggests a cast."""
     kinds = tuple(expected)
     names = type_list(kinds)
-    return refusal(
+    return type_error(
         f"Invalid input expression data type. actual data type: {type_name(actual)}, expected data type(s): {names}.",
         hint=f"cast it, as in CAST(x AS {NAMES[kinds[-1] if TypeKind.DOUBLE in kinds else kinds[0]]}), or use another operator",
     )

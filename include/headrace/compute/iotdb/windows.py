@@ -27,7 +27,7 @@ from headrace.model.types import BIGINT, TypeKind
 CONTROL: Final = "_state"
 
 
-def months_of(duration: CompoundDuration) -> int | None:
+def calendar_months(duration: CompoundDuration) -> int | None:
     """Return a duration in calendar months, None if it has a fixed length."""
     if not any(part.unit == "n" for part in duration):
         return None
@@ -39,16 +39,16 @@ def months_of(duration: CompoundDuration) -> int | None:
     return sum(part.months for part in duration)
 
 
-def ticks_of(duration: CompoundDuration, precision: Precision) -> int:
+def duration_ticks(duration: CompoundDuration, precision: Precision) -> int:
     """Return a fixed duration in ticks; a year has 365 days."""
     day = 86_400 * precision.ticks_per_second
     return sum(part.count * 365 * day if part.unit == "y" else part.ticks(precision) for part in duration)
 
 
-def length_of(duration: CompoundDuration, precision: Precision) -> tuple[int, bool]:
+def window_length(duration: CompoundDuration, precision: Precision) -> tuple[int, bool]:
     """Return a duration in ticks or months, and whether it is in months."""
-    months = months_of(duration)
-    return (ticks_of(duration, precision), False) if months is None else (months, True)
+    months = calendar_months(duration)
+    return (duration_ticks(duration, precision), False) if months is None else (months, True)
 
 
 def time_window(clause: GroupByTime, rows: Binder, names: Environment) -> RangeWindow:
@@ -59,13 +59,13 @@ def time_window(clause: GroupByTime, rows: Binder, names: Environment) -> RangeW
             hint="write GROUP BY ([start, end), interval)",
             span=clause.span,
         )
-    length, length_months = length_of(clause.interval, names.precision)
-    step, step_months = length_of(clause.step or clause.interval, names.precision)
+    length, length_months = window_length(clause.interval, names.precision)
+    step, step_months = window_length(clause.step or clause.interval, names.precision)
     if length <= 0:
         raise LimitError("The second parameter time interval should be a positive integer.", hint="such as 1m", span=clause.span)
     if step <= 0:
         raise LimitError("The third parameter time slidingStep should be a positive integer.", hint="such as 1m", span=clause.span)
-    first, end = (instant(node, rows) for node in (clause.range.start, clause.range.end))
+    first, end = (constant_bound(node, rows) for node in (clause.range.start, clause.range.end))
     if first.relative == end.relative and first.ticks >= end.ticks:
         raise LimitError(
             "Start time should be smaller than endTime in GroupBy", hint="swap the ends of the range", span=clause.span
@@ -73,7 +73,7 @@ def time_window(clause: GroupByTime, rows: Binder, names: Environment) -> RangeW
     return RangeWindow(first, end, length, step, (length_months, step_months), names.timezone, clause.range.left_open)
 
 
-def instant(node: Expression, rows: Binder) -> Bound:
+def constant_bound(node: Expression, rows: Binder) -> Bound:
     """Bind an end of a range, which must be a constant instant."""
     bound = constant_instant(node, rows)
     if bound is None:
@@ -81,7 +81,7 @@ def instant(node: Expression, rows: Binder) -> Bound:
     return bound
 
 
-def control_of(node: Expression, rows: Binder) -> Argument:
+def control_argument(node: Expression, rows: Binder) -> Argument:
     """Bind the control expression of a window clause."""
     term: Term = rows.bind(node)
     return Argument(CONTROL, term.sql, term.type or BIGINT)
@@ -89,7 +89,7 @@ def control_of(node: Expression, rows: Binder) -> Argument:
 
 def variation_window(clause: GroupByVariation, rows: Binder, _: Environment) -> RunWindow:
     """Return the windows of GROUP BY VARIATION."""
-    control = control_of(clause.expression, rows)
+    control = control_argument(clause.expression, rows)
     if clause.delta and (is_text(control.type) or control.type.kind is TypeKind.BOOL):
         raise TypeMismatchError("Only support numeric type when delta != 0", hint="leave out delta", span=clause.expression.span)
     return RunWindow("variation", control, delta=clause.delta, ignore_null=clause.ignore_null)
@@ -97,7 +97,7 @@ def variation_window(clause: GroupByVariation, rows: Binder, _: Environment) -> 
 
 def condition_window(clause: GroupByCondition, rows: Binder, _: Environment) -> RunWindow:
     """Return the windows of GROUP BY CONDITION."""
-    control = control_of(clause.expression, rows)
+    control = control_argument(clause.expression, rows)
     if control.type.kind is not TypeKind.BOOL:
         raise TypeMismatchError("the condition of GROUP BY CONDITION is not a BOOLEAN", hint="compare", span=clause.expression.span)
     return RunWindow("condition", control, keep=clause.keep, ignore_null=clause.ignore_null)
@@ -105,7 +105,7 @@ def condition_window(clause: GroupByCondition, rows: Binder, _: Environment) -> 
 
 def session_window(clause: GroupBySession, _: Binder, names: Environment) -> SessionWindow:
     """Return the windows of GROUP BY SESSION."""
-    return SessionWindow(ticks_of(clause.gap, names.precision))
+    return SessionWindow(duration_ticks(clause.gap, names.precision))
 
 
 def count_window(clause: GroupByCount, rows: Binder, _: Environment) -> RunWindow:
@@ -114,7 +114,7 @@ def count_window(clause: GroupByCount, rows: Binder, _: Environment) -> RunWindo
         raise LimitError(
             "The size of GROUP BY COUNT should be greater than 0", hint="give a number of rows", span=clause.expression.span
         )
-    return RunWindow("count", control_of(clause.expression, rows), size=clause.count, ignore_null=clause.ignore_null)
+    return RunWindow("count", control_argument(clause.expression, rows), size=clause.count, ignore_null=clause.ignore_null)
 
 
 WINDOWS: Final[dict[type, WindowRule]] = {

@@ -29,11 +29,11 @@ def assign_windows(plan: Plan, window: RangeWindow, prepared: DataFrame) -> Data
     """Return prepared rows once for each window that they lie in, with its start and last instant."""
     if any(window.months):
         grid = window_grid(plan, window, prepared.sparkSession)
-        inside = f"{shifted(window)} BETWEEN {WSTART} AND {WEND}"
+        inside = f"{assignment_instant(window)} BETWEEN {WSTART} AND {WEND}"
         return prepared.join(F.broadcast(grid), F.expr(inside))
-    first, end = bounds(plan, window)
-    within = f"{shifted(window)} >= {bigint_sql(first)} AND {shifted(window)} < {bigint_sql(end)}"
-    indexed = prepared.where(within).selectExpr("*", f"{index(window, first)} AS {INDEX}")
+    first, end = range_bounds(plan, window)
+    within = f"{assignment_instant(window)} >= {bigint_sql(first)} AND {assignment_instant(window)} < {bigint_sql(end)}"
+    indexed = prepared.where(within).selectExpr("*", f"{window_index(window, first)} AS {INDEX}")
     if window.step != window.length:
         indexed = indexed.where(f"{INDEX} IS NOT NULL")
     start = f"({bigint_sql(first)} + {INDEX} * {bigint_sql(window.step)})"
@@ -41,14 +41,14 @@ def assign_windows(plan: Plan, window: RangeWindow, prepared: DataFrame) -> Data
     return indexed.selectExpr("*", f"{start} AS {WSTART}", f"{last} AS {WEND}").drop(INDEX)
 
 
-def shifted(window: RangeWindow) -> str:
+def assignment_instant(window: RangeWindow) -> str:
     """Return the instant by which a row is assigned: windows that are closed on the right are those of the instant before."""
     return f"({TS} - 1L)" if window.right else TS
 
 
-def index(window: RangeWindow, first: int) -> str:
+def window_index(window: RangeWindow, first: int) -> str:
     """Return the numbers of the windows that an instant lies in, as one number if it lies in one at the most."""
-    since = f"({shifted(window)} - {bigint_sql(first)})"
+    since = f"({assignment_instant(window)} - {bigint_sql(first)})"
     latest = f"({since} div {bigint_sql(window.step)})"
     if window.step == window.length:
         return latest
@@ -57,7 +57,7 @@ def index(window: RangeWindow, first: int) -> str:
     return f"explode(if({earliest} <= {latest}, sequence({earliest}, {latest}), array()))"
 
 
-def bounds(plan: Plan, window: RangeWindow) -> tuple[int, int]:
+def range_bounds(plan: Plan, window: RangeWindow) -> tuple[int, int]:
     """Return the range's start and its exclusive end in ticks."""
     return window.first.at(plan.present), window.end.at(plan.present)
 
@@ -68,7 +68,7 @@ def window_grid(plan: Plan, window: RangeWindow, spark: SparkSession) -> DataFra
     Raises:
         LimitError: There are too many of them.
     """
-    first, end = bounds(plan, window)
+    first, end = range_bounds(plan, window)
     if any(window.months):
         pairs = calendar_windows(window, first, end, plan.precision)
         return spark.createDataFrame(pairs, f"{WSTART} BIGINT, {WEND} BIGINT")
@@ -90,19 +90,19 @@ def calendar_windows(window: RangeWindow, first: int, end: int, precision: Preci
         LimitError: There are too many of them.
     """
     pairs: list[tuple[int, int]] = []
-    while (start := moved(first, window.step, len(pairs), window.months[1], window.zone, precision)) < end:
+    while (start := add_lengths(first, window.step, len(pairs), window.months[1], window.zone, precision)) < end:
         if len(pairs) == MAX_CALENDAR_WINDOWS:
             raise LimitError("The time windows may exceed 10000, please ensure your input.", hint="make the range shorter")
         if window.months[0] and window.months[1]:
             # Both ends are counted from the start of the range.
             last = add_months(first, window.step * len(pairs) + window.length, window.zone, precision)
         else:
-            last = moved(start, window.length, 1, window.months[0], window.zone, precision)
+            last = add_lengths(start, window.length, 1, window.months[0], window.zone, precision)
         pairs.append((start, min(last, end) - 1))
     return pairs
 
 
-def moved(start: int, length: int, count: int, months: bool, zone: str, precision: Precision) -> int:
+def add_lengths(start: int, length: int, count: int, months: bool, zone: str, precision: Precision) -> int:
     """Return the instant `count` lengths after a start."""
     return add_months(start, length * count, zone, precision) if months else start + length * count
 

@@ -24,47 +24,47 @@ def number_runs(window: RunWindow, prepared: DataFrame, keys: list[str]) -> Data
     rows = prepared.where(f"{STATE} IS NOT NULL") if window.ignore_null else prepared
     match window.kind:
         case "count":
-            return counted(window, rows, keys)
+            return number_by_count(window, rows, keys)
         case "condition":
-            return long_enough(window, conditioned(rows, keys), keys)
+            return apply_keep(window, number_by_condition(rows, keys), keys)
         case _:
-            if window.delta == 0 or not is_measured(window.control):
+            if window.delta == 0 or not has_distance(window.control):
                 changed = f"NOT ({STATE} <=> lag({STATE}) {over(keys, order)}) AND row_number() {over(keys, order)} > 1"
                 return number_by_breaks(rows, keys, order, changed)
-            return varied(window, rows, keys)
+            return number_by_variation(window, rows, keys)
 
 
-def is_measured(control: Argument) -> bool:
+def has_distance(control: Argument) -> bool:
     """Return whether values have a distance."""
     return not is_text(control.type) and control.type.kind is not TypeKind.BOOL
 
 
-def counted(window: RunWindow, rows: DataFrame, keys: list[str]) -> DataFrame:
+def number_by_count(window: RunWindow, rows: DataFrame, keys: list[str]) -> DataFrame:
     """Number windows of `size` rows each, without a last one that is not full."""
     position = f"CAST(row_number() {over(keys, [TS])} - 1 AS BIGINT)"
     numbered = rows.selectExpr("*", f"{position} div {window.size}L AS {WINDOW_NUMBER}")
-    return of_size("=", window.size, numbered, keys)
+    return filter_by_size("=", window.size, numbered, keys)
 
 
-def of_size(sign: str, size: int, numbered: DataFrame, keys: list[str]) -> DataFrame:
+def filter_by_size(sign: str, size: int, numbered: DataFrame, keys: list[str]) -> DataFrame:
     """Return the rows of windows whose number of rows is `size`, or less or more by `sign`."""
     sized = numbered.selectExpr("*", f"count(*) OVER (PARTITION BY {', '.join([*keys, WINDOW_NUMBER])}) AS _size")
     return sized.where(f"_size {sign} {size}L").drop("_size")
 
 
-def long_enough(window: RunWindow, numbered: DataFrame, keys: list[str]) -> DataFrame:
+def apply_keep(window: RunWindow, numbered: DataFrame, keys: list[str]) -> DataFrame:
     """Return the rows of the windows that KEEP keeps."""
-    return numbered if window.keep is None else of_size(*window.keep, numbered, keys)
+    return numbered if window.keep is None else filter_by_size(*window.keep, numbered, keys)
 
 
-def conditioned(rows: DataFrame, keys: list[str]) -> DataFrame:
+def number_by_condition(rows: DataFrame, keys: list[str]) -> DataFrame:
     """Number runs of rows whose condition is true; other rows end a run and belong to none."""
     marked = rows.selectExpr("*", f"coalesce({STATE}, false) AS _inside")
     ended = f"sum(if(_inside, 0L, 1L)) {over(keys, [TS], THROUGH_CURRENT_ROW)}"
     return marked.selectExpr("*", f"{ended} AS {WINDOW_NUMBER}").where("_inside").drop("_inside")
 
 
-def varied(window: RunWindow, rows: DataFrame, keys: list[str]) -> DataFrame:
+def number_by_variation(window: RunWindow, rows: DataFrame, keys: list[str]) -> DataFrame:
     """Number windows that end where a value is further than `delta` from the first of its window.
 
     Each window depends on where the one before ends, so the rows of a group pass through one task, as arrays.

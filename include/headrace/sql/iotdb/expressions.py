@@ -174,9 +174,9 @@ class TreeExpressions(PathParser):
             moment = Call("now", span=self._span(start))
         while self._token.word in ("+", "-") and DURATION.fullmatch(self._peek().word):
             sign = self._advance().word
-            place = self._index
+            argument_start = self._index
             for duration in self._parse_duration_parts():
-                moment = Call(sign, (moment, DurationLiteral(duration, self._span(place))), span=self._span(start))
+                moment = Call(sign, (moment, DurationLiteral(duration, self._span(argument_start))), span=self._span(start))
         return moment
 
     def _parse_instant_text(self) -> str:
@@ -219,8 +219,8 @@ class TreeExpressions(PathParser):
             self._advance()
             if negated:
                 self._advance()
-            place = self._index
-            pattern = Literal(self._parse_string(f"the pattern of {name}, a string"), self._span(place))
+            argument_start = self._index
+            pattern = Literal(self._parse_string(f"the pattern of {name}, a string"), self._span(argument_start))
             return self._make_call((self.NEGATED if negated else self.PREDICATES)[name], (left, pattern), start)
         if name == "CONTAINS":
             self._advance()
@@ -249,27 +249,27 @@ class TreeExpressions(PathParser):
         arguments: list[Expression] = []
         attributes: list[tuple[str, str]] = []
         while (not arguments and not attributes) or self._accept(","):
-            place = self._index
+            argument_start = self._index
             argument = self._parse_nested(self._parse_expression)
-            attribute = self._attribute(argument, place)
+            attribute = self._as_attribute(argument, argument_start)
             if attribute is None:
                 arguments.append(argument)
             else:
                 attributes.append(attribute)
         self._expect(")")
         call = Call(name.lower(), tuple(arguments), False, tuple(attributes), name, self._span(start))
-        return self._checked_call(call, start)
+        return self._check_call(call, start)
 
-    def _attribute(self, argument: Expression, place: int) -> tuple[str, str] | None:
+    def _as_attribute(self, argument: Expression, argument_start: int) -> tuple[str, str] | None:
         """Return the key and value of an argument `'key' = 'value'`, None for any other argument."""
         match argument:
             case Call(function="=", arguments=(Literal(value=key), value)) if not isinstance(key, bytes):
                 if isinstance(key, str) and isinstance(value, Literal) and isinstance(value.value, str):
                     return key, value.value
-                self._semantic(ATTRIBUTE_RULE, self._span(place), hint="write it as 'key'='value'")
+                self._semantic(ATTRIBUTE_RULE, self._span(argument_start), hint="write it as 'key'='value'")
         return None
 
-    def _checked_call(self, call: Call, start: int) -> Call:
+    def _check_call(self, call: Call, start: int) -> Call:
         """Return the call. Refuse constant arguments only, and an aggregate with the wrong number of arguments."""
         if all(is_constant(argument) for argument in call.arguments):
             tokens = self._tokens[start : self._index]
@@ -303,8 +303,8 @@ class TreeExpressions(PathParser):
         arguments = [self._parse_nested(self._parse_expression)]
         for _ in range(2):
             self._expect(",")
-            place = self._index
-            arguments.append(Literal(self._parse_string(), self._span(place)))
+            argument_start = self._index
+            arguments.append(Literal(self._parse_string(), self._span(argument_start)))
         self._expect(")")
         return Call("replace", tuple(arguments), spelling="REPLACE", span=self._span(start))
 

@@ -31,12 +31,12 @@ VALUES: Final = re.compile(
 DURATION: Final = r"(?:[0-9]{1,20}(?:ms|us|ns|[wdhms]))+"
 NOW_TEXT: Final = rf"now\s*\(\s*\)(?:\s*[+-]\s*{DURATION}\b)*"
 NUMBER: Final = r"[+-]?(?:[0-9]{1,40}\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?"
-ODD: Final = rf"{LEXICAL_RULES.string}|x'[^']*'|{INSTANT}|{NOW_TEXT}|[a-z]\w*|{NUMBER}"
-VALUE: Final = rf"([+-]?[0-9]{{1,40}})|([+-]?[0-9]{{1,40}}\.[0-9]*)|'([^']*)'|\"([^\"]*)\"|({ODD})"
+OTHER_VALUE: Final = rf"{LEXICAL_RULES.string}|x'[^']*'|{INSTANT}|{NOW_TEXT}|[a-z]\w*|{NUMBER}"
+VALUE: Final = rf"([+-]?[0-9]{{1,40}})|([+-]?[0-9]{{1,40}}\.[0-9]*)|'([^']*)'|\"([^\"]*)\"|({OTHER_VALUE})"
 OFFSET: Final = re.compile(rf"([+-])\s*({DURATION})", re.IGNORECASE)
 PART: Final = re.compile(r"([0-9]+)(ms|us|ns|[wdhms])", re.IGNORECASE)
 CONSTANTS: Final[dict[str, Scalar]] = {"null": None, "true": True, "false": False, "nan": math.nan}
-FAR: Final = 10**20
+MAX_OFFSET_NANOSECONDS: Final = 10**20
 """Offset from now, in nanoseconds, that is beyond all timestamps."""
 
 
@@ -80,7 +80,7 @@ def lone_value() -> re.Pattern[str]:
     return re.compile(rf"(?:{VALUE})(?![\w.'\"])", re.IGNORECASE | re.DOTALL)
 
 
-def _odd_value(written: str) -> RowValue:
+def _parse_other_value(written: str) -> RowValue:
     """Parse a value other than a plain number or string. Raise `ValueError` if it is invalid."""
     if written[0] in "'\"":
         return LEXICAL_RULES.unquote(written)
@@ -90,7 +90,7 @@ def _odd_value(written: str) -> RowValue:
     if word.startswith("x'"):
         return bytes.fromhex(written[2:-1])
     if word.startswith("now"):
-        return _now(word)
+        return _parse_now(word)
     if re.fullmatch(INSTANT, written):
         text = canonical_instant(written)
         if text is None:
@@ -102,7 +102,7 @@ def _odd_value(written: str) -> RowValue:
     return value
 
 
-def _now(word: str) -> Now:
+def _parse_now(word: str) -> Now:
     """Parse `now()` plus or minus durations. Raise `ValueError` if it is out of range."""
     if "(" not in word:
         raise ValueError(word)
@@ -110,7 +110,7 @@ def _now(word: str) -> Now:
     for sign, duration in OFFSET.findall(word):
         length = sum(int(count) * NANOSECONDS[UNITS[unit.lower()]] for count, unit in PART.findall(duration))
         offset += -length if sign == "-" else length
-    if abs(offset) >= FAR:
+    if abs(offset) >= MAX_OFFSET_NANOSECONDS:
         raise ValueError(word)
     return Now(offset)
 
@@ -118,8 +118,8 @@ def _now(word: str) -> Now:
 class InsertScanner(RowScanner):
     """Parses the rows after VALUES: `(value, …), …`."""
 
-    CONVERT = (str, int, float, str, str, _odd_value)
-    WANTED = "a value (number, string, instant, TRUE, FALSE, NULL, NaN, X'…' or now())"
+    CONVERT = (str, int, float, str, str, _parse_other_value)
+    EXPECTED_VALUE = "a value (number, string, instant, TRUE, FALSE, NULL, NaN, X'…' or now())"
 
     @classmethod
     def _fast_value(cls) -> re.Pattern[str]:
@@ -135,7 +135,7 @@ class InsertScanner(RowScanner):
         rows, spans = self._parse_rows()
         self._expect_end()
         self._check(header, rows, spans)
-        times, values = _divided(rows, header.time_at)
+        times, values = _split_times(rows, header.time_at)
         if header.time_at is not None:
             for time, span in zip(times, spans, strict=True):
                 self._check_time(time, span)
@@ -160,7 +160,7 @@ class InsertScanner(RowScanner):
             raise semantic_error(f"Can not parse {time!r} to time", hint=hint, span=span, sql=self.text)
 
 
-def _divided(
+def _split_times(
     rows: tuple[tuple[RowValue, ...], ...], time_at: int | None
 ) -> tuple[tuple[RowValue, ...], tuple[tuple[RowValue, ...], ...]]:
     """Split each row into its time and its values; the time is None without a time column."""

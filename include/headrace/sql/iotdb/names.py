@@ -66,7 +66,7 @@ def _priority(expression: Expression) -> int:
     return FUNCTION_PRIORITY
 
 
-def _enclosed(expression: Expression, priority: int) -> str:
+def _operand_name(expression: Expression, priority: int) -> str:
     """Return the name of an operand, in parentheses if it binds more loosely."""
     name = result_name(expression)
     return f"({name})" if _priority(expression) < priority else name
@@ -88,10 +88,10 @@ def _constant_name(literal: Literal) -> str:
 def _call_name(call: Call) -> str:
     function, arguments = call.function, call.arguments
     if function in BINARY and len(arguments) == 2:
-        left, right = (_enclosed(argument, PRIORITIES[function]) for argument in arguments)
+        left, right = (_operand_name(argument, PRIORITIES[function]) for argument in arguments)
         return f"{left} {SIGNS.get(function, function)} {right}"
     if function in PREFIXES:
-        operand = _enclosed(arguments[0], FUNCTION_PRIORITY)
+        operand = _operand_name(arguments[0], FUNCTION_PRIORITY)
         return f"-({operand})" if function == "unary-" and operand.startswith("-") else PREFIXES[function] + operand
     if function in PRIORITIES:
         return _predicate_name(call)
@@ -108,7 +108,7 @@ def _predicate_name(call: Call) -> str:
             return f"{name} {call.function.upper()} {result_name(rest[0])} AND {result_name(rest[1])}"
         case "in" | "not in":
             choices = dict.fromkeys(_plain_name(choice) for choice in rest)
-            return f"{_enclosed(operand, FUNCTION_PRIORITY)} {call.function.upper()} ({','.join(choices)})"
+            return f"{_operand_name(operand, FUNCTION_PRIORITY)} {call.function.upper()} ({','.join(choices)})"
         case "like" | "not like":
             return f"{name} LIKE '{_like_regex(_plain_name(rest[0]))}'"
     return f"{name} REGEXP '{_plain_name(rest[0])}'"

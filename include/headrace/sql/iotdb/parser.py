@@ -98,7 +98,7 @@ class Parser(InsertHeaderParser):
             self._expected.insert(0, "<EOF>")
             self._fail()
 
-    def _object(self, *words: str) -> str:
+    def _parse_object_kind(self, *words: str) -> str:
         """Parse the keyword for the kind of object to create, drop or alter."""
         word = self._token.word
         if word in LATER_OBJECTS:
@@ -108,7 +108,7 @@ class Parser(InsertHeaderParser):
 
     def _parse_create(self) -> TreeStatement:
         start = self._index - 1
-        return self.CREATES[self._object(*self.CREATES)](self, start)
+        return self.CREATES[self._parse_object_kind(*self.CREATES)](self, start)
 
     def _parse_create_continuous(self, start: int) -> TreeStatement:
         self._expect("QUERY")
@@ -119,7 +119,7 @@ class Parser(InsertHeaderParser):
         return self._parse_create_database()
 
     def _parse_drop(self) -> TreeStatement:
-        return self.DROPS[self._object(*self.DROPS)](self)
+        return self.DROPS[self._parse_object_kind(*self.DROPS)](self)
 
     def _parse_drop_continuous(self) -> TreeStatement:
         self._expect("QUERY")
@@ -130,7 +130,7 @@ class Parser(InsertHeaderParser):
         return self._parse_drop_databases()
 
     def _parse_alter(self) -> TreeStatement:
-        match self._object("TIMESERIES", "DATABASE", "STORAGE", "DEVICE", "SCHEMA"):
+        match self._parse_object_kind("TIMESERIES", "DATABASE", "STORAGE", "DEVICE", "SCHEMA"):
             case "TIMESERIES":
                 return self._parse_alter_timeseries()
             case "DEVICE" | "SCHEMA":
@@ -153,7 +153,7 @@ class Parser(InsertHeaderParser):
     def _parse_delete(self) -> TreeStatement:
         """Parse a DELETE of rows, series or databases."""
         if not self._accept("FROM"):
-            return self.DROPS[self._object("TIMESERIES", "DATABASE", "STORAGE")](self)
+            return self.DROPS[self._parse_object_kind("TIMESERIES", "DATABASE", "STORAGE")](self)
         patterns = self._parse_patterns()
         where = None
         if self._accept("WHERE"):

@@ -21,15 +21,15 @@ def statement_sql(statement: Statement) -> str:
     raise InternalError(f"no text for {type(statement).__name__}")
 
 
-def _listed(parts: Iterable[str]) -> str:
+def _parenthesize(parts: Iterable[str]) -> str:
     return f"({', '.join(parts)})"
 
 
-def _joined(*parts: str) -> str:
+def _join(*parts: str) -> str:
     return " ".join(part for part in parts if part)
 
 
-def _when(condition: object, text: str) -> str:
+def _text_if(condition: object, text: str) -> str:
     return text if condition else ""
 
 
@@ -38,7 +38,7 @@ def _pairs_sql(pairs: model.Properties) -> str:
 
 
 def _map_sql(word: str, pairs: model.Properties) -> str:
-    return _when(pairs, f"{word}({_pairs_sql(pairs)})")
+    return _text_if(pairs, f"{word}({_pairs_sql(pairs)})")
 
 
 # Databases and series
@@ -46,7 +46,7 @@ def _map_sql(word: str, pairs: model.Properties) -> str:
 
 @statement_sql.register
 def _(statement: model.CreateTreeDatabase) -> str:
-    return _joined(f"CREATE DATABASE {statement.path}", _when(statement.ttl_ms is not None, f"WITH TTL={statement.ttl_ms}"))
+    return _join(f"CREATE DATABASE {statement.path}", _text_if(statement.ttl_ms is not None, f"WITH TTL={statement.ttl_ms}"))
 
 
 @statement_sql.register
@@ -57,7 +57,7 @@ def _(statement: model.DropTreeDatabases) -> str:
 @statement_sql.register
 def _(statement: model.CreateTimeseries) -> str:
     if statement.aligned:
-        return f"CREATE ALIGNED TIMESERIES {statement.device}{_listed(map(_measurement_sql, statement.series))}"
+        return f"CREATE ALIGNED TIMESERIES {statement.device}{_parenthesize(map(_measurement_sql, statement.series))}"
     spec = statement.series[0]
     return f"CREATE TIMESERIES {statement.device}.{spec.measurement}{_spec_sql(spec)}"
 
@@ -74,8 +74,8 @@ def _spec_sql(spec: model.TimeseriesSpec) -> str:
     )
     pairs = [f"{key}={value}" for key, value in stored]
     pairs += [f"{LEXICAL_RULES.quote(key)}={LEXICAL_RULES.quote(value)}" for key, value in spec.properties]
-    alias = _when(spec.alias, f"({spec.alias})")
-    rest = _joined(TYPE_NAMES[spec.type.kind], *pairs, _map_sql("TAGS", spec.tags), _map_sql("ATTRIBUTES", spec.attributes))
+    alias = _text_if(spec.alias, f"({spec.alias})")
+    rest = _join(TYPE_NAMES[spec.type.kind], *pairs, _map_sql("TAGS", spec.tags), _map_sql("ATTRIBUTES", spec.attributes))
     return f"{alias} {rest}"
 
 
@@ -102,8 +102,8 @@ def _change_sql(statement: model.AlterTimeseries) -> str:
             return f"ADD TAGS {_pairs_sql(statement.tags)}"
         case model.TimeseriesChange.ADD_ATTRIBUTES:
             return f"ADD ATTRIBUTES {_pairs_sql(statement.attributes)}"
-    alias = _when(statement.alias, f"ALIAS={statement.alias}")
-    return _joined("UPSERT", alias, _map_sql("TAGS", statement.tags), _map_sql("ATTRIBUTES", statement.attributes))
+    alias = _text_if(statement.alias, f"ALIAS={statement.alias}")
+    return _join("UPSERT", alias, _map_sql("TAGS", statement.tags), _map_sql("ATTRIBUTES", statement.attributes))
 
 
 @statement_sql.register
@@ -118,13 +118,13 @@ def _(statement: model.SetTTL) -> str:
 
 @statement_sql.register
 def _(statement: model.CreateTemplate) -> str:
-    series = _when(statement.series, _listed(map(_measurement_sql, statement.series)))
-    return _joined("CREATE DEVICE TEMPLATE", LEXICAL_RULES.name_sql(statement.name), _when(statement.aligned, "ALIGNED"), series)
+    series = _text_if(statement.series, _parenthesize(map(_measurement_sql, statement.series)))
+    return _join("CREATE DEVICE TEMPLATE", LEXICAL_RULES.name_sql(statement.name), _text_if(statement.aligned, "ALIGNED"), series)
 
 
 @statement_sql.register
 def _(statement: model.AlterTemplate) -> str:
-    series = _listed(map(_measurement_sql, statement.series))
+    series = _parenthesize(map(_measurement_sql, statement.series))
     return f"ALTER DEVICE TEMPLATE {LEXICAL_RULES.name_sql(statement.name)} ADD {series}"
 
 
@@ -147,7 +147,7 @@ def _(statement: model.ActivateTemplate) -> str:
 @statement_sql.register
 def _(statement: model.DeactivateTemplate) -> str:
     name = "" if statement.name is None else LEXICAL_RULES.name_sql(statement.name)
-    return _joined("DEACTIVATE DEVICE TEMPLATE", name, "FROM", patterns_sql(statement.patterns))
+    return _join("DEACTIVATE DEVICE TEMPLATE", name, "FROM", patterns_sql(statement.patterns))
 
 
 # Rows
@@ -156,14 +156,14 @@ def _(statement: model.DeactivateTemplate) -> str:
 @statement_sql.register
 def _(statement: model.TreeInsert) -> str:
     timed = any(time is not None for time in statement.times)
-    columns = _listed((*(("time",) if timed else ()), *statement.measurements))
+    columns = _parenthesize((*(("time",) if timed else ()), *statement.measurements))
     rows = (_row_sql(time, row, timed) for time, row in zip(statement.times, statement.rows, strict=True))
-    aligned = _when(statement.aligned, "ALIGNED")
-    return _joined(f"INSERT INTO {statement.device}{columns}", aligned, "VALUES", ", ".join(rows))
+    aligned = _text_if(statement.aligned, "ALIGNED")
+    return _join(f"INSERT INTO {statement.device}{columns}", aligned, "VALUES", ", ".join(rows))
 
 
 def _row_sql(time: RowValue, row: Sequence[RowValue], timed: bool) -> str:
-    return _listed((*((_time_sql(time),) if timed else ()), *map(_value_sql, row)))
+    return _parenthesize((*((_time_sql(time),) if timed else ()), *map(_value_sql, row)))
 
 
 def _time_sql(time: RowValue) -> str:
@@ -179,7 +179,7 @@ def _value_sql(value: RowValue) -> str:
 @statement_sql.register
 def _(statement: model.TreeDelete) -> str:
     where = "" if statement.where is None else f"WHERE {RENDERER.sql(statement.where)}"
-    return _joined("DELETE FROM", patterns_sql(statement.patterns), where)
+    return _join("DELETE FROM", patterns_sql(statement.patterns), where)
 
 
 # Looking
@@ -192,23 +192,23 @@ def _(statement: model.TreeSelect) -> str:
 
 @statement_sql.register
 def _(statement: Explain) -> str:
-    return f"EXPLAIN {_when(statement.analyze, 'ANALYZE ')}{statement_sql(statement.statement)}"
+    return f"EXPLAIN {_text_if(statement.analyze, 'ANALYZE ')}{statement_sql(statement.statement)}"
 
 
 @statement_sql.register
 def _(statement: model.TreeShow) -> str:
     what = statement.what.upper()
-    level = _when(statement.level is not None, f"LEVEL={statement.level}")
-    return _joined(
+    level = _text_if(statement.level is not None, f"LEVEL={statement.level}")
+    return _join(
         what if what.startswith("COUNT") else f"SHOW {_show_words(statement)}",
-        _when(what == "TTL", "ON"),
+        _text_if(what == "TTL", "ON"),
         patterns_sql(statement.patterns) if not what.startswith("PATHS") else "",
-        _when(statement.with_database, "WITH DATABASE"),
+        _text_if(statement.with_database, "WITH DATABASE"),
         _show_condition(statement),
-        _when(level and what == "COUNT TIMESERIES", "GROUP BY"),
+        _text_if(level and what == "COUNT TIMESERIES", "GROUP BY"),
         level,
-        _when(statement.limit is not None, f"LIMIT {statement.limit}"),
-        _when(statement.offset is not None, f"OFFSET {statement.offset}"),
+        _text_if(statement.limit is not None, f"LIMIT {statement.limit}"),
+        _text_if(statement.offset is not None, f"OFFSET {statement.offset}"),
     )
 
 
@@ -220,8 +220,8 @@ def _show_words(statement: model.TreeShow) -> str:
         case "paths set template":
             return f"PATHS SET DEVICE TEMPLATE {name}"
         case "paths using template":
-            return _joined("PATHS", patterns_sql(statement.patterns), "USING DEVICE TEMPLATE", name)
-    return _joined(statement.what.upper(), name, _when(statement.details, "DETAILS"))
+            return _join("PATHS", patterns_sql(statement.patterns), "USING DEVICE TEMPLATE", name)
+    return _join(statement.what.upper(), name, _text_if(statement.details, "DETAILS"))
 
 
 def _show_condition(statement: model.TreeShow) -> str:
@@ -231,7 +231,7 @@ def _show_condition(statement: model.TreeShow) -> str:
         return ""
     what, key, operator, value = statement.where
     subject = {"tag": f"TAGS({LEXICAL_RULES.quote(key)})"}.get(what, what.upper())
-    return _joined("WHERE", subject, operator.upper(), _when("null" not in operator, LEXICAL_RULES.quote(value)))
+    return _join("WHERE", subject, operator.upper(), _text_if("null" not in operator, LEXICAL_RULES.quote(value)))
 
 
 # Functions and continuous queries
@@ -240,7 +240,7 @@ def _show_condition(statement: model.TreeShow) -> str:
 @statement_sql.register
 def _(statement: model.CreateFunction) -> str:
     uri = "" if statement.uri is None else f"USING URI {LEXICAL_RULES.quote(statement.uri)}"
-    return _joined(f"CREATE FUNCTION {LEXICAL_RULES.name_sql(statement.name)} AS {LEXICAL_RULES.quote(statement.class_name)}", uri)
+    return _join(f"CREATE FUNCTION {LEXICAL_RULES.name_sql(statement.name)} AS {LEXICAL_RULES.quote(statement.class_name)}", uri)
 
 
 @statement_sql.register
@@ -250,10 +250,10 @@ def _(statement: model.DropFunction) -> str:
 
 @statement_sql.register
 def _(statement: model.CreateContinuousQuery) -> str:
-    return _joined(
+    return _join(
         f"CREATE CONTINUOUS QUERY {LEXICAL_RULES.name_sql(statement.name)}",
         _resample_sql(statement),
-        _when(statement.policy is not model.TimeoutPolicy.BLOCKED, f"TIMEOUT POLICY {statement.policy}"),
+        _text_if(statement.policy is not model.TimeoutPolicy.BLOCKED, f"TIMEOUT POLICY {statement.policy}"),
         f"BEGIN {query_sql(statement.query)} END",
     )
 
@@ -263,9 +263,9 @@ def _resample_sql(statement: model.CreateContinuousQuery) -> str:
     parts = (
         "" if statement.every is None else f"EVERY {duration_sql(statement.every)}",
         "" if statement.boundary is None else f"BOUNDARY {RENDERER.sql(statement.boundary)}",
-        _when(ends, f"RANGE {', '.join(ends)}"),
+        _text_if(ends, f"RANGE {', '.join(ends)}"),
     )
-    return _joined("RESAMPLE", *parts) if any(parts) else ""
+    return _join("RESAMPLE", *parts) if any(parts) else ""
 
 
 @statement_sql.register

@@ -169,9 +169,9 @@ class SchemaParser(TreeQueries):
 
     def _check_map(self, pairs: Properties, span: Span) -> None:
         keys = [key for key, _ in pairs]
-        twice = next((key for at, key in enumerate(keys) if key in keys[:at]), None)
-        if twice is not None:
-            self._semantic(f"There's duplicate [{twice}] in tag or attribute clause.", span, hint="give it one value")
+        duplicate = next((key for at, key in enumerate(keys) if key in keys[:at]), None)
+        if duplicate is not None:
+            self._semantic(f"There's duplicate [{duplicate}] in tag or attribute clause.", span, hint="give it one value")
 
     def _parse_drop_timeseries(self) -> DropTimeseries | DeactivateTemplate:
         if self._token.word == "OF":
@@ -255,8 +255,8 @@ class SchemaParser(TreeQueries):
     def _parse_deactivate(self) -> DeactivateTemplate:
         """Parse `DEVICE TEMPLATE [name] FROM pattern, …`."""
         self._expect_template()
-        at_from = self._token.word == "FROM" and self._peek().word == "ROOT"
-        name = None if at_from else self._parse_template_name()
+        has_no_name = self._token.word == "FROM" and self._peek().word == "ROOT"
+        name = None if has_no_name else self._parse_template_name()
         self._expect("FROM")
         return DeactivateTemplate(self._parse_patterns(), name)
 

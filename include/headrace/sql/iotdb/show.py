@@ -92,8 +92,8 @@ class ShowParser(FunctionParser):
             with_database = True
             if self._expect_one("DATABASE", "STORAGE") == "STORAGE":
                 self._expect("GROUP")
-        shown = TreeShow("devices", patterns, with_database=with_database)
-        return self._parse_show_page(self._parse_show_condition(shown))
+        show = TreeShow("devices", patterns, with_database=with_database)
+        return self._parse_show_page(self._parse_show_condition(show))
 
     def _parse_show_latest(self) -> TreeShow:
         self._expect("TIMESERIES")
@@ -102,31 +102,31 @@ class ShowParser(FunctionParser):
     def _parse_show_timeseries(self, what: str) -> TreeShow:
         return self._parse_show_page(self._parse_show_condition(TreeShow(what, self._parse_optional_pattern())))
 
-    def _parse_show_page(self, shown: TreeShow) -> TreeShow:
+    def _parse_show_page(self, show: TreeShow) -> TreeShow:
         """Parse `[LIMIT n] [OFFSET n]` in either order."""
         pages: dict[str, int] = {}
         while word := self._accept_one(*(word for word in ("LIMIT", "OFFSET") if word.lower() not in pages)):
             pages[word.lower()] = self._parse_page(word)
-        return replace(shown, limit=pages.get("limit"), offset=pages.get("offset"))
+        return replace(show, limit=pages.get("limit"), offset=pages.get("offset"))
 
     # WHERE
 
-    def _parse_show_condition(self, shown: TreeShow) -> TreeShow:
+    def _parse_show_condition(self, show: TreeShow) -> TreeShow:
         """Parse `[WHERE condition]`, on the schema or on the time of rows."""
         if not self._accept("WHERE"):
-            return shown
+            return show
         token, after = self._token, self._peek()
         if token.word in ("TIME", "TIMESTAMP"):
-            return replace(shown, time=self._parse_expression())
+            return replace(show, time=self._parse_expression())
         if token.word in ("TIMESERIES", "DEVICE") and after.word == "CONTAINS":
             self._advance()
             self._advance()
-            return replace(shown, where=(token.word.lower(), "", "contains", self._parse_string()))
+            return replace(show, where=(token.word.lower(), "", "contains", self._parse_string()))
         if token.word == "TEMPLATE":
-            return replace(shown, where=self._parse_template_condition())
+            return replace(show, where=self._parse_template_condition())
         if token.word == "TAGS" and after.word == "(":
-            return replace(shown, where=self._parse_tag_condition())
-        return replace(shown, where=self._parse_column_condition())
+            return replace(show, where=self._parse_tag_condition())
+        return replace(show, where=self._parse_column_condition())
 
     def _parse_template_condition(self) -> tuple[str, str, str, str]:
         self._advance()
@@ -174,18 +174,18 @@ class ShowParser(FunctionParser):
         start = self._index - 1
         match self._expect_one("DATABASES", "STORAGE", "DEVICES", "TIMESERIES", "NODES"):
             case "DEVICES":
-                shown = self._parse_show_condition(TreeShow("count devices", self._parse_optional_pattern()))
+                show = self._parse_show_condition(TreeShow("count devices", self._parse_optional_pattern()))
             case "TIMESERIES":
-                shown = self._parse_show_condition(TreeShow("count timeseries", self._parse_optional_pattern()))
-                shown = replace(shown, level=self._parse_level() if self._accept("GROUP", "BY") else None)
+                show = self._parse_show_condition(TreeShow("count timeseries", self._parse_optional_pattern()))
+                show = replace(show, level=self._parse_level() if self._accept("GROUP", "BY") else None)
             case "NODES":
-                shown = TreeShow("count nodes", (self._parse_pattern(),))
-                shown = replace(shown, level=self._parse_level())
+                show = TreeShow("count nodes", (self._parse_pattern(),))
+                show = replace(show, level=self._parse_level())
             case what:
                 if what == "STORAGE":
                     self._expect("GROUP")
-                shown = TreeShow("count databases", self._parse_optional_pattern())
-        return replace(shown, span=self._span(start))
+                show = TreeShow("count databases", self._parse_optional_pattern())
+        return replace(show, span=self._span(start))
 
     def _parse_level(self) -> int:
         self._expect("LEVEL")

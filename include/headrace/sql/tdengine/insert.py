@@ -82,7 +82,7 @@ class InsertScanner(RowScanner):
     """Parses `INSERT INTO table [USING supertable [(tags)] TAGS (values)] [(columns)] VALUES (…) [,] (…) [table …]`."""
 
     CONVERT = (str, int, float, str, str, _convert_other)
-    WANTED = "a value (number, string, TRUE, FALSE, NULL or now)"
+    EXPECTED_VALUE = "a value (number, string, TRUE, FALSE, NULL or now)"
 
     @classmethod
     def _fast_value(cls) -> re.Pattern[str]:
