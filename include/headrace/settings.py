@@ -21,52 +21,64 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="HEADRACE_", frozen=True, extra="ignore")
 
     home: Path = Field(
-        Path(".headrace"), description="Folder of the embedded default: catalog, tables, state, Airflow's home, logs."
+        Path(".headrace"), description="Home folder of the default setup: catalog, tables, state, Airflow's home, logs."
     )
-    user: str = Field("", description="Name of the user, for rights and events; empty means the operating system's login.")
-    catalog_url: str = Field("", description="SQLAlchemy URL of the catalog database; empty means SQLite in the home folder.")
-    warehouse: str = Field("", description="URI under which the Delta tables live; empty means the home folder.")
-    timezone: str = Field("UTC", description="Time zone of databases created without TIMEZONE.")
-    snode: str = Field("default", description="Name of the snode that runs streams created here.")
-    spark_master: str = Field("local[*]", description="Spark master of drivers started here.")
-    driver_memory: str = Field("3g", description="Heap of a Spark driver.")
-    shuffle_partitions: int = Field(2, ge=1, description="Partitions of a shuffle in a micro-batch.")
-    batch_rows: int = Field(1_000_000, ge=1, description="Maximum source rows in a micro-batch, unless a single commit has more.")
+    user: str = Field("", description="User name for rights and events; if empty, the login of the operating system.")
+    catalog_url: str = Field("", description="SQLAlchemy URL of the catalog database; if empty, SQLite in the home folder.")
+    warehouse: str = Field("", description="URI of the folder for Delta tables; if empty, the home folder.")
+    timezone: str = Field("UTC", description="Time zone of databases created without `TIMEZONE`.")
+    snode: str = Field("default", description="Snode that runs the streams created with this setting.")
+    spark_master: str = Field("local[*]", description="Spark master for drivers.")
+    driver_memory: str = Field("3g", description="Heap size of a Spark driver.")
+    shuffle_partitions: int = Field(2, ge=1, description="Number of shuffle partitions in a micro-batch.")
+    batch_rows: int = Field(
+        1_000_000, ge=1, description="Maximum number of source rows in a micro-batch, unless a single commit has more."
+    )
     driver_rows: int = Field(
-        500_000, ge=0, description="Changes, state and results of at most this many rows pass through the driver as Arrow."
+        500_000,
+        ge=0,
+        description="Maximum number of rows of changes, state or results that go through the driver as Arrow; more stay in Spark.",
     )
-    poll_ms: int = Field(50, ge=1, description="Milliseconds between polls for new source versions.")
+    poll_ms: int = Field(50, ge=1, description="Milliseconds between polls of a source for new versions.")
     heartbeat_ms: int = Field(1_000, ge=100, description="Milliseconds between heartbeats of an snode.")
     slow_batch_ms: int = Field(
         120_000,
         ge=1,
-        description="Milliseconds after which a running micro-batch is reported as slow, in `SHOW STREAMS`, on the page, in "
-        "`/health` and `/metrics`.",
+        description="Milliseconds after which a running micro-batch is reported as slow, in `SHOW STREAMS`, on the *Headrace* "
+        "page, in `/health` and `/metrics`.",
     )
-    lease_ms: int = Field(10_000, ge=1_000, description="Milliseconds after which a lease that was not renewed may be taken over.")
+    lease_ms: int = Field(
+        10_000, ge=1_000, description="Milliseconds after which another driver can take over a lease that was not renewed."
+    )
     chunk_rows: int = Field(20_000_000, ge=1, description="Target number of rows in a backfill chunk.")
-    small_write_rows: int = Field(100_000, ge=0, description="Rows up to which a write commits through delta-rs instead of Spark.")
-    http_host: str = Field(
-        "127.0.0.1", description="Address that the snode's HTTP endpoint binds; 0.0.0.0 for every interface of the machine."
+    small_write_rows: int = Field(
+        100_000, ge=0, description="Maximum number of rows in a write that delta-rs commits; Spark commits larger writes."
     )
-    http_port: int = Field(0, ge=0, le=65535, description="Port of the snode's HTTP endpoint; 0 takes a free one.")
+    http_host: str = Field("127.0.0.1", description="Address that the snode's HTTP endpoint binds; 0.0.0.0 binds all interfaces.")
+    http_port: int = Field(0, ge=0, le=65535, description="Port of the snode's HTTP endpoint; 0 selects a free port.")
     http_advertise: str = Field(
         "",
-        description="Host, or host:port, at which clients reach that endpoint; empty: `http_host`, or the machine's name.",
+        description="Host, or host:port, under which clients reach the endpoint; if empty, `http_host` or the machine's name.",
     )
     http_token: SecretStr = Field(
-        SecretStr(""), description="Bearer token of the snode's HTTP endpoint; empty: each driver generates its own."
+        SecretStr(""), description="Bearer token of the snode's HTTP endpoint; if empty, each driver generates one."
     )
     http_read_token: SecretStr = Field(
-        SecretStr(""), description="Bearer token for `/metrics` and the details of `/health` only; empty: there is none."
+        SecretStr(""), description="Bearer token for `/metrics` and the details of `/health` only; if empty, there is none."
     )
     airflow_port: int = Field(8080, ge=1, le=65535, description="Port of the Airflow UI started by `headrace up`.")
-    airflow_url: str = Field("", description="URL of an Airflow that runs elsewhere; empty means the one of the home folder.")
-    airflow_user: str = Field("", description="Login at the Airflow of `airflow_url`; it must be allowed to trigger DAGs.")
+    airflow_url: str = Field("", description="URL of an external Airflow; if empty, the Airflow of the home folder.")
+    airflow_user: str = Field("", description="User name for the Airflow at `airflow_url`; it needs permission to trigger DAGs.")
     airflow_password: SecretStr = Field(SecretStr(""), description="Password of `airflow_user`.")
-    backfill_slots: int = Field(2, ge=1, description="Backfill chunks computed at a time, each by its own Spark driver.")
-    backfill_pool: str = Field("default_pool", description="Airflow pool of backfill chunks; `headrace up` creates one.")
-    project: Path = Field(Path(__file__).resolve().parents[2], description="Folder that holds dags/, plugins/ and spark_jobs/.")
+    backfill_slots: int = Field(
+        2, ge=1, description="Number of backfill chunks computed in parallel, each by its own Spark driver."
+    )
+    backfill_pool: str = Field(
+        "default_pool", description="Airflow pool of backfill chunks; `headrace up` creates a pool and sets this."
+    )
+    project: Path = Field(
+        Path(__file__).resolve().parents[2], description="Folder that contains `dags/`, `plugins/` and `spark_jobs/`."
+    )
 
     @property
     def home_path(self) -> Path:

@@ -52,7 +52,7 @@ def settings_page() -> str:
         "`include/headrace/settings.py`",
         "Set these variables in the environment. `headrace config` prints each value and where it comes from. The option `--home` "
         "overrides `HEADRACE_HOME`.",
-        format_table(("variable", "default", "description"), rows),
+        format_table(("Variable", "Default", "Description"), rows),
     )
 
 
@@ -74,7 +74,7 @@ def types_page() -> str:
         "Delta readers see the stored type. Values are stored unchanged or the statement fails: numbers out of range, strings that "
         "are too long and invalid timestamps are errors. Fractions in an integer column and digits beyond the scale of a `DECIMAL` "
         "are rounded, halves away from zero. A `FLOAT` or `DOUBLE` is rounded to the nearest value of its type.",
-        format_table(("type", "stored as", "note"), rows),
+        format_table(("Type", "Delta type", "Note"), rows),
         *TYPE_NOTES,
     )
 
@@ -109,23 +109,23 @@ def functions_page() -> str:
         "*Selects a row*: other columns of the select list come from the row that the function selects. *Memory*: what a stream or "
         "query keeps per window, a few numbers (fixed) or all values (rows).",
         format_table(
-            ("function", "argument", "result", "in streams", "selects a row", "memory"),
+            ("Function", "Argument", "Result", "In streams", "Selects a row", "Memory"),
             map(aggregate_row, sort_by_name(TDENGINE.functions_of_type(AggregateFunction))),
         ),
         "## Series functions",
         SERIES_NOTES,
-        format_table(("function", "argument", "result"), map(series_row, TDENGINE.functions_of_type(SeriesFunction))),
+        format_table(("Function", "Argument", "Result"), map(series_row, TDENGINE.functions_of_type(SeriesFunction))),
         INTERP_NOTES,
         "The functions below return one value per row. They return NULL if an argument is NULL, unless stated otherwise.",
         *(
             part
             for title, rules in scalars.items()
-            for part in (f"## {title}", format_table(("function", "result", "example"), map(scalar_row, rules)))
+            for part in (f"## {title}", format_table(("Function", "Result", "Example"), map(scalar_row, rules)))
         ),
         "## Other forms",
-        format_table(("form", "result"), FORMS),
+        format_table(("Form", "Result"), FORMS),
         "## Pseudo-columns",
-        format_table(("name", "value"), PSEUDO_COLUMNS),
+        format_table(("Name", "Value"), PSEUDO_COLUMNS),
     )
 
 
@@ -154,8 +154,8 @@ PSEUDO_COLUMNS: Final = (
 
 AGGREGATE_NOTES: Final = (
     "Aggregates ignore NULL, and return NULL if there are no other values, unless stated otherwise. Rows with equal timestamps are "
-    "ordered by subtable name, then by the key column. For examples, see [windows](../windows/README.md) and [the rest of "
-    "SELECT](../guides/select.md)."
+    "ordered by subtable name, then by the key column. For examples, see [windows](../windows/README.md) and "
+    "[SELECT](../guides/select.md)."
 )
 SERIES_NOTES: Final = (
     "Series functions compute a value for each row from its neighbors in time. They are allowed in queries without a window, and "
@@ -252,9 +252,9 @@ def errors_page() -> str:
         "A stream that fails is `STOPPED` with one of these codes, or with one of the two codes below. If a retry may succeed, the "
         "stream is retried automatically. If the error needs a fix, the stream waits for `RESUME STREAM`, or until its task in "
         "Airflow is cleared.",
-        format_table(("code", "class", "consequence", "cause"), rows),
+        format_table(("Code", "Class", "Consequence", "Cause"), rows),
         "Codes that only stopped streams have:",
-        format_table(("code", "consequence", "cause"), STOP_REASONS),
+        format_table(("Code", "Consequence", "Cause"), STOP_REASONS),
     )
 
 

@@ -54,25 +54,27 @@ STORAGE_TYPES: Final[dict[TypeKind, StorageType]] = {
     TypeKind.INT: StorageType(_fixed_type(pa.int32()), "integer"),
     TypeKind.BIGINT: StorageType(_fixed_type(pa.int64()), "long"),
     TypeKind.UTINYINT: StorageType(
-        _fixed_type(pa.int16()), "short", "Delta has no unsigned types; the next wider signed one holds every value"
+        _fixed_type(pa.int16()), "short", "the next wider signed type, because Delta has no unsigned types"
     ),
     TypeKind.USMALLINT: StorageType(_fixed_type(pa.int32()), "integer", "the next wider signed type"),
     TypeKind.UINT: StorageType(_fixed_type(pa.int64()), "long", "the next wider signed type"),
-    TypeKind.UBIGINT: StorageType(_fixed_type(pa.decimal128(20, 0)), "decimal(20,0)", "no signed integer holds 64 unsigned bits"),
+    TypeKind.UBIGINT: StorageType(
+        _fixed_type(pa.decimal128(20, 0)), "decimal(20,0)", "no signed integer type holds all 64-bit unsigned values"
+    ),
     TypeKind.FLOAT: StorageType(_fixed_type(pa.float32()), "float"),
     TypeKind.DOUBLE: StorageType(_fixed_type(pa.float64()), "double"),
     TypeKind.DECIMAL: StorageType(_decimal, "decimal(p,s)", "up to 38 digits"),
     TypeKind.VARCHAR: StorageType(
-        _fixed_type(pa.string()), "string", "its length is counted in bytes of UTF-8 when a row is written"
+        _fixed_type(pa.string()), "string", "the length is checked in bytes of UTF-8 when a row is written"
     ),
-    TypeKind.NCHAR: StorageType(_fixed_type(pa.string()), "string", "its length is counted in characters when a row is written"),
+    TypeKind.NCHAR: StorageType(_fixed_type(pa.string()), "string", "the length is checked in characters when a row is written"),
     TypeKind.VARBINARY: StorageType(_fixed_type(pa.binary()), "binary"),
-    TypeKind.GEOMETRY: StorageType(_fixed_type(pa.string()), "string", "as well-known text"),
+    TypeKind.GEOMETRY: StorageType(_fixed_type(pa.string()), "string", "well-known text"),
     TypeKind.JSON: StorageType(_fixed_type(pa.string()), "string", "as written"),
     TypeKind.TIMESTAMP: StorageType(
         _timestamp,
         "timestamp, or long",
-        "microseconds in UTC in databases of ms and us; nanoseconds as a long where the precision is ns",
+        "microseconds in UTC if the precision is `ms` or `us`; nanoseconds as a long if it is `ns`",
     ),
     TypeKind.DATE: StorageType(_fixed_type(pa.date32()), "date"),
 }

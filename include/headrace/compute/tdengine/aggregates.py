@@ -176,28 +176,32 @@ GREATEST: Final = "if({x} IS NULL, NULL, struct({x}, -{t}, {o}))"
 DEVIATION: Final = moments(f"sqrt({POPULATION})")
 
 TABLE: Final = (
-    AggregateFunction("count", ANY, count, "number of rows with `count(*)`, of values that are not NULL with `count(x)`"),
-    AggregateFunction("sum", NUMERIC, total, "sum; NULL if out of the range of BIGINT"),
+    AggregateFunction(
+        "count", ANY, count, "number of rows with `count(*)`, of non-NULL values with `count(x)`; 0 if there are none"
+    ),
+    AggregateFunction("sum", NUMERIC, total, "sum; NULL if it is out of range for BIGINT"),
     AggregateFunction("avg", NUMERIC, average, "arithmetic mean"),
-    AggregateFunction("min", ORDERED, extreme("min"), "minimum; picks the earliest row if several have it", "min", LEAST),
-    AggregateFunction("max", ORDERED, extreme("max"), "maximum; picks the earliest row if several have it", "max", GREATEST),
-    AggregateFunction("spread", MEASURED, spread, "maximum minus minimum"),
-    AggregateFunction("first", ANY, at_extreme("min", PRESENT), "earliest value that is not NULL", "min", PRESENT),
-    AggregateFunction("last", ANY, at_extreme("max", PRESENT), "latest value that is not NULL", "max", PRESENT),
-    AggregateFunction("last_row", ANY, at_extreme("max", "{o}"), "value of the latest row, which may be NULL", "max", "{o}"),
-    AggregateFunction("_group_key", ANY, at_extreme("min", "{o}"), "value of the earliest row, which may be NULL; a key for a key"),
-    AggregateFunction("stddev", NUMERIC, DEVIATION, "population standard deviation, 0 for one value"),
-    AggregateFunction("stddev_pop", NUMERIC, DEVIATION, "population standard deviation, 0 for one value"),
-    AggregateFunction("stddev_samp", NUMERIC, moments(f"sqrt({SAMPLE})"), "sample standard deviation, NULL for one value"),
-    AggregateFunction("variance", NUMERIC, moments(POPULATION), "population variance, 0 for one value"),
-    AggregateFunction("var_pop", NUMERIC, moments(POPULATION), "population variance, 0 for one value"),
-    AggregateFunction("var_samp", NUMERIC, moments(SAMPLE), "sample variance, NULL for one value"),
-    AggregateFunction("hyperloglog", ANY, distinct_estimate, "estimated number of distinct values"),
+    AggregateFunction("min", ORDERED, extreme("min"), "minimum; the earliest row if several have it", "min", LEAST),
+    AggregateFunction("max", ORDERED, extreme("max"), "maximum; the earliest row if several have it", "max", GREATEST),
+    AggregateFunction("spread", MEASURED, spread, "maximum minus minimum; 0 for a single value"),
+    AggregateFunction("first", ANY, at_extreme("min", PRESENT), "earliest non-NULL value", "min", PRESENT),
+    AggregateFunction("last", ANY, at_extreme("max", PRESENT), "latest non-NULL value", "max", PRESENT),
+    AggregateFunction("last_row", ANY, at_extreme("max", "{o}"), "value of the latest row, even if it is NULL", "max", "{o}"),
+    AggregateFunction(
+        "_group_key", ANY, at_extreme("min", "{o}"), "value of the earliest row, even if it is NULL; for a group key, the key"
+    ),
+    AggregateFunction("stddev", NUMERIC, DEVIATION, "population standard deviation; 0 for a single value"),
+    AggregateFunction("stddev_pop", NUMERIC, DEVIATION, "population standard deviation; 0 for a single value"),
+    AggregateFunction("stddev_samp", NUMERIC, moments(f"sqrt({SAMPLE})"), "sample standard deviation; NULL for a single value"),
+    AggregateFunction("variance", NUMERIC, moments(POPULATION), "population variance; 0 for a single value"),
+    AggregateFunction("var_pop", NUMERIC, moments(POPULATION), "population variance; 0 for a single value"),
+    AggregateFunction("var_samp", NUMERIC, moments(SAMPLE), "sample variance; NULL for a single value"),
+    AggregateFunction("hyperloglog", ANY, distinct_estimate, "estimated number of distinct values; 0 if there are none"),
     AggregateFunction(
         "apercentile",
         NUMERIC,
         quantile_estimate,
-        "estimated y-th percentile; z, the algorithm, has no effect",
+        "estimated y-th percentile; z names an algorithm and has no effect",
         min_arguments=2,
         max_arguments=3,
     ),
@@ -205,8 +209,8 @@ TABLE: Final = (
         "elapsed",
         frozenset({TypeKind.TIMESTAMP}),
         elapsed,
-        "time from the first to the last row in units of y (default: one tick); an `INTERVAL` window with rows before and after it "
-        "counts in full",
+        "time from the first to the last row, in units of y (default: one tick); an `INTERVAL` window with rows "
+        "before and after it counts in full",
         max_arguments=2,
         streams=StreamUse.FORCED_CLOSE,
     ),

@@ -142,17 +142,17 @@ def timezone(arguments: ScalarArguments) -> Term:
 
 
 TIME_TABLE: Final = (
-    ScalarFunction("dayofweek", 1, 1, date_function("dayofweek({d})"), "day of the week, Sunday is 1"),
-    ScalarFunction("timediff", 2, 3, difference, "from y to x in whole units z (default: one tick), truncated"),
+    ScalarFunction("dayofweek", 1, 1, date_function("dayofweek({d})"), "day of the week; Sunday is 1"),
+    ScalarFunction("timediff", 2, 3, difference, "time from y to x in units z (default: one tick), truncated"),
     ScalarFunction(
-        "timetruncate", 2, 3, truncate_time, "start of the unit y; days and longer units in the time zone unless z is 0"
+        "timetruncate", 2, 3, truncate_time, "x truncated to the unit y; days and longer units follow the time zone, unless z is 0"
     ),
     ScalarFunction("timezone", 0, 0, timezone, "name of the time zone"),
-    ScalarFunction("to_char", 2, 2, to_char, "timestamp as text by the format y"),
-    ScalarFunction("to_iso8601", 1, 2, to_iso8601, "timestamp as ISO 8601 text, in the zone y (`Z`, `+02:00`)"),
-    ScalarFunction("to_timestamp", 2, 2, to_timestamp, "text as timestamp by the format y, NULL if invalid"),
-    ScalarFunction("to_unixtimestamp", 1, 2, to_unixtimestamp, "ISO 8601 text as ticks since 1970, or as timestamp if y = 1"),
-    ScalarFunction("week", 1, 2, week, "week of the year; y from 0 to 7 is the mode, as in MySQL"),
-    ScalarFunction("weekday", 1, 1, date_function("weekday({d})"), "day of the week, Monday is 0"),
+    ScalarFunction("to_char", 2, 2, to_char, "timestamp as text in the format y"),
+    ScalarFunction("to_iso8601", 1, 2, to_iso8601, "timestamp as ISO 8601 text, in the time zone y (`Z`, `+02:00`)"),
+    ScalarFunction("to_timestamp", 2, 2, to_timestamp, "text in the format y as a timestamp; NULL if it is invalid"),
+    ScalarFunction("to_unixtimestamp", 1, 2, to_unixtimestamp, "ISO 8601 text as ticks since 1970, or with y = 1 as a timestamp"),
+    ScalarFunction("week", 1, 2, week, "week of the year; y is a mode from 0 to 7, as in MySQL"),
+    ScalarFunction("weekday", 1, 1, date_function("weekday({d})"), "day of the week; Monday is 0"),
     ScalarFunction("weekofyear", 1, 1, date_function("weekofyear({d})"), "ISO week of the year"),
 )
