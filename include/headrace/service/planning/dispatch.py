@@ -6,11 +6,11 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from headrace.errors import ProgrammingError
+from headrace.errors import NotSupportedError, ProgrammingError
 from headrace.model import statements, tree_statements
 from headrace.model.spans import Span
 from headrace.model.statements import Statement
-from headrace.model.tables import Database, Name, Table
+from headrace.model.tables import Database, Name, Table, TableKind
 
 if TYPE_CHECKING:
     from headrace.runtime.context import Context
@@ -50,6 +50,22 @@ PLANNERS: Final[dict[type[Any], tuple[str, str]]] = {
     tree_statements.TreeShow: ("tree_shows", "show"),
 }
 """Module and function of each statement's planner, imported on first use because most import Arrow and Delta."""
+CONTINUOUS_QUERIES: Final = ("continuous queries are not supported", "create a stream over the tree with the tdengine dialect")
+TEMPLATES: Final = ("device templates are not supported", "create the series with CREATE TIMESERIES, or by inserting into them")
+FUNCTIONS: Final = ("user-defined functions are not supported", "use the built-in functions")
+UNPLANNED: Final[dict[type[Any], tuple[str, str]]] = {
+    tree_statements.CreateContinuousQuery: CONTINUOUS_QUERIES,
+    tree_statements.DropContinuousQuery: CONTINUOUS_QUERIES,
+    tree_statements.CreateTemplate: TEMPLATES,
+    tree_statements.AlterTemplate: TEMPLATES,
+    tree_statements.DropTemplate: TEMPLATES,
+    tree_statements.SetTemplate: TEMPLATES,
+    tree_statements.ActivateTemplate: TEMPLATES,
+    tree_statements.DeactivateTemplate: TEMPLATES,
+    tree_statements.CreateFunction: FUNCTIONS,
+    tree_statements.DropFunction: FUNCTIONS,
+}
+"""Message and hint for each kind of statement that is parsed but has no planner."""
 
 
 class PlanningContext(Protocol):
@@ -78,7 +94,14 @@ def plan(statement: Statement, session: PlanningContext) -> list[Stage]:
 
 
 def load_planner(kind: type[Statement]) -> Callable[[Any, PlanningContext], list[Stage]]:
-    """Import and return the planner of a kind of statement."""
+    """Import and return the planner of a kind of statement.
+
+    Raises:
+        NotSupportedError: The statement has no planner.
+    """
+    if kind in UNPLANNED:
+        message, hint = UNPLANNED[kind]
+        raise NotSupportedError(message, hint=hint)
     module, name = PLANNERS[kind]
     function: Callable[[Any, PlanningContext], list[Stage]] = getattr(import_module(f"{__package__}.{module}"), name)
     return function
@@ -111,3 +134,15 @@ def find_table(name: Name, session: PlanningContext) -> tuple[Table, Database]:
     catalog = session.context.catalog
     database = catalog.databases.get(database_of(name, session))
     return catalog.tables.get(database.name, name.name), database
+
+
+def find_writable_table(name: Name, session: PlanningContext) -> tuple[Table, Database]:
+    """Return the supertable or plain table of a name, with its database; refuse a tree, whose series only its language changes."""
+    table, database = find_table(name, session)
+    if table.kind is TableKind.TREE:
+        raise NotSupportedError(
+            f"{table.name} is the table of the tree {database.name}, which this dialect only reads",
+            hint="write to the tree with the iotdb dialect",
+            span=name.span,
+        )
+    return table, database

@@ -35,6 +35,8 @@ def plan_load(
     database = context.catalog.databases.get(database_of(name, session))
     existing = context.catalog.subtables.find(database.name, [name.name]).get(name.name)
     table = context.catalog.tables.get(database.name, existing.table if existing else name.name)
+    if table.kind is TableKind.TREE:
+        raise NotSupportedError("loading files into a tree is not supported", hint="insert the rows with the iotdb dialect")
     rows_subtable = find_row_subtable(table, existing.name if existing else None, subtable, session)
     size = sum(file_size(path) for path in files)
     return [LoadFiles(table, database, tuple(files), rows_subtable, size, file_format, progress)]

@@ -13,7 +13,7 @@ from headrace.errors import ExistsError, NotFoundError, ProgrammingError
 from headrace.model.spans import Span
 from headrace.model.statements import CreateSubtables, Delete, Insert, InsertBlock, RowValue, SetTags, SubtableSpec
 from headrace.model.tables import Column, Database, Name, Subtable, Table, TableKind
-from headrace.service.planning.dispatch import PlanningContext, database_of, find_table
+from headrace.service.planning.dispatch import PlanningContext, database_of, find_table, find_writable_table
 from headrace.service.planning.tables import check_name
 from headrace.service.predicates import ALWAYS, TimeRangeCompiler, split_conditions
 from headrace.service.stages import DeleteRows, MakeSubtables, Stage, WriteRows, WriteTags
@@ -134,7 +134,7 @@ def insert(statement: Insert, session: PlanningContext) -> list[Stage]:
     for block in statement.blocks:
         subtable = subtables.get(qualify_name(block.table, session))
         owner = find_owner(block, subtable, session)
-        table, database = tables[owner] if owner in tables else tables.setdefault(owner, find_table(owner, session))
+        table, database = tables[owner] if owner in tables else tables.setdefault(owner, find_writable_table(owner, session))
         if block.using is not None:
             (specs_to_create if subtable is None else specs_to_tag)[owner].append(replace(block.using, name=block.table))
         add_rows(batches, block, table, database, is_subtable=subtable is not None or block.using is not None)

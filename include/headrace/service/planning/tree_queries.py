@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from headrace.errors import NotSupportedError
 from headrace.model.expressions import ColumnRef, Expression, walk
 from headrace.model.paths import ROOT, PathPattern, split_path
 from headrace.model.tree_queries import TreeGrouping, TreeQuery
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
 def select(statement: TreeSelect, session: PlanningContext) -> list[Stage]:
     """Plan a query, and with INTO the writing of its result."""
     query = statement.query
+    if query.grouping is not None and query.grouping.tags:
+        raise NotSupportedError(
+            "GROUP BY TAGS is not supported", hint="group by LEVEL, or name the paths", span=query.grouping.span
+        )
     if query.last:
         return [last(query, session)]
     bound = bind(query, tree_scope(query, session))

@@ -44,6 +44,10 @@ def show(statement: TreeShow, session: PlanningContext) -> list[Stage]:
         raise NotSupportedError(
             f"SHOW {statement.what.upper()} is not supported", hint=f"supported are {', '.join(sorted(SHOWS))}", span=statement.span
         )
+    if statement.time is not None:
+        raise NotSupportedError(
+            f"a condition on time is not supported in SHOW {statement.what.upper()}", hint="leave it out", span=statement.span
+        )
     read = partial(answer, statement, session.context)
     return [ReadCatalog(f"show {statement.what}", read, DESCRIBE_CATALOG)]
 
