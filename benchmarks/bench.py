@@ -68,7 +68,7 @@ class Bench:
         """Connection to the home, with the benchmarks' database selected."""
         from headrace.service.connection import connect
 
-        connection = connect(settings=self.settings)
+        connection = connect(settings=self.settings, dialect="tdengine")
         connection.execute(f"CREATE DATABASE IF NOT EXISTS {DATABASE}")
         connection.execute(f"USE {DATABASE}")
         return connection

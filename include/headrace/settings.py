@@ -26,6 +26,7 @@ class Settings(BaseSettings):
     user: str = Field("", description="User name for rights and events; if empty, the login of the operating system.")
     catalog_url: str = Field("", description="SQLAlchemy URL of the catalog database; if empty, SQLite in the home folder.")
     warehouse: str = Field("", description="URI of the folder for Delta tables; if empty, the home folder.")
+    dialect: str = Field("tdengine", description="SQL dialect of statements, `tdengine` or `iotdb`.")
     timezone: str = Field("UTC", description="Time zone of databases created without `TIMEZONE`.")
     snode: str = Field("default", description="Snode that runs the streams created with this setting.")
     spark_master: str = Field("local[*]", description="Spark master for drivers.")

@@ -9,6 +9,7 @@ import typer
 from typer.testing import CliRunner
 
 from headrace.cli.main import app, main
+from headrace.errors import ProgrammingError
 
 SCRIPT = """-- USE cold;
 CREATE DATABASE cold;
@@ -42,6 +43,30 @@ def test_an_error_has_the_line_of_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], added: str, error: str
 ) -> None:
     assert error in run_file(tmp_path, SCRIPT + added, monkeypatch, capsys)
+
+
+def sql_output(*arguments: str) -> str:
+    """Return what `headrace sql` prints as CSV."""
+    result = CliRunner().invoke(app, ["sql", "--format", "csv", *arguments])
+    assert result.exit_code == 0, result.exception
+    return result.output
+
+
+SERIES = "create timeseries root.plant.line1.speed with datatype=INT32; show devices"
+
+
+def test_the_dialect_is_an_option_or_a_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "root.plant.line1" in sql_output("--home", str(tmp_path / "option"), "--dialect", "iotdb", SERIES)
+    monkeypatch.setenv("HEADRACE_DIALECT", "IoTDB")
+    assert "root.plant.line1" in sql_output("--home", str(tmp_path / "setting"), SERIES)
+    assert "root.plant,ms" in sql_output("--home", str(tmp_path / "setting"), "--dialect", "tdengine", "SHOW DATABASES")
+
+
+def test_an_unknown_dialect_is_refused_before_the_home_is_created(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["sql", "--home", str(tmp_path / "home"), "--dialect", "iotbd", "SHOW DATABASES"])
+    assert isinstance(result.exception, ProgrammingError)
+    assert result.exception.hint == "use iotdb"
+    assert not (tmp_path / "home").exists()
 
 
 def commands() -> dict[str, typer.models.CommandInfo]:

@@ -9,7 +9,8 @@ import pytest
 
 import headrace
 from headrace.cli.completion import SqlCompleter
-from headrace.cli.shell import expand_command, is_complete
+from headrace.cli.shell import is_complete
+from headrace.cli.shell_dialects import IOTDB, TDENGINE
 from headrace.sql import lexical_rules_of
 from tests.cli.terminal import Terminal
 
@@ -92,6 +93,46 @@ def test_tab_completes_the_input(open_terminal: Callable[..., Terminal]) -> None
     terminal.run(";", "temperature", "cold>")
 
 
+@pytest.fixture
+def tree_home(tmp_path: Path) -> Path:
+    folder = tmp_path / "trees"
+    with headrace.connect(folder, dialect="iotdb") as connection:
+        connection.execute("create timeseries root.plant.line1.speed with datatype=INT32")
+        connection.execute("create timeseries root.plant.line2.speed with datatype=INT32")
+    return folder
+
+
+def test_the_shell_speaks_the_iotdb_dialect(tree_home: Path) -> None:
+    terminal = Terminal(["sql", "--dialect", "iotdb"], tree_home)
+    try:
+        terminal.expect("iotdb>")
+        terminal.run("\\d", "root.plant.line2", "iotdb>")
+        terminal.run("\\d root.plant.line1", "root.plant.line1.speed", "iotdb>")
+        terminal.run("\\l", "root.plant", "iotdb>")
+        terminal.run("insert into root.plant.line1(time, speed) values (1, 5);", "OK, 1 rows", "iotdb>")
+        terminal.run("use cold;", "error [SYNTAX]", "iotdb>")
+        terminal.type(CTRL_D)
+        assert terminal.wait() == 0
+    finally:
+        terminal.close()
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        ("SEL", ["SELECT"]),
+        ("roo", ["root"]),
+        ("root.", ["root.plant"]),
+        ("root.plant.l", ["root.plant.line1", "root.plant.line2"]),
+        ("root.plant.line1.s", ["root.plant.line1.speed"]),
+        ("max_v", ["max_value"]),
+    ],
+)
+def test_completion_suggests_paths_of_trees_node_by_node(tree_home: Path, word: str, expected: list[str]) -> None:
+    with headrace.connect(tree_home, dialect="iotdb") as connection:
+        assert SqlCompleter(connection.session).find_candidates(word, word) == expected
+
+
 @pytest.mark.spark
 def test_the_start_of_spark_is_announced_and_happens_once(open_terminal: Callable[..., Terminal]) -> None:
     terminal = open_terminal("-d", "cold")
@@ -145,6 +186,7 @@ def test_a_statement_is_complete_at_its_semicolon(text: str, complete: bool) -> 
 
 
 def test_commands_expand_to_statements() -> None:
-    assert expand_command("\\d a1") == "DESCRIBE a1"
-    assert expand_command("\\s") == "SHOW STREAMS"
-    assert expand_command("select 1;") == "select 1;"
+    assert TDENGINE.expand("\\d a1") == "DESCRIBE a1"
+    assert TDENGINE.expand("\\s") == "SHOW STREAMS"
+    assert TDENGINE.expand("select 1;") == "select 1;"
+    assert IOTDB.expand("\\d root.plant.line1;") == "SHOW TIMESERIES root.plant.line1.**"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
+from headrace.cli.shell_dialects import DIALECTS
 from headrace.errors import Error
 from headrace.sql import lexical_rules_of
 
@@ -18,10 +19,6 @@ if TYPE_CHECKING:
     from headrace.service.session import Session
 
 WORD: Final = re.compile(r"[\w.\\]+")
-OTHER_KEYWORDS: Final = (
-    *("DATABASE", "DATABASES", "STABLE", "STABLES", "STREAM", "STREAMS", "TABLE", "TABLES", "TAG", "SNODES"),
-    *("AT_ONCE", "WINDOW_CLOSE", "MAX_DELAY", "FILL_HISTORY", "IF", "PAUSE", "RESUME", "PRECISION", "TIMEZONE", "UNTREATED"),
-)
 
 
 class SqlCompleter(Completer):
@@ -46,12 +43,27 @@ class SqlCompleter(Completer):
         if not word:
             return []
         keywords = (keyword if word[0].isupper() else keyword.lower() for keyword in self.keywords())
-        candidates = (*self.catalog_names(text), *function_names(self._session.dialect), *keywords)
+        names = self.paths(word) if self._session.dialect == "iotdb" else self.catalog_names(text)
+        candidates = (*names, *function_names(self._session.dialect), *keywords)
         return list(dict.fromkeys(name for name in candidates if name.lower().startswith(word.lower())))
 
     def keywords(self) -> list[str]:
         """Return the dialect's keywords, sorted, in upper case."""
-        return sorted({*lexical_rules_of(self._session.dialect).reserved, *OTHER_KEYWORDS})
+        dialect = self._session.dialect
+        return sorted({*lexical_rules_of(dialect).reserved, *DIALECTS[dialect].keywords})
+
+    def paths(self, word: str) -> list[str]:
+        """Return the paths of trees that begin with a word, up to the end of their next node."""
+        from headrace.model.paths import join_path
+
+        try:
+            trees = self._session.context.catalog.trees
+            devices = [device for database in trees.databases() for device in trees.all(database)]
+        except Error:
+            return []
+        depth = word.count(".") + 1
+        paths = ((*device.nodes, series.measurement) for device in devices for series in device.series)
+        return sorted({join_path(path[:depth]) for path in paths if len(path) >= depth})
 
     def catalog_names(self, text: str) -> list[str]:
         """Return names of tables, streams, columns and databases; columns are those of the tables named in the text, if any."""

@@ -6,7 +6,7 @@ import importlib
 import pkgutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, Protocol
 
 import typer
 
@@ -168,6 +168,66 @@ INTERP_NOTES: Final = (
 )
 
 
+def tree_functions_page() -> str:
+    """Return the page of the IoTDB dialect's functions, from the tables that the planner reads."""
+    from headrace.compute.iotdb.aggregates import TABLE
+    from headrace.compute.iotdb.jexl import JEXL
+    from headrace.compute.iotdb.master_repair import MASTER_REPAIR
+    from headrace.compute.iotdb.samples import WHOLE_SERIES_TABLE
+    from headrace.compute.iotdb.scalars import MATH_TABLE
+    from headrace.compute.iotdb.scalars_text import TEXT_TABLE
+    from headrace.compute.iotdb.series import SERIES_TABLE
+
+    sections: dict[str, tuple[str, Sequence[DescribedFunction]]] = {
+        "Aggregates": (TREE_AGGREGATE_NOTES, TABLE),
+        "Mathematics": (TREE_ROW_NOTES, MATH_TABLE),
+        "Text": (TREE_ROW_NOTES, (*TEXT_TABLE, JEXL)),
+        "Points and runs": (TREE_SERIES_NOTES, SERIES_TABLE),
+        "Whole series": (TREE_SERIES_NOTES, (*WHOLE_SERIES_TABLE, MASTER_REPAIR)),
+    }
+    return format_page(
+        "Functions of the IoTDB dialect",
+        "the tables in `include/headrace/compute/iotdb/`",
+        "Names are not case-sensitive. x, y, z, … are the series or expressions in order; *attributes* follow them as text, as in "
+        "`top_k(speed, 'k'='3')`. For statements, see [IoTDB statements](statements-iotdb.md).",
+        *(
+            part
+            for title, (notes, functions) in sections.items()
+            for part in (f"## {title}", notes, format_table(("Function", "Result"), map(tree_function_row, functions)))
+        ),
+    )
+
+
+class DescribedFunction(Protocol):
+    """What the pages show of a function."""
+
+    @property
+    def name(self) -> str:
+        """Name in queries."""
+
+    @property
+    def summary(self) -> str:
+        """What it returns."""
+
+    @property
+    def min_arguments(self) -> int:
+        """Number of required arguments."""
+
+    @property
+    def max_arguments(self) -> int | None:
+        """Number of arguments allowed, None for any number."""
+
+
+TREE_AGGREGATE_NOTES: Final = "Aggregates ignore NULL, and return NULL if there are no other values, unless stated otherwise."
+TREE_ROW_NOTES: Final = "These functions return one value per row, and NULL if an argument is NULL."
+TREE_SERIES_NOTES: Final = "These functions return points of their own for each series. They cannot be combined with aggregates."
+
+
+def tree_function_row(function: DescribedFunction) -> tuple[str, str]:
+    """Return the cells that describe a function of the IoTDB dialect."""
+    return f"`{function.name}({format_signature(function.min_arguments, function.max_arguments)})`", function.summary
+
+
 def sort_by_name(functions: Iterable[AggregateFunction]) -> list[AggregateFunction]:
     """Return functions in the order of their names."""
     return sorted(functions, key=lambda function: function.name)
@@ -321,5 +381,6 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
     "settings.md": settings_page,
     "types.md": types_page,
     "functions.md": functions_page,
+    "functions-iotdb.md": tree_functions_page,
     "errors.md": errors_page,
 }

@@ -11,7 +11,7 @@ import typer
 
 from headrace.cli import docs, system, verify
 from headrace.cli.console import Format, out, progress_bar, show_error, show_lines
-from headrace.cli.options import DatabaseName, ExplainOnly, Home, format_example, open_connection
+from headrace.cli.options import DatabaseName, DialectName, ExplainOnly, Home, format_example, open_connection
 from headrace.errors import Error
 
 GARBAGE_THRESHOLD: Final = 100_000
@@ -35,12 +35,13 @@ def sql(
     ] = None,
     home: Home = None,
     database: DatabaseName = None,
+    dialect: DialectName = None,
     output_format: Output = Format.TABLE,
 ) -> None:
     """Run SQL statements separated by semicolons, stopping at the first error. Without statements, a terminal gets a shell."""
     from headrace.cli.script import run_script
 
-    with open_connection(home, database) as connection:
+    with open_connection(home, database, dialect) as connection:
         if statement is None and file is None and sys.stdin.isatty() and sys.stdout.isatty():
             from headrace.cli.shell import run_shell
 
@@ -55,9 +56,10 @@ def explain(
     statement: Annotated[str, typer.Argument(help="Any statement, including CREATE STREAM.")],
     home: Home = None,
     database: DatabaseName = None,
+    dialect: DialectName = None,
 ) -> None:
     """Show what a statement would do, without running it."""
-    with open_connection(home, database) as connection:
+    with open_connection(home, database, dialect) as connection:
         show_lines(line for (line,) in connection.session.execute(f"EXPLAIN {statement}").tuples())
 
 

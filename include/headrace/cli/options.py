@@ -14,7 +14,9 @@ Home = Annotated[
     Path | None, typer.Option("--home", help="Folder of the catalog, tables and state. Default: HEADRACE_HOME, else ./.headrace.")
 ]
 DatabaseName = Annotated[str | None, typer.Option("--database", "-d", help="Current database, as set by USE.")]
-
+DialectName = Annotated[
+    str | None, typer.Option("--dialect", help="SQL dialect, tdengine or iotdb. Default: HEADRACE_DIALECT, else tdengine.")
+]
 ExplainOnly = Annotated[bool, typer.Option("--explain", help="Show the steps and the rights they need, and run nothing.")]
 
 
@@ -23,8 +25,8 @@ def format_example(command: str) -> str:
     return f"Example: $ {command}"
 
 
-def open_connection(home: Path | None, database: str | None = None) -> Connection:
+def open_connection(home: Path | None, database: str | None = None, dialect: str | None = None) -> Connection:
     """Connect to the home selected by `--home`, the environment or the default."""
     from headrace.service.connection import connect
 
-    return connect(home, database=database)
+    return connect(home, dialect=dialect, database=database)

@@ -17,6 +17,7 @@ from rich.status import Status
 from headrace.cli.completion import SqlCompleter
 from headrace.cli.console import Format, err, out, show_error
 from headrace.cli.script import show_result
+from headrace.cli.shell_dialects import COMMON_HELP, DIALECTS
 from headrace.errors import Error
 from headrace.sql import lexical_rules_of
 from headrace.sql.lexical_rules import LexicalRules
@@ -27,13 +28,6 @@ if TYPE_CHECKING:
     from headrace.service.connection import Connection
 
 HISTORY_FILE_NAME: Final = "sql_history"
-HELP: Final = r"""A statement ends with ; and may span lines. Tab completes, the up arrow recalls earlier statements.
-  \d [TABLE]  list tables, or describe one
-  \l          list databases
-  \s          list streams
-  \?          show this help
-  \q          quit (or Ctrl-D); Ctrl-C cancels the input or the running statement"""
-COMMANDS: Final = {"\\d": "SHOW TABLES", "\\l": "SHOW DATABASES", "\\s": "SHOW STREAMS"}
 
 
 def run_shell(connection: Connection, output_format: Format) -> None:
@@ -68,6 +62,7 @@ class Shell:
     def __init__(self, connection: Connection, output_format: Format) -> None:
         self._session = connection.session
         self._format = output_format
+        self._dialect = DIALECTS[self._session.dialect]
         self._lexical_rules = lexical_rules_of(self._session.dialect)
         self._status: Status | None = None
         context = self._session.context
@@ -87,7 +82,7 @@ class Shell:
         out.print(r"Headrace. \? shows help, Ctrl-D ends.", style="dim", highlight=False, markup=False)
         while True:
             try:
-                text = self._prompt.prompt(f"{self._session.database or 'headrace'}> ").strip()
+                text = self._prompt.prompt(f"{self._session.database or self._dialect.prompt}> ").strip()
             except KeyboardInterrupt:
                 continue
             except EOFError:
@@ -99,10 +94,10 @@ class Shell:
     def run_input(self, text: str) -> None:
         """Run a command or statements; an error stops the statements, not the shell."""
         if text == "\\?":
-            out.print(HELP, markup=False, highlight=False)
+            out.print(COMMON_HELP.format(self._dialect.help), markup=False, highlight=False)
             return
         try:
-            for statement in self._lexical_rules.statements(expand_command(text)):
+            for statement in self._lexical_rules.statements(self._dialect.expand(text)):
                 with self._show_status():
                     result = self._session.execute(statement)
                 show_result(result, self._format)
@@ -130,14 +125,6 @@ def create_history_file(home: Path) -> Path:
     path = home / HISTORY_FILE_NAME
     path.touch(mode=0o600)
     return path
-
-
-def expand_command(text: str) -> str:
-    r"""Return the statement for a command such as `\d`, or the text unchanged if it is not a command."""
-    command, _, argument = text.partition(" ")
-    if command == "\\d" and argument.strip():
-        return f"DESCRIBE {argument.strip().rstrip(';')}"
-    return COMMANDS.get(command.rstrip(";"), text)
 
 
 def is_complete(text: str, lexical_rules: LexicalRules) -> bool:

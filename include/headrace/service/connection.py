@@ -15,6 +15,7 @@ from headrace.service.results import Result
 from headrace.service.rights import Authorizer
 from headrace.service.session import Session
 from headrace.settings import Settings, load
+from headrace.sql import check_dialect
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,7 +32,7 @@ Description = list[tuple[str, str, None, None, None, None, None]]
 def connect(
     home: str | Path | None = None,
     *,
-    dialect: str = "tdengine",
+    dialect: str | None = None,
     database: str | None = None,
     user: str | None = None,
     clock: Clock | None = None,
@@ -42,18 +43,23 @@ def connect(
 
     Args:
         home: Folder of the catalog, tables and state. Defaults to the setting `home`.
-        dialect: Language of the statements, `tdengine`.
+        dialect: Language of the statements, `tdengine` or `iotdb`. Defaults to the setting `dialect`.
         database: Current database, as after `USE`.
         user: User whose rights apply. Defaults to the setting `user`, else to the operating system's login.
         clock: What `now` means. Defaults to the machine's clock.
         settings: All settings; `home` overrides theirs.
         authorizer: Decides what the user may do. Defaults to one that allows everything.
+
+    Raises:
+        ProgrammingError: The dialect is unknown.
     """
     effective = settings or load()
     if home is not None:
         effective = effective.model_copy(update={"home": Path(home)})
+    language = (dialect or effective.dialect).lower()
+    check_dialect(language)
     context = open_context(effective, clock or SystemClock())
-    return Connection(Session(context, dialect, database, user=user or "", authorizer=authorizer))
+    return Connection(Session(context, language, database, user=user or "", authorizer=authorizer))
 
 
 class Connection:

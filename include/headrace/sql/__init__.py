@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from headrace.sql.dialect import Dialect
     from headrace.sql.lexical_rules import LexicalRules
 
-__all__ = ["expression_sql", "instant_sql", "lexical_rules_of", "parse", "parse_script", "to_sql"]
+__all__ = ["check_dialect", "expression_sql", "instant_sql", "lexical_rules_of", "parse", "parse_script", "to_sql"]
 
 DIALECTS: Final = {"iotdb": ("headrace.sql.iotdb", "IoTDB"), "tdengine": ("headrace.sql.tdengine", "TDengine")}
 """Module and class of each dialect, imported on first use."""
@@ -65,11 +65,20 @@ def lexical_rules_of(dialect: str = "tdengine") -> LexicalRules:
     return _load_dialect(dialect.lower()).lexical_rules
 
 
-@functools.cache
-def _load_dialect(name: str) -> Dialect:
+def check_dialect(name: str) -> None:
+    """Check that a dialect exists.
+
+    Raises:
+        ProgrammingError: The dialect is unknown.
+    """
     if name not in DIALECTS:
         close = difflib.get_close_matches(name, DIALECTS, n=1) or sorted(DIALECTS)
         raise ProgrammingError(f"unknown dialect {name!r}", hint=f"use {' or '.join(close)}")
+
+
+@functools.cache
+def _load_dialect(name: str) -> Dialect:
+    check_dialect(name)
     module, class_ = DIALECTS[name]
     loaded: Dialect = getattr(import_module(module), class_)()
     return loaded

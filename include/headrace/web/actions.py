@@ -72,7 +72,7 @@ def service_executor(settings: Settings) -> Callable[[str, str], None]:
     def execute(sql: str, user: str) -> None:
         from headrace.service.connection import connect
 
-        with connect(settings=settings, user=user) as connection:
+        with connect(settings=settings, dialect="tdengine", user=user) as connection:
             connection.execute(sql)
 
     return execute

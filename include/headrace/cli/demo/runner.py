@@ -34,7 +34,7 @@ def run_demo(home: Path | None, *, end: bool) -> bool:
     try:
         print_heading("Start Airflow and the snode")
         up(settings.home_path)
-        with connect(settings=settings) as connection:
+        with connect(settings=settings, dialect="tdengine") as connection:
             equal = Demonstration(connection).run()
         print_summary(settings, equal, elapsed_seconds(), is_left_running=not end)
         return equal
