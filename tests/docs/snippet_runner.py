@@ -45,6 +45,7 @@ class SnippetRunner:
         self.clock = headrace.ManualClock(NOW_MS)
         self.home = folder / "home"
         self._connection: headrace.Connection | None = None
+        self._trees: headrace.Connection | None = None
         self._database: str | None = None
         self._names: dict[str, Any] = {"__name__": "snippet"}
         patch.chdir(folder)
@@ -58,6 +59,8 @@ class SnippetRunner:
             Path(block.name).write_text(block.text + "\n")
             return
         run_language = {"sql": self._run_sql, "sh": self._run_sh, "python": self._run_python, "http": self._run_http}
+        if block.name == "iotdb":
+            run_language["sql"] = self._run_tree_sql
         output = run_language[block.language](block.text)
         if block.expected is None:
             assert ERROR_PREFIX not in output, output
@@ -67,7 +70,10 @@ class SnippetRunner:
             assert normalized_lines(output) == normalized_lines(block.expected), f"the output differs from the page\n\n{output}"
 
     def close(self) -> None:
-        """Close the connection: only one at a time may run the streams of a home."""
+        """Close the connections: only one at a time may run the streams of a home."""
+        if self._trees is not None:
+            self._trees.close()
+            self._trees = None
         if self._connection is not None:
             self._database = self._connection.session.database
             self._connection.close()
@@ -82,12 +88,21 @@ class SnippetRunner:
 
     def _run_sql(self, text: str) -> str:
         """Return the rows of the last statement that has any, or the error. Streams are settled before each query."""
+        return self._run_statements(text, self.connection)
+
+    def _run_tree_sql(self, text: str) -> str:
+        """Do the same with the IoTDB dialect."""
+        if self._trees is None:
+            self._trees = headrace.connect(dialect="iotdb")
+        return self._run_statements(text, self._trees)
+
+    def _run_statements(self, text: str, connection: headrace.Connection) -> str:
         output = ""
         try:
-            for sql, statement in parse_script(text):
+            for sql, statement in parse_script(text, connection.session.dialect):
                 if isinstance(statement, Select | Show):
-                    self.connection.settle()
-                result = self.connection.session.execute(sql)
+                    connection.settle()
+                result = connection.session.execute(sql)
                 if result.table is not None:
                     with console.out.capture() as captured:
                         console.show_rows(result, console.Format.TABLE)
