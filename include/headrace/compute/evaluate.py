@@ -23,24 +23,20 @@ from headrace.compute.plan import (
     WEND,
     WSTART,
     AnyPlan,
-    IntervalWindow,
     JoinSource,
     Key,
     OneRow,
     Plan,
     PlanSource,
-    RangeWindow,
-    RunWindow,
     Scan,
     ScanUnion,
     SeriesRows,
-    SessionWindow,
-    StateWindow,
     UnionPlan,
 )
 from headrace.compute.sql_text import resolve_now, to_stored_type
 from headrace.compute.statistics import StatisticsProvider, TableStatistics
 from headrace.compute.types import spark_type
+from headrace.compute.window_plans import IntervalWindow, RangeWindow, RunWindow, SessionWindow, StateWindow
 from headrace.compute.windows import intervals
 from headrace.compute.windows.fill import fill_windows
 from headrace.compute.windows.numbering import number_rows

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from headrace.compute.plan import (
-    AnyPlan,
+from headrace.compute.plan import AnyPlan, JoinSource, OneRow, Plan, PlanSource, Scan, ScanUnion, SeriesRows, UnionPlan
+from headrace.compute.window_plans import (
     CountWindow,
     EventWindow,
     IntervalWindow,
-    JoinSource,
-    OneRow,
-    Plan,
-    PlanSource,
     RangeWindow,
     RunWindow,
-    Scan,
-    ScanUnion,
-    SeriesRows,
     SessionWindow,
     StateWindow,
-    UnionPlan,
     WindowPlan,
 )
 

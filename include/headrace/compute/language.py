@@ -15,8 +15,8 @@ from headrace.compute.functions.scalars import ScalarFunction
 from headrace.compute.functions.series import SeriesFunction
 from headrace.compute.functions.series_arrow import SeriesArrowFunction
 from headrace.compute.functions.stream_use import StreamUse
-from headrace.compute.plan import WindowPlan
 from headrace.compute.terms import Term
+from headrace.compute.window_plans import WindowPlan
 from headrace.errors import ProgrammingError
 from headrace.model.queries import SelectItem
 from headrace.model.time import Precision

@@ -19,9 +19,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from headrace.compute.terms import ColumnRole
+from headrace.compute.window_plans import Argument, Bound, WindowPlan
 from headrace.model.queries import FillMode, Query, Union
 from headrace.model.tables import Database, Table
-from headrace.model.time import Duration, Precision
+from headrace.model.time import Precision
 from headrace.model.types import DataType
 
 if TYPE_CHECKING:
@@ -43,18 +44,6 @@ KEYS_PLACEHOLDER = "\x00keys\x00"
 """Replaced by the partition columns when a series call is evaluated."""
 TIES_PLACEHOLDER = "\x00ties\x00"
 """Replaced by the columns that order rows when a series call is evaluated."""
-
-
-@dataclass(frozen=True, slots=True)
-class Bound:
-    """One end of a range of instants, inclusive: `ticks`, or if `relative` an offset in ticks from the present."""
-
-    ticks: int
-    relative: bool = False
-
-    def at(self, now: int) -> int:
-        """Return the bound in ticks, given the present in ticks."""
-        return self.ticks + now if self.relative else self.ticks
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,15 +145,6 @@ class Key:
 
 
 @dataclass(frozen=True, slots=True)
-class Argument:
-    """An expression over source columns that is the argument of an aggregate or window."""
-
-    column: str
-    sql: str
-    type: DataType
-
-
-@dataclass(frozen=True, slots=True)
 class Partial:
     """A partial aggregate: one column of a segment. All attributes except `column` are Spark SQL.
 
@@ -244,98 +224,6 @@ class Output:
     type: DataType
     is_filled: bool = False
     role: ColumnRole | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class IntervalWindow:
-    """`INTERVAL`. `zone` is set if windows follow the calendar of a zone other than UTC, which days and months then refer to."""
-
-    length: Duration
-    sliding: Duration
-    offset: Duration
-    zone: str | None = None
-
-    @property
-    def slides(self) -> bool:
-        """Whether windows overlap."""
-        return self.sliding != self.length
-
-    def max_windows_per_instant(self, precision: Precision) -> int:
-        """Return the maximum number of windows that contain one instant."""
-        length = Duration(31 * self.length.months, "d") if self.length.is_calendar else self.length
-        return -(-length.ticks(precision) // self.sliding.ticks(precision))
-
-
-@dataclass(frozen=True, slots=True)
-class SessionWindow:
-    """`SESSION`. `gap` is in ticks."""
-
-    gap: int
-
-
-@dataclass(frozen=True, slots=True)
-class StateWindow:
-    """`STATE_WINDOW`: runs of rows with equal `_state`. `true_for` is in ticks."""
-
-    state: Argument
-    true_for: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class EventWindow:
-    """`EVENT_WINDOW`. The conditions are Spark SQL and never NULL. `true_for` is in ticks."""
-
-    start: str
-    end: str
-    true_for: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class CountWindow:
-    """`COUNT_WINDOW` of `count` rows; a new window starts every `sliding` rows."""
-
-    count: int
-    sliding: int
-
-
-@dataclass(frozen=True, slots=True)
-class RangeWindow:
-    """Windows that start at `first` and every `step` after it, before `end`; each is cut there. Those without rows count too.
-
-    Attributes:
-        first, end: Ticks; `end` is exclusive.
-        length, step: Ticks, or calendar months if `months` says so of it; then `zone` is that of the calendar.
-        right: Windows are open on the left and closed on the right, and are called by their end.
-    """
-
-    first: Bound
-    end: Bound
-    length: int
-    step: int
-    months: tuple[bool, bool] = (False, False)
-    zone: str = "UTC"
-    right: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class RunWindow:
-    """Consecutive rows that belong together by the value of `control`.
-
-    Attributes:
-        kind: `variation` (within `delta` of the first row's value), `condition` (true), or `count` (`size` rows).
-        keep: Operator and number of rows that a window must have.
-        ignore_null: Rows whose control is NULL are passed over.
-    """
-
-    kind: str
-    control: Argument
-    delta: float = 0.0
-    size: int = 0
-    keep: tuple[str, int] | None = None
-    ignore_null: bool = True
-
-
-WindowPlan = IntervalWindow | SessionWindow | StateWindow | EventWindow | CountWindow | RangeWindow | RunWindow
 
 
 @dataclass(frozen=True, slots=True)

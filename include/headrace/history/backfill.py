@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from headrace.compute.plan import IntervalWindow
+from headrace.compute.window_plans import IntervalWindow
 from headrace.errors import InvalidStreamError, NotSupportedError, OperationalError
 from headrace.history.backfill_writer import BackfillWriter
 from headrace.history.chunks import ChunkRange, Extent, Grid, chunk_by_duration, chunk_by_rows

@@ -11,8 +11,9 @@ import pyarrow as pa
 
 from headrace.compute import aggregate_windows, finish, prepare
 from headrace.compute.evaluate import project
-from headrace.compute.plan import TS, WEND, WSTART, IntervalWindow
+from headrace.compute.plan import TS, WEND, WSTART
 from headrace.compute.terms import ColumnRole, quote
+from headrace.compute.window_plans import IntervalWindow
 from headrace.history.chunk_results import ArrowChunkResult, ChunkResult, DataFrameChunkResult
 from headrace.history.chunks import Grid
 from headrace.model.ledger import Chunk

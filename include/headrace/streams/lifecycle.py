@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.compute.plan import IntervalWindow, SessionWindow
+from headrace.compute.window_plans import IntervalWindow, SessionWindow
 from headrace.errors import ExistsError, InvalidStreamError, NotFoundError
 from headrace.model.failpoints import failpoint
 from headrace.model.jobs import JobDefinition, JobProgress, JobState

@@ -11,8 +11,9 @@ from headrace.compute.binding.resolvers import bind_constants
 from headrace.compute.durations import fixed_ticks
 from headrace.compute.evaluation.interp import FILLED, POINT, check_points
 from headrace.compute.language import Language
-from headrace.compute.plan import Argument, Bound, InterpPlan, Key
+from headrace.compute.plan import InterpPlan, Key
 from headrace.compute.terms import ColumnRole, Term
+from headrace.compute.window_plans import Argument, Bound
 from headrace.errors import Error, LimitError, ProgrammingError, TypeMismatchError
 from headrace.model.expressions import Call, ColumnRef, Expression, walk
 from headrace.model.queries import FillClause, FillMode, InterpolationClause, Query, SelectItem

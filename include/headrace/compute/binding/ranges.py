@@ -8,9 +8,9 @@ from typing import Final
 
 from headrace.compute.binding.binder import Binder
 from headrace.compute.binding.environment import Environment
-from headrace.compute.plan import Bound
 from headrace.compute.terms import NOW, bigint_sql, is_instant, quote
 from headrace.compute.types import from_ticks
+from headrace.compute.window_plans import Bound
 from headrace.errors import Error
 from headrace.model.expressions import Call, ColumnRef, Expression, walk
 

@@ -17,16 +17,14 @@ from headrace.compute.plan import (
     TIES_PLACEHOLDER,
     TS,
     Aggregate,
-    Argument,
     GroupCall,
-    IntervalWindow,
     Key,
     Partial,
     SeriesArrowCall,
     SeriesCall,
-    WindowPlan,
 )
 from headrace.compute.terms import ColumnRole, Term, string_sql
+from headrace.compute.window_plans import Argument, IntervalWindow, WindowPlan
 from headrace.errors import NotSupportedError, ProgrammingError, TypeMismatchError
 from headrace.model.expressions import Call, ColumnRef, DurationLiteral, Expression, Literal, Scalar, Star, walk
 from headrace.model.time import Duration

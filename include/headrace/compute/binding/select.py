@@ -7,8 +7,16 @@ from dataclasses import dataclass, replace
 from typing import overload
 
 from headrace.compute.binding.binder import Binder, Resolver
-from headrace.compute.binding.environment import Environment, SourceColumn
+from headrace.compute.binding.environment import Environment
 from headrace.compute.binding.interpolation import PointResolver, make_interp_plan, uses_interp
+from headrace.compute.binding.outputs import (
+    bind_fill_values,
+    find_sorted_output,
+    make_output,
+    make_sort,
+    resolve_position,
+    star_item,
+)
 from headrace.compute.binding.ranges import WhereCondition, conjuncts, where_condition
 from headrace.compute.binding.resolvers import GroupResolver, RowResolver, SeriesResolver, aggregate_calls
 from headrace.compute.binding.scope import Scope
@@ -24,23 +32,19 @@ from headrace.compute.plan import (
     WSTART,
     AnyPlan,
     FillPlan,
-    IntervalWindow,
     Key,
     Output,
     Plan,
     Scan,
-    SessionWindow,
     Sort,
-    StateWindow,
     UnionPlan,
-    WindowPlan,
 )
 from headrace.compute.terms import ColumnRole, Term
-from headrace.errors import InvalidStreamError, LimitError, NotSupportedError, ProgrammingError
-from headrace.model.expressions import Call, ColumnRef, Expression, Literal, Star, walk
-from headrace.model.queries import FillClause, FillMode, Ordering, Query, SelectItem, StateClause, Union
-from headrace.model.spans import Span
-from headrace.model.types import BIGINT, BOOL, TIMESTAMP
+from headrace.compute.window_plans import IntervalWindow, SessionWindow, StateWindow, WindowPlan
+from headrace.errors import InvalidStreamError, NotSupportedError, ProgrammingError
+from headrace.model.expressions import Call, ColumnRef, Expression, Star, walk
+from headrace.model.queries import FillMode, Ordering, Query, SelectItem, StateClause, Union
+from headrace.model.types import BIGINT, TIMESTAMP
 
 
 @overload
@@ -385,18 +389,6 @@ class SelectBinder:
         return tuple(sorts), tuple(hidden)
 
 
-def resolve_position(item: SelectItem, items: tuple[SelectItem, ...]) -> SelectItem:
-    """Replace a position in PARTITION BY or GROUP BY by the item of the select list there."""
-    match item.expression:
-        case Literal(value=int(position), span=span) if not isinstance(position, bool):
-            if not 1 <= position <= len(items):
-                raise LimitError(f"position {position}: the select list has {len(items)} columns", span=span)
-            selected = items[position - 1]
-            return replace(selected, alias=item.alias or selected.alias)
-        case _:
-            return item
-
-
 def series_conditions(source: BoundSource) -> list[str]:
     """Return what restricts a scan to the requested series."""
     match source.source:
@@ -427,37 +419,6 @@ def is_constant_in_series(node: Expression, names: Environment) -> bool:
     return all(names.column(part).tag for part in walk(node) if isinstance(part, ColumnRef))
 
 
-def make_output(binder: Binder, number: int, item: SelectItem) -> Output:
-    """Bind one item of the select list as column `o<number>`."""
-    if isinstance(binder.resolver, GroupResolver):
-        binder.resolver.depends_on_rows = False
-    term = binder.bind(item.expression)
-    # As a value, a comparison with NULL is false. As a condition it stays NULL, so that NOT does not let the row through.
-    is_test = isinstance(item.expression, Call) and item.expression.function in binder.language.nulls.shown_false
-    sql = f"coalesce({term.sql}, false)" if is_test else term.sql
-    is_filled = isinstance(binder.resolver, GroupResolver) and binder.resolver.depends_on_rows
-    role = None if is_test else term.role
-    return Output(f"o{number}", binder.language.column_name(item), sql, term.type or BOOL, is_filled, role)
-
-
-def bind_fill_values(fill: FillClause, binder: Binder, outputs: tuple[Output, ...], hidden: tuple[Output, ...]) -> tuple[str, ...]:
-    """Bind the constants of FILL(VALUE, …), one per output of the select list that depends on rows."""
-    filled = [output for output in outputs if output.is_filled]
-    if len(fill.values) != len(filled):
-        names = ", ".join(output.name for output in filled)
-        raise ProgrammingError(
-            f"FILL has {len(fill.values)} values for {len(filled)} columns",
-            hint=f"give one value for each of {names}" if names else "no column of the select list depends on rows",
-            span=fill.span,
-        )
-    cast = binder.language.operators.cast
-    constants = [
-        cast(binder.bind(node), output.type, binder.expression_context).sql
-        for node, output in zip(fill.values, filled, strict=True)
-    ]
-    return (*constants, *("NULL" for output in hidden if output.is_filled))
-
-
 def require_rows(binder: Binder, having: str | None) -> str:
     """Extend HAVING so that no rows give no result row."""
     row_count = binder.bind(Call("count", (Star(),))).sql
@@ -483,37 +444,10 @@ def has_column(row_binder: Binder, reference: ColumnRef) -> bool:
     return any(column.name == reference.name for column in row_binder.resolver.environment.columns)
 
 
-def star_item(column: SourceColumn, span: Span | None) -> SelectItem:
-    """Return the select item of a column that a star selects."""
-    return SelectItem(ColumnRef(column.name, column.qualifier, span), column.name, column.name)
-
-
 def single_selection(nodes: list[Expression], language: Language) -> Call | None:
     """Return the only selection function of a select list, or None if it has none or several."""
     selections = {call for node in nodes for call in aggregate_calls(node, language) if language.is_selection(call.function)}
     return next(iter(selections)) if len(selections) == 1 else None
-
-
-def make_sort(ordering: Ordering, column: str, language: Language) -> Sort:
-    """Return a sort by a column, with NULLs where the language puts them unless the query says otherwise."""
-    lowest = ordering.descending != language.nulls.sorts_lowest
-    nulls_first = lowest if ordering.nulls_first is None else ordering.nulls_first
-    return Sort(column, ordering.descending, nulls_first)
-
-
-def find_sorted_output(ordering: Ordering, items: tuple[SelectItem, ...], outputs: tuple[Output, ...]) -> str | None:
-    """Return the output column that an ORDER BY item refers to by position, alias or expression, or None."""
-    node = ordering.expression
-    match node:
-        case Literal(value=int(position), span=span) if not isinstance(position, bool):
-            if not 1 <= position <= len(outputs):
-                raise LimitError(f"ORDER BY {position}: the select list has {len(outputs)} columns", span=span)
-            return outputs[position - 1].column
-        case ColumnRef(name=name, table=None):
-            aliased = [result.column for item, result in zip(items, outputs, strict=True) if item.alias == name]
-            if aliased:
-                return aliased[0]
-    return next((result.column for item, result in zip(items, outputs, strict=True) if item.expression == node), None)
 
 
 def is_derived_from_series(node: Expression, keys: Mapping[Expression, Key]) -> bool:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from headrace.compute.plan import TS, Argument, Bound, InterpPlan, Plan
+from headrace.compute.plan import TS, InterpPlan, Plan
 from headrace.compute.sql_text import raise_error, resolve_now
 from headrace.compute.terms import bigint_sql
 from headrace.compute.types import double_to_number
+from headrace.compute.window_plans import Argument, Bound
 from headrace.compute.windows.numbering import over
 from headrace.errors import LimitError
 from headrace.model.queries import FillMode

@@ -21,8 +21,9 @@ from headrace.compute.iotdb.rows import RowsBuilder
 from headrace.compute.iotdb.schema import SeriesRef
 from headrace.compute.iotdb.scope import TreeScope
 from headrace.compute.language import Language
-from headrace.compute.plan import WEND, WSTART, Key, Plan, RangeWindow, WindowPlan
+from headrace.compute.plan import WEND, WSTART, Key, Plan
 from headrace.compute.terms import Term
+from headrace.compute.window_plans import RangeWindow, WindowPlan
 from headrace.errors import LimitError, ProgrammingError
 from headrace.model.expressions import Call, ColumnRef, Expression, walk
 from headrace.model.queries import Ordering, Query, SelectItem, WindowClause

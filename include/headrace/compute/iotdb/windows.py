@@ -8,9 +8,9 @@ from headrace.compute.binding.binder import Binder
 from headrace.compute.binding.environment import Environment
 from headrace.compute.binding.ranges import constant_instant
 from headrace.compute.language import WindowRule
-from headrace.compute.plan import Argument, Bound, RangeWindow, RunWindow, SessionWindow
 from headrace.compute.terms import Term
 from headrace.compute.types import is_text
+from headrace.compute.window_plans import Argument, Bound, RangeWindow, RunWindow, SessionWindow
 from headrace.errors import LimitError, ProgrammingError, TypeMismatchError
 from headrace.model.expressions import Expression
 from headrace.model.time import Precision

@@ -8,7 +8,8 @@ from headrace.compute.binding.binder import Binder
 from headrace.compute.binding.environment import Environment
 from headrace.compute.durations import check_ticks, fixed_ticks, tick_unit
 from headrace.compute.instants import is_utc
-from headrace.compute.plan import STATE, Argument, CountWindow, EventWindow, IntervalWindow, SessionWindow, StateWindow
+from headrace.compute.plan import STATE
+from headrace.compute.window_plans import Argument, CountWindow, EventWindow, IntervalWindow, SessionWindow, StateWindow
 from headrace.errors import LimitError, ProgrammingError, TypeMismatchError
 from headrace.model.expressions import ColumnRef
 from headrace.model.queries import CountClause, EventClause, IntervalClause, SessionClause, StateClause

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from headrace.compute import calendar
-from headrace.compute.plan import WEND, WSTART, FillPlan, IntervalWindow, Output, Plan
+from headrace.compute.plan import WEND, WSTART, FillPlan, Output, Plan
 from headrace.compute.sql_text import raise_error, resolve_now
 from headrace.compute.terms import bigint_sql
 from headrace.compute.types import double_to_number, spark_type
+from headrace.compute.window_plans import IntervalWindow
 from headrace.compute.windows import intervals
 from headrace.compute.windows.numbering import THROUGH_CURRENT_ROW, over
 from headrace.errors import LimitError

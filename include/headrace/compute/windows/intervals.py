@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Final
 
 from headrace.compute import calendar
-from headrace.compute.plan import IntervalWindow
 from headrace.compute.terms import bigint_sql
+from headrace.compute.window_plans import IntervalWindow
 from headrace.model.time import Duration, Precision
 
 DAY: Final = Duration(1, "d")

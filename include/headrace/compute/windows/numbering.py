@@ -5,22 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from headrace.compute.plan import (
-    FIRST_ROW,
-    IS_END,
-    IS_START,
-    KEY,
-    ROW_COUNT,
-    SERIES_KEY,
-    STATE,
-    TS,
-    WEND,
-    WSTART,
-    CountWindow,
-    EventWindow,
-    SessionWindow,
-    StateWindow,
-)
+from headrace.compute.plan import FIRST_ROW, IS_END, IS_START, KEY, ROW_COUNT, SERIES_KEY, STATE, TS, WEND, WSTART
+from headrace.compute.window_plans import CountWindow, EventWindow, SessionWindow, StateWindow
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -10,8 +10,9 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
-from headrace.compute.plan import TS, WEND, WSTART, Plan, RangeWindow
+from headrace.compute.plan import TS, WEND, WSTART, Plan
 from headrace.compute.terms import bigint_sql
+from headrace.compute.window_plans import RangeWindow
 from headrace.errors import LimitError
 from headrace.model.instants import EPOCH, find_zone
 from headrace.model.time import Precision

@@ -9,8 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.compute.plan import STATE, TS, Argument, RunWindow
+from headrace.compute.plan import STATE, TS
 from headrace.compute.types import is_text
+from headrace.compute.window_plans import Argument, RunWindow
 from headrace.compute.windows.numbering import THROUGH_CURRENT_ROW, WINDOW_NUMBER, number_by_breaks, over
 from headrace.model.types import TypeKind
 

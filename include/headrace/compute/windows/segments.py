@@ -25,27 +25,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from headrace.compute.plan import (
-    FIRST_ROW,
-    IS_END,
-    IS_START,
-    KEY,
-    ROW_COUNT,
-    SERIES_KEY,
-    STATE,
-    TS,
-    WEND,
-    WSTART,
+from headrace.compute.plan import FIRST_ROW, IS_END, IS_START, KEY, ROW_COUNT, SERIES_KEY, STATE, TS, WEND, WSTART, Plan
+from headrace.compute.sql_text import resolve_now, to_stored_type
+from headrace.compute.window_plans import (
     CountWindow,
     EventWindow,
     IntervalWindow,
-    Plan,
     RangeWindow,
     RunWindow,
     SessionWindow,
     StateWindow,
 )
-from headrace.compute.sql_text import resolve_now, to_stored_type
 from headrace.compute.windows import intervals
 from headrace.compute.windows.group_calls import add_group_calls
 from headrace.compute.windows.numbering import WINDOW_NUMBER, number_segments

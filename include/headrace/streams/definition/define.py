@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from headrace.catalog import Catalog
 from headrace.catalog.rules import target_taken
 from headrace.compute import Key, Language, Plan, Relation, Scope, SeriesNames, bind, language
-from headrace.compute.plan import EventWindow
 from headrace.compute.terms import ColumnRole
 from headrace.compute.types import spark_type
+from headrace.compute.window_plans import EventWindow
 from headrace.errors import Error, InternalError, InvalidStreamError, LimitError, NotFoundError, TypeMismatchError
 from headrace.model.expressions import Cast, ColumnRef, Expression, Star
 from headrace.model.jobs import JobDefinition, JobKind

@@ -9,9 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.compute import Plan, aggregate_windows, prepare
-from headrace.compute.plan import SERIES_KEY, TS, WEND, WSTART, IntervalWindow
+from headrace.compute.plan import SERIES_KEY, TS, WEND, WSTART
 from headrace.compute.terms import quote
 from headrace.compute.types import from_ticks
+from headrace.compute.window_plans import IntervalWindow
 from headrace.compute.windows import key_columns
 from headrace.model.jobs import JobCounters
 from headrace.model.positions import Position

@@ -11,7 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.compute.plan import SERIES_KEY, CountWindow, EventWindow, StateWindow
+from headrace.compute.plan import SERIES_KEY
+from headrace.compute.window_plans import CountWindow, EventWindow, StateWindow
 from headrace.model.time import Precision
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.state.checkpoints import MAX_EVENT_TIME, StreamState

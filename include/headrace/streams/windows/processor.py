@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.compute.plan import FIRST_ROW, WSTART, CountWindow, IntervalWindow, SessionWindow
+from headrace.compute.plan import FIRST_ROW, WSTART
+from headrace.compute.window_plans import CountWindow, IntervalWindow, SessionWindow
 from headrace.compute.windows import key_columns
 from headrace.model.streams import TriggerMode
 from headrace.streams.batches import BatchResult, idle_result

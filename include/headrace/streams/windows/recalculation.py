@@ -15,8 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.compute import Plan
-from headrace.compute.plan import FIRST_ROW, ROW_COUNT, CountWindow, EventWindow, IntervalWindow, SessionWindow, StateWindow
+from headrace.compute.plan import FIRST_ROW, ROW_COUNT
 from headrace.compute.plan import IS_END as WINDOW_END
+from headrace.compute.window_plans import CountWindow, EventWindow, IntervalWindow, SessionWindow, StateWindow
 from headrace.streams.windows.change_batch import (
     NEVER,
     RECALCULATION_KINDS,

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.compute import Plan
-from headrace.compute.plan import WEND, WSTART, IntervalWindow, SessionWindow
+from headrace.compute.plan import WEND, WSTART
+from headrace.compute.window_plans import IntervalWindow, SessionWindow
 from headrace.compute.windows import key_columns
 from headrace.model.streams import TriggerMode
 from headrace.streams.definition.define import StreamPlan

@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.compute import Plan
-from headrace.compute.plan import FIRST_ROW, IS_START, ROW_COUNT, WEND, WSTART, CountWindow, EventWindow
+from headrace.compute.plan import FIRST_ROW, IS_START, ROW_COUNT, WEND, WSTART
+from headrace.compute.window_plans import CountWindow, EventWindow
 from headrace.compute.windows import ATTRIBUTES, key_columns
 from headrace.compute.windows.numbering import WINDOW_NUMBER
 from headrace.streams.windows.change_batch import NEVER, Bools, Int64s, RowKind, to_numpy

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
 from headrace.compute import Key, Plan, merge, prepare, to_segments
-from headrace.compute.plan import IS_END, TS, WEND, WSTART, Aggregate, EventWindow, IntervalWindow, Partial, StateWindow
+from headrace.compute.plan import IS_END, TS, WEND, WSTART, Aggregate, Partial
 from headrace.compute.sql_text import resolve_now, to_stored_type
+from headrace.compute.window_plans import EventWindow, IntervalWindow, StateWindow
 from headrace.compute.windows import ATTRIBUTES, intervals, key_columns
 from headrace.compute.windows.segments import aggregate_numbered, merge_columns
 from headrace.model.types import BIGINT

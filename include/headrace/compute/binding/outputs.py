@@ -1,0 +1,89 @@
+"""The columns of a result: outputs of the select list, constants of FILL, and sort columns."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from headrace.compute.binding.binder import Binder
+from headrace.compute.binding.environment import SourceColumn
+from headrace.compute.binding.resolvers import GroupResolver
+from headrace.compute.language import Language
+from headrace.compute.plan import (
+    Output,
+    Sort,
+)
+from headrace.errors import LimitError, ProgrammingError
+from headrace.model.expressions import Call, ColumnRef, Literal
+from headrace.model.queries import FillClause, Ordering, SelectItem
+from headrace.model.spans import Span
+from headrace.model.types import BOOL
+
+
+def resolve_position(item: SelectItem, items: tuple[SelectItem, ...]) -> SelectItem:
+    """Replace a position in PARTITION BY or GROUP BY by the item of the select list there."""
+    match item.expression:
+        case Literal(value=int(position), span=span) if not isinstance(position, bool):
+            if not 1 <= position <= len(items):
+                raise LimitError(f"position {position}: the select list has {len(items)} columns", span=span)
+            selected = items[position - 1]
+            return replace(selected, alias=item.alias or selected.alias)
+        case _:
+            return item
+
+
+def make_output(binder: Binder, number: int, item: SelectItem) -> Output:
+    """Bind one item of the select list as column `o<number>`."""
+    if isinstance(binder.resolver, GroupResolver):
+        binder.resolver.depends_on_rows = False
+    term = binder.bind(item.expression)
+    # As a value, a comparison with NULL is false. As a condition it stays NULL, so that NOT does not let the row through.
+    is_test = isinstance(item.expression, Call) and item.expression.function in binder.language.nulls.shown_false
+    sql = f"coalesce({term.sql}, false)" if is_test else term.sql
+    is_filled = isinstance(binder.resolver, GroupResolver) and binder.resolver.depends_on_rows
+    role = None if is_test else term.role
+    return Output(f"o{number}", binder.language.column_name(item), sql, term.type or BOOL, is_filled, role)
+
+
+def bind_fill_values(fill: FillClause, binder: Binder, outputs: tuple[Output, ...], hidden: tuple[Output, ...]) -> tuple[str, ...]:
+    """Bind the constants of FILL(VALUE, …), one per output of the select list that depends on rows."""
+    filled = [output for output in outputs if output.is_filled]
+    if len(fill.values) != len(filled):
+        names = ", ".join(output.name for output in filled)
+        raise ProgrammingError(
+            f"FILL has {len(fill.values)} values for {len(filled)} columns",
+            hint=f"give one value for each of {names}" if names else "no column of the select list depends on rows",
+            span=fill.span,
+        )
+    cast = binder.language.operators.cast
+    constants = [
+        cast(binder.bind(node), output.type, binder.expression_context).sql
+        for node, output in zip(fill.values, filled, strict=True)
+    ]
+    return (*constants, *("NULL" for output in hidden if output.is_filled))
+
+
+def star_item(column: SourceColumn, span: Span | None) -> SelectItem:
+    """Return the select item of a column that a star selects."""
+    return SelectItem(ColumnRef(column.name, column.qualifier, span), column.name, column.name)
+
+
+def make_sort(ordering: Ordering, column: str, language: Language) -> Sort:
+    """Return a sort by a column, with NULLs where the language puts them unless the query says otherwise."""
+    lowest = ordering.descending != language.nulls.sorts_lowest
+    nulls_first = lowest if ordering.nulls_first is None else ordering.nulls_first
+    return Sort(column, ordering.descending, nulls_first)
+
+
+def find_sorted_output(ordering: Ordering, items: tuple[SelectItem, ...], outputs: tuple[Output, ...]) -> str | None:
+    """Return the output column that an ORDER BY item refers to by position, alias or expression, or None."""
+    node = ordering.expression
+    match node:
+        case Literal(value=int(position), span=span) if not isinstance(position, bool):
+            if not 1 <= position <= len(outputs):
+                raise LimitError(f"ORDER BY {position}: the select list has {len(outputs)} columns", span=span)
+            return outputs[position - 1].column
+        case ColumnRef(name=name, table=None):
+            aliased = [result.column for item, result in zip(items, outputs, strict=True) if item.alias == name]
+            if aliased:
+                return aliased[0]
+    return next((result.column for item, result in zip(items, outputs, strict=True) if item.expression == node), None)
