@@ -22,7 +22,7 @@ campaign: setup ## Compare random queries between both engines (QUERIES=2000 SEE
 	HEADRACE_VERIFY_QUERIES=$(or $(QUERIES),2000) HEADRACE_VERIFY_SEED=$(or $(SEED),1) bin/run-tests tests/verify/test_random_queries.py
 
 campaign-streams: setup ## Test streams with random, late, updated and deleted rows (EXAMPLES=200)
-	HEADRACE_STREAM_EXAMPLES=$(or $(EXAMPLES),200) bin/run-tests tests/streams/test_windows.py tests/streams/test_cuts.py tests/streams/test_maintained.py
+	HEADRACE_STREAM_EXAMPLES=$(or $(EXAMPLES),200) bin/run-tests tests/streams/test_windows.py tests/streams/test_batching.py tests/streams/test_maintained.py
 
 check: setup ## Check formatting, lint, words, types and layers
 	$(BIN)/ruff format --check .
