@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headrace.streams.definition.define import StreamPlan
@@ -31,6 +31,10 @@ OPTIONS = st.builds(
 )
 
 
+AGAIN = Scenario([[("insert", [("d0", instant, 1, "x") for instant in instants]) for instants in ((0,), (0, 24_500), (0,))]])
+"""A row whose first update is on time, and whose second one is expired."""
+
+
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[StreamEnvironment]:
     """An environment for all examples; each example gets a new database in it."""
@@ -40,6 +44,7 @@ def home(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Itera
 
 @property_settings(8)
 @given(scenario=SCENARIOS, options=st.lists(OPTIONS, min_size=2, max_size=3))
+@example(AGAIN, [Options(trigger, ignore_expired=True) for trigger in ("at_once", "window_close")])
 @limit_shrinking
 def test_a_stream_equals_its_definition_for_any_order_and_batching(
     home: StreamEnvironment, scenario: Scenario, options: list[Options]

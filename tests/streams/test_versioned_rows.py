@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 import pyarrow as pa
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
-from headrace.streams.windows.versioned_rows import ALL_VERSIONS, with_versions
+from headrace.streams.windows.change_batch import CHANGE, VERSION
+from headrace.streams.windows.versioned_rows import FROM, TO, with_versions
 from tests.streams.environment import StreamEnvironment
 
-BEGINNING, END = ALL_VERSIONS
+ROW = pa.schema([("key", pa.int64()), ("value", pa.int64())])
+CHANGED_ROW = pa.schema([*ROW, (CHANGE, pa.string()), (VERSION, pa.int64())])
+STORED = st.dictionaries(st.integers(0, 3), st.integers(0, 9))
+WRITES = st.lists(st.dictionaries(st.integers(0, 3), st.none() | st.integers(0, 9)), max_size=6)
 SELECT = "select _wstart ws, count(*) n, sum(a) total from readings partition by tbname"
 
 
@@ -45,26 +54,30 @@ def test_a_delete_between_two_writes_of_a_row_counts_each_write_once(env: Stream
     assert [row[:3] for row in env.results(plan)] == [(0, 2, 6)]
 
 
-def test_each_value_of_a_row_exists_once() -> None:
-    changes = [
-        ("x", 1, "update_preimage", 1),
-        ("x", 2, "update_postimage", 1),
-        ("x", 2, "update_preimage", 2),
-        ("x", 3, "update_postimage", 2),
-        ("y", 5, "insert", 1),
-        ("y", 5, "delete", 3),
-        ("y", 6, "insert", 5),
-        ("y", 6, "delete", 6),
+@given(STORED, WRITES)
+@example({0: 1}, [{0: 2}, {0: 3}, {0: None}, {0: 4}])
+def test_the_rows_as_of_each_version_are_those_that_its_write_left(
+    before: dict[int, int], writes: list[dict[int, int | None]]
+) -> None:
+    changes, rows_by_version = [], [before]
+    for version, write in enumerate(writes, 1):
+        old = rows_by_version[-1]
+        changes += [change for key, value in write.items() for change in changes_of(key, old.get(key), value, version)]
+        rows_by_version.append({key: value for key, value in (old | write).items() if value is not None})
+    versioned = with_versions(to_table(rows_by_version[-1].items(), ROW), to_table(changes, CHANGED_ROW), ("key",)).to_pylist()
+    as_of = [
+        sorted((row["key"], row["value"]) for row in versioned if row[FROM] <= version <= row[TO])
+        for version in range(len(rows_by_version))
     ]
-    key, a, change, version = (pa.array(column) for column in zip(*changes, strict=True))
-    changed = pa.table({"key": key, "a": a, "_change_type": change, "_commit_version": version})
-    stored = pa.table({"key": ["x", "z"], "a": [3, 9]})
-    rows = [tuple(row.values()) for row in with_versions(stored, changed, ("key",)).to_pylist()]
-    assert sorted(rows) == [
-        ("x", 1, BEGINNING, 0),
-        ("x", 2, 1, 1),
-        ("x", 3, 2, END),
-        ("y", 5, 1, 2),
-        ("y", 6, 5, 5),
-        ("z", 9, BEGINNING, END),
-    ]
+    assert as_of == [sorted(rows.items()) for rows in rows_by_version]
+
+
+def changes_of(key: int, old: int | None, new: int | None, version: int) -> list[tuple[int, int, str, int]]:
+    """Return the changes that a write of a value makes; None stands for no row."""
+    is_update = old is not None and new is not None
+    images = [(old, "update_preimage" if is_update else "delete"), (new, "update_postimage" if is_update else "insert")]
+    return [(key, value, change, version) for value, change in images if value is not None]
+
+
+def to_table(rows: Iterable[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
+    return pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema)
