@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import get_args
 
@@ -50,6 +50,20 @@ STATEMENTS = {
     "pause stream s": "operate stream d.s",
     "resume stream s": "operate stream d.s, describe stream d.s",
 }
+TREE_STATEMENTS = {
+    "create database root.other": "create database root.other",
+    "delete database root.plant": "drop database root.plant",
+    "create timeseries root.plant.line1.s2 with datatype=DOUBLE": "alter database root.plant",
+    "delete timeseries root.plant.line1.s1": "alter database root.plant",
+    "alter timeseries root.plant.line1.s1 add tags unit=rpm": "alter database root.plant",
+    "insert into root.plant.line1(time, s1) values (1, 2)": "write database root.plant",
+    "delete from root.plant.line1.s1 where time < 5": "write database root.plant",
+    "set ttl to root.plant.** 3600000": "alter database root.plant",
+    "select s1 from root.plant.line1": "read table root.plant.devices",
+    "select last s1 from root.plant.line1": "read database root.plant",
+    "select s1 into root.plant.copy(s1) from root.plant.line1": "read table root.plant.devices, write catalog",
+    "show devices": "describe catalog",
+}
 Plan = Callable[[Session, Path], Sequence[stages.Stage]]
 JOBS: dict[str, Plan] = {
     "write table d.plain": lambda session, file: jobs.plan_load(session.state, [file], "plain"),
@@ -89,6 +103,14 @@ def session(prepared: headrace.Connection, denier: DenyAll) -> Session:
 
 
 @pytest.fixture
+def tree_session(tmp_path: Path, denier: DenyAll) -> Iterator[Session]:
+    """Return a session of vera over a tree of devices."""
+    with headrace.connect(tmp_path / "tree", dialect="iotdb") as connection:
+        connection.execute("create timeseries root.plant.line1.s1 with datatype=INT32")
+        yield Session(connection.session.context, "iotdb", user="vera", authorizer=denier)
+
+
+@pytest.fixture
 def file(tmp_path: Path) -> Path:
     path = tmp_path / "rows.csv"
     path.write_text("ts,a\n2024-05-01 00:00:00,1\n")
@@ -115,6 +137,18 @@ def test_a_statement_is_refused_before_anything_is_done(
     assert observable_state(prepared) == before
 
 
+@pytest.mark.parametrize(("statement", "rights"), TREE_STATEMENTS.items())
+def test_a_statement_over_a_tree_is_refused_and_described(
+    tree_session: Session, denier: DenyAll, statement: str, rights: str
+) -> None:
+    with pytest.raises(PermissionDeniedError, match="vera may not"):
+        tree_session.execute(statement)
+    assert [", ".join(map(str, requested)) for _, requested in denier.asked] == [rights]
+    lines = [line for stage in tree_session.stages(statement) for line in describe(stage)]
+    assert lines
+    assert all(lines)
+
+
 @pytest.mark.parametrize("rights", JOBS)
 def test_work_without_a_statement_is_refused_too(session: Session, denier: DenyAll, file: Path, rights: str) -> None:
     with pytest.raises(PermissionDeniedError):
@@ -122,8 +156,9 @@ def test_work_without_a_statement_is_refused_too(session: Session, denier: DenyA
     assert [", ".join(map(str, requested)) for _, requested in denier.asked] == [rights]
 
 
-def test_every_kind_of_stage_requires_rights(session: Session, file: Path) -> None:
+def test_every_kind_of_stage_requires_rights(session: Session, tree_session: Session, file: Path) -> None:
     planned = [stage for statement in STATEMENTS for stage in session.stages(statement)]
+    planned += [stage for statement in TREE_STATEMENTS for stage in tree_session.stages(statement)]
     planned += [stage for plan in JOBS.values() for stage in plan(session, file)]
     assert {type(stage) for stage in planned} == set(get_args(stages.Stage))
     assert all(stage.required for stage in planned)

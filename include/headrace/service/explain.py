@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from headrace.errors import InternalError
 from headrace.service import stages
 from headrace.service.rights import required_rights
+from headrace.service.tree_explain import DESCRIPTIONS
 
 if TYPE_CHECKING:
     from headrace.compute import AnyPlan
@@ -209,3 +210,7 @@ def _(stage: stages.VerifyQuery) -> list[str]:
 def _(stage: stages.VerifyStream) -> list[str]:
     stream = stage.definition
     return [f"compare {stream.target} with what DuckDB computes from {stream.source}"]
+
+
+for kind, description in DESCRIPTIONS.items():
+    describe.register(kind, description)
