@@ -134,7 +134,7 @@ class SnippetRunner:
             case ["make", target, *_]:
                 assert target in MAKE_TARGET.findall((ROOT / "Makefile").read_text()), f"make has no target {target}"
             case ["python", script, *arguments]:
-                runpy.run_path(str(ROOT / script))["arguments"]().parse_args(arguments)
+                runpy.run_path(str(ROOT / script))["build_parser"]().parse_args(arguments)
             case ["export", setting] if setting.startswith("HEADRACE_"):
                 assert setting.partition("=")[0].removeprefix("HEADRACE_").lower() in Settings.model_fields
             case [".", ".venv/bin/activate"]:

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from headrace.compute import language
 from headrace.compute.functions.aggregates import AggregateFunction
+from headrace.compute.functions.stream_use import StreamUse
 from headrace.compute.iotdb.aggregates import normalize_count_if
 from headrace.errors import TypeMismatchError
 from headrace.model.expressions import Expression, Star
-from tests.compute.iotdb.house import DAY, NAN, NEXT_DAY, Rows, answer, call, frame, planned, types
+from tests.compute.iotdb.samples import DAY, NAN, NEXT_DAY, Rows, answer, call, frame, planned, types
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -178,8 +179,8 @@ def test_partials_of_halves_merge_to_the_whole(small: SparkSession, name: str) -
 def test_every_function_that_a_stream_may_use_keeps_partials_of_bounded_size() -> None:
     functions = list(IOTDB.functions_of_type(AggregateFunction))
     assert len(functions) == 22
-    assert {function.name for function in functions if not function.streams} == {"count_if", "mode"}
-    assert all(function.bounded for function in functions if function.streams)
+    assert {function.name for function in functions if function.streams is StreamUse.NONE} == {"count_if", "mode"}
+    assert all(function.bounded for function in functions if function.streams is not StreamUse.NONE)
 
 
 NUMERIC_ONLY = (

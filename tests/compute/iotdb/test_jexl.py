@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.errors import TypeMismatchError
-from tests.compute.iotdb.house import Rows, call, columns, frame, planned, types
+from tests.compute.iotdb.samples import Rows, call, columns, frame, planned, types
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,7 +9,7 @@ import pytest
 from headrace.errors import TypeMismatchError
 from headrace.model.expressions import Case, Cast, Expression, Literal
 from headrace.model.types import DataType, TypeKind
-from tests.compute.iotdb.house import DAY, INFINITY, NAN, call, columns, expression, frame, planned, same, types
+from tests.compute.iotdb.samples import DAY, INFINITY, NAN, call, columns, expression, frame, planned, same, types
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

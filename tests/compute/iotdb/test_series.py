@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from headrace.errors import TypeMismatchError
 from headrace.model.expressions import Expression
-from tests.compute.iotdb.house import NAN, Rows, call, columns, frame, planned, same, types
+from tests.compute.iotdb.samples import NAN, Rows, call, columns, frame, planned, same, types
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -110,8 +110,8 @@ def answer(rows: DataFrame, *items: Expression | Scalar, where: Expression | Non
 
 
 def columns(rows: DataFrame, *items: Expression | Scalar, where: Expression | None = None) -> list[list[Any]]:
-    """The answer by column, in the order of time."""
-    results = answer(rows, *items, where=where)
+    """Return the answer by column, in the order of time. A constant column keeps the rows without any point."""
+    results = answer(rows, *items, 1, where=where)
     return [[row[number] for row in results] for number in range(len(items))]
 
 
