@@ -96,7 +96,7 @@ class RowScanner(Scanner, ABC):
         self.lexical_rules.check_closed(self.text)
         span = self._span_at(offset)
         word = self.text[span.start : span.end]
-        hint = f"strings stand in quotes: '{word}'" if word.isidentifier() else ""
+        hint = f"write strings in quotes: '{word}'" if word.isidentifier() else ""
         raise unexpected_token(self.text, span, [self.EXPECTED_VALUE], hint=hint)
 
     def _expect_end(self) -> None:
