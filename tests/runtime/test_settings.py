@@ -43,7 +43,7 @@ def test_no_secret_is_shown(secretive: Settings) -> None:
         ("postgresql:///h?host=/run&password=x&user=u", "postgresql:///h?host=/run&password=***&user=u"),
         ("postgresql://u:p@ss@db/h", "postgresql://u:***@db/h"),
         ("s3://bucket/a?access_key=x", "s3://bucket/a?access_key=***"),
-        ("sqlite:////home/me/catalog.db", "sqlite:////home/me/catalog.db"),
+        ("sqlite:////srv/data/catalog.db", "sqlite:////srv/data/catalog.db"),
         ("/plain:path/with@sign", "/plain:path/with@sign"),
     ],
 )

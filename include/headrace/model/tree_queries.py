@@ -128,7 +128,7 @@ class IntoTarget:
 
 @dataclass(frozen=True, slots=True)
 class TreeQuery:
-    """One SELECT. `without_null` is `ANY` or `ALL` with the columns it looks at (none: all)."""
+    """One SELECT."""
 
     items: tuple[SelectItem, ...]
     prefixes: tuple[PathPattern, ...]
@@ -144,5 +144,4 @@ class TreeQuery:
     series_offset: int | None = None
     by_device: bool = False
     last: bool = False
-    without_null: tuple[str, tuple[Expression, ...]] | None = None
     span: Span | None = field(default=None, compare=False)

@@ -13,15 +13,16 @@ TREE_TYPES: Final[dict[str, DataType]] = {
     "FLOAT": DataType(TypeKind.FLOAT),
     "DOUBLE": DataType(TypeKind.DOUBLE),
     "TEXT": DataType(TypeKind.VARCHAR),
-    "STRING": DataType(TypeKind.NCHAR),
-    "BLOB": DataType(TypeKind.VARBINARY),
-    "DATE": DataType(TypeKind.DATE),
     "TIMESTAMP": DataType(TypeKind.TIMESTAMP),
+    "DATE": DataType(TypeKind.DATE),
+    "BLOB": DataType(TypeKind.VARBINARY),
+    "STRING": DataType(TypeKind.NCHAR),
 }
+"""Types by IoTDB's names, in the order of its type codes."""
 
-_NAMES: Final = {type_.kind: name for name, type_ in TREE_TYPES.items()}
+TREE_TYPE_NAMES: Final[dict[TypeKind, str]] = {type_.kind: name for name, type_ in TREE_TYPES.items()}
 
 
 def type_name(type_: DataType) -> str:
     """Return IoTDB's name of a type."""
-    return _NAMES.get(type_.kind, str(type_))
+    return TREE_TYPE_NAMES.get(type_.kind, str(type_))

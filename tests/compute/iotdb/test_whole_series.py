@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from headrace.compute import language
 from headrace.compute.functions.series_arrow import SeriesArrowArguments, SeriesArrowFunction, apply_rule
-from headrace.compute.iotdb.types import TYPES
 from headrace.errors import TypeMismatchError
 from headrace.model.time import Precision
+from headrace.model.tree_types import TREE_TYPES
 
 IOTDB = language("iotdb")
 ARROW = {
@@ -41,7 +41,7 @@ def applied(function: str, *types: str, **attributes: object) -> Any:
     entry = IOTDB.series_arrow(function)
     assert isinstance(entry, SeriesArrowFunction)
     pairs = tuple((name, str(value)) for name, value in attributes.items())
-    return entry.make_rule(SeriesArrowArguments(function, tuple(TYPES[name] for name in types), pairs, Precision.MILLISECOND))
+    return entry.make_rule(SeriesArrowArguments(function, tuple(TREE_TYPES[name] for name in types), pairs, Precision.MILLISECOND))
 
 
 def answer(function: str, points: Points, type_: str = "INT32", **attributes: object) -> Points:

@@ -104,6 +104,14 @@ def test_deleting_a_range_clears_values_and_empty_rows(plant: headrace.Connectio
     assert stored(plant) == {}
 
 
+def test_the_range_of_a_delete_may_be_written_as_instants(plant: headrace.Connection) -> None:
+    plant.execute(f"insert into root.plant.line1(time, s1) values ({START - 7_200_000}, 1), ({START - 60_000}, 2), ({START}, 3)")
+    plant.execute("delete from root.plant.line1.s1 where time < now() - 1h")
+    assert [row["s1"] for row in stored(plant).values()] == [2, 3]
+    plant.execute("delete from root.plant.line1.s1 where time >= 2023-11-14T22:13:20.000Z")
+    assert [row["s1"] for row in stored(plant).values()] == [2]
+
+
 def test_a_condition_on_values_cannot_delete(plant: headrace.Connection) -> None:
     with pytest.raises(ProgrammingError, match="where clause can only contain"):
         plant.execute("delete from root.plant.line1.s1 where s1 > 5")

@@ -13,10 +13,11 @@ from headrace.model.paths import PathPattern, join_path, quote_node
 from headrace.model.queries import SelectItem
 from headrace.model.statements import Explain
 from headrace.model.time import Duration
+from headrace.model.tree_types import TREE_TYPES
 from headrace.model.types import TIMESTAMP
 from headrace.model.values import Now
 from headrace.sql.iotdb.expressions import is_constant
-from headrace.sql.iotdb.words import COMPRESSIONS, ENCODINGS, TYPES, UNITS
+from headrace.sql.iotdb.words import COMPRESSIONS, ENCODINGS, UNITS
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 names = st.sampled_from(
@@ -77,7 +78,7 @@ def _calls(inner: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expression
         st.builds(lambda a, b, c: Call("replace", (a, Literal(b), Literal(c))), inner, text, text),
         st.builds(lambda a, b: Call("round", (a, Literal(b))), inner, st.integers(-5, 5)),
         st.builds(lambda a, b: Call("substring", (a, *map(Literal, b))), inner, _tuples(st.integers(-5, 5), 1, 2)),
-        st.builds(Cast, inner.filter(lambda found: not is_constant(found)), st.sampled_from(list(TYPES.values()))),
+        st.builds(Cast, inner.filter(lambda found: not is_constant(found)), st.sampled_from(list(TREE_TYPES.values()))),
         st.builds(Case, _tuples(st.tuples(inner, inner)), _maybe(inner), _maybe(inner)),
     )
 
@@ -153,13 +154,13 @@ tree_queries = st.builds(
 declared = st.builds(
     model.TimeseriesSpec,
     nodes,
-    st.sampled_from(list(TYPES.values())),
+    st.sampled_from(list(TREE_TYPES.values())),
     _maybe(st.sampled_from(sorted(ENCODINGS))),
     _maybe(st.sampled_from(sorted(COMPRESSIONS))),
     _maybe(nodes),
     tags=pairs | st.just(()),
 )
-plain = st.builds(model.TimeseriesSpec, nodes, st.sampled_from(list(TYPES.values())))
+plain = st.builds(model.TimeseriesSpec, nodes, st.sampled_from(list(TREE_TYPES.values())))
 changes = st.one_of(
     st.builds(model.AlterTimeseries, paths, st.just(model.TimeseriesChange.RENAME), st.tuples(text, text)),
     st.builds(model.AlterTimeseries, paths, st.just(model.TimeseriesChange.DROP), _tuples(text)),

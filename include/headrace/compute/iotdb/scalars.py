@@ -9,10 +9,11 @@ from typing import Final
 
 from headrace.compute.functions.scalars import ScalarArguments, ScalarFunction
 from headrace.compute.iotdb.inputs import Attributes, check_inputs
-from headrace.compute.iotdb.types import BOOLEAN, EVERY, FLOATING, INT64, NUMERIC, TEXT, TYPES, type_error
+from headrace.compute.iotdb.types import BOOLEAN, EVERY, FLOATING, INT64, NUMERIC, TEXT, type_error
 from headrace.compute.terms import Term, literal, to_double
 from headrace.compute.terms import double_sql as number_literal
 from headrace.compute.types import spark_type
+from headrace.model.tree_types import TREE_TYPES
 from headrace.model.types import DOUBLE, DataType, TypeKind
 
 ANY_KIND: Final = tuple(kind for kind in TypeKind if kind in EVERY)
@@ -71,7 +72,7 @@ def constant(arguments: ScalarArguments) -> Term:
     value, name = attributes.text("value"), attributes.text("type").upper()
     if name not in CONSTANT_TYPES:
         raise type_error("the given value type is not supported.", hint=f"use one of {', '.join(CONSTANT_TYPES)}")
-    return constant_where_present(arguments.terms, Term(constant_sql(attributes, value, TYPES[name]), TYPES[name]))
+    return constant_where_present(arguments.terms, Term(constant_sql(attributes, value, TREE_TYPES[name]), TREE_TYPES[name]))
 
 
 def constant_sql(attributes: Attributes, value: str, type_: DataType) -> str:

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from headrace.errors import TypeMismatchError
-from headrace.model.types import BIGINT, BOOL, DOUBLE, TIMESTAMP, VARCHAR, DataType, TypeKind
+from headrace.model.tree_types import TREE_TYPE_NAMES
+from headrace.model.types import BIGINT, BOOL, VARCHAR, DataType, TypeKind
 
 SEMANTIC_ERROR: Final = 701
 EXECUTION_ERROR: Final = 301
@@ -18,21 +19,7 @@ STRING: Final = DataType(TypeKind.NCHAR)
 BLOB: Final = DataType(TypeKind.VARBINARY)
 DATE: Final = DataType(TypeKind.DATE)
 
-TYPES: Final = {
-    "BOOLEAN": BOOLEAN,
-    "INT32": INT32,
-    "INT64": INT64,
-    "FLOAT": FLOAT,
-    "DOUBLE": DOUBLE,
-    "TEXT": TEXT,
-    "TIMESTAMP": TIMESTAMP,
-    "DATE": DATE,
-    "BLOB": BLOB,
-    "STRING": STRING,
-}
-"""Types by IoTDB's names, in the order of its type codes."""
-
-NAMES: Final = {type_.kind: name for name, type_ in TYPES.items()}
+NAMES: Final = TREE_TYPE_NAMES
 
 NUMERIC: Final = (TypeKind.INT, TypeKind.BIGINT, TypeKind.FLOAT, TypeKind.DOUBLE)
 TEXTUAL: Final = (TypeKind.VARCHAR, TypeKind.NCHAR)

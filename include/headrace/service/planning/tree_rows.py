@@ -12,9 +12,9 @@ from typing import Final
 import pyarrow as pa
 
 from headrace.errors import DataError, NotSupportedError, ProgrammingError, TypeMismatchError
-from headrace.model.expressions import Call, ColumnRef, DurationLiteral, Expression, Literal
+from headrace.model.expressions import Call, Cast, ColumnRef, DurationLiteral, Expression, Literal
 from headrace.model.instants import parse_instant
-from headrace.model.paths import PathPattern, join_path
+from headrace.model.paths import join_path
 from headrace.model.statements import Now, RowValue
 from headrace.model.tables import Database
 from headrace.model.tree_statements import TreeDelete, TreeInsert
@@ -221,21 +221,21 @@ def delete(statement: TreeDelete, session: PlanningContext) -> list[Stage]:
     stages: list[Stage] = []
     for name, devices in columns.items():
         database = catalog.databases.get(name)
-        low, high = time_range(statement.where, database, session, statement.patterns[0])
+        low, high = time_range(statement.where, database, session)
         if low <= high:
             cleared = tuple((path, tuple(names)) for path, names in devices.items())
             stages.append(ClearSeries(database, cleared, ((low, high),)))
     return stages
 
 
-def time_range(where: Expression | None, database: Database, session: PlanningContext, pattern: PathPattern) -> tuple[int, int]:
+def time_range(where: Expression | None, database: Database, session: PlanningContext) -> tuple[int, int]:
     """Return the least and greatest instant that a condition on time allows, in ticks."""
     low, high = -MAX_TICKS, MAX_TICKS
     match where:
         case None:
             return low, high
         case Call(function="and", arguments=(left, right)):
-            first, second = (time_range(part, database, session, pattern) for part in (left, right))
+            first, second = (time_range(part, database, session) for part in (left, right))
             return max(first[0], second[0]), min(first[1], second[1])
         case Call(function=sign, arguments=(ColumnRef(name="time"), bound)) if sign in ("<", "<=", ">", ">=", "="):
             ticks = constant_ticks(bound, database, session)
@@ -259,7 +259,7 @@ def constant_ticks(node: Expression, database: Database, session: PlanningContex
     match node:
         case Literal(value=int(ticks)) if not isinstance(ticks, bool):
             return ticks
-        case Literal(value=str(text)):
+        case Literal(value=str(text)) | Cast(operand=Literal(value=str(text))):
             return instant(text, database, session)
         case Call(function="now", arguments=()):
             return instant(None, database, session)

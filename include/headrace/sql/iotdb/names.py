@@ -7,7 +7,7 @@ from typing import Final
 
 from headrace.errors import InternalError
 from headrace.model.expressions import Call, Case, Cast, ColumnRef, DurationLiteral, Expression, Literal, Star
-from headrace.sql.iotdb.words import TYPE_NAMES
+from headrace.model.tree_types import TREE_TYPE_NAMES
 
 PRIORITIES: Final = {
     **dict.fromkeys(("*", "/", "%"), 900),
@@ -49,7 +49,7 @@ def result_name(expression: Expression) -> str:
         case Cast(operand=Literal(value=value), spelling=""):
             return str(value)
         case Cast(operand=operand, type=type_, spelling=spelling):
-            return f"CAST({result_name(operand)} AS {spelling or TYPE_NAMES[type_.kind]})"
+            return f"CAST({result_name(operand)} AS {spelling or TREE_TYPE_NAMES[type_.kind]})"
         case Case():
             return _case_name(expression)
         case Call():

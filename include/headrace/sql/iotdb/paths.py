@@ -8,10 +8,11 @@ from typing import Final, NoReturn
 
 from headrace.model.paths import ROOT, PathPattern, quote_node
 from headrace.model.spans import Span
+from headrace.model.tree_types import TREE_TYPES
 from headrace.model.types import DataType
 from headrace.sql.forms import FormParser
 from headrace.sql.iotdb.status import semantic_error
-from headrace.sql.iotdb.words import FOLLOWERS, LEXICAL_RULES, TYPES
+from headrace.sql.iotdb.words import FOLLOWERS, LEXICAL_RULES
 from headrace.sql.tokens import Token, TokenType
 
 NODE: Final = re.compile(r"[A-Za-z0-9_\u2E80-\u9FFF]+")
@@ -169,9 +170,9 @@ class PathParser(FormParser, ABC):
         """Parse the name of a type, which may be quoted."""
         token = self._token
         name = self._parse_constant_text("a type")
-        if name.upper() not in TYPES:
-            self._semantic(f"Unsupported datatype: {name.upper()}", token, hint=f"use one of {', '.join(TYPES)}")
-        return TYPES[name.upper()]
+        if name.upper() not in TREE_TYPES:
+            self._semantic(f"Unsupported datatype: {name.upper()}", token, hint=f"use one of {', '.join(TREE_TYPES)}")
+        return TREE_TYPES[name.upper()]
 
     # Errors
 

@@ -9,9 +9,10 @@ from typing import Final
 from headrace.model.expressions import Call, Cast, ColumnRef, DurationLiteral, Expression, Literal, Scalar
 from headrace.model.time import Duration
 from headrace.model.tree_queries import CompoundDuration
+from headrace.model.tree_types import TREE_TYPE_NAMES
 from headrace.model.types import TIMESTAMP
 from headrace.sql.iotdb.names import PRIORITIES
-from headrace.sql.iotdb.words import BINARY, FOLLOWERS, LEXICAL_RULES, NEGATED, PREDICATES, TYPE_NAMES, UNIT_NAMES
+from headrace.sql.iotdb.words import BINARY, FOLLOWERS, LEXICAL_RULES, NEGATED, PREDICATES, UNIT_NAMES
 from headrace.sql.operators import FUNCTION_POWER, SIGN
 from headrace.sql.render import ExpressionRenderer
 
@@ -38,7 +39,7 @@ class IoTDBRenderer(ExpressionRenderer):
             case Cast(operand=Literal(value=str(text)), type=type_) if type_ == TIMESTAMP:
                 return text, FUNCTION_POWER
             case Cast(operand=operand, type=type_):
-                return f"CAST({self.sql(operand)} AS {TYPE_NAMES[type_.kind]})", FUNCTION_POWER
+                return f"CAST({self.sql(operand)} AS {TREE_TYPE_NAMES[type_.kind]})", FUNCTION_POWER
         return super()._text_and_power(node)
 
     def scalar_sql(self, value: Scalar) -> str:

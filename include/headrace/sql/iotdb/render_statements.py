@@ -8,10 +8,11 @@ from functools import singledispatch
 from headrace.errors import InternalError
 from headrace.model import tree_statements as model
 from headrace.model.statements import Explain, Statement
+from headrace.model.tree_types import TREE_TYPE_NAMES
 from headrace.model.values import Now, RowValue
 from headrace.sql.iotdb.render import RENDERER, duration_sql
 from headrace.sql.iotdb.render_queries import patterns_sql, query_sql
-from headrace.sql.iotdb.words import LEXICAL_RULES, TYPE_NAMES, UNIT_NAMES
+from headrace.sql.iotdb.words import LEXICAL_RULES, UNIT_NAMES
 from headrace.sql.render import shifted_sql
 
 
@@ -75,7 +76,7 @@ def _spec_sql(spec: model.TimeseriesSpec) -> str:
     pairs = [f"{key}={value}" for key, value in stored]
     pairs += [f"{LEXICAL_RULES.quote(key)}={LEXICAL_RULES.quote(value)}" for key, value in spec.properties]
     alias = _text_if(spec.alias, f"({spec.alias})")
-    rest = _join(TYPE_NAMES[spec.type.kind], *pairs, _map_sql("TAGS", spec.tags), _map_sql("ATTRIBUTES", spec.attributes))
+    rest = _join(TREE_TYPE_NAMES[spec.type.kind], *pairs, _map_sql("TAGS", spec.tags), _map_sql("ATTRIBUTES", spec.attributes))
     return f"{alias} {rest}"
 
 

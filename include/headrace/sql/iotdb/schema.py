@@ -24,9 +24,10 @@ from headrace.model.tree_statements import (
     TimeseriesSpec,
     TreeStatement,
 )
+from headrace.model.tree_types import TREE_TYPES
 from headrace.model.types import DataType
 from headrace.sql.iotdb.queries import TreeQueries
-from headrace.sql.iotdb.words import COMPRESSIONS, ENCODINGS, TYPES
+from headrace.sql.iotdb.words import COMPRESSIONS, ENCODINGS
 from headrace.sql.tokens import TokenType
 
 DATABASE_OPTIONS: Final = ("TTL", "TIME_PARTITION_INTERVAL", "SCHEMA_REGION_GROUP_NUM", "DATA_REGION_GROUP_NUM")
@@ -132,8 +133,8 @@ class SchemaParser(TreeQueries):
                 self._semantic("Expecting datatype", token, hint="name the type first: DATATYPE=INT32")
             self._advance()
             self._advance()
-        elif token.word not in TYPES:
-            self._expected.extend(TYPES)
+        elif token.word not in TREE_TYPES:
+            self._expected.extend(TREE_TYPES)
         return self._parse_type()
 
     def _parse_stored(self) -> Properties:

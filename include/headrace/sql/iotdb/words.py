@@ -7,7 +7,6 @@ from typing import ClassVar, Final
 
 from headrace.model.instants import nanoseconds
 from headrace.model.paths import RESERVED_NODES
-from headrace.model.types import DataType, TypeKind
 from headrace.sql.lexical_rules import LexicalRules
 from headrace.sql.operators import AND, BITS, OR, PRODUCT, SUM, Operator
 
@@ -83,22 +82,6 @@ FOLLOWERS: Final = frozenset(
     )
 )
 """Words that may follow an operand or a path; each may also be a name."""
-
-TYPES: Final = {
-    "BOOLEAN": DataType(TypeKind.BOOL),
-    "INT32": DataType(TypeKind.INT),
-    "INT64": DataType(TypeKind.BIGINT),
-    "FLOAT": DataType(TypeKind.FLOAT),
-    "DOUBLE": DataType(TypeKind.DOUBLE),
-    "TEXT": DataType(TypeKind.VARCHAR),
-    "STRING": DataType(TypeKind.NCHAR),
-    "BLOB": DataType(TypeKind.VARBINARY),
-    "DATE": DataType(TypeKind.DATE),
-    "TIMESTAMP": DataType(TypeKind.TIMESTAMP),
-}
-"""Data types by IoTDB's names."""
-
-TYPE_NAMES: Final = {type_.kind: name for name, type_ in TYPES.items()}
 
 UNITS: Final = {"y": "y", "mo": "n", "w": "w", "d": "d", "h": "h", "m": "m", "s": "s", "ms": "a", "us": "u", "ns": "b"}
 """The model's duration units by IoTDB's names."""
