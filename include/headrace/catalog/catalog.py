@@ -11,6 +11,7 @@ from typing import Self
 from headrace.catalog.databases import Databases
 from headrace.catalog.engines import open_engine
 from headrace.catalog.events import Events
+from headrace.catalog.executions import Executions
 from headrace.catalog.jobs import Jobs
 from headrace.catalog.leases import Leases
 from headrace.catalog.ledger import Ledger
@@ -40,6 +41,7 @@ class Catalog:
         self.leases = Leases(store)
         self.snodes = Snodes(store)
         self.ledger = Ledger(store)
+        self.executions = Executions(store)
         self.events = Events(store)
 
     @classmethod

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlalchemy import delete, select
 
 from headrace.catalog.rows.databases import DATABASES, from_row, to_row
+from headrace.catalog.rows.jobs import JOBS
 from headrace.catalog.rules import exists, missing_database, refuse_crossing_jobs
 from headrace.catalog.store import Store, insert
 from headrace.model.tables import Database
@@ -40,6 +41,7 @@ class Databases:
                     return False
                 raise missing_database(connection, name)
             refuse_crossing_jobs(connection, name)
+            connection.execute(delete(JOBS).where(JOBS.c.database == name))
             connection.execute(delete(DATABASES).where(DATABASES.c.name == name))
         return True
 

@@ -10,7 +10,7 @@ from headrace.catalog.rows import leases, snodes
 from headrace.catalog.rows.jobs import JOBS, from_row, progress_to_row, reason_to_json, to_row
 from headrace.catalog.rows.leases import LEASES
 from headrace.catalog.rows.snodes import SNODES
-from headrace.catalog.rules import exists, hold_databases, not_found, refuse_rival, require_database, require_table
+from headrace.catalog.rules import exists, hold_databases, nearest, not_found, refuse_rival, require_database, require_table
 from headrace.catalog.store import Store, insert
 from headrace.catalog.tables import add_table, find_table
 from headrace.errors import ExistsError, FencedError, NotFoundError
@@ -80,7 +80,8 @@ class Jobs:
         with self._store.read() as connection:
             row = connection.execute(select(JOBS).where(*_matches(kind, database, name))).mappings().one_or_none()
             if row is None:
-                require_database(connection, database)
+                if kind is not JobKind.CONTINUOUS_QUERY:
+                    require_database(connection, database)
                 raise _missing_name(connection, kind, database, name)
         return from_row(row)
 
@@ -188,6 +189,8 @@ def _matches(kind: JobKind, database: str, name: str) -> tuple[ColumnElement[boo
 
 def _missing_name(connection: Connection, kind: JobKind, database: str, name: str) -> NotFoundError:
     names = connection.scalars(select(JOBS.c.name).where(JOBS.c.kind == kind.value, JOBS.c.database == database))
+    if kind is JobKind.CONTINUOUS_QUERY:
+        return NotFoundError(f"CQ {name} doesn't exist.", hint=nearest(names, name) or "SHOW CQS lists what there is")
     return not_found(kind.value, f"{database}.{name}", [f"{database}.{other}" for other in names])
 
 

@@ -24,9 +24,14 @@ NEAR_NAMES: Final = 2_000
 
 def not_found(kind: str, name: str, existing: Iterable[str]) -> NotFoundError:
     """Return the error for a name that does not exist, with the most similar one that does."""
-    matches = difflib.get_close_matches(name, list(existing), n=1)
-    hint = f"did you mean {matches[0]}?" if matches else f"SHOW {kind.upper()}S lists what there is"
+    hint = nearest(existing, name) or f"SHOW {kind.upper()}S lists what there is"
     return NotFoundError(f"{kind} {name} does not exist", hint=hint)
+
+
+def nearest(existing: Iterable[str], name: str) -> str:
+    """Return a hint that names the most similar name; empty if none is similar."""
+    matches = difflib.get_close_matches(name, list(existing), n=1)
+    return f"did you mean {matches[0]}?" if matches else ""
 
 
 def exists(kind: str, name: str, hint: str = "use IF NOT EXISTS, or another name") -> ExistsError:

@@ -5,15 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from headrace.model.continuous_queries import ContinuousQuery, Schedule
 from headrace.model.positions import Offsets, Position, SourceId, source_id
 from headrace.model.streams import StreamSchema
 from headrace.model.tables import TableId
 
 
 class JobKind(StrEnum):
-    """The kind of statement that a job comes from. Names are unique within a database and a kind."""
+    """The kind of statement that a job comes from. Names are unique within a database and a kind; the database of CQs is `root`."""
 
     STREAM = "stream"
+    CONTINUOUS_QUERY = "continuous query"
 
 
 class DesiredState(StrEnum):
@@ -54,10 +56,12 @@ class JobDefinition:
     """A job as recorded: the statement's text, and the context in which its names were resolved.
 
     Attributes:
-        sources: Tables whose changes the job reads. The first has the time line that the job's instants are on.
-        target: Table that takes the results; None if they leave the catalog's tables.
+        sources: Tables whose changes the job reads. The first has the time line that the job's instants are on. A continuous
+            query has none, since its paths are resolved in each execution.
+        target: Table that takes the results; None if they go to several, or leave the catalog's tables.
         created: Epoch milliseconds.
         schema: Columns for which the job was defined. Without it none of its tables' columns can be dropped.
+        continuous_query: The schedule of a continuous query.
     """
 
     id: str
@@ -71,6 +75,7 @@ class JobDefinition:
     created: int
     snode: str = "default"
     schema: StreamSchema | None = None
+    continuous_query: ContinuousQuery | None = None
 
     @property
     def source(self) -> TableId:
@@ -84,12 +89,22 @@ class JobDefinition:
 
     @property
     def databases(self) -> frozenset[str]:
-        """The databases that the job belongs to, reads and writes."""
+        """The databases that the job belongs to, reads and writes; none of a continuous query, which outlives its databases."""
+        if self.kind is JobKind.CONTINUOUS_QUERY:
+            return frozenset()
         tables = (*self.sources, *((self.target,) if self.target is not None else ()))
         return frozenset({self.database, *(table.database for table in tables)})
 
+    @property
+    def schedule(self) -> Schedule:
+        """The schedule; only continuous queries have one."""
+        if self.continuous_query is None:
+            raise ValueError(f"{self.kind} {self} has no schedule")
+        return self.continuous_query.schedule
+
     def __str__(self) -> str:
-        return f"{self.database}.{self.name}"
+        """Return the name that statements use."""
+        return self.name if self.kind is JobKind.CONTINUOUS_QUERY else f"{self.database}.{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,14 +179,17 @@ class JobRecord:
 
     @property
     def resumed_state(self) -> JobState:
-        """Return the state in which the job resumes after a stop: live, or in its backfill."""
-        return JobState.RUNNING if self.is_live else JobState.FILLING
+        """Return the state in which the job resumes after a stop: live, or in its backfill, which continuous queries have not."""
+        is_live = self.is_live or self.definition.kind is JobKind.CONTINUOUS_QUERY
+        return JobState.RUNNING if is_live else JobState.FILLING
 
     @property
     def source_version(self) -> int | None:
         """The last version of the job's first source that it has handled; None before it is live."""
         position = self.progress.position
-        return None if position is None else position.offsets.get(self.definition.source_id)
+        if position is None or not self.definition.sources:
+            return None
+        return position.offsets.get(self.definition.source_id)
 
     @property
     def boundary_version(self) -> int | None:

@@ -3,6 +3,7 @@
 from headrace.catalog.rows.chunks import CHUNKS
 from headrace.catalog.rows.databases import DATABASES
 from headrace.catalog.rows.events import EVENTS
+from headrace.catalog.rows.executions import EXECUTIONS
 from headrace.catalog.rows.jobs import JOBS
 from headrace.catalog.rows.leases import LEASES
 from headrace.catalog.rows.snodes import SNODES
@@ -16,6 +17,7 @@ __all__ = [
     "DEVICES",
     "DEVICE_SCHEMAS",
     "EVENTS",
+    "EXECUTIONS",
     "JOBS",
     "LEASES",
     "SNODES",

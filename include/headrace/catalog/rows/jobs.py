@@ -10,7 +10,6 @@ from sqlalchemy import (
     JSON,
     BigInteger,
     Column,
-    ForeignKeyConstraint,
     Named,
     RowMapping,
     String,
@@ -22,10 +21,12 @@ from sqlalchemy import (
 
 from headrace.catalog.rows.metadata import METADATA, NAME
 from headrace.catalog.rows.tables import column_from_json, column_to_json
+from headrace.model.continuous_queries import ContinuousQuery, Schedule
 from headrace.model.jobs import DesiredState, JobCounters, JobDefinition, JobKind, JobProgress, JobRecord, JobState, StopReason
 from headrace.model.positions import Offsets, Position
 from headrace.model.streams import StreamSchema
 from headrace.model.tables import TableId
+from headrace.model.tree_statements import TimeoutPolicy
 
 
 class JobColumns(TypedColumns):
@@ -41,6 +42,7 @@ class JobColumns(TypedColumns):
     target_database: Named[str | None] = Column(String, nullable=True)
     target_table: Named[str | None] = Column(String, nullable=True)
     schema: Named[dict[str, Any] | None] = Column(JSON(none_as_null=True), nullable=True)
+    continuous_query: Named[dict[str, Any] | None] = Column(JSON(none_as_null=True), nullable=True)
     created: Named[int] = Column(BigInteger)
     snode: Named[str] = Column(NAME, index=True)
     desired: Named[str]
@@ -61,7 +63,6 @@ JOBS = Table(
     JobColumns,
     UniqueConstraint("database", "kind", "name"),
     UniqueConstraint("target_database", "target_table"),
-    ForeignKeyConstraint(["database"], ["databases.name"], ondelete="CASCADE"),
 )
 
 PLAIN_PROGRESS = ("watermark", "updated", "pending_since")
@@ -107,6 +108,7 @@ def definition_to_row(definition: JobDefinition) -> dict[str, Any]:
         "created": definition.created,
         "snode": definition.snode,
         "schema": schema_to_json(definition.schema),
+        "continuous_query": None if definition.continuous_query is None else dataclasses.asdict(definition.continuous_query),
     }
 
 
@@ -125,6 +127,7 @@ def definition_from_row(row: Mapping[str, Any] | RowMapping) -> JobDefinition:
         created=row["created"],
         snode=row["snode"],
         schema=schema_from_json(row["schema"]),
+        continuous_query=continuous_query_from_json(row["continuous_query"]),
     )
 
 
@@ -155,6 +158,14 @@ def offsets_to_json(offsets: Offsets | None) -> dict[str, int] | None:
 def reason_to_json(reason: StopReason | None) -> dict[str, Any] | None:
     """Return a stop reason as a JSON object."""
     return None if reason is None else dataclasses.asdict(reason)
+
+
+def continuous_query_from_json(value: dict[str, Any] | None) -> ContinuousQuery | None:
+    """Read what a job holds of a continuous query."""
+    if value is None:
+        return None
+    schedule = Schedule(**value["schedule"] | {"policy": TimeoutPolicy(value["schedule"]["policy"])})
+    return ContinuousQuery(schedule, value["timezone"], tuple(value["sources"]), tuple(value["targets"]))
 
 
 def schema_to_json(schema: StreamSchema | None) -> dict[str, Any] | None:

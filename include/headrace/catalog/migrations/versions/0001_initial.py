@@ -1,4 +1,4 @@
-"""Databases, tables, subtables, jobs, leases, snodes, chunks of backfills, events."""
+"""Databases, tables, subtables, jobs, leases, snodes, chunks of backfills, executions, events."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ def upgrade() -> None:
     create_trees()
     create_jobs()
     create_chunks()
+    create_executions()
     create_leases_and_snodes()
     create_events()
 
@@ -110,6 +111,7 @@ def create_jobs() -> None:
         sa.Column("target_database", sa.String()),
         sa.Column("target_table", sa.String()),
         sa.Column("schema", sa.JSON()),
+        sa.Column("continuous_query", sa.JSON()),
         sa.Column("created", sa.BigInteger(), nullable=False),
         sa.Column("snode", NAME, nullable=False),
         sa.Column("desired", sa.String(), nullable=False),
@@ -125,7 +127,6 @@ def create_jobs() -> None:
         sa.PrimaryKeyConstraint("id", name="pk_jobs"),
         sa.UniqueConstraint("database", "kind", "name", name="uq_jobs_database_kind_name"),
         sa.UniqueConstraint("target_database", "target_table", name="uq_jobs_target_database_target_table"),
-        sa.ForeignKeyConstraint(["database"], ["databases.name"], name="fk_jobs_database", ondelete="CASCADE"),
     )
     op.create_index("ix_jobs_snode", "jobs", ["snode"])
 
@@ -148,6 +149,26 @@ def create_chunks() -> None:
         sa.Column("rows_done", sa.BigInteger()),
         sa.PrimaryKeyConstraint("job_id", "run", "number", name="pk_chunks"),
         sa.ForeignKeyConstraint(["job_id"], ["jobs.id"], name="fk_chunks_job_id", ondelete="CASCADE"),
+    )
+
+
+def create_executions() -> None:
+    """Create `executions`, the ledger of continuous queries."""
+    op.create_table(
+        "executions",
+        sa.Column("job_id", sa.String(), nullable=False),
+        sa.Column("scheduled", sa.BigInteger(), nullable=False),
+        sa.Column("start", sa.BigInteger(), nullable=False),
+        sa.Column("end", sa.BigInteger(), nullable=False),
+        sa.Column("state", sa.String(), nullable=False),
+        sa.Column("attempt", sa.Integer(), nullable=False),
+        sa.Column("holder", sa.String(), nullable=False),
+        sa.Column("rows", sa.BigInteger()),
+        sa.Column("started", sa.BigInteger()),
+        sa.Column("finished", sa.BigInteger()),
+        sa.Column("message", sa.Text()),
+        sa.PrimaryKeyConstraint("job_id", "scheduled", name="pk_executions"),
+        sa.ForeignKeyConstraint(["job_id"], ["jobs.id"], name="fk_executions_job_id", ondelete="CASCADE"),
     )
 
 

@@ -1,0 +1,197 @@
+"""The ledger of continuous queries: each execution is claimed by one process at a time, and done once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, Connection, RowMapping, delete, func, select, update
+
+from headrace.catalog.rows.executions import EXECUTIONS, from_row
+from headrace.catalog.rows.jobs import JOBS
+from headrace.catalog.store import Store, insert
+from headrace.errors import FencedError, NotFoundError, TransientError
+from headrace.model.continuous_queries import Execution, ExecutionState, Schedule
+
+# An execution takes minutes at most, so the holder of a claim older than this has died.
+ABANDONED_MS: Final = 3_600_000
+# With EVERY 1s this is about the last three hours. Old executions that failed are removed too, once newer ones have been done.
+KEPT: Final = 10_000
+# Removing the oldest rows with each claim would double its writes.
+PRUNED_EVERY: Final = 100
+
+
+class Executions:
+    """Executions by job and instant of the schedule. The newest are kept."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def claim(
+        self,
+        job_id: str,
+        schedule: Schedule,
+        scheduled: int,
+        holder: str,
+        *,
+        again: bool = False,
+        abandoned_ms: int = ABANDONED_MS,
+    ) -> Execution:
+        """Claim an execution; it is then RUNNING for this holder, or DONE if it was done before and `again` is False.
+
+        One that failed can be claimed, and a RUNNING one by the same holder or if claimed at least `abandoned_ms` ago.
+
+        Raises:
+            TransientError: Another holder has claimed it.
+            NotFoundError: The job was dropped.
+        """
+        with self._store.write() as connection:
+            _require_job(connection, job_id)
+            now = self._store.now(connection)
+            present = _find(connection, job_id, scheduled)
+            if present is not None:
+                if present.state is ExecutionState.DONE and not again:
+                    return present
+                _refuse_rival(present, holder, now - abandoned_ms)
+            claimed = _claimed(connection, job_id, schedule, scheduled, present)
+            claimed = replace(claimed, holder=holder, started=now)
+            _write(connection, claimed)
+            if scheduled // schedule.every % PRUNED_EVERY == 0:
+                _prune(connection, job_id)
+        return claimed
+
+    def check(self, execution: Execution) -> None:
+        """Raise `FencedError` if a newer attempt has been claimed since, `NotFoundError` if the job was dropped."""
+        with self._store.read() as connection:
+            _require_attempt(connection, execution)
+
+    def finish(self, execution: Execution, rows: int) -> None:
+        """Mark an attempt DONE, with the rows it wrote, and add them to the job's counters.
+
+        Raises:
+            FencedError: A newer attempt has been claimed since.
+            NotFoundError: The job was dropped.
+        """
+        with self._store.write() as connection:
+            now = self._close(connection, execution, {"state": ExecutionState.DONE.value, "rows": rows, "message": None})
+            job = JOBS.c.id == execution.job_id
+            counters = connection.scalar(select(JOBS.c.counters).where(job).with_for_update()) or {}
+            added = {"rows_out": rows, "batches": 1}
+            changed = {**counters, **{name: counters[name] + more for name, more in added.items()}}
+            connection.execute(update(JOBS).where(job).values(counters=changed, updated=now))
+
+    def fail(self, execution: Execution, message: str) -> None:
+        """Mark an attempt FAILED, so that the execution can be claimed again. Raises what `finish` does."""
+        with self._store.write() as connection:
+            self._close(connection, execution, {"state": ExecutionState.FAILED.value, "message": message})
+
+    def get(self, job_id: str, scheduled: int) -> Execution | None:
+        """Return an execution, or None if it has not been started."""
+        with self._store.read() as connection:
+            return _find(connection, job_id, scheduled)
+
+    def all(self, job_id: str, limit: int | None = None) -> list[Execution]:
+        """Return the executions of a job, newest instant first."""
+        query = select(EXECUTIONS).where(EXECUTIONS.c.job_id == job_id).order_by(EXECUTIONS.c.scheduled.desc()).limit(limit)
+        with self._store.read() as connection:
+            return [from_row(row) for row in connection.execute(query).mappings()]
+
+    def last(self, job_id: str, first: int) -> int | None:
+        """Return the last instant from `first` on that has been executed, whatever became of it."""
+        with self._store.read() as connection:
+            query = select(func.max(EXECUTIONS.c.scheduled)).where(EXECUTIONS.c.job_id == job_id, EXECUTIONS.c.scheduled >= first)
+            return connection.scalar(query)
+
+    def unfinished(self, job_id: str) -> list[Execution]:
+        """Return the executions that are not DONE, oldest instant first."""
+        done = EXECUTIONS.c.state == ExecutionState.DONE.value
+        query = select(EXECUTIONS).where(EXECUTIONS.c.job_id == job_id, ~done).order_by(EXECUTIONS.c.scheduled)
+        with self._store.read() as connection:
+            return [from_row(row) for row in connection.execute(query).mappings()]
+
+    def _close(self, connection: Connection, execution: Execution, values: Mapping[str, Any]) -> int:
+        """Record what became of an attempt, and return the time."""
+        _require_attempt(connection, execution)
+        now = self._store.now(connection)
+        connection.execute(
+            update(EXECUTIONS).where(*_matches(execution.job_id, execution.scheduled)).values(finished=now, **values)
+        )
+        return now
+
+
+def _claimed(connection: Connection, job_id: str, schedule: Schedule, scheduled: int, present: Execution | None) -> Execution:
+    """Return the next attempt of an execution, and whether earlier ones, or other executions, may have written to its range."""
+    start, end = schedule.range_at(scheduled)
+    others = select(func.max(EXECUTIONS.c.scheduled)).where(EXECUTIONS.c.job_id == job_id, EXECUTIONS.c.scheduled != scheduled)
+    newest = connection.scalar(others)
+    # The first one of a job may overlap what a dropped query of the same name has written.
+    is_fresh = present is None and newest is not None and schedule.range_at(newest)[1] <= start
+    attempt = 1 if present is None else present.attempt + 1
+    return Execution(job_id, scheduled, start, end, ExecutionState.RUNNING, attempt, replaces=not is_fresh)
+
+
+def _write(connection: Connection, execution: Execution) -> None:
+    key = {"job_id": execution.job_id, "scheduled": execution.scheduled}
+    values = {
+        "start": execution.start,
+        "end": execution.end,
+        "state": execution.state.value,
+        "attempt": execution.attempt,
+        "holder": execution.holder,
+        "rows": execution.rows,
+        "started": execution.started,
+        "finished": None,
+        "message": None,
+    }
+    statement = insert(connection, EXECUTIONS).values(key | values)
+    connection.execute(statement.on_conflict_do_update(index_elements=list(key), set_=values))
+
+
+def _require_job(connection: Connection, job_id: str) -> None:
+    """Hold the job's row, so that claims of its executions wait for each other; raise `NotFoundError` if it was dropped."""
+    if connection.scalar(select(JOBS.c.id).where(JOBS.c.id == job_id).with_for_update()) is None:
+        raise NotFoundError(f"no job has the id {job_id}", hint="it was dropped")
+
+
+def _require_attempt(connection: Connection, execution: Execution) -> None:
+    current = _find(connection, execution.job_id, execution.scheduled)
+    if current is None:
+        raise NotFoundError(f"no job has the id {execution.job_id}", hint="it was dropped")
+    if current.attempt != execution.attempt:
+        raise FencedError(
+            f"attempt {execution.attempt} was superseded by attempt {current.attempt} of {current.holder}",
+            hint="nothing was written; the newer attempt continues",
+        )
+
+
+def _refuse_rival(present: Execution, holder: str, abandoned_at: int) -> None:
+    """Raise `TransientError` if another holder is working on an execution."""
+    is_abandoned = (present.started or 0) <= abandoned_at
+    if present.state is ExecutionState.RUNNING and present.holder != holder and not is_abandoned:
+        raise TransientError(
+            f"the execution is being worked on by {present.holder}",
+            hint="wait for it, or try again when its claim is old enough to count as abandoned",
+        )
+
+
+def _prune(connection: Connection, job_id: str) -> None:
+    """Remove all but the newest executions of a job."""
+    oldest = (
+        select(EXECUTIONS.c.scheduled)
+        .where(EXECUTIONS.c.job_id == job_id)
+        .order_by(EXECUTIONS.c.scheduled.desc())
+        .offset(KEPT)
+        .limit(1)
+        .scalar_subquery()
+    )
+    connection.execute(delete(EXECUTIONS).where(EXECUTIONS.c.job_id == job_id, EXECUTIONS.c.scheduled <= oldest))
+
+
+def _find(connection: Connection, job_id: str, scheduled: int) -> Execution | None:
+    row: RowMapping | None = connection.execute(select(EXECUTIONS).where(*_matches(job_id, scheduled))).mappings().one_or_none()
+    return None if row is None else from_row(row)
+
+
+def _matches(job_id: str, scheduled: int) -> tuple[ColumnElement[bool], ...]:
+    return EXECUTIONS.c.job_id == job_id, EXECUTIONS.c.scheduled == scheduled

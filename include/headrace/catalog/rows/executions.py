@@ -1,0 +1,44 @@
+"""Executions of continuous queries: one row for each instant of a schedule that was executed."""
+
+from __future__ import annotations
+
+from sqlalchemy import BigInteger, Column, ForeignKeyConstraint, Integer, Named, RowMapping, String, Table, Text, TypedColumns
+
+from headrace.catalog.rows.metadata import METADATA
+from headrace.model.continuous_queries import Execution, ExecutionState
+
+
+class ExecutionColumns(TypedColumns):
+    """Columns of `executions`."""
+
+    job_id: Named[str] = Column(String, primary_key=True)
+    scheduled: Named[int] = Column(BigInteger, primary_key=True, autoincrement=False)
+    start: Named[int] = Column(BigInteger)
+    end: Named[int] = Column(BigInteger)
+    state: Named[str]
+    attempt: Named[int] = Column(Integer)
+    holder: Named[str]
+    rows: Named[int | None] = Column(BigInteger, nullable=True)
+    started: Named[int | None] = Column(BigInteger, nullable=True)
+    finished: Named[int | None] = Column(BigInteger, nullable=True)
+    message: Named[str | None] = Column(Text, nullable=True)
+
+
+EXECUTIONS = Table("executions", METADATA, ExecutionColumns, ForeignKeyConstraint(["job_id"], ["jobs.id"], ondelete="CASCADE"))
+
+
+def from_row(row: RowMapping) -> Execution:
+    """Convert a catalog row to an execution."""
+    return Execution(
+        row["job_id"],
+        row["scheduled"],
+        row["start"],
+        row["end"],
+        ExecutionState(row["state"]),
+        row["attempt"],
+        row["holder"],
+        row["rows"],
+        row["started"],
+        row["finished"],
+        row["message"],
+    )

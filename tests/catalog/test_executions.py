@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from headrace.catalog import Catalog
+from headrace.catalog import executions as module
+from headrace.errors import FencedError, NotFoundError, TransientError
+from headrace.model.clock import ManualClock
+from headrace.model.continuous_queries import ContinuousQuery, ExecutionState, Schedule
+from headrace.model.jobs import JobKind
+from headrace.model.tree_statements import TimeoutPolicy
+from tests.catalog.samples import definition
+
+EVERY_10S = Schedule(10_000, 0, 10_000, 0, TimeoutPolicy.BLOCKED, first=20_000)
+
+
+@pytest.fixture
+def query(catalog: Catalog) -> str:
+    """Return the id of a continuous query that is executed every ten seconds over the last ten."""
+    return create(catalog, "cq1", EVERY_10S)
+
+
+def create(catalog: Catalog, name: str, schedule: Schedule) -> str:
+    details = ContinuousQuery(schedule, "UTC", ("root.plant.**",), ("root.agg.::",))
+    job = definition(name, kind=JobKind.CONTINUOUS_QUERY, database="root", sources=(), target=None, continuous_query=details)
+    catalog.jobs.create(job)
+    return job.id
+
+
+def test_a_continuous_query_is_recorded_with_its_schedule_and_without_a_database(catalog: Catalog, query: str) -> None:
+    record = catalog.jobs.get("root", "cq1", JobKind.CONTINUOUS_QUERY)
+    assert (record.definition.id, record.definition.schedule, str(record.definition)) == (query, EVERY_10S, "cq1")
+    assert record.definition.databases == frozenset()
+    with pytest.raises(NotFoundError, match="CQ cq2 doesn't exist") as refused:
+        catalog.jobs.get("root", "cq2", JobKind.CONTINUOUS_QUERY)
+    assert refused.value.hint == "did you mean cq1?"
+
+
+def test_an_execution_is_claimed_once_and_done_once(catalog: Catalog, clock: ManualClock, query: str) -> None:
+    claimed = catalog.executions.claim(query, EVERY_10S, 20_000, "airflow")
+    assert (claimed.start, claimed.end, claimed.state, claimed.attempt) == (10_000, 20_000, ExecutionState.RUNNING, 1)
+    with pytest.raises(TransientError, match="airflow"):
+        catalog.executions.claim(query, EVERY_10S, 20_000, "snode")
+    clock.advance(250)
+    catalog.executions.finish(claimed, 7)
+    done = catalog.executions.claim(query, EVERY_10S, 20_000, "snode")
+    assert (done.state, done.attempt, done.rows, done.duration_ms, done.holder) == (ExecutionState.DONE, 1, 7, 250, "airflow")
+    record = catalog.jobs.by_id(query)
+    assert (record.progress.counters.rows_out, record.progress.counters.batches, record.progress.updated) == (7, 1, 1_000_250)
+
+
+def test_a_failed_execution_says_why_and_is_claimed_again(catalog: Catalog, query: str) -> None:
+    catalog.executions.fail(catalog.executions.claim(query, EVERY_10S, 20_000, "a"), "no space")
+    (failed,) = catalog.executions.unfinished(query)
+    assert (failed.state, failed.message) == (ExecutionState.FAILED, "no space")
+    second = catalog.executions.claim(query, EVERY_10S, 20_000, "b")
+    assert (second.attempt, second.holder, second.message, second.replaces) == (2, "b", None, True)
+    catalog.executions.finish(second, 1)
+    assert catalog.executions.unfinished(query) == []
+
+
+def test_a_done_execution_is_repeated_on_request(catalog: Catalog, query: str) -> None:
+    catalog.executions.finish(catalog.executions.claim(query, EVERY_10S, 20_000, "a"), 3)
+    again = catalog.executions.claim(query, EVERY_10S, 20_000, "a", again=True)
+    assert (again.state, again.attempt, again.replaces) == (ExecutionState.RUNNING, 2, True)
+
+
+def test_a_newer_attempt_fences_an_older_one(catalog: Catalog, clock: ManualClock, query: str) -> None:
+    old = catalog.executions.claim(query, EVERY_10S, 20_000, "a")
+    clock.advance(module.ABANDONED_MS)
+    new = catalog.executions.claim(query, EVERY_10S, 20_000, "b")
+    catalog.executions.check(new)
+    with pytest.raises(FencedError, match="superseded by attempt 2 of b"):
+        catalog.executions.check(old)
+    with pytest.raises(FencedError, match="superseded by attempt 2 of b"):
+        catalog.executions.finish(old, 1)
+    catalog.executions.finish(new, 2)
+    assert catalog.jobs.by_id(query).progress.counters.rows_out == 2
+
+
+def test_the_holder_of_a_claim_may_repeat_it(catalog: Catalog, query: str) -> None:
+    catalog.executions.claim(query, EVERY_10S, 20_000, "a")
+    assert catalog.executions.claim(query, EVERY_10S, 20_000, "a").attempt == 2
+
+
+def test_only_executions_that_move_on_to_a_new_range_replace_nothing(catalog: Catalog, query: str) -> None:
+    replaced = [catalog.executions.claim(query, EVERY_10S, at, "a").replaces for at in (30_000, 40_000, 20_000, 40_000, 50_000)]
+    assert replaced == [True, False, True, True, False]
+    overlapping = replace(EVERY_10S, start_offset=15_000)
+    job = create(catalog, "cq2", overlapping)
+    assert [catalog.executions.claim(job, overlapping, at, "a").replaces for at in (20_000, 30_000)] == [True, True]
+
+
+def test_dropping_the_query_drops_its_executions_and_fails_those_that_run(catalog: Catalog, query: str) -> None:
+    claimed = catalog.executions.claim(query, EVERY_10S, 20_000, "a")
+    catalog.jobs.drop(query)
+    assert catalog.executions.all(query) == []
+    for use in (
+        lambda: catalog.executions.check(claimed),
+        lambda: catalog.executions.finish(claimed, 1),
+        lambda: catalog.executions.claim(query, EVERY_10S, 30_000, "a"),
+    ):
+        with pytest.raises(NotFoundError, match="dropped"):
+            use()
+
+
+def test_the_last_instant_counts_whatever_became_of_it(catalog: Catalog, query: str) -> None:
+    assert catalog.executions.last(query, 20_000) is None
+    catalog.executions.claim(query, EVERY_10S, 10_000, "a")
+    assert catalog.executions.last(query, 20_000) is None
+    catalog.executions.fail(catalog.executions.claim(query, EVERY_10S, 30_000, "a"), "no space")
+    assert catalog.executions.last(query, 20_000) == 30_000
+
+
+def test_only_the_newest_executions_are_kept(catalog: Catalog, query: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "KEPT", 3)
+    monkeypatch.setattr(module, "PRUNED_EVERY", 5)
+    for number in range(2, 11):
+        catalog.executions.finish(catalog.executions.claim(query, EVERY_10S, number * 10_000, "a"), 1)
+    assert [execution.scheduled for execution in catalog.executions.all(query)] == [100_000, 90_000, 80_000]
+    assert [execution.scheduled for execution in catalog.executions.all(query, limit=1)] == [100_000]
