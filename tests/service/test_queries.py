@@ -12,8 +12,8 @@ from deltalake import write_deltalake
 
 import headrace
 from headrace.errors import LimitError
+from headrace.queries import evaluation
 from headrace.runtime.table_maintenance import maintain
-from headrace.service import spark_queries
 
 START = 1_700_000_000_000
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
@@ -178,9 +178,9 @@ def tagless(readings: headrace.Connection) -> headrace.Connection:
     return readings
 
 
-@pytest.mark.parametrize("many", [spark_queries.MIN_LARGE_TABLE_ROWS, 1])
+@pytest.mark.parametrize("many", [evaluation.MIN_LARGE_TABLE_ROWS, 1])
 def test_rows_of_subtables_without_tags_are_found(tagless: headrace.Connection, monkeypatch: pytest.MonkeyPatch, many: int) -> None:
-    monkeypatch.setattr(spark_queries, "MIN_LARGE_TABLE_ROWS", many)
+    monkeypatch.setattr(evaluation, "MIN_LARGE_TABLE_ROWS", many)
     by_name = "select tbname, count(*), sum(a) from readings partition by tbname interval(1d) order by tbname"
     assert fetch(tagless, by_name) == [("dev1", 1, 1), ("dev2", 2, 5), ("stranger", 1, 1)]
     by_tag = "select place, count(*) from readings group by place order by place"
@@ -193,17 +193,17 @@ def test_rows_of_subtables_without_tags_are_found(tagless: headrace.Connection, 
 def test_a_subtable_written_during_a_large_query_keeps_its_name(
     tagless: headrace.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spark_queries, "MIN_LARGE_TABLE_ROWS", 1)
-    original = spark_queries.Statistics.size
+    monkeypatch.setattr(evaluation, "MIN_LARGE_TABLE_ROWS", 1)
+    original = evaluation.Statistics.size
     written: list[Any] = []
 
-    def size_then_write(self: spark_queries.Statistics, scan: Any) -> Any:
+    def size_then_write(self: evaluation.Statistics, scan: Any) -> Any:
         statistics = original(self, scan)
         if not written:
             written.append(tagless.execute(f"insert into dev9 using readings tags ('west', 9) values ({START}, 9, 9)"))
         return statistics
 
-    monkeypatch.setattr(spark_queries.Statistics, "size", size_then_write)
+    monkeypatch.setattr(evaluation.Statistics, "size", size_then_write)
     names = [row[0] for row in fetch(tagless, "select tbname, count(*) from readings partition by tbname interval(1d)")]
     assert sorted(names) == ["dev1", "dev2", "dev9", "stranger"]
 
@@ -266,12 +266,12 @@ COUNTED = (
 )
 
 
-@pytest.mark.parametrize("many", [spark_queries.MIN_LARGE_TABLE_ROWS, 1])
+@pytest.mark.parametrize("many", [evaluation.MIN_LARGE_TABLE_ROWS, 1])
 def test_a_query_that_counts_has_a_group_for_each_subtable(
     readings: headrace.Connection, monkeypatch: pytest.MonkeyPatch, many: int
 ) -> None:
     """Count like TDengine: without a window, grouped by tags and `tbname` alone; conditions on these select the subtables."""
-    monkeypatch.setattr(spark_queries, "MIN_LARGE_TABLE_ROWS", many)
+    monkeypatch.setattr(evaluation, "MIN_LARGE_TABLE_ROWS", many)
     readings.execute("create table dev3 using readings tags ('south', 3)")
     readings.execute(f"insert into dev1 values ({START}, 1, 1.5) ({START + 1}, 2, 2.5) dev2 values ({START}, 5, null)")
     for query, rows in COUNTED:

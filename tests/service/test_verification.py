@@ -11,7 +11,7 @@ import headrace
 from headrace.cli.main import app
 from headrace.compute import Scan, TableStatistics
 from headrace.errors import NotFoundError, NotSupportedError, ProgrammingError
-from headrace.service import spark_queries
+from headrace.queries import evaluation
 
 START = 1_700_000_000_000
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
@@ -49,14 +49,14 @@ def test_the_zone_is_that_of_the_source_and_not_of_the_current_database(connecti
 def test_queries_over_large_tables_verify(
     connection: headrace.Connection, monkeypatch: pytest.MonkeyPatch, precision: str, spacing: int
 ) -> None:
-    sizes, size = list[TableStatistics | None](), spark_queries.Statistics.size
-    monkeypatch.setattr(spark_queries, "MIN_LARGE_TABLE_ROWS", 10)
+    sizes, size = list[TableStatistics | None](), evaluation.Statistics.size
+    monkeypatch.setattr(evaluation, "MIN_LARGE_TABLE_ROWS", 10)
 
-    def recorded(self: spark_queries.Statistics, scan: Scan) -> TableStatistics | None:
+    def recorded(self: evaluation.Statistics, scan: Scan) -> TableStatistics | None:
         sizes.append(size(self, scan))
         return sizes[-1]
 
-    monkeypatch.setattr(spark_queries.Statistics, "size", recorded)
+    monkeypatch.setattr(evaluation.Statistics, "size", recorded)
     connection.execute(f"create database large precision '{precision}'")
     connection.execute("create stable large.r (ts timestamp, a int) tags (place varchar(9))")
     for name in ("north", "south"):

@@ -47,6 +47,17 @@ NO_LABELS: Final = SeriesLabels()
 
 
 @dataclass(frozen=True, slots=True)
+class NewSeries:
+    """A series to be created. `encoding` and `compression` are empty for the defaults."""
+
+    measurement: str
+    type: DataType
+    encoding: str = ""
+    compression: str = ""
+    labels: SeriesLabels | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Device:
     """A device with its series in the order of their creation.
 

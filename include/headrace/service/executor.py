@@ -148,9 +148,9 @@ def _(stage: stages.DeleteRows, session: SessionState) -> Result:
 
 @apply.register(stages.RunQuery)
 def _(stage: stages.RunQuery, session: SessionState) -> Result:
-    from headrace.service.spark_queries import run_query
+    from headrace.queries.evaluation import evaluate_query
 
-    return run_query(stage.plan, session.context)
+    return Result(evaluate_query(stage.plan, session.context))
 
 
 @apply.register(stages.ReadCatalog)
@@ -257,48 +257,49 @@ def _(stage: stages.VerifyStream, session: SessionState) -> Result:
 
 @apply.register(tree_stages.MakeTree)
 def _(stage: tree_stages.MakeTree, session: SessionState) -> Result:
-    from headrace.service.trees import make_tree
+    from headrace.queries.trees import make_tree
 
-    make_tree(stage, session.context)
+    make_tree(session.context, stage.database, stage.ttl_ms, if_not_exists=stage.if_not_exists)
     return DONE
 
 
 @apply.register(tree_stages.MakeSeries)
 def _(stage: tree_stages.MakeSeries, session: SessionState) -> Result:
-    from headrace.service.trees import make_series
+    from headrace.queries.trees import DeviceSeries, make_all_series
 
-    make_series(stage, session.context)
+    wanted = DeviceSeries(stage.device, stage.series, stage.aligned, stage.template)
+    make_all_series(session.context, stage.database, [wanted], if_not_exists=stage.if_not_exists)
     return DONE
 
 
 @apply.register(tree_stages.RemoveSeries)
 def _(stage: tree_stages.RemoveSeries, session: SessionState) -> Result:
-    from headrace.service.trees import remove_series
+    from headrace.queries.trees import remove_series
 
-    remove_series(stage, session.context)
+    remove_series(session.context, stage.database, stage.series)
     return DONE
 
 
 @apply.register(tree_stages.ChangeDevice)
 def _(stage: tree_stages.ChangeDevice, session: SessionState) -> Result:
-    from headrace.service.trees import change_device
+    from headrace.queries.trees import change_device
 
-    change_device(stage, session.context)
+    change_device(session.context, stage.database, stage.device, stage.change)
     return DONE
 
 
 @apply.register(tree_stages.WriteSeries)
 def _(stage: tree_stages.WriteSeries, session: SessionState) -> Result:
-    from headrace.service.trees import write_series
+    from headrace.queries.trees import write_series
 
-    return Result(affected=write_series(stage, session.context))
+    return Result(affected=write_series(session.context, stage.database, stage.rows))
 
 
 @apply.register(tree_stages.ClearSeries)
 def _(stage: tree_stages.ClearSeries, session: SessionState) -> Result:
-    from headrace.service.trees import clear_series
+    from headrace.queries.trees import clear_series
 
-    return Result(affected=clear_series(stage, session.context))
+    return Result(affected=clear_series(session.context, stage.database, stage.columns, stage.ranges))
 
 
 @apply.register(tree_stages.ChangeTtl)

@@ -16,19 +16,7 @@ if TYPE_CHECKING:
     from headrace.compute.iotdb.last import LastPlan
     from headrace.compute.iotdb.select import TreePlan
     from headrace.model.tables import Database
-    from headrace.model.trees import Device, SeriesLabels
-    from headrace.model.types import DataType
-
-
-@dataclass(frozen=True, slots=True)
-class NewSeries:
-    """A series to be created. `encoding` and `compression` are empty for the defaults."""
-
-    measurement: str
-    type: DataType
-    encoding: str = ""
-    compression: str = ""
-    labels: SeriesLabels | None = None
+    from headrace.model.trees import Device, NewSeries
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,10 +15,10 @@ from headrace.model.queries import Query, SelectItem
 from headrace.model.statements import CreateStream
 from headrace.model.streams import StreamOptions, TriggerMode
 from headrace.model.tables import Database, Name, Table, TableKind
+from headrace.queries.evaluation import evaluate_query
 from headrace.runtime.context import Context
 from headrace.service.planning.dispatch import current_timezone, database_of, parse_name
 from headrace.service.remote import living_snode, query_snode
-from headrace.service.spark_queries import run_query
 from headrace.service.stages import VerifyQuery, VerifyStream
 from headrace.service.state import SessionState
 from headrace.sql import parse
@@ -48,7 +48,7 @@ def query_rows(stage: VerifyQuery, session: SessionState) -> pa.Table:
     """Return the query's rows, from a live snode if there is one, like any SELECT."""
     snode = living_snode(session.context)
     result = None if snode is None else query_snode(snode, stage.sql, session.dialect, session.database)
-    rows = (result or run_query(stage.plan, session.context)).table
+    rows = evaluate_query(stage.plan, session.context) if result is None else result.table
     assert rows is not None
     return rows
 

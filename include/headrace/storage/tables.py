@@ -19,6 +19,7 @@ from headrace.storage.delta.evolution import Evolution
 from headrace.storage.delta.handles import Handles, normalize_root, path_segment, rows_uri, stored_schema
 from headrace.storage.delta.maintenance import Maintenance
 from headrace.storage.delta.outbox import Outbox
+from headrace.storage.delta.points import ReplacedPoints
 from headrace.storage.delta.pruning import Bounds
 from headrace.storage.delta.subtable_names import SubtableNames
 from headrace.storage.delta.tags import Tags
@@ -196,6 +197,26 @@ class Tables:
             ranges: Ranges of ticks, both ends inclusive; None for all times.
         """
         return self._schedule_maintenance(table, self._writer.clear(table, database, columns, ranges)).rows
+
+    def write_points(
+        self,
+        table: Table,
+        database: Database,
+        rows: pa.Table,
+        replaced: ReplacedPoints | None = None,
+        *,
+        check: Callable[[], None] = lambda: None,
+    ) -> WriteMetrics:
+        """Write points of a tree in one commit, in place of others.
+
+        Args:
+            table: The tree's table.
+            database: The tree's database.
+            rows: Stored columns and the device; NULL is no point.
+            replaced: Points that are removed unless the rows have them; None for none.
+            check: Called at the version that the commit builds on. What it raises prevents the commit.
+        """
+        return self._schedule_maintenance(table, self._writer.write_points(table, database, rows, replaced, check))
 
     def upsert_tags(self, table: Table, rows: pa.Table) -> None:
         """Set the tags of subtables: `tbname` and a column a tag. Tags that `rows` lacks stay as they are, NULL in new rows.

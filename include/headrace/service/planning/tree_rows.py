@@ -19,12 +19,12 @@ from headrace.model.statements import Now, RowValue
 from headrace.model.tables import Database
 from headrace.model.tree_statements import TreeDelete, TreeInsert
 from headrace.model.tree_types import type_name
-from headrace.model.trees import TIME_COLUMN, Device
+from headrace.model.trees import TIME_COLUMN, Device, NewSeries
 from headrace.model.types import BOOL, DOUBLE, VARCHAR, DataType, TypeKind
 from headrace.service.planning.dispatch import PlanningContext
 from headrace.service.planning.trees import find_or_make_database, matched_series
 from headrace.service.stages import Stage
-from headrace.service.tree_stages import ClearSeries, MakeSeries, NewSeries, WriteSeries
+from headrace.service.tree_stages import ClearSeries, MakeSeries, WriteSeries
 from headrace.storage.types import MICROSECONDS, arrow_type
 from headrace.storage.values.scalars import stored_units_per_tick, tick_range
 

@@ -15,11 +15,10 @@ from headrace.model.tree_statements import TreeShow
 from headrace.model.tree_types import type_name
 from headrace.model.trees import Device, SeriesLabels, Timeseries
 from headrace.model.types import TypeKind
+from headrace.queries.scope import may_lie_in, ttl_by_device
 from headrace.runtime.context import Context
 from headrace.service.planning.dispatch import PlanningContext
 from headrace.service.planning.queries import DESCRIBE_CATALOG
-from headrace.service.planning.tree_queries import ttl_by_device
-from headrace.service.planning.trees import may_lie_in
 from headrace.service.results import BIGINT, INT, STRING, CatalogRows, Result
 from headrace.service.stages import ReadCatalog, Stage
 

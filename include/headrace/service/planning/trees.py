@@ -20,11 +20,12 @@ from headrace.model.tree_statements import (
     TimeseriesChange,
     TimeseriesSpec,
 )
-from headrace.model.trees import Device, SeriesLabels, Timeseries
+from headrace.model.trees import Device, NewSeries, SeriesLabels, Timeseries
+from headrace.queries.scope import may_lie_in
+from headrace.queries.trees import database_of
 from headrace.service.planning.dispatch import PlanningContext
 from headrace.service.stages import RemoveDatabase, Stage
-from headrace.service.tree_stages import ChangeDevice, ChangeTtl, MakeSeries, MakeTree, NewSeries, RemoveSeries
-from headrace.service.trees import database_of
+from headrace.service.tree_stages import ChangeDevice, ChangeTtl, MakeSeries, MakeTree, RemoveSeries
 
 DEFAULT_LEVEL: Final = 2
 """Nodes of a database that is created for a device: `root` and one more."""
@@ -119,13 +120,6 @@ def matched_series(patterns: Sequence[PathPattern], session: PlanningContext) ->
                     if any(pattern.matches((*nodes, series.measurement)) for pattern in patterns):
                         matched.append((device, series))
     return matched
-
-
-def may_lie_in(pattern: PathPattern, database: str) -> bool:
-    """Return whether paths of a database may match a pattern."""
-    prefix = pattern.literal_prefix
-    nodes = split_path(database)
-    return all(mine == theirs for mine, theirs in zip(prefix, nodes, strict=False))
 
 
 def drop_timeseries(statement: DropTimeseries, session: PlanningContext) -> list[Stage]:

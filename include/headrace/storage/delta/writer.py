@@ -42,6 +42,7 @@ from headrace.storage.delta.keys import (
     time_condition,
 )
 from headrace.storage.delta.merging import merge_scope
+from headrace.storage.delta.points import ReplacedPoints, devices_by_columns, replacement
 from headrace.storage.delta.pruning import Bounds
 from headrace.storage.types import rows_schema
 
@@ -123,6 +124,35 @@ class Writer:
                 commit,
             )
             return written if written.rows else commit_transactions(delta, commit)
+
+        return self.commit(table, work)
+
+    def write_points(
+        self,
+        table: Table,
+        database: Database,
+        rows: pa.Table,
+        replaced: ReplacedPoints | None,
+        check: Callable[[], None],
+    ) -> WriteMetrics:
+        """Write points of a tree in place of others, in one commit; see `Tables.write_points`."""
+        schema, key, written = rows_schema(table, database), list(table.primary_key), rows.column_names
+        rows = keep_last_values_per_key(conform_rows(rows, schema, key, table.name), key)
+
+        def work(handle: Handle, delta: DeltaTable) -> WriteMetrics:
+            check()
+            if replaced is None:
+                upserts, deletes = rows, rows.slice(0, 0).select(key)
+            else:
+                upserts, deletes = replacement(handle, delta, table, schema, rows, replaced)
+            keys = pa.concat_tables([upserts.select(key), deletes])
+            stored = find_stored_keys(handle, delta, table, schema, keys)
+            if stored.num_rows == 0:
+                return append_rows(delta, upserts, None)
+            scope = merge_scope(stored, table)
+            if replaced is None:
+                return merging.upsert(delta, table, schema, upserts, scope, written, None)
+            return merging.replace(delta, table, schema, merging.mark_operations(upserts, deletes), scope, None)
 
         return self.commit(table, work)
 
@@ -266,15 +296,6 @@ class Clearing:
     emptied: str
     changed: str
     updates: dict[str, str]
-
-
-def devices_by_columns(columns: Sequence[tuple[str, Sequence[str]]]) -> list[tuple[tuple[str, ...], list[str]]]:
-    """Group devices that lose the same columns."""
-    groups: dict[tuple[str, ...], list[str]] = {}
-    for device, names in columns:
-        if names:
-            groups.setdefault(tuple(sorted(set(names))), []).append(device)
-    return list(groups.items())
 
 
 def clearing(table: Table, database: Database, names: Sequence[str], devices: Sequence[str], ranges: Ranges | None) -> Clearing:

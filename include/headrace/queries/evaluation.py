@@ -12,9 +12,8 @@ import pyarrow as pa
 from headrace.compute import AnyPlan, Scan, TableStatistics, evaluate
 from headrace.errors import DataError, LimitError, OperationalError
 from headrace.model.tables import Table, TableKind
-from headrace.runtime.context import Context
-from headrace.service.results import Result
 from headrace.storage.delta.extents import extents
+from headrace.streams.context import Context
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -84,8 +83,8 @@ def collect(plan: AnyPlan, context: Context) -> pa.Table:
     return evaluate(plan, lambda scan: read_scan(scan, context), statistics=Statistics(context, large=False)).toArrow()
 
 
-def run_query(plan: AnyPlan, context: Context) -> Result:
-    """Evaluate a bound query.
+def evaluate_query(plan: AnyPlan, context: Context) -> pa.Table:
+    """Evaluate a bound query and return all its rows.
 
     Raises:
         DataError: A value is not valid for an expression.
@@ -94,7 +93,7 @@ def run_query(plan: AnyPlan, context: Context) -> Result:
     """
     context.spark()  # started here, since a query without a table asks for the active session
     with translated():
-        return Result(collect(plan, context))
+        return collect(plan, context)
 
 
 @contextmanager

@@ -7,8 +7,8 @@ completed by the same statement.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 import pyarrow as pa
@@ -17,26 +17,26 @@ from headrace.errors import ExistsError, NotFoundError, TypeMismatchError
 from headrace.model.failpoints import failpoint
 from headrace.model.paths import unquote_node
 from headrace.model.tables import Column, Database, Table
-from headrace.model.trees import TREE_TABLE, Device, Timeseries, tree_table
+from headrace.model.trees import TREE_TABLE, Device, NewSeries, Timeseries, tree_table
 from headrace.model.types import DataType
-from headrace.runtime.context import Context
-from headrace.service.tree_stages import ChangeDevice, ClearSeries, MakeSeries, MakeTree, NewSeries, RemoveSeries, WriteSeries
+from headrace.storage.delta.writer import Ranges
+from headrace.streams.context import Context
 
 _UNSTORABLE: Final = re.compile(r"[^\w\u2E80-\u9FFF]")
 
 
-def make_tree(stage: MakeTree, context: Context) -> None:
+def make_tree(context: Context, database: Database, ttl_ms: int | None = None, *, if_not_exists: bool = False) -> None:
     """Create a database with its table, which is empty."""
-    catalog, name = context.catalog, stage.database.name
+    catalog, name = context.catalog, database.name
     table = tree_table(name)
     with catalog.lock(f"ddl {name}"):
-        created = catalog.databases.create(stage.database, stage.if_not_exists)
+        created = catalog.databases.create(database, if_not_exists)
         failpoint("service.tree.database")
         if created or not catalog.tables.all(name):
-            context.tables.create(table, stage.database)
+            context.tables.create(table, database)
             catalog.tables.create(table, if_not_exists=True)
-        if created and stage.ttl_ms is not None:
-            catalog.trees.set_ttl(f"{name}.**", stage.ttl_ms)
+        if created and ttl_ms is not None:
+            catalog.trees.set_ttl(f"{name}.**", ttl_ms)
 
 
 def database_of(path: str, context: Context) -> str | None:
@@ -45,21 +45,49 @@ def database_of(path: str, context: Context) -> str | None:
     return next((name for name in names if path == name or path.startswith(name + ".")), None)
 
 
-def make_series(stage: MakeSeries, context: Context) -> None:
-    """Create series of a device, with the columns that they need."""
-    catalog, name = context.catalog, stage.database.name
+@dataclass(frozen=True, slots=True)
+class DeviceSeries:
+    """Series of a device that are to exist, and what the device is to be if it is new."""
+
+    path: str
+    series: tuple[NewSeries, ...]
+    aligned: bool = False
+    template: str | None = None
+
+
+def make_all_series(context: Context, database: Database, devices: Sequence[DeviceSeries], *, if_not_exists: bool = False) -> None:
+    """Create series of devices, and missing devices, with the columns that they need. A series that exists stays as it is.
+
+    Raises:
+        ExistsError: A series exists and `if_not_exists` is False; nothing is created.
+    """
+    catalog, name = context.catalog, database.name
     with catalog.lock(f"ddl {name}"):
         table = catalog.tables.get(name, TREE_TABLE)
-        present = catalog.trees.find(name, [stage.device]).get(stage.device)
-        missing = [new for new in stage.series if present is None or present.find(new.measurement) is None]
-        if len(missing) < len(stage.series) and not stage.if_not_exists:
-            raise ExistsError(f"a series of {stage.device} already exists", hint="SHOW TIMESERIES lists what there is")
-        if not missing:
+        present = catalog.trees.find(name, [wanted.path for wanted in devices])
+        missing = {wanted.path: missing_series(wanted, present.get(wanted.path), if_not_exists) for wanted in devices}
+        if not any(missing.values()):
             return
-        columns = allocate_columns(table, stage.database, missing, context)
+        columns = allocate_columns(table, database, [new for own in missing.values() for new in own], context)
         failpoint("service.tree.columns")
-        device = with_series(present or Device(name, stage.device, (), stage.aligned, template=stage.template), missing, columns)
-        catalog.trees.change(name, [stage.device], lambda _: [device], list(columns.values()))
+        changed = [
+            with_series(
+                present.get(wanted.path) or Device(name, wanted.path, (), wanted.aligned, template=wanted.template),
+                missing[wanted.path],
+                columns,
+            )
+            for wanted in devices
+            if missing[wanted.path]
+        ]
+        catalog.trees.change(name, [device.path for device in changed], lambda _: changed, list(columns.values()))
+
+
+def missing_series(wanted: DeviceSeries, present: Device | None, if_not_exists: bool) -> list[NewSeries]:
+    """Return the series that a device lacks."""
+    missing = [new for new in wanted.series if present is None or present.find(new.measurement) is None]
+    if len(missing) < len(wanted.series) and not if_not_exists:
+        raise ExistsError(f"a series of {wanted.path} already exists", hint="SHOW TIMESERIES lists what there is")
+    return missing
 
 
 Allocation = dict[tuple[str, DataType], Column]
@@ -123,21 +151,21 @@ def with_series(device: Device, series: Sequence[NewSeries], columns: Allocation
     return replace(device, series=(*device.series, *more), labels={**device.labels, **labels})
 
 
-def remove_series(stage: RemoveSeries, context: Context) -> None:
+def remove_series(context: Context, database: Database, measurements: Sequence[tuple[str, Sequence[str]]]) -> None:
     """Remove series, then their values: a series of the same name that comes later does not see them."""
-    catalog, name = context.catalog, stage.database.name
-    doomed = dict(stage.series)
-    present = catalog.trees.find(name, list(doomed))
+    catalog, name = context.catalog, database.name
+    removed = dict(measurements)
+    present = catalog.trees.find(name, list(removed))
     columns = tuple(
-        (path, tuple(series.column for series in device.series if series.measurement in doomed[path]))
+        (path, tuple(series.column for series in device.series if series.measurement in removed[path]))
         for path, device in present.items()
     )
-    clear_series(ClearSeries(stage.database, columns, None), context)
+    clear_series(context, database, columns)
 
     def change(devices: dict[str, Device]) -> list[Device]:
-        return [without_series(device, doomed[path]) for path, device in devices.items()]
+        return [without_series(device, removed[path]) for path, device in devices.items()]
 
-    catalog.trees.change(name, list(doomed), change, [])
+    catalog.trees.change(name, list(removed), change, [])
 
 
 def without_series(device: Device, measurements: Sequence[str]) -> Device:
@@ -147,25 +175,31 @@ def without_series(device: Device, measurements: Sequence[str]) -> Device:
     return replace(device, series=kept, labels=labels)
 
 
-def change_device(stage: ChangeDevice, context: Context) -> None:
-    """Change what is attached to a device's series."""
+def change_device(context: Context, database: Database, path: str, change: Callable[[Device], Device]) -> None:
+    """Change what is attached to a device's series; `change` makes the new device of the present one."""
 
-    def change(devices: dict[str, Device]) -> list[Device]:
-        if stage.device not in devices:
-            raise NotFoundError(f"device {stage.device} does not exist", hint="SHOW DEVICES lists what there is")
-        return [stage.change(devices[stage.device])]
+    def change_all(devices: dict[str, Device]) -> list[Device]:
+        if path not in devices:
+            raise NotFoundError(f"device {path} does not exist", hint="SHOW DEVICES lists what there is")
+        return [change(devices[path])]
 
-    context.catalog.trees.change(stage.database.name, [stage.device], change, [])
+    context.catalog.trees.change(database.name, [path], change_all, [])
 
 
-def write_series(stage: WriteSeries, context: Context) -> int:
-    """Write the rows of all devices in one commit; return how many there were."""
-    catalog, name = context.catalog, stage.database.name
-    devices = catalog.trees.find(name, [path for path, _ in stage.rows])
-    parts = [stored_rows(devices[path], rows) for path, rows in stage.rows]
-    rows = pa.concat_tables(parts, promote_options="default")
-    context.tables.write(catalog.tables.get(name, TREE_TABLE), stage.database, rows, update_columns=rows.column_names)
-    return sum(part.num_rows for part in parts)
+def write_series(context: Context, database: Database, rows: Sequence[tuple[str, pa.Table]]) -> int:
+    """Write rows of devices in one commit; return how many there were.
+
+    Args:
+        context: The environment.
+        database: The tree's database.
+        rows: For each device `time` as stored and a column for each measurement, in the type of its series.
+    """
+    catalog, name = context.catalog, database.name
+    devices = catalog.trees.find(name, [path for path, _ in rows])
+    parts = [stored_rows(devices[path], own) for path, own in rows]
+    combined = pa.concat_tables(parts, promote_options="default")
+    context.tables.write(catalog.tables.get(name, TREE_TABLE), database, combined, update_columns=combined.column_names)
+    return int(combined.num_rows)
 
 
 def stored_rows(device: Device, rows: pa.Table) -> pa.Table:
@@ -179,7 +213,16 @@ def stored_rows(device: Device, rows: pa.Table) -> pa.Table:
     return pa.table(columns).append_column("device", pa.repeat(pa.scalar(device.path), rows.num_rows))
 
 
-def clear_series(stage: ClearSeries, context: Context) -> int:
-    """Delete values; a row without any goes."""
-    table = context.catalog.tables.get(stage.database.name, TREE_TABLE)
-    return context.tables.clear(table, stage.database, stage.columns, stage.ranges)
+def clear_series(
+    context: Context, database: Database, columns: Sequence[tuple[str, Sequence[str]]], ranges: Ranges | None = None
+) -> int:
+    """Delete values within ranges of ticks, both ends inclusive; a row without any goes. Return the number of changed rows.
+
+    Args:
+        context: The environment.
+        database: The tree's database.
+        columns: Devices, and the stored columns to delete values from.
+        ranges: None for all times.
+    """
+    table = context.catalog.tables.get(database.name, TREE_TABLE)
+    return context.tables.clear(table, database, columns, ranges)

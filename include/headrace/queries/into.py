@@ -1,0 +1,268 @@
+"""INTO: run a query and write its columns to series; missing series are created if there is something to write."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.compute.iotdb.into import IntoColumn
+from headrace.compute.iotdb.select import TIME_HEADER, TreePlan
+from headrace.compute.window_plans import RangeWindow
+from headrace.compute.windows.ranges import calendar_windows
+from headrace.errors import TypeMismatchError
+from headrace.model.paths import join_path, split_path
+from headrace.model.tables import Database
+from headrace.model.tree_types import type_name
+from headrace.model.trees import TIME_COLUMN, TREE_TABLE, Device, NewSeries, Timeseries
+from headrace.model.types import TypeKind
+from headrace.queries.evaluation import evaluate_query
+from headrace.queries.scope import series_patterns
+from headrace.queries.trees import DeviceSeries, database_of, make_all_series, make_tree
+from headrace.storage.delta.points import Instants, ReplacedPoints
+from headrace.storage.delta.pruning import Bounds
+from headrace.storage.types import MICROSECONDS, arrow_type
+from headrace.storage.values.scalars import stored_units_per_tick
+from headrace.streams.context import Context
+
+WIDER: Final = {
+    TypeKind.INT: (TypeKind.BIGINT, TypeKind.FLOAT, TypeKind.DOUBLE),
+    TypeKind.BIGINT: (TypeKind.DOUBLE,),
+    TypeKind.FLOAT: (TypeKind.DOUBLE,),
+}
+"""Types of targets that a column may be written to, beside its own."""
+DEVICE: Final = "device"
+Selected = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class IntoResult:
+    """What INTO has written: the number of values of each target, and whether the query returned a row."""
+
+    counts: tuple[int, ...]
+    has_rows: bool
+
+    @property
+    def values(self) -> int:
+        """The number of values written."""
+        return sum(self.counts)
+
+
+def write_into(
+    context: Context,
+    plan: TreePlan,
+    targets: Sequence[IntoColumn],
+    *,
+    replaced: tuple[int, int] | None = None,
+    check: Callable[[], None] = lambda: None,
+) -> IntoResult:
+    """Run a query and write its columns, in one commit for each database.
+
+    Args:
+        context: The environment.
+        plan: The bound query.
+        targets: Where each column of the result goes, or of ALIGN BY DEVICE each column of each device.
+        replaced: The range `[start, end)` in ticks that the query was computed for. What it wrote there before goes, unless it is
+            written again. With None points are only added or overwritten.
+        check: Called before each commit. What it raises prevents the commit.
+
+    Raises:
+        TypeMismatchError: A target exists with a type that the column's values cannot have.
+    """
+    devices = find_devices({target.device for target in targets}, context)
+    for target in targets:
+        check_type(target, devices.get(target.device))
+    table = evaluate_query(plan.plan, context)
+    counts = count_values(plan, targets, table)
+    devices |= make_targets([target for target, count in zip(targets, counts, strict=True) if count], context)
+    rows = rows_by_database(plan, targets, table, devices)
+    ranges = {} if replaced is None else replaced_points(plan, targets, devices, replaced)
+    for name in dict.fromkeys([*rows, *ranges]):
+        write_database(context, name, rows.get(name, []), ranges.get(name), check)
+    return IntoResult(counts, table.num_rows > 0)
+
+
+def write_database(
+    context: Context, name: str, rows: Sequence[pa.Table], replaced: ReplacedPoints | None, check: Callable[[], None]
+) -> None:
+    """Write the rows of one database."""
+    table, database = context.catalog.tables.get(name, TREE_TABLE), context.catalog.databases.get(name)
+    nothing = context.tables.schema(table, database).empty_table().select([TIME_COLUMN, DEVICE])
+    combined = pa.concat_tables([nothing, *rows], promote_options="default")
+    context.tables.write_points(table, database, combined, replaced, check=check)
+
+
+def find_devices(paths: set[str], context: Context) -> dict[str, Device]:
+    """Return those of the paths that are devices."""
+    by_database: dict[str, list[str]] = defaultdict(list)
+    for path in paths:
+        if (name := database_of(path, context)) is not None:
+            by_database[name].append(path)
+    return {path: device for name, own in by_database.items() for path, device in context.catalog.trees.find(name, own).items()}
+
+
+def check_type(target: IntoColumn, device: Device | None) -> None:
+    """Refuse a target that exists with a type that the column's values cannot have."""
+    series = device.find(target.measurement) if device is not None else None
+    if series is not None and series.type.kind not in (target.type.kind, *WIDER.get(target.type.kind, ())):
+        raise TypeMismatchError(
+            f"The data type of target path ({target.path}[{type_name(series.type)}]) is not compatible with the data type of "
+            f"source column ({target.source}[{type_name(target.type)}]).",
+            hint="write to a series of the column's type, or cast the column",
+        )
+
+
+def has_time(plan: TreePlan) -> bool:
+    """Return whether the result has a time; an aggregate over all rows has none, and IoTDB stores it at the epoch."""
+    return plan.plan.outputs[0].name == TIME_HEADER
+
+
+def value_column(plan: TreePlan, target: IntoColumn) -> int:
+    """Return the index of a target's values in the result."""
+    return int(has_time(plan)) + bool(plan.devices) + target.column
+
+
+def device_column(plan: TreePlan) -> int | None:
+    """Return the index of the devices in the result of ALIGN BY DEVICE, else None."""
+    return int(has_time(plan)) if plan.devices else None
+
+
+def count_values(plan: TreePlan, targets: Sequence[IntoColumn], table: pa.Table) -> tuple[int, ...]:
+    """Return how many values each target gets."""
+    key = device_column(plan)
+    if key is None:
+        return tuple(table.num_rows - table.column(value_column(plan, target)).null_count for target in targets)
+    names = [f"c{number}" for number in range(table.num_columns)]
+    columns = sorted({value_column(plan, target) for target in targets})
+    grouped = table.rename_columns(names).group_by(names[key]).aggregate([(names[column], "count") for column in columns])
+    rows = {row[names[key]]: row for row in grouped.to_pylist()}
+    return tuple(
+        rows[target.source_device][f"{names[value_column(plan, target)]}_count"] if target.source_device in rows else 0
+        for target in targets
+    )
+
+
+def make_targets(targets: Sequence[IntoColumn], context: Context) -> dict[str, Device]:
+    """Return the devices of targets, with all their series; what is missing is created."""
+    by_database: dict[str, dict[str, list[IntoColumn]]] = defaultdict(lambda: defaultdict(list))
+    for target in targets:
+        name = database_of(target.device, context) or join_path(split_path(target.device)[:2])
+        by_database[name][target.device].append(target)
+    made: dict[str, Device] = {}
+    for name, devices in by_database.items():
+        made |= make_devices(name, devices, context)
+    return made
+
+
+def make_devices(name: str, targets: Mapping[str, Sequence[IntoColumn]], context: Context) -> dict[str, Device]:
+    """Return devices of one database, with all series of their targets; what is missing is created."""
+    present = context.catalog.trees.find(name, list(targets))
+    missing = [
+        DeviceSeries(path, tuple(NewSeries(target.measurement, target.type) for target in own), own[0].aligned)
+        for path, own in targets.items()
+        if path not in present or any(present[path].find(target.measurement) is None for target in own)
+    ]
+    if not missing:
+        return present
+    if database_of(name, context) is None:
+        make_tree(context, Database(name, timezone=context.settings.timezone), if_not_exists=True)
+    make_all_series(context, context.catalog.databases.get(name), missing, if_not_exists=True)
+    return context.catalog.trees.find(name, list(targets))
+
+
+Layout = tuple[tuple[int, Timeseries], ...]
+"""Columns of the result, and the series of a device that they are written to."""
+
+
+def rows_by_database(
+    plan: TreePlan, targets: Sequence[IntoColumn], table: pa.Table, devices: Mapping[str, Device]
+) -> dict[str, list[pa.Table]]:
+    """Return the rows to write, under the names of the stored columns; those without values are left out."""
+    layouts: dict[tuple[str | None, str], list[tuple[int, Timeseries]]] = defaultdict(list)
+    for target in targets:
+        device = devices.get(target.device)
+        series = None if device is None else device.find(target.measurement)
+        if series is not None:
+            layouts[target.source_device, target.device].append((value_column(plan, target), series))
+    moves: dict[tuple[str, Layout], dict[str | None, str]] = defaultdict(dict)
+    for (source, path), layout in layouts.items():
+        # Without ALIGN BY DEVICE each target device gets all rows, in columns of its own.
+        moves[devices[path].database, tuple(layout)] |= {path if source is None else source: path}
+    rows: dict[str, list[pa.Table]] = defaultdict(list)
+    for (name, columns), paths in moves.items():
+        rows[name] += moved_rows(plan, table, columns, paths)
+    return dict(rows)
+
+
+def moved_rows(plan: TreePlan, table: pa.Table, layout: Layout, paths: Mapping[str | None, str]) -> list[pa.Table]:
+    """Return the rows for devices whose columns are written to the same stored columns.
+
+    Args:
+        plan: The bound query.
+        table: Its result.
+        layout: Columns of the result and series.
+        paths: The target device of each source device; without ALIGN BY DEVICE, of each target device itself.
+    """
+    key = device_column(plan)
+    if key is None:
+        return [target_rows(plan, table, layout, pa.repeat(pa.scalar(path), table.num_rows)) for path in paths.values()]
+    sources = pa.array(list(paths), pa.string())
+    own = table.filter(pc.is_in(table.column(key), sources))
+    targets = pa.array(list(paths.values()), pa.string()).take(pc.index_in(own.column(key).combine_chunks(), sources))
+    return [target_rows(plan, own, layout, targets)]
+
+
+def target_rows(plan: TreePlan, table: pa.Table, layout: Layout, devices: pa.Array) -> pa.Table:
+    """Return rows of the result as stored, without those that have no value."""
+    times = table.column(0) if has_time(plan) else pa.nulls(table.num_rows, pa.int64()).fill_null(0).cast(MICROSECONDS)
+    columns = {TIME_COLUMN: times, DEVICE: devices}
+    has_value = pa.array([False] * table.num_rows)
+    for index, series in layout:
+        values, stored = table.column(index), arrow_type(series.type, plan.plan.precision)
+        columns[series.column] = values if values.type == stored else values.cast(stored, safe=False)
+        has_value = pc.or_(has_value, pc.is_valid(values).combine_chunks())
+    return pa.table(columns).filter(has_value)
+
+
+def replaced_points(
+    plan: TreePlan, targets: Sequence[IntoColumn], devices: Mapping[str, Device], ticks: tuple[int, int]
+) -> dict[str, ReplacedPoints]:
+    """Return the points that an earlier computation of a range may have written, by database.
+
+    Series that the query reads are left alone: their points need not come from it.
+    """
+    columns: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    patterns = list(series_patterns(plan.query))
+    for target in targets:
+        device = devices.get(target.device)
+        series = None if device is None else device.find(target.measurement)
+        if device is None or series is None:
+            continue
+        nodes = (*device.nodes, series.measurement)
+        if not any(pattern.matches(nodes) for pattern in patterns):
+            columns[device.database][device.path].append(series.column)
+    bounds, selects = replaced_times(plan, ticks)
+    return {
+        name: ReplacedPoints(tuple((path, tuple(names)) for path, names in own.items()), bounds, selects)
+        for name, own in columns.items()
+    }
+
+
+def replaced_times(plan: TreePlan, ticks: tuple[int, int]) -> tuple[Bounds, Callable[[Instants], Selected] | None]:
+    """Return the times at which a query over a range writes: those of its windows' starts if they are known."""
+    if not has_time(plan):
+        return Bounds(0, 0), None
+    unit, window = stored_units_per_tick(plan.plan.precision), plan.plan.window
+    bounds = Bounds(ticks[0] * unit, (ticks[1] - 1) * unit)
+    if not isinstance(window, RangeWindow):
+        return bounds, None
+    if not window.months[1]:
+        return bounds, lambda times: (times - ticks[0] * unit) % (window.step * unit) == 0
+    starts = [start * unit for start, _ in calendar_windows(window, *ticks, plan.plan.precision)]
+    return bounds, lambda times: np.isin(times, starts)
