@@ -67,6 +67,16 @@ class Settings(BaseSettings):
     http_read_token: SecretStr = Field(
         SecretStr(""), description="Bearer token for `/metrics` and the details of `/health` only; if empty, there is none."
     )
+    cq_min_every_ms: int = Field(1_000, ge=1, description="Shortest EVERY of a continuous query, in milliseconds.")
+    cq_resident_every_ms: int = Field(
+        60_000,
+        ge=0,
+        description="Continuous queries whose EVERY is shorter, in milliseconds, are executed by the snode; others by Airflow.",
+    )
+    cq_attempts: int = Field(
+        3, ge=1, description="Attempts of an execution of a continuous query before the query is STOPPED with the reason."
+    )
+    cq_threads: int = Field(2, ge=1, description="Executions of continuous queries that an snode runs at the same time.")
     airflow_port: int = Field(8080, ge=1, le=65535, description="Port of the Airflow UI started by `headrace up`.")
     airflow_url: str = Field("", description="URL of an external Airflow; if empty, the Airflow of the home folder.")
     airflow_user: str = Field("", description="User name for the Airflow at `airflow_url`; it needs permission to trigger DAGs.")

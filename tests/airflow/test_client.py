@@ -15,6 +15,7 @@ import pytest
 
 from headrace.errors import OperationalError
 from headrace.runtime.airflow import AirflowClient
+from headrace.runtime.dag_ids import stream_dag_id
 from headrace.runtime.login import Login
 from headrace.runtime.processes import find_free_port
 from headrace.settings import load
@@ -90,7 +91,7 @@ def with_run(server: Server, state: str, *supervise: str | None, run_type: str =
 def test_without_an_airflow_nothing_fails() -> None:
     with AirflowClient(Login(f"http://127.0.0.1:{find_free_port()}", "admin", "secret")) as client:
         assert not client.announce()
-        assert not client.supervise("power", "avg_v")
+        assert not client.supervise(stream_dag_id("power", "avg_v"))
         with pytest.raises(OperationalError, match="cannot be reached") as raised:
             client.trigger("any")
     assert "headrace up" in raised.value.hint
@@ -130,14 +131,14 @@ def test_a_token_that_has_expired_is_renewed(server: Server, client: AirflowClie
 
 def test_only_failed_tasks_of_a_run_are_cleared(server: Server, client: AirflowClient) -> None:
     with_run(server, "failed", "upstream_failed")
-    assert client.supervise("power", "avg_v")
+    assert client.supervise(stream_dag_id("power", "avg_v"))
     (body,) = server.bodies("POST", f"{DAG}/clearTaskInstances")
     assert (body["only_failed"], body["dry_run"], "task_ids" in body) == (True, False, False)
 
 
 def test_supervision_that_was_skipped_is_cleared(server: Server, client: AirflowClient) -> None:
     with_run(server, "success", "skipped")
-    assert client.supervise("power", "avg_v")
+    assert client.supervise(stream_dag_id("power", "avg_v"))
     (body,) = server.bodies("POST", f"{DAG}/clearTaskInstances")
     assert body["task_ids"] == ["supervise"]
 
@@ -159,13 +160,13 @@ def test_an_ending_run_is_cleared_after_its_end(server: Server, client: AirflowC
 @pytest.mark.parametrize("state", ["deferred", "up_for_retry", "scheduled", None])
 def test_active_supervision_is_not_cleared(server: Server, client: AirflowClient, state: str | None) -> None:
     with_run(server, "running", state)
-    assert client.supervise("power", "avg_v")
+    assert client.supervise(stream_dag_id("power", "avg_v"))
     assert server.bodies("POST", f"{DAG}/clearTaskInstances") == []
 
 
 def test_without_a_scheduled_run_nothing_is_cleared(server: Server, client: AirflowClient) -> None:
     with_run(server, "success", "skipped", run_type="manual", conf={"from": None})
-    assert client.supervise("power", "avg_v")
+    assert client.supervise(stream_dag_id("power", "avg_v"))
     assert {method for method, _, _ in server.requests} == {"POST", "GET"}
     assert server.bodies("POST", f"{DAG}/dagRuns") == server.bodies("POST", f"{DAG}/clearTaskInstances") == []
 

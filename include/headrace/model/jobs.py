@@ -104,7 +104,12 @@ class JobDefinition:
 
     def __str__(self) -> str:
         """Return the name that statements use."""
-        return self.name if self.kind is JobKind.CONTINUOUS_QUERY else f"{self.database}.{self.name}"
+        return job_name(self.kind, self.database, self.name)
+
+
+def job_name(kind: JobKind, database: str, name: str) -> str:
+    """Return the name by which statements call a job."""
+    return name if kind is JobKind.CONTINUOUS_QUERY else f"{database}.{name}"
 
 
 @dataclass(frozen=True, slots=True)

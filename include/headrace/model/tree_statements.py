@@ -253,6 +253,20 @@ class DropContinuousQuery:
     name: str
 
 
+@dataclass(frozen=True, slots=True)
+class PauseContinuousQuery:
+    """`PAUSE CONTINUOUS QUERY name`, which IoTDB does not have."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeContinuousQuery:
+    """`RESUME CONTINUOUS QUERY name`, which IoTDB does not have."""
+
+    name: str
+
+
 TreeStatement = (
     CreateTreeDatabase
     | DropTreeDatabases
@@ -274,4 +288,6 @@ TreeStatement = (
     | DropFunction
     | CreateContinuousQuery
     | DropContinuousQuery
+    | PauseContinuousQuery
+    | ResumeContinuousQuery
 )

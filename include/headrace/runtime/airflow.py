@@ -11,7 +11,7 @@ from typing import Any, Final
 import httpx
 
 from headrace.errors import OperationalError
-from headrace.runtime.dag_ids import SNODE_PREFIX, STREAM_PREFIX, stream_dag_id
+from headrace.runtime.dag_ids import PREFIXES, SNODE_PREFIX, stream_dag_id
 from headrace.runtime.login import Login, find_login
 from headrace.settings import Settings
 
@@ -71,20 +71,20 @@ class AirflowClient:
             return False
         return True
 
-    def supervise(self, database: str, name: str) -> bool:
-        """Restart the supervision of a stream after RESUME STREAM, by clearing what failed or was skipped in its last run.
+    def supervise(self, dag_id: str) -> bool:
+        """Restart the DAG of a job that was resumed, by clearing what failed or was skipped in its last run.
 
-        Returns False if Airflow cannot be reached, or does not have the stream's DAG yet (a new DAG starts without our help).
+        Returns False if Airflow cannot be reached, or does not have the DAG yet (a new DAG starts without our help).
         """
         try:
-            self._supervise(stream_dag_id(database, name))
+            self._supervise(dag_id)
         except OperationalError as error:
-            log.info("skipping the supervision of %s.%s: %s", database, name, error.message)
+            log.info("skipping the supervision of %s: %s", dag_id, error.message)
             return False
         return True
 
     def find_unsupervised_dags(self) -> set[str]:
-        """Return the ids of streams' DAGs whose supervision, or whose own run before it, has ended, among the latest 100 runs.
+        """Return the ids of jobs' DAGs whose supervision, or whose own run before it, has ended, among the latest 100 runs.
 
         If Airflow was stopped in between, supervision has ended in a run that has not.
         """
@@ -92,7 +92,7 @@ class AirflowClient:
         runs = self._get("/api/v2/dags/~/dagRuns", {"run_type": "scheduled", "state": sorted(ENDED), **latest})["dag_runs"]
         ended_tasks = {"task_display_name_pattern": SUPERVISE, "state": sorted(ENDED | {"skipped"}), **latest}
         tasks = self._get("/api/v2/dags/~/dagRuns/~/taskInstances", ended_tasks)["task_instances"]
-        return {str(entry["dag_id"]) for entry in (*runs, *tasks) if str(entry["dag_id"]).startswith(STREAM_PREFIX)}
+        return {str(entry["dag_id"]) for entry in (*runs, *tasks) if str(entry["dag_id"]).startswith(tuple(PREFIXES.values()))}
 
     # Called by users and tests.
 

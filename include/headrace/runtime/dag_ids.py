@@ -7,10 +7,12 @@ import re
 from typing import Final
 
 from headrace.model.jobs import JobKind
+from headrace.model.paths import ROOT
 
 SNODE_PREFIX: Final = "headrace_snode__"
 STREAM_PREFIX: Final = "headrace_stream__"
-PREFIXES: Final = {JobKind.STREAM: STREAM_PREFIX}
+QUERY_PREFIX: Final = "headrace_cq__"
+PREFIXES: Final = {JobKind.STREAM: STREAM_PREFIX, JobKind.CONTINUOUS_QUERY: QUERY_PREFIX}
 """The prefix of DAG ids by kind of job."""
 BACKFILL_POOL: Final = "headrace_backfill"
 """The pool that `headrace up` creates. Other Airflow installations use the setting `backfill_pool`."""
@@ -31,7 +33,8 @@ def snode_dag_id(name: str) -> str:
 
 def job_dag_id(kind: JobKind, database: str, name: str) -> str:
     """Return the id of the DAG that runs and supervises a job. Different jobs have different ids."""
-    return _truncate(f"{PREFIXES[kind]}{_escape(database)}__{_escape(name)}")
+    names = [name] if kind is JobKind.CONTINUOUS_QUERY else [database, name]
+    return _truncate(PREFIXES[kind] + "__".join(map(_escape, names)))
 
 
 def stream_dag_id(database: str, name: str) -> str:
@@ -48,9 +51,11 @@ def snode_from_dag_id(dag_id: str) -> str | None:
 def job_from_dag_id(dag_id: str) -> tuple[JobKind, str, str] | None:
     """Return the kind, database and name of the job of a DAG; None if the id is not a job's, or was truncated."""
     for kind, prefix in PREFIXES.items():
-        names = _names(dag_id, prefix)
-        if len(names) == 2:
-            return kind, names[0], names[1]
+        match kind, _names(dag_id, prefix):
+            case JobKind.CONTINUOUS_QUERY, [name]:
+                return kind, ROOT, name
+            case JobKind.STREAM, [database, name]:
+                return kind, database, name
     return None
 
 

@@ -10,9 +10,10 @@ from typing import Final
 
 from headrace.errors import Error, FencedError, TransientError
 from headrace.history import backfill
-from headrace.model.jobs import JobRecord, JobState
+from headrace.model.jobs import JobKind, JobRecord, JobState
 from headrace.runtime.backfill_queue import BackfillQueue
 from headrace.runtime.context import Context
+from headrace.runtime.continuous_queries import QueryTimers, is_resident
 from headrace.runtime.metrics import Histogram
 from headrace.runtime.reasons import stop_stream
 from headrace.runtime.roles import MAX_RETRY_MS, Role, retry_pause, role
@@ -39,6 +40,7 @@ class Driver:
         self._stopping = threading.Event()
         self._pollers = SourcePollers(context, batches.observe)
         self._backfills = BackfillQueue(context)
+        self._timers = QueryTimers(context, f"snode {name}", self._is_own_query)
         self._attempts: dict[str, int] = {}
         self._retry_at: dict[str, int] = {}
         self._polled_at = time.monotonic()
@@ -57,13 +59,15 @@ class Driver:
         return self._pollers.activity()
 
     def start(self) -> None:
-        """Start the thread."""
+        """Start the threads."""
         self._thread.start()
+        self._timers.start()
 
     def stop(self, grace_s: float) -> bool:
         """Stop after the micro-batches in flight; return False if they took longer than `grace_s`."""
         self._stopping.set()
         self._backfills.stop()
+        self._timers.stop(grace_s)
         if self._thread.is_alive():
             self._thread.join(grace_s)
         return not self._thread.is_alive()
@@ -123,9 +127,14 @@ class Driver:
         self.records = self._context.catalog.jobs.all(self._name)
         roles = [(record, self._take_action(record)) for record in self.records]
         self._pollers.reconcile([record for record, role_ in roles if role_ is Role.POLL])
+        self._timers.reconcile([record for record, role_ in roles if role_ is Role.EXECUTE])
         for record, role_ in roles:
             if role_ is Role.FORGET and record.definition.id not in self._pollers.streams:
                 self._try_forget(record)
+
+    def _is_own_query(self, record: JobRecord) -> bool:
+        """Return whether this snode executes a continuous query, rather than Airflow."""
+        return self._fills or is_resident(record, self._context.settings)
 
     def _take_action(self, record: JobRecord) -> Role:
         """Start what the stream's role requires, and return the role."""
@@ -144,10 +153,10 @@ class Driver:
         return stream_role
 
     def _decide_role(self, record: JobRecord) -> Role:
-        job_id = record.definition.id
+        job_id, is_stream = record.definition.id, record.definition.kind is JobKind.STREAM
         return role(
             record,
-            filled=not record.is_live and backfill.is_filled(self._context, job_id),
+            filled=is_stream and not record.is_live and backfill.is_filled(self._context, job_id),
             fills=self._fills,
             retry_at=self._retry_at.get(job_id, 0),
             now=self._context.clock.now(),

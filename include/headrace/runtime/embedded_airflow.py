@@ -19,7 +19,7 @@ from headrace.catalog import Catalog
 from headrace.errors import ConfigurationError, OperationalError
 from headrace.model.jobs import DesiredState, JobState
 from headrace.runtime.airflow_settings import airflow_environment
-from headrace.runtime.dag_ids import BACKFILL_POOL, stream_dag_id
+from headrace.runtime.dag_ids import BACKFILL_POOL, job_dag_id
 from headrace.runtime.login import USER, AirflowHome, ensure_login, find_login, read_json, write_private
 from headrace.runtime.processes import (
     Service,
@@ -296,10 +296,11 @@ def _resume_supervision(settings: Settings, client: AirflowClient) -> None:
     with Catalog.open(settings.catalog) as catalog:
         records = catalog.jobs.all() if find_unsupervised_dags else []
     for record in records:
-        database, name = record.definition.database, record.definition.name
+        definition = record.definition
+        dag_id = job_dag_id(definition.kind, definition.database, definition.name)
         should_run = record.desired is DesiredState.RUNNING and record.state is not JobState.STOPPED
-        if should_run and stream_dag_id(database, name) in find_unsupervised_dags:
-            client.supervise(database, name)
+        if should_run and dag_id in find_unsupervised_dags:
+            client.supervise(dag_id)
 
 
 def _client(settings: Settings) -> AirflowClient:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
-from headrace.model.jobs import DesiredState, JobRecord, JobState
+from headrace.model.jobs import DesiredState, JobKind, JobRecord, JobState
 
 # The pause before the first retry of a stream that stopped for a transient reason, and the longest pause.
 FIRST_RETRY_MS: Final = 1_000
@@ -25,6 +25,8 @@ class Role(StrEnum):
     """Its backfill is complete: rebuild the state as of the boundary."""
     RETRY = "retry"
     """It stopped for a transient reason, and the pause is over."""
+    EXECUTE = "execute"
+    """It is a continuous query, which the timers or Airflow execute when it is due."""
     FORGET = "forget"
     """It was dropped: delete its state and record."""
 
@@ -44,6 +46,8 @@ def role(record: JobRecord, *, filled: bool, fills: bool, retry_at: int, now: in
     if record.state is JobState.STOPPED:
         is_transient = record.reason is not None and record.reason.transient and record.desired is DesiredState.RUNNING
         return Role.RETRY if is_transient and now >= retry_at else Role.WAIT
+    if record.definition.kind is JobKind.CONTINUOUS_QUERY:
+        return Role.EXECUTE
     if record.desired is DesiredState.PAUSED or record.is_live:
         return Role.POLL
     return history_role(record, filled, fills)

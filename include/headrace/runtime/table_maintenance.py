@@ -61,8 +61,7 @@ def offsets_by_stream(context: Context, table: Table) -> dict[str, int]:
     """Return the version up to which each stream has read a table, by name; for a stream in backfill, its boundary."""
     offset_by_stream = {}
     for record in context.catalog.jobs.all():
-        source = (record.definition.source.database, record.definition.source.name)
-        if source == (table.database, table.name) and record.desired is not DesiredState.DROPPED:
+        if table.id in record.definition.sources and record.desired is not DesiredState.DROPPED:
             offset = needed_offset(record)
             if offset is not None:
                 offset_by_stream[f"{record.definition.database}.{record.definition.name}"] = offset

@@ -1,4 +1,4 @@
-"""Run streams in the connection's own process while no snode does."""
+"""Run streams and continuous queries in the connection's own process while no snode does."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import Final
 
 from headrace.errors import FencedError, OperationalError
 from headrace.history.backfill import fill_history
-from headrace.model.jobs import DesiredState, JobRecord, JobState
+from headrace.model.jobs import DesiredState, JobKind, JobRecord, JobState
 from headrace.model.snodes import Lease
 from headrace.runtime.context import Context
+from headrace.runtime.continuous_queries import execute_due
 from headrace.runtime.epochs import raise_epoch
 from headrace.streams.sources.poller import SourcePollers
 
@@ -32,7 +33,7 @@ class EmbeddedRunner:
         self._holder = f"connection {os.getpid()}-{threading.get_ident()}-{id(self)}"
 
     def settle(self) -> None:
-        """Return when every running stream has processed all that was written before the call.
+        """Return when every running stream has processed all that was written before the call, and no execution is due.
 
         If a live snode holds the lease, wait for it instead.
         """
@@ -94,8 +95,9 @@ class EmbeddedRunner:
             self._pollers = SourcePollers(replace(self._context, epoch=self._lease.epoch))
         for _ in range(MAX_ROUNDS):
             self._fill_histories()
-            self._pollers.reconcile(self._load_records())
-            if not self._pollers.poll():
+            records = self._load_records()
+            self._pollers.reconcile([record for record in records if record.definition.kind is JobKind.STREAM])
+            if not self._pollers.poll() and not execute_due(self._context, records, self._holder):
                 return
             self._lease = self._context.catalog.leases.renew(self._lease, self._context.settings.lease_ms)
         raise OperationalError("the streams do not settle", hint="check that no two streams write to each other's source")
@@ -107,7 +109,11 @@ class EmbeddedRunner:
 
     def _wait_for_snode(self) -> None:
         """Wait until the snode has processed what has been written so far."""
-        required = {record.definition.id: self._source_version(record) for record in self._load_records()}
+        required = {
+            record.definition.id: self._source_version(record)
+            for record in self._load_records()
+            if record.definition.kind is JobKind.STREAM
+        }
         last_change, previous = time.monotonic(), None
         while behind := self._lagging_streams(required):
             now = time.monotonic()

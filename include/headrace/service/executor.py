@@ -9,7 +9,7 @@ from functools import singledispatch
 from typing import TYPE_CHECKING, Final
 
 from headrace.errors import ExistsError, InternalError
-from headrace.model.jobs import DesiredState, JobState
+from headrace.model.jobs import DesiredState, JobKind, JobState
 from headrace.service import stages, tree_stages
 from headrace.service.results import Result, rows_result
 
@@ -183,36 +183,48 @@ def _(stage: stages.FillHistory, session: SessionState) -> Result:  # noqa: ARG0
 
 @apply.register(stages.NotifyAirflow)
 def _(stage: stages.NotifyAirflow, session: SessionState) -> Result:
-    from headrace.runtime.airflow import AirflowClient  # imports an HTTP client, which only changes of streams need
+    from headrace.runtime.airflow import AirflowClient  # imports an HTTP client, which only changes of jobs need
+    from headrace.runtime.dag_ids import job_dag_id
 
     client = AirflowClient.find(session.context.settings)
     if client is not None:
         with client:
             client.announce()
             if stage.resumed:
-                client.supervise(stage.database, stage.stream)
+                client.supervise(job_dag_id(stage.kind, stage.database, stage.name))
     return DONE
 
 
-@apply.register(stages.RemoveStream)
-def _(stage: stages.RemoveStream, session: SessionState) -> Result:
-    from headrace.streams.lifecycle import forget
-
-    stream = stage.record.definition.id
-    session.context.catalog.jobs.set_desired(stream, DesiredState.DROPPED)
-    session.context.catalog.jobs.drop(stream)
-    forget(session.context, stream)
+@apply.register(stages.RecordContinuousQuery)
+def _(stage: stages.RecordContinuousQuery, session: SessionState) -> Result:
+    session.context.catalog.jobs.create(stage.definition, state=JobState.RUNNING)
     return DONE
 
 
-@apply.register(stages.SuspendStream)
-def _(stage: stages.SuspendStream, session: SessionState) -> Result:
-    session.context.catalog.jobs.set_desired(stage.record.definition.id, DesiredState.PAUSED)
+@apply.register(stages.RemoveJob)
+def _(stage: stages.RemoveJob, session: SessionState) -> Result:
+    job = stage.record.definition
+    session.context.catalog.jobs.set_desired(job.id, DesiredState.DROPPED)
+    session.context.catalog.jobs.drop(job.id)
+    if job.kind is JobKind.STREAM:
+        from headrace.streams.lifecycle import forget
+
+        forget(session.context, job.id)
     return DONE
 
 
-@apply.register(stages.ReactivateStream)
-def _(stage: stages.ReactivateStream, session: SessionState) -> Result:
+@apply.register(stages.SuspendJob)
+def _(stage: stages.SuspendJob, session: SessionState) -> Result:
+    """Ask for the pause. No process has to end a continuous query's work first, so it is paused at once."""
+    job = stage.record.definition
+    session.context.catalog.jobs.set_desired(job.id, DesiredState.PAUSED)
+    if job.kind is JobKind.CONTINUOUS_QUERY and stage.record.state is JobState.RUNNING:
+        session.context.catalog.jobs.set_state(job.id, JobState.PAUSED)
+    return DONE
+
+
+@apply.register(stages.ReactivateJob)
+def _(stage: stages.ReactivateJob, session: SessionState) -> Result:
     """Resume at the last committed offsets, or with the backfill if the history is not complete."""
     context, record = session.context, stage.record
     if stage.ignore_untreated:
@@ -220,7 +232,8 @@ def _(stage: stages.ReactivateStream, session: SessionState) -> Result:
         from headrace.streams.lifecycle import skip
 
         skip(context, plan_recorded_stream(record.definition, context.catalog))
-    if record.state is JobState.STOPPED:
+    is_query = record.definition.kind is JobKind.CONTINUOUS_QUERY
+    if record.state is JobState.STOPPED or (is_query and record.state is JobState.PAUSED):
         context.catalog.jobs.set_state(record.definition.id, record.resumed_state)
     context.catalog.jobs.set_desired(record.definition.id, DesiredState.RUNNING)
     return DONE

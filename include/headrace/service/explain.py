@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from functools import singledispatch
 from typing import TYPE_CHECKING
 
 from headrace.errors import InternalError
+from headrace.model.jobs import JobKind, job_name
+from headrace.model.tree_statements import TimeoutPolicy
 from headrace.service import stages
 from headrace.service.rights import required_rights
 from headrace.service.tree_explain import DESCRIPTIONS
@@ -165,24 +168,42 @@ def _(stage: stages.FillHistory) -> list[str]:
 
 @describe.register
 def _(stage: stages.NotifyAirflow) -> list[str]:
-    return [f"notify Airflow, if it can be reached, of stream {stage.database}.{stage.stream}"]
+    return [f"notify Airflow, if it can be reached, of {stage.kind} {job_name(stage.kind, stage.database, stage.name)}"]
 
 
 @describe.register
-def _(stage: stages.RemoveStream) -> list[str]:
+def _(stage: stages.RecordContinuousQuery) -> list[str]:
+    schedule = stage.definition.schedule
+    start, end = schedule.range_at(schedule.first)
+    instants = [datetime.fromtimestamp(ms / 1000, UTC).isoformat(sep=" ") for ms in (schedule.first, start, end)]
+    missed = "each is computed, in order" if schedule.policy is TimeoutPolicy.BLOCKED else "only the latest is computed"
+    return [
+        f"create continuous query {stage.definition}",
+        f"  first at {instants[0]}, over [{instants[1]}, {instants[2]}); then every {schedule.every} ms",
+        f"  intervals missed: {missed}",
+    ]
+
+
+@describe.register
+def _(stage: stages.RemoveJob) -> list[str]:
     definition = stage.record.definition
-    return [f"drop stream {definition}; {definition.target} stays"]
+    target = "what it has written" if definition.target is None else definition.target
+    return [f"drop {definition.kind} {definition}; {target} stays"]
 
 
 @describe.register
-def _(stage: stages.SuspendStream) -> list[str]:
-    return [f"pause stream {stage.record.definition.database}.{stage.record.definition.name}"]
+def _(stage: stages.SuspendJob) -> list[str]:
+    definition = stage.record.definition
+    return [f"pause {definition.kind} {definition}"]
 
 
 @describe.register
-def _(stage: stages.ReactivateStream) -> list[str]:
+def _(stage: stages.ReactivateJob) -> list[str]:
+    definition = stage.record.definition
+    if definition.kind is JobKind.CONTINUOUS_QUERY:
+        return [f"resume {definition.kind} {definition}, with the executions that its policy asks for"]
     catch_up = "skipping rows written meanwhile" if stage.ignore_untreated else "catching up with rows written meanwhile"
-    return [f"resume stream {stage.record.definition.database}.{stage.record.definition.name}, {catch_up}"]
+    return [f"resume {definition.kind} {definition}, {catch_up}"]
 
 
 @describe.register

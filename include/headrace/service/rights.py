@@ -31,6 +31,7 @@ class ObjectKind(StrEnum):
     DATABASE = "database"
     TABLE = "table"
     STREAM = "stream"
+    CONTINUOUS_QUERY = "continuous query"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -69,9 +70,9 @@ def table_securable(table: Table, subtable: str | None = None) -> Securable:
     return Securable(ObjectKind.TABLE, table.database, subtable or table.name)
 
 
-def stream_securable(stream: JobDefinition) -> Securable:
-    """Return the securable of a stream."""
-    return Securable(ObjectKind.STREAM, stream.database, stream.name)
+def job_securable(job: JobDefinition) -> Securable:
+    """Return the securable of a job, whose kind of object is named like the kind of job."""
+    return Securable(ObjectKind(job.kind.value), job.database, job.name)
 
 
 class RequiresRights(Protocol):

@@ -18,8 +18,8 @@ from headrace.service.rights import (
     Right,
     Securable,
     database_securable,
+    job_securable,
     required_rights,
-    stream_securable,
     table_securable,
 )
 from headrace.service.tree_stages import TreeStage
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from headrace.compute import AnyPlan
-    from headrace.model.jobs import JobDefinition, JobRecord
+    from headrace.model.jobs import JobDefinition, JobKind, JobRecord
     from headrace.model.progress import Progress
     from headrace.model.queries import Query, Union
     from headrace.model.tables import Column, Database, Subtable, Table
@@ -295,54 +295,77 @@ class FillHistory:
 
 
 @dataclass(frozen=True, slots=True)
-class NotifyAirflow:
-    """Notify Airflow, if one can be reached, that a stream was created, dropped or resumed."""
+class RecordContinuousQuery:
+    """Record a continuous query, which is executed from then on."""
 
+    definition: JobDefinition
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        """CREATE of the query, and the right to read and write what its paths may name."""
+        return (
+            Right(Action.CREATE, job_securable(self.definition)),
+            Right(Action.READ, CATALOG),
+            Right(Action.WRITE, CATALOG),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class NotifyAirflow:
+    """Notify Airflow, if one can be reached, that a job was created, dropped or resumed."""
+
+    kind: JobKind
     database: str
-    stream: str
+    name: str
     resumed: bool = False
 
     @property
     def required(self) -> tuple[Right, ...]:
-        """DESCRIBE on the stream."""
-        return (Right(Action.DESCRIBE, Securable(ObjectKind.STREAM, self.database, self.stream)),)
+        """DESCRIBE on the job."""
+        return (Right(Action.DESCRIBE, Securable(ObjectKind(self.kind.value), self.database, self.name)),)
+
+
+def notify(record: JobRecord, *, resumed: bool = False) -> NotifyAirflow:
+    """Return the stage that notifies Airflow of a job."""
+    definition = record.definition
+    return NotifyAirflow(definition.kind, definition.database, definition.name, resumed)
 
 
 @dataclass(frozen=True, slots=True)
-class RemoveStream:
-    """Drop a stream; its target stays."""
+class RemoveJob:
+    """Drop a job; what it has written stays."""
 
     record: JobRecord
 
     @property
     def required(self) -> tuple[Right, ...]:
-        """DROP on the stream."""
-        return (Right(Action.DROP, stream_securable(self.record.definition)),)
+        """DROP on the job."""
+        return (Right(Action.DROP, job_securable(self.record.definition)),)
 
 
 @dataclass(frozen=True, slots=True)
-class SuspendStream:
-    """Pause a stream."""
+class SuspendJob:
+    """Pause a job."""
 
     record: JobRecord
 
     @property
     def required(self) -> tuple[Right, ...]:
-        """OPERATE on the stream."""
-        return (Right(Action.OPERATE, stream_securable(self.record.definition)),)
+        """OPERATE on the job."""
+        return (Right(Action.OPERATE, job_securable(self.record.definition)),)
 
 
 @dataclass(frozen=True, slots=True)
-class ReactivateStream:
-    """Resume a stream, with `ignore_untreated` from the end of its sources."""
+class ReactivateJob:
+    """Resume a job; a stream with `ignore_untreated` from the end of its sources."""
 
     record: JobRecord
-    ignore_untreated: bool
+    ignore_untreated: bool = False
 
     @property
     def required(self) -> tuple[Right, ...]:
-        """OPERATE on the stream."""
-        return (Right(Action.OPERATE, stream_securable(self.record.definition)),)
+        """OPERATE on the job."""
+        return (Right(Action.OPERATE, job_securable(self.record.definition)),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -382,7 +405,7 @@ class Backfill:
     @property
     def required(self) -> tuple[Right, ...]:
         """OPERATE on the stream."""
-        return (Right(Action.OPERATE, stream_securable(self.definition)),)
+        return (Right(Action.OPERATE, job_securable(self.definition)),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -444,9 +467,10 @@ Stage = (
     | RecordStream
     | FillHistory
     | NotifyAirflow
-    | RemoveStream
-    | SuspendStream
-    | ReactivateStream
+    | RecordContinuousQuery
+    | RemoveJob
+    | SuspendJob
+    | ReactivateJob
     | DescribeStages
     | LoadFiles
     | Backfill

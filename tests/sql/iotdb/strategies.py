@@ -246,4 +246,6 @@ statements: st.SearchStrategy[Any] = st.one_of(
     st.builds(model.DropFunction, names),
     continuous,
     st.builds(model.DropContinuousQuery, names),
+    st.builds(model.PauseContinuousQuery, names),
+    st.builds(model.ResumeContinuousQuery, names),
 )

@@ -48,14 +48,15 @@ PLANNERS: Final[dict[type[Any], tuple[str, str]]] = {
     tree_statements.TreeDelete: ("tree_rows", "delete"),
     tree_statements.TreeSelect: ("tree_queries", "select"),
     tree_statements.TreeShow: ("tree_shows", "show"),
+    tree_statements.CreateContinuousQuery: ("continuous_queries", "create"),
+    tree_statements.DropContinuousQuery: ("continuous_queries", "drop"),
+    tree_statements.PauseContinuousQuery: ("continuous_queries", "pause"),
+    tree_statements.ResumeContinuousQuery: ("continuous_queries", "resume"),
 }
 """Module and function of each statement's planner, imported on first use because most import Arrow and Delta."""
-CONTINUOUS_QUERIES: Final = ("continuous queries are not supported", "create a stream over the tree with the tdengine dialect")
 TEMPLATES: Final = ("device templates are not supported", "create the series with CREATE TIMESERIES, or by inserting into them")
 FUNCTIONS: Final = ("user-defined functions are not supported", "use the built-in functions")
 UNPLANNED: Final[dict[type[Any], tuple[str, str]]] = {
-    tree_statements.CreateContinuousQuery: CONTINUOUS_QUERIES,
-    tree_statements.DropContinuousQuery: CONTINUOUS_QUERIES,
     tree_statements.CreateTemplate: TEMPLATES,
     tree_statements.AlterTemplate: TEMPLATES,
     tree_statements.DropTemplate: TEMPLATES,

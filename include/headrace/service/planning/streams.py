@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from headrace.errors import ExistsError, NotFoundError
-from headrace.model.jobs import JobRecord
+from headrace.model.jobs import JobKind, JobRecord
 from headrace.model.statements import CreateStream, DropStream, PauseStream, ResumeStream
 from headrace.model.tables import Name
 from headrace.service.planning.dispatch import PlanningContext, database_of
-from headrace.service.stages import FillHistory, NotifyAirflow, ReactivateStream, RecordStream, RemoveStream, Stage, SuspendStream
+from headrace.service.stages import FillHistory, NotifyAirflow, ReactivateJob, RecordStream, RemoveJob, Stage, SuspendJob, notify
 from headrace.streams.definition.define import define
 
 
@@ -28,30 +28,25 @@ def create_stream(statement: CreateStream, session: PlanningContext) -> list[Sta
     if statement.options.fill_history:
         rows = context.tables.rows(stream.source)
         stages.append(FillHistory(stream, rows, max(1, -(-rows // settings.chunk_rows))))
-    return [*stages, NotifyAirflow(database, statement.name.name)]
+    return [*stages, NotifyAirflow(JobKind.STREAM, database, statement.name.name)]
 
 
 def drop_stream(statement: DropStream, session: PlanningContext) -> list[Stage]:
     """Plan DROP STREAM."""
     record = find_stream(statement.name, session, statement.if_exists)
-    return [] if record is None else [RemoveStream(record), notification(record)]
+    return [] if record is None else [RemoveJob(record), notify(record)]
 
 
 def pause_stream(statement: PauseStream, session: PlanningContext) -> list[Stage]:
     """Plan PAUSE STREAM."""
     record = find_stream(statement.name, session, statement.if_exists)
-    return [] if record is None else [SuspendStream(record)]
+    return [] if record is None else [SuspendJob(record)]
 
 
 def resume_stream(statement: ResumeStream, session: PlanningContext) -> list[Stage]:
     """Plan RESUME STREAM."""
     record = find_stream(statement.name, session, statement.if_exists)
-    return [] if record is None else [ReactivateStream(record, statement.ignore_untreated), notification(record, resumed=True)]
-
-
-def notification(record: JobRecord, *, resumed: bool = False) -> NotifyAirflow:
-    """Return the stage that notifies Airflow of a stream."""
-    return NotifyAirflow(record.definition.database, record.definition.name, resumed)
+    return [] if record is None else [ReactivateJob(record, statement.ignore_untreated), notify(record, resumed=True)]
 
 
 def find_stream(name: Name, session: PlanningContext, missing_ok: bool) -> JobRecord | None:

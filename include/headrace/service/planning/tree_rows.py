@@ -11,9 +11,8 @@ from typing import Final
 
 import pyarrow as pa
 
-from headrace.errors import DataError, NotSupportedError, ProgrammingError, TypeMismatchError
-from headrace.model.expressions import Call, Cast, ColumnRef, DurationLiteral, Expression, Literal
-from headrace.model.instants import parse_instant
+from headrace.errors import DataError, ProgrammingError, TypeMismatchError
+from headrace.model.expressions import Call, ColumnRef, Expression
 from headrace.model.paths import join_path
 from headrace.model.statements import Now, RowValue
 from headrace.model.tables import Database
@@ -21,6 +20,7 @@ from headrace.model.tree_statements import TreeDelete, TreeInsert
 from headrace.model.tree_types import type_name
 from headrace.model.trees import TIME_COLUMN, Device, NewSeries
 from headrace.model.types import BOOL, DOUBLE, VARCHAR, DataType, TypeKind
+from headrace.queries.instants import constant_ticks, present_ticks, text_ticks
 from headrace.service.planning.dispatch import PlanningContext
 from headrace.service.planning.trees import find_or_make_database, matched_series
 from headrace.service.stages import Stage
@@ -74,20 +74,13 @@ def inferred_type(values: Iterable[RowValue]) -> DataType | None:
 
 def instant(time: int | str | Now | None, database: Database, session: PlanningContext) -> int:
     """Return a row's instant in ticks."""
-    now = session.context.clock.now() * database.precision.ticks_per_second // 1000
     match time:
         case None:
-            return now
+            return present_ticks(session.context, database.precision)
         case Now(offset=offset):
-            return now + offset // database.precision.nanoseconds
+            return present_ticks(session.context, database.precision) + offset // database.precision.nanoseconds
         case str():
-            parsed = parse_instant(time, session.context.settings.timezone, database.precision)
-            if parsed is None:
-                raise DataError(
-                    f"Input time format {time} error",
-                    hint="write 2024-05-01T12:30:00, 2024-05-01 12:30:00+02:00, or a whole number",
-                )
-            return parsed
+            return text_ticks(time, session.context, database.precision)
         case _:
             return time
 
@@ -238,32 +231,18 @@ def time_range(where: Expression | None, database: Database, session: PlanningCo
             first, second = (time_range(part, database, session) for part in (left, right))
             return max(first[0], second[0]), min(first[1], second[1])
         case Call(function=sign, arguments=(ColumnRef(name="time"), bound)) if sign in ("<", "<=", ">", ">=", "="):
-            ticks = constant_ticks(bound, database, session)
+            ticks = constant_ticks(bound, session.context, database.precision)
             if sign in (">", ">=", "="):
                 low = ticks + (sign == ">")
             if sign in ("<", "<=", "="):
                 high = ticks - (sign == "<")
             return low, high
         case Call(function="between", arguments=(ColumnRef(name="time"), first_bound, last_bound)):
-            return constant_ticks(first_bound, database, session), constant_ticks(last_bound, database, session)
+            first_tick, last_tick = (constant_ticks(end, session.context, database.precision) for end in (first_bound, last_bound))
+            return first_tick, last_tick
     raise ProgrammingError(
         "For delete statement, where clause can only contain atomic expressions like : time > XXX, time <= XXX, "
         "or two atomic expressions connected by 'AND'",
         hint="give a range of time; conditions on values are not possible in DELETE",
         span=where.span,
     )
-
-
-def constant_ticks(node: Expression, database: Database, session: PlanningContext) -> int:
-    """Return a constant instant in ticks."""
-    match node:
-        case Literal(value=int(ticks)) if not isinstance(ticks, bool):
-            return ticks
-        case Literal(value=str(text)) | Cast(operand=Literal(value=str(text))):
-            return instant(text, database, session)
-        case Call(function="now", arguments=()):
-            return instant(None, database, session)
-        case Call(function="+" | "-" as sign, arguments=(left, DurationLiteral(value=duration))):
-            shift = duration.ticks(database.precision)
-            return constant_ticks(left, database, session) + (shift if sign == "+" else -shift)
-    raise NotSupportedError("an instant has to be a constant", hint="write a time, a whole number, or now() - 1h", span=node.span)

@@ -17,6 +17,7 @@ from headrace.model.trees import Device, SeriesLabels, Timeseries
 from headrace.model.types import TypeKind
 from headrace.queries.scope import may_lie_in, ttl_by_device
 from headrace.runtime.context import Context
+from headrace.service.planning.continuous_queries import show_executions, show_queries
 from headrace.service.planning.dispatch import PlanningContext
 from headrace.service.planning.queries import DESCRIBE_CATALOG
 from headrace.service.results import BIGINT, INT, STRING, CatalogRows, Result
@@ -278,6 +279,8 @@ def all_ttl(_: TreeShow, context: Context) -> CatalogRows:
 
 
 SHOWS: Final[dict[str, Callable[[TreeShow, Context], CatalogRows]]] = {
+    "continuous queries": show_queries,
+    "cq executions": show_executions,
     "databases": databases,
     "devices": devices,
     "timeseries": timeseries,

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Final
 
 from headrace.model.expressions import Call, ColumnRef, Expression
 from headrace.model.statements import Explain, Statement
-from headrace.model.tree_statements import TreeDelete, TreeSelect, TreeStatement
+from headrace.model.tree_statements import PauseContinuousQuery, ResumeContinuousQuery, TreeDelete, TreeSelect, TreeStatement
 from headrace.sql.iotdb.expressions import is_constant
 from headrace.sql.iotdb.insert_header import InsertHeaderParser
 from headrace.sql.tokens import TokenType
@@ -47,6 +47,8 @@ class Parser(InsertHeaderParser):
         "DELETE": lambda self: self._parse_delete(),
         "DROP": lambda self: self._parse_drop(),
         "EXPLAIN": lambda self: self._parse_explain(),
+        "PAUSE": lambda self: PauseContinuousQuery(self._parse_query_name()),
+        "RESUME": lambda self: ResumeContinuousQuery(self._parse_query_name()),
         "SELECT": lambda self: TreeSelect(self._parse_tree_query()),
         "SET": lambda self: self._parse_set(),
         "SHOW": lambda self: self._parse_show(),

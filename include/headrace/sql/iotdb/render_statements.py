@@ -272,3 +272,13 @@ def _resample_sql(statement: model.CreateContinuousQuery) -> str:
 @statement_sql.register
 def _(statement: model.DropContinuousQuery) -> str:
     return f"DROP CONTINUOUS QUERY {LEXICAL_RULES.name_sql(statement.name)}"
+
+
+@statement_sql.register
+def _(statement: model.PauseContinuousQuery) -> str:
+    return f"PAUSE CONTINUOUS QUERY {LEXICAL_RULES.name_sql(statement.name)}"
+
+
+@statement_sql.register
+def _(statement: model.ResumeContinuousQuery) -> str:
+    return f"RESUME CONTINUOUS QUERY {LEXICAL_RULES.name_sql(statement.name)}"

@@ -1,0 +1,187 @@
+"""From a `CREATE CONTINUOUS QUERY` statement to a job, and from the job to the query over one range."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, replace
+from typing import Final
+
+from headrace.compute.iotdb.binding import bind_tree
+from headrace.compute.iotdb.into import IntoColumn, check_into, into_targets
+from headrace.compute.iotdb.select import TreePlan
+from headrace.compute.iotdb.windows import duration_ticks
+from headrace.errors import ExistsError, InternalError, NotFoundError, ProgrammingError
+from headrace.model.continuous_queries import ContinuousQuery, Schedule, first_execution
+from headrace.model.expressions import Call, ColumnRef, Literal, walk
+from headrace.model.jobs import JobDefinition, JobKind
+from headrace.model.paths import ROOT, join_path
+from headrace.model.time import Duration, Precision
+from headrace.model.tree_queries import CompoundDuration, TimeRange, TreeQuery
+from headrace.model.tree_statements import CreateContinuousQuery
+from headrace.queries.instants import constant_ticks
+from headrace.queries.into import check_type, find_devices
+from headrace.queries.scope import tree_scope
+from headrace.sql import parse
+from headrace.streams.context import Context
+
+INVALID: Final = 305
+EXISTS: Final = 1402
+MISSING: Final = 1400
+DIALECT: Final = "iotdb"
+TIME: Final = ColumnRef("time")
+PRECISION: Final = Precision.MILLISECOND
+MONTH_DAYS: Final = 30
+"""Days of a month in EVERY and RANGE, whose lengths are fixed."""
+
+
+@dataclass(frozen=True, slots=True)
+class BoundBody:
+    """The query of one execution, and where its columns go; no plan if its paths match no series."""
+
+    plan: TreePlan | None
+    targets: tuple[IntoColumn, ...]
+
+
+def define(statement: CreateContinuousQuery, context: Context) -> JobDefinition:
+    """Check a statement and return the job that it describes.
+
+    Raises:
+        ProgrammingError: The schedule or the query is invalid.
+        ExistsError: A continuous query of the name exists.
+    """
+    schedule = schedule_of(statement, context)
+    check_schedule(statement, schedule, context.settings.cq_min_every_ms)
+    check_query(statement)
+    bind_body(statement.query, *schedule.range_at(schedule.first), context)
+    if is_taken(statement.name, context):
+        hint = "use another name, or DROP CONTINUOUS QUERY first"
+        raise ExistsError(f"CQ {statement.name} has already been created.", hint=hint).with_status(EXISTS)
+    details = ContinuousQuery(
+        schedule,
+        context.settings.timezone,
+        tuple(str(prefix) for prefix in statement.query.prefixes),
+        tuple(dict.fromkeys(join_path(target.device) for target in statement.query.into)),
+    )
+    return JobDefinition(
+        id=f"cq-{uuid.uuid4().hex}",
+        kind=JobKind.CONTINUOUS_QUERY,
+        database=ROOT,
+        name=statement.name,
+        sql=statement.text,
+        dialect=DIALECT,
+        sources=(),
+        target=None,
+        created=context.clock.now(),
+        snode=context.settings.snode,
+        continuous_query=details,
+    )
+
+
+def is_taken(name: str, context: Context) -> bool:
+    """Return whether a continuous query has a name."""
+    try:
+        context.catalog.jobs.get(ROOT, name, JobKind.CONTINUOUS_QUERY)
+    except NotFoundError:
+        return False
+    return True
+
+
+def schedule_of(statement: CreateContinuousQuery, context: Context) -> Schedule:
+    """Return the schedule, defaults applied: EVERY is the interval of GROUP BY, the range as long as EVERY."""
+    grouping = statement.query.grouping
+    interval = None if grouping is None or grouping.time is None else grouping.time.interval
+    every = length_ms(statement.every or interval or ())
+    now = context.clock.now()
+    boundary = 0 if statement.boundary is None else constant_ticks(statement.boundary, context, PRECISION)
+    return Schedule(
+        every,
+        boundary,
+        every if statement.start_offset is None else length_ms(statement.start_offset),
+        0 if statement.end_offset is None else length_ms(statement.end_offset),
+        statement.policy,
+        first_execution(every, boundary, now) if every > 0 else now,
+    )
+
+
+def length_ms(duration: CompoundDuration) -> int:
+    """Return the length of a duration in milliseconds; a month has 30 days, a year 365."""
+    fixed = tuple(Duration(part.count * MONTH_DAYS, "d") if part.unit == "n" else part for part in duration)
+    return duration_ticks(fixed, PRECISION)
+
+
+def check_schedule(statement: CreateContinuousQuery, schedule: Schedule, min_every: int) -> None:
+    """Raise `ProgrammingError` for the first rule that a schedule breaks, in IoTDB's order."""
+    every, start, end = schedule.every, schedule.start_offset, schedule.end_offset
+    rules = (
+        (
+            every < min_every,
+            f"Every interval [{every}] should not be lower than the `continuous_query_minimum_every_interval` [{min_every}] "
+            "configured.",
+            "make EVERY longer, or set HEADRACE_CQ_MIN_EVERY_MS",
+        ),
+        (start <= 0, "The start time offset should be greater than 0.", "RANGE begins this long before the execution"),
+        (start <= end, "The start time offset should be greater than end time offset.", "swap the lengths of RANGE"),
+        (
+            start < every,
+            "The start time offset should be greater than or equal to every interval.",
+            "make RANGE at least as long as EVERY, so that no rows are left out",
+        ),
+    )
+    for is_broken, message, hint in rules:
+        if is_broken:
+            raise invalid(statement, message, hint)
+
+
+def check_query(statement: CreateContinuousQuery) -> None:
+    """Raise `ProgrammingError` unless the query leaves its range to the schedule and says where its result goes."""
+    query = statement.query
+    if not query.into:
+        raise invalid(statement, "The query body misses an INTO clause.", "write SELECT … INTO root.target(measurement) FROM …")
+    if query.grouping is not None and query.grouping.time is not None and query.grouping.time.range is not None:
+        hint = "write GROUP BY (1m) alone; RANGE gives the range"
+        raise invalid(statement, "Specifying time range in GROUP BY TIME clause is prohibited.", hint)
+    if query.where is not None and TIME in walk(query.where):
+        raise invalid(statement, "Specifying time filters in the query body is prohibited.", "RANGE gives the range")
+    check_into(query)
+
+
+def invalid(statement: CreateContinuousQuery, message: str, hint: str) -> ProgrammingError:
+    """Return the error for a broken rule."""
+    return ProgrammingError(f"CQ: {message}", hint=hint, span=statement.query.span).with_status(INVALID)
+
+
+def restricted(query: TreeQuery, start: int, end: int) -> TreeQuery:
+    """Return a query over the range `[start, end)`: a condition in front of its own, and the range of its windows."""
+    since, until = Call(">=", (TIME, Literal(start))), Call("<", (TIME, Literal(end)))
+    within = Call("and", (since, until))
+    where = within if query.where is None else Call("and", (within, query.where))
+    grouping = query.grouping
+    if grouping is not None and grouping.time is not None:
+        grouping = replace(grouping, time=replace(grouping.time, range=TimeRange(Literal(start), Literal(end))))
+    return replace(query, where=where, grouping=grouping)
+
+
+def bind_body(query: TreeQuery, start: int, end: int, context: Context, timezone: str | None = None) -> BoundBody:
+    """Bind a query over a range.
+
+    Raises:
+        ProgrammingError: The query is invalid, or its columns and targets do not correspond.
+        TypeMismatchError: A target exists with a type that its values cannot have.
+    """
+    body = restricted(query, start, end)
+    plan = bind_tree(body, tree_scope(body, context, timezone))
+    if plan is None:
+        return BoundBody(None, ())
+    targets = into_targets(body, plan)
+    devices = find_devices({target.device for target in targets}, context)
+    for target in targets:
+        check_type(target, devices.get(target.device))
+    return BoundBody(plan, targets)
+
+
+def recorded_query(definition: JobDefinition) -> TreeQuery:
+    """Return the query of a recorded job."""
+    statement = parse(definition.sql, definition.dialect)
+    if not isinstance(statement, CreateContinuousQuery):
+        raise InternalError(f"{definition} has no query")
+    return statement.query

@@ -1,0 +1,146 @@
+"""Plan the statements of continuous queries, and read what there is to show of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain, islice
+from typing import Final
+
+from headrace.errors import NotFoundError
+from headrace.model.continuous_queries import Execution, ExecutionState, Schedule
+from headrace.model.jobs import JobDefinition, JobKind, JobRecord, JobState
+from headrace.model.paths import ROOT
+from headrace.model.tree_statements import (
+    CreateContinuousQuery,
+    DropContinuousQuery,
+    PauseContinuousQuery,
+    ResumeContinuousQuery,
+    TimeoutPolicy,
+    TreeShow,
+)
+from headrace.runtime.context import Context
+from headrace.service.planning.dispatch import PlanningContext
+from headrace.service.results import BIGINT, INSTANT, INT, STRING, CatalogRows
+from headrace.service.stages import NotifyAirflow, ReactivateJob, RecordContinuousQuery, RemoveJob, Stage, SuspendJob, notify
+
+MISSING: Final = 1400
+"""IoTDB's status of a query that does not exist."""
+ACTIVE: Final = "ACTIVE"
+"""IoTDB's name of the state RUNNING."""
+MAX_PENDING: Final = 10_000
+"""Executions that are due, but not started, in one answer."""
+
+
+def create(statement: CreateContinuousQuery, session: PlanningContext) -> list[Stage]:
+    """Plan CREATE CONTINUOUS QUERY."""
+    from headrace.queries.continuous_query import define
+
+    definition = define(statement, session.context)
+    return [RecordContinuousQuery(definition), NotifyAirflow(definition.kind, definition.database, definition.name)]
+
+
+def drop(statement: DropContinuousQuery, session: PlanningContext) -> list[Stage]:
+    """Plan DROP CONTINUOUS QUERY."""
+    record = find(statement.name, session.context)
+    return [RemoveJob(record), notify(record)]
+
+
+def pause(statement: PauseContinuousQuery, session: PlanningContext) -> list[Stage]:
+    """Plan PAUSE CONTINUOUS QUERY."""
+    return [SuspendJob(find(statement.name, session.context))]
+
+
+def resume(statement: ResumeContinuousQuery, session: PlanningContext) -> list[Stage]:
+    """Plan RESUME CONTINUOUS QUERY."""
+    record = find(statement.name, session.context)
+    return [ReactivateJob(record), notify(record, resumed=True)]
+
+
+def find(name: str, context: Context) -> JobRecord:
+    """Return the continuous query of a name.
+
+    Raises:
+        NotFoundError: There is none.
+    """
+    try:
+        return context.catalog.jobs.get(ROOT, name, JobKind.CONTINUOUS_QUERY)
+    except NotFoundError as error:
+        raise error.with_status(MISSING) from None
+
+
+def show_queries(_: TreeShow, context: Context) -> CatalogRows:
+    """Return all continuous queries by name."""
+    records = context.catalog.jobs.all(kind=JobKind.CONTINUOUS_QUERY)
+    rows = [(record.definition.name, record.definition.sql, shown_state(record)) for record in records]
+    return CatalogRows({"CQId": STRING, "Query": STRING, "State": STRING}, rows)
+
+
+def shown_state(record: JobRecord) -> str:
+    """Return a state as IoTDB calls it, and why a query is stopped."""
+    if record.state is JobState.RUNNING:
+        return ACTIVE
+    return record.state.value if record.reason is None else f"{record.state.value}: {record.reason}"
+
+
+def show_executions(statement: TreeShow, context: Context) -> CatalogRows:
+    """Return the executions of one query or of all, newest first: those of the ledger, and those that are due or were missed."""
+    all_records = context.catalog.jobs.all(kind=JobKind.CONTINUOUS_QUERY)
+    records = all_records if statement.name is None else [find(statement.name, context)]
+    types = {
+        "CQId": STRING,
+        "Scheduled": INSTANT,
+        "Start": INSTANT,
+        "End": INSTANT,
+        "State": STRING,
+        "Attempt": INT,
+        "Rows": BIGINT,
+        "DurationMs": BIGINT,
+        "Message": STRING,
+    }
+    rows = [execution_row(record.definition, execution) for record in records for execution in executions(record, context)]
+    return CatalogRows(types, sorted(rows, key=lambda row: (-row[1], row[0])))
+
+
+def execution_row(
+    definition: JobDefinition, execution: Execution
+) -> tuple[str, int, int, int, str, int, int | None, int | None, str | None]:
+    """Return the row of an execution."""
+    return (
+        definition.name,
+        execution.scheduled,
+        execution.start,
+        execution.end,
+        execution.state.value,
+        execution.attempt,
+        execution.rows,
+        execution.duration_ms,
+        execution.message,
+    )
+
+
+def executions(record: JobRecord, context: Context) -> Iterator[Execution]:
+    """Yield the executions of a query: recorded ones, and of those that are not recorded the latest `MAX_PENDING`."""
+    definition = record.definition
+    recorded = context.catalog.executions.all(definition.id)
+    known = {execution.scheduled for execution in recorded}
+    schedule, now = definition.schedule, context.clock.now()
+    # Older executions have been removed from the ledger.
+    first = max(schedule.first, min((at for at in known if at >= schedule.first), default=schedule.first))
+    last = max(known, default=schedule.first)
+    instants = range(schedule.at_or_before(now), first - 1, -schedule.every)
+    absent = (instant for instant in instants if instant not in known)
+    return chain(
+        recorded,
+        (
+            Execution(definition.id, at, *schedule.range_at(at), absent_state(schedule, at, last, now), 0)
+            for at in islice(absent, MAX_PENDING)
+        ),
+    )
+
+
+def absent_state(schedule: Schedule, instant: int, last: int, now: int) -> ExecutionState:
+    """Return the state of an execution that is due, but not recorded."""
+    is_latest = instant == schedule.at_or_before(now)
+    if schedule.policy is TimeoutPolicy.DISCARD and (instant < last or not is_latest):
+        return ExecutionState.MISSED
+    return ExecutionState.PENDING
