@@ -222,7 +222,7 @@ def target_rows(plan: TreePlan, table: pa.Table, layout: Layout, devices: pa.Arr
     """Return rows of the result as stored, without those that have no value."""
     times = table.column(0) if has_time(plan) else pa.nulls(table.num_rows, pa.int64()).fill_null(0).cast(MICROSECONDS)
     columns = {TIME_COLUMN: times, DEVICE: devices}
-    has_value = pa.array([False] * table.num_rows)
+    has_value = pa.array(np.zeros(table.num_rows, bool))
     for index, series in layout:
         values, stored = table.column(index), arrow_type(series.type, plan.plan.precision)
         columns[series.column] = values if values.type == stored else values.cast(stored, safe=False)

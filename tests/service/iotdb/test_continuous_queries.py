@@ -9,7 +9,7 @@ import pytest
 import headrace
 from headrace.errors import Error, ExistsError, NotFoundError, ProgrammingError
 from headrace.model import failpoints
-from headrace.model.jobs import JobKind, JobState
+from headrace.model.jobs import JobKind
 from headrace.queries import executions
 from tests.service.iotdb.conftest import START
 
