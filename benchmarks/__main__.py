@@ -41,9 +41,7 @@ def main(
     unknown = [name for name in names or [] if name not in CASES]
     if unknown:
         raise typer.BadParameter(f"unknown benchmarks {', '.join(unknown)}; use {', '.join(CASES)}")
-    sizes = Sizes(
-        rows=rows, subtables=subtables, window_rows=window_rows, only=only, batches=batches, rounds=rounds, iotdb=iotdb
-    )
+    sizes = Sizes(rows=rows, subtables=subtables, window_rows=window_rows, only=only, batches=batches, rounds=rounds, iotdb=iotdb)
     console, machine = Console(), report.Machine.current()
     if not console.is_terminal:
         console.width = WIDTH

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -66,5 +67,5 @@ def rows_by_device(rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
     names = pc.dictionary_encode(ordered["device"]).combine_chunks()
     codes: np.ndarray[Any, Any] = names.indices.to_numpy()
     starts: Sequence[int] = [*np.flatnonzero(np.diff(codes, prepend=-1)).tolist(), len(codes)]
-    for start, end in zip(starts, starts[1:], strict=False):
+    for start, end in itertools.pairwise(starts):
         yield names.dictionary[int(codes[start])].as_py(), ordered.slice(start, end - start)

@@ -24,9 +24,7 @@ def windows_by_time(rows: DataFrame, devices: Sequence[str]) -> DataFrame:
     chosen = rows.where(F.col("device").isin(list(devices)))
     by_window = chosen.groupBy(F.window("time", "1 minute").alias("window")).pivot("device", list(devices))
     aggregates = by_window.agg(F.count("voltage").alias("count"), F.avg("voltage").alias("avg"))
-    columns = [
-        F.col(f"`{device}_{name}`").alias(f"{name}({device}.voltage)") for name in ("count", "avg") for device in devices
-    ]
+    columns = [F.col(f"`{device}_{name}`").alias(f"{name}({device}.voltage)") for name in ("count", "avg") for device in devices]
     return aggregates.select(F.col("window.start").alias("Time"), *columns)
 
 

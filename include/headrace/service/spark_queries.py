@@ -1,4 +1,4 @@
-"""Queries on Spark: DataFrames of the tables that a plan reads, and the result as Arrow."""
+"""Queries over tables, in this process or on Spark: DataFrames of the tables that a plan reads, and the result as Arrow."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from headrace.compute import AnyPlan, Scan, TableStatistics, evaluate
+from headrace.compute.local.evaluation import evaluate_locally
 from headrace.errors import DataError, LimitError, OperationalError
 from headrace.model.tables import Table, TableKind
 from headrace.runtime.context import Context
+from headrace.service.local_reads import LocalReader
 from headrace.service.results import Result
 from headrace.storage.delta.extents import extents
 
@@ -92,6 +94,9 @@ def run_query(plan: AnyPlan, context: Context) -> Result:
         LimitError: FILL or INTERP would generate too many rows.
         OperationalError: Spark failed.
     """
+    local = evaluate_locally(plan, LocalReader(context), context.settings.local_rows)
+    if local is not None:
+        return Result(local)
     context.spark()  # started here, since a query without a table asks for the active session
     with translated():
         return Result(collect(plan, context))
