@@ -63,6 +63,10 @@ TREE_STATEMENTS = {
     "select last s1 from root.plant.line1": "read database root.plant",
     "select s1 into root.plant.copy(s1) from root.plant.line1": "read table root.plant.devices, write catalog",
     "show devices": "describe catalog",
+    "create cq q begin select count(s1) into root.plant.n(c) from root.plant.line1 group by (1m) end": (
+        "create continuous query root.q, read catalog, write catalog, describe continuous query root.q"
+    ),
+    "show cq executions": "describe catalog",
 }
 Plan = Callable[[Session, Path], Sequence[stages.Stage]]
 JOBS: dict[str, Plan] = {

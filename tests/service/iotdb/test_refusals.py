@@ -13,8 +13,6 @@ from headrace.model.tree_statements import TreeStatement
 from headrace.service.planning.dispatch import PLANNERS, UNPLANNED
 
 UNSUPPORTED = {
-    "create cq c1 begin select count(s1) into root.plant.sums(s1) from root.plant.line1 group by(1m) end": "continuous queries",
-    "drop cq c1": "continuous queries",
     "create device template t1 (s1 INT32)": "device templates",
     "alter device template t1 add (s2 INT32)": "device templates",
     "set device template t1 to root.plant": "device templates",
@@ -28,7 +26,6 @@ UNSUPPORTED = {
     "show latest timeseries": "SHOW LATEST TIMESERIES",
     "show devices where time > 5": "a condition on time",
     "select count(s1) from root.plant.** group by tags(k)": "GROUP BY TAGS",
-    "explain drop cq c1": "continuous queries",
 }
 
 
