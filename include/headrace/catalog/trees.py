@@ -69,7 +69,8 @@ class Trees:
         Args:
             database: The database, which stays locked until the transaction ends.
             paths: Devices to pass to `change`; those that do not exist are left out.
-            change: Returns the devices to store. A device without series is removed; an exception rolls the transaction back.
+            change: Returns the devices to store. A device without series and template is removed; an exception rolls the
+                transaction back.
             columns: Columns that the database's table has gained.
         """
         with self._store.write() as connection:
@@ -78,8 +79,8 @@ class Trees:
             present = {device.path: device for device in read_devices(connection, query)}
             changed = list(change(dict(present)))
             add_columns(connection, database, columns)
-            save(connection, database, present, [device for device in changed if device.series])
-            remove(connection, database, [device.path for device in changed if not device.series])
+            save(connection, database, present, [device for device in changed if exists(device)])
+            remove(connection, database, [device.path for device in changed if not exists(device)])
         return changed
 
     def ttls(self) -> dict[str, int]:
@@ -99,6 +100,11 @@ class Trees:
         query = select(TABLES.c.database).where(TABLES.c.kind == "tree", TABLES.c.name == TREE_TABLE)
         with self._store.read() as connection:
             return list(connection.scalars(query.order_by(TABLES.c.database)))
+
+
+def exists(device: Device) -> bool:
+    """Return whether a device has series, or a template that may have none yet."""
+    return bool(device.series) or device.template is not None
 
 
 def begins(prefix: str) -> ColumnElement[bool]:

@@ -279,6 +279,50 @@ def _(stage: tree_stages.RemoveSeries, session: SessionState) -> Result:
     return DONE
 
 
+@apply.register(tree_stages.MakeTemplate)
+def _(stage: tree_stages.MakeTemplate, session: SessionState) -> Result:
+    session.context.catalog.templates.create(stage.template)
+    return DONE
+
+
+@apply.register(tree_stages.RemoveTemplate)
+def _(stage: tree_stages.RemoveTemplate, session: SessionState) -> Result:
+    session.context.catalog.templates.drop(stage.name)
+    return DONE
+
+
+@apply.register(tree_stages.ExtendTemplate)
+def _(stage: tree_stages.ExtendTemplate, session: SessionState) -> Result:
+    from headrace.service.trees import extend_template
+
+    extend_template(stage, session.context)
+    return DONE
+
+
+@apply.register(tree_stages.AssignTemplate)
+def _(stage: tree_stages.AssignTemplate, session: SessionState) -> Result:
+    from headrace.service.trees import assign_template
+
+    assign_template(stage, session.context)
+    return DONE
+
+
+@apply.register(tree_stages.ActivateDevice)
+def _(stage: tree_stages.ActivateDevice, session: SessionState) -> Result:
+    from headrace.service.trees import activate_device
+
+    activate_device(stage, session.context)
+    return DONE
+
+
+@apply.register(tree_stages.DeactivateDevices)
+def _(stage: tree_stages.DeactivateDevices, session: SessionState) -> Result:
+    from headrace.service.trees import deactivate_devices
+
+    deactivate_devices(stage, session.context)
+    return DONE
+
+
 @apply.register(tree_stages.ChangeDevice)
 def _(stage: tree_stages.ChangeDevice, session: SessionState) -> Result:
     from headrace.service.trees import change_device

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Final
 
@@ -15,13 +16,28 @@ import pyarrow as pa
 
 from headrace.errors import ExistsError, NotFoundError, TypeMismatchError
 from headrace.model.failpoints import failpoint
-from headrace.model.paths import unquote_node
+from headrace.model.paths import PathPattern, split_path, unquote_node
 from headrace.model.tables import Column, Database, Table
-from headrace.model.trees import TREE_TABLE, Device, Timeseries, tree_table
+from headrace.model.tree_status import TreeStatus
+from headrace.model.trees import TREE_TABLE, Device, TemplateSeries, Timeseries, tree_table
 from headrace.model.types import DataType
 from headrace.runtime.context import Context
-from headrace.service.tree_stages import ChangeDevice, ClearSeries, MakeSeries, MakeTree, NewSeries, RemoveSeries, WriteSeries
+from headrace.service.tree_stages import (
+    ActivateDevice,
+    AssignTemplate,
+    ChangeDevice,
+    ClearSeries,
+    DeactivateDevices,
+    ExtendTemplate,
+    MakeSeries,
+    MakeTree,
+    NewSeries,
+    RemoveSeries,
+    WriteSeries,
+)
 
+TEMPLATES_LOCK: Final = "device templates"
+"""The lock of whoever changes device templates or their devices, taken before that of a database."""
 _UNSTORABLE: Final = re.compile(r"[^\w\u2E80-\u9FFF]")
 
 
@@ -46,9 +62,15 @@ def database_of(path: str, context: Context) -> str | None:
 
 
 def make_series(stage: MakeSeries, context: Context) -> None:
-    """Create series of a device, with the columns that they need."""
+    """Create series of a device, with the columns that they need; below a device template, extend and activate the template."""
     catalog, name = context.catalog, stage.database.name
-    with catalog.lock(f"ddl {name}"):
+    with catalog.lock(TEMPLATES_LOCK), catalog.lock(f"ddl {name}"):
+        template = catalog.templates.covering(stage.device)
+        if template is not None:
+            series = tuple(TemplateSeries(new.measurement, new.type, new.encoding, new.compression) for new in stage.series)
+            extend_template(ExtendTemplate(template[1].name, series, if_not_exists=True), context)
+            activate_device(ActivateDevice(stage.database, stage.device, template[1].name), context)
+            return
         table = catalog.tables.get(name, TREE_TABLE)
         present = catalog.trees.find(name, [stage.device]).get(stage.device)
         missing = [new for new in stage.series if present is None or present.find(new.measurement) is None]
@@ -58,14 +80,99 @@ def make_series(stage: MakeSeries, context: Context) -> None:
             return
         columns = allocate_columns(table, stage.database, missing, context)
         failpoint("service.tree.columns")
-        device = with_series(present or Device(name, stage.device, (), stage.aligned, template=stage.template), missing, columns)
+        device = with_series(present or Device(name, stage.device, (), stage.aligned), missing, columns)
         catalog.trees.change(name, [stage.device], lambda _: [device], list(columns.values()))
+
+
+def extend_template(stage: ExtendTemplate, context: Context) -> None:
+    """Add measurements to a device template and its devices, with the columns that they need in each database."""
+    catalog = context.catalog
+    with catalog.lock(TEMPLATES_LOCK), ExitStack() as locks:
+        template = catalog.templates.get(stage.name)
+        missing = [series for series in stage.series if template.find(series.measurement) is None]
+        if len(missing) < len(stage.series) and not stage.if_not_exists:
+            raise ExistsError(
+                f"device template {stage.name} has a measurement already", hint="SHOW NODES IN DEVICE TEMPLATE lists them"
+            )
+        if not missing:
+            return
+        columns = {}
+        for name in catalog.templates.used_databases(stage.name):
+            locks.enter_context(catalog.lock(f"ddl {name}"))
+            table, database = catalog.tables.get(name, TREE_TABLE), catalog.databases.get(name)
+            allocation = allocate_columns(table, database, missing, context)
+            columns[name] = {series.measurement: allocation[series.measurement, series.type] for series in missing}
+        failpoint("service.tree.template")
+        catalog.templates.extend(stage.name, missing, columns)
+
+
+def devices_below(path: str, database: str, context: Context) -> list[Device]:
+    """Return the device of a path and those below it."""
+    nodes = split_path(path)
+    candidates = context.catalog.trees.matching(database, [PathPattern(nodes)])
+    return [device for device in candidates if device.nodes[: len(nodes)] == nodes]
+
+
+def refuse_series_below(path: str, database: str, template: str, context: Context) -> None:
+    """Raise `ExistsError` if a path is a series, or a device or ancestor of series."""
+    parent, _, measurement = path.rpartition(".")
+    owner = context.catalog.trees.find(database, [parent]).get(parent)
+    if devices_below(path, database, context) or (owner is not None and owner.find(measurement) is not None):
+        error = ExistsError(
+            f"Cannot set device template [{template}] to path [{path}] since there's timeseries under path [{path}].",
+            hint=f"delete the series of {path}.** first, or set the template to another path",
+        )
+        raise error.with_status(TreeStatus.TEMPLATE_INCOMPATIBLE)
+
+
+def assign_template(stage: AssignTemplate, context: Context) -> None:
+    """Set a device template to a path, or remove it from there."""
+    templates = context.catalog.templates
+    with context.catalog.lock(TEMPLATES_LOCK):
+        if stage.name is None:
+            templates.unset(stage.path)
+        else:
+            refuse_series_below(stage.path, stage.database.name, stage.name, context)
+            templates.set(stage.name, stage.database.name, stage.path)
+
+
+def activate_device(stage: ActivateDevice, context: Context) -> None:
+    """Create a device with the series of its template, unless it exists."""
+    catalog, name = context.catalog, stage.database.name
+    with catalog.lock(TEMPLATES_LOCK), catalog.lock(f"ddl {name}"):
+        if stage.device in catalog.trees.find(name, [stage.device]):
+            return
+        template = catalog.templates.get(stage.template)
+        columns = allocate_columns(catalog.tables.get(name, TREE_TABLE), stage.database, template.series, context)
+        failpoint("service.tree.columns")
+        series = tuple(
+            Timeseries(one.measurement, one.type, columns[one.measurement, one.type].name, one.encoding, one.compression)
+            for one in template.series
+        )
+        device = Device(name, stage.device, series, template.aligned, template=template.name)
+        catalog.trees.change(name, [stage.device], lambda _: [device], list(columns.values()))
+
+
+def deactivate_devices(stage: DeactivateDevices, context: Context) -> None:
+    """Clear the values of devices that use a template, then remove the devices."""
+    catalog, name = context.catalog, stage.database.name
+    with catalog.lock(TEMPLATES_LOCK):
+        devices = catalog.trees.find(name, stage.devices)
+        columns = tuple((path, tuple(series.column for series in device.series)) for path, device in devices.items())
+        clear_series(ClearSeries(stage.database, columns, None), context)
+
+        def change(present: dict[str, Device]) -> list[Device]:
+            return [replace(device, series=(), template=None) for device in present.values()]
+
+        catalog.trees.change(name, stage.devices, change, [])
 
 
 Allocation = dict[tuple[str, DataType], Column]
 
 
-def allocate_columns(table: Table, database: Database, series: Sequence[NewSeries], context: Context) -> Allocation:
+def allocate_columns(
+    table: Table, database: Database, series: Sequence[NewSeries | TemplateSeries], context: Context
+) -> Allocation:
     """Return the column of each measurement and type, adding to the Delta table what it lacks."""
     columns: Allocation = {}
     for new in series:
@@ -124,20 +231,20 @@ def with_series(device: Device, series: Sequence[NewSeries], columns: Allocation
 
 
 def remove_series(stage: RemoveSeries, context: Context) -> None:
-    """Remove series, then their values: a series of the same name that comes later does not see them."""
+    """Clear the values of series, then remove the series: one of the same name that is created later is empty."""
     catalog, name = context.catalog, stage.database.name
-    doomed = dict(stage.series)
-    present = catalog.trees.find(name, list(doomed))
+    removed = dict(stage.series)
+    present = catalog.trees.find(name, list(removed))
     columns = tuple(
-        (path, tuple(series.column for series in device.series if series.measurement in doomed[path]))
+        (path, tuple(series.column for series in device.series if series.measurement in removed[path]))
         for path, device in present.items()
     )
     clear_series(ClearSeries(stage.database, columns, None), context)
 
     def change(devices: dict[str, Device]) -> list[Device]:
-        return [without_series(device, doomed[path]) for path, device in devices.items()]
+        return [without_series(device, removed[path]) for path, device in devices.items()]
 
-    catalog.trees.change(name, list(doomed), change, [])
+    catalog.trees.change(name, list(removed), change, [])
 
 
 def without_series(device: Device, measurements: Sequence[str]) -> Device:

@@ -19,12 +19,12 @@ from headrace.model.statements import Now, RowValue
 from headrace.model.tables import Database
 from headrace.model.tree_statements import TreeDelete, TreeInsert
 from headrace.model.tree_types import type_name
-from headrace.model.trees import TIME_COLUMN, Device
+from headrace.model.trees import TIME_COLUMN, Device, DeviceTemplate, TemplateSeries
 from headrace.model.types import BOOL, DOUBLE, VARCHAR, DataType, TypeKind
 from headrace.service.planning.dispatch import PlanningContext
-from headrace.service.planning.trees import find_or_make_database, matched_series
+from headrace.service.planning.trees import matched_series, plan_database
 from headrace.service.stages import Stage
-from headrace.service.tree_stages import ClearSeries, MakeSeries, NewSeries, WriteSeries
+from headrace.service.tree_stages import ActivateDevice, ClearSeries, ExtendTemplate, MakeSeries, NewSeries, WriteSeries
 from headrace.storage.types import MICROSECONDS, arrow_type
 from headrace.storage.values.scalars import stored_units_per_tick, tick_range
 
@@ -32,24 +32,47 @@ MAX_TICKS: Final = 2**63 - 1
 
 
 def insert(statement: TreeInsert, session: PlanningContext) -> list[Stage]:
-    """Plan INSERT: missing series are created, of the type that their first value suggests; then one commit."""
-    database, makers = find_or_make_database(statement.device, session)
+    """Plan INSERT: missing series are created, of the type that their first value suggests, then all rows are one commit.
+
+    Below a device template, missing series extend the template, and a missing device is created from it.
+    """
+    database, makers = plan_database(statement.device, session)
     path = join_path(statement.device.nodes)
     present = session.context.catalog.trees.find(database.name, [path]).get(path)
-    types, missing = types_of(statement, present)
+    complete = present is not None and all(present.find(name) for name in statement.measurements)
+    covering = None if complete else session.context.catalog.templates.covering(path)
+    template = covering and covering[1]
+    types, missing = types_of(statement, present, template)
     times = [instant(time, database, session) for time in statement.times]
     rows = rows_table(statement, database, times, types)
-    if missing:
+    if template is not None:
+        makers += stages_of_template(template, database, path, missing, present)
+    elif missing:
         makers.append(MakeSeries(database, path, missing, statement.aligned, if_not_exists=True))
     return [*makers, WriteSeries(database, ((path, rows),))] if rows.num_rows else makers
 
 
-def types_of(statement: TreeInsert, present: Device | None) -> tuple[list[DataType | None], tuple[NewSeries, ...]]:
+def stages_of_template(
+    template: DeviceTemplate, database: Database, path: str, missing: Sequence[NewSeries], present: Device | None
+) -> list[Stage]:
+    """Return the stages that extend a template by missing series, and create a device from it unless it is present."""
+    stages: list[Stage] = []
+    if missing:
+        series = tuple(TemplateSeries(new.measurement, new.type) for new in missing)
+        stages.append(ExtendTemplate(template.name, series, if_not_exists=True))
+    if present is None:
+        stages.append(ActivateDevice(database, path, template.name))
+    return stages
+
+
+def types_of(
+    statement: TreeInsert, present: Device | None, template: DeviceTemplate | None
+) -> tuple[list[DataType | None], tuple[NewSeries, ...]]:
     """Return the type of each measurement, None if only NULLs are written to one that does not exist, and the series to create."""
     types: list[DataType | None] = []
     missing: dict[str, NewSeries] = {}
     for place, name in enumerate(statement.measurements):
-        series = present.find(name) if present is not None else None
+        series = present.find(name) if present is not None else template.find(name) if template is not None else None
         type_ = series.type if series is not None else inferred_type(row[place] for row in statement.rows)
         if series is None and type_ is not None:
             missing[name] = NewSeries(name, type_)

@@ -13,7 +13,7 @@ from headrace.errors import NotSupportedError
 from headrace.model.paths import ROOT, PathPattern, join_path, split_path
 from headrace.model.tree_statements import TreeShow
 from headrace.model.tree_types import type_name
-from headrace.model.trees import Device, SeriesLabels, Timeseries
+from headrace.model.trees import Device, SeriesLabels, TemplateSeries, Timeseries
 from headrace.model.types import TypeKind
 from headrace.runtime.context import Context
 from headrace.service.planning.dispatch import PlanningContext
@@ -159,15 +159,19 @@ def series_row(device: Device, series: Timeseries) -> tuple[Any, ...]:
         device.series_path(series.measurement),
         labels.alias,
         device.database,
-        type_name(series.type),
-        series.encoding or DEFAULT_ENCODINGS.get(series.type.kind, "PLAIN"),
-        series.compression or DEFAULT_COMPRESSION,
+        *storage_of(series),
         as_json(labels.tags),
         as_json(labels.attributes),
         None,
         None,
         "BASE",
     )
+
+
+def storage_of(series: Timeseries | TemplateSeries) -> tuple[str, str, str]:
+    """Return the type, encoding and compression of a series, as IoTDB names them."""
+    encoding = series.encoding or DEFAULT_ENCODINGS.get(series.type.kind, "PLAIN")
+    return type_name(series.type), encoding, series.compression or DEFAULT_COMPRESSION
 
 
 def as_json(labels: Mapping[str, str]) -> str | None:
@@ -278,12 +282,47 @@ def all_ttl(_: TreeShow, context: Context) -> CatalogRows:
     return CatalogRows({"Device": STRING, "TTL(ms)": STRING}, list(rules.items()))
 
 
+def device_templates(_: TreeShow, context: Context) -> CatalogRows:
+    """Return the names of device templates, in IoTDB's order."""
+    from headrace.compute.iotdb.schema import hash_order
+
+    names = hash_order([template.name for template in context.catalog.templates.all()])
+    return CatalogRows({"TemplateName": STRING}, [(name,) for name in names])
+
+
+def template_nodes(statement: TreeShow, context: Context) -> CatalogRows:
+    """Return the measurements of a device template, in IoTDB's order."""
+    from headrace.compute.iotdb.schema import sized_hash_order
+
+    series = {one.measurement: one for one in context.catalog.templates.get(statement.name or "").series}
+    rows = [(name, *storage_of(series[name])) for name in sized_hash_order(list(series))]
+    return CatalogRows(dict.fromkeys(("ChildNodes", "DataType", "Encoding", "Compression"), STRING), rows)
+
+
+def template_paths(statement: TreeShow, context: Context) -> CatalogRows:
+    """Return the paths that a device template is set to."""
+    name = context.catalog.templates.get(statement.name or "").name
+    return CatalogRows(
+        {"Paths": STRING}, [(path,) for path, template in context.catalog.templates.paths().items() if template == name]
+    )
+
+
+def template_devices(statement: TreeShow, context: Context) -> CatalogRows:
+    """Return the devices that use a device template."""
+    matched = matching_devices(patterns_of(statement), context.catalog.trees)
+    return CatalogRows({"Paths": STRING}, [(device.path,) for device in matched if device.template == statement.name])
+
+
 SHOWS: Final[dict[str, Callable[[TreeShow, Context], CatalogRows]]] = {
     "databases": databases,
     "devices": devices,
     "timeseries": timeseries,
     "child paths": child_paths,
     "child nodes": child_nodes,
+    "device templates": device_templates,
+    "nodes in template": template_nodes,
+    "paths set template": template_paths,
+    "paths using template": template_devices,
     "ttl": ttl,
     "all ttl": all_ttl,
     "count databases": count_databases,

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from headrace.errors import ExistsError, NotFoundError, ProgrammingError
+from headrace.catalog.templates import nested_path
+from headrace.errors import Error, ExistsError, NotFoundError, ProgrammingError
 from headrace.model.paths import ROOT, PathPattern, join_path, split_path
 from headrace.model.tables import Database
 from headrace.model.tree_statements import (
@@ -20,6 +21,8 @@ from headrace.model.tree_statements import (
     TimeseriesChange,
     TimeseriesSpec,
 )
+from headrace.model.tree_status import TreeStatus
+from headrace.model.tree_types import TREE_ENCODINGS, type_name
 from headrace.model.trees import Device, SeriesLabels, Timeseries
 from headrace.service.planning.dispatch import PlanningContext
 from headrace.service.stages import RemoveDatabase, Stage
@@ -77,8 +80,8 @@ def drop_databases(statement: DropTreeDatabases, session: PlanningContext) -> li
     return list(stages.values())
 
 
-def find_or_make_database(device: PathPattern, session: PlanningContext) -> tuple[Database, list[Stage]]:
-    """Return the database of a device, and the stage that creates it if it is missing."""
+def plan_database(device: PathPattern, session: PlanningContext) -> tuple[Database, list[Stage]]:
+    """Return the database of a device, and a stage that creates it if it is missing."""
     if device.has_wildcard or device.nodes[0] != ROOT or len(device.nodes) < DEFAULT_LEVEL:
         raise ProgrammingError(f"{device} is not a legal path", hint="write a device such as root.plant.line1", span=device.span)
     name = database_of(join_path(device.nodes), session.context)
@@ -90,15 +93,44 @@ def find_or_make_database(device: PathPattern, session: PlanningContext) -> tupl
 
 def create_timeseries(statement: CreateTimeseries, session: PlanningContext) -> list[Stage]:
     """Plan CREATE TIMESERIES and CREATE ALIGNED TIMESERIES."""
-    database, makers = find_or_make_database(statement.device, session)
+    database, makers = plan_database(statement.device, session)
     path = join_path(statement.device.nodes)
     present = session.context.catalog.trees.find(database.name, [path]).get(path)
+    check_templates(statement, path, session)
     for spec in statement.series:
+        check_encoding(spec)
         if present is not None and present.find(spec.measurement) is not None:
             full = join_path((path, spec.measurement))
             raise ExistsError(f"Timeseries [{full}] already exists", hint="use another measurement", span=spec.span)
     series = tuple(new_series(spec) for spec in statement.series)
     return [*makers, MakeSeries(database, path, series, statement.aligned)]
+
+
+def check_templates(statement: CreateTimeseries, device: str, session: PlanningContext) -> None:
+    """Raise `ExistsError` if a template is set above series or below them: such devices have the template's series only."""
+    names = [spec.measurement for spec in statement.series]
+    series = [join_path((device, name)) for name in names]
+    for path, template in session.context.catalog.templates.paths().items():
+        if path == device or nested_path(path, series) is not None:
+            described = f"{device}[{', '.join(names)}]" if statement.aligned else series[0]
+            error = ExistsError(
+                f"Cannot create timeseries [{described}] since device template [{template}] already set on path [{path}].",
+                hint=f"ALTER DEVICE TEMPLATE {template} ADD the measurement, or use another device",
+                span=statement.series[0].span,
+            )
+            raise error.with_status(TreeStatus.TEMPLATE_INCOMPATIBLE)
+
+
+def check_encoding(spec: TimeseriesSpec, status: TreeStatus = TreeStatus.METADATA_ERROR, prefix: str = "") -> None:
+    """Raise `ProgrammingError` if the type of a series does not allow its encoding."""
+    allowed = TREE_ENCODINGS[spec.type.kind]
+    if spec.encoding is not None and spec.encoding not in allowed:
+        error = ProgrammingError(
+            f"{prefix}encoding {spec.encoding} does not support {type_name(spec.type)}",
+            hint=f"use one of {', '.join(sorted(allowed))}, or leave it out",
+            span=spec.span,
+        )
+        raise error.with_status(status)
 
 
 def new_series(spec: TimeseriesSpec) -> NewSeries:
@@ -129,16 +161,17 @@ def may_lie_in(pattern: PathPattern, database: str) -> bool:
 
 
 def drop_timeseries(statement: DropTimeseries, session: PlanningContext) -> list[Stage]:
-    """Plan DELETE TIMESERIES: all series that match, with their values."""
+    """Plan DELETE TIMESERIES: all series that match and are of no template, with their values."""
     by_device: dict[tuple[str, str], list[str]] = defaultdict(list)
     for pattern in statement.patterns:
-        matched = matched_series([pattern], session)
+        matched = [(device, series) for device, series in matched_series([pattern], session) if device.template is None]
         if not matched:
-            raise NotFoundError(
+            error = NotFoundError(
                 f"Timeseries [{pattern}] does not exist or is represented by device template",
-                hint="SHOW TIMESERIES lists what there is",
+                hint="SHOW TIMESERIES lists what there is; DEACTIVATE DEVICE TEMPLATE deletes the series of a template",
                 span=pattern.span,
             )
+            raise error.with_status(TreeStatus.PATH_NOT_EXIST)
         for device, series in matched:
             by_device[device.database, device.path].append(series.measurement)
     databases: dict[str, list[tuple[str, tuple[str, ...]]]] = defaultdict(list)
@@ -165,6 +198,8 @@ def alter_timeseries(statement: AlterTimeseries, session: PlanningContext) -> li
             f"Timeseries [{statement.path}] does not exist", hint="SHOW TIMESERIES lists what there is", span=statement.path.span
         )
     device, series = matched[0]
+    if device.template is not None:
+        raise template_series_altered(statement.path, device, session)
     relabeled(device.labels_of(series.measurement), statement)
 
     def change(present: Device) -> Device:
@@ -172,6 +207,18 @@ def alter_timeseries(statement: AlterTimeseries, session: PlanningContext) -> li
         return replace(present, labels={**present.labels, series.measurement: labels})
 
     return [ChangeDevice(session.context.catalog.databases.get(device.database), device.path, change)]
+
+
+def template_series_altered(path: PathPattern, device: Device, session: PlanningContext) -> Error:
+    """Return the error for altering a series of a template, which has no labels of its own."""
+    covering = session.context.catalog.templates.covering(device.path)
+    error = ProgrammingError(
+        f"Cannot alter template timeseries [{path}] since device template [{device.template}] already set on path "
+        f"[{covering[0] if covering else device.path}].",
+        hint="series of a device template have no alias, tags and attributes",
+        span=path.span,
+    )
+    return error.with_status(TreeStatus.TEMPLATE_INCOMPATIBLE)
 
 
 def relabeled(labels: SeriesLabels, statement: AlterTimeseries) -> SeriesLabels:
