@@ -17,9 +17,6 @@ UNSUPPORTED = {
     "drop cq c1": "continuous queries",
     "create function f as 'a.B'": "user-defined functions",
     "drop function f": "user-defined functions",
-    "show functions": "SHOW FUNCTIONS",
-    "show latest timeseries": "SHOW LATEST TIMESERIES",
-    "show devices where time > 5": "a condition on time",
     "select count(s1) from root.plant.** group by tags(k)": "GROUP BY TAGS",
     "explain drop cq c1": "continuous queries",
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from headrace.errors import NotSupportedError
@@ -21,6 +21,7 @@ from headrace.service.tree_stages import FindLast, WriteInto
 if TYPE_CHECKING:
     from headrace.compute.iotdb.scope import TreeScope
     from headrace.compute.iotdb.select import TreePlan
+    from headrace.runtime.context import Context
 
 
 def select(statement: TreeSelect, session: PlanningContext) -> list[Stage]:
@@ -62,24 +63,26 @@ def last(query: TreeQuery, session: PlanningContext) -> Stage:
 
 def tree_scope(query: TreeQuery, session: PlanningContext) -> TreeScope:
     """Return what the paths of a query are resolved against: the devices that they may name."""
+    trees = session.context.catalog.trees
+    patterns = list(named_patterns(query))
+    names = [name for name in trees.databases() if any(may_lie_in(pattern, name) for pattern in patterns)]
+    return scope_of([device for name in names for device in trees.matching(name, patterns)], session.context)
+
+
+def scope_of(devices: Sequence[Device], context: Context) -> TreeScope:
+    """Return the scope of queries that read these devices."""
     from headrace.compute.iotdb.schema import SeriesTree
     from headrace.compute.iotdb.scope import TreeScope
     from headrace.compute.language import language
 
-    catalog = session.context.catalog
-    patterns = list(named_patterns(query))
-    devices: list[Device] = []
-    tables = {}
-    for name in catalog.trees.databases():
-        if any(may_lie_in(pattern, name) for pattern in patterns):
-            devices += catalog.trees.matching(name, patterns)
-            tables[name] = (catalog.databases.get(name), catalog.tables.get(name, TREE_TABLE))
+    catalog = context.catalog
+    names = dict.fromkeys(device.database for device in devices)
     return TreeScope(
         language("iotdb"),
         SeriesTree(devices),
-        tables,
-        timezone=session.context.settings.timezone,
-        now=session.context.clock.now(),
+        {name: (catalog.databases.get(name), catalog.tables.get(name, TREE_TABLE)) for name in names},
+        timezone=context.settings.timezone,
+        now=context.clock.now(),
         ttl_ms=ttl_by_device(devices, catalog.trees.ttls()),
     )
 

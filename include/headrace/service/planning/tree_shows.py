@@ -18,9 +18,11 @@ from headrace.model.types import TypeKind
 from headrace.runtime.context import Context
 from headrace.service.planning.dispatch import PlanningContext
 from headrace.service.planning.queries import DESCRIBE_CATALOG
+from headrace.service.planning.tree_activity import SeriesPair, active_devices, latest_times, pair_key
 from headrace.service.planning.tree_queries import ttl_by_device
 from headrace.service.planning.trees import may_lie_in
 from headrace.service.results import BIGINT, INT, STRING, CatalogRows, Result
+from headrace.service.rights import CATALOG, Action, Right
 from headrace.service.stages import ReadCatalog, Stage
 
 EVERYTHING: Final = (PathPattern((ROOT, "**")),)
@@ -36,6 +38,10 @@ DEFAULT_ENCODINGS: Final = {
 DEFAULT_COMPRESSION: Final = "LZ4"
 PARTITION_MS: Final = 604_800_000
 """IoTDB's time partition, which it shows with each database; it means nothing here."""
+REGION_COUNTS: Final = tuple(f"{prefix}{kind}RegionGroupNum" for kind in ("Schema", "Data") for prefix in ("", "Min", "Max"))
+"""Columns of SHOW DATABASES DETAILS about IoTDB's regions; a database is one here."""
+SCALARS: Final = frozenset(("cast", "diff", "replace", "round", "substring"))
+"""What IoTDB calls scalar functions; it calls other functions of a row or series built-in UDTFs."""
 
 
 def show(statement: TreeShow, session: PlanningContext) -> list[Stage]:
@@ -44,12 +50,10 @@ def show(statement: TreeShow, session: PlanningContext) -> list[Stage]:
         raise NotSupportedError(
             f"SHOW {statement.what.upper()} is not supported", hint=f"supported are {', '.join(sorted(SHOWS))}", span=statement.span
         )
-    if statement.time is not None:
-        raise NotSupportedError(
-            f"a condition on time is not supported in SHOW {statement.what.upper()}", hint="leave it out", span=statement.span
-        )
     read = partial(answer, statement, session.context)
-    return [ReadCatalog(f"show {statement.what}", read, DESCRIBE_CATALOG)]
+    reads_points = statement.time is not None or statement.what == "latest timeseries"
+    rights = (*DESCRIBE_CATALOG, Right(Action.READ, CATALOG)) if reads_points else DESCRIBE_CATALOG
+    return [ReadCatalog(f"show {statement.what}", read, rights)]
 
 
 def answer(statement: TreeShow, context: Context) -> Result:
@@ -80,7 +84,7 @@ def matching_devices(patterns: Sequence[PathPattern], trees: Trees) -> list[Devi
     return sorted(devices, key=lambda device: order[device.path])
 
 
-def matching_series(patterns: Sequence[PathPattern], trees: Trees) -> list[tuple[Device, Timeseries]]:
+def matching_series(patterns: Sequence[PathPattern], trees: Trees) -> list[SeriesPair]:
     """Return the series whose path matches, in IoTDB's order."""
     from headrace.compute.iotdb.schema import SeriesTree
 
@@ -105,7 +109,8 @@ def databases(statement: TreeShow, context: Context) -> CatalogRows:
         "TimePartitionOrigin": BIGINT,
         "TimePartitionInterval": BIGINT,
     }
-    return CatalogRows(types, [(name, 1, 1, 0, PARTITION_MS) for name in names])
+    details = dict.fromkeys(REGION_COUNTS, INT) if statement.details else {}
+    return CatalogRows(types | details, [(name, 1, 1, 0, PARTITION_MS, *(1 for _ in details)) for name in names])
 
 
 def matches_any(path: str, patterns: Iterable[PathPattern]) -> bool:
@@ -121,9 +126,8 @@ def count_databases(statement: TreeShow, context: Context) -> CatalogRows:
 
 def devices(statement: TreeShow, context: Context) -> CatalogRows:
     """Return the devices."""
-    trees = context.catalog.trees
-    matched = matching_devices(patterns_of(statement), trees)
-    ttls = ttl_by_device(matched, trees.ttls())
+    matched = chosen_devices(statement, context)
+    ttls = ttl_by_device(matched, context.catalog.trees.ttls())
     types = {"Device": STRING, **({"Database": STRING} if statement.with_database else {})}
     types |= {"IsAligned": STRING, "Template": STRING, "TTL(ms)": STRING}
     rows = [
@@ -141,7 +145,19 @@ def devices(statement: TreeShow, context: Context) -> CatalogRows:
 
 def count_devices(statement: TreeShow, context: Context) -> CatalogRows:
     """Return the number of devices."""
-    return CatalogRows({"count(devices)": BIGINT}, [(len(matching_devices(patterns_of(statement), context.catalog.trees)),)])
+    return CatalogRows({"count(devices)": BIGINT}, [(len(chosen_devices(statement, context)),)])
+
+
+def chosen_devices(statement: TreeShow, context: Context) -> list[Device]:
+    """Return the devices of a SHOW or COUNT that meet its condition."""
+    matched = matching_devices(patterns_of(statement), context.catalog.trees)
+    if statement.where is not None:
+        kind, _, sign, value = statement.where
+        matched = [device for device in matched if COMPARISONS[sign](device.template if kind == "template" else device.path, value)]
+    if statement.time is None:
+        return matched
+    active = active_devices(matched, statement.time, context)
+    return [device for device in matched if device.path in active]
 
 
 def timeseries(statement: TreeShow, context: Context) -> CatalogRows:
@@ -149,7 +165,18 @@ def timeseries(statement: TreeShow, context: Context) -> CatalogRows:
     headers = ("Timeseries", "Alias", "Database", "DataType", "Encoding", "Compression", "Tags", "Attributes")
     types = dict.fromkeys((*headers, "Deadband", "DeadbandParameters", "ViewType"), STRING)
     matched = chosen_series(statement, context)
+    # Like IoTDB, which keeps the usual order if there is a condition on time.
+    if statement.what.startswith("latest") and statement.time is None:
+        matched = latest_first(matched, context)
     return CatalogRows(types, [series_row(device, series) for device, series in matched])
+
+
+def latest_first(matched: Sequence[SeriesPair], context: Context) -> list[SeriesPair]:
+    """Sort series by the time of their latest point, latest first, and leave those without points in their order at the end."""
+    times = latest_times(matched, None, context)
+    with_points = [pair for pair in matched if pair_key(*pair) in times]
+    without_points = [pair for pair in matched if pair_key(*pair) not in times]
+    return [*sorted(with_points, key=lambda pair: times[pair_key(*pair)], reverse=True), *without_points]
 
 
 def series_row(device: Device, series: Timeseries) -> tuple[Any, ...]:
@@ -179,28 +206,27 @@ def as_json(labels: Mapping[str, str]) -> str | None:
     return json.dumps(dict(labels), separators=(",", ":"), ensure_ascii=False) if labels else None
 
 
-def chosen_series(statement: TreeShow, context: Context) -> list[tuple[Device, Timeseries]]:
+def chosen_series(statement: TreeShow, context: Context) -> list[SeriesPair]:
     """Return the series of a SHOW or COUNT that meet its condition."""
     matched = matching_series(patterns_of(statement), context.catalog.trees)
-    if statement.where is None:
+    if statement.where is not None:
+        kind, key, sign, value = statement.where
+        matched = [pair for pair in matched if meets(pair, kind, sign, key, value)]
+    if statement.time is None:
         return matched
-    kind, key, sign, value = statement.where
-    return [pair for pair in matched if meets(pair, kind, sign, key, value)]
+    times = latest_times(matched, statement.time, context)
+    return [pair for pair in matched if pair_key(*pair) in times]
 
 
-def meets(pair: tuple[Device, Timeseries], kind: str, sign: str, key: str, value: str) -> bool:
+def meets(pair: SeriesPair, kind: str, sign: str, key: str, value: str) -> bool:
     """Return whether a series meets the condition of a SHOW."""
     device, series = pair
     labels: SeriesLabels = device.labels_of(series.measurement)
     match kind:
         case "timeseries":
             value_of: str | None = device.series_path(series.measurement)
-        case "device":
-            value_of = device.path
         case "datatype":
             value_of = type_name(series.type)
-        case "template":
-            value_of = device.template
         case _:
             value_of = labels.tags.get(key)
     return COMPARISONS[sign](value_of, value)
@@ -263,7 +289,7 @@ def count_nodes(statement: TreeShow, context: Context) -> CatalogRows:
         for path, _ in all_paths(context)
         if len(path) > level and any(pattern.matches(path) for pattern in patterns)
     }
-    return CatalogRows({"count(nodes)": INT}, [(len(matched),)])
+    return CatalogRows({"count(nodes)": BIGINT}, [(len(matched),)])
 
 
 def ttl(statement: TreeShow, context: Context) -> CatalogRows:
@@ -313,10 +339,41 @@ def template_devices(statement: TreeShow, context: Context) -> CatalogRows:
     return CatalogRows({"Paths": STRING}, [(device.path,) for device in matched if device.template == statement.name])
 
 
+def version(_: TreeShow, __: Context) -> CatalogRows:
+    """Return the version of Headrace."""
+    from headrace import __version__
+
+    return CatalogRows({"Version": STRING, "BuildInfo": STRING}, [(__version__, "Headrace")])
+
+
+def current_timestamp(_: TreeShow, context: Context) -> CatalogRows:
+    """Return the current time."""
+    return CatalogRows({"CurrentTimestamp": BIGINT}, [(context.clock.now(),)])
+
+
+def functions(_: TreeShow, __: Context) -> CatalogRows:
+    """Return the functions by kind and name."""
+    from headrace.compute.language import language
+
+    tree_language = language("iotdb")
+    kinds = {name: function_kind(name, aggregate=tree_language.aggregate(name) is not None) for name in tree_language.functions}
+    rows = [(name.upper(), kind, "") for name, kind in sorted(kinds.items(), key=lambda item: (item[1], item[0]))]
+    return CatalogRows(dict.fromkeys(("FunctionName", "FunctionType", "ClassName(UDF)"), STRING), rows)
+
+
+def function_kind(name: str, *, aggregate: bool) -> str:
+    """Return what IoTDB calls the kind of a function."""
+    return "native" if aggregate else "built-in scalar" if name in SCALARS else "built-in UDTF"
+
+
 SHOWS: Final[dict[str, Callable[[TreeShow, Context], CatalogRows]]] = {
     "databases": databases,
     "devices": devices,
     "timeseries": timeseries,
+    "latest timeseries": timeseries,
+    "version": version,
+    "current_timestamp": current_timestamp,
+    "functions": functions,
     "child paths": child_paths,
     "child nodes": child_nodes,
     "device templates": device_templates,
