@@ -100,6 +100,15 @@ class ScanUnion:
 
 
 @dataclass(frozen=True, slots=True)
+class RowGroup:
+    """A group that some values of a device belong to; `columns` are the elements of `_columns` in its rows."""
+
+    device: str
+    group: str
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SeriesRows:
     """Rows of series of trees of devices; those without any of the columns' values are left out.
 
@@ -109,6 +118,8 @@ class SeriesRows:
         devices: The devices that the query names, also those without rows.
         aligned: Rows of an instant are one row, NULL where a series has no value then. Without it rows keep their `device`.
         slots: Number of copies of each row, numbered in `_slot`.
+        groups: If given, a row is copied for each group of its device, with the group instead of the device. `devices` are the
+            groups then.
     """
 
     scans: tuple[Scan, ...]
@@ -116,6 +127,7 @@ class SeriesRows:
     devices: tuple[str, ...]
     aligned: bool = False
     slots: int = 1
+    groups: tuple[RowGroup, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -358,6 +358,15 @@ def _(stage: tree_stages.FindLast, session: SessionState) -> Result:
     return find_last(stage, session.context)
 
 
+@apply.register(tree_stages.GroupByTags)
+def _(stage: tree_stages.GroupByTags, session: SessionState) -> Result:
+    from headrace.service.spark_queries import run_query
+
+    table = run_query(stage.plan.plan, session.context).table
+    assert table is not None
+    return Result(stage.plan.finish(table))
+
+
 @apply.register(tree_stages.WriteInto)
 def _(stage: tree_stages.WriteInto, session: SessionState) -> Result:
     from headrace.service.tree_queries import write_into

@@ -95,6 +95,15 @@ def describe_latest(stage: stages.FindLast) -> list[str]:
     return [f"find the latest point of {len(stage.plan.series)} series on Spark"]
 
 
+def describe_groups(stage: stages.GroupByTags) -> list[str]:
+    """Describe a query whose rows are groups of series."""
+    from headrace.compute import explain
+
+    plan = stage.plan
+    steps = [f"  {line}" for line in explain(plan.plan)]
+    return ["query on Spark", *steps, f"groups by tags {', '.join(plan.keys)}: {len(plan.groups)}"]
+
+
 def describe_into(stage: stages.WriteInto) -> list[str]:
     """Describe a query whose result is written."""
     if stage.plan is None:
@@ -120,5 +129,6 @@ DESCRIPTIONS: Final[dict[type[Any], Callable[[Any], list[str]]]] = {
     stages.ClearSeries: describe_cleared_series,
     stages.ChangeTtl: describe_ttl,
     stages.FindLast: describe_latest,
+    stages.GroupByTags: describe_groups,
     stages.WriteInto: describe_into,
 }

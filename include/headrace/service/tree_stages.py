@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from headrace.compute.iotdb.by_tags import TagPlan
     from headrace.compute.iotdb.into import IntoColumn
     from headrace.compute.iotdb.last import LastPlan
     from headrace.compute.iotdb.select import TreePlan
@@ -225,6 +226,18 @@ class FindLast:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupByTags:
+    """Run a query whose rows are groups of series."""
+
+    plan: TagPlan
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        """The rights that it needs."""
+        return tuple(Right(Action.READ, table_securable(scan.table)) for scan in self.plan.plan.scans)
+
+
+@dataclass(frozen=True, slots=True)
 class WriteInto:
     """Run a query and write its columns to series. `plan` is None if it names no series.
 
@@ -257,5 +270,6 @@ TreeStage = (
     | ClearSeries
     | ChangeTtl
     | FindLast
+    | GroupByTags
     | WriteInto
 )

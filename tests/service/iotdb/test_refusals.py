@@ -17,7 +17,6 @@ UNSUPPORTED = {
     "drop cq c1": "continuous queries",
     "create function f as 'a.B'": "user-defined functions",
     "drop function f": "user-defined functions",
-    "select count(s1) from root.plant.** group by tags(k)": "GROUP BY TAGS",
     "explain drop cq c1": "continuous queries",
 }
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Final
 
-from headrace.compute.plan import WEND, WSTART, Plan, Scan, SeriesRows
+from headrace.compute.plan import WEND, WSTART, Plan, RowGroup, Scan, SeriesRows
 from headrace.compute.windows.segments import key_columns, merge_columns, update_columns
 from headrace.storage.spark.functions import F
 
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 SLOT: Final = "_slot"
+GROUP: Final = "_group"
+COLUMNS: Final = "_columns"
 
 
 def series_rows(source: SeriesRows, read: Callable[[Scan], DataFrame]) -> DataFrame:
@@ -36,8 +38,18 @@ def tree_rows(source: SeriesRows, scan: Scan, columns: tuple[tuple[str, str], ..
     if source.slots > 1:
         numbers = ", ".join(map(str, range(source.slots)))
         rows = rows.selectExpr("*", f"explode(array({numbers})) AS {SLOT}")
+    key = scan.table.series_key
+    if source.groups:
+        rows, key = with_groups(rows, key, source.groups), GROUP
     time = scan.table.timestamp.name
-    return rows.selectExpr(f"{time} AS time", f"{scan.table.series_key} AS device", *(f"{sql} AS {name}" for sql, name in columns))
+    return rows.selectExpr(f"{time} AS time", f"{key} AS device", *(f"{sql} AS {name}" for sql, name in columns))
+
+
+def with_groups(rows: DataFrame, key: str, groups: Sequence[RowGroup]) -> DataFrame:
+    """Return a copy of each row for each group of its device, with `_group` and `_columns`."""
+    listing = [(group.device, group.group, list(group.columns)) for group in groups]
+    frame = rows.sparkSession.createDataFrame(listing, f"_device STRING, {GROUP} STRING, {COLUMNS} ARRAY<STRING>")
+    return rows.join(F.broadcast(frame), F.col(key) == F.col("_device"))
 
 
 def add_empty_windows(

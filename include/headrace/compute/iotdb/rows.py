@@ -12,7 +12,7 @@ from headrace.compute.iotdb.expansion import (
     TIME,
 )
 from headrace.compute.iotdb.scope import TreeScope
-from headrace.compute.plan import Scan, SeriesRows
+from headrace.compute.plan import RowGroup, Scan, SeriesRows
 from headrace.compute.terms import ColumnRole, quote, string_sql
 from headrace.compute.types import to_ticks
 from headrace.model.tables import Table
@@ -26,7 +26,7 @@ class ColumnPart:
     """The part of a column that one stored column fills.
 
     Attributes:
-        condition: On `device` and `_slot`; empty for all rows.
+        condition: On `device`, `_slot` and `_columns`; empty for all rows.
         presence: Replace values by 1, for aggregates that only count them or read their time.
     """
 
@@ -50,6 +50,7 @@ class RowsBuilder:
     columns: dict[str, tuple[DataType, list[ColumnPart]]] = field(default_factory=dict)
     devices: dict[str, Device] = field(default_factory=dict)
     slots: int = 1
+    groups: tuple[RowGroup, ...] = ()
 
     def add(self, name: str, type_: DataType, parts: Sequence[ColumnPart]) -> None:
         """Add a column, filled from its parts."""
@@ -64,7 +65,8 @@ class RowsBuilder:
             tuple((self.column_sql(parts, scan.database.name), f"s{number}") for number, (_, (_, parts)) in numbered)
             for scan in scans
         )
-        source = SeriesRows(scans, columns, tuple(sorted(self.devices)), self.aligned, self.slots)
+        keys = tuple(sorted({group.group for group in self.groups} or self.devices))
+        source = SeriesRows(scans, columns, keys, self.aligned, self.slots, self.groups)
         return BoundSource(source, self.environment(scans[0].database.precision))
 
     def environment(self, precision: Precision) -> Environment:

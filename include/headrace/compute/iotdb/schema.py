@@ -38,19 +38,47 @@ class SeriesRef:
 
 def java_hash(text: str) -> int:
     """Return `String.hashCode` with HashMap's spreading, unsigned."""
+    return _spread(_string_hash(text))
+
+
+def _spread(value: int) -> int:
+    return value ^ (value >> 16)
+
+
+def _string_hash(text: str) -> int:
+    """Return `String.hashCode`, unsigned."""
     value = 0
     encoded = text.encode("utf-16-be")
     for high, low in zip(encoded[0::2], encoded[1::2], strict=True):
         value = (31 * value + (high << 8 | low)) & 0xFFFFFFFF
-    return value ^ (value >> 16)
+    return value
 
 
 def hash_order(names: Sequence[str]) -> list[str]:
     """Sort distinct keys, given in insertion order, into the iteration order of a HashMap."""
+    return _bucket_order(names, _capacity(len(names)))
+
+
+def _capacity(size: int) -> int:
+    """Return the number of buckets of a HashMap with this many keys."""
     capacity = _INITIAL_CAPACITY
-    while len(names) > capacity * _LOAD_FACTOR:
+    while size > capacity * _LOAD_FACTOR:
         capacity *= 2
-    return _bucket_order(names, capacity)
+    return capacity
+
+
+def list_hash_order(keys: Sequence[tuple[str | None, ...]]) -> list[tuple[str | None, ...]]:
+    """Sort distinct lists, given in insertion order, into the iteration order of a HashMap."""
+    capacity = _capacity(len(keys))
+    return sorted(keys, key=lambda key: _spread(_list_hash(key)) & (capacity - 1))
+
+
+def _list_hash(key: tuple[str | None, ...]) -> int:
+    """Return `List.hashCode`, unsigned."""
+    value = 1
+    for element in key:
+        value = (31 * value + (0 if element is None else _string_hash(element))) & 0xFFFFFFFF
+    return value
 
 
 def sized_hash_order(names: Sequence[str]) -> list[str]:
