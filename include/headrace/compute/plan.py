@@ -120,6 +120,8 @@ class SeriesRows:
         slots: Number of copies of each row, numbered in `_slot`.
         groups: If given, a row is copied for each group of its device, with the group instead of the device. `devices` are the
             groups then.
+        projections: Of each scan Spark SQL of the columns `time`, `device` and those that `columns` reads; empty if the table has
+            them.
     """
 
     scans: tuple[Scan, ...]
@@ -128,6 +130,7 @@ class SeriesRows:
     aligned: bool = False
     slots: int = 1
     groups: tuple[RowGroup, ...] = ()
+    projections: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,13 +10,14 @@ import re
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import Final
+from typing import Final, NoReturn
 
 import pyarrow as pa
 
-from headrace.errors import ExistsError, NotFoundError, TypeMismatchError
+from headrace.errors import ExistsError, NotFoundError, NotSupportedError, TypeMismatchError
 from headrace.model.failpoints import failpoint
-from headrace.model.paths import PathPattern, split_path, unquote_node
+from headrace.model.paths import ROOT, PathPattern, join_path, quote_node, split_path, unquote_node
+from headrace.model.spans import Span
 from headrace.model.tables import Column, Database, Table
 from headrace.model.tree_status import TreeStatus
 from headrace.model.trees import TREE_TABLE, Device, TemplateSeries, Timeseries, tree_table
@@ -44,6 +45,9 @@ _UNSTORABLE: Final = re.compile(r"[^\w\u2E80-\u9FFF]")
 def make_tree(stage: MakeTree, context: Context) -> None:
     """Create a database with its table, which is empty."""
     catalog, name = context.catalog, stage.database.name
+    tables = table_database(split_path(name), context)
+    if tables is not None:
+        refuse_table_database(tables)
     table = tree_table(name)
     with catalog.lock(f"ddl {name}"):
         created = catalog.databases.create(stage.database, stage.if_not_exists)
@@ -53,6 +57,25 @@ def make_tree(stage: MakeTree, context: Context) -> None:
             catalog.tables.create(table, if_not_exists=True)
         if created and stage.ttl_ms is not None:
             catalog.trees.set_ttl(f"{name}.**", stage.ttl_ms)
+
+
+def table_database(nodes: Sequence[str], context: Context) -> str | None:
+    """Return the database of the other language that a path is about; None if there is none, or a tree has the name."""
+    if len(nodes) < 2 or nodes[0] != ROOT:
+        return None
+    root, name = join_path(nodes[:2]), unquote_node(nodes[1])
+    if any(tree == root or tree.startswith(root + ".") for tree in context.catalog.trees.databases()):
+        return None
+    return name if any(database.name == name for database in context.catalog.databases.all()) else None
+
+
+def refuse_table_database(name: str, span: Span | None = None) -> NoReturn:
+    """Raise the error for writing to a database of the other language."""
+    raise NotSupportedError(
+        f"{join_path((ROOT, quote_node(name)))} is the database {name} of the tdengine dialect, which this dialect only reads",
+        hint="write to it with the tdengine dialect, or use another path",
+        span=span,
+    )
 
 
 def database_of(path: str, context: Context) -> str | None:

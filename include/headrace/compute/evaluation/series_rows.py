@@ -20,7 +20,8 @@ COLUMNS: Final = "_columns"
 
 def series_rows(source: SeriesRows, read: Callable[[Scan], DataFrame]) -> DataFrame:
     """Return `time`, `device` unless rows are aligned, and the columns of the source; rows without any value are left out."""
-    sides = [tree_rows(source, scan, columns, read) for scan, columns in zip(source.scans, source.columns, strict=True)]
+    projections = source.projections or ((),) * len(source.scans)
+    sides = [tree_rows(source, *own, read) for own in zip(source.scans, source.columns, projections, strict=True)]
     rows = reduce(lambda left, right: left.union(right), sides)
     names = [name for _, name in source.columns[0]]
     if source.aligned and len(source.devices) > 1:
@@ -30,18 +31,25 @@ def series_rows(source: SeriesRows, read: Callable[[Scan], DataFrame]) -> DataFr
     return rows.where(" OR ".join(f"{name} IS NOT NULL" for name in names)) if names else rows
 
 
-def tree_rows(source: SeriesRows, scan: Scan, columns: tuple[tuple[str, str], ...], read: Callable[[Scan], DataFrame]) -> DataFrame:
+def tree_rows(
+    source: SeriesRows,
+    scan: Scan,
+    columns: tuple[tuple[str, str], ...],
+    projection: tuple[str, ...],
+    read: Callable[[Scan], DataFrame],
+) -> DataFrame:
     """Return the rows of one tree under the names of the source."""
     rows = read(scan)
     if scan.condition is not None:
         rows = rows.where(scan.condition)
+    time, key = scan.table.timestamp.name, scan.table.series_key
+    if projection:
+        rows, time, key = rows.selectExpr(*projection), "time", "device"
     if source.slots > 1:
         numbers = ", ".join(map(str, range(source.slots)))
         rows = rows.selectExpr("*", f"explode(array({numbers})) AS {SLOT}")
-    key = scan.table.series_key
     if source.groups:
         rows, key = with_groups(rows, key, source.groups), GROUP
-    time = scan.table.timestamp.name
     return rows.selectExpr(f"{time} AS time", f"{key} AS device", *(f"{sql} AS {name}" for sql, name in columns))
 
 

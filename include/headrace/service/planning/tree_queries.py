@@ -9,10 +9,10 @@ from headrace.model.expressions import ColumnRef, Expression, walk
 from headrace.model.paths import ROOT, PathPattern, split_path
 from headrace.model.tree_queries import TreeGrouping, TreeQuery
 from headrace.model.tree_statements import TreeSelect
-from headrace.model.trees import TREE_TABLE, Device
+from headrace.model.trees import Device
 from headrace.service.planning.dispatch import PlanningContext
 from headrace.service.planning.queries import DESCRIBE_CATALOG
-from headrace.service.planning.trees import may_lie_in
+from headrace.service.planning.tree_devices import device_tables, devices_of
 from headrace.service.results import BIGINT, STRING, CatalogRows, Result
 from headrace.service.results import Type as ResultType
 from headrace.service.stages import ReadCatalog, RunQuery, Stage
@@ -74,10 +74,7 @@ def no_series(columns: Mapping[str, ResultType]) -> Stage:
 
 def tree_scope(query: TreeQuery, session: PlanningContext) -> TreeScope:
     """Return what the paths of a query are resolved against: the devices that they may name."""
-    trees = session.context.catalog.trees
-    patterns = list(named_patterns(query))
-    names = [name for name in trees.databases() if any(may_lie_in(pattern, name) for pattern in patterns)]
-    return scope_of([device for name in names for device in trees.matching(name, patterns)], session.context)
+    return scope_of(devices_of(list(named_patterns(query)), session.context), session.context)
 
 
 def scope_of(devices: Sequence[Device], context: Context) -> TreeScope:
@@ -86,15 +83,13 @@ def scope_of(devices: Sequence[Device], context: Context) -> TreeScope:
     from headrace.compute.iotdb.scope import TreeScope
     from headrace.compute.language import language
 
-    catalog = context.catalog
-    names = dict.fromkeys(device.database for device in devices)
     return TreeScope(
         language("iotdb"),
         SeriesTree(devices),
-        {name: (catalog.databases.get(name), catalog.tables.get(name, TREE_TABLE)) for name in names},
+        device_tables(devices, context),
         timezone=context.settings.timezone,
         now=context.clock.now(),
-        ttl_ms=ttl_by_device(devices, catalog.trees.ttls()),
+        ttl_ms=ttl_by_device(devices, context.catalog.trees.ttls()),
     )
 
 

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from headrace.catalog.trees import Trees
 from headrace.errors import NotSupportedError
 from headrace.model.paths import ROOT, PathPattern, join_path, split_path
 from headrace.model.tree_statements import TreeShow
@@ -19,8 +18,8 @@ from headrace.runtime.context import Context
 from headrace.service.planning.dispatch import PlanningContext
 from headrace.service.planning.queries import DESCRIBE_CATALOG
 from headrace.service.planning.tree_activity import SeriesPair, active_devices, latest_times, pair_key
+from headrace.service.planning.tree_devices import devices_of, named_tables, table_devices, table_path
 from headrace.service.planning.tree_queries import ttl_by_device
-from headrace.service.planning.trees import may_lie_in
 from headrace.service.results import BIGINT, INT, STRING, CatalogRows, Result
 from headrace.service.rights import CATALOG, Action, Right
 from headrace.service.stages import ReadCatalog, Stage
@@ -69,39 +68,29 @@ def patterns_of(statement: TreeShow) -> tuple[PathPattern, ...]:
     return statement.patterns or EVERYTHING
 
 
-def matching_devices(patterns: Sequence[PathPattern], trees: Trees) -> list[Device]:
+def matching_devices(patterns: Sequence[PathPattern], context: Context) -> list[Device]:
     """Return the devices whose path matches, in IoTDB's order."""
-    devices = [
-        device
-        for name in trees.databases()
-        if any(may_lie_in(pattern, name) for pattern in patterns)
-        for device in trees.matching(name, patterns)
-        if any(pattern.matches(device.nodes) for pattern in patterns)
-    ]
     from headrace.compute.iotdb.schema import SeriesTree
 
-    order = {device.path: place for place, device in enumerate(SeriesTree(devices).walk_devices())}
-    return sorted(devices, key=lambda device: order[device.path])
+    candidates = devices_of(patterns, context)
+    matched = {device.path for device in candidates if any(pattern.matches(device.nodes) for pattern in patterns)}
+    return [device for device in SeriesTree(candidates).walk_devices() if device.path in matched]
 
 
-def matching_series(patterns: Sequence[PathPattern], trees: Trees) -> list[SeriesPair]:
+def matching_series(patterns: Sequence[PathPattern], context: Context) -> list[SeriesPair]:
     """Return the series whose path matches, in IoTDB's order."""
     from headrace.compute.iotdb.schema import SeriesTree
 
-    devices = [
-        device
-        for name in trees.databases()
-        if any(may_lie_in(pattern, name) for pattern in patterns)
-        for device in trees.matching(name, patterns)
-    ]
-    tree = SeriesTree(devices)
+    tree = SeriesTree(devices_of(patterns, context))
     matched = {ref.path: (ref.device, ref.series) for pattern in patterns for ref in tree.match(pattern)}
     return list(matched.values())
 
 
 def databases(statement: TreeShow, context: Context) -> CatalogRows:
-    """Return the databases of trees."""
-    names = [name for name in context.catalog.trees.databases() if matches_any(name, patterns_of(statement))]
+    """Return the databases of trees, and tables of databases that the pattern names."""
+    patterns = patterns_of(statement)
+    present = [*context.catalog.trees.databases(), *(table_path(table) for table in named_tables(patterns, context))]
+    names = [name for name in present if matches_any(name, patterns)]
     types = {
         "Database": STRING,
         "SchemaReplicationFactor": INT,
@@ -150,7 +139,7 @@ def count_devices(statement: TreeShow, context: Context) -> CatalogRows:
 
 def chosen_devices(statement: TreeShow, context: Context) -> list[Device]:
     """Return the devices of a SHOW or COUNT that meet its condition."""
-    matched = matching_devices(patterns_of(statement), context.catalog.trees)
+    matched = matching_devices(patterns_of(statement), context)
     if statement.where is not None:
         kind, _, sign, value = statement.where
         matched = [device for device in matched if COMPARISONS[sign](device.template if kind == "template" else device.path, value)]
@@ -208,7 +197,7 @@ def as_json(labels: Mapping[str, str]) -> str | None:
 
 def chosen_series(statement: TreeShow, context: Context) -> list[SeriesPair]:
     """Return the series of a SHOW or COUNT that meet its condition."""
-    matched = matching_series(patterns_of(statement), context.catalog.trees)
+    matched = matching_series(patterns_of(statement), context)
     if statement.where is not None:
         kind, key, sign, value = statement.where
         matched = [pair for pair in matched if meets(pair, kind, sign, key, value)]
@@ -253,13 +242,13 @@ def count_timeseries(statement: TreeShow, context: Context) -> CatalogRows:
     return CatalogRows({"Column": STRING, "count(timeseries)": BIGINT}, list(counts.items()))
 
 
-def all_paths(context: Context) -> list[tuple[tuple[str, ...], str]]:
-    """Return every node below the databases with what it is, in IoTDB's order."""
+def all_paths(patterns: Sequence[PathPattern], context: Context) -> list[tuple[tuple[str, ...], str]]:
+    """Return every node below the databases, and below tables that patterns name, with what it is, in IoTDB's order."""
     from headrace.compute.iotdb.schema import SeriesTree
 
     trees = context.catalog.trees
-    tree = SeriesTree(device for name in trees.databases() for device in trees.all(name))
-    return list(tree.nodes(trees.databases()))
+    devices = [device for name in trees.databases() for device in trees.all(name)]
+    return list(SeriesTree([*devices, *table_devices(patterns, context)]).nodes(trees.databases()))
 
 
 def child_paths(statement: TreeShow, context: Context) -> CatalogRows:
@@ -277,7 +266,7 @@ def child_nodes(statement: TreeShow, context: Context) -> CatalogRows:
 def children(statement: TreeShow, context: Context) -> list[tuple[tuple[str, ...], str]]:
     """Return the nodes one level below a pattern."""
     patterns = statement.patterns or (PathPattern((ROOT,)),)
-    return [(path, kind) for path, kind in all_paths(context) if any(pattern.matches(path[:-1]) for pattern in patterns)]
+    return [(path, kind) for path, kind in all_paths(patterns, context) if any(pattern.matches(path[:-1]) for pattern in patterns)]
 
 
 def count_nodes(statement: TreeShow, context: Context) -> CatalogRows:
@@ -286,7 +275,7 @@ def count_nodes(statement: TreeShow, context: Context) -> CatalogRows:
     patterns = patterns_of(statement)
     matched = {
         path[: level + 1]
-        for path, _ in all_paths(context)
+        for path, _ in all_paths(patterns, context)
         if len(path) > level and any(pattern.matches(path) for pattern in patterns)
     }
     return CatalogRows({"count(nodes)": BIGINT}, [(len(matched),)])
@@ -335,7 +324,7 @@ def template_paths(statement: TreeShow, context: Context) -> CatalogRows:
 
 def template_devices(statement: TreeShow, context: Context) -> CatalogRows:
     """Return the devices that use a device template."""
-    matched = matching_devices(patterns_of(statement), context.catalog.trees)
+    matched = matching_devices(patterns_of(statement), context)
     return CatalogRows({"Paths": STRING}, [(device.path,) for device in matched if device.template == statement.name])
 
 

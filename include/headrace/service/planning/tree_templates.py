@@ -21,7 +21,8 @@ from headrace.model.tree_statements import (
 from headrace.model.tree_status import TreeStatus
 from headrace.model.trees import Device, DeviceTemplate, TemplateSeries
 from headrace.service.planning.dispatch import PlanningContext
-from headrace.service.planning.trees import check_encoding, may_lie_in
+from headrace.service.planning.tree_devices import may_lie_in, refuse_tables, tree_devices
+from headrace.service.planning.trees import check_encoding
 from headrace.service.stages import Stage
 from headrace.service.tree_stages import (
     ActivateDevice,
@@ -96,6 +97,7 @@ def set_template(statement: SetTemplate, session: PlanningContext) -> list[Stage
     """Plan SET DEVICE TEMPLATE and UNSET DEVICE TEMPLATE."""
     catalog = session.context.catalog
     path, name = require_plain(statement.path), catalog.templates.get(statement.name).name
+    refuse_tables([statement.path], session.context)
     if statement.unset:
         return unset_template(path, name, statement.path, session)
     other = nested_path(path, list(catalog.templates.paths()))
@@ -144,6 +146,7 @@ def require_plain(pattern: PathPattern) -> str:
 def activate_template(statement: ActivateTemplate, session: PlanningContext) -> list[Stage]:
     """Plan CREATE TIMESERIES USING DEVICE TEMPLATE."""
     path, catalog = require_plain(statement.path), session.context.catalog
+    refuse_tables([statement.path], session.context)
     covering = catalog.templates.covering(path)
     if covering is None:
         error = NotFoundError(
@@ -170,6 +173,7 @@ def find_database(path: str, session: PlanningContext) -> Database:
 def deactivate_template(statement: DeactivateTemplate, session: PlanningContext) -> list[Stage]:
     """Plan DEACTIVATE DEVICE TEMPLATE: of all devices that match."""
     catalog = session.context.catalog
+    refuse_tables(statement.patterns, session.context)
     for pattern in statement.patterns:
         require_set(pattern, statement.name, session)
     devices = matching_users(statement.patterns, statement.name, session)
@@ -200,12 +204,9 @@ def require_set(pattern: PathPattern, name: str | None, session: PlanningContext
 
 def matching_users(patterns: Sequence[PathPattern], name: str | None, session: PlanningContext) -> list[Device]:
     """Return the devices that match one of the patterns and use a template, or any if `name` is None."""
-    trees = session.context.catalog.trees
     return [
         device
-        for database in trees.databases()
-        if any(may_lie_in(pattern, database) for pattern in patterns)
-        for device in trees.matching(database, patterns)
+        for device in tree_devices(patterns, session.context)
         if device.template is not None and name in (None, device.template)
         if any(pattern.matches(device.nodes) for pattern in patterns)
     ]

@@ -25,6 +25,7 @@ from headrace.model.tree_status import TreeStatus
 from headrace.model.tree_types import TREE_ENCODINGS, type_name
 from headrace.model.trees import Device, SeriesLabels, Timeseries
 from headrace.service.planning.dispatch import PlanningContext
+from headrace.service.planning.tree_devices import may_lie_in, refuse_tables, tree_devices
 from headrace.service.stages import RemoveDatabase, Stage
 from headrace.service.tree_stages import ChangeDevice, ChangeTtl, MakeSeries, MakeTree, NewSeries, RemoveSeries
 from headrace.service.trees import database_of
@@ -40,6 +41,7 @@ def create_database(statement: CreateTreeDatabase, session: PlanningContext) -> 
         raise ProgrammingError(
             f"{statement.path} is not a legal path", hint="write a path such as root.plant", span=statement.path.span
         )
+    refuse_tables([statement.path], session.context)
     name = join_path(nodes)
     for other in session.context.catalog.trees.databases():
         if other == name:
@@ -70,6 +72,7 @@ def drop_databases(statement: DropTreeDatabases, session: PlanningContext) -> li
     catalog = session.context.catalog
     names = catalog.trees.databases()
     stages: dict[str, Stage] = {}
+    refuse_tables(statement.patterns, session.context)
     for pattern in statement.patterns:
         matched = [name for name in names if pattern.matches(split_path(name))]
         if not matched:
@@ -84,6 +87,7 @@ def plan_database(device: PathPattern, session: PlanningContext) -> tuple[Databa
     """Return the database of a device, and a stage that creates it if it is missing."""
     if device.has_wildcard or device.nodes[0] != ROOT or len(device.nodes) < DEFAULT_LEVEL:
         raise ProgrammingError(f"{device} is not a legal path", hint="write a device such as root.plant.line1", span=device.span)
+    refuse_tables([device], session.context)
     name = database_of(join_path(device.nodes), session.context)
     if name is not None:
         return session.context.catalog.databases.get(name), []
@@ -140,24 +144,14 @@ def new_series(spec: TimeseriesSpec) -> NewSeries:
 
 
 def matched_series(patterns: Sequence[PathPattern], session: PlanningContext) -> list[tuple[Device, Timeseries]]:
-    """Return the series that match one of the patterns, each once, by database and order of creation."""
-    trees = session.context.catalog.trees
-    matched = []
-    for database in trees.databases():
-        if any(may_lie_in(pattern, database) for pattern in patterns):
-            for device in trees.matching(database, patterns):
-                nodes = device.nodes
-                for series in device.series:
-                    if any(pattern.matches((*nodes, series.measurement)) for pattern in patterns):
-                        matched.append((device, series))
-    return matched
-
-
-def may_lie_in(pattern: PathPattern, database: str) -> bool:
-    """Return whether paths of a database may match a pattern."""
-    prefix = pattern.literal_prefix
-    nodes = split_path(database)
-    return all(mine == theirs for mine, theirs in zip(prefix, nodes, strict=False))
+    """Return the series of trees that match one of the patterns, to change them, each once, by database and order of creation."""
+    refuse_tables(patterns, session.context)
+    return [
+        (device, series)
+        for device in tree_devices(patterns, session.context)
+        for series in device.series
+        if any(pattern.matches((*device.nodes, series.measurement)) for pattern in patterns)
+    ]
 
 
 def drop_timeseries(statement: DropTimeseries, session: PlanningContext) -> list[Stage]:
@@ -184,6 +178,7 @@ def drop_timeseries(statement: DropTimeseries, session: PlanningContext) -> list
 def set_ttl(statement: SetTTL, session: PlanningContext) -> list[Stage]:
     """Plan SET TTL and UNSET TTL."""
     pattern = statement.path
+    refuse_tables([pattern], session.context)
     database = next((name for name in session.context.catalog.trees.databases() if may_lie_in(pattern, name)), None)
     if database is None:
         raise NotFoundError(f"Path [{pattern}] does not exist", hint="SHOW DATABASES lists what there is", span=pattern.span)
