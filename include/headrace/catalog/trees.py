@@ -117,9 +117,9 @@ def begins(prefix: str) -> ColumnElement[bool]:
 def read_devices(connection: Connection, query: Select[object]) -> list[Device]:
     """Return the devices of a query, with equal schemas read once."""
     rows = list(connection.execute(query).mappings())
-    wanted = sorted({row["schema_id"] for row in rows})
-    found = select(DEVICE_SCHEMAS).where(is_among(connection, DEVICE_SCHEMAS.c.id, wanted))
-    schemas = {row["id"]: series_from_json(row["series"]) for row in connection.execute(found).mappings()}
+    ids = sorted({row["schema_id"] for row in rows})
+    schema_query = select(DEVICE_SCHEMAS).where(is_among(connection, DEVICE_SCHEMAS.c.id, ids))
+    schemas = {row["id"]: series_from_json(row["series"]) for row in connection.execute(schema_query).mappings()}
     return [from_row(row, schemas[row["schema_id"]]) for row in rows]
 
 
@@ -133,16 +133,16 @@ def add_columns(connection: Connection, database: str, columns: Sequence[Column]
 
 
 def save(connection: Connection, database: str, present: dict[str, Device], devices: Sequence[Device]) -> None:
-    """Write devices as they are to be."""
+    """Insert the devices that are not present, and update those that differ."""
     if not devices:
         return
     ids = {device.path: save_schema(connection, device.series) for device in devices}
     last = connection.scalar(select(func.max(DEVICES.c.number)).where(DEVICES.c.database == database)) or 0
     new = [device for device in devices if device.path not in present]
-    numbered = [to_row(device, ids[device.path]) | {"number": last + place} for place, device in enumerate(new, start=1)]
-    if numbered:
+    rows = [to_row(device, ids[device.path]) | {"number": number} for number, device in enumerate(new, start=last + 1)]
+    if rows:
         add_subtables(connection, database, TREE_TABLE, [device.path for device in new])
-        connection.execute(insert(connection, DEVICES), numbered)
+        connection.execute(insert(connection, DEVICES), rows)
     for device in devices:
         if device.path in present and device != present[device.path]:
             row = to_row(device, ids[device.path])

@@ -20,6 +20,13 @@ TREE_TYPES: Final[dict[str, DataType]] = {
 }
 """Types by IoTDB's names, in the order of its type codes."""
 
+WIDER_KINDS: Final[dict[TypeKind, tuple[TypeKind, ...]]] = {
+    TypeKind.INT: (TypeKind.BIGINT, TypeKind.FLOAT, TypeKind.DOUBLE),
+    TypeKind.BIGINT: (TypeKind.DOUBLE,),
+    TypeKind.FLOAT: (TypeKind.DOUBLE,),
+}
+"""Types of series that INTO may write values of a type to, beside its own."""
+
 NUMBER_ENCODINGS: Final = frozenset({"PLAIN", "RLE", "TS_2DIFF", "GORILLA", "CHIMP", "SPRINTZ", "RLBE"})
 INTEGER_ENCODINGS: Final = NUMBER_ENCODINGS | {"ZIGZAG"}
 FLOAT_ENCODINGS: Final = NUMBER_ENCODINGS | {"GORILLA_V1"}

@@ -358,6 +358,11 @@ def _(stage: tree_stages.FindLast, session: SessionState) -> Result:
     return find_last(stage, session.context)
 
 
+@apply.register(tree_stages.ReadPoints)
+def _(stage: tree_stages.ReadPoints, session: SessionState) -> Result:  # noqa: ARG001
+    return stage.read()
+
+
 @apply.register(tree_stages.GroupByTags)
 def _(stage: tree_stages.GroupByTags, session: SessionState) -> Result:
     from headrace.service.spark_queries import run_query

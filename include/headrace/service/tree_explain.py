@@ -95,6 +95,11 @@ def describe_latest(stage: stages.FindLast) -> list[str]:
     return [f"find the latest point of {len(stage.plan.series)} series on Spark"]
 
 
+def describe_points(stage: stages.ReadPoints) -> list[str]:
+    """Describe a SHOW that reads the times of points."""
+    return [f"{stage.title}: read the catalog, and the times of points on Spark"]
+
+
 def describe_groups(stage: stages.GroupByTags) -> list[str]:
     """Describe a query whose rows are groups of series."""
     from headrace.compute import explain
@@ -129,6 +134,7 @@ DESCRIPTIONS: Final[dict[type[Any], Callable[[Any], list[str]]]] = {
     stages.ClearSeries: describe_cleared_series,
     stages.ChangeTtl: describe_ttl,
     stages.FindLast: describe_latest,
+    stages.ReadPoints: describe_points,
     stages.GroupByTags: describe_groups,
     stages.WriteInto: describe_into,
 }

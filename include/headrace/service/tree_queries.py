@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,9 +12,8 @@ import pyarrow.compute as pc
 from headrace.errors import TypeMismatchError
 from headrace.model.paths import join_path, split_path
 from headrace.model.tables import Database
-from headrace.model.tree_types import type_name
+from headrace.model.tree_types import WIDER_KINDS, type_name
 from headrace.model.trees import TIME_COLUMN, Device
-from headrace.model.types import TypeKind
 from headrace.service.results import INT, STRING, CatalogRows, Result
 from headrace.service.spark_queries import read_scan, run_query, translated
 from headrace.service.tree_stages import FindLast, MakeSeries, MakeTree, NewSeries, WriteInto, WriteSeries
@@ -25,13 +24,6 @@ if TYPE_CHECKING:
     from headrace.compute.iotdb.into import IntoColumn
     from headrace.compute.iotdb.select import TreePlan
     from headrace.runtime.context import Context
-
-WIDER: Final = {
-    TypeKind.INT: (TypeKind.BIGINT, TypeKind.FLOAT, TypeKind.DOUBLE),
-    TypeKind.BIGINT: (TypeKind.DOUBLE,),
-    TypeKind.FLOAT: (TypeKind.DOUBLE,),
-}
-"""Types of targets that a column may be written to, beside its own."""
 
 
 def find_last(stage: FindLast, context: Context) -> Result:
@@ -82,7 +74,7 @@ def find_devices(paths: set[str], context: Context) -> dict[str, Device]:
 def check_type(target: IntoColumn, device: Device | None) -> None:
     """Refuse a target that exists with a type that the column's values cannot have."""
     series = device.find(target.measurement) if device is not None else None
-    if series is not None and series.type.kind not in (target.type.kind, *WIDER.get(target.type.kind, ())):
+    if series is not None and series.type.kind not in (target.type.kind, *WIDER_KINDS.get(target.type.kind, ())):
         raise TypeMismatchError(
             f"The data type of target path ({target.path}[{type_name(series.type)}]) is not compatible with the data type of "
             f"source column ({target.source}[{type_name(target.type)}]).",

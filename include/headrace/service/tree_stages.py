@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from headrace.model.tables import Database
     from headrace.model.trees import Device, DeviceTemplate, SeriesLabels, TemplateSeries
     from headrace.model.types import DataType
+    from headrace.service.results import Result
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +227,19 @@ class FindLast:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadPoints:
+    """Answer SHOW or COUNT from the catalog and from the times of points, which Spark reads."""
+
+    title: str
+    read: Callable[[], Result]
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        """The rights that it needs."""
+        return (Right(Action.DESCRIBE, CATALOG), Right(Action.READ, CATALOG))
+
+
+@dataclass(frozen=True, slots=True)
 class GroupByTags:
     """Run a query whose rows are groups of series."""
 
@@ -270,6 +284,7 @@ TreeStage = (
     | ClearSeries
     | ChangeTtl
     | FindLast
+    | ReadPoints
     | GroupByTags
     | WriteInto
 )

@@ -1,7 +1,7 @@
 """Changes of trees: series in the catalog, columns and values in the Delta tables.
 
-Columns come to the Delta table first: one that only the Delta table has is passed over by all, so a crash between the two is
-completed by the same statement.
+Columns are added to the Delta table first. Readers ignore a column that only the Delta table has, so the same statement completes
+what a crash between the two leaves.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from headrace.model.paths import ROOT, PathPattern, join_path, quote_node, split
 from headrace.model.spans import Span
 from headrace.model.tables import Column, Database, Table
 from headrace.model.tree_status import TreeStatus
-from headrace.model.trees import TREE_TABLE, Device, TemplateSeries, Timeseries, tree_table
+from headrace.model.tree_types import WIDER_KINDS, type_name
+from headrace.model.trees import TREE_TABLE, Device, DeviceTemplate, TemplateSeries, Timeseries, tree_table
 from headrace.model.types import DataType
 from headrace.runtime.context import Context
 from headrace.service.tree_stages import (
@@ -38,7 +39,7 @@ from headrace.service.tree_stages import (
 )
 
 TEMPLATES_LOCK: Final = "device templates"
-"""The lock of whoever changes device templates or their devices, taken before that of a database."""
+"""Name of the lock for changes of device templates and their devices. Take it before the lock of a database."""
 _UNSTORABLE: Final = re.compile(r"[^\w\u2E80-\u9FFF]")
 
 
@@ -90,6 +91,8 @@ def make_series(stage: MakeSeries, context: Context) -> None:
     with catalog.lock(TEMPLATES_LOCK), catalog.lock(f"ddl {name}"):
         template = catalog.templates.covering(stage.device)
         if template is not None:
+            for new in stage.series:
+                check_template_type(stage.device, new, template[1])
             series = tuple(TemplateSeries(new.measurement, new.type, new.encoding, new.compression) for new in stage.series)
             extend_template(ExtendTemplate(template[1].name, series, if_not_exists=True), context)
             activate_device(ActivateDevice(stage.database, stage.device, template[1].name), context)
@@ -105,6 +108,17 @@ def make_series(stage: MakeSeries, context: Context) -> None:
         failpoint("service.tree.columns")
         device = with_series(present or Device(name, stage.device, (), stage.aligned), missing, columns)
         catalog.trees.change(name, [stage.device], lambda _: [device], list(columns.values()))
+
+
+def check_template_type(device: str, new: NewSeries, template: DeviceTemplate) -> None:
+    """Raise `TypeMismatchError` if a template has a measurement with a type that values of a new series cannot have."""
+    series = template.find(new.measurement)
+    if series is not None and series.type.kind not in (new.type.kind, *WIDER_KINDS.get(new.type.kind, ())):
+        raise TypeMismatchError(
+            f"device template {template.name} has {new.measurement} with type {type_name(series.type)}, "
+            f"to which {device} cannot get values of type {type_name(new.type)}",
+            hint="write to another measurement, or cast the values",
+        )
 
 
 def extend_template(stage: ExtendTemplate, context: Context) -> None:
@@ -278,7 +292,7 @@ def without_series(device: Device, measurements: Sequence[str]) -> Device:
 
 
 def change_device(stage: ChangeDevice, context: Context) -> None:
-    """Change what is attached to a device's series."""
+    """Change the labels of a device's series."""
 
     def change(devices: dict[str, Device]) -> list[Device]:
         if stage.device not in devices:

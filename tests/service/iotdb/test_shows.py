@@ -8,6 +8,9 @@ import pytest
 
 import headrace
 from headrace.errors import SqlSyntaxError
+from headrace.service.planning import plan
+from headrace.service.session import SNODE_STAGES
+from headrace.sql import parse
 from tests.service.iotdb.conftest import START
 
 DAY = 86_400_000
@@ -145,6 +148,22 @@ def test_databases_are_shown_with_details(plant: headrace.Connection) -> None:
     cursor = plant.execute("show databases details")
     assert len(cursor.description or ()) == 11
     assert cursor.fetchall() == [("root.plant", 1, 1, 0, 604_800_000, 1, 1, 1, 1, 1, 1)]
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "select s1 from root.plant.line1",
+        "select last s1 from root.plant.line1",
+        "select count(s1) from root.plant.** group by tags(unit)",
+        "show devices where time > 1",
+        "show latest timeseries",
+    ],
+)
+def test_a_snode_is_asked_for_what_needs_spark(plant: headrace.Connection, sql: str) -> None:
+    stages = plan(parse(sql, "iotdb"), plant.session.state)
+    assert any(isinstance(stage, SNODE_STAGES) for stage in stages)
+    assert not any(isinstance(stage, SNODE_STAGES) for stage in plan(parse("show devices", "iotdb"), plant.session.state))
 
 
 def test_reading_points_needs_the_right_to_read(plant: headrace.Connection) -> None:

@@ -130,6 +130,13 @@ def test_into_activates_and_extends_the_template(plant: headrace.Connection) -> 
     ]
 
 
+def test_into_does_not_write_text_to_a_number_of_a_template(plant: headrace.Connection) -> None:
+    run(plant, "set device template t1 to root.plant.d1", "insert into root.plant.d2(time, s1) values (1, 'on')")
+    with pytest.raises(TypeMismatchError, match="device template t1 has s1 with type INT64"):
+        plant.execute("select s1 into root.plant.d1(s1) from root.plant.d2")
+    assert first(plant, "show devices") == ["root.plant.d2"]
+
+
 def test_a_value_that_does_not_fit_changes_nothing(plant: headrace.Connection) -> None:
     run(plant, "set device template t1 to root.plant.d1")
     with pytest.raises(TypeMismatchError, match="registered type INT64"):

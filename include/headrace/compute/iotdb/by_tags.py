@@ -66,8 +66,8 @@ class TagPlan:
         at = table.column_names.index(DEVICE_HEADER)
         numbers = table.column(at).cast(pa.int64())
         columns = {name: table[name] for name in table.column_names[:at]}
-        for place, key in enumerate(self.keys):
-            values = pa.array([NO_VALUE if group[place] is None else group[place] for group in self.groups], pa.string())
+        for index, key in enumerate(self.keys):
+            values = pa.array([NO_VALUE if group[index] is None else group[index] for group in self.groups], pa.string())
             columns[key] = pc.take(values, numbers)
         for name, absent in zip(table.column_names[at + 1 :], self.absent, strict=True):
             columns[name] = self.fill_column(table[name], pc.is_in(numbers, pa.array(sorted(absent), pa.int64())))

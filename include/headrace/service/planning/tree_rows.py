@@ -71,9 +71,9 @@ def types_of(
     """Return the type of each measurement, None if only NULLs are written to one that does not exist, and the series to create."""
     types: list[DataType | None] = []
     missing: dict[str, NewSeries] = {}
-    for place, name in enumerate(statement.measurements):
+    for index, name in enumerate(statement.measurements):
         series = present.find(name) if present is not None else template.find(name) if template is not None else None
-        type_ = series.type if series is not None else inferred_type(row[place] for row in statement.rows)
+        type_ = series.type if series is not None else inferred_type(row[index] for row in statement.rows)
         if series is None and type_ is not None:
             missing[name] = NewSeries(name, type_)
         types.append(type_)
@@ -116,16 +116,16 @@ def instant(time: int | str | Now | None, database: Database, session: PlanningC
 
 
 def rows_table(statement: TreeInsert, database: Database, times: Sequence[int], types: Sequence[DataType | None]) -> pa.Table:
-    """Return the rows as they are stored under the measurements' names, without those that have no value."""
+    """Return the rows to store, with a column for each measurement, without rows that have no value."""
     low, high = tick_range(database.precision)
     for time in times:
         if not low <= time <= high:
             raise DataError(f"timestamp {time} is out of range", hint=f"it has to lie between {low} and {high}")
-    kept = [number for number, row in enumerate(statement.rows) if any(value is not None for value in row)]
-    columns: dict[str, pa.Array] = {TIME_COLUMN: stored_times([times[number] for number in kept], database)}
-    for place, (name, type_) in enumerate(zip(statement.measurements, types, strict=True)):
+    row_numbers = [number for number, row in enumerate(statement.rows) if any(value is not None for value in row)]
+    columns: dict[str, pa.Array] = {TIME_COLUMN: stored_times([times[number] for number in row_numbers], database)}
+    for index, (name, type_) in enumerate(zip(statement.measurements, types, strict=True)):
         if type_ is not None:
-            values = [converted(statement, number, place, type_, times[number]) for number in kept]
+            values = [converted(statement, number, index, type_, times[number]) for number in row_numbers]
             columns[name] = stored_values(values, type_, database)
     return pa.table(columns)
 
@@ -146,15 +146,15 @@ def stored_times(ticks: Sequence[int | None], database: Database) -> pa.Array:
     return pa.array([None if tick is None else tick * unit for tick in ticks], pa.int64()).cast(type_)
 
 
-def converted(statement: TreeInsert, number: int, place: int, type_: DataType, time: int) -> object:
+def converted(statement: TreeInsert, number: int, index: int, type_: DataType, time: int) -> object:
     """Return one value in the type of its series."""
-    value = statement.rows[number][place]
+    value = statement.rows[number][index]
     if value is None:
         return None
     try:
         return CONVERTERS[type_.kind](value)
     except (ValueError, OverflowError, ArithmeticError):
-        path = join_path((*statement.device.nodes, statement.measurements[place]))
+        path = join_path((*statement.device.nodes, statement.measurements[index]))
         written = type_name(inferred_type((value,)) or VARCHAR)
         raise TypeMismatchError(
             f"data type of {path} is not consistent, registered type {type_name(type_)}, inserting type {written}, "

@@ -21,8 +21,8 @@ from headrace.service.planning.tree_activity import SeriesPair, active_devices, 
 from headrace.service.planning.tree_devices import devices_of, named_tables, table_devices, table_path
 from headrace.service.planning.tree_queries import ttl_by_device
 from headrace.service.results import BIGINT, INT, STRING, CatalogRows, Result
-from headrace.service.rights import CATALOG, Action, Right
 from headrace.service.stages import ReadCatalog, Stage
+from headrace.service.tree_stages import ReadPoints
 
 EVERYTHING: Final = (PathPattern((ROOT, "**")),)
 DEFAULT_ENCODINGS: Final = {
@@ -50,9 +50,10 @@ def show(statement: TreeShow, session: PlanningContext) -> list[Stage]:
             f"SHOW {statement.what.upper()} is not supported", hint=f"supported are {', '.join(sorted(SHOWS))}", span=statement.span
         )
     read = partial(answer, statement, session.context)
-    reads_points = statement.time is not None or statement.what == "latest timeseries"
-    rights = (*DESCRIBE_CATALOG, Right(Action.READ, CATALOG)) if reads_points else DESCRIBE_CATALOG
-    return [ReadCatalog(f"show {statement.what}", read, rights)]
+    title = f"show {statement.what}"
+    if statement.time is not None or statement.what == "latest timeseries":
+        return [ReadPoints(title, read)]
+    return [ReadCatalog(title, read, DESCRIBE_CATALOG)]
 
 
 def answer(statement: TreeShow, context: Context) -> Result:
@@ -150,7 +151,7 @@ def chosen_devices(statement: TreeShow, context: Context) -> list[Device]:
 
 
 def timeseries(statement: TreeShow, context: Context) -> CatalogRows:
-    """Return the series with what is attached to them."""
+    """Return the series with their labels."""
     headers = ("Timeseries", "Alias", "Database", "DataType", "Encoding", "Compression", "Tags", "Attributes")
     types = dict.fromkeys((*headers, "Deadband", "DeadbandParameters", "ViewType"), STRING)
     matched = chosen_series(statement, context)
@@ -253,8 +254,8 @@ def all_paths(patterns: Sequence[PathPattern], context: Context) -> list[tuple[t
 
 def child_paths(statement: TreeShow, context: Context) -> CatalogRows:
     """Return the paths one level below a pattern, and what they are."""
-    found = children(statement, context)
-    return CatalogRows({"ChildPaths": STRING, "NodeTypes": STRING}, [(join_path(path), kind) for path, kind in found])
+    rows = [(join_path(path), kind) for path, kind in children(statement, context)]
+    return CatalogRows({"ChildPaths": STRING, "NodeTypes": STRING}, rows)
 
 
 def child_nodes(statement: TreeShow, context: Context) -> CatalogRows:
@@ -284,11 +285,11 @@ def count_nodes(statement: TreeShow, context: Context) -> CatalogRows:
 def ttl(statement: TreeShow, context: Context) -> CatalogRows:
     """Return times to live."""
     rules = context.catalog.trees.ttls()
-    shown = {path: str(value) for path, value in rules.items() if not statement.patterns or matches_any(path, statement.patterns)}
+    ttls = {path: str(value) for path, value in rules.items() if not statement.patterns or matches_any(path, statement.patterns)}
     for pattern in statement.patterns:
         if not pattern.has_wildcard:
-            shown.setdefault(str(pattern), str(rules.get(f"{pattern}.**", "INF")))
-    return CatalogRows({"Device": STRING, "TTL(ms)": STRING}, list(shown.items()))
+            ttls.setdefault(str(pattern), str(rules.get(f"{pattern}.**", "INF")))
+    return CatalogRows({"Device": STRING, "TTL(ms)": STRING}, list(ttls.items()))
 
 
 def all_ttl(_: TreeShow, context: Context) -> CatalogRows:

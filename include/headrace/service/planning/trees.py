@@ -138,7 +138,7 @@ def check_encoding(spec: TimeseriesSpec, status: TreeStatus = TreeStatus.METADAT
 
 
 def new_series(spec: TimeseriesSpec) -> NewSeries:
-    """Return what is to be created for one series of a statement."""
+    """Return the series that one element of a statement declares."""
     labels = SeriesLabels(spec.alias, dict(spec.tags), dict(spec.attributes))
     return NewSeries(spec.measurement, spec.type, spec.encoding or "", spec.compression or "", labels)
 
@@ -186,7 +186,7 @@ def set_ttl(statement: SetTTL, session: PlanningContext) -> list[Stage]:
 
 
 def alter_timeseries(statement: AlterTimeseries, session: PlanningContext) -> list[Stage]:
-    """Plan ALTER TIMESERIES: a change of what is attached to one series."""
+    """Plan ALTER TIMESERIES: a change of the labels of one series."""
     matched = matched_series([statement.path], session)
     if not matched:
         raise NotFoundError(
