@@ -62,7 +62,7 @@ def make_tree(stage: MakeTree, context: Context) -> None:
 
 def table_database(nodes: Sequence[str], context: Context) -> str | None:
     """Return the database of the other language that a path is about; None if there is none, or a tree has the name."""
-    if len(nodes) < 2 or nodes[0] != ROOT:
+    if len(nodes) <= 1 or nodes[0] != ROOT:
         return None
     root, name = join_path(nodes[:2]), unquote_node(nodes[1])
     if any(tree == root or tree.startswith(root + ".") for tree in context.catalog.trees.databases()):

@@ -46,6 +46,8 @@ TREE_KINDS: Final = {
 }
 """The type that a column of each type has as a series."""
 CASTS: Final = {TypeKind.INT: "INT", TypeKind.BIGINT: "BIGINT", TypeKind.DOUBLE: "DOUBLE", TypeKind.VARCHAR: "STRING"}
+DATABASE_NODES: Final = 2
+"""The nodes that name a database of the other language: `root` and its name."""
 DEVICE_LEVEL: Final = 3
 """The level of subtables: after `root`, the database and the table."""
 
@@ -93,8 +95,9 @@ def refuse_composite_key(table: Table, patterns: Iterable[PathPattern]) -> None:
 def named_tables(patterns: Iterable[PathPattern], context: Context) -> Iterator[Table]:
     """Yield the tables of the other language that patterns may be about, by database and name."""
     patterns = list(patterns)
-    names = {name for pattern in patterns if (name := table_database(pattern.literal_prefix, context)) is not None}
-    for name in sorted(names):
+    prefixes = {pattern.literal_prefix[:DATABASE_NODES] for pattern in patterns}
+    names = [name for prefix in sorted(prefixes) if (name := table_database(prefix, context)) is not None]
+    for name in names:
         for table in sorted(context.catalog.tables.all(name), key=lambda table: table.name):
             if table.kind is not TableKind.TREE and any(may_lie_in(pattern, table_path(table)) for pattern in patterns):
                 yield table

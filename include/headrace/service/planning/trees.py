@@ -87,10 +87,10 @@ def plan_database(device: PathPattern, session: PlanningContext) -> tuple[Databa
     """Return the database of a device, and a stage that creates it if it is missing."""
     if device.has_wildcard or device.nodes[0] != ROOT or len(device.nodes) < DEFAULT_LEVEL:
         raise ProgrammingError(f"{device} is not a legal path", hint="write a device such as root.plant.line1", span=device.span)
-    refuse_tables([device], session.context)
     name = database_of(join_path(device.nodes), session.context)
     if name is not None:
         return session.context.catalog.databases.get(name), []
+    refuse_tables([device], session.context)
     database = new_database(join_path(device.nodes[:DEFAULT_LEVEL]), session)
     return database, [MakeTree(database, if_not_exists=True)]
 
