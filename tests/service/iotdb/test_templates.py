@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -353,3 +354,20 @@ def test_another_connection_sees_templates(plant: headrace.Connection, tmp_path:
         other.execute("set device template t1 to root.plant.d1")
         plant.execute("insert into root.plant.d1(time, s1) values (1, 5)")
         assert fetch(other, "show devices") == [("root.plant.d1", "false", "t1", "INF")]
+
+
+def test_concurrent_inserts_extend_one_template(plant: headrace.Connection, tmp_path: Path) -> None:
+    plant.execute("set device template t1 to root.plant")
+
+    def insert(number: int) -> None:
+        with headrace.connect(tmp_path / "home", dialect="iotdb") as own:
+            own.execute(f"insert into root.plant.d{number}(time, s1, x{number}) values (1, {number}, {number})")
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(insert, range(4)))
+    extended = {"s1", "s2", *(f"x{number}" for number in range(4))}
+    assert set(first(plant, "show nodes in device template t1")) == extended
+    assert len(fetch(plant, "show timeseries root.plant.**")) == 4 * len(extended)
+    columns = ", ".join(f"x{number}" for number in range(4))
+    rows = [row[2:] for row in fetch(plant, f"select s1, {columns} from root.plant.* align by device")]
+    assert rows == [(number, *(float(number) if other == number else None for other in range(4))) for number in range(4)]
