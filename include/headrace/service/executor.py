@@ -294,6 +294,13 @@ def _(stage: tree_stages.WriteSeries, session: SessionState) -> Result:
     return Result(affected=write_series(stage, session.context))
 
 
+@apply.register(tree_stages.LoadTree)
+def _(stage: tree_stages.LoadTree, session: SessionState) -> Result:
+    from headrace.service.tree_loading import load_tree
+
+    return Result(affected=load_tree(stage, session.context))
+
+
 @apply.register(tree_stages.ClearSeries)
 def _(stage: tree_stages.ClearSeries, session: SessionState) -> Result:
     from headrace.service.trees import clear_series

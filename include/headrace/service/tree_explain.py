@@ -40,6 +40,14 @@ def describe_written_series(stage: stages.WriteSeries) -> list[str]:
     ]
 
 
+def describe_load(stage: stages.LoadTree) -> list[str]:
+    """Describe the loading of files."""
+    count = len(stage.files)
+    size = f"{count} file{'' if count == 1 else 's'} of {stage.bytes:,} bytes"
+    target = stage.database.name if stage.device is None else f"device {stage.device}"
+    return [f"load {size} into {target}: all rows or none", "create the series that are missing"]
+
+
 def describe_cleared_series(stage: stages.ClearSeries) -> list[str]:
     """Describe the deletion of values."""
     times = "all times" if stage.ranges is None else f"{len(stage.ranges)} time ranges"
@@ -72,6 +80,7 @@ DESCRIPTIONS: Final[dict[type[Any], Callable[[Any], list[str]]]] = {
     stages.RemoveSeries: describe_removed_series,
     stages.ChangeDevice: describe_changed_device,
     stages.WriteSeries: describe_written_series,
+    stages.LoadTree: describe_load,
     stages.ClearSeries: describe_cleared_series,
     stages.ChangeTtl: describe_ttl,
     stages.FindLast: describe_latest,

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from headrace.model.progress import Progress, no_progress
 from headrace.service.rights import CATALOG, Action, Right, database_securable, table_securable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     import pyarrow as pa
 
@@ -107,6 +109,32 @@ class WriteSeries:
 
 
 @dataclass(frozen=True, slots=True)
+class LoadTree:
+    """Load files into a tree, all or nothing. Missing series are created once all values are validated.
+
+    Attributes:
+        device: The device of all rows; if None, the files name it.
+        bytes: Size of all files.
+        aligned: Whether devices that are created are aligned.
+        format: `csv`, `parquet` or `ndjson`; if None, the files' extensions decide.
+    """
+
+    database: Database
+    files: tuple[Path, ...]
+    device: str | None
+    bytes: int
+    aligned: bool = False
+    format: str | None = None
+    progress: Progress = field(default=no_progress, compare=False)
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        """The rights that it needs."""
+        database = database_securable(self.database.name)
+        return (Right(Action.ALTER, database), Right(Action.WRITE, database))
+
+
+@dataclass(frozen=True, slots=True)
 class ClearSeries:
     """Delete values within ranges of ticks, both ends inclusive: columns by device."""
 
@@ -164,4 +192,6 @@ class WriteInto:
         return (*reads, Right(Action.WRITE, CATALOG))
 
 
-TreeStage = MakeTree | MakeSeries | RemoveSeries | ChangeDevice | WriteSeries | ClearSeries | ChangeTtl | FindLast | WriteInto
+TreeStage = (
+    MakeTree | MakeSeries | RemoveSeries | ChangeDevice | WriteSeries | LoadTree | ClearSeries | ChangeTtl | FindLast | WriteInto
+)

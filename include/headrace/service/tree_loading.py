@@ -1,0 +1,122 @@
+"""Load files into trees: the devices and series that they need."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+
+import pyarrow as pa
+
+from headrace.model.tables import Column, Database, Table
+from headrace.model.tree_types import TREE_TYPES
+from headrace.model.trees import TREE_TABLE, Device
+from headrace.model.types import DataType
+from headrace.runtime.context import Context
+from headrace.service.tree_stages import LoadTree, NewSeries
+from headrace.service.trees import Allocation, allocate_columns, candidates, find_column, with_series
+from headrace.storage.loading.tree_loader import TreeLoadOptions
+from headrace.storage.loading.tree_rows import SeriesColumns
+
+
+def load_tree(stage: LoadTree, context: Context) -> int:
+    """Load files into a tree and return the number of rows written.
+
+    Raises:
+        DataError: A value is invalid; nothing is written.
+    """
+    catalog, database = context.catalog, context.catalog.databases.get(stage.database.name)
+    loaded = context.tables.load_tree(
+        context.spark,
+        stage.files,
+        catalog.tables.get(database.name, TREE_TABLE),
+        database,
+        CatalogSeries(context, database, stage.aligned),
+        lambda _, read: stage.progress(read, stage.bytes),
+        options=TreeLoadOptions(format=stage.format, device=stage.device, now=context.clock.now()),
+    )
+    return loaded.inserted + loaded.updated
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogSeries:
+    """The series of a tree in the catalog; see `SeriesStore`."""
+
+    context: Context
+    database: Database
+    aligned: bool
+
+    def plan(self, series: pa.Table) -> SeriesColumns:
+        """Return the columns that series have or would get."""
+        table = self.context.catalog.tables.get(self.database.name, TREE_TABLE)
+        present = self.devices(series)
+        missing = missing_series(series, present)
+        columns = planned_columns(table, missing)
+        table = replace(table, columns=(*table.columns, *(column for column in columns.values() if column not in table.columns)))
+        return series_columns(table, series, present, columns)
+
+    def create(self, series: pa.Table) -> SeriesColumns:
+        """Create the series that are missing, all in one transaction, and return the columns that series have."""
+        catalog, name = self.context.catalog, self.database.name
+        with catalog.lock(f"ddl {name}"):
+            missing = missing_series(series, self.devices(series))
+            if missing:
+                table = catalog.tables.get(name, TREE_TABLE)
+                every = [new for group in missing.values() for new in group]
+                columns = allocate_columns(table, self.database, every, self.context)
+                catalog.trees.change(
+                    name, list(missing), lambda present: self.with_missing(present, missing, columns), list(columns.values())
+                )
+            return self.plan(series)
+
+    def with_missing(
+        self, present: Mapping[str, Device], missing: Mapping[str, Sequence[NewSeries]], columns: Allocation
+    ) -> list[Device]:
+        """Return devices with the series that they lack."""
+        return [
+            with_series(present.get(path) or Device(self.database.name, path, (), self.aligned), new, columns)
+            for path, new in missing.items()
+        ]
+
+    def devices(self, series: pa.Table) -> dict[str, Device]:
+        """Return those devices of series that exist."""
+        return self.context.catalog.trees.find(self.database.name, series["device"].unique().to_pylist())
+
+
+def missing_series(series: pa.Table, present: Mapping[str, Device]) -> dict[str, list[NewSeries]]:
+    """Return the series that do not exist, by device."""
+    missing: dict[str, list[NewSeries]] = {}
+    for row in series.to_pylist():
+        device = present.get(row["device"])
+        if device is None or device.find(row["measurement"]) is None:
+            missing.setdefault(row["device"], []).append(NewSeries(row["measurement"], TREE_TYPES[row["type"]]))
+    return missing
+
+
+def planned_columns(table: Table, missing: Mapping[str, Sequence[NewSeries]]) -> Allocation:
+    """Return the column that each new measurement and type is likely to get."""
+    columns: dict[tuple[str, DataType], Column] = {}
+    taken = {column.name.lower() for column in table.columns} | {table.series_key}
+    for new in (new for group in missing.values() for new in group):
+        key = (new.measurement, new.type)
+        if key in columns:
+            continue
+        columns[key] = find_column(table, *key) or Column(
+            next(name for name in candidates(new.measurement) if name.lower() not in taken), new.type, comment=new.measurement
+        )
+        taken.add(columns[key].name.lower())
+    return columns
+
+
+def series_columns(table: Table, series: pa.Table, present: Mapping[str, Device], columns: Allocation) -> SeriesColumns:
+    """Return the position of the column of each series."""
+    positions = dict(zip((column.name for column in table.columns), count()))
+    column_positions = []
+    for row in series.to_pylist():
+        device = present.get(row["device"])
+        existing = None if device is None else device.find(row["measurement"])
+        name = columns[row["measurement"], TREE_TYPES[row["type"]]].name if existing is None else existing.column
+        column_positions.append(positions[name])
+    return SeriesColumns(
+        table, series.select(["device", "measurement"]).append_column("column", pa.array(column_positions, pa.int32()))
+    )
