@@ -321,6 +321,13 @@ def _(stage: tree_stages.FindLast, session: SessionState) -> Result:
     return find_last(stage, session.context)
 
 
+@apply.register(tree_stages.VerifyTree)
+def _(stage: tree_stages.VerifyTree, session: SessionState) -> Result:
+    from headrace.service.tree_verification import verify_tree_query
+
+    return Result(verification=verify_tree_query(stage, session))
+
+
 @apply.register(tree_stages.WriteInto)
 def _(stage: tree_stages.WriteInto, session: SessionState) -> Result:
     from headrace.service.tree_queries import write_into

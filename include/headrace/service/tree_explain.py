@@ -74,6 +74,13 @@ def describe_into(stage: stages.WriteInto) -> list[str]:
     return ["query on Spark", *steps, *(f"write {target.source} to {target.path}" for target in stage.targets)]
 
 
+def describe_verification(stage: stages.VerifyTree) -> list[str]:
+    """Describe a verification of a query."""
+    from headrace.compute import explain
+
+    return ["query on Spark", *(f"  {line}" for line in explain(stage.plan.plan)), "run it again with DuckDB, and compare"]
+
+
 DESCRIPTIONS: Final[dict[type[Any], Callable[[Any], list[str]]]] = {
     stages.MakeTree: describe_tree,
     stages.MakeSeries: describe_new_series,
@@ -85,4 +92,5 @@ DESCRIPTIONS: Final[dict[type[Any], Callable[[Any], list[str]]]] = {
     stages.ChangeTtl: describe_ttl,
     stages.FindLast: describe_latest,
     stages.WriteInto: describe_into,
+    stages.VerifyTree: describe_verification,
 }

@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 
     from headrace.compute.iotdb.into import IntoColumn
     from headrace.compute.iotdb.last import LastPlan
+    from headrace.compute.iotdb.scope import TreeScope
     from headrace.compute.iotdb.select import TreePlan
     from headrace.model.tables import Database
+    from headrace.model.tree_queries import TreeQuery
     from headrace.model.trees import Device, SeriesLabels
     from headrace.model.types import DataType
 
@@ -192,6 +194,31 @@ class WriteInto:
         return (*reads, Right(Action.WRITE, CATALOG))
 
 
+@dataclass(frozen=True, slots=True)
+class VerifyTree:
+    """Run a query over trees with Spark and with DuckDB, and compare. `sql` is the query's text."""
+
+    query: TreeQuery
+    plan: TreePlan
+    scope: TreeScope
+    sql: str
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        """READ on each table of the query."""
+        return tuple(Right(Action.READ, table_securable(scan.table)) for scan in self.plan.plan.scans)
+
+
 TreeStage = (
-    MakeTree | MakeSeries | RemoveSeries | ChangeDevice | WriteSeries | LoadTree | ClearSeries | ChangeTtl | FindLast | WriteInto
+    MakeTree
+    | MakeSeries
+    | RemoveSeries
+    | ChangeDevice
+    | WriteSeries
+    | LoadTree
+    | ClearSeries
+    | ChangeTtl
+    | FindLast
+    | WriteInto
+    | VerifyTree
 )

@@ -11,9 +11,11 @@ from headrace.model.jobs import JobDefinition
 from headrace.model.progress import Progress, no_progress
 from headrace.model.statements import Select
 from headrace.model.tables import Database, Table, TableKind
+from headrace.model.tree_statements import TreeSelect
 from headrace.service.planning.dispatch import PlanningContext, database_of, parse_name
 from headrace.service.planning.queries import bind_query, reads_system_tables
 from headrace.service.planning.tree_loads import find_tree_target
+from headrace.service.planning.tree_queries import plan_tree_verification
 from headrace.service.stages import Backfill, LoadFiles, Stage, VerifyQuery, VerifyStream
 from headrace.service.tree_stages import LoadTree
 from headrace.sql import parse
@@ -110,6 +112,8 @@ def plan_query_verification(session: PlanningContext, text: str, dialect: str) -
         NotSupportedError: It is not a SELECT over tables.
     """
     statement = parse(text, dialect)
+    if isinstance(statement, TreeSelect):
+        return [plan_tree_verification(statement.query, session, text)]
     if not isinstance(statement, Select) or reads_system_tables(statement.query):
         raise NotSupportedError("verify takes a SELECT over tables", hint="or --stream database.stream")
     return [VerifyQuery(statement.query, bind_query(statement.query, session), text)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from headrace.errors import NotSupportedError
+from headrace.errors import NotFoundError, NotSupportedError
 from headrace.model.expressions import ColumnRef, Expression, walk
 from headrace.model.paths import ROOT, PathPattern, split_path
 from headrace.model.tree_queries import TreeGrouping, TreeQuery
@@ -16,7 +16,7 @@ from headrace.service.planning.queries import DESCRIBE_CATALOG
 from headrace.service.planning.trees import may_lie_in
 from headrace.service.results import BIGINT, STRING, CatalogRows, Result
 from headrace.service.stages import ReadCatalog, RunQuery, Stage
-from headrace.service.tree_stages import FindLast, WriteInto
+from headrace.service.tree_stages import FindLast, VerifyTree, WriteInto
 
 if TYPE_CHECKING:
     from headrace.compute.iotdb.scope import TreeScope
@@ -40,6 +40,22 @@ def select(statement: TreeSelect, session: PlanningContext) -> list[Stage]:
     if bound is None:
         return [ReadCatalog("a query of no series", lambda: Result(CatalogRows({"Time": BIGINT}, [])), DESCRIBE_CATALOG)]
     return [RunQuery(bound.plan)]
+
+
+def plan_tree_verification(query: TreeQuery, session: PlanningContext, text: str) -> Stage:
+    """Plan to run a query with Spark and with DuckDB, and compare.
+
+    Raises:
+        NotSupportedError: It cannot be verified.
+    """
+    if query.last or query.into:
+        clause = "LAST" if query.last else "INTO"
+        raise NotSupportedError(f"verify does not support {clause}", hint="leave it out of the query to verify the rest")
+    scope = tree_scope(query, session)
+    bound = bind(query, scope)
+    if bound is None:
+        raise NotFoundError("the query's paths match no series", hint="SHOW TIMESERIES lists what there is", span=query.span)
+    return VerifyTree(query, bound, scope, text)
 
 
 def bind(query: TreeQuery, scope: TreeScope) -> TreePlan | None:
