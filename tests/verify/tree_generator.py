@@ -44,7 +44,7 @@ def tree_world(seed: int) -> TreeWorld:
     dice = random.Random(seed)
     devices = {}
     for path in ("root.w.a.d1", "root.w.a.d2", "root.w.b.d1", "root.w.b.c.d9"):
-        devices[path] = tuple(name for name in MEASUREMENTS if name == "a" or dice.random() < 0.75)
+        devices[path] = tuple(name for name in MEASUREMENTS if name == "a" or dice.random() < 0.9)
     statements = ["create database root.w"]
     for path, names in devices.items():
         statements += [f"create timeseries {path}.{name} with datatype={MEASUREMENTS[name]}" for name in names]
@@ -92,7 +92,8 @@ class Query:
             return self.level(prefix)
         items = self.dice.sample([self.raw, self.aggregate][shape != "raw"](by_device), self.dice.randrange(1, 3))
         names = [
-            f"{item} as c{number}" if prefix == "root.w.a.d1" and self.chance(0.3) else item for number, item in enumerate(items)
+            f"{item} as c{number}" if prefix == "root.w.a.d1" and "*" not in item and self.chance(0.3) else item
+            for number, item in enumerate(items)
         ]
         parts = [f"select {', '.join(names)} from {prefix}", self.where()]
         parts.append(self.window() if shape == "windows" else "")
@@ -118,11 +119,10 @@ class Query:
 
     def aggregate(self, _: bool) -> list[str]:
         """Return items of aggregated queries."""
-        items = []
-        for _ in range(4):
+        items: list[str] = []
+        while len(items) < 4:
             function = self.dice.choice(AGGREGATES if self.chance(0.8) else RARE_AGGREGATES)
-            of_any = function in OF_ANY
-            name = self.dice.choice([*NUMBERS, "word", "flag"] if of_any else NUMBERS)
+            name = self.dice.choice([*NUMBERS, "word", "flag"] if function in OF_ANY else NUMBERS)
             items.append(f"{function}({'*' if function == 'count' and self.chance(0.2) else name})")
         return [
             *items,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import count
 
 import pyarrow as pa
 
+from headrace.errors import ExistsError, TypeMismatchError
 from headrace.model.tables import Column, Database, Table
 from headrace.model.tree_types import TREE_TYPES
 from headrace.model.trees import TREE_TABLE, Device
@@ -62,12 +63,19 @@ class CatalogSeries:
             missing = missing_series(series, self.devices(series))
             if missing:
                 table = catalog.tables.get(name, TREE_TABLE)
-                every = [new for group in missing.values() for new in group]
+                every = list(dict.fromkeys(new for group in missing.values() for new in group))
+                self.add_planned_columns(table, missing)
                 columns = allocate_columns(table, self.database, every, self.context)
                 catalog.trees.change(
                     name, list(missing), lambda present: self.with_missing(present, missing, columns), list(columns.values())
                 )
             return self.plan(series)
+
+    def add_planned_columns(self, table: Table, missing: Mapping[str, Sequence[NewSeries]]) -> None:
+        """Add the columns that series are likely to get in one commit; those that are taken get other names afterwards."""
+        planned = [column for column in planned_columns(table, missing).values() if column not in table.columns]
+        with suppress(TypeMismatchError, ExistsError):
+            self.context.tables.add_columns(table, self.database, planned)
 
     def with_missing(
         self, present: Mapping[str, Device], missing: Mapping[str, Sequence[NewSeries]], columns: Allocation
@@ -83,13 +91,31 @@ class CatalogSeries:
         return self.context.catalog.trees.find(self.database.name, series["device"].unique().to_pylist())
 
 
+def existing_columns(devices: Iterable[Device]) -> dict[tuple[str, str], str]:
+    """Return the stored column of each series, by device and by measurement or alias."""
+    columns: dict[tuple[str, str], str] = {}
+    for device in devices:
+        for series in device.series:
+            columns[device.path, series.measurement] = series.column
+            alias = device.labels_of(series.measurement).alias
+            if alias:
+                columns.setdefault((device.path, alias), series.column)
+    return columns
+
+
+def series_rows(series: pa.Table) -> Iterator[tuple[str, str, DataType]]:
+    """Yield device, measurement and type of each series."""
+    devices, measurements, names = (series[name].to_pylist() for name in ("device", "measurement", "type"))
+    return zip(devices, measurements, (TREE_TYPES[name] for name in names), strict=True)
+
+
 def missing_series(series: pa.Table, present: Mapping[str, Device]) -> dict[str, list[NewSeries]]:
     """Return the series that do not exist, by device."""
+    existing = existing_columns(present.values())
     missing: dict[str, list[NewSeries]] = {}
-    for row in series.to_pylist():
-        device = present.get(row["device"])
-        if device is None or device.find(row["measurement"]) is None:
-            missing.setdefault(row["device"], []).append(NewSeries(row["measurement"], TREE_TYPES[row["type"]]))
+    for device, measurement, type_ in series_rows(series):
+        if (device, measurement) not in existing:
+            missing.setdefault(device, []).append(NewSeries(measurement, type_))
     return missing
 
 
@@ -110,13 +136,10 @@ def planned_columns(table: Table, missing: Mapping[str, Sequence[NewSeries]]) ->
 
 def series_columns(table: Table, series: pa.Table, present: Mapping[str, Device], columns: Allocation) -> SeriesColumns:
     """Return the position of the column of each series."""
-    positions = dict(zip((column.name for column in table.columns), count()))
-    column_positions = []
-    for row in series.to_pylist():
-        device = present.get(row["device"])
-        existing = None if device is None else device.find(row["measurement"])
-        name = columns[row["measurement"], TREE_TYPES[row["type"]]].name if existing is None else existing.column
-        column_positions.append(positions[name])
-    return SeriesColumns(
-        table, series.select(["device", "measurement"]).append_column("column", pa.array(column_positions, pa.int32()))
-    )
+    positions = {column.name: position for position, column in enumerate(table.columns)}
+    existing = existing_columns(present.values())
+    columns_of = [
+        positions[existing.get((device, measurement)) or columns[measurement, type_].name]
+        for device, measurement, type_ in series_rows(series)
+    ]
+    return SeriesColumns(table, series.select(["device", "measurement"]).append_column("column", pa.array(columns_of, pa.int32())))

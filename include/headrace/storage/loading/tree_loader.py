@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
@@ -64,8 +65,8 @@ class TreeLoadOptions:
     now: int | None = None
 
 
-class ColumnsChangedError(TransientError):
-    """Series got other columns than planned."""
+class ColumnsChangedError(Exception):
+    """Series got other columns than planned, so their values have to be converted again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +89,10 @@ class TreeLoader:
             check_headers(work, files)
             size = total_bytes(work)
             series = self._scan(work, files, shifted(progress, 0))
-            for _ in range(MAX_ATTEMPTS - 1):
-                try:
+            for _ in range(MAX_ATTEMPTS):
+                with suppress(ColumnsChangedError):
                     return self._load(work, files, shifted(progress, size), series, store)
-                except ColumnsChangedError:
-                    continue
-            return self._load(work, files, shifted(progress, size), series, store)
+        raise TransientError(f"series of {self.database.name} were created by others during the load", hint="load the files again")
 
     def _scan(self, work: list[FileSplit], files: TreeFiles, progress: Progress | None) -> pa.Table:
         """Return the series that files have values of, with their types."""
@@ -124,11 +123,8 @@ class TreeLoader:
         planned = store.plan(series)
 
         def create(_: pa.Table) -> None:
-            created = store.create(series)
-            if not same_columns(planned, created):
-                raise ColumnsChangedError(
-                    f"series of {self.database.name} were created by others during the load", hint="load the files again"
-                )
+            if not same_columns(planned, store.create(series)):
+                raise ColumnsChangedError
 
         loader = Loader(self.handles, self.writer, self.small_write_rows, self.spark, planned.table, self.database)
         return loader.load_splits(work, TreeTarget(files, planned), progress, create)

@@ -93,7 +93,7 @@ def mode(values: Sequence[Value]) -> TreeAggregate:
     """Return the rule of the most frequent value, of several the one that came first."""
     (value,) = values
     ordered = f"list({value.sql} ORDER BY {TIME}) FILTER (WHERE {value.sql} IS NOT NULL)"
-    counted = "list_transform(list_distinct({a}), v -> [len(list_filter({a}, w -> w = v)), -list_position({a}, v)])"
+    counted = "list_transform(list_distinct({a}), lambda v: [len(list_filter({a}, lambda w: w = v)), -list_position({a}, v)])"
     best = f"list_reverse_sort({counted})[1]"
     return TreeAggregate(ordered, value.type, f"{{a}}[-({best}[2])]")
 

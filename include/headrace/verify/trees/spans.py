@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from headrace.errors import LimitError
-from headrace.model.expressions import Call, ColumnRef, Expression, Literal
+from headrace.model.expressions import Call, ColumnRef, Expression, Literal, walk
 from headrace.model.instants import EPOCH, find_zone
 from headrace.model.time import Precision
 from headrace.model.tree_queries import CompoundDuration, GroupByTime, TimeRange, TreeQuery
@@ -57,14 +57,19 @@ def bounds_of(query: TreeQuery, ticks: Callable[[Expression], int]) -> tuple[int
     low, high = -MAX_TICKS, MAX_TICKS
     for node in conjuncts(query.where):
         match node:
-            case Call(function=">" | ">=", arguments=(ColumnRef(name="time"), bound)):
+            case Call(function=">" | ">=", arguments=(ColumnRef(name="time"), bound)) if is_constant(bound):
                 low = max(low, ticks(bound))
-            case Call(function="<" | "<=", arguments=(ColumnRef(name="time"), bound)):
+            case Call(function="<" | "<=", arguments=(ColumnRef(name="time"), bound)) if is_constant(bound):
                 high = min(high, ticks(bound))
     time = None if query.grouping is None else query.grouping.time
     if time is not None and time.range is not None:
         low, high = max(low, ticks(time.range.start)), min(high, ticks(time.range.end))
     return low, high
+
+
+def is_constant(node: Expression) -> bool:
+    """Return whether an expression reads no column."""
+    return not any(isinstance(part, ColumnRef) for part in walk(node))
 
 
 def length_of(duration: CompoundDuration, precision: Precision) -> Length:
