@@ -89,7 +89,7 @@ class Query:
         by_device = shape != "level" and self.dice.random() < 0.4
         prefix = self.dice.choice(["root.w.a.d1", "root.w.a.*", "root.w.**", "root.w.*.d1", "root.w.a.d2, root.w.b.d1"])
         if shape == "level":
-            return self.level(prefix)
+            return self.level(self.dice.choice([prefix, "root.w.a.*, root.w.b"]))
         items = self.dice.sample([self.raw, self.aggregate][shape != "raw"](by_device), self.dice.randrange(1, 3))
         names = [
             f"{item} as c{number}" if prefix == "root.w.a.d1" and "*" not in item and self.chance(0.3) else item
@@ -179,6 +179,7 @@ class Query:
         function, name = self.dice.choice(GROUPED), self.dice.choice(NUMBERS)
         levels = self.dice.choice(["level = 1", "level = 2", "level = 1, 3", "level = 0"])
         item = "count(*)" if function == "count" and self.chance(0.5) else f"{function}({name})"
+        item += f", {self.dice.choice(GROUPED)}(d1.{self.dice.choice(NUMBERS)})" if prefix == "root.w.a.*, root.w.b" else ""
         window = self.window().removeprefix("group by ") + ", " if self.chance(0.6) else ""
         time = f"where time >= {START + 20_000}" if self.chance(0.3) else ""
         return " ".join(part for part in (f"select {item} from {prefix}", time, f"group by {window}{levels}") if part)

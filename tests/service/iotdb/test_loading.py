@@ -78,6 +78,11 @@ def test_a_path_below_a_database_is_the_device(plant: headrace.Connection, file:
     assert stored(plant) == {("root.plant.line2", 1): {"s1": 5}}
 
 
+def test_the_table_of_a_database_names_the_tree_too(plant: headrace.Connection, file: Writing) -> None:
+    plant.load(file("a.csv", "time,device,s1\n1,root.plant.line2,5\n"), into="`root.plant`.devices")
+    assert stored(plant) == {("root.plant.line2", 1): {"s1": 5}}
+
+
 @pytest.mark.spark
 def test_exports_of_iotdb_by_time_are_loaded(sized: headrace.Connection, file: Writing) -> None:
     text = (

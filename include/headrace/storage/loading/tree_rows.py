@@ -62,8 +62,8 @@ class SeriesColumns:
 
     def positions(self, measurement: str, devices: Sequence[str]) -> np.ndarray:
         """Return the position of the column of a measurement for each device, -1 if the device does not have it."""
-        known, columns = self._by_measurement.get(measurement, (pa.array([], pa.string()), pa.array([], pa.int32())))
-        at = pc.index_in(pa.array(devices, pa.string()), known)
+        owners, columns = self._by_measurement.get(measurement, (pa.array([], pa.string()), pa.array([], pa.int32())))
+        at = pc.index_in(pa.array(devices, pa.string()), owners)
         positions: np.ndarray = pc.fill_null(columns.take(at), -1).to_numpy(zero_copy_only=False)
         return positions
 

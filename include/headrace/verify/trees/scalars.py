@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from headrace.model.types import BIGINT, BOOL, DOUBLE, VARCHAR, DataType, TypeKind
+from headrace.model.types import BOOL, DOUBLE, VARCHAR, DataType, TypeKind
 from headrace.verify.values import Value, quoted, unsupported
 
 NAN: Final = "CAST('NaN' AS DOUBLE)"
@@ -121,6 +121,3 @@ def cast_to(value: Value, type_: DataType) -> Value:
     if source in (TypeKind.BOOL, TypeKind.INT, TypeKind.BIGINT) and target in (TypeKind.VARCHAR, TypeKind.NCHAR):
         return Value(f"CAST({value.sql} AS VARCHAR)", type_)
     raise unsupported(f"CAST of {value.type} to {type_}")
-
-
-__all__ = ["BIGINT", "FLOATS", "INFINITY", "NAN", "NUMBERS", "SCALARS", "cast_to", "double"]
