@@ -84,6 +84,14 @@ JOBS: dict[str, Plan] = {
     "read table d.readings": lambda session, _: jobs.plan_query_verification(session.state, "select a from dev1", "tdengine"),
     "read table d.readings, read table d.out1": lambda session, _: jobs.plan_stream_verification(session.state, "s"),
 }
+TREE_JOBS: dict[str, Plan] = {
+    "alter database root.plant, write database root.plant": lambda session, file: jobs.plan_load(
+        session.state, [file], "root.plant", device="root.plant.line1"
+    ),
+    "read table root.plant.devices": lambda session, _: jobs.plan_query_verification(
+        session.state, "select s1 from root.plant.line1", "iotdb"
+    ),
+}
 
 
 class DenyAll:
@@ -166,6 +174,13 @@ def test_a_statement_over_a_tree_is_refused_and_described(
     assert all(lines)
 
 
+@pytest.mark.parametrize("rights", TREE_JOBS)
+def test_work_on_a_tree_without_a_statement_is_refused_too(tree_session: Session, denier: DenyAll, file: Path, rights: str) -> None:
+    with pytest.raises(PermissionDeniedError):
+        tree_session.run(TREE_JOBS[rights](tree_session, file))
+    assert [", ".join(map(str, requested)) for _, requested in denier.asked] == [rights]
+
+
 @pytest.mark.parametrize("rights", JOBS)
 def test_work_without_a_statement_is_refused_too(session: Session, denier: DenyAll, file: Path, rights: str) -> None:
     with pytest.raises(PermissionDeniedError):
@@ -177,6 +192,7 @@ def test_every_kind_of_stage_requires_rights(session: Session, tree_session: Ses
     planned = [stage for statement in STATEMENTS for stage in session.stages(statement)]
     planned += [stage for statement in TREE_STATEMENTS for stage in tree_session.stages(statement)]
     planned += [stage for plan in JOBS.values() for stage in plan(session, file)]
+    planned += [stage for plan in TREE_JOBS.values() for stage in plan(tree_session, file)]
     assert {type(stage) for stage in planned} == set(get_args(stages.Stage))
     assert all(stage.required for stage in planned)
 

@@ -68,22 +68,28 @@ def load(
     files: Annotated[
         list[Path], typer.Argument(exists=True, dir_okay=False, help="CSV, Parquet or NDJSON files, all of one format.")
     ],
-    into: Annotated[str, typer.Option("--into", help="database.table: a supertable, plain table or subtable.")],
+    into: Annotated[
+        str, typer.Option("--into", help="database.table: a supertable, plain table or subtable; or a tree, root.database.")
+    ],
     subtable: Annotated[str | None, typer.Option(help="Subtable of all rows, if the files have no tbname column.")] = None,
+    device: Annotated[
+        str | None, typer.Option(help="Device of all rows of a tree, if the files name none: root.database.device.")
+    ] = None,
+    aligned: Annotated[bool, typer.Option("--aligned", help="Create the missing devices of a tree as aligned.")] = False,
     only_explain: ExplainOnly = False,
     home: Home = None,
     database: DatabaseName = None,
 ) -> None:
-    """Load files into a table; if a row is invalid, nothing is loaded."""
+    """Load files into a table or a tree of devices; if a row is invalid, nothing is loaded."""
     from headrace.service.planning.jobs import plan_load
 
     with open_connection(home, database) as connection:
         session = connection.session
         if only_explain:
-            show_lines(session.explain(plan_load(session.state, files, into, subtable)))
+            show_lines(session.explain(plan_load(session.state, files, into, subtable, device=device, aligned=aligned)))
             return
         with progress_bar(f"loading into {into}") as progress:
-            written = session.load(files, into, subtable=subtable, progress=progress)
+            written = session.load(files, into, subtable=subtable, device=device, aligned=aligned, progress=progress)
     out.print(f"{written} rows in {into}")
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headrace.cli.console import build_table, format_value, out, show_lines
-from headrace.cli.options import DatabaseName, ExplainOnly, Home, format_example, open_connection
+from headrace.cli.options import DatabaseName, DialectName, ExplainOnly, Home, format_example, open_connection
 from headrace.errors import ProgrammingError
 
 if TYPE_CHECKING:
@@ -35,11 +35,12 @@ def verify(
     only_explain: ExplainOnly = False,
     home: Home = None,
     database: DatabaseName = None,
+    dialect: DialectName = None,
 ) -> None:
     """Recompute a query or a stream's target with DuckDB. Prints the first difference, if any, and exits with code 1."""
     if (query is None) == (stream is None):
         raise ProgrammingError("verify takes either a SELECT or a stream", hint="pass a SELECT, or --stream database.stream")
-    with open_connection(home, database) as connection:
+    with open_connection(home, database, dialect) as connection:
         session = connection.session
         if only_explain:
             show_lines(session.explain(plan_verification(session, query, stream or "")))

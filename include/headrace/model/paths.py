@@ -35,6 +35,16 @@ def split_path(path: str) -> tuple[str, ...]:
     return tuple(_NODE.findall(path))
 
 
+def parse_path(text: str) -> tuple[str, ...] | None:
+    """Return the canonical nodes of a path as a user writes it, without wildcards; None if it is not one."""
+    written = split_path(text)
+    if join_path(written) != text or written[0] != ROOT:
+        return None
+    nodes = tuple(quote_node(unquote_node(node)) for node in written[1:])
+    is_plain = all(node.startswith("`") or node == canonical for node, canonical in zip(written[1:], nodes, strict=True))
+    return (ROOT, *nodes) if is_plain else None
+
+
 def join_path(nodes: Iterable[str]) -> str:
     """Join canonical nodes to a dotted path."""
     return ".".join(nodes)

@@ -94,15 +94,21 @@ class Connection:
         into: str,
         *,
         subtable: str | None = None,
+        device: str | None = None,
+        aligned: bool = False,
         file_format: str | None = None,
         progress: Progress = no_progress,
     ) -> int:
-        """Load CSV, Parquet or NDJSON files into a table: all rows of all files, or none.
+        """Load CSV, Parquet or NDJSON files into a table or a tree of devices: all rows of all files, or none.
 
         Args:
             path: One file, or several of one format.
-            into: A table, subtable or supertable, as `database.name` or a name in the current database.
+            into: A table, subtable or supertable, as `database.name` or a name in the current database; or a tree
+                (`root.plant`), or a device of one.
             subtable: The subtable of all rows of a supertable; if None, a column `tbname` names the subtable of each row.
+            device: The device of all rows of a tree; if None, a column `device` names the device of each row, or the names of the
+                columns are paths.
+            aligned: Whether the devices that the load creates are aligned.
             file_format: `csv`, `parquet` or `ndjson`; if None, the files' extensions decide.
             progress: Called with the bytes read and the total bytes.
 
@@ -115,15 +121,18 @@ class Connection:
         self._open()
         paths = [path] if isinstance(path, str | Path) else path
         files = [Path(file) for file in paths]
-        return self.session.load(files, into, subtable=subtable, file_format=file_format, progress=progress)
+        return self.session.load(
+            files, into, subtable=subtable, device=device, aligned=aligned, file_format=file_format, progress=progress
+        )
 
-    def append(self, data: object, into: str, *, subtable: str | None = None) -> int:
-        """Write rows that the program holds into a table: all of them, or none. Columns are matched by name.
+    def append(self, data: object, into: str, *, subtable: str | None = None, device: str | None = None) -> int:
+        """Write rows that the program holds into a table or a tree: all of them, or none. Columns are matched by name.
 
         Args:
             data: An Arrow table, batch or stream, a DataFrame of pandas or polars, or a sequence of dictionaries.
             into: As in `load`.
             subtable: As in `load`.
+            device: As in `load`.
 
         Returns:
             The number of rows written; of rows with equal keys the last counts.
@@ -135,7 +144,7 @@ class Connection:
 
         self._open()
         with parquet_file(data) as path:
-            return self.session.load([path], into, subtable=subtable, file_format="parquet")
+            return self.session.load([path], into, subtable=subtable, device=device, file_format="parquet")
 
     def settle(self) -> None:
         """Return when every stream has processed all that was written; run the streams here unless an snode does."""

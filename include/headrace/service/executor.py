@@ -352,6 +352,13 @@ def _(stage: tree_stages.WriteSeries, session: SessionState) -> Result:
     return Result(affected=write_series(session.context, stage.database, stage.rows))
 
 
+@apply.register(tree_stages.LoadTree)
+def _(stage: tree_stages.LoadTree, session: SessionState) -> Result:
+    from headrace.service.tree_loading import load_tree
+
+    return Result(affected=load_tree(stage, session.context))
+
+
 @apply.register(tree_stages.ClearSeries)
 def _(stage: tree_stages.ClearSeries, session: SessionState) -> Result:
     from headrace.queries.values import clear_series
@@ -382,6 +389,13 @@ def _(stage: tree_stages.GroupByTags, session: SessionState) -> Result:
     from headrace.queries.evaluation import evaluate_query
 
     return Result(stage.plan.finish(evaluate_query(stage.plan.plan, session.context)))
+
+
+@apply.register(tree_stages.VerifyTree)
+def _(stage: tree_stages.VerifyTree, session: SessionState) -> Result:
+    from headrace.service.tree_verification import verify_tree_query
+
+    return Result(verification=verify_tree_query(stage, session))
 
 
 @apply.register(tree_stages.WriteInto)

@@ -124,17 +124,22 @@ class Session:
         into: str,
         *,
         subtable: str | None = None,
+        device: str | None = None,
+        aligned: bool = False,
         file_format: str | None = None,
         progress: Progress = no_progress,
     ) -> int:
-        """Load files into a table and return the number of rows written.
+        """Load files into a table or tree and return the number of rows written.
 
         Raises:
             DataError: A row is invalid; nothing is written.
         """
         from headrace.service.planning.jobs import plan_load
 
-        return self.run(plan_load(self.state, files, into, subtable, file_format=file_format, progress=progress)).affected
+        stages = plan_load(
+            self.state, files, into, subtable, device=device, aligned=aligned, file_format=file_format, progress=progress
+        )
+        return self.run(stages).affected
 
     def backfill(
         self, stream: str, start: str | None, end: str | None, *, rows: int | None = None, progress: Progress = no_progress

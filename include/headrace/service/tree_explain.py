@@ -78,6 +78,14 @@ def describe_written_series(stage: stages.WriteSeries) -> list[str]:
     ]
 
 
+def describe_load(stage: stages.LoadTree) -> list[str]:
+    """Describe the loading of files."""
+    count = len(stage.files)
+    size = f"{count} file{'' if count == 1 else 's'} of {stage.bytes:,} bytes"
+    target = stage.database.name if stage.device is None else f"device {stage.device}"
+    return [f"load {size} into {target}: all rows or none", "create the series that are missing"]
+
+
 def describe_cleared_series(stage: stages.ClearSeries) -> list[str]:
     """Describe the deletion of values."""
     times = "all times" if stage.ranges is None else f"{len(stage.ranges)} time ranges"
@@ -118,6 +126,13 @@ def describe_into(stage: stages.WriteInto) -> list[str]:
     return ["query on Spark", *steps, *(f"write {target.source} to {target.path}" for target in stage.targets)]
 
 
+def describe_verification(stage: stages.VerifyTree) -> list[str]:
+    """Describe a verification of a query."""
+    from headrace.compute import explain
+
+    return ["query on Spark", *(f"  {line}" for line in explain(stage.plan.plan)), "run it again with DuckDB, and compare"]
+
+
 DESCRIPTIONS: Final[dict[type[Any], Callable[[Any], list[str]]]] = {
     stages.MakeTree: describe_tree,
     stages.MakeSeries: describe_new_series,
@@ -130,10 +145,12 @@ DESCRIPTIONS: Final[dict[type[Any], Callable[[Any], list[str]]]] = {
     stages.DeactivateDevices: describe_deactivated_devices,
     stages.ChangeDevice: describe_changed_device,
     stages.WriteSeries: describe_written_series,
+    stages.LoadTree: describe_load,
     stages.ClearSeries: describe_cleared_series,
     stages.ChangeTtl: describe_ttl,
     stages.FindLast: describe_latest,
     stages.ReadPoints: describe_points,
     stages.GroupByTags: describe_groups,
     stages.WriteInto: describe_into,
+    stages.VerifyTree: describe_verification,
 }

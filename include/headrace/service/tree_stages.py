@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from headrace.model.progress import Progress, no_progress
 from headrace.service.rights import CATALOG, Action, Right, database_securable, table_securable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     import pyarrow as pa
 
     from headrace.compute.iotdb.by_tags import TagPlan
     from headrace.compute.iotdb.into import IntoColumn
     from headrace.compute.iotdb.last import LastPlan
+    from headrace.compute.iotdb.scope import TreeScope
     from headrace.compute.iotdb.select import TreePlan
     from headrace.model.tables import Database
+    from headrace.model.tree_queries import TreeQuery
     from headrace.model.trees import Device, DeviceTemplate, NewSeries, TemplateSeries
     from headrace.service.results import Result
 
@@ -175,6 +179,32 @@ class WriteSeries:
 
 
 @dataclass(frozen=True, slots=True)
+class LoadTree:
+    """Load files into a tree, all or nothing. Missing series are created once all values are validated.
+
+    Attributes:
+        device: The device of all rows; if None, the files name it.
+        bytes: Size of all files.
+        aligned: Whether devices that are created are aligned.
+        format: `csv`, `parquet` or `ndjson`; if None, the files' extensions decide.
+    """
+
+    database: Database
+    files: tuple[Path, ...]
+    device: str | None
+    bytes: int
+    aligned: bool = False
+    format: str | None = None
+    progress: Progress = field(default=no_progress, compare=False)
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        """The rights that it needs."""
+        database = database_securable(self.database.name)
+        return (Right(Action.ALTER, database), Right(Action.WRITE, database))
+
+
+@dataclass(frozen=True, slots=True)
 class ClearSeries:
     """Delete values within ranges of ticks, both ends inclusive: columns by device."""
 
@@ -257,6 +287,21 @@ class WriteInto:
         return (*reads, Right(Action.WRITE, CATALOG))
 
 
+@dataclass(frozen=True, slots=True)
+class VerifyTree:
+    """Run a query over trees with Spark and with DuckDB, and compare. `sql` is the query's text."""
+
+    query: TreeQuery
+    plan: TreePlan
+    scope: TreeScope
+    sql: str
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        """READ on each table of the query."""
+        return tuple(Right(Action.READ, table_securable(scan.table)) for scan in self.plan.plan.scans)
+
+
 TreeStage = (
     MakeTree
     | MakeSeries
@@ -269,10 +314,12 @@ TreeStage = (
     | DeactivateDevices
     | ChangeDevice
     | WriteSeries
+    | LoadTree
     | ClearSeries
     | ChangeTtl
     | FindLast
     | ReadPoints
     | GroupByTags
     | WriteInto
+    | VerifyTree
 )

@@ -25,6 +25,7 @@ from headrace.storage.delta.subtable_names import SubtableNames
 from headrace.storage.delta.tags import Tags
 from headrace.storage.delta.writer import Lock, Ranges, Writer
 from headrace.storage.loading.loader import Loader, LoadMetrics, LoadOptions
+from headrace.storage.loading.tree_loader import SeriesStore, TreeLoader, TreeLoadOptions
 from headrace.storage.types import field, rows_schema
 
 if TYPE_CHECKING:
@@ -371,6 +372,34 @@ class Tables:
         """
         loader = Loader(self._handles, self._writer, self.small_write_rows, spark, table, database)
         return loader.load(files, progress, options or LoadOptions(), announce)
+
+    def load_tree(
+        self,
+        spark: Callable[[], SparkSession],
+        files: Sequence[Path],
+        table: Table,
+        database: Database,
+        series: SeriesStore,
+        progress: Callable[[int, int], None] | None = None,
+        *,
+        options: TreeLoadOptions | None = None,
+    ) -> LoadMetrics:
+        """Load files into a tree, all or none of them, with the rules of its INSERT: the last value at an instant wins.
+
+        Args:
+            spark: Starts the session; called only for large files.
+            files: The files; their names decide on the format.
+            table: The tree's table.
+            database: Its database.
+            series: Finds the columns of series, and creates those that are missing once all values are validated.
+            progress: Called with the rows and bytes read so far.
+            options: The format, the device of all rows, and what `now` means.
+
+        Raises:
+            DataError: A value is invalid.
+        """
+        loader = TreeLoader(self._handles, self._writer, self.small_write_rows, spark, table, database)
+        return loader.load(files, progress, options or TreeLoadOptions(), series)
 
     def compact(self, table: Table) -> int:
         """Compact small files and return how many were replaced. Readers, the change feed and other writers are unaffected."""

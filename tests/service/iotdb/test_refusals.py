@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -27,13 +26,6 @@ def test_a_statement_that_is_not_supported_is_refused(plant: headrace.Connection
 
 def test_every_kind_of_statement_is_planned_or_refused() -> None:
     assert set(get_args(TreeStatement)) - set(PLANNERS) == set(UNPLANNED)
-
-
-def test_files_are_not_loaded_into_a_tree(plant: headrace.Connection, tmp_path: Path) -> None:
-    file = tmp_path / "rows.csv"
-    file.write_text("time,device,s1\n1,root.plant.line1,5\n")
-    with pytest.raises(NotSupportedError, match="loading files into a tree"):
-        plant.load(file, "`root.plant`.devices")
 
 
 @pytest.mark.parametrize(

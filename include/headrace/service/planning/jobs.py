@@ -11,9 +11,13 @@ from headrace.model.jobs import JobDefinition
 from headrace.model.progress import Progress, no_progress
 from headrace.model.statements import Select
 from headrace.model.tables import Database, Table, TableKind
+from headrace.model.tree_statements import TreeSelect
 from headrace.service.planning.dispatch import PlanningContext, database_of, parse_name
 from headrace.service.planning.queries import bind_query, reads_system_tables
+from headrace.service.planning.tree_loads import find_tree_target
+from headrace.service.planning.tree_queries import plan_tree_verification
 from headrace.service.stages import Backfill, LoadFiles, Stage, VerifyQuery, VerifyStream
+from headrace.service.tree_stages import LoadTree
 from headrace.sql import parse
 
 
@@ -23,22 +27,28 @@ def plan_load(
     into: str,
     subtable: str | None = None,
     *,
+    device: str | None = None,
+    aligned: bool = False,
     file_format: str | None = None,
     progress: Progress = no_progress,
 ) -> list[Stage]:
-    """Plan to load files into a plain table, a subtable, or a supertable whose subtables a column `tbname` names.
+    """Plan to load files into a plain table, a subtable, a supertable whose subtables a column `tbname` names, or a tree.
 
     Raises:
         NotFoundError: A file, the table or the subtable does not exist.
     """
+    size = sum(file_size(path) for path in files)
+    if (target := find_tree_target(session, into, device)) is not None:
+        if subtable is not None:
+            raise ProgrammingError(f"{into} is in a tree, which has no subtables", hint="name the device of all rows: --device")
+        return [*target.makers, LoadTree(target.database, tuple(files), target.device, size, aligned, file_format, progress)]
+    if device is not None or aligned:
+        raise ProgrammingError(f"{into} has no devices", hint="name the subtable of all rows: --subtable")
     context, name = session.context, parse_name(into)
     database = context.catalog.databases.get(database_of(name, session))
     existing = context.catalog.subtables.find(database.name, [name.name]).get(name.name)
     table = context.catalog.tables.get(database.name, existing.table if existing else name.name)
-    if table.kind is TableKind.TREE:
-        raise NotSupportedError("loading files into a tree is not supported", hint="insert the rows with the iotdb dialect")
     rows_subtable = find_row_subtable(table, existing.name if existing else None, subtable, session)
-    size = sum(file_size(path) for path in files)
     return [LoadFiles(table, database, tuple(files), rows_subtable, size, file_format, progress)]
 
 
@@ -102,6 +112,8 @@ def plan_query_verification(session: PlanningContext, text: str, dialect: str) -
         NotSupportedError: It is not a SELECT over tables.
     """
     statement = parse(text, dialect)
+    if isinstance(statement, TreeSelect):
+        return [plan_tree_verification(statement.query, session, text)]
     if not isinstance(statement, Select) or reads_system_tables(statement.query):
         raise NotSupportedError("verify takes a SELECT over tables", hint="or --stream database.stream")
     return [VerifyQuery(statement.query, bind_query(statement.query, session), text)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from headrace.errors import NotFoundError, NotSupportedError
 from headrace.model.tree_queries import TreeQuery
 from headrace.model.tree_statements import TreeSelect
 from headrace.service.planning.dispatch import PlanningContext
@@ -12,7 +13,7 @@ from headrace.service.planning.queries import DESCRIBE_CATALOG
 from headrace.service.results import BIGINT, STRING, CatalogRows, Result
 from headrace.service.results import Type as ResultType
 from headrace.service.stages import ReadCatalog, RunQuery, Stage
-from headrace.service.tree_stages import FindLast, GroupByTags, WriteInto
+from headrace.service.tree_stages import FindLast, GroupByTags, VerifyTree, WriteInto
 
 if TYPE_CHECKING:
     from headrace.compute.iotdb.select import TreePlan
@@ -33,6 +34,25 @@ def select(statement: TreeSelect, session: PlanningContext) -> list[Stage]:
     if bound is None:
         return [no_series({"Time": BIGINT})]
     return [RunQuery(bound.plan)]
+
+
+def plan_tree_verification(query: TreeQuery, session: PlanningContext, text: str) -> Stage:
+    """Plan to run a query with Spark and with DuckDB, and compare.
+
+    Raises:
+        NotSupportedError: It cannot be verified.
+    """
+    if query.last or query.into:
+        clause = "LAST" if query.last else "INTO"
+        raise NotSupportedError(f"verify does not support {clause}", hint="leave it out of the query to verify the rest")
+    from headrace.compute.iotdb.binding import bind_tree
+    from headrace.queries.scope import tree_scope
+
+    scope = tree_scope(query, session.context)
+    bound = bind_tree(query, scope)
+    if bound is None:
+        raise NotFoundError("the query's paths match no series", hint="SHOW TIMESERIES lists what there is", span=query.span)
+    return VerifyTree(query, bound, scope, text)
 
 
 def bind(query: TreeQuery, session: PlanningContext) -> TreePlan | None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from datetime import date
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from typing import Final
 
@@ -27,6 +25,7 @@ from headrace.service.stages import Stage
 from headrace.service.tree_stages import ActivateDevice, ClearSeries, ExtendTemplate, MakeSeries, WriteSeries
 from headrace.storage.types import MICROSECONDS, arrow_type
 from headrace.storage.values.scalars import stored_units_per_tick, tick_range
+from headrace.storage.values.tree_scalars import CONVERTERS
 
 MAX_TICKS: Final = 2**63 - 1
 
@@ -155,77 +154,6 @@ def converted(statement: TreeInsert, number: int, index: int, type_: DataType, t
             hint=f"row {number + 1}: write a value of type {type_name(type_)}",
             span=statement.span,
         ) from None
-
-
-def to_bool(value: object) -> bool:
-    """Read a BOOLEAN: true, false, 0 or 1."""
-    if isinstance(value, bool):
-        return value
-    text = str(value).lower()
-    if text in ("true", "1"):
-        return True
-    if text in ("false", "0"):
-        return False
-    raise ValueError(value)
-
-
-def to_integer(bits: int) -> Callable[[object], int]:
-    """Return the reader of a signed integer with this many bits."""
-
-    def read(value: object) -> int:
-        if isinstance(value, bool | float | bytes):
-            raise ValueError(value)
-        number = int(str(value))
-        if not -(2 ** (bits - 1)) <= number < 2 ** (bits - 1):
-            raise OverflowError(value)
-        return number
-
-    return read
-
-
-def to_float(value: object) -> float:
-    """Read a FLOAT or DOUBLE."""
-    if isinstance(value, bool | bytes):
-        raise ValueError(value)
-    return float(str(value))
-
-
-def to_text(value: object) -> str:
-    """Read a TEXT or STRING."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, bytes):
-        return value.decode()
-    if isinstance(value, float) and math.isnan(value):
-        return "NaN"
-    return str(value)
-
-
-def to_bytes(value: object) -> bytes:
-    """Read a BLOB."""
-    if isinstance(value, bytes):
-        return value
-    raise ValueError(value)
-
-
-def to_date(value: object) -> date:
-    """Read a DATE, written as text or as a number such as 20240501."""
-    text = str(value)
-    return date.fromisoformat(text) if "-" in text else date.fromisoformat(f"{text[:4]}-{text[4:6]}-{text[6:]}")
-
-
-CONVERTERS: Final[dict[TypeKind, Callable[[object], object]]] = {
-    TypeKind.BOOL: to_bool,
-    TypeKind.INT: to_integer(32),
-    TypeKind.BIGINT: to_integer(64),
-    TypeKind.FLOAT: to_float,
-    TypeKind.DOUBLE: to_float,
-    TypeKind.VARCHAR: to_text,
-    TypeKind.NCHAR: to_text,
-    TypeKind.VARBINARY: to_bytes,
-    TypeKind.DATE: to_date,
-    TypeKind.TIMESTAMP: to_integer(64),
-}
 
 
 def delete(statement: TreeDelete, session: PlanningContext) -> list[Stage]:

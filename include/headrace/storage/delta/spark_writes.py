@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pyarrow as pa
 
 from headrace.errors import ConflictError, Error, OperationalError
-from headrace.model.tables import Table
+from headrace.model.tables import Table, TableKind
 from headrace.storage.delta.commits import WriteMetrics
 from headrace.storage.delta.handles import first_line, spark_path
 from headrace.storage.delta.pruning import Bounds
 from headrace.storage.delta.staged_files import StagedFile, staged_files_in
-from headrace.storage.loading.conversion import LoadTarget, StagedSplit, stage_split
+from headrace.storage.loading.conversion import SplitTarget, StagedSplit, stage_split
 from headrace.storage.loading.splits import FileSplit
 from headrace.storage.types import MICROSECONDS
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 ORDER: Final = "__order"
+Outcome = TypeVar("Outcome")
 
 
 @contextmanager
@@ -40,24 +41,31 @@ def translate_spark_errors(owner: str) -> Iterator[None]:
         ) from error
 
 
-def stage_splits(spark: SparkSession, work: list[FileSplit], target: LoadTarget, uri: str) -> Iterator[StagedSplit]:
-    """Convert and stage file splits by Spark's workers, in order, in waves so that progress can be reported."""
+def stage_splits(spark: SparkSession, work: list[FileSplit], target: SplitTarget, uri: str) -> Iterator[StagedSplit]:
+    """Convert and stage file splits by Spark's workers, in order."""
+    return map_splits(spark, work, lambda file_split: stage_split(file_split, target, uri), target.table.name)
+
+
+def map_splits(
+    spark: SparkSession, work: list[FileSplit], function: Callable[[FileSplit], Outcome], owner: str
+) -> Iterator[Outcome]:
+    """Apply a function to file splits by Spark's workers, in order, in waves so that progress can be reported."""
     context = spark.sparkContext
     wave = max(1, context.defaultParallelism * 2)
     for start in range(0, len(work), wave):
         some = work[start : start + wave]
-        with translate_spark_errors(target.table.name):
-            outcomes = context.parallelize(some, len(some)).map(lambda file_split: _try_convert(file_split, target, uri)).collect()
+        with translate_spark_errors(owner):
+            outcomes = context.parallelize(some, len(some)).map(lambda file_split: _try(function, file_split)).collect()
         for outcome in outcomes:
             if isinstance(outcome, Error):
                 raise outcome
             yield outcome
 
 
-def _try_convert(file_split: FileSplit, target: LoadTarget, uri: str) -> StagedSplit | Error:
+def _try(function: Callable[[FileSplit], Outcome], file_split: FileSplit) -> Outcome | Error:
     """Return our errors as values, as Spark would wrap them in its own."""
     try:
-        return stage_split(file_split, target, uri)
+        return function(file_split)
     except Error as error:
         return error
 
@@ -90,8 +98,10 @@ def staged_frame(spark: SparkSession, uri: str, files: Sequence[StagedFile]) -> 
 
 
 def deduplicate(spark: SparkSession, uri: str, files: list[StagedFile], table: Table, schema: pa.Schema) -> list[StagedFile]:
-    """Return files with one row per key, that of the last file; the same files if no key repeats."""
-    from pyspark.sql import Window
+    """Return files with one row per key, that of the last file; the same files if no key repeats.
+
+    In a tree each column has the value of the last file that has one.
+    """
     from pyspark.sql import functions as F
 
     keys = [quote_identifier(name) for name in table.primary_key]
@@ -101,9 +111,31 @@ def deduplicate(spark: SparkSession, uri: str, files: list[StagedFile], table: T
             return files
         order = F.create_map(*(F.lit(part) for number, file in enumerate(files) for part in (file.path, number)))
         name = F.element_at(F.split(F.input_file_name(), "/"), -1)
-        window = Window.partitionBy(*keys).orderBy(F.col(ORDER).desc())
-        single = rows.withColumn(ORDER, order[name]).withColumn("__rank", F.row_number().over(window)).where("__rank = 1")
-        return stage_frame(single.drop(ORDER, "__rank"), uri, table, schema)
+        ordered = rows.withColumn(ORDER, order[name])
+        single = last_values(ordered, table, schema) if table.kind is TableKind.TREE else last_rows(ordered, keys)
+        return stage_frame(single, uri, table, schema)
+
+
+def last_rows(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """Return the last row of each key, by `ORDER`."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    window = Window.partitionBy(*keys).orderBy(F.col(ORDER).desc())
+    return rows.withColumn("__rank", F.row_number().over(window)).where("__rank = 1").drop(ORDER, "__rank")
+
+
+def last_values(rows: DataFrame, table: Table, schema: pa.Schema) -> DataFrame:
+    """Return one row for each key, with the last value of each column by `ORDER` that is not NULL."""
+    from pyspark.sql import functions as F
+
+    values = [name for name in schema.names if name not in table.primary_key]
+    columns = [quote_identifier(name) for name in values]
+    last = [
+        F.max_by(column, F.when(F.col(column).isNotNull(), F.col(ORDER))).alias(name)
+        for name, column in zip(values, columns, strict=True)
+    ]
+    return rows.groupBy(*(quote_identifier(name) for name in table.primary_key)).agg(*last)
 
 
 def merge_rows(
@@ -123,7 +155,9 @@ def merge_rows(
 
     columns: dict[str, str | Column] = {quote_identifier(name): f"s.{quote_identifier(name)}" for name in schema.names}
     values = [name for name in schema.names if name not in table.primary_key and name in update_columns]
-    updates = {column: columns[column] for column in map(quote_identifier, values or [table.series_key])}
+    updates: dict[str, str | Column] = {column: columns[column] for column in map(quote_identifier, values or [table.series_key])}
+    if table.kind is TableKind.TREE:
+        updates = {column: f"coalesce({value}, t.{column})" for column, value in updates.items()}
     with translate_spark_errors(table.name):
         target = DeltaTable.forPath(spark, spark_path(uri)).alias("t")
         merge = target.merge(rows.alias("s"), merge_condition(table, schema, bounds))

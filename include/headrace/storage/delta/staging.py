@@ -11,11 +11,11 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.transaction import AddAction
 
-from headrace.model.tables import Table
+from headrace.model.tables import Table, TableKind
 from headrace.storage.delta.commits import Commit, WriteMetrics, commit_properties
 from headrace.storage.delta.data_files import read_data_files
 from headrace.storage.delta.handles import Handle, file_system
-from headrace.storage.delta.keys import keep_last_per_key, semi_join
+from headrace.storage.delta.keys import keep_last_per_key, keep_last_values_per_key, semi_join
 from headrace.storage.delta.merging import MergeScope
 from headrace.storage.delta.pruning import Bounds, prune_files
 from headrace.storage.delta.staged_files import StagedFile, stage_rows
@@ -59,7 +59,8 @@ def deduplicate_in_memory(uri: str, files: list[StagedFile], table: Table, schem
     if keep_last_per_key(keys, table.primary_key).num_rows == keys.num_rows:
         return files
     rows = pa.concat_tables([read_data_files(uri, [path], schema, None, None) for path in paths])
-    unique_rows = keep_last_per_key(rows, table.primary_key)
+    combine = keep_last_values_per_key if table.kind is TableKind.TREE else keep_last_per_key
+    unique_rows = combine(rows, table.primary_key)
     unique_rows = unique_rows.sort_by([(name, "ascending") for name in (table.timestamp.name, table.series_key)])
     rewritten = [stage_rows(part, table, uri) for part in _split_rows(unique_rows)]
     delete_files(uri, overlapping)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -38,6 +39,21 @@ class LoadTarget:
     def time_context(self) -> TimeContext:
         """How relative timestamps and those without a zone are read."""
         return TimeContext(self.now, self.database.timezone, self.database.precision)
+
+    def convert(self, file_split: FileSplit) -> ConvertedSplit:
+        """Read and convert a split."""
+        return convert_split(file_split, self)
+
+
+class SplitTarget(Protocol):
+    """Where splits are loaded to; Spark's workers receive it."""
+
+    @property
+    def table(self) -> Table:
+        """The table."""
+
+    def convert(self, file_split: FileSplit) -> ConvertedSplit:
+        """Read and convert a split."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,16 +170,16 @@ def _subtables(stored: dict[str, pa.Array], target: LoadTarget, count: int) -> p
     return keep_last_per_key(_assemble(stored, named, count), [target.table.series_key])
 
 
-def stage_split(file_split: FileSplit, target: LoadTarget, uri: str) -> StagedSplit:
+def stage_split(file_split: FileSplit, target: SplitTarget, uri: str) -> StagedSplit:
     """Convert a split and write its rows as a staged file, sorted by subtable and time."""
-    return stage_converted(convert_split(file_split, target), target, uri)
+    return stage_converted(target.convert(file_split), target.table, uri)
 
 
-def stage_converted(converted: ConvertedSplit, target: LoadTarget, uri: str) -> StagedSplit:
+def stage_converted(converted: ConvertedSplit, table: Table, uri: str) -> StagedSplit:
     """Write the rows of a converted split to a staged file."""
     file = None
     if converted.rows.num_rows and not converted.invalid_values.count:
-        file = stage_rows(converted.rows, target.table, uri)
+        file = stage_rows(converted.rows, table, uri)
     return StagedSplit(
         converted.file_split, file, converted.read, converted.present_columns, converted.subtables, converted.invalid_values
     )

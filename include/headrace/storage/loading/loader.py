@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -23,14 +23,14 @@ from headrace.storage.delta.writer import Writer
 from headrace.storage.loading.conversion import (
     ConvertedSplit,
     LoadTarget,
+    SplitTarget,
     StagedSplit,
-    convert_split,
     match_columns,
     stage_converted,
 )
 from headrace.storage.loading.splits import FileSplit, describe, split_files
 from headrace.storage.types import rows_schema
-from headrace.storage.values.columns import MAX_EXAMPLES
+from headrace.storage.values.columns import MAX_EXAMPLES, InvalidValues
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -97,26 +97,34 @@ class Loader:
         with translate_errors(f"table {self._table.database}.{self._table.name}"):
             work = split_files(files, options.format, options.delimiter)
             _check_headers(work, target)
-            size = sum(file_split.bytes for file_split in work)
-            large = self._small_write_rows == 0 or size > MAX_LOCAL_BYTES
-            splits = self._convert_on_spark(work, target) if large else self._convert_locally(work, target)
-            return self._commit(splits, size, progress, announce)
+            return self.load_splits(work, target, progress, announce)
 
-    def _convert_locally(self, work: list[FileSplit], target: LoadTarget) -> Iterator[ConvertedSplit | StagedSplit]:
+    def load_splits(
+        self, work: list[FileSplit], target: SplitTarget, progress: Progress | None, announce: Announce | None
+    ) -> LoadMetrics:
+        """Read, validate, announce and commit splits."""
+        return self._commit(self._convert(work, target), total_bytes(work), progress, announce)
+
+    def _convert(self, work: list[FileSplit], target: SplitTarget) -> Iterator[ConvertedSplit | StagedSplit]:
+        return (
+            self._convert_on_spark(work, target) if is_large(work, self._small_write_rows) else self._convert_locally(work, target)
+        )
+
+    def _convert_locally(self, work: list[FileSplit], target: SplitTarget) -> Iterator[ConvertedSplit | StagedSplit]:
         """Convert splits by threads of this process; rows stay in memory up to `small_write_rows`, then go to staged files."""
         kept: list[ConvertedSplit] | None = []
         with ThreadPoolExecutor(WORKERS) as executor:
-            for converted in executor.map(lambda file_split: convert_split(file_split, target), work):
+            for converted in executor.map(target.convert, work):
                 if kept is None:
-                    yield stage_converted(converted, target, self._uri)
+                    yield stage_converted(converted, target.table, self._uri)
                     continue
                 kept.append(converted)
                 if sum(split.rows.num_rows for split in kept) > self._small_write_rows:
-                    yield from (stage_converted(split, target, self._uri) for split in kept)
+                    yield from (stage_converted(split, target.table, self._uri) for split in kept)
                     kept = None
         yield from kept or ()
 
-    def _convert_on_spark(self, work: list[FileSplit], target: LoadTarget) -> Iterator[ConvertedSplit | StagedSplit]:
+    def _convert_on_spark(self, work: list[FileSplit], target: SplitTarget) -> Iterator[ConvertedSplit | StagedSplit]:
         return spark_writes.stage_splits(self._spark(), work, target, self._uri)
 
     def _commit(
@@ -124,7 +132,7 @@ class Loader:
     ) -> LoadMetrics:
         with staging.StagedFileCleanup(self._uri) as sweep:
             converted = self._collect(splits, sweep, progress)
-            _refuse_invalid(converted)
+            refuse_invalid(converted)
             if announce is not None and converted:
                 named = pa.concat_tables([split.subtables for split in converted], promote_options="default")
                 announce(keep_last_per_key(named, [self._table.series_key]))
@@ -205,7 +213,30 @@ def _check_headers(work: list[FileSplit], target: LoadTarget) -> None:
         first = names
 
 
-def _refuse_invalid(converted: Sequence[ConvertedSplit | StagedSplit]) -> None:
+def is_large(work: Sequence[FileSplit], small_write_rows: int) -> bool:
+    """Return whether Spark's workers convert splits."""
+    return small_write_rows == 0 or total_bytes(work) > MAX_LOCAL_BYTES
+
+
+def total_bytes(work: Sequence[FileSplit]) -> int:
+    """Return the size of splits."""
+    return sum(file_split.bytes for file_split in work)
+
+
+class CheckedSplit(Protocol):
+    """A split of which values have been validated."""
+
+    @property
+    def file_split(self) -> FileSplit:
+        """The split."""
+
+    @property
+    def invalid_values(self) -> InvalidValues:
+        """The values that are invalid."""
+
+
+def refuse_invalid(converted: Sequence[CheckedSplit]) -> None:
+    """Raise `DataError` if a value is invalid, with examples."""
     invalid = [split for split in converted if split.invalid_values.count]
     if not invalid:
         return

@@ -36,7 +36,10 @@ BOM: Final = "\ufeff"
 
 @dataclass(frozen=True, slots=True)
 class FileSplit:
-    """Bytes `start` to `end` of a file of lines (the lines that start there), or row groups of a Parquet file."""
+    """Bytes `start` to `end` of a file of lines (the lines that start there), or row groups of a Parquet file.
+
+    `escape` is the character of CSV that makes the next one part of a value.
+    """
 
     number: int
     path: str
@@ -48,6 +51,7 @@ class FileSplit:
     data_start: int = 0
 
     bytes: int = 0
+    escape: str | None = None
 
     @property
     def name(self) -> str:
@@ -179,7 +183,7 @@ def _csv(file_split: FileSplit, text: bytes, invalid_values: InvalidValues) -> S
         table = csv.read_csv(
             pa.BufferReader(text),
             csv.ReadOptions(column_names=list(file_split.names), use_threads=False),
-            csv.ParseOptions(delimiter=file_split.delimiter, invalid_row_handler=invalid),
+            csv.ParseOptions(delimiter=file_split.delimiter, escape_char=file_split.escape or False, invalid_row_handler=invalid),
             csv.ConvertOptions(
                 column_types=dict.fromkeys(file_split.names, pa.string()),
                 null_values=NULLS,

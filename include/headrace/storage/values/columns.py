@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
@@ -21,6 +22,7 @@ Values: TypeAlias = "pa.ChunkedArray | list[object]"
 MAX_EXAMPLES: Final = 5
 MAX_SHOWN_CHARACTERS: Final = 60
 LAST_YEAR_WITH_ZONE_RULES: Final = 2037
+_ZONE: Final = re.compile(r":\d+(\.\d+)?(Z|[+-]\d{2}:?\d{2})$")
 _UTC: Final = ("UTC", "Z", "GMT", "Etc/UTC")
 
 
@@ -63,8 +65,8 @@ def to_stored_column(
     values: Values, column: Column, context: TimeContext, invalid_values: InvalidValues, *, is_key: bool, is_time: bool
 ) -> pa.Array:
     """Convert values of a file to a column's stored type; invalid ones become NULL and are added to `invalid_values`."""
-    source = _to_array(values)
-    stored = None if isinstance(source, list) else _convert_vectorized(source, column, context)
+    source = to_array(values)
+    stored = None if isinstance(source, list) else convert_vectorized(source, column, context)
     if stored is None or (is_time and _any_negative(stored)):
         python_values = source if isinstance(source, list) else source.to_pylist()
         stored = _convert_each(python_values, column, context, invalid_values, is_time=is_time)
@@ -75,7 +77,7 @@ def to_stored_column(
     return stored
 
 
-def _to_array(values: Values) -> pa.Array | list[object]:
+def to_array(values: Values) -> pa.Array | list[object]:
     """Return values as one array, or as a list if they have several types."""
     if isinstance(values, list):
         try:
@@ -109,7 +111,7 @@ def _convert_each(
     return pa.array(converted_values, pa.int64()).cast(type_) if type_ == MICROSECONDS else pa.array(converted_values, type_)
 
 
-def _convert_vectorized(values: pa.Array, column: Column, context: TimeContext) -> pa.Array | None:
+def convert_vectorized(values: pa.Array, column: Column, context: TimeContext) -> pa.Array | None:
     """Convert the column by Arrow; None if it must be converted value by value."""
     type_ = arrow_type(column.type, context.precision)
     if pa.types.is_null(values.type):
@@ -163,9 +165,8 @@ def _times(values: pa.Array, _: Column, context: TimeContext, type_: pa.DataType
 
 
 def _parse(values: pa.Array, context: TimeContext, type_: pa.DataType) -> pa.Array | None:
-    """Parse `YYYY-MM-DD hh:mm:ss[.f]`, all without a zone or all in UTC."""
-    zoned = bool(values[0].as_py().endswith("Z")) if len(values) and values[0].is_valid else False
-    if zoned:
+    """Parse `YYYY-MM-DD hh:mm:ss[.f]`, all without a zone or all with one."""
+    if len(values) and values[0].is_valid and _ZONE.search(values[0].as_py()):
         return _truncate(values.cast(pa.timestamp("ns", "UTC")), context.precision, type_)
     local = values.cast(pa.timestamp("ns"))
     if context.timezone in _UTC:

@@ -1,0 +1,99 @@
+"""Verification of queries over trees: the stored rows that DuckDB recomputes them from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from headrace.errors import NotSupportedError
+from headrace.model.tables import Database, Table
+from headrace.model.tree_queries import TreeQuery
+from headrace.queries.evaluation import evaluate_query
+from headrace.runtime.context import Context
+from headrace.service.remote import living_snode, query_snode
+from headrace.service.state import SessionState
+from headrace.service.tree_stages import VerifyTree
+from headrace.service.verification import repeat_if_disturbed
+from headrace.storage.delta.writer import ticks_to_bounds
+from headrace.verify import VerificationResult
+from headrace.verify.trees import TreeRows, TreeSource, verify_tree, within
+
+if TYPE_CHECKING:
+    from headrace.compute.iotdb.scope import TreeScope
+
+
+def verify_tree_query(stage: VerifyTree, session: SessionState) -> VerificationResult:
+    """Run a query over trees with Spark and with DuckDB, and compare.
+
+    Raises:
+        NotSupportedError: The query uses something that verify does not support.
+    """
+
+    def compare(versions: dict[str, int]) -> VerificationResult:
+        return verify_tree(stage.query, lambda: query_rows(stage, session), tree_source(stage.scope, session.context, versions))
+
+    return repeat_if_disturbed(session, compare)
+
+
+def query_rows(stage: VerifyTree, session: SessionState) -> pa.Table:
+    """Return the query's rows, from a live snode if there is one, like any SELECT."""
+    snode = living_snode(session.context)
+    result = None if snode is None else query_snode(snode, stage.sql, session.dialect, session.database)
+    rows = evaluate_query(stage.plan.plan, session.context) if result is None else result.table
+    assert rows is not None
+    return rows
+
+
+def verify_tree_range(
+    query: TreeQuery, start: int, end: int, rows: Callable[[], pa.Table], scope: TreeScope, context: Context
+) -> VerificationResult:
+    """Compare rows with what a query over trees returns for `[start, end)`.
+
+    Args:
+        query: The query; INTO is ignored. If it groups by time without a range, `[start, end)` is its range; otherwise only rows of
+            these instants count.
+        start: First tick.
+        end: Tick after the last one.
+        rows: Returns the rows to compare, in columns named as those of the query's result.
+        scope: The devices that the query's paths can match.
+        context: Where the rows are stored.
+
+    Raises:
+        NotSupportedError: The query uses something that verify does not support.
+    """
+    return verify_tree(within(replace(query, into=()), start, end), rows, tree_source(scope, context, {}))
+
+
+def tree_source(scope: TreeScope, context: Context, versions: dict[str, int]) -> TreeSource:
+    """Return what the paths of a query match; record in `versions` each table's version before it is read."""
+    if any(source.subtables for source in scope.tables.values()):
+        raise NotSupportedError("verify does not support tables of the tdengine dialect", hint="verify the query in that dialect")
+    rows = {
+        name: TreeRows(source.database, source.table, partial(read_rows, context, source.table, source.database, versions))
+        for name, source in scope.tables.items()
+    }
+    limits = {}
+    for device in scope.tree.devices:
+        if (ttl := scope.ttl_ms.get(device.path)) is not None:
+            unit = scope.tables[device.database].database.precision.ticks_per_second // 1000
+            limits[device.path] = (scope.now - ttl) * unit
+    return TreeSource(scope.tree.devices, rows, scope.timezone, limits)
+
+
+def read_rows(
+    context: Context,
+    table: Table,
+    database: Database,
+    versions: dict[str, int],
+    columns: Sequence[str],
+    devices: Sequence[str],
+    bounds: tuple[int, int],
+) -> pa.Table:
+    """Return the stored rows of devices within a range of ticks."""
+    versions.setdefault(f"{table.database}.{table.name}", context.tables.version(table))
+    names = [table.timestamp.name, table.series_key, *columns]
+    return context.tables.scan(table, database, columns=names, tbnames=devices, bounds=ticks_to_bounds(database, *bounds))

@@ -1,0 +1,131 @@
+"""The series that the paths of a query stand for: every combination is a column of the result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from itertools import product
+from typing import Final
+
+from headrace.model.expressions import Call, Case, Cast, ColumnRef, Expression, walk
+from headrace.model.paths import ROOT, PathPattern, join_path, split_path
+from headrace.model.tree_queries import TreeQuery
+from headrace.model.trees import Device
+from headrace.verify.trees.source import Series, TreeSource, matching_series
+
+TIME: Final = "time"
+END_TIME: Final = "__endTime"
+COUNT_TIME: Final = "count_time"
+
+Resolve = Callable[[ColumnRef], Sequence[str]]
+"""Returns the names of the columns that a path stands for."""
+
+
+def is_time(reference: ColumnRef) -> bool:
+    """Return whether a name is the instant of a row."""
+    return reference.name.lower() in (TIME, "timestamp")
+
+
+def combinations(node: Expression, resolve: Resolve) -> list[Expression]:
+    """Return the expression once for each combination of what its paths stand for, the last path varying fastest."""
+    match node:
+        case ColumnRef() if is_time(node):
+            return [replace(node, name=TIME)]
+        case ColumnRef(name=name) if name == END_TIME:
+            return [node]
+        case ColumnRef():
+            return [replace(node, name=name) for name in resolve(node)]
+        case Call(function=function) if function == COUNT_TIME:
+            return [replace(node, arguments=(ColumnRef(TIME),))]
+        case Call(arguments=arguments):
+            return [replace(node, arguments=parts) for parts in product(*(combinations(part, resolve) for part in arguments))]
+        case Cast(operand=operand):
+            return [replace(node, operand=part) for part in combinations(operand, resolve)]
+        case Case():
+            return case_combinations(node, resolve)
+    return [node]
+
+
+def case_combinations(node: Case, resolve: Resolve) -> list[Expression]:
+    """Return a CASE once for each combination."""
+    parts = [part for branch in node.branches for part in branch]
+    rest = [part for part in (node.default, node.operand) if part is not None]
+    combined: list[Expression] = []
+    for chosen in product(*(combinations(part, resolve) for part in (*parts, *rest))):
+        branches = tuple(zip(chosen[: len(parts) : 2], chosen[1 : len(parts) : 2], strict=True))
+        tail = list(chosen[len(parts) :])
+        default = tail.pop(0) if node.default is not None else None
+        combined.append(replace(node, branches=branches, default=default, operand=tail.pop(0) if tail else None))
+    return combined
+
+
+def conjunction(parts: Sequence[Expression]) -> Expression | None:
+    """Join conditions with AND."""
+    return reduce(lambda left, right: Call("and", (left, right)), parts) if parts else None
+
+
+def counts_times(node: Expression) -> bool:
+    """Return whether an expression counts rows: `count_time(*)`."""
+    return any(isinstance(part, Call) and part.function == COUNT_TIME for part in walk(node))
+
+
+def column_references(node: Expression) -> list[ColumnRef]:
+    """Return the paths of an expression, without the instants of rows and windows."""
+    return [part for part in walk(node) if isinstance(part, ColumnRef) and not is_time(part) and part.name != END_TIME]
+
+
+@dataclass(slots=True)
+class PathNames:
+    """Resolves paths below the prefixes of FROM to full paths."""
+
+    source: TreeSource
+    prefixes: tuple[PathPattern, ...]
+    series: dict[str, Series] = field(default_factory=dict)
+
+    def __call__(self, reference: ColumnRef) -> list[str]:
+        """Return the full paths of the series that a path matches."""
+        nodes = split_path(reference.name)
+        patterns = [PathPattern(nodes)] if nodes[0] == ROOT else [PathPattern(prefix.nodes + nodes) for prefix in self.prefixes]
+        matched = [part for pattern in patterns for part in matching_series(self.source.devices, pattern)]
+        self.series |= {part.path: part for part in matched}
+        return [part.path for part in matched]
+
+    def all_names(self) -> list[str]:
+        """Return every series that FROM covers."""
+        return self(ColumnRef("*"))
+
+
+@dataclass(slots=True)
+class MeasurementNames:
+    """Resolves names to the measurements of one device."""
+
+    device: Device
+    series: dict[str, Series] = field(default_factory=dict)
+
+    def __call__(self, reference: ColumnRef) -> list[str]:
+        """Return the measurements that a name matches."""
+        pattern = PathPattern((*self.device.nodes, *split_path(reference.name)))
+        matched = matching_series([self.device], pattern)
+        self.series |= {part.series.measurement: part for part in matched}
+        return [part.series.measurement for part in matched]
+
+    def all_names(self) -> list[str]:
+        """Return every measurement of the device."""
+        return self(ColumnRef("*"))
+
+
+def from_devices(source: TreeSource, query: TreeQuery) -> list[Device]:
+    """Return the devices that FROM matches."""
+    return [device for device in source.devices if any(prefix.matches(device.nodes) for prefix in query.prefixes)]
+
+
+def masked_path(part: Series, levels: Sequence[int], *, keep_measurement: bool) -> str:
+    """Return the path of a series with `*` at the levels that GROUP BY LEVEL does not name."""
+    nodes = split_path(part.path)
+    last = len(nodes) - 1
+
+    def is_kept(level: int) -> bool:
+        return level == 0 or level in levels or (level == last and keep_measurement)
+
+    return join_path(node if is_kept(level) else "*" for level, node in enumerate(nodes))

@@ -1,0 +1,123 @@
+"""IoTDB's functions of one row in DuckDB's SQL."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from headrace.model.types import BOOL, DOUBLE, VARCHAR, DataType, TypeKind
+from headrace.verify.values import Value, quoted, unsupported
+
+NAN: Final = "CAST('NaN' AS DOUBLE)"
+INFINITY: Final = "CAST('Infinity' AS DOUBLE)"
+INT32: Final = DataType(TypeKind.INT)
+NUMBERS: Final = (TypeKind.INT, TypeKind.BIGINT, TypeKind.FLOAT, TypeKind.DOUBLE)
+FLOATS: Final = (TypeKind.FLOAT, TypeKind.DOUBLE)
+
+Attributes = Mapping[str, str]
+Scalar = Callable[[Sequence[Value], Attributes], Value]
+
+
+def double(value: Value) -> str:
+    """Return a number as DOUBLE."""
+    if value.type is not None and value.type.kind not in (*NUMBERS, TypeKind.TIMESTAMP):
+        raise unsupported(f"arithmetic with {value.type}")
+    return f"CAST({value.sql} AS DOUBLE)"
+
+
+def of_double(template: str) -> Scalar:
+    """Return a function of one number, DOUBLE."""
+    return lambda arguments, _: Value(template.format(x=double(arguments[0]), nan=NAN, inf=INFINITY), DOUBLE)
+
+
+def of_text(template: str, type_: DataType, *names: str) -> Scalar:
+    """Return a function of one text, and of attributes."""
+
+    def build(arguments: Sequence[Value], attributes: Attributes) -> Value:
+        if not arguments[0].is_text:
+            raise unsupported(f"a function of text with {arguments[0].type}")
+        texts = {name: quoted(attributes.get(name, "")) for name in names}
+        return Value(template.format(x=arguments[0].sql, **texts), type_)
+
+    return build
+
+
+def absolute(arguments: Sequence[Value], _: Attributes) -> Value:
+    """Return a number without its sign."""
+    (value,) = arguments
+    return Value(f"abs({value.sql})", value.type)
+
+
+def rounded(arguments: Sequence[Value], _: Attributes) -> Value:
+    """Round half to even, to a number of places."""
+    x = double(arguments[0])
+    if len(arguments) == 1:
+        return Value(f"round_even({x}, 0)", DOUBLE)
+    places = arguments[1].constant
+    if not isinstance(places, int):
+        raise unsupported("round to a number of places that is not a constant")
+    factor = f"CAST('{math.pow(10, places)!r}' AS DOUBLE)"
+    return Value(f"(round_even({x} * {factor}, 0) / {factor})", DOUBLE)
+
+
+def number(attributes: Attributes, name: str) -> str:
+    """Return an attribute as DOUBLE."""
+    return f"CAST({quoted(attributes.get(name, ''))} AS DOUBLE)"
+
+
+def in_range(arguments: Sequence[Value], attributes: Attributes) -> Value:
+    """Return whether a number lies between two others."""
+    x = double(arguments[0])
+    low, high = number(attributes, "lower"), number(attributes, "upper")
+    return Value(f"({x} BETWEEN {low} AND {high} AND NOT isnan({x}))", BOOL)
+
+
+def on_off(arguments: Sequence[Value], attributes: Attributes) -> Value:
+    """Return whether a number reaches a threshold."""
+    x = double(arguments[0])
+    return Value(f"({x} >= {number(attributes, 'threshold')} AND NOT isnan({x}))", BOOL)
+
+
+SCALARS: Final[dict[str, Scalar]] = {
+    **{
+        name: of_double(f"{name}({{x}})")
+        for name in ("sin", "cos", "tan", "atan", "sinh", "cosh", "tanh", "degrees", "radians", "ceil", "floor", "exp")
+    },
+    **{name: of_double(f"CASE WHEN abs({{x}}) > 1 THEN {{nan}} ELSE {name}({{x}}) END") for name in ("asin", "acos")},
+    **{
+        name: of_double(f"CASE WHEN {{x}} > 0 THEN {name}({{x}}) WHEN {{x}} = 0 THEN -{{inf}} WHEN {{x}} < 0 THEN {{nan}} END")
+        for name in ("ln", "log10")
+    },
+    "sqrt": of_double("CASE WHEN {x} < 0 THEN {nan} ELSE sqrt({x}) END"),
+    "sign": of_double("CAST(sign({x}) AS DOUBLE)"),
+    "abs": absolute,
+    "round": rounded,
+    "in_range": in_range,
+    "on_off": on_off,
+    "length": of_text("length({x})", INT32),
+    "upper": of_text("upper({x})", VARCHAR),
+    "lower": of_text("lower({x})", VARCHAR),
+    "startswith": of_text("starts_with({x}, {target})", BOOL, "target"),
+    "endswith": of_text("ends_with({x}, {target})", BOOL, "target"),
+    "string_contains": of_text("contains({x}, {s})", BOOL, "s"),
+}
+
+
+def cast_to(value: Value, type_: DataType) -> Value:
+    """Return CAST, of the conversions that cannot fail for a row."""
+    source, target = value.type.kind if value.type else None, type_.kind
+    if source is None or source is target:
+        return Value(f"CAST({value.sql} AS {type_.kind.value})" if source is None else value.sql, type_)
+    if source in NUMBERS and target is TypeKind.BOOL:
+        return Value(f"({value.sql} <> 0)", BOOL)
+    if source in (*NUMBERS, TypeKind.BOOL) and target in FLOATS:
+        return Value(f"CAST({value.sql} AS {target.value})", type_)
+    if source in (TypeKind.BOOL, TypeKind.INT) and target in (TypeKind.INT, TypeKind.BIGINT):
+        return Value(f"CAST({value.sql} AS {'INTEGER' if target is TypeKind.INT else 'BIGINT'})", type_)
+    if source in FLOATS and target in (TypeKind.INT, TypeKind.BIGINT):
+        whole = f"CASE WHEN isnan({value.sql}) THEN 0 ELSE floor({double(value)} + 0.5) END"
+        return Value(f"CAST({whole} AS {'INTEGER' if target is TypeKind.INT else 'BIGINT'})", type_)
+    if source in (TypeKind.BOOL, TypeKind.INT, TypeKind.BIGINT) and target in (TypeKind.VARCHAR, TypeKind.NCHAR):
+        return Value(f"CAST({value.sql} AS VARCHAR)", type_)
+    raise unsupported(f"CAST of {value.type} to {type_}")

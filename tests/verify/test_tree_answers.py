@@ -1,0 +1,144 @@
+"""Queries over trees, recomputed without Spark, return what a running IoTDB returned; other results are found to differ."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import headrace
+from headrace.errors import DataError, NotSupportedError
+from headrace.model.tree_queries import TreeQuery
+from headrace.model.tree_statements import TreeSelect
+from headrace.queries.scope import tree_scope
+from headrace.service.tree_verification import tree_source, verify_tree_range
+from headrace.sql import parse, parse_script
+from headrace.verify.trees import TreeSource, recompute_tree, verify_tree, within
+from tests.conformance.results import TOLERANCE, comparable, results_match
+
+CONFORMANCE = Path(__file__).parent.parent / "conformance"
+CASES = [json.loads(line) for line in (CONFORMANCE / "iotdb_queries.jsonl").read_text().splitlines()]
+ANSWERED = [case for case in CASES if "rows" in case and case["query"].startswith("select") and " into " not in case["query"]]
+MIN_RECOMPUTED = 110
+
+
+@pytest.fixture(scope="module")
+def connection(tmp_path_factory: pytest.TempPathFactory) -> Iterator[headrace.Connection]:
+    home = tmp_path_factory.mktemp("trees")
+    with headrace.connect(home, dialect="iotdb", clock=headrace.ManualClock(1_700_000_000_000)) as opened:
+        for statement, _ in parse_script((CONFORMANCE / "iotdb_setup.sql").read_text(), "iotdb"):
+            opened.execute(statement)
+        yield opened
+
+
+def tree_query(sql: str) -> TreeQuery:
+    statement = parse(sql, "iotdb")
+    assert isinstance(statement, TreeSelect)
+    return statement.query
+
+
+def source_of(connection: headrace.Connection, query: TreeQuery) -> TreeSource:
+    state = connection.session.state
+    return tree_source(tree_scope(query, state.context), state.context, {})
+
+
+def test_recorded_answers_are_recomputed(connection: headrace.Connection) -> None:
+    wrong, recomputed = [], 0
+    for case in ANSWERED:
+        query = tree_query(case["query"])
+        try:
+            answer = recompute_tree(query, source_of(connection, query))
+        except NotSupportedError:
+            continue
+        if answer is None:
+            assert not case["rows"], case["query"]
+            continue
+        recomputed += 1
+        positions = [case["columns"].index(name) for name in answer.names] if set(answer.names) == set(case["columns"]) else []
+        expected = [[comparable(row[position]) for position in positions] for row in case["rows"]]
+        actual = [[comparable(value) for value in row] for row in answer.rows]
+        if not positions or not results_match(actual, expected, case.get("tolerance", TOLERANCE)):
+            wrong.append(f"{case['query']}\n{answer.names}\ngot      {actual}\nexpected {case['columns']} {expected}")
+    assert not wrong, "\n\n".join(wrong)
+    assert recomputed >= MIN_RECOMPUTED
+
+
+COUNTS = "select count(s1) as n, max_value(s2) as high from root.plant.d1 group by ([1700000000000, 1700000060000), 20s)"
+
+
+def counts(high: int = 7201, names: tuple[str, ...] = ("Time", "n", "high")) -> pa.Table:
+    times = pa.array([1_700_000_000_000, 1_700_000_020_000, 1_700_000_040_000], pa.timestamp("ms", "UTC"))
+    return pa.table([times, pa.array([4, 7, 5]), pa.array([6986, 8875, high])], names)
+
+
+def test_a_result_that_differs_is_found_with_the_rows_behind_it(connection: headrace.Connection) -> None:
+    query = tree_query(COUNTS)
+    source = source_of(connection, query)
+    answer = recompute_tree(query, source)
+    assert answer is not None
+    high = answer.rows[2][2]
+    assert verify_tree(query, lambda: counts(high), source).equal
+    verification = verify_tree(query, lambda: counts(high + 1), source)
+    assert verification.difference is not None
+    assert verification.difference.columns == ("high",)
+    assert verification.difference.expected == (1_700_000_040_000, 5, high)
+    assert {row[0] // 20_000 for row in verification.difference.source.rows} == {1_700_000_040_000 // 20_000}
+    assert verification.windows
+
+
+def test_columns_are_paired_by_name(connection: headrace.Connection) -> None:
+    query = tree_query(COUNTS)
+    source = source_of(connection, query)
+    answer = recompute_tree(query, source)
+    assert answer is not None
+    table = counts(answer.rows[2][2])
+    assert verify_tree(query, lambda: table.select(["high", "Time", "n"]), source).equal
+    with pytest.raises(DataError, match=r"lacks the columns \['high'\]"):
+        verify_tree(query, lambda: counts(names=("Time", "n", "low")), source)
+
+
+def test_a_query_is_verified_within_a_range(connection: headrace.Connection) -> None:
+    """As a continuous query needs it: GROUP BY names no range, and INTO says where the rows are."""
+    written = "select count(s1) as n, max_value(s2) as high into root.out.d(n, high) from root.plant.d1 group by(20s)"
+    query, state = tree_query(written), connection.session.state
+    ranged = tree_query(COUNTS)
+    expected = recompute_tree(ranged, source_of(connection, ranged))
+    assert expected is not None
+    verification = verify_tree_range(
+        query,
+        1_700_000_000_000,
+        1_700_000_060_000,
+        lambda: counts(expected.rows[2][2]),
+        tree_scope(query, state.context),
+        state.context,
+    )
+    assert (verification.equal, verification.rows) == (True, 3)
+
+
+def test_a_query_without_windows_counts_the_rows_of_the_range(connection: headrace.Connection) -> None:
+    query = within(tree_query("select s1 from root.plant.d1 where s1 > 0"), 1_700_000_016_757, 1_700_000_020_457)
+    answer = recompute_tree(query, source_of(connection, query))
+    assert answer is not None
+    assert answer.rows == [(1_700_000_016_757, 2), (1_700_000_018_957, 5)]
+
+
+@pytest.mark.parametrize(
+    ("sql", "feature"),
+    [
+        ("select last s1 from root.plant.d1", "SELECT LAST"),
+        ("select s1 into root.out.d(a) from root.plant.d1", "INTO"),
+        ("select * from root.plant.d1 slimit 1", "SLIMIT"),
+        ("select count(s1) from root.plant.d1 group by session(1m)", "SESSION"),
+        ("select top_k(s1, 'k'='2') from root.plant.d1", "the function top_k"),
+        ("select count_if(s1 > 2, 3) from root.plant.d1", "the function count_if"),
+        ("select s1 from root.plant.d1 where time < now()", r"now\(\)"),
+        ("select first_value(s1) from root.plant.* group by level = 1", "first_value with GROUP BY LEVEL"),
+    ],
+)
+def test_unsupported_queries_are_named(connection: headrace.Connection, sql: str, feature: str) -> None:
+    query = tree_query(sql)
+    with pytest.raises(NotSupportedError, match=feature):
+        recompute_tree(query, source_of(connection, query))
