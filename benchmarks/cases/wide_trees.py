@@ -94,7 +94,9 @@ def statements(tree: WideTree) -> dict[str, Callable[[], str]]:
         "INSERT of a row, existing device": lambda: tree.insertion(device),
         "SELECT of 5 series of a device": lambda: f"SELECT {five} FROM {device}",
         "SELECT LAST of 5 series of a device": lambda: f"SELECT LAST {five} FROM {device}",
-        "SELECT of a mean of all devices by device": lambda: f"SELECT avg({tree.measurements[0]}) FROM {tree.name}.** ALIGN BY DEVICE",
+        "SELECT of a mean of all devices by device": lambda: (
+            f"SELECT avg({tree.measurements[0]}) FROM {tree.name}.** ALIGN BY DEVICE"
+        ),
         "SHOW DEVICES LIMIT 10": lambda: "SHOW DEVICES LIMIT 10",
         "SHOW TIMESERIES of a device": lambda: f"SHOW TIMESERIES {device}.*",
         "SHOW TIMESERIES LIMIT 10": lambda: "SHOW TIMESERIES LIMIT 10",

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
+from headrace.compute.evaluation.aligned_windows import aggregate_by_device
 from headrace.compute.evaluation.empty_groups import add_empty_groups
 from headrace.compute.evaluation.gap_fill import fill_gaps
 from headrace.compute.evaluation.interp import POINT, interpolate
@@ -139,6 +140,10 @@ class Evaluator:
         Also returns the key whose ranks the result has in column `RANK`, if it has them.
         """
         source, key = plan.source, plan.grouped_series
+        if isinstance(source, SeriesRows) and isinstance(plan.window, RangeWindow | None):
+            aligned = aggregate_by_device(plan, source, self.read)
+            if aligned is not None:
+                return self._add_empty_groups(plan, prepare(plan, rows), aligned), None
         statistics = self.statistics.size(source) if self.statistics is not None and isinstance(source, Scan) else None
         if statistics is None:
             prepared = prepare(plan, rows)

@@ -17,7 +17,7 @@ from headrace.compute.iotdb.binding import bind_tree
 from headrace.compute.iotdb.schema import SeriesTree
 from headrace.compute.iotdb.scope import TreeScope
 from headrace.compute.local.evaluation import evaluate_locally
-from headrace.compute.plan import Plan, Scan
+from headrace.compute.plan import Plan, Scan, SeriesRows
 from headrace.model.tables import Column, Database, Table
 from headrace.model.time import Precision
 from headrace.model.tree_statements import TreeSelect
@@ -74,6 +74,7 @@ GROUPS = (
 AGGREGATES = (
     "count(i), sum(i), avg(i), min_value(i), max_value(i), count(i) + avg(i)",
     "first_value(i), last_value(i), min_time(i), max_time(i), time_duration(i)",
+    "stddev(i), variance(i), stddev_pop(i), var_pop(i)",
     "avg(i * 2 - 1), count(i) / count(i), -max_value(i * 1.5), sum(i / i)",
 )
 BY_DEVICE = (
@@ -84,6 +85,7 @@ BY_DEVICE = (
 )
 BY_TIME = (
     *(f"select {items} from root.p.g.*, root.q.d4{{group}}" for items in AGGREGATES),
+    "select count(i), last_value(d), stddev(i), extreme(f), avg(l) from root.p.**{group}",
     "select count(d1.i) + count(d2.i), avg(d1.i), sum(d2.i + d2.d) from root.p.g{group}",
     "select sum(d1.i + d2.i), count(d1.i) from root.p.g where d1.i > 0{group}",
     "select last_value(t), min_value(f), max_value(f), count_time(*) from root.p.g.d1 where time >= 3 and i != 2{group}",
@@ -160,10 +162,15 @@ def check(spark: SparkSession, tables: dict[str, pa.Table], sql: str) -> None:
     def read(scan: Scan) -> DataFrame:
         return spark.createDataFrame(tables[scan.database.name]).coalesce(1)
 
-    by_spark = evaluate(plan, read).toArrow()
-    assert local.schema.names == by_spark.schema.names, sql
-    assert local.schema.types == by_spark.schema.types, sql
-    assert comparable(local) == comparable(by_spark), sql
+    assert isinstance(plan.source, SeriesRows)
+    plain = evaluate(replace(plan, source=replace(plan.source, stored=())), read).toArrow()
+    results = {"local": local}
+    if plan.aggregated and plan.source.aligned and len(plan.source.devices) > 1:
+        results["by device"] = evaluate(plan, read).toArrow()
+    for name, result in results.items():
+        assert result.schema.names == plain.schema.names, (name, sql)
+        assert result.schema.types == plain.schema.types, (name, sql)
+        assert comparable(result) == comparable(plain), (name, sql)
 
 
 @pytest.mark.spark

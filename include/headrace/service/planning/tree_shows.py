@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any, Final
 
 from headrace.catalog.trees import Trees
@@ -65,34 +66,33 @@ def patterns_of(statement: TreeShow) -> tuple[PathPattern, ...]:
     return statement.patterns or EVERYTHING
 
 
+def possible_devices(patterns: Sequence[PathPattern], trees: Trees) -> list[Device]:
+    """Return the devices that the patterns, or their series, may match."""
+    return [
+        device
+        for name in trees.databases()
+        if any(may_lie_in(pattern, name) for pattern in patterns)
+        for device in trees.matching(name, patterns)
+    ]
+
+
 def matching_devices(patterns: Sequence[PathPattern], trees: Trees) -> list[Device]:
     """Return the devices whose path matches, in IoTDB's order."""
-    devices = [
-        device
-        for name in trees.databases()
-        if any(may_lie_in(pattern, name) for pattern in patterns)
-        for device in trees.matching(name, patterns)
-        if any(pattern.matches(device.nodes) for pattern in patterns)
-    ]
     from headrace.compute.iotdb.schema import SeriesTree
 
-    order = {device.path: place for place, device in enumerate(SeriesTree(devices).walk_devices())}
-    return sorted(devices, key=lambda device: order[device.path])
+    tree = SeriesTree(possible_devices(patterns, trees))
+    return [device for device in tree.walk_devices() if any(pattern.matches(device.nodes) for pattern in patterns)]
 
 
-def matching_series(patterns: Sequence[PathPattern], trees: Trees) -> list[tuple[Device, Timeseries]]:
-    """Return the series whose path matches, in IoTDB's order."""
+def matching_series(patterns: Sequence[PathPattern], trees: Trees) -> Iterator[tuple[Device, Timeseries]]:
+    """Yield the series whose path matches, in IoTDB's order."""
     from headrace.compute.iotdb.schema import SeriesTree
 
-    devices = [
-        device
-        for name in trees.databases()
-        if any(may_lie_in(pattern, name) for pattern in patterns)
-        for device in trees.matching(name, patterns)
-    ]
-    tree = SeriesTree(devices)
-    matched = {ref.path: (ref.device, ref.series) for pattern in patterns for ref in tree.match(pattern)}
-    return list(matched.values())
+    tree = SeriesTree(possible_devices(patterns, trees))
+    if len(patterns) == 1:
+        return ((ref.device, ref.series) for ref in tree.iterate(patterns[0]))
+    matched = {ref.path: (ref.device, ref.series) for pattern in patterns for ref in tree.iterate(pattern)}
+    return iter(matched.values())
 
 
 def databases(statement: TreeShow, context: Context) -> CatalogRows:
@@ -149,6 +149,9 @@ def timeseries(statement: TreeShow, context: Context) -> CatalogRows:
     headers = ("Timeseries", "Alias", "Database", "DataType", "Encoding", "Compression", "Tags", "Attributes")
     types = dict.fromkeys((*headers, "Deadband", "DeadbandParameters", "ViewType"), STRING)
     matched = chosen_series(statement, context)
+    if statement.limit is not None:
+        # `answer` applies the offset.
+        matched = islice(matched, (statement.offset or 0) + statement.limit)
     return CatalogRows(types, [series_row(device, series) for device, series in matched])
 
 
@@ -175,13 +178,13 @@ def as_json(labels: Mapping[str, str]) -> str | None:
     return json.dumps(dict(labels), separators=(",", ":"), ensure_ascii=False) if labels else None
 
 
-def chosen_series(statement: TreeShow, context: Context) -> list[tuple[Device, Timeseries]]:
-    """Return the series of a SHOW or COUNT that meet its condition."""
+def chosen_series(statement: TreeShow, context: Context) -> Iterator[tuple[Device, Timeseries]]:
+    """Return the series of a SHOW or COUNT that meet its condition, one at a time: there may be millions."""
     matched = matching_series(patterns_of(statement), context.catalog.trees)
     if statement.where is None:
         return matched
     kind, key, sign, value = statement.where
-    return [pair for pair in matched if meets(pair, kind, sign, key, value)]
+    return (pair for pair in matched if meets(pair, kind, sign, key, value))
 
 
 def meets(pair: tuple[Device, Timeseries], kind: str, sign: str, key: str, value: str) -> bool:
@@ -213,9 +216,9 @@ COMPARISONS: Final[dict[str, Callable[[str | None, str], bool]]] = {
 
 def count_timeseries(statement: TreeShow, context: Context) -> CatalogRows:
     """Return the number of series, in all or for each path of a level."""
-    matched = chosen_series(statement, context)
     if statement.level is None:
-        return CatalogRows({"count(timeseries)": BIGINT}, [(len(matched),)])
+        return CatalogRows({"count(timeseries)": BIGINT}, [(number_of_series(statement, context),)])
+    matched = chosen_series(statement, context)
     level = statement.level
     counts = Counter(
         join_path((*device.nodes, series.measurement)[: level + 1]) for device, series in matched if len(device.nodes) >= level
@@ -223,13 +226,23 @@ def count_timeseries(statement: TreeShow, context: Context) -> CatalogRows:
     return CatalogRows({"Column": STRING, "count(timeseries)": BIGINT}, list(counts.items()))
 
 
-def all_paths(context: Context) -> list[tuple[tuple[str, ...], str]]:
-    """Return every node below the databases with what it is, in IoTDB's order."""
+def number_of_series(statement: TreeShow, context: Context) -> int:
+    """Return the number of series that a COUNT matches."""
+    from headrace.compute.iotdb.schema import SeriesTree
+
+    patterns = patterns_of(statement)
+    if statement.where is not None or len(patterns) > 1:
+        return sum(1 for _ in chosen_series(statement, context))
+    return SeriesTree(possible_devices(patterns, context.catalog.trees)).count(patterns[0])
+
+
+def all_paths(context: Context) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield every node below the databases with what it is, in IoTDB's order."""
     from headrace.compute.iotdb.schema import SeriesTree
 
     trees = context.catalog.trees
     tree = SeriesTree(device for name in trees.databases() for device in trees.all(name))
-    return list(tree.nodes(trees.databases()))
+    return tree.nodes(trees.databases())
 
 
 def child_paths(statement: TreeShow, context: Context) -> CatalogRows:
