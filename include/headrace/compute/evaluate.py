@@ -41,7 +41,7 @@ from headrace.compute.window_plans import IntervalWindow, RangeWindow, RunWindow
 from headrace.compute.windows import intervals
 from headrace.compute.windows.fill import fill_windows
 from headrace.compute.windows.numbering import number_rows
-from headrace.compute.windows.ranges import assign_windows, window_grid
+from headrace.compute.windows.ranges import assign_windows, window_grid, within_range
 from headrace.compute.windows.row_runs import number_runs
 from headrace.compute.windows.runs import merge_runs
 from headrace.compute.windows.segments import (
@@ -113,6 +113,8 @@ class Evaluator:
         if isinstance(plan, UnionPlan):
             return self._evaluate_union(plan)
         rows = self._read(plan.source)
+        if isinstance(plan.window, RangeWindow) and isinstance(plan.source, SeriesRows):
+            rows = within_range(plan, plan.window, rows, "time")
         if plan.interp is not None:
             result, natural = interpolate(plan, plan.interp, prepare(plan, rows)), [*key_columns(plan), POINT]
         elif plan.aggregated:

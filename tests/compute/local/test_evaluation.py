@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -16,7 +18,8 @@ from headrace.compute import evaluate, language
 from headrace.compute.iotdb.binding import bind_tree
 from headrace.compute.iotdb.schema import SeriesTree
 from headrace.compute.iotdb.scope import TreeScope
-from headrace.compute.local.evaluation import evaluate_locally
+from headrace.compute.local import aggregation, rows
+from headrace.compute.local.evaluation import evaluate_locally, is_supported
 from headrace.compute.plan import Plan, Scan, SeriesRows
 from headrace.model.tables import Column, Database, Table
 from headrace.model.time import Precision
@@ -138,11 +141,11 @@ def stored_tables(points: Sequence[tuple[str, int, dict[str, Any]]]) -> dict[str
     return tables
 
 
-def plan_of(sql: str) -> Plan:
+def plan_of(sql: str, **scope: Any) -> Plan:
     statement = parse(sql, "iotdb")
     assert isinstance(statement, TreeSelect)
     tables: dict[str, tuple[Database, Table]] = {name: (DATABASES[name], TABLES[name]) for name in DATABASES}
-    bound = bind_tree(statement.query, TreeScope(language("iotdb"), SeriesTree(DEVICES), tables))
+    bound = bind_tree(statement.query, TreeScope(language("iotdb"), SeriesTree(DEVICES), tables, **scope))
     assert bound is not None
     return bound.plan
 
@@ -189,3 +192,77 @@ def test_aggregates_equal_those_of_spark(
 @given(points=POINTS)
 def test_rows_equal_those_of_spark(small: SparkSession, query: str, points: list[tuple[str, int, dict[str, Any]]]) -> None:
     check(small, stored_tables(points), query)
+
+
+SUPPORTED = "select count(i) from root.p.g.* group by ([0, 20), 5ms)"
+TABLES_OF_ONE_POINT = stored_tables([("root.p.g.d1", 1, {"i": 1}), ("root.p.g.d2", 2, {"i": 2})])
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "select i % 3 from root.p.g.d1",
+        "select mode(i) from root.p.g.d1",
+        "select max_by(i, d) from root.p.g.d1",
+        "select diff(i) from root.p.g.d1",
+        "select abs(i) from root.p.g.d1",
+        "select i from root.p.g.d1 where t like 'a%'",
+        "select count(i) from root.p.g.d1 group by session(5ms)",
+        "select count(i) from root.p.g.d1 group by variation(i)",
+        "select count(i) from root.p.g.* group by ([0, 20), 5ms), level = 1",
+        "select count(i) from root.p.g.d1 group by ([0, 20), 5ms) fill(previous)",
+        "select count(i) from root.p.g.d1 group by ([0, 20000), 50ms, 1ms)",
+    ],
+)
+def test_what_only_spark_evaluates_is_left_to_it(query: str) -> None:
+    plan = plan_of(query)
+    assert not is_supported(plan)
+    assert evaluate_locally(plan, Reader(TABLES_OF_ONE_POINT), 1000) is None
+
+
+def test_a_query_over_too_many_rows_is_left_to_spark() -> None:
+    plan = plan_of(SUPPORTED)
+    assert is_supported(plan)
+    assert evaluate_locally(plan, Reader(TABLES_OF_ONE_POINT), 2) is not None
+    assert evaluate_locally(plan, Reader(TABLES_OF_ONE_POINT), 1) is None
+
+
+@pytest.mark.parametrize(
+    ("query", "module", "limit"),
+    [
+        (SUPPORTED, aggregation, "MAX_CELLS"),
+        ("select i from root.p.g.*", rows, "MAX_VALUES"),
+        ("select i from root.p.g.* align by device", rows, "MAX_VALUES"),
+    ],
+)
+def test_a_query_that_keeps_too_much_is_left_to_spark(
+    query: str, module: ModuleType, limit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = plan_of(query)
+    assert evaluate_locally(plan, Reader(TABLES_OF_ONE_POINT), 1000) is not None
+    monkeypatch.setattr(module, limit, 3)
+    assert evaluate_locally(plan, Reader(TABLES_OF_ONE_POINT), 1000) is None
+
+
+def test_rows_older_than_the_time_to_live_are_left_to_spark() -> None:
+    assert not is_supported(plan_of(SUPPORTED, ttl_ms={"root.p.g.d1": 5}))
+
+
+def test_series_are_aggregated_before_their_windows_are_aligned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(aggregation, "aligned_rows", None)
+    result = evaluate_locally(plan_of(SUPPORTED), Reader(TABLES_OF_ONE_POINT), 1000)
+    assert result is not None
+    assert result.column_names == ["Time", "count(root.p.g.d1.i)", "count(root.p.g.d2.i)"]
+    assert [column.to_pylist() for column in result.columns[1:]] == [[1, 0, 0, 0], [1, 0, 0, 0]]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("query", [SUPPORTED, f"{SUPPORTED} align by device"])
+def test_spark_pushes_the_range_down_to_the_files(spark: SparkSession, query: str, tmp_path: Path) -> None:
+    session = spark.newSession()
+    session.conf.set("spark.sql.maxMetadataStringLength", "1000")
+    session.createDataFrame(TABLES_OF_ONE_POINT["root.p"]).write.parquet(str(tmp_path / "rows"))
+    result = evaluate(plan_of(query), lambda _: session.read.parquet(str(tmp_path / "rows")))
+    pushed = result._jdf.queryExecution().executedPlan().toString().partition("PushedFilters: ")[2].splitlines()[0]
+    assert "GreaterThanOrEqual(time,1970-01-01" in pushed
+    assert "LessThanOrEqual(time,1970-01-01" in pushed

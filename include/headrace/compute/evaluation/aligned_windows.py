@@ -16,7 +16,7 @@ from headrace.compute.plan import TS, WEND, WSTART, Plan, Scan, SeriesRows, Stor
 from headrace.compute.sql_text import resolve_now
 from headrace.compute.terms import quote, string_sql
 from headrace.compute.window_plans import RangeWindow
-from headrace.compute.windows.ranges import assign_windows
+from headrace.compute.windows.ranges import assign_windows, within_range
 from headrace.storage.spark.functions import F
 from headrace.storage.types import arrow_type
 
@@ -109,6 +109,8 @@ def aggregate_devices(
     renamed = rows.withColumnsRenamed({scan.table.timestamp.name: TIME, scan.table.series_key: DEVICE})
     if plan.filter:
         renamed = renamed.where(resolve_now(plan, plan.filter))
+    if isinstance(plan.window, RangeWindow):
+        renamed = within_range(plan, plan.window, renamed, TIME)
     stored = sorted({part.column for part in source.stored[0] if part is not None})
     prepared = renamed.selectExpr(DEVICE, f"{plan.time} AS {TS}", *map(quote, stored))
     aggregates = [F.expr(sql).alias(column) for sql, column in updates.items()]
