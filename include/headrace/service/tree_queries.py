@@ -15,6 +15,7 @@ from headrace.model.tables import Database
 from headrace.model.tree_types import type_name
 from headrace.model.trees import TIME_COLUMN, Device
 from headrace.model.types import TypeKind
+from headrace.service.local_reads import LocalReader
 from headrace.service.results import INT, STRING, CatalogRows, Result
 from headrace.service.spark_queries import read_scan, run_query, translated
 from headrace.service.tree_stages import FindLast, MakeSeries, MakeTree, NewSeries, WriteInto, WriteSeries
@@ -37,7 +38,11 @@ WIDER: Final = {
 def find_last(stage: FindLast, context: Context) -> Result:
     """Return the latest point of each series."""
     from headrace.compute.iotdb.last import last_points
+    from headrace.compute.iotdb.last_local import last_points_locally
 
+    points = last_points_locally(stage.plan, LocalReader(context), context.settings.local_rows)
+    if points is not None:
+        return Result(points)
     context.spark()
     with translated():
         return Result(last_points(stage.plan, lambda scan: read_scan(scan, context)).toArrow())

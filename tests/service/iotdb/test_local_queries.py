@@ -110,3 +110,18 @@ def test_a_path_of_too_many_series_is_refused(rows: headrace.Connection, monkeyp
     monkeypatch.setattr("headrace.compute.iotdb.by_time.MAX_COLUMNS", 1)
     with pytest.raises(headrace.Error, match="more than 1 columns"):
         rows.execute("select s1 from root.plant.*")
+
+
+@pytest.mark.usefixtures("no_spark")
+def test_latest_points_start_no_spark(rows: headrace.Connection) -> None:
+    rows.execute("insert into root.other.d(time, s1) values (5, 1.5)")
+    points = fetch(rows, "select last s1, s2, s3 from root.plant.*, root.other.d order by timeseries")
+    assert ticks(points) == [
+        (5, "root.other.d.s1", "1.5", "DOUBLE"),
+        (70_000, "root.plant.line1.s1", "6", "INT32"),
+        (70_000, "root.plant.line1.s2", "4.0", "DOUBLE"),
+        (100_000, "root.plant.line2.s1", "8", "INT32"),
+        (200_000, "root.plant.line2.s3", "true", "BOOLEAN"),
+    ]
+    earlier = "select last s1 from root.plant.* where time < 50000 order by timeseries desc limit 1"
+    assert ticks(fetch(rows, earlier)) == [(1, "root.plant.line2.s1", "7", "INT32")]

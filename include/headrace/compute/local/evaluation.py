@@ -11,7 +11,17 @@ import pyarrow.compute as pc
 
 from headrace.compute.local.aggregation import Aggregation
 from headrace.compute.local.expressions import Values, evaluate, infer_type
-from headrace.compute.local.rows import RowReader, Rows, SeriesReader, aligned_rows, apply_filter, bounded, mask_of, to_integers
+from headrace.compute.local.rows import (
+    RowReader,
+    Rows,
+    SeriesReader,
+    aligned_rows,
+    apply_filter,
+    bounded,
+    mask_of,
+    source_types,
+    to_integers,
+)
 from headrace.compute.local.sql import TIME, Column, Node, Operation, UnsupportedError, columns_of, parse
 from headrace.compute.plan import WSTART, AnyPlan, Output, Plan, SeriesRows
 from headrace.compute.sql_text import resolve_now
@@ -56,7 +66,7 @@ class LocalPlan:
         assert isinstance(plan.source, SeriesRows)
         self.plan = plan
         self.source = plan.source
-        self.types = source_types(plan, plan.source)
+        self.types = source_types(plan.source, plan.precision)
         self.where = parse(resolve_now(plan, plan.filter)) if plan.filter else None
         if self.where is not None and infer_type(self.where, self.types) != pa.bool_():
             raise UnsupportedError("WHERE")
@@ -159,16 +169,6 @@ def check_shape(plan: Plan) -> None:
         raise UnsupportedError("clause")
     if any(aggregate.many for aggregate in plan.aggregates):
         raise UnsupportedError("aggregate")
-
-
-def source_types(plan: Plan, source: SeriesRows) -> dict[str, pa.DataType]:
-    """Return the types of the columns of a source."""
-    types: dict[str, pa.DataType] = {}
-    for scan, columns, parts in zip(source.scans, source.columns, source.stored, strict=True):
-        declared = {column.name: arrow_type(column.type, plan.precision) for column in scan.table.columns}
-        types[TIME] = declared[scan.table.timestamp.name]
-        types |= {name: declared[part.column] for (_, name), part in zip(columns, parts, strict=True) if part is not None}
-    return types
 
 
 def time_limits(plan: Plan) -> tuple[int | None, int | None]:
