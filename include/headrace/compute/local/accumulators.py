@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.compute.local.expressions import Values, evaluate, infer_type
-from headrace.compute.local.sql import TIME, Column, Constant, Node, Operation, UnsupportedError, columns_of
+from headrace.compute.local.sql import NULL, TIME, Column, Constant, Node, Operation, UnsupportedError, columns_of
 
 Array = np.ndarray[Any, Any]
 
@@ -218,7 +218,7 @@ def accumulator_rule(node: Node, types: Mapping[str, pa.DataType]) -> Accumulato
         UnsupportedError: The aggregate is not supported for these types.
     """
     match node:
-        case Operation(name="count", operands=(value,)):
+        case Operation(name="count", operands=(value,)) if value != NULL:
             infer_type(value, types)
             return AccumulatorRule(pa.int64(), lambda size: Count(value, size))
         case Operation(name="sum", operands=(value,)) if infer_type(value, types) == pa.float64():
