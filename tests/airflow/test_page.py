@@ -114,7 +114,7 @@ def test_a_slow_micro_batch_is_highlighted_next_to_the_lag(home: Settings, catal
     beat(catalog, add_stream(catalog), in_flight_ms=180_000)
     with served(create_app(Rights(), home, execute=Executed(), clock=clock)) as url, browser() as page:
         page.goto(url)
-        row = page.locator("table.streams .warn", has_text="slow batch")
+        row = page.locator("table.jobs .warn", has_text="slow batch")
         assert row.inner_text() == "▲ slow batch: 3 m 0 s"
         page.get_by_role("link", name="power.avg_v").click()
         assert page.locator(".facts .warn").inner_text() == "▲ slow batch: 3 m 0 s"

@@ -17,18 +17,12 @@ from headrace.queries import executions
 from headrace.queries.continuous_query import may_read
 from headrace.runtime.context import Context
 from headrace.runtime.reasons import stop_stream
-from headrace.settings import Settings
 
 logger = logging.getLogger(__name__)
 
 MAX_RETRY_PAUSE_MS: Final = 20_000
 MAX_WAIT_S: Final = 1.0
 """The timers look at the clock at least this often, since it may be set."""
-
-
-def is_resident(record: JobRecord, settings: Settings) -> bool:
-    """Return whether an snode executes a continuous query by its own timer, since it is due too often for Airflow."""
-    return record.definition.schedule.every < settings.cq_resident_every_ms
 
 
 def is_active(record: JobRecord) -> bool:
