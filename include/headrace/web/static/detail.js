@@ -95,8 +95,7 @@ const fact = (name, ...value) => [element("dt", {}, name), element("dd", {}, ...
 
 function queryOverview(row, more, now) {
   const { counters, schedule, last } = row;
-  const start = `from ${length(schedule.start_offset_ms)} before it is due`;
-  const end = schedule.end_offset_ms ? `to ${length(schedule.end_offset_ms)} before` : "to that instant";
+  const end = schedule.end_offset_ms ? `t − ${length(schedule.end_offset_ms)}` : "t";
   return element(
     "div",
     {},
@@ -110,7 +109,7 @@ function queryOverview(row, more, now) {
         fact("Reads", row.source),
         fact("Writes", row.target),
         fact("Executed", `every ${length(schedule.every_ms)}, by ${row.executor}`),
-        fact("Range", `${start} ${end}`),
+        fact("Range", `[t − ${length(schedule.start_offset_ms)}, ${end}) of an execution that is due at t`),
         fact("If late", schedule.policy === "DISCARD" ? "DISCARD: only the latest interval is computed" : "BLOCKED: every interval is computed, in order"),
         fact("Time zone", schedule.timezone),
         fact("Snode", row.snode),

@@ -40,12 +40,15 @@ export function intervalPicture(intervals) {
   const legend = STATES.filter(([state]) => counts[state]).map(([state, name, label]) =>
     element("li", {}, element("span", { class: "intervals" }, element("i", { class: name, "aria-hidden": "true" })), ` ${number(counts[state])} ${label}`),
   );
+  // The labels of the axis need a width of their own; many intervals take what there is.
+  const axis = element("div", { class: "axis quiet" }, time(intervals[0].scheduled), intervals.length > 1 ? time(intervals.at(-1).scheduled) : null);
+  const chart = element("div", { class: "chart" }, strip, axis);
+  chart.style.width = `max(20rem, ${intervals.length * 1.25}rem)`;
   return element(
     "div",
     { class: "picture" },
     element("p", {}, intervals.length === 1 ? "The first interval:" : `The last ${number(intervals.length)} intervals:`),
-    strip,
-    element("div", { class: "axis quiet" }, time(intervals[0].scheduled), intervals.length > 1 ? time(intervals.at(-1).scheduled) : null),
+    chart,
     element("ul", { class: "legend" }, legend),
   );
 }

@@ -9,7 +9,7 @@ const ORDER = ["STOPPED", "FILLING", "CREATED", "RUNNING", "PAUSED"];
 export function healthCards(data) {
   const { states, kinds, worst_lag: lag, rows_in_s: incoming, rows_out_s: outgoing, rows_expired: expired } = data.health;
   const total = data.jobs.length;
-  const others = ORDER.filter((state) => state !== "RUNNING" && states[state]).map((state) => `${states[state]} ${state}`);
+  const others = ORDER.filter((state) => state !== "RUNNING" && states[state]).map((state) => `${states[state]}\u00a0${state}`);
   const card = (title, value, note, tone = "") =>
     element("div", { class: `card ${tone}` }, element("h2", {}, title), element("b", {}, value), element("p", { class: "quiet" }, note));
   return element(
@@ -146,7 +146,7 @@ function queryCells(query, now) {
 
 function lastExecution(last, now) {
   if (last?.state === "FAILED") return element("span", { class: "bad", title: last.message }, `✗ failed ${ago(last.finished, now)}`);
-  if (last?.state === "RUNNING") return `since ${duration(Math.max(0, now - last.started))}`;
+  if (last?.state === "RUNNING") return `running for ${duration(Math.max(0, now - last.started))}`;
   return ago(last?.finished, now);
 }
 
