@@ -129,7 +129,9 @@ def describe_query(context: Context, definition: JobDefinition) -> list[str]:
     details, schedule = definition.continuous_query, definition.schedule
     scheduled = next_execution(schedule, context.clock.now())
     start, end = schedule.range_at(scheduled)
-    body = bind_body(recorded_query(definition), start, end, context, None if details is None else details.timezone)
+    body = bind_body(
+        recorded_query(definition.sql, definition.dialect), start, end, context, None if details is None else details.timezone
+    )
     head = f"execution of {to_text(scheduled)} over [{to_text(start)}, {to_text(end)})"
     if body.plan is None:
         return [head, "no series match the paths of FROM: nothing is written"]
