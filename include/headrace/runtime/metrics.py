@@ -123,23 +123,23 @@ class SnodeMetrics:
             yield family
 
     def _query_families(self) -> Iterator[Metric]:
-        """Yield the metrics of each continuous query, whoever executes it."""
+        """Yield the metrics of each continuous query, those that Airflow executes included."""
         queries = self._of_kind(JobKind.CONTINUOUS_QUERY)
         labels = [(self.snode, record.definition.name) for record in queries]
-        if self.histories is not None:
-            histories = [self.histories.get(record.definition.id, NO_HISTORY) for record in queries]
-            lags = [
-                history.lag_ms(record.definition.schedule, self.now) for record, history in zip(queries, histories, strict=True)
-            ]
-            text = "Age of the oldest execution that is due and not done."
-            yield gauge(
-                "cq_lag_seconds", text, QUERY_LABELS, [(label, lag / 1000) for label, lag in zip(labels, lags, strict=True)]
-            )
+        text = "Age of the oldest execution that is due and not done."
+        yield gauge("cq_lag_seconds", text, QUERY_LABELS, zip(labels, self._query_lags_s(queries), strict=False))
         for name, text, count in QUERY_COUNTERS:
             family = CounterMetricFamily(f"headrace_{name}", text, labels=QUERY_LABELS)
             for label, record in zip(labels, queries, strict=True):
                 family.add_metric(label, count(record.progress.counters))
             yield family
+
+    def _query_lags_s(self, queries: Sequence[JobRecord]) -> list[float]:
+        """Return the lag of each continuous query in seconds; none while the catalog cannot be read."""
+        if self.histories is None:
+            return []
+        pairs = [(record.definition.schedule, self.histories.get(record.definition.id, NO_HISTORY)) for record in queries]
+        return [history.lag_ms(schedule, self.now) / 1000 for schedule, history in pairs]
 
     def _lag_ms(self, record: JobRecord) -> int | None:
         """Return a stream's lag now, as its poller sees the source, else as of its last micro-batch."""
