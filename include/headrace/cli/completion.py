@@ -47,7 +47,7 @@ class SqlCompleter(Completer):
         is_tree = self._session.dialect == "iotdb"
         names = [*self.query_names(), *self.paths(word)] if is_tree else self.catalog_names(text)
         candidates = (*names, *function_names(self._session.dialect), *keywords)
-        return list(dict.fromkeys(name for name in candidates if name.lower().startswith(word.lower())))
+        return list(dict.fromkeys(name for name in candidates if name.removeprefix("`").lower().startswith(word.lower())))
 
     def keywords(self) -> list[str]:
         """Return the dialect's keywords, sorted, in upper case."""
