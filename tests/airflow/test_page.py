@@ -16,9 +16,13 @@ import uvicorn
 
 from headrace.catalog import Catalog
 from headrace.model.clock import ManualClock
+from headrace.model.jobs import DesiredState
+from headrace.runtime.dag_ids import stream_dag_id
 from headrace.runtime.processes import find_free_port
 from headrace.settings import Settings
 from headrace.web.app import create_app
+from tests.airflow.conftest import NOW
+from tests.airflow.query_samples import DISCARD, EVERY, FIRST, add_query, done, failed
 from tests.airflow.samples import add_stream
 from tests.airflow.test_web import Executed, Rights, beat
 from tests.support.waiting import MAX_WAIT_S, wait_until
@@ -114,7 +118,65 @@ def test_a_slow_micro_batch_is_highlighted_next_to_the_lag(home: Settings, catal
     beat(catalog, add_stream(catalog), in_flight_ms=180_000)
     with served(create_app(Rights(), home, execute=Executed(), clock=clock)) as url, browser() as page:
         page.goto(url)
-        row = page.locator("table.streams .warn", has_text="slow batch")
+        row = page.locator("table.jobs .warn", has_text="slow batch")
         assert row.inner_text() == "▲ slow batch: 3 m 0 s"
         page.get_by_role("link", name="power.avg_v").click()
         assert page.locator(".facts .warn").inner_text() == "▲ slow batch: 3 m 0 s"
+
+
+def test_a_continuous_query_is_listed_beside_a_stream_of_its_name(home: Settings, catalog: Catalog, clock: ManualClock) -> None:
+    add_stream(catalog, "tens")
+    done(catalog, add_query(catalog, "power.tens"), FIRST)
+    with served(create_app(Rights(), home, execute=Executed(), clock=clock)) as url, browser() as page:
+        page.goto(url)
+        page.locator("table.jobs .kind", has_text="continuous query").wait_for()
+        assert sorted(page.locator("table.jobs .kind").all_inner_texts()) == ["continuous query", "stream"]
+        assert "1 stream and 1 continuous query" in page.locator(".cards").inner_text()
+        for kind, tab in (("continuous query", "Executions"), ("stream", "Backfill")):
+            page.locator("tr", has=page.locator(".kind", has_text=kind)).get_by_role("link", name="power.tens").click()
+            assert page.locator("h2 small").inner_text() == kind
+            assert page.get_by_role("tab", name=tab).count() == 1
+            page.get_by_role("link", name="All streams and queries").click()
+
+
+def test_the_intervals_of_a_query_are_drawn_by_state(home: Settings, catalog: Catalog, clock: ManualClock) -> None:
+    query = add_query(catalog, schedule=DISCARD)
+    done(catalog, query, *range(FIRST, FIRST + 10 * EVERY, EVERY), NOW - 2 * EVERY)
+    failed(catalog, query, NOW - EVERY, "no space left")
+    with served(create_app(Rights(), home, execute=Executed(), clock=clock)) as url, browser() as page:
+        page.goto(f"{url}/?cq=tens")
+        picture = page.get_by_role("img", name="last 31 intervals")
+        label = picture.get_attribute("aria-label")
+        assert label == "last 31 intervals: 11 done, 1 due, not started, 1 failed, 18 missed (a later one was due)"
+        assert picture.locator("i").count() == 31
+        assert picture.locator("i.failed").get_attribute("title").endswith("FAILED: no space left")
+        page.get_by_role("tab", name="Executions").click()
+        states = page.locator("table.executions .badge").all_inner_texts()
+        assert states[:3] == ["PENDING", "FAILED", "DONE"]
+        assert "no space left" in page.locator("table.executions .reason").inner_text()
+        page.reload()
+        assert page.get_by_role("tab", name="Executions").get_attribute("aria-selected") == "true"
+
+
+def test_a_query_is_resumed_by_its_statement(home: Settings, catalog: Catalog, clock: ManualClock) -> None:
+    catalog.jobs.set_desired(add_query(catalog, "my query"), DesiredState.PAUSED)
+    executed = Executed()
+    with served(create_app(Rights(), home, execute=executed, clock=clock)) as url, browser() as page:
+        page.goto(f"{url}/?cq=my%20query")
+        page.get_by_role("button", name="Resume").click()
+        dialog = page.locator("dialog")
+        assert dialog.locator("code.command").inner_text() == "headrace sql --dialect iotdb 'RESUME CONTINUOUS QUERY `my query`'"
+        dialog.get_by_role("button", name="Resume").click()
+        dialog.wait_for(state="hidden")
+    assert (executed.statements, executed.dialects) == (["RESUME CONTINUOUS QUERY `my query`"], ["iotdb"])
+
+
+def test_a_job_that_may_not_be_read_is_explained(home: Settings, catalog: Catalog, clock: ManualClock) -> None:
+    add_stream(catalog, "secret")
+    rights = Rights(hidden={stream_dag_id("power", "secret")})
+    with served(create_app(rights, home, execute=Executed(), clock=clock)) as url, browser() as page:
+        for address, heading in (("stream=power.secret", "Stream power.secret"), ("cq=tens", "Continuous query tens")):
+            page.goto(f"{url}/?{address}")
+            page.get_by_role("heading", name=f"{heading} does not exist").wait_for()
+            assert page.locator(".empty p").inner_text() == "It was dropped, or you have no right to read its DAG."
+        assert page.locator("#notice").is_hidden()

@@ -19,6 +19,7 @@ from headrace.runtime.readiness import Obstacle, await_ready, find_obstacles
 from headrace.runtime.supervision import read_snapshot
 from headrace.settings import Settings
 from tests.airflow.conftest import NOW
+from tests.airflow.query_samples import add_query
 from tests.airflow.samples import add_stream
 
 HOLDER = f"{socket.gethostname()}:{os.getpid()}:x"
@@ -100,6 +101,26 @@ def test_a_stream_that_is_paused_is_no_obstacle(catalog: Catalog, clock: ManualC
     catalog.jobs.set_desired(add_stream(catalog, state=JobState.CREATED), DesiredState.PAUSED)
     beat(catalog, home, CREATED=1)
     assert current_obstacles(catalog, clock, home) == []
+
+
+def test_a_continuous_query_that_is_stopped_is_an_obstacle(catalog: Catalog, clock: ManualClock, home: Settings) -> None:
+    add_query(catalog)
+    beat(catalog, home, RUNNING=1)
+    assert texts(catalog, clock, home) == []
+    add_query(catalog, "bad", JobState.STOPPED, FAILED)
+    assert current_obstacles(catalog, clock, home) == [Obstacle(f"continuous query bad is STOPPED: {FAILED}", passes=False)]
+
+
+def test_a_driver_that_has_not_read_its_jobs_says_which(catalog: Catalog, clock: ManualClock, home: Settings) -> None:
+    add_query(catalog)
+    beat(catalog, home)
+    assert texts(catalog, clock, home) == ["the driver of snode default has not read its continuous queries yet"]
+    add_stream(catalog)
+    assert texts(catalog, clock, home) == ["the driver of snode default has not read its continuous queries and streams yet"]
+    lease = catalog.leases.get(home.snode)
+    assert lease is not None
+    catalog.snodes.beat(lease, detail={"streams": {}, "continuous_queries": {"RUNNING": 1}})
+    assert texts(catalog, clock, home) == []
 
 
 class Airflow:

@@ -12,7 +12,7 @@ from fastapi import HTTPException, Request
 from fastapi.testclient import TestClient
 
 from headrace.catalog import Catalog
-from headrace.cli.system import build_streams_table
+from headrace.cli.system import build_jobs_table
 from headrace.errors import Error, OperationalError
 from headrace.model.clock import ManualClock
 from headrace.model.jobs import DesiredState, JobProgress, JobState, StopReason
@@ -70,13 +70,15 @@ class Executed:
     """Records statements instead of running them."""
 
     statements: list[str] = field(default_factory=list)
+    dialects: list[str] = field(default_factory=list)
     users: list[str] = field(default_factory=list)
     error: Error | None = None
 
-    def __call__(self, sql: str, user: str) -> None:
+    def __call__(self, sql: str, dialect: str, user: str) -> None:
         if self.error is not None:
             raise self.error
         self.statements.append(sql)
+        self.dialects.append(dialect)
         self.users.append(user)
 
 
@@ -99,19 +101,33 @@ def page(home: Settings, catalog: Catalog, clock: ManualClock, rights: Rights, e
 
 def only(page: TestClient) -> dict[str, Any]:
     """Return the only stream of the list."""
-    (stream,) = page.get("/api/streams").json()["streams"]
+    (stream,) = page.get("/api/jobs").json()["jobs"]
     return dict(stream)
 
 
 def test_the_page_and_its_parts_are_served(page: TestClient) -> None:
     index = page.get("/")
     assert "<title>Headrace</title>" in index.text
-    for path in ("app.js", "dom.js", "api.js", "parts.js", "list.js", "detail.js", "style.css", "icon.svg", "icon-dark.svg"):
+    for path in (
+        "app.js",
+        "dom.js",
+        "api.js",
+        "parts.js",
+        "list.js",
+        "detail.js",
+        "intervals.js",
+        "style.css",
+        "icon.svg",
+        "icon-dark.svg",
+    ):
         assert page.get(f"/{path}").status_code == 200, path
 
 
 def test_the_page_loads_nothing_from_other_sites_or_by_absolute_paths(page: TestClient) -> None:
-    text = "".join(page.get(path).text for path in ("/", "/app.js", "/api.js", "/list.js", "/detail.js", "/parts.js", "/style.css"))
+    text = "".join(
+        page.get(path).text
+        for path in ("/", "/app.js", "/api.js", "/list.js", "/detail.js", "/parts.js", "/intervals.js", "/style.css")
+    )
     for forbidden in ('src="/', 'href="/', 'fetch("/', "fetch(`/", "https://", "innerHTML"):
         assert forbidden not in text, forbidden
 
@@ -125,18 +141,18 @@ def test_responses_restrict_frames_and_scripts_to_the_same_origin(page: TestClie
 def test_users_who_are_not_logged_in_get_no_data(page: TestClient, catalog: Catalog, rights: Rights) -> None:
     stream = add_stream(catalog)
     rights.logged_in = False
-    for path in ("/api/streams", f"/api/streams/{stream}", f"/api/streams/{stream}/plan"):
+    for path in ("/api/jobs", f"/api/jobs/{stream}", f"/api/jobs/{stream}/plan"):
         assert page.get(path).status_code == 401
-    assert page.post(f"/api/streams/{stream}/pause", json={"sql": "x"}, headers=ACTION).status_code == 401
+    assert page.post(f"/api/jobs/{stream}/pause", json={"sql": "x"}, headers=ACTION).status_code == 401
 
 
 def test_a_stream_whose_dag_may_not_be_seen_does_not_exist(page: TestClient, catalog: Catalog, rights: Rights) -> None:
     stream = add_stream(catalog, "secret", JobState.STOPPED, FAILED)
     rights.hidden = {stream_dag_id("power", "secret")}
-    answer = page.get("/api/streams").json()
-    assert answer["streams"] == []
+    answer = page.get("/api/jobs").json()
+    assert answer["jobs"] == []
     assert answer["health"]["states"]["STOPPED"] == 0
-    assert page.get(f"/api/streams/{stream}").status_code == 404
+    assert page.get(f"/api/jobs/{stream}").status_code == 404
 
 
 def test_the_list_has_state_reason_lag_and_counters(page: TestClient, catalog: Catalog) -> None:
@@ -163,7 +179,7 @@ def test_a_running_micro_batch_shows_its_age_and_the_lag_from_now(page: TestClie
     clock.advance(250)
     shown = only(page)
     assert (shown["batch_ms"], shown["slow_batch"], shown["lag_ms"]) == (700, None, 1_150)
-    assert page.get("/api/streams").json()["health"]["worst_lag"] == {"ms": 1_150, "stream": "power.avg_v"}
+    assert page.get("/api/jobs").json()["health"]["worst_lag"] == {"ms": 1_150, "name": "power.avg_v"}
 
 
 def test_a_slow_micro_batch_is_shown_on_the_page(page: TestClient, catalog: Catalog) -> None:
@@ -176,7 +192,7 @@ def test_a_slow_micro_batch_is_shown_on_the_page(page: TestClient, catalog: Cata
 
 def test_the_status_command_shows_a_slow_micro_batch(home: Settings, catalog: Catalog) -> None:
     beat(catalog, add_stream(catalog), in_flight_ms=180_000)
-    table = build_streams_table(read_snapshot(catalog, catalog.now()), stale_after_ms(home))
+    table = build_jobs_table(read_snapshot(catalog, catalog.now()), {}, stale_after_ms(home))
     assert [str(cell) for cell in table.columns[-1].cells] == ["the micro-batch has been running for 3 minutes"]
 
 
@@ -197,9 +213,9 @@ def test_a_stream_that_is_not_live_has_no_lag(page: TestClient, catalog: Catalog
 def test_the_health_numbers_count_every_stream_once(page: TestClient, catalog: Catalog) -> None:
     add_stream(catalog, "one")
     add_stream(catalog, "two", JobState.STOPPED, FAILED, JobProgress(Position(1, {}), pending_since=NOW - 900))
-    health = page.get("/api/streams").json()["health"]
+    health = page.get("/api/jobs").json()["health"]
     assert sum(health["states"].values()) == 2
-    assert health["worst_lag"] == {"ms": 900, "stream": "power.two"}
+    assert health["worst_lag"] == {"ms": 900, "name": "power.two"}
     assert health["rows_expired"] == 3
 
 
@@ -225,7 +241,7 @@ def test_a_filling_stream_shows_progress_and_remaining_time(page: TestClient, ca
     catalog.ledger.finish(stream, "history", 0, 500)
     backfill = only(page)["backfill"]
     assert (backfill["fraction"], backfill["eta_ms"], backfill["chunks"]) == (0.25, 9_000, 4)
-    detail = page.get(f"/api/streams/{stream}").json()
+    detail = page.get(f"/api/jobs/{stream}").json()
     assert [chunk["state"] for chunk in detail["chunks"]] == ["DONE", "PENDING", "PENDING", "PENDING"]
     assert detail["chunks"][1]["start"] == 60_000
 
@@ -233,21 +249,21 @@ def test_a_filling_stream_shows_progress_and_remaining_time(page: TestClient, ca
 def test_the_detail_has_the_statement_the_offsets_and_the_events(page: TestClient, catalog: Catalog) -> None:
     stream = add_stream(catalog)
     catalog.events.record("job", stream, "RESUMED", "by a person")
-    detail = page.get(f"/api/streams/{stream}").json()
+    detail = page.get(f"/api/jobs/{stream}").json()
     assert detail["sql"].startswith("CREATE STREAM power.avg_v")
     assert (detail["source_version"], detail["boundary"], detail["watermark"]) == (7, 3, 1_700_000_000_000)
     assert [event["kind"] for event in detail["events"]] == ["RESUMED"]
 
 
 def test_the_plan_describes_how_the_query_is_computed(page: TestClient, catalog: Catalog) -> None:
-    plan = page.get(f"/api/streams/{add_stream(catalog)}/plan").json()["plan"]
+    plan = page.get(f"/api/jobs/{add_stream(catalog)}/plan").json()["plan"]
     assert "INTERVAL of 1m" in plan
     assert "power.meters" in plan
 
 
 def test_a_plan_that_fails_is_replaced_by_the_error(page: TestClient, catalog: Catalog) -> None:
     stream = add_stream(catalog, options="MAX_WISHES 3")
-    assert "[SYNTAX]" in page.get(f"/api/streams/{stream}/plan").json()["plan"]
+    assert "[SYNTAX]" in page.get(f"/api/jobs/{stream}/plan").json()["plan"]
 
 
 def test_of_many_chunks_those_that_are_not_done_are_listed_first(page: TestClient, catalog: Catalog) -> None:
@@ -256,7 +272,7 @@ def test_of_many_chunks_those_that_are_not_done_are_listed_first(page: TestClien
     for number in range(250):
         catalog.ledger.claim(stream, "history", number)
         catalog.ledger.finish(stream, "history", number)
-    detail = page.get(f"/api/streams/{stream}").json()
+    detail = page.get(f"/api/jobs/{stream}").json()
     assert detail["total_chunks"] == 300
     assert {chunk["number"] for chunk in detail["chunks"]} >= set(range(250, 300))
 
@@ -274,13 +290,13 @@ def test_the_actions_are_those_that_the_state_allows(
 ) -> None:
     stream = add_stream(catalog, state=state, reason=FAILED if state is JobState.STOPPED else None)
     catalog.jobs.set_desired(stream, desired)
-    assert [action["action"] for action in page.get(f"/api/streams/{stream}").json()["actions"]] == actions
+    assert [action["action"] for action in page.get(f"/api/jobs/{stream}").json()["actions"]] == actions
 
 
 def test_an_action_runs_the_statement_that_was_shown(page: TestClient, catalog: Catalog, executed: Executed) -> None:
     stream = add_stream(catalog, "Meine Stube")
-    shown = page.get(f"/api/streams/{stream}").json()["actions"][0]
-    answer = page.post(f"/api/streams/{stream}/{shown['action']}", json={"sql": shown["sql"]}, headers=ACTION)
+    shown = page.get(f"/api/jobs/{stream}").json()["actions"][0]
+    answer = page.post(f"/api/jobs/{stream}/{shown['action']}", json={"sql": shown["sql"]}, headers=ACTION)
     assert answer.status_code == 200
     assert executed.statements == [shown["sql"]] == ["PAUSE STREAM power.`Meine Stube`"]
     assert executed.users == ["vera"]
@@ -290,7 +306,7 @@ def test_an_action_runs_the_statement_that_was_shown(page: TestClient, catalog: 
 def test_an_action_is_rejected_if_the_stream_has_changed(page: TestClient, catalog: Catalog, executed: Executed) -> None:
     stream = add_stream(catalog)
     catalog.jobs.set_desired(stream, DesiredState.PAUSED)
-    answer = page.post(f"/api/streams/{stream}/pause", json={"sql": "PAUSE STREAM power.avg_v"}, headers=ACTION)
+    answer = page.post(f"/api/jobs/{stream}/pause", json={"sql": "PAUSE STREAM power.avg_v"}, headers=ACTION)
     assert answer.status_code == 409
     assert executed.statements == []
 
@@ -298,8 +314,8 @@ def test_an_action_is_rejected_if_the_stream_has_changed(page: TestClient, catal
 def test_an_action_needs_the_right_to_edit_the_dag(page: TestClient, catalog: Catalog, rights: Rights, executed: Executed) -> None:
     stream = add_stream(catalog)
     rights.fixed = {stream_dag_id("power", "avg_v")}
-    assert page.get(f"/api/streams/{stream}").json()["actions"] == []
-    answer = page.post(f"/api/streams/{stream}/pause", json={"sql": "PAUSE STREAM power.avg_v"}, headers=ACTION)
+    assert page.get(f"/api/jobs/{stream}").json()["actions"] == []
+    answer = page.post(f"/api/jobs/{stream}/pause", json={"sql": "PAUSE STREAM power.avg_v"}, headers=ACTION)
     assert answer.status_code == 403
     assert executed.statements == []
 
@@ -307,18 +323,18 @@ def test_an_action_needs_the_right_to_edit_the_dag(page: TestClient, catalog: Ca
 def test_dropping_needs_the_right_to_delete_the_dag(page: TestClient, catalog: Catalog, rights: Rights, executed: Executed) -> None:
     stream = add_stream(catalog)
     rights.kept = {stream_dag_id("power", "avg_v")}
-    assert [action["action"] for action in page.get(f"/api/streams/{stream}").json()["actions"]] == ["pause"]
+    assert [action["action"] for action in page.get(f"/api/jobs/{stream}").json()["actions"]] == ["pause"]
     drop = {"json": {"sql": "DROP STREAM power.avg_v"}, "headers": ACTION}
-    answer = page.post(f"/api/streams/{stream}/drop", **drop)
+    answer = page.post(f"/api/jobs/{stream}/drop", **drop)
     assert (answer.status_code, executed.statements) == (403, [])
     rights.kept = set()
-    assert [action["action"] for action in page.get(f"/api/streams/{stream}").json()["actions"]] == ["pause", "drop"]
-    assert page.post(f"/api/streams/{stream}/drop", **drop).status_code == 200
+    assert [action["action"] for action in page.get(f"/api/jobs/{stream}").json()["actions"]] == ["pause", "drop"]
+    assert page.post(f"/api/jobs/{stream}/drop", **drop).status_code == 200
 
 
 def test_the_user_who_drops_a_stream_is_recorded(page: TestClient, catalog: Catalog) -> None:
     stream = add_stream(catalog)
-    page.post(f"/api/streams/{stream}/drop", json={"sql": "DROP STREAM power.avg_v"}, headers=ACTION)
+    page.post(f"/api/jobs/{stream}/drop", json={"sql": "DROP STREAM power.avg_v"}, headers=ACTION)
     catalog.jobs.drop(stream)
     (event,) = catalog.events.all("job", stream)
     assert (event.kind, event.message) == ("ASKED", "DROP STREAM power.avg_v by vera")
@@ -327,7 +343,7 @@ def test_the_user_who_drops_a_stream_is_recorded(page: TestClient, catalog: Cata
 @pytest.mark.parametrize("name", ["it's", "$(reboot)", "a`b", 'say "so"', "back\\slash", "plain"])
 def test_the_shell_command_runs_the_exact_statement(page: TestClient, catalog: Catalog, name: str) -> None:
     stream = add_stream(catalog, name)
-    for action in page.get(f"/api/streams/{stream}").json()["actions"]:
+    for action in page.get(f"/api/jobs/{stream}").json()["actions"]:
         assert action["command"].startswith("headrace sql ")
         echoed = action["command"].replace("headrace sql", "printf %s", 1)
         assert subprocess.run(["sh", "-c", echoed], capture_output=True, text=True, check=True).stdout == action["sql"]
@@ -350,7 +366,7 @@ def test_an_action_is_accepted_behind_a_proxy_that_rewrites_the_host(
     stream = add_stream(catalog)
     rights.url = "https://airflow.example/airflow"
     with TestClient(create_app(rights, home, execute=executed)) as page:
-        answer = page.post(f"/api/streams/{stream}/pause", json={"sql": "PAUSE STREAM power.avg_v"}, headers=ACTION | headers)
+        answer = page.post(f"/api/jobs/{stream}/pause", json={"sql": "PAUSE STREAM power.avg_v"}, headers=ACTION | headers)
     assert answer.status_code == 200
 
 
@@ -371,7 +387,7 @@ def test_an_action_from_another_site_is_rejected(
     page: TestClient, catalog: Catalog, executed: Executed, headers: dict[str, str]
 ) -> None:
     stream = add_stream(catalog)
-    answer = page.post(f"/api/streams/{stream}/pause", json={"sql": "PAUSE STREAM power.avg_v"}, headers=headers)
+    answer = page.post(f"/api/jobs/{stream}/pause", json={"sql": "PAUSE STREAM power.avg_v"}, headers=headers)
     assert answer.status_code == 403
     assert executed.statements == []
 
@@ -379,29 +395,29 @@ def test_an_action_from_another_site_is_rejected(
 def test_a_failed_statement_returns_message_and_hint(page: TestClient, catalog: Catalog, executed: Executed) -> None:
     stream = add_stream(catalog)
     executed.error = OperationalError("the catalog is busy", hint="try again")
-    answer = page.post(f"/api/streams/{stream}/pause", json={"sql": "PAUSE STREAM power.avg_v"}, headers=ACTION)
+    answer = page.post(f"/api/jobs/{stream}/pause", json={"sql": "PAUSE STREAM power.avg_v"}, headers=ACTION)
     assert answer.status_code == 503
     assert answer.json() == {"code": "OPERATIONAL", "message": "the catalog is busy", "hint": "try again"}
 
 
 def test_unknown_actions_and_streams_are_rejected(page: TestClient, catalog: Catalog) -> None:
     stream = add_stream(catalog)
-    assert page.post(f"/api/streams/{stream}/explode", json={"sql": "x"}, headers=ACTION).status_code == 409
-    assert page.get("/api/streams/nothing").status_code == 404
+    assert page.post(f"/api/jobs/{stream}/explode", json={"sql": "x"}, headers=ACTION).status_code == 409
+    assert page.get("/api/jobs/nothing").status_code == 404
 
 
 def test_an_unreadable_catalog_is_reported(home: Settings, rights: Rights, tmp_path: Any) -> None:
     (tmp_path / "file").write_text("no folder")
     broken = home.model_copy(update={"home": tmp_path / "file" / "home"})
     with TestClient(create_app(rights, broken), raise_server_exceptions=False) as page:
-        answer = page.get("/api/streams")
+        answer = page.get("/api/jobs")
     assert answer.status_code == 503
     assert "cannot be created" in answer.json()["message"]
 
 
 def test_an_snode_has_its_problem(page: TestClient, catalog: Catalog) -> None:
     add_stream(catalog)
-    (snode,) = page.get("/api/streams").json()["snodes"]
+    (snode,) = page.get("/api/jobs").json()["snodes"]
     assert (snode["name"], snode["problem"], snode["dag_id"]) == ("default", "is not running", "headrace_snode__default")
 
 
@@ -412,8 +428,8 @@ def test_airflow_decides_who_the_user_is(home: Settings, catalog: Catalog) -> No
 
     stream = add_stream(catalog)
     with TestClient(create_app(AirflowAccess(), home), raise_server_exceptions=False) as page:
-        assert page.get("/api/streams").status_code == 401
-        assert page.post(f"/api/streams/{stream}/pause", json={"sql": "x"}, headers=ACTION).status_code == 401
+        assert page.get("/api/jobs").status_code == 401
+        assert page.post(f"/api/jobs/{stream}/pause", json={"sql": "x"}, headers=ACTION).status_code == 401
 
 
 @pytest.mark.airflow

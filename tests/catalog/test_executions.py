@@ -121,3 +121,46 @@ def test_only_the_newest_executions_are_kept(catalog: Catalog, query: str, monke
         catalog.executions.finish(catalog.executions.claim(query, EVERY_10S, number * 10_000, "a"), 1)
     assert [execution.scheduled for execution in catalog.executions.all(query)] == [100_000, 90_000, 80_000]
     assert [execution.scheduled for execution in catalog.executions.all(query, limit=1)] == [100_000]
+
+
+def finish(catalog: Catalog, job_id: str, schedule: Schedule, *instants: int) -> None:
+    """Execute a continuous query at instants of its schedule."""
+    for instant in instants:
+        catalog.executions.finish(catalog.executions.claim(job_id, schedule, instant, "a", again=True), 1)
+
+
+def test_an_old_execution_that_runs_again_is_not_forgotten(catalog: Catalog, query: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "KEPT", 3)
+    monkeypatch.setattr(module, "PRUNED_EVERY", 1)
+    finish(catalog, query, EVERY_10S, *range(20_000, 80_000, 10_000))
+    again = catalog.executions.claim(query, EVERY_10S, 20_000, "a", again=True)
+    catalog.executions.finish(again, 5)
+    assert catalog.jobs.by_id(query).progress.counters.batches == 7
+
+
+def test_the_histories_of_all_queries_have_the_newest_and_the_unfinished_executions(catalog: Catalog, query: str) -> None:
+    other = create(catalog, "cq2", EVERY_10S)
+    create(catalog, "cq3", EVERY_10S)
+    finish(catalog, query, EVERY_10S, 20_000, 30_000, 40_000)
+    catalog.executions.fail(catalog.executions.claim(query, EVERY_10S, 20_000, "a", again=True), "no space")
+    finish(catalog, other, EVERY_10S, 20_000)
+    catalog.executions.claim(other, EVERY_10S, 30_000, "a")
+    histories = catalog.executions.histories(2)
+    assert {job: [execution.scheduled for execution in history.newest] for job, history in histories.items()} == {
+        query: [40_000, 30_000],
+        other: [30_000, 20_000],
+    }
+    assert {
+        job: [(execution.scheduled, execution.state) for execution in history.unfinished] for job, history in histories.items()
+    } == {
+        query: [(20_000, ExecutionState.FAILED)],
+        other: [(30_000, ExecutionState.RUNNING)],
+    }
+
+
+def test_failed_attempts_are_counted(catalog: Catalog, query: str) -> None:
+    for _ in range(2):
+        catalog.executions.fail(catalog.executions.claim(query, EVERY_10S, 20_000, "a"), "no space")
+    finish(catalog, query, EVERY_10S, 20_000)
+    counters = catalog.jobs.by_id(query).progress.counters
+    assert (counters.failures, counters.batches) == (2, 1)

@@ -68,6 +68,9 @@ TREE_STATEMENTS = {
         "create continuous query root.q, read catalog, write catalog, describe continuous query root.q"
     ),
     "show cq executions": "describe catalog",
+    "drop cq tens": "drop continuous query root.tens, describe continuous query root.tens",
+    "pause cq tens": "operate continuous query root.tens",
+    "resume cq tens": "operate continuous query root.tens, describe continuous query root.tens",
     "show devices where time > 1": "describe catalog, read catalog",
     "create device template t2 (s1 INT32)": "create catalog",
     "drop device template t0": "drop catalog",
@@ -85,6 +88,7 @@ JOBS: dict[str, Plan] = {
     "read table d.readings, read table d.out1": lambda session, _: jobs.plan_stream_verification(session.state, "s"),
 }
 TREE_JOBS: dict[str, Plan] = {
+    "operate continuous query root.tens": lambda session, _: jobs.plan_query_backfill(session.state, "tens", None, None),
     "alter database root.plant, write database root.plant": lambda session, file: jobs.plan_load(
         session.state, [file], "root.plant", device="root.plant.line1"
     ),
@@ -128,6 +132,7 @@ def tree_session(tmp_path: Path, denier: DenyAll) -> Iterator[Session]:
     """Return a session of vera over a tree of devices."""
     with headrace.connect(tmp_path / "tree", dialect="iotdb") as connection:
         connection.execute("create timeseries root.plant.line1.s1 with datatype=INT32")
+        connection.execute("create cq tens begin select count(s1) into root.plant.n(c) from root.plant.line1 group by (1m) end")
         for name in ("t0", "t1"):
             connection.execute(f"create device template {name} (s1 INT32)")
         connection.execute("set device template t1 to root.plant.pumps")

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, and_, delete, func, select, update
+from sqlalchemy import ColumnElement, Connection, RowMapping, Select, and_, delete, func, select, update
 
-from headrace.catalog.rows.executions import EXECUTIONS, from_row
+from headrace.catalog.rows.executions import EXECUTIONS, IS_UNFINISHED, from_row
 from headrace.catalog.rows.jobs import JOBS
 from headrace.catalog.store import Store, insert
 from headrace.errors import Error, FencedError, NotFoundError, TransientError
 from headrace.model.continuous_queries import Execution, ExecutionState, Schedule
+from headrace.model.execution_history import ExecutionHistory
 
 # An execution takes minutes at most, so the holder of a claim older than this has died.
 ABANDONED_MS: Final = 3_600_000
@@ -20,6 +21,8 @@ ABANDONED_MS: Final = 3_600_000
 KEPT: Final = 10_000
 # Removing the oldest rows with each claim would double its writes.
 PRUNED_EVERY: Final = 100
+NO_INSTANT: Final = -(2**63)
+"""Earlier than all instants of schedules."""
 
 
 class Executions:
@@ -87,12 +90,13 @@ class Executions:
         with self._store.write() as connection:
             for execution, rows in finished:
                 now = self._close(connection, execution, {"state": ExecutionState.DONE.value, "rows": rows, "message": None})
-                _count(connection, execution.job_id, rows, now)
+                _count(connection, execution.job_id, {"rows_out": rows, "batches": 1}, now)
 
     def fail(self, execution: Execution, message: str) -> None:
-        """Mark an attempt FAILED, so that the execution can be claimed again. Raises what `finish` does."""
+        """Mark an attempt FAILED, so that the execution can be claimed again, and count it. Raises what `finish` does."""
         with self._store.write() as connection:
             self._close(connection, execution, {"state": ExecutionState.FAILED.value, "message": message})
+            _count(connection, execution.job_id, {"failures": 1})
 
     def release(self, executions: Sequence[Execution]) -> None:
         """Give up claims of first attempts that were not used, as if they had not been made. Those that are not current stay."""
@@ -120,10 +124,19 @@ class Executions:
 
     def unfinished(self, job_id: str) -> list[Execution]:
         """Return the executions that are not DONE, oldest instant first."""
-        done = EXECUTIONS.c.state == ExecutionState.DONE.value
-        query = select(EXECUTIONS).where(EXECUTIONS.c.job_id == job_id, ~done).order_by(EXECUTIONS.c.scheduled)
+        query = select(EXECUTIONS).where(EXECUTIONS.c.job_id == job_id, IS_UNFINISHED).order_by(EXECUTIONS.c.scheduled)
         with self._store.read() as connection:
             return [from_row(row) for row in connection.execute(query).mappings()]
+
+    def histories(self, limit: int = 1) -> dict[str, ExecutionHistory]:
+        """Return the newest executions of each job, at most `limit`, and those that are not done, in two queries.
+
+        Jobs of which nothing has been executed are left out.
+        """
+        newest, unfinished = _newest(limit), select(EXECUTIONS).where(IS_UNFINISHED).order_by(EXECUTIONS.c.scheduled)
+        with self._store.read() as connection:
+            recent, waiting = (_by_job(connection.execute(query).mappings()) for query in (newest, unfinished))
+        return {job_id: ExecutionHistory(tuple(recent[job_id]), tuple(waiting.get(job_id, ()))) for job_id in recent}
 
     def _close(self, connection: Connection, execution: Execution, values: Mapping[str, Any]) -> int:
         """Record what became of an attempt, and return the time."""
@@ -160,15 +173,6 @@ def _claim(connection: Connection, job_id: str, schedule: Schedule, scheduled: i
     return claimed
 
 
-def _count(connection: Connection, job_id: str, rows: int, now: int) -> None:
-    """Add an execution to the job's counters."""
-    job = JOBS.c.id == job_id
-    counters = connection.scalar(select(JOBS.c.counters).where(job).with_for_update()) or {}
-    added = {"rows_out": rows, "batches": 1}
-    changed = {**counters, **{name: counters[name] + more for name, more in added.items()}}
-    connection.execute(update(JOBS).where(job).values(counters=changed, updated=now))
-
-
 def _claimed(connection: Connection, job_id: str, schedule: Schedule, scheduled: int, present: Execution | None) -> Execution:
     """Return the next attempt of an execution, and whether earlier ones, or other executions, may have written to its range."""
     start, end = schedule.range_at(scheduled)
@@ -178,6 +182,34 @@ def _claimed(connection: Connection, job_id: str, schedule: Schedule, scheduled:
     is_fresh = present is None and newest is not None and schedule.range_at(newest)[1] <= start
     attempt = 1 if present is None else present.attempt + 1
     return Execution(job_id, scheduled, start, end, ExecutionState.RUNNING, attempt, replaces=not is_fresh)
+
+
+def _newest(limit: int) -> Select[*tuple[Any, ...]]:
+    """Return the query for the newest executions of each job, newest first. It reads no others: a job may have thousands."""
+    of_job = EXECUTIONS.alias()
+    instants = select(of_job.c.scheduled).where(of_job.c.job_id == JOBS.c.id).order_by(of_job.c.scheduled.desc())
+    nth = instants.limit(1).offset(limit - 1).correlate(JOBS).scalar_subquery()
+    queries = select(JOBS.c.id, func.coalesce(nth, NO_INSTANT).label("since")).where(JOBS.c.continuous_query.is_not(None))
+    # Without a table of its own, SQLite would look up the job of every execution instead.
+    bounds = queries.cte("bounds").prefix_with("MATERIALIZED")
+    is_recent = and_(EXECUTIONS.c.job_id == bounds.c.id, EXECUTIONS.c.scheduled >= bounds.c.since)
+    return select(EXECUTIONS).select_from(bounds).join(EXECUTIONS, is_recent).order_by(EXECUTIONS.c.scheduled.desc())
+
+
+def _by_job(rows: Iterable[RowMapping]) -> dict[str, list[Execution]]:
+    executions: dict[str, list[Execution]] = {}
+    for row in rows:
+        executions.setdefault(row["job_id"], []).append(from_row(row))
+    return executions
+
+
+def _count(connection: Connection, job_id: str, added: Mapping[str, int], now: int | None = None) -> None:
+    """Add to the counters of a job, and record when it moved if `now` is given."""
+    job = JOBS.c.id == job_id
+    counters = connection.scalar(select(JOBS.c.counters).where(job).with_for_update()) or {}
+    values: dict[str, Any] = {} if now is None else {"updated": now}
+    changed = {**counters, **{name: counters[name] + more for name, more in added.items()}}
+    connection.execute(update(JOBS).where(job).values(counters=changed, **values))
 
 
 def _write(connection: Connection, execution: Execution) -> None:
@@ -225,7 +257,7 @@ def _refuse_rival(present: Execution, holder: str, abandoned_at: int) -> None:
 
 
 def _prune(connection: Connection, job_id: str) -> None:
-    """Remove all but the newest executions of a job."""
+    """Remove all but the newest executions of a job, and those that run: they may be old ones that are executed again."""
     oldest = (
         select(EXECUTIONS.c.scheduled)
         .where(EXECUTIONS.c.job_id == job_id)
@@ -234,7 +266,8 @@ def _prune(connection: Connection, job_id: str) -> None:
         .limit(1)
         .scalar_subquery()
     )
-    connection.execute(delete(EXECUTIONS).where(EXECUTIONS.c.job_id == job_id, EXECUTIONS.c.scheduled <= oldest))
+    is_running = EXECUTIONS.c.state == ExecutionState.RUNNING.value
+    connection.execute(delete(EXECUTIONS).where(EXECUTIONS.c.job_id == job_id, EXECUTIONS.c.scheduled <= oldest, ~is_running))
 
 
 def _find(connection: Connection, job_id: str, scheduled: int) -> Execution | None:

@@ -12,6 +12,7 @@ from prompt_toolkit.document import Document
 
 from headrace.cli.shell_dialects import DIALECTS
 from headrace.errors import Error
+from headrace.model.jobs import JobKind
 from headrace.sql import lexical_rules_of
 
 if TYPE_CHECKING:
@@ -43,9 +44,10 @@ class SqlCompleter(Completer):
         if not word:
             return []
         keywords = (keyword if word[0].isupper() else keyword.lower() for keyword in self.keywords())
-        names = self.paths(word) if self._session.dialect == "iotdb" else self.catalog_names(text)
+        is_tree = self._session.dialect == "iotdb"
+        names = [*self.query_names(), *self.paths(word)] if is_tree else self.catalog_names(text)
         candidates = (*names, *function_names(self._session.dialect), *keywords)
-        return list(dict.fromkeys(name for name in candidates if name.lower().startswith(word.lower())))
+        return list(dict.fromkeys(name for name in candidates if name.removeprefix("`").lower().startswith(word.lower())))
 
     def keywords(self) -> list[str]:
         """Return the dialect's keywords, sorted, in upper case."""
@@ -65,13 +67,22 @@ class SqlCompleter(Completer):
         paths = ((*device.nodes, series.measurement) for device in devices for series in device.series)
         return sorted({join_path(path[:depth]) for path in paths if len(path) >= depth})
 
+    def query_names(self) -> list[str]:
+        """Return the names of continuous queries, as statements write them."""
+        try:
+            records = self._session.context.catalog.jobs.all(kind=JobKind.CONTINUOUS_QUERY)
+        except Error:
+            return []
+        rules = lexical_rules_of(self._session.dialect)
+        return [rules.name_sql(record.definition.name) for record in records]
+
     def catalog_names(self, text: str) -> list[str]:
         """Return names of tables, streams, columns and databases; columns are those of the tables named in the text, if any."""
         catalog, current = self._session.context.catalog, self._session.database
         try:
             databases = [database.name for database in catalog.databases.all()]
             tables = [table for database in databases for table in catalog.tables.all(database)]
-            streams = [record.definition for record in catalog.jobs.all()]
+            streams = [record.definition for record in catalog.jobs.all(kind=JobKind.STREAM)]
         except Error:
             return []
         mentioned = [table for table in tables if re.search(rf"\b{re.escape(table.name)}\b", text)]

@@ -14,6 +14,7 @@ import psutil
 
 from headrace.cli.console import err, out
 from headrace.errors import ConfigurationError, Error
+from headrace.model.jobs import JobKind
 from headrace.settings import Settings, load
 from headrace.storage.spark.jars import cache_directory, delta_jars
 from headrace.storage.spark.java import check_java
@@ -71,11 +72,12 @@ def check_home(settings: Settings) -> str:
 
 
 def check_catalog(settings: Settings) -> str:
-    """Open the catalog, and return how many databases and streams it has."""
+    """Open the catalog, and return how many databases, streams and continuous queries it has."""
     from headrace.catalog import Catalog
 
     with Catalog.open(settings.catalog) as catalog:
-        return f"{len(catalog.databases.all())} databases, {len(catalog.jobs.all())} streams"
+        streams, queries = (len(catalog.jobs.all(kind=kind)) for kind in (JobKind.STREAM, JobKind.CONTINUOUS_QUERY))
+        return f"{len(catalog.databases.all())} databases, {streams} streams, {queries} continuous queries"
 
 
 CHECKS: Final[dict[str, Callable[[Settings], str]]] = {

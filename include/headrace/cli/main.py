@@ -9,7 +9,7 @@ from typing import Annotated, Final
 
 import typer
 
-from headrace.cli import docs, system, verify
+from headrace.cli import backfill, docs, system, verify
 from headrace.cli.console import Format, out, progress_bar, show_error, show_lines
 from headrace.cli.options import DatabaseName, DialectName, ExplainOnly, Home, format_example, open_connection
 from headrace.errors import Error
@@ -93,32 +93,6 @@ def load(
     out.print(f"{written} rows in {into}")
 
 
-@app.command(epilog=format_example("headrace backfill cold.hourly --from '2024-05-01' --to '2024-06-01'"))
-def backfill(
-    stream: Annotated[str, typer.Argument(help="database.stream")],
-    start: Annotated[
-        str | None, typer.Option("--from", help="Start of the first window, e.g. '2024-05-01 00:00:00'. Default: the first row.")
-    ] = None,
-    end: Annotated[
-        str | None, typer.Option("--to", help="Only windows that start before this. Default: all closed windows.")
-    ] = None,
-    chunk_rows: Annotated[int | None, typer.Option(help="Rows per chunk. Default: HEADRACE_CHUNK_ROWS.")] = None,
-    only_explain: ExplainOnly = False,
-    home: Home = None,
-) -> None:
-    """Recompute a range of a stream's windows from the stored rows."""
-    from headrace.service.planning.jobs import plan_backfill
-
-    with open_connection(home) as connection:
-        session = connection.session
-        if only_explain:
-            show_lines(session.explain(plan_backfill(session.state, stream, start, end, rows=chunk_rows)))
-            return
-        with progress_bar(f"backfilling {stream}") as progress:
-            chunks = session.backfill(stream, start, end, rows=chunk_rows, progress=progress)
-    out.print(f"{chunks} chunks computed")
-
-
 @app.command(epilog=format_example("headrace config --home /data/headrace"))
 def config(home: Home = None) -> None:
     """Print every setting with its value and where the value comes from."""
@@ -162,11 +136,15 @@ def demo(
 
 @app.command(epilog=format_example("headrace settle"))
 def settle(home: Home = None) -> None:
-    """Wait until every stream has processed all commits. Runs the streams in this process if no snode does."""
+    """Wait until every stream has processed all commits. Runs the streams in this process if no snode does.
+
+    Without an snode it also executes the continuous queries that are due.
+    """
     with open_connection(home) as connection:
         connection.settle()
 
 
+backfill.register(app)
 system.register(app)
 docs.register(app)
 verify.register(app)

@@ -50,9 +50,10 @@ TDENGINE: Final = ShellDialect(
 )
 IOTDB: Final = ShellDialect(
     prompt="iotdb",
-    commands={"\\d": "SHOW DEVICES", "\\l": "SHOW DATABASES", "\\s": "SHOW TIMESERIES"},
+    commands={"\\d": "SHOW DEVICES", "\\l": "SHOW DATABASES", "\\s": "SHOW TIMESERIES", "\\c": "SHOW CQS"},
     describe="SHOW TIMESERIES {}.**",
-    help="  \\d [PATH]   list devices, or the series below a path\n  \\l          list databases\n  \\s          list series",
+    help="  \\d [PATH]   list devices, or the series below a path\n  \\l          list databases\n  \\s          list series\n"
+    "  \\c          list continuous queries",
     keywords=(
         *(
             "ALIGN",
@@ -89,6 +90,8 @@ IOTDB: Final = ShellDialect(
         ),
         *("OFFSET", "OR", "ORDER", "PATHS", "PREVIOUS", "REGEXP", "SELECT", "SESSION", "SET", "SHOW", "SLIMIT", "SOFFSET", "TAGS"),
         *("TIMESERIES", "TTL", "UNSET", "VALUES", "VARIATION", "WHERE", "WITH"),
+        *("BEGIN", "BLOCKED", "BOUNDARY", "CONTINUOUS", "CQ", "CQS", "DISCARD", "END", "EVERY", "EXECUTIONS", "PAUSE", "POLICY"),
+        *("QUERIES", "QUERY", "RANGE", "RESAMPLE", "RESUME", "TIMEOUT"),
     ),
 )
 DIALECTS: Final = {"tdengine": TDENGINE, "iotdb": IOTDB}

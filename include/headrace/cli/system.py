@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,10 +13,14 @@ from rich.text import Text
 
 from headrace.cli.console import STATE_STYLES, err, out
 from headrace.cli.options import Home, format_example
+from headrace.model.continuous_queries import ExecutionState
+from headrace.model.execution_history import NO_HISTORY, ExecutionHistory
+from headrace.model.jobs import JobKind, JobRecord
 
 if TYPE_CHECKING:
     from rich.status import Status
 
+    from headrace.runtime.activity import ReportedActivity
     from headrace.runtime.embedded_airflow import Component
     from headrace.runtime.supervision import Snapshot
     from headrace.settings import Settings
@@ -35,9 +39,9 @@ def up(
         int | None, typer.Option("--port", min=1, max=65535, help="Port of Airflow's UI. Default: the setting.")
     ] = None,
 ) -> None:
-    """Start Airflow, which starts the snodes and supervises the streams, and wait until they are ready.
+    """Start Airflow, which starts the snodes and supervises streams and continuous queries, and wait until they are ready.
 
-    Has no effect on components that run. Exits with code 1 if a snode or stream is not ready, and prints why.
+    Has no effect on components that run. Exits with code 1 if a snode, stream or continuous query is not ready, and prints why.
     """
     from headrace.runtime.embedded_airflow import start
 
@@ -69,7 +73,7 @@ def down(home: Home = None) -> None:
 
 
 def status(home: Home = None) -> None:
-    """Show Airflow's components, the snodes and the streams. Exits with code 1 if any of them is not ready."""
+    """Show Airflow's components, snodes, streams and continuous queries. Exits with code 1 if any of them is not ready."""
     from headrace.catalog import Catalog
     from headrace.runtime import embedded_airflow, supervision
     from headrace.runtime.readiness import find_obstacles
@@ -78,6 +82,7 @@ def status(home: Home = None) -> None:
     airflow = embedded_airflow.status(settings)
     with Catalog.open(settings.catalog) as catalog:
         state = supervision.read_snapshot(catalog, catalog.now(), settings.snode)
+        histories = catalog.executions.histories()
     out.print(f"Airflow: {airflow.url}" if airflow.url else "Airflow is not running: start it with `headrace up`", highlight=False)
     if airflow.running:
         out.print(build_components_table(airflow.components))
@@ -85,7 +90,7 @@ def status(home: Home = None) -> None:
     for line in describe_live_snodes(state, settings, without_driver={obstacle.snode for obstacle in remaining}):
         out.print(line, style="green", markup=False, highlight=False)
     if state.jobs:
-        out.print(build_streams_table(state, supervision.stale_after_ms(settings)))
+        out.print(build_jobs_table(state, histories, supervision.stale_after_ms(settings)))
     for obstacle in remaining:
         out.print(f"Not ready: {obstacle.text}", style="red", markup=False, highlight=False, soft_wrap=True)
     if remaining or not airflow.healthy:
@@ -148,26 +153,43 @@ def describe_live_snodes(state: Snapshot, settings: Settings, without_driver: se
     return [f"Snode {lease.snode}: alive, process {lease.holder}, epoch {lease.epoch}" for lease in leases]
 
 
-def build_streams_table(state: Snapshot, stale_ms: int) -> Table:
-    """Build a table of all streams, sorted by name.
+def build_jobs_table(state: Snapshot, histories: Mapping[str, ExecutionHistory], stale_ms: int) -> Table:
+    """Build a table of all streams and continuous queries, sorted by name.
 
     Args:
         state: The catalog's jobs, heartbeats and leases.
+        histories: The newest execution of each continuous query.
         stale_ms: Age in milliseconds from which a heartbeat is ignored.
     """
-    from headrace.runtime.activity import NO_ACTIVITY, current_lag_ms, reported_activity
+    from headrace.runtime.activity import NO_ACTIVITY, reported_activity
 
     reported = reported_activity(state, stale_ms)
-    table = Table("stream", "state", "lag", "rows in", "rows out", "why", header_style="bold", box=None, pad_edge=False)
-    for record in sorted(state.jobs.values(), key=lambda job: (job.definition.database, job.definition.name)):
-        activity, counters = reported.get(record.definition.id, NO_ACTIVITY), record.progress.counters
-        lag = current_lag_ms(record, activity, state.now)
-        table.add_row(
-            f"{record.definition.database}.{record.definition.name}",
-            Text(record.state.value, STATE_STYLES.get(record.state.value, "")),
-            "–" if lag is None else f"{lag} ms",
-            f"{counters.rows_in:,}",
-            f"{counters.rows_out:,}",
-            Text(str(record.reason or activity.slow_batch or ""), overflow="fold"),
-        )
+    table = Table("name", "kind", "state", "lag", "rows in", "rows out", "why", header_style="bold", box=None, pad_edge=False)
+    for record in sorted(state.jobs.values(), key=lambda job: str(job.definition)):
+        job_id = record.definition.id
+        activity, history = reported.get(job_id, NO_ACTIVITY), histories.get(job_id, NO_HISTORY)
+        table.add_row(*describe_job(record, activity, history, state.now))
     return table
+
+
+def describe_job(record: JobRecord, activity: ReportedActivity, history: ExecutionHistory, now: int) -> Iterator[str | Text]:
+    """Yield the cells of a job: name, kind, state, lag, rows in and out, and why it is stopped, slow or behind."""
+    from headrace.runtime.activity import current_lag_ms
+
+    definition, counters = record.definition, record.progress.counters
+    lag = current_lag_ms(record, activity, history, now)
+    yield str(definition)
+    yield definition.kind.value
+    yield Text(record.state.value, STATE_STYLES.get(record.state.value, ""))
+    yield "–" if lag is None else f"{lag} ms"
+    yield "–" if definition.kind is JobKind.CONTINUOUS_QUERY else f"{counters.rows_in:,}"
+    yield f"{counters.rows_out:,}"
+    yield Text(str(record.reason or activity.slow_batch or failure_text(history)), overflow="fold")
+
+
+def failure_text(history: ExecutionHistory) -> str:
+    """Return why the latest execution of a continuous query has failed, or an empty string."""
+    last = history.last
+    if last is None or last.state is not ExecutionState.FAILED:
+        return ""
+    return f"attempt {last.attempt} failed: {last.message}"

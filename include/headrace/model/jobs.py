@@ -114,7 +114,11 @@ def job_name(kind: JobKind, database: str, name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class JobCounters:
-    """Rows of the sources by outcome: rows_in = rows_used + rows_filtered + rows_expired + rows_pending."""
+    """Rows of the sources by outcome: rows_in = rows_used + rows_filtered + rows_expired + rows_pending.
+
+    A continuous query counts only the rows that it has written, its executions that were done (`batches`), and attempts that failed
+    (`failures`).
+    """
 
     rows_in: int = 0
     rows_used: int = 0
@@ -124,6 +128,7 @@ class JobCounters:
     rows_out: int = 0
     windows_recalculated: int = 0
     batches: int = 0
+    failures: int = 0
 
     def plus(self, other: JobCounters) -> JobCounters:
         """Return the sums of all counters but `rows_pending`, which is the other's."""
@@ -136,6 +141,7 @@ class JobCounters:
             self.rows_out + other.rows_out,
             self.windows_recalculated + other.windows_recalculated,
             self.batches + other.batches,
+            self.failures + other.failures,
         )
 
 

@@ -10,8 +10,9 @@ from itertools import islice
 from typing import Final
 
 from headrace.catalog.executions import ABANDONED_MS
-from headrace.errors import Error, FencedError, NotFoundError
-from headrace.model.continuous_queries import Execution, ExecutionState
+from headrace.errors import Error, FencedError, NotFoundError, OperationalError
+from headrace.model.continuous_queries import Execution, ExecutionState, Schedule
+from headrace.model.execution_history import is_repeated
 from headrace.model.failpoints import failpoint
 from headrace.model.jobs import JobDefinition
 from headrace.model.progress import Progress, no_progress
@@ -33,12 +34,20 @@ def due(context: Context, definition: JobDefinition) -> Iterator[int]:
     last = ledger.last(definition.id, schedule.first)
     new = schedule.due(last, context.clock.now())
     if schedule.policy is TimeoutPolicy.BLOCKED:
-        yield from (execution.scheduled for execution in ledger.unfinished(definition.id))
+        regular_from = schedule.first if last is None else last
+        for execution in ledger.unfinished(definition.id):
+            if not is_repeated_elsewhere(execution, regular_from, context.clock.now()):
+                yield execution.scheduled
         yield from new
         return
     latest = list(new)
     unfinished = [execution.scheduled for execution in ledger.unfinished(definition.id) if execution.scheduled == last]
     yield from latest or unfinished
+
+
+def is_repeated_elsewhere(execution: Execution, regular_from: int, now: int) -> bool:
+    """Return whether another process computes an old range again, so that later executions need not wait for it."""
+    return is_repeated(execution, regular_from) and (execution.started or 0) > now - ABANDONED_MS
 
 
 def due_together(context: Context, definition: JobDefinition) -> list[int]:
@@ -82,6 +91,9 @@ def execute(
         points = compute(context, definition, claimed)
         write_points(context, [points], lambda: ledger.check(claimed))
     except FencedError:
+        raise
+    except KeyboardInterrupt:
+        record_failure(context, claimed, OperationalError("the execution was interrupted"))
         raise
     except Exception as error:
         record_failure(context, claimed, error)
@@ -202,6 +214,20 @@ def record_failure(context: Context, execution: Execution, error: Exception) -> 
         logger.info("not recording the failure of an execution: %s", lost.message)
 
 
+def recomputed_instants(schedule: Schedule, start: int | None, end: int | None, now: int) -> range:
+    """Return the instants whose ranges overlap `[start, end)` and that are due, in order.
+
+    Args:
+        schedule: The schedule.
+        start: In epoch milliseconds; None for the range of the first execution.
+        end: In epoch milliseconds; None for the present.
+        now: The present.
+    """
+    first = schedule.range_at(schedule.first)[0] if start is None else start
+    instants = schedule.overlapping(first, now if end is None else end)
+    return range(instants.start, min(instants.stop, now + 1), schedule.every)
+
+
 def recompute(
     context: Context,
     definition: JobDefinition,
@@ -220,10 +246,9 @@ def recompute(
         holder: Who executes them.
         progress: Called with the number of executions that are done and their total.
     """
-    schedule, now = definition.schedule, context.clock.now()
-    first = schedule.range_at(schedule.first)[0] if start is None else start
-    instants = [at for at in schedule.overlapping(first, now if end is None else end) if at <= now]
+    instants = recomputed_instants(definition.schedule, start, end, context.clock.now())
     done = []
+    progress(0, len(instants))
     for number, instant in enumerate(instants, start=1):
         done.append(execute(context, definition, instant, holder, again=True))
         progress(number, len(instants))

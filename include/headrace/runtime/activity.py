@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from headrace.model.jobs import JobRecord
+from headrace.model.execution_history import NO_HISTORY, ExecutionHistory
+from headrace.model.jobs import JobKind, JobRecord
 from headrace.model.snodes import Heartbeat
 from headrace.runtime.supervision import Snapshot, driver_problem, duration_text
 
+JOB_COUNTS: Final = {JobKind.STREAM: "streams", JobKind.CONTINUOUS_QUERY: "continuous_queries"}
+"""The detail of a heartbeat with the number of jobs of a kind by state."""
 SLOW_BATCH: Final = "SLOW_BATCH"
 SLOW_BATCH_HINT: Final = "see the log of its snode; HEADRACE_SLOW_BATCH_MS sets the limit"
 
@@ -44,8 +47,14 @@ def reported_activity(state: Snapshot, stale_ms: int) -> dict[str, ReportedActiv
     return {job_id: activity for beat in live for job_id, activity in _activity_of(beat).items()}
 
 
-def current_lag_ms(record: JobRecord, activity: ReportedActivity | None, now: int) -> int | None:
-    """Return the age of the oldest commit not handled: as the job's driver reported it, else as of its last micro-batch."""
+def current_lag_ms(record: JobRecord, activity: ReportedActivity | None, history: ExecutionHistory | None, now: int) -> int | None:
+    """Return the age of the oldest work that is not done; None before a stream is live.
+
+    For a stream it is a commit, as the stream's driver reported it, else as of its last micro-batch; for a continuous query an
+    execution that is due.
+    """
+    if record.definition.kind is JobKind.CONTINUOUS_QUERY:
+        return (history or NO_HISTORY).lag_ms(record.definition.schedule, now)
     if not record.is_live or activity is None or activity.pending_since is None:
         return record.progress.lag_ms(now)
     return max(0, now - activity.pending_since)

@@ -17,18 +17,12 @@ from headrace.queries import executions
 from headrace.queries.continuous_query import may_read
 from headrace.runtime.context import Context
 from headrace.runtime.reasons import stop_stream
-from headrace.settings import Settings
 
 logger = logging.getLogger(__name__)
 
 MAX_RETRY_PAUSE_MS: Final = 20_000
 MAX_WAIT_S: Final = 1.0
 """The timers look at the clock at least this often, since it may be set."""
-
-
-def is_resident(record: JobRecord, settings: Settings) -> bool:
-    """Return whether an snode executes a continuous query by its own timer, since it is due too often for Airflow."""
-    return record.definition.schedule.every < settings.cq_resident_every_ms
 
 
 def is_active(record: JobRecord) -> bool:
@@ -204,12 +198,21 @@ class QueryTimers:
         """Execute what is due of queries that do not depend on each other."""
         active = [record for record in wave if record.definition.id in self._queries and not self._stopping]
         work = [(record, executions.due_together(self._context, record.definition)) for record in active]
+        for record, instants in work:
+            if not instants:
+                self._recall(record)
         work = [(record, instants) for record, instants in work if instants]
         outcomes = executions.execute_together(
             self._context, [(record.definition, instants) for record, instants in work], self._holder
         )
         for (record, instants), error in zip(work, outcomes, strict=True):
             self._conclude(record, instants, error)
+
+    def _recall(self, record: JobRecord) -> None:
+        """Read how far a query has come of which nothing is due: what was due is done, or is being computed again elsewhere."""
+        definition = record.definition
+        self._retry_at.pop(definition.id, None)
+        self._last[definition.id] = self._context.catalog.executions.last(definition.id, definition.schedule.first)
 
     def _conclude(self, record: JobRecord, instants: Sequence[int], error: Error | None) -> None:
         """Remember how far a query has come, or when to try again; after the last attempt it is STOPPED."""

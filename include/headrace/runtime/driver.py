@@ -13,10 +13,10 @@ from headrace.history import backfill
 from headrace.model.jobs import JobKind, JobRecord, JobState
 from headrace.runtime.backfill_queue import BackfillQueue
 from headrace.runtime.context import Context
-from headrace.runtime.continuous_queries import QueryTimers, is_resident
+from headrace.runtime.continuous_queries import QueryTimers
 from headrace.runtime.metrics import Histogram
 from headrace.runtime.reasons import stop_stream
-from headrace.runtime.roles import MAX_RETRY_MS, Role, retry_pause, role
+from headrace.runtime.roles import MAX_RETRY_MS, Role, is_resident, retry_pause, role
 from headrace.streams.lifecycle import forget
 from headrace.streams.sources.poller import JobActivity, SourcePollers
 

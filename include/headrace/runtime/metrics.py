@@ -11,7 +11,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client import Histogram as PrometheusHistogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from headrace.model.jobs import JobCounters, JobRecord, JobState
+from headrace.model.execution_history import NO_HISTORY, ExecutionHistory
+from headrace.model.jobs import JobCounters, JobKind, JobRecord, JobState
 
 if TYPE_CHECKING:
     from headrace.streams.sources.poller import JobActivity
@@ -26,6 +27,12 @@ COUNTERS: Final[tuple[tuple[str, str, Callable[[JobCounters], int]], ...]] = (
     ("stream_rows_filtered", "Rows dropped by WHERE.", lambda counters: counters.rows_filtered),
     ("stream_rows_expired", "Rows dropped because they were late.", lambda counters: counters.rows_expired),
     ("stream_rows_out", "Rows written to the target.", lambda counters: counters.rows_out),
+)
+QUERY_LABELS: Final = ("snode", "cq")
+QUERY_COUNTERS: Final[tuple[tuple[str, str, Callable[[JobCounters], int]], ...]] = (
+    ("cq_executions_done", "Executions that were done, repeated ones included.", lambda counters: counters.batches),
+    ("cq_executions_failed", "Attempts to execute that failed.", lambda counters: counters.failures),
+    ("cq_rows_out", "Rows written to the targets.", lambda counters: counters.rows_out),
 )
 
 
@@ -51,7 +58,11 @@ class Histogram:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SnodeMetrics:
-    """The measurements of an snode at one moment."""
+    """The measurements of an snode at one moment.
+
+    Attributes:
+        histories: The newest execution of each continuous query; None if the catalog cannot be read.
+    """
 
     snode: str
     epoch: int
@@ -63,11 +74,12 @@ class SnodeMetrics:
     activity: Mapping[str, JobActivity] = field(default_factory=dict)
     catalog_away_s: float = 0.0
     slow_batch_ms: int = 120_000
+    histories: Mapping[str, ExecutionHistory] | None = None
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metric families; this makes it a Prometheus collector."""
-        states = Counter(record.state for record in self.records)
-        yield gauge("streams", "Streams by state.", ("snode", "state"), [((self.snode, s.value), states[s]) for s in JobState])
+        yield self._count_states("streams", "Streams by state.", JobKind.STREAM)
+        yield self._count_states("continuous_queries", "Continuous queries by state.", JobKind.CONTINUOUS_QUERY)
         for name, text, value in (
             ("lease_epoch", "Epoch of the lease held.", self.epoch),
             ("memory_bytes", "Resident memory of the driver.", self.memory_bytes),
@@ -82,13 +94,23 @@ class SnodeMetrics:
             yield gauge(name, text, ("snode",), [((self.snode,), value)])
         yield from self.batches.collect(self.snode)
         yield from self._stream_families()
+        yield from self._query_families()
+
+    def _of_kind(self, kind: JobKind) -> list[JobRecord]:
+        return [record for record in self.records if record.definition.kind is kind]
+
+    def _count_states(self, name: str, text: str, kind: JobKind) -> Metric:
+        """Return the number of jobs of a kind in each state."""
+        states = Counter(record.state for record in self._of_kind(kind))
+        return gauge(name, text, ("snode", "state"), [((self.snode, state.value), states[state]) for state in JobState])
 
     def _stream_families(self) -> Iterator[Metric]:
         """Yield the metrics of each stream."""
+        streams = self._of_kind(JobKind.STREAM)
         in_flight = {job_id: activity.in_flight_ms for job_id, activity in self.activity.items()}
-        ages = [in_flight.get(record.definition.id, 0) / 1000 for record in self.records]
-        lags = [None if (lag := self._lag_ms(record)) is None else lag / 1000 for record in self.records]
-        versions = [record.source_version for record in self.records]
+        ages = [in_flight.get(record.definition.id, 0) / 1000 for record in streams]
+        lags = [None if (lag := self._lag_ms(record)) is None else lag / 1000 for record in streams]
+        versions = [record.source_version for record in streams]
         yield gauge(
             "stream_batch_age_seconds", "Age of the micro-batch in flight; 0 if there is none.", STREAM_LABELS, self._labeled(ages)
         )
@@ -96,9 +118,28 @@ class SnodeMetrics:
         yield gauge("stream_source_version", "Source version handled.", STREAM_LABELS, self._labeled(versions))
         for name, text, count in COUNTERS:
             family = CounterMetricFamily(f"headrace_{name}", text, labels=STREAM_LABELS)
-            for labels, value in self._labeled([count(record.progress.counters) for record in self.records]):
+            for labels, value in self._labeled([count(record.progress.counters) for record in streams]):
                 family.add_metric(labels, value)
             yield family
+
+    def _query_families(self) -> Iterator[Metric]:
+        """Yield the metrics of each continuous query, those that Airflow executes included."""
+        queries = self._of_kind(JobKind.CONTINUOUS_QUERY)
+        labels = [(self.snode, record.definition.name) for record in queries]
+        text = "Age of the oldest execution that is due and not done."
+        yield gauge("cq_lag_seconds", text, QUERY_LABELS, zip(labels, self._query_lags_s(queries), strict=False))
+        for name, text, count in QUERY_COUNTERS:
+            family = CounterMetricFamily(f"headrace_{name}", text, labels=QUERY_LABELS)
+            for label, record in zip(labels, queries, strict=True):
+                family.add_metric(label, count(record.progress.counters))
+            yield family
+
+    def _query_lags_s(self, queries: Sequence[JobRecord]) -> list[float]:
+        """Return the lag of each continuous query in seconds; none while the catalog cannot be read."""
+        if self.histories is None:
+            return []
+        pairs = [(record.definition.schedule, self.histories.get(record.definition.id, NO_HISTORY)) for record in queries]
+        return [history.lag_ms(schedule, self.now) / 1000 for schedule, history in pairs]
 
     def _lag_ms(self, record: JobRecord) -> int | None:
         """Return a stream's lag now, as its poller sees the source, else as of its last micro-batch."""
@@ -109,7 +150,7 @@ class SnodeMetrics:
         """Return the streams' values with their labels, without unknown values."""
         return [
             ((self.snode, record.definition.database, record.definition.name), value)
-            for record, value in zip(self.records, values, strict=True)
+            for record, value in zip(self._of_kind(JobKind.STREAM), values, strict=True)
             if value is not None
         ]
 

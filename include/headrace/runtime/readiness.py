@@ -1,4 +1,4 @@
-"""Readiness of the system: its snodes are alive, and their streams are running. `headrace up` waits for it.
+"""Readiness of the system: its snodes are alive, and their jobs are running. `headrace up` waits for it.
 
 The catalog shows the state; Airflow shows why an snode has no driver.
 """
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from headrace.catalog import Catalog
 from headrace.errors import OperationalError, TransientError
 from headrace.model.jobs import DesiredState, JobRecord, JobState
+from headrace.runtime.activity import JOB_COUNTS
 from headrace.runtime.dag_ids import snode_dag_id
 from headrace.runtime.supervision import Snapshot, driver_problem, read_snapshot, stale_after_ms
 
@@ -44,7 +45,7 @@ class Airflow(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """A reason why a stream is not computed.
+    """A reason why a job is not computed.
 
     Attributes:
         text: The reason.
@@ -58,17 +59,17 @@ class Obstacle:
 
 
 def find_obstacles(state: Snapshot, settings: Settings) -> list[Obstacle]:
-    """Return the obstacles of a catalog's snodes, and of the streams whose snode is alive."""
+    """Return the obstacles of a catalog's snodes, and of the jobs whose snode is alive."""
     result: list[Obstacle] = []
     for name in snode_names(state, settings):
         records = [record for record in state.jobs.values() if record.definition.snode == name]
         obstacle = _snode_obstacle(name, records, state, settings)
-        result += [obstacle] if obstacle else _stream_obstacles(records)
+        result += [obstacle] if obstacle else _job_obstacles(records)
     return result
 
 
 def snode_names(state: Snapshot, settings: Settings) -> list[str]:
-    """Return the snode of the settings, and those of all streams: Airflow keeps a driver of each alive."""
+    """Return the snode of the settings, and those of all jobs: Airflow keeps a driver of each alive."""
     return sorted({settings.snode, *(record.definition.snode for record in state.jobs.values())})
 
 
@@ -77,21 +78,22 @@ def _snode_obstacle(name: str, records: list[JobRecord], state: Snapshot, settin
     problem = driver_problem(lease, beat, state.now, stale_after_ms(settings))
     if problem is None and (lease is None or beat is None or beat.epoch != lease.epoch):
         problem = "is starting"
-    if problem is None and records and beat is not None and not beat.detail.get("streams"):
-        problem = "has not read its streams yet"
+    if problem is None and records and beat is not None and not any(beat.detail.get(key) for key in JOB_COUNTS.values()):
+        kinds = {JOB_COUNTS[record.definition.kind].replace("_", " ") for record in records}
+        problem = f"has not read its {' and '.join(sorted(kinds))} yet"
     return None if problem is None else Obstacle(f"the driver of snode {name} {problem}", snode=name)
 
 
-def _stream_obstacles(records: list[JobRecord]) -> Iterator[Obstacle]:
+def _job_obstacles(records: list[JobRecord]) -> Iterator[Obstacle]:
     for record in records:
-        name = f"{record.definition.database}.{record.definition.name}"
+        name = f"{record.definition.kind} {record.definition}"
         if record.desired is not DesiredState.RUNNING:
             continue
         if record.state is JobState.CREATED:
-            yield Obstacle(f"stream {name} has not been taken up")
+            yield Obstacle(f"{name} has not been taken up")
         elif record.state is JobState.STOPPED:
             passes = record.reason is not None and record.reason.transient
-            yield Obstacle(f"stream {name} is STOPPED: {record.reason}", passes=passes)
+            yield Obstacle(f"{name} is STOPPED: {record.reason}", passes=passes)
 
 
 def await_ready(settings: Settings, airflow: Airflow, console: Steps, wait_s: float) -> tuple[str, ...]:

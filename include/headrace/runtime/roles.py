@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from headrace.model.jobs import DesiredState, JobKind, JobRecord, JobState
+
+if TYPE_CHECKING:
+    from headrace.settings import Settings
 
 # The pause before the first retry of a stream that stopped for a transient reason, and the longest pause.
 FIRST_RETRY_MS: Final = 1_000
@@ -58,6 +61,11 @@ def history_role(record: JobRecord, filled: bool, fills: bool) -> Role:
     if filled or record.state is JobState.RUNNING:
         return Role.GO_LIVE
     return Role.FILL if fills else Role.WAIT
+
+
+def is_resident(record: JobRecord, settings: Settings) -> bool:
+    """Return whether an snode executes a continuous query by its own timer, since it is due too often for Airflow."""
+    return record.definition.schedule.every < settings.cq_resident_every_ms
 
 
 def retry_pause(attempt: int) -> int:

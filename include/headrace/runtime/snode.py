@@ -8,7 +8,7 @@ import secrets
 import signal
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from enum import IntEnum
@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING, Any, Final
 import psutil
 
 from headrace.errors import Error, FencedError, TransientError
-from headrace.model.jobs import JobState
+from headrace.model.execution_history import ExecutionHistory
+from headrace.model.jobs import JobKind, JobRecord, JobState
 from headrace.model.snodes import Lease
+from headrace.runtime.activity import JOB_COUNTS
 from headrace.runtime.context import Context
 from headrace.runtime.credentials import Identity
 from headrace.runtime.driver import Driver
@@ -212,7 +214,7 @@ class Snode:
             "pid": self._process.pid,
             "started": self._started,
             "fills_histories": self._fill_histories,
-            "streams": dict(Counter(record.state.value for record in driver.records)),
+            **count_jobs(driver.records),
             "lag_ms": max((job.lag_ms(now) for job in activity.values()), default=0),
             "jobs": busy_jobs(activity, now),
             "loop_age_ms": round(driver.loop_age_s * 1000),
@@ -242,10 +244,7 @@ class Snode:
         details = self._detail() | {
             "snode": self._name,
             "epoch": keeper.epoch,
-            "stopped": {
-                f"{record.definition.database}.{record.definition.name}": record.reason.message if record.reason else ""
-                for record in stopped
-            },
+            "stopped": {str(record.definition): record.reason.message if record.reason else "" for record in stopped},
         }
         return Health(healthy, details, is_slow=bool(details["slow_batches"]))
 
@@ -262,8 +261,17 @@ class Snode:
             driver.activity(),
             driver.catalog_away_s,
             self._context.settings.slow_batch_ms,
+            self._histories(),
         )
         return render_metrics(reading)
+
+    def _histories(self) -> dict[str, ExecutionHistory] | None:
+        """Return the newest executions of continuous queries; None while the catalog cannot be read."""
+        try:
+            return self._context.catalog.executions.histories()
+        except TransientError as error:
+            logger.warning("leaving the lag of continuous queries out of the metrics: %s", error.message)
+            return None
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
@@ -289,6 +297,12 @@ class Snode:
 def identity_of(lease: Lease) -> Identity:
     """Return the identity that clients read from the catalog."""
     return Identity(lease.epoch, lease.address or "")
+
+
+def count_jobs(records: Sequence[JobRecord]) -> dict[str, dict[str, int]]:
+    """Return the number of jobs by kind and state, for a heartbeat."""
+    kinds = {kind: [record for record in records if record.definition.kind is kind] for kind in JobKind}
+    return {JOB_COUNTS[kind]: dict(Counter(record.state.value for record in of_kind)) for kind, of_kind in kinds.items()}
 
 
 def busy_jobs(activity: Mapping[str, JobActivity], now: int) -> dict[str, dict[str, int]]:

@@ -254,6 +254,14 @@ def _(stage: stages.Backfill, session: SessionState) -> Result:
     return Result(affected=backfill(stage, session.context))
 
 
+@apply.register(stages.BackfillQuery)
+def _(stage: stages.BackfillQuery, session: SessionState) -> Result:
+    """Backfill in this process; `affected` is the number of executions."""
+    from headrace.service.jobs import backfill_query
+
+    return Result(affected=backfill_query(stage, session.context))
+
+
 @apply.register(stages.VerifyQuery)
 def _(stage: stages.VerifyQuery, session: SessionState) -> Result:
     from headrace.service.verification import verify_query

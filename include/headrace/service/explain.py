@@ -178,13 +178,18 @@ def _(stage: stages.NotifyAirflow) -> list[str]:
 def _(stage: stages.RecordContinuousQuery) -> list[str]:
     schedule = stage.definition.schedule
     start, end = schedule.range_at(schedule.first)
-    instants = [datetime.fromtimestamp(ms / 1000, UTC).isoformat(sep=" ") for ms in (schedule.first, start, end)]
+    instants = [format_instant(ms) for ms in (schedule.first, start, end)]
     missed = "each is computed, in order" if schedule.policy is TimeoutPolicy.BLOCKED else "only the latest is computed"
     return [
         f"create continuous query {stage.definition}",
         f"  first at {instants[0]}, over [{instants[1]}, {instants[2]}); then every {schedule.every} ms",
         f"  intervals missed: {missed}",
     ]
+
+
+def format_instant(ms: int) -> str:
+    """Return an instant in epoch milliseconds as text, in UTC."""
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(sep=" ")
 
 
 @describe.register
@@ -223,6 +228,14 @@ def _(stage: stages.Backfill) -> list[str]:
     start = "from the first row" if stage.start is None else f"from {stage.start}"
     end = "up to those still open" if stage.end is None else f"before {stage.end}"
     return [f"compute windows of stream {stream.database}.{stream.name} again, {start}, {end}, on Spark in this process"]
+
+
+@describe.register
+def _(stage: stages.BackfillQuery) -> list[str]:
+    start = "from its first one" if stage.start is None else f"from {format_instant(stage.start)}"
+    end = "to now" if stage.end is None else f"before {format_instant(stage.end)}"
+    head = f"compute {stage.executions} interval{'' if stage.executions == 1 else 's'} of continuous query {stage.definition} again"
+    return [f"{head}, {start}, {end}, in this process; the rows of each are replaced"]
 
 
 @describe.register

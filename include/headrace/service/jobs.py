@@ -1,4 +1,4 @@
-"""Long work that no statement expresses: loading files and recomputing a range of a stream."""
+"""Long work that no statement expresses: loading files and recomputing a range of a stream or continuous query."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import uuid
 
 import pyarrow as pa
 
+from headrace.catalog.engines import process_name
 from headrace.history.backfill import recompute
 from headrace.model.tables import Database, Table, TableKind
+from headrace.queries import executions
 from headrace.runtime.context import Context
-from headrace.service.stages import Backfill, LoadFiles
+from headrace.service.stages import Backfill, BackfillQuery, LoadFiles
 from headrace.storage.loading.loader import LoadOptions
 from headrace.storage.types import tags_schema
 
@@ -52,3 +54,9 @@ def backfill(stage: Backfill, context: Context) -> int:
     run = f"manual-{uuid.uuid4().hex[:12]}"
     chunks = recompute(context, stage.definition.id, run, stage.start, stage.end, progress=stage.progress, rows=stage.chunk_rows)
     return len(chunks)
+
+
+def backfill_query(stage: BackfillQuery, context: Context) -> int:
+    """Execute a continuous query again in this process and return the number of executions."""
+    holder = f"backfill {process_name()}-{uuid.uuid4().hex[:12]}"
+    return len(executions.recompute(context, stage.definition, stage.start, stage.end, holder, stage.progress))

@@ -149,6 +149,12 @@ class Session:
 
         return self.run(plan_backfill(self.state, stream, start, end, rows=rows, progress=progress)).affected
 
+    def backfill_query(self, name: str, start: str | None, end: str | None, *, progress: Progress = no_progress) -> int:
+        """Compute here again all ranges of a continuous query that overlap `[start, end)`, None being open; return their number."""
+        from headrace.service.planning.jobs import plan_query_backfill
+
+        return self.run(plan_query_backfill(self.state, name, start, end, progress=progress)).affected
+
     def verify(self, text: str) -> VerificationResult:
         """Run a query with Spark and independently with DuckDB, and compare the results."""
         from headrace.service.planning.jobs import plan_query_verification

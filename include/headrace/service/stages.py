@@ -409,6 +409,25 @@ class Backfill:
 
 
 @dataclass(frozen=True, slots=True)
+class BackfillQuery:
+    """Execute a continuous query again for all ranges that overlap `[start, end)`, in epoch milliseconds; None is open.
+
+    `executions` is their number when it was planned.
+    """
+
+    definition: JobDefinition
+    start: int | None
+    end: int | None
+    executions: int
+    progress: Progress = field(default=no_progress, compare=False)
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        """OPERATE on the continuous query."""
+        return (Right(Action.OPERATE, job_securable(self.definition)),)
+
+
+@dataclass(frozen=True, slots=True)
 class VerifyQuery:
     """Run a query with Spark and with DuckDB, and compare. `sql` is the query's text."""
 
@@ -474,6 +493,7 @@ Stage = (
     | DescribeStages
     | LoadFiles
     | Backfill
+    | BackfillQuery
     | VerifyQuery
     | VerifyStream
     | TreeStage

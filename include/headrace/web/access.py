@@ -13,7 +13,7 @@ ACTION_HEADER = "x-headrace-action"
 
 
 class Access(Protocol):
-    """Rights of the page's users; the rights on a stream are those on its DAG."""
+    """Rights of the page's users; the rights on a job are those on its DAG."""
 
     def authenticate(self, request: Request) -> Awaitable[Any]:
         """Return the user of a request.

@@ -1,6 +1,6 @@
 """The page as an ASGI application: static files and the JSON API behind them. It reads the catalog and needs no Spark.
 
-All paths below `/api` need a user. Changes must come from the page itself and need the right to edit the stream's DAG; DROP also
+All paths below `/api` need a user. Changes must come from the page itself and need the right to edit the job's DAG; DROP also
 needs the right to delete it.
 """
 
@@ -9,6 +9,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias
 
@@ -19,12 +20,15 @@ from pydantic import BaseModel
 
 from headrace.catalog import Catalog
 from headrace.errors import ConfigurationError, Error, NotFoundError, TransientError
-from headrace.model.clock import Clock
-from headrace.model.jobs import JobRecord, JobState
-from headrace.runtime.supervision import Snapshot, read_snapshot, stale_after_ms
+from headrace.model.clock import Clock, SystemClock
+from headrace.model.execution_history import ExecutionHistory
+from headrace.model.jobs import JobRecord
+from headrace.runtime.context import Context, Lazy, open_session, open_tables
+from headrace.runtime.supervision import Snapshot, read_snapshot
 from headrace.settings import Settings, current
 from headrace.web import actions, view
 from headrace.web.access import Access, require_same_origin
+from headrace.web.query_view import LISTED_INTERVALS
 from headrace.web.rates import RateSampler
 
 log = logging.getLogger(__name__)
@@ -39,41 +43,48 @@ SECURITY_HEADERS: Final = {
     "Cache-Control": "no-cache",
 }
 
-Execute = Callable[[str, str], None]
-"""Runs a statement for a user; raises `headrace.errors.Error`."""
+Execute = Callable[[str, str, str], None]
+"""Runs a statement in a dialect for a user; raises `headrace.errors.Error`."""
+MISSING_HINT: Final = "it was dropped, or you have no right to read its DAG"
 
 
 class PageData:
-    """The data behind the page: the catalog, a cached snapshot of it, and the streams' rates. Thread-safe."""
+    """The data behind the page: the catalog, a cached snapshot of it, and the jobs' rates. Thread-safe."""
 
     def __init__(self, settings: Settings, clock: Clock | None) -> None:
-        self._settings = settings
+        self.settings = settings
         self._clock = clock
         self._catalog: Catalog | None = None
         self._lock = threading.Lock()
-        self._state: Snapshot | None = None
+        self._state: tuple[Snapshot, dict[str, ExecutionHistory]] | None = None
         self._read_at = 0.0
         self.rates = RateSampler()
-
-    @property
-    def stale_ms(self) -> int:
-        """Age in milliseconds from which a heartbeat is stale."""
-        return stale_after_ms(self._settings)
 
     @property
     def catalog(self) -> Catalog:
         """The catalog, opened on first use."""
         if self._catalog is None:
-            self._catalog = Catalog.open(self._settings.catalog, clock=None if self._clock is None else self._clock.now)
+            self._catalog = Catalog.open(self.settings.catalog, clock=None if self._clock is None else self._clock.now)
         return self._catalog
 
-    def snapshot(self) -> Snapshot:
-        """Return a snapshot of the catalog that is at most `MAX_SNAPSHOT_AGE_S` old."""
+    @property
+    def context(self) -> Context:
+        """The context in which the queries of jobs are planned."""
+        tables, spark = partial(open_tables, self.settings, self.catalog), partial(open_session, self.settings)
+        return Context(self.catalog, Lazy(tables), Lazy(spark), self._clock or SystemClock(), self.settings)
+
+    def overview(self, access: Access, user: Any) -> view.Overview:
+        """Return the jobs that a user may read, from data of the catalog that is at most `MAX_SNAPSHOT_AGE_S` old."""
+        state, histories = self._read()
+        return view.make_overview(self.catalog, filter_readable(state, access, user), histories, self.rates, self.settings)
+
+    def _read(self) -> tuple[Snapshot, dict[str, ExecutionHistory]]:
         with self._lock:
             if self._state is None or time.monotonic() - self._read_at > MAX_SNAPSHOT_AGE_S:
-                self._state = read_snapshot(self.catalog, self.catalog.now())
+                state = read_snapshot(self.catalog, self.catalog.now())
+                self._state = state, self.catalog.executions.histories(LISTED_INTERVALS)
                 self._read_at = time.monotonic()
-                self.rates.sample(self._state.jobs.values(), self._state.now)
+                self.rates.sample(state.jobs.values(), state.now)
             return self._state
 
     def invalidate(self) -> None:
@@ -125,59 +136,68 @@ def create_router(access: Access, data: PageData, execute: Execute) -> APIRouter
     User: TypeAlias = Annotated[Any, Depends(access.authenticate)]
 
     def find_readable(job_id: str, user: User) -> JobRecord:
-        """Return the stream of the path; one that the user may not read does not exist."""
-        record = data.catalog.jobs.by_id(job_id)
-        dag_id = view.record_dag_id(record)
-        if dag_id not in access.readable_dags(user, {dag_id}):
-            raise NotFoundError(f"no job has the id {job_id}")
-        return record
+        return readable_record(data.catalog, access, user, job_id)
 
     def same_origin(request: Request) -> None:
         require_same_origin(request, access.base_url)
 
     ReadableRecord: TypeAlias = Annotated[JobRecord, Depends(find_readable)]
 
-    @router.get("/streams")
-    def streams(user: User) -> view.Json:
-        state = filter_readable(data.snapshot(), access, user)
-        filling = [record for record in state.jobs.values() if record.state is JobState.FILLING]
-        runs = {record.definition.id: data.catalog.ledger.summary(record.definition.id, view.HISTORY) for record in filling}
-        return view.stream_overview(state, runs, data.rates, data.stale_ms)
+    @router.get("/jobs")
+    def jobs(user: User) -> view.Json:
+        return view.list_jobs(data.overview(access, user))
 
-    @router.get("/streams/{job_id}")
-    def stream(record: ReadableRecord, user: User) -> view.Json:
-        detail = view.stream_detail(data.catalog, record, data.now())
-        return {**detail, "actions": actions.available_actions(record, lambda action: is_allowed(access, user, record, action))}
+    @router.get("/jobs/{job_id}")
+    def job(record: ReadableRecord, user: User) -> view.Json:
+        offered = actions.available_actions(record, lambda action: is_allowed(access, user, record, action), data.settings.dialect)
+        return {**view.job_detail(data.catalog, record, data.now()), "actions": offered}
 
-    @router.get("/streams/{job_id}/plan")
+    @router.get("/jobs/{job_id}/plan")
     def plan(record: ReadableRecord) -> view.Json:
-        return {"plan": actions.describe_plan(data.catalog, record)}
+        return {"plan": actions.describe_plan(data.context, record)}
 
-    @router.post("/streams/{job_id}/{action}", dependencies=[Depends(same_origin)])
+    @router.post("/jobs/{job_id}/{action}", dependencies=[Depends(same_origin)])
     def act(action: str, body: ConfirmedAction, record: ReadableRecord, user: User) -> view.Json:
         if not is_allowed(access, user, record, action):
-            raise HTTPException(403, f"you have no right to {action} this stream")
+            raise HTTPException(403, f"you have no right to {action} this {record.definition.kind}")
         sql = actions.action_statement(action, record)
         if sql is None or body.sql != sql:
-            raise HTTPException(409, "the stream has changed, reload the page")
+            raise HTTPException(409, f"the {record.definition.kind} has changed, reload the page")
         # Recorded first, so that every change has an event.
         data.catalog.events.record("job", record.definition.id, "ASKED", f"{sql} by {access.user_name(user)}")
         log.info("running %s for %s", sql, access.user_name(user))
-        execute(sql, access.user_name(user))
+        execute(sql, record.definition.dialect, access.user_name(user))
         data.invalidate()
         return {"done": sql}
 
     return router
 
 
+def readable_record(catalog: Catalog, access: Access, user: Any, job_id: str) -> JobRecord:
+    """Return the job of an id.
+
+    Raises:
+        NotFoundError: It does not exist, or the user may not read it; the error does not tell which.
+    """
+    missing = NotFoundError(f"no job has the id {job_id}", hint=MISSING_HINT)
+    try:
+        record = catalog.jobs.by_id(job_id)
+    except NotFoundError:
+        raise missing from None
+    dag_id = view.record_dag_id(record)
+    if dag_id not in access.readable_dags(user, {dag_id}):
+        raise missing
+    return record
+
+
 def is_allowed(access: Access, user: Any, record: JobRecord, action: str) -> bool:
-    """Return True if the user has the right to an action on a stream."""
+    """Return True if the user has the right to an action on a job."""
     dag_id = view.record_dag_id(record)
     return access.can_edit(user, dag_id) and (action != actions.DROP or access.can_delete(user, dag_id))
 
 
 def filter_readable(state: Snapshot, access: Access, user: Any) -> Snapshot:
-    """Return a snapshot without the streams that the user may not read."""
+    """Return a snapshot without the jobs that the user may not read."""
     dag_ids = {view.record_dag_id(record): job_id for job_id, record in state.jobs.items()}
     readable = access.readable_dags(user, set(dag_ids))
     if len(readable) == len(dag_ids):

@@ -26,7 +26,7 @@ class Rate:
 
 @dataclass(slots=True)
 class Sample:
-    """A stream's counters at a time in epoch milliseconds."""
+    """A job's counters at a time in epoch milliseconds."""
 
     time: int
     rows_in: int
@@ -35,13 +35,13 @@ class Sample:
 
 @dataclass(slots=True)
 class RateSampler:
-    """Keeps the last samples of all streams, and computes rates from them. Thread-safe."""
+    """Keeps the last samples of all jobs, and computes rates from them. Thread-safe."""
 
     _samples: dict[str, deque[Sample]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def sample(self, records: Iterable[JobRecord], now: int) -> None:
-        """Add a sample of each stream's counters, and discard those of streams that no longer exist."""
+        """Add a sample of each job's counters, and discard those of streams that no longer exist."""
         records = list(records)
         with self._lock:
             for record in records:
@@ -52,7 +52,7 @@ class RateSampler:
                 del self._samples[job_id]
 
     def current_rate(self, job_id: str) -> Rate | None:
-        """Return a stream's current rate, or None if it has fewer than two samples."""
+        """Return a job's current rate, or None if it has fewer than two samples."""
         samples = self._copy(job_id)
         if len(samples) < 2:
             return None

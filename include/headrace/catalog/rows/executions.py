@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, ForeignKeyConstraint, Integer, Named, RowMapping, String, Table, Text, TypedColumns
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ForeignKeyConstraint,
+    Index,
+    Integer,
+    Named,
+    RowMapping,
+    String,
+    Table,
+    Text,
+    TypedColumns,
+    literal,
+)
 
 from headrace.catalog.rows.metadata import METADATA
 from headrace.model.continuous_queries import Execution, ExecutionState
@@ -25,6 +38,16 @@ class ExecutionColumns(TypedColumns):
 
 
 EXECUTIONS = Table("executions", METADATA, ExecutionColumns, ForeignKeyConstraint(["job_id"], ["jobs.id"], ondelete="CASCADE"))
+# The state is written into the statement, since a partial index only serves conditions that are its own.
+IS_UNFINISHED = EXECUTIONS.c.state != literal(ExecutionState.DONE.value, literal_execute=True)
+# Most executions are done, and those that are not are asked for all the time.
+Index(
+    "ix_executions_unfinished",
+    EXECUTIONS.c.job_id,
+    EXECUTIONS.c.scheduled,
+    sqlite_where=IS_UNFINISHED,
+    postgresql_where=IS_UNFINISHED,
+)
 
 
 def from_row(row: RowMapping) -> Execution:

@@ -19,7 +19,7 @@ from headrace.cli.demo.chart import line_chart
 from headrace.cli.demo.readings import DemoSource, load_glucose, load_sea
 from headrace.cli.demo.streams import STREAMS, DemoStream, compare_with_query
 from headrace.errors import InternalError, OperationalError
-from headrace.model.jobs import JobRecord, JobState
+from headrace.model.jobs import JobKind, JobRecord, JobState
 from headrace.service.connection import Connection
 
 DATABASE: Final = "demo"
@@ -116,7 +116,7 @@ class Demonstration:
 
     def records(self) -> list[JobRecord]:
         """Return the catalog's records of the demonstration's streams."""
-        return [record for record in self.catalog.jobs.all() if record.definition.database == DATABASE]
+        return [record for record in self.catalog.jobs.all(kind=JobKind.STREAM) if record.definition.database == DATABASE]
 
     def target_rows(self, stream: DemoStream) -> list[tuple[object, ...]]:
         """Read a stream's target table in time order, without Spark."""

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from itertools import chain, islice
 from typing import Final
 
+from headrace.catalog.executions import KEPT
 from headrace.errors import NotFoundError
-from headrace.model.continuous_queries import Execution, ExecutionState, Schedule
+from headrace.model.continuous_queries import Execution
+from headrace.model.execution_history import absent_executions
 from headrace.model.jobs import JobDefinition, JobKind, JobRecord, JobState
 from headrace.model.paths import ROOT
 from headrace.model.tree_statements import (
@@ -15,7 +17,6 @@ from headrace.model.tree_statements import (
     DropContinuousQuery,
     PauseContinuousQuery,
     ResumeContinuousQuery,
-    TimeoutPolicy,
     TreeShow,
 )
 from headrace.runtime.context import Context
@@ -122,25 +123,7 @@ def executions(record: JobRecord, context: Context) -> Iterator[Execution]:
     """Yield the executions of a query: recorded ones, and of those that are not recorded the latest `MAX_PENDING`."""
     definition = record.definition
     recorded = context.catalog.executions.all(definition.id)
-    known = {execution.scheduled for execution in recorded}
-    schedule, now = definition.schedule, context.clock.now()
     # Older executions have been removed from the ledger.
-    first = max(schedule.first, min((at for at in known if at >= schedule.first), default=schedule.first))
-    last = max(known, default=schedule.first)
-    instants = range(schedule.at_or_before(now), first - 1, -schedule.every)
-    absent = (instant for instant in instants if instant not in known)
-    return chain(
-        recorded,
-        (
-            Execution(definition.id, at, *schedule.range_at(at), absent_state(schedule, at, last, now), 0)
-            for at in islice(absent, MAX_PENDING)
-        ),
-    )
-
-
-def absent_state(schedule: Schedule, instant: int, last: int, now: int) -> ExecutionState:
-    """Return the state of an execution that is due, but not recorded."""
-    is_latest = instant == schedule.at_or_before(now)
-    if schedule.policy is TimeoutPolicy.DISCARD and (instant < last or not is_latest):
-        return ExecutionState.MISSED
-    return ExecutionState.PENDING
+    since = min((execution.scheduled for execution in recorded), default=0) if len(recorded) >= KEPT else definition.schedule.first
+    absent = absent_executions(definition.id, definition.schedule, recorded, since, context.clock.now())
+    return chain(recorded, islice(absent, MAX_PENDING))

@@ -1,4 +1,4 @@
-"""Plan work that no statement expresses: loading files, backfilling a range of a stream, verifying."""
+"""Plan work that no statement expresses: loading files, backfilling a range of a stream or continuous query, verifying."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from headrace.model.jobs import JobDefinition
 from headrace.model.progress import Progress, no_progress
 from headrace.model.statements import Select
 from headrace.model.tables import Database, Table, TableKind
+from headrace.model.time import Precision
 from headrace.model.tree_statements import TreeSelect
+from headrace.service.planning.continuous_queries import find
 from headrace.service.planning.dispatch import PlanningContext, database_of, parse_name
 from headrace.service.planning.queries import bind_query, reads_system_tables
 from headrace.service.planning.tree_loads import find_tree_target
 from headrace.service.planning.tree_queries import plan_tree_verification
-from headrace.service.stages import Backfill, LoadFiles, Stage, VerifyQuery, VerifyStream
+from headrace.service.stages import Backfill, BackfillQuery, LoadFiles, Stage, VerifyQuery, VerifyStream
 from headrace.service.tree_stages import LoadTree
 from headrace.sql import parse
 
@@ -83,12 +85,22 @@ def plan_backfill(
     """Plan to recompute the closed windows that start in `[start, end)`; None is open."""
     definition = stream_definition(session, stream)
     database = session.context.catalog.databases.get(definition.source.database)
-    first, last = (None if text is None else parse_tick(text, database) for text in (start, end))
-    if first is not None and last is not None and first >= last:
-        raise ProgrammingError(
-            f"the range from {start} to {end} is empty", hint="the end is exclusive and must lie after the start"
-        )
+    first, last = parse_range(start, end, database.timezone, database.precision)
     return [Backfill(definition, first, last, rows, progress)]
+
+
+def plan_query_backfill(
+    session: PlanningContext, name: str, start: str | None, end: str | None, *, progress: Progress = no_progress
+) -> list[Stage]:
+    """Plan to execute a continuous query again for all ranges that overlap `[start, end)`; None is open."""
+    from headrace.queries.executions import recomputed_instants
+
+    definition = find(name, session.context).definition
+    details = definition.continuous_query
+    timezone = session.context.settings.timezone if details is None else details.timezone
+    first, last = parse_range(start, end, timezone, Precision.MILLISECOND)
+    instants = recomputed_instants(definition.schedule, first, last, session.context.clock.now())
+    return [BackfillQuery(definition, first, last, len(instants), progress)]
 
 
 def stream_definition(session: PlanningContext, stream: str) -> JobDefinition:
@@ -97,9 +109,23 @@ def stream_definition(session: PlanningContext, stream: str) -> JobDefinition:
     return session.context.catalog.jobs.get(database_of(name, session), name.name).definition
 
 
-def parse_tick(text: str, database: Database) -> int:
-    """Parse an instant to ticks: text in the database's time zone, or an epoch number."""
-    tick = int(text) if text.isdigit() else parse_instant(text, database.timezone, database.precision)
+def parse_range(start: str | None, end: str | None, timezone: str, precision: Precision) -> tuple[int | None, int | None]:
+    """Parse the ends of a range to ticks; None is open.
+
+    Raises:
+        ProgrammingError: An end is no instant, or the range is empty.
+    """
+    first, last = (None if text is None else parse_tick(text, timezone, precision) for text in (start, end))
+    if first is not None and last is not None and first >= last:
+        raise ProgrammingError(
+            f"the range from {start} to {end} is empty", hint="the end is exclusive and must lie after the start"
+        )
+    return first, last
+
+
+def parse_tick(text: str, timezone: str, precision: Precision) -> int:
+    """Parse an instant to ticks: text in a time zone, or an epoch number."""
+    tick = int(text) if text.isdigit() else parse_instant(text, timezone, precision)
     if tick is None:
         raise ProgrammingError(f"{text!r} is not a timestamp", hint="write it as '2024-05-01 12:00:00', or as an epoch number")
     return tick

@@ -22,12 +22,12 @@ async function request(path, options = {}) {
   return body;
 }
 
-export const fetchOverview = () => request("streams");
-export const fetchStream = (id) => request(`streams/${encodeURIComponent(id)}`);
-export const fetchPlan = (id) => request(`streams/${encodeURIComponent(id)}/plan`);
+export const fetchOverview = () => request("jobs");
+export const fetchJob = (id) => request(`jobs/${encodeURIComponent(id)}`);
+export const fetchPlan = (id) => request(`jobs/${encodeURIComponent(id)}/plan`);
 
 export const runAction = (id, action, sql) =>
-  request(`streams/${encodeURIComponent(id)}/${action}`, {
+  request(`jobs/${encodeURIComponent(id)}/${action}`, {
     method: "POST",
     headers: { "Content-Type": "application/json", "X-Headrace-Action": action },
     body: JSON.stringify({ sql }),

@@ -4,6 +4,7 @@ import * as server from "./api.js";
 import { Detail } from "./detail.js";
 import { duration, element } from "./dom.js";
 import { List, snodeLinks } from "./list.js";
+import { jobAddress } from "./parts.js";
 
 const POLL_MS = 2000;
 const STALE_MS = 8000;
@@ -16,13 +17,17 @@ function applyTheme() {
   document.documentElement.dataset.theme = dark ? "dark" : "light";
 }
 
-const page = { data: null, more: null, loadedAt: 0, failure: null, stream: null, detail: null };
-const list = new List((label) => go({ stream: label }));
+// `address` identifies the job of the detail page: { stream: name } or { cq: name }, or null for the list.
+const page = { data: null, more: null, loadedAt: 0, failure: null, address: null, detail: null };
+const list = new List((job) => go(jobAddress(job)));
 
 function route() {
   const query = new URLSearchParams(location.search);
-  return { stream: query.get("stream"), tab: query.get("tab") };
+  const [stream, cq] = [query.get("stream"), query.get("cq")];
+  return { address: cq ? { cq } : stream ? { stream } : null, tab: query.get("tab") };
 }
+
+const isSame = (one, other) => one?.cq === other?.cq && one?.stream === other?.stream;
 
 function go(target, replace = false) {
   const query = new URLSearchParams(Object.entries(target).filter(([, value]) => value));
@@ -43,18 +48,18 @@ function updateAirflowUrl() {
 }
 
 function enter() {
-  const { stream, tab } = route();
-  if (stream !== page.stream) {
-    page.stream = stream;
+  const { address, tab } = route();
+  if (!isSame(address, page.address)) {
+    page.address = address;
     page.more = null;
-    page.detail = stream && new Detail({ onBack: () => go({}), onAction: confirm, loadPlan, tab, onTab: (selected) => go({ stream: page.stream, tab: selected }, true) });
+    page.detail = address && new Detail({ onBack: () => go({}), onAction: confirm, loadPlan, tab, onTab: (selected) => go({ ...page.address, tab: selected }, true) });
     render();
     refresh();
   }
 }
 
 function currentRow() {
-  return page.data?.streams.find((stream) => `${stream.database}.${stream.name}` === page.stream);
+  return page.address && page.data?.jobs.find((job) => isSame(jobAddress(job), page.address));
 }
 
 async function loadPlan(row) {
@@ -75,7 +80,7 @@ async function refresh() {
     if (controller.signal.aborted) return;
     page.data = data;
     const row = currentRow();
-    const more = row ? await server.fetchStream(row.id) : null;
+    const more = row ? await fetchDetail(row) : null;
     if (controller.signal.aborted) return;
     page.more = more;
     page.failure = null;
@@ -87,6 +92,16 @@ async function refresh() {
   render();
 }
 
+// Return a job's detail, or null if it was dropped since the list was read; the next list will not have it.
+async function fetchDetail(row) {
+  try {
+    return await server.fetchJob(row.id);
+  } catch (error) {
+    if (error.status !== 404) throw error;
+    return null;
+  }
+}
+
 function render() {
   const main = $("main");
   main.setAttribute("aria-busy", String(!page.data && !page.failure));
@@ -96,15 +111,15 @@ function render() {
     return;
   }
   $("snodes").replaceChildren(...snodeLinks(page.data));
-  const row = page.stream && currentRow();
-  if (!page.stream) {
+  const row = currentRow();
+  if (!page.address) {
     withFocusKept(list.node, () => list.render(page.data));
     if (main.firstChild !== list.node) main.replaceChildren(list.node);
   } else if (row) {
     if (!hasSelection()) withFocusKept(page.detail.node, () => page.detail.render(row, page.more, page.data.as_of));
     if (main.firstChild !== page.detail.node) main.replaceChildren(page.detail.node);
   } else {
-    main.replaceChildren(missingStream());
+    main.replaceChildren(missingJob());
   }
   renderFreshness();
 }
@@ -123,12 +138,19 @@ function hasSelection() {
   return !selection.isCollapsed && page.detail.node.contains(selection.anchorNode);
 }
 
-function missingStream() {
+function missingJob() {
   const back = (event) => {
     event.preventDefault();
     go({});
   };
-  return element("section", { class: "empty" }, element("h2", {}, `Stream ${page.stream} does not exist`), element("p", {}, "It was dropped, or you have no right to read it."), element("a", { href: "?", on: { click: back } }, "← All streams"));
+  const { cq, stream } = page.address;
+  return element(
+    "section",
+    { class: "empty" },
+    element("h2", {}, cq ? `Continuous query ${cq} does not exist` : `Stream ${stream} does not exist`),
+    element("p", {}, "It was dropped, or you have no right to read its DAG."),
+    element("a", { href: "?", on: { click: back } }, "← All streams and queries"),
+  );
 }
 
 function renderNotice() {
@@ -138,7 +160,8 @@ function renderNotice() {
   if (!failure) return;
   const loggedOut = failure.status === 401;
   const message = loggedOut ? "Your session has expired. Log in to Airflow again." : failure.message;
-  box.replaceChildren(element("b", {}, loggedOut ? "" : "The catalog cannot be read. "), message, failure.hint ? element("div", {}, failure.hint) : "");
+  const isCatalog = failure.status === 503;
+  box.replaceChildren(element("b", {}, isCatalog ? "The catalog cannot be read. " : ""), message, failure.hint ? element("div", {}, failure.hint) : "");
 }
 
 function renderFreshness() {
@@ -167,7 +190,7 @@ function confirm(row, action) {
     }
   });
   dialog.replaceChildren(
-    element("h2", { id: "confirm-title" }, `${action.action[0].toUpperCase()}${action.action.slice(1)} ${row.database}.${row.name}?`),
+    element("h2", { id: "confirm-title" }, `${action.action[0].toUpperCase()}${action.action.slice(1)} ${row.kind} ${row.label}?`),
     element("p", {}, action.effect),
     element("pre", {}, action.sql),
     element("p", { class: "quiet" }, "From a terminal: ", element("code", { class: "command" }, action.command)),
@@ -182,7 +205,7 @@ addEventListener("storage", applyTheme);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", applyTheme);
 addEventListener("popstate", enter);
 addEventListener("keydown", (event) => {
-  if (event.key === "/" && !page.stream && document.activeElement !== list.search) {
+  if (event.key === "/" && !page.address && document.activeElement !== list.search) {
     event.preventDefault();
     list.search.focus();
   }

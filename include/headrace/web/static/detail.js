@@ -1,9 +1,11 @@
-// The detail page of a stream: its status, statement, plan, backfills, events and actions.
+// The detail page of a job: its status, statement, plan, backfills or executions, events and actions.
 
-import { accounting, airflowLink, backfillBar, badge, batchAge, sparkline, stopReason } from "./parts.js";
-import { ago, duration, element, number, rate, time, zoneName } from "./dom.js";
+import { executionPanel, intervalPicture } from "./intervals.js";
+import { accounting, airflowLink, backfillBar, badge, batchAge, isQuery, sparkline, stopReason } from "./parts.js";
+import { ago, duration, element, length, number, rate, time, zoneName } from "./dom.js";
 
-const TABS = ["Overview", "SQL", "Plan", "Backfill", "Events"];
+const STREAM_TABS = ["Overview", "SQL", "Plan", "Backfill", "Events"];
+const QUERY_TABS = ["Overview", "SQL", "Plan", "Executions", "Events"];
 
 export class Detail {
   constructor({ onBack, onAction, loadPlan, tab, onTab }) {
@@ -11,31 +13,32 @@ export class Detail {
     this.onAction = onAction;
     this.loadPlan = loadPlan;
     this.onTab = onTab;
-    this.tab = TABS.includes(tab) ? tab : TABS[0];
+    this.tab = tab;
     this.plan = null;
     this.node = element("div");
   }
 
-  // `row` is the stream's row of the list, `more` the rest of its data, or null while that is loading.
+  // `row` is the job's row of the list, `more` the rest of its data, or null while that is loading.
   render(row, more, now) {
     this.last = [row, more, now];
-    const label = `${row.database}.${row.name}`;
+    const names = isQuery(row) ? QUERY_TABS : STREAM_TABS;
+    if (!names.includes(this.tab)) this.tab = names[0];
     const leave = (event) => {
       event.preventDefault();
       this.onBack();
     };
     this.node.replaceChildren(
-      element("nav", { class: "crumbs" }, element("a", { href: "?", on: { click: leave } }, "← All streams")),
+      element("nav", { class: "crumbs" }, element("a", { href: "?", on: { click: leave } }, "← All streams and queries")),
       element(
         "section",
         { class: "title" },
-        element("h2", {}, label),
+        element("h2", {}, row.label, " ", element("small", {}, row.kind)),
         badge(row),
         element("div", { class: "buttons" }, ...(more?.actions ?? []).map((action) => this.button(row, action)), airflowLink(`dags/${row.dag_id}`, "DAG and backfill form")),
       ),
       stopReason(row, now) ?? "",
       row.backfill ? backfillBar(row.backfill) : "",
-      this.tabs(),
+      this.tabs(names),
       element("section", { class: "panel", role: "tabpanel" }, more ? this.panel(row, more, now) : element("p", { class: "quiet" }, "Loading…")),
     );
   }
@@ -45,7 +48,7 @@ export class Detail {
     return element("button", { type: "button", class: action.action, on: { click: () => this.onAction(row, action) } }, label);
   }
 
-  tabs() {
+  tabs(names) {
     const choose = (tab) => {
       this.tab = tab;
       this.onTab(tab);
@@ -54,11 +57,11 @@ export class Detail {
     };
     const step = (event) => {
       const move = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-      if (move) choose(TABS[(TABS.indexOf(this.tab) + move + TABS.length) % TABS.length]);
+      if (move) choose(names[(names.indexOf(this.tab) + move + names.length) % names.length]);
     };
     const tab = (name) =>
       element("button", { type: "button", role: "tab", "aria-selected": String(name === this.tab), tabindex: name === this.tab ? "0" : "-1", on: { click: () => choose(name) } }, name);
-    return element("div", { class: "tabs", role: "tablist", on: { keydown: step } }, TABS.map(tab));
+    return element("div", { class: "tabs", role: "tablist", on: { keydown: step } }, names.map(tab));
   }
 
   panel(row, more, now) {
@@ -69,10 +72,12 @@ export class Detail {
         return this.planPanel(row);
       case "Backfill":
         return backfillPanel(more);
+      case "Executions":
+        return executionPanel(row, more);
       case "Events":
         return eventPanel(more);
       default:
-        return overviewPanel(row, more, now);
+        return isQuery(row) ? queryOverview(row, more, now) : streamOverview(row, more, now);
     }
   }
 
@@ -86,9 +91,60 @@ export class Detail {
   }
 }
 
-function overviewPanel(row, more, now) {
+const fact = (name, ...value) => [element("dt", {}, name), element("dd", {}, ...value)];
+
+function queryOverview(row, more, now) {
+  const { counters, schedule, last } = row;
+  const end = schedule.end_offset_ms ? `t − ${length(schedule.end_offset_ms)}` : "t";
+  return element(
+    "div",
+    {},
+    intervalPicture(more.intervals),
+    element(
+      "div",
+      { class: "facts" },
+      element(
+        "dl",
+        {},
+        fact("Reads", row.source),
+        fact("Writes", row.target),
+        fact("Executed", `every ${length(schedule.every_ms)}, by ${row.executor}`),
+        fact("Range", `[t − ${length(schedule.start_offset_ms)}, ${end}) of an execution that is due at t`),
+        fact("If late", schedule.policy === "DISCARD" ? "DISCARD: only the latest interval is computed" : "BLOCKED: every interval is computed, in order"),
+        fact("Time zone", schedule.timezone),
+        fact("Snode", row.snode),
+        fact("Created", time(row.created)),
+        fact("Id", element("code", {}, row.id)),
+      ),
+      element(
+        "dl",
+        {},
+        fact("Next execution", ...nextExecution(row, now)),
+        fact("Last execution", ...lastExecution(last, now)),
+        fact("Lag", duration(row.lag_ms)),
+        fact("Due, not started", number(row.waiting)),
+        fact("Executions done", number(counters.batches)),
+        fact("Attempts failed", element("span", { class: counters.failures ? "warn" : "" }, number(counters.failures))),
+        fact("Rows out", number(counters.rows_out)),
+      ),
+    ),
+  );
+}
+
+function nextExecution(row, now) {
+  const { next } = row.schedule;
+  if (next === null) return [`none while ${row.state === "STOPPED" ? "STOPPED" : row.desired === "PAUSED" ? "PAUSED" : row.state}`];
+  return [time(next), ` (in ${duration(next - now)})`];
+}
+
+function lastExecution(last, now) {
+  if (!last) return ["none yet"];
+  const outcome = last.state === "DONE" ? `${number(last.rows)} rows in ${duration(last.duration_ms)}, ${ago(last.finished, now)}` : last.state;
+  return [time(last.scheduled), `: ${outcome}`];
+}
+
+function streamOverview(row, more, now) {
   const { counters } = row;
-  const fact = (name, ...value) => [element("dt", {}, name), element("dd", {}, ...value)];
   const sourceOffset = more.source_version === null ? "not started" : `version ${number(more.source_version)}`;
   return element(
     "div",

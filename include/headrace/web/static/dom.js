@@ -52,6 +52,25 @@ export function duration(ms) {
   return parts.join(" ");
 }
 
+// A length of a schedule in full, e.g. "1 h 30 m".
+export function length(ms) {
+  const units = [
+    [86400000, "d"],
+    [3600000, "h"],
+    [60000, "m"],
+    [1000, "s"],
+    [1, "ms"],
+  ];
+  const parts = [];
+  let remainder = ms;
+  for (const [size, unit] of units) {
+    const count = Math.floor(remainder / size);
+    remainder -= count * size;
+    if (count) parts.push(`${count} ${unit}`);
+  }
+  return parts.join(" ") || "0 s";
+}
+
 // The time zone chosen in Airflow's UI, or undefined for the browser's.
 function readTimeZone() {
   try {

@@ -1,47 +1,55 @@
-// The list of streams, below a summary of their health.
+// The list of streams and continuous queries, below a summary of their health.
 
-import { airflowLink, backfillBar, badge, batchAge, sparkline, stopReason } from "./parts.js";
-import { ago, compact, duration, element, number, rate } from "./dom.js";
+import { intervalStrip } from "./intervals.js";
+import { airflowLink, backfillBar, badge, batchAge, isQuery, jobAddress, QUERY, sparkline, stopReason } from "./parts.js";
+import { ago, compact, duration, element, length, number, rate } from "./dom.js";
 
 const ORDER = ["STOPPED", "FILLING", "CREATED", "RUNNING", "PAUSED"];
 
 export function healthCards(data) {
-  const { states, worst_lag: lag, rows_in_s: incoming, rows_out_s: outgoing, rows_expired: expired } = data.health;
-  const total = data.streams.length;
-  const others = ORDER.filter((state) => state !== "RUNNING" && states[state]).map((state) => `${states[state]} ${state}`);
+  const { states, kinds, worst_lag: lag, rows_in_s: incoming, rows_out_s: outgoing, rows_expired: expired } = data.health;
+  const total = data.jobs.length;
+  const others = ORDER.filter((state) => state !== "RUNNING" && states[state]).map((state) => `${states[state]}\u00a0${state}`);
   const card = (title, value, note, tone = "") =>
     element("div", { class: `card ${tone}` }, element("h2", {}, title), element("b", {}, value), element("p", { class: "quiet" }, note));
   return element(
     "section",
     { class: "cards", "aria-label": "Health" },
-    card("Streams running", `${states.RUNNING} of ${total}`, others.join(", ") || "all", states.STOPPED ? "alarm" : ""),
-    card("Worst lag", lag ? duration(lag.ms) : "–", lag ? lag.stream : "not reported yet"),
+    card("Running", `${states.RUNNING} of ${total}`, [countKinds(kinds), ...others].join(", "), states.STOPPED ? "alarm" : ""),
+    card("Worst lag", lag ? duration(lag.ms) : "–", lag ? lag.name : "not reported yet"),
     card("Rows per second", `${rate(incoming)} → ${rate(outgoing)}`, incoming === null ? "measured while this page is open" : "in → out"),
     card("Expired rows", compact(expired), "late, dropped", expired ? "warn" : ""),
   );
 }
 
+function countKinds(kinds) {
+  const count = (number, one, many) => (number ? `${number} ${number === 1 ? one : many}` : null);
+  return [count(kinds.stream, "stream", "streams"), count(kinds[QUERY], QUERY, "continuous queries")].filter(Boolean).join(" and ") || "nothing yet";
+}
+
 const COLUMNS = [
-  ["Stream", (s) => `${s.database}.${s.name}`, ""],
+  ["Name", (s) => s.label, ""],
+  ["Kind", (s) => s.kind, ""],
   ["State", (s) => ORDER.indexOf(s.state), ""],
   ["Lag", (s) => s.lag_ms ?? -1, "n"],
   ["Updated", (s) => -(s.updated ?? 0), "n"],
-  ["Rows in", (s) => s.counters.rows_in, "n"],
+  ["Rows in", (s) => (isQuery(s) ? -1 : s.counters.rows_in), "n"],
   ["Rows out", (s) => s.counters.rows_out, "n"],
-  ["Expired", (s) => s.counters.rows_expired, "n"],
-  ["Rate", (s) => s.rate?.rows_in ?? -1, "n"],
+  ["Expired", (s) => (isQuery(s) ? -1 : s.counters.rows_expired), "n"],
+  ["Activity", (s) => s.rate?.rows_in ?? -1, "n"],
 ];
+const STATE_COLUMN = 2;
 
 export class List {
   constructor(open) {
     this.open = open;
     this.filter = "";
-    this.sortColumn = 1;
+    this.sortColumn = STATE_COLUMN;
     this.descending = false;
     this.search = element("input", {
       type: "search",
-      placeholder: "Find a stream (press /)",
-      "aria-label": "Find a stream",
+      placeholder: "Find a stream or query (press /)",
+      "aria-label": "Find a stream or query",
       on: { input: () => this.setFilter(this.search.value) },
     });
     this.node = element("div");
@@ -54,21 +62,21 @@ export class List {
 
   render(data) {
     this.data = data;
-    if (!data.streams.length) {
+    if (!data.jobs.length) {
       this.node.replaceChildren(healthCards(data), emptyState());
       return;
     }
-    const rows = this.filterAndSort(data.streams).map((stream) => this.row(stream, data.as_of));
-    const table = element("table", { class: "streams" }, this.head(), element("tbody", {}, rows.flat()));
-    const noMatch = rows.length ? null : element("p", { class: "quiet" }, `No stream matches “${this.filter}”.`);
+    const rows = this.filterAndSort(data.jobs).map((job) => this.row(job, data.as_of));
+    const table = element("table", { class: "jobs" }, this.head(), element("tbody", {}, rows.flat()));
+    const noMatch = rows.length ? null : element("p", { class: "quiet" }, `Nothing matches “${this.filter}”.`);
     if (!this.node.contains(this.search)) this.node.replaceChildren(element("div"), this.search, element("div"));
     this.node.children[0].replaceChildren(healthCards(data));
     this.node.children[2].replaceChildren(element("div", { class: "wide" }, table), ...(noMatch ? [noMatch] : []));
   }
 
-  filterAndSort(streams) {
-    const searchText = (s) => `${s.database}.${s.name} ${s.state} ${s.source} ${s.target} ${s.reason?.code ?? ""}`.toLowerCase();
-    const matching = streams.filter((stream) => searchText(stream).includes(this.filter));
+  filterAndSort(jobs) {
+    const searchText = (s) => `${s.label} ${s.kind} ${s.state} ${s.source} ${s.target} ${s.reason?.code ?? ""}`.toLowerCase();
+    const matching = jobs.filter((job) => searchText(job).includes(this.filter));
     const key = COLUMNS[this.sortColumn][1];
     const order = (a, b) => (key(a) < key(b) ? -1 : key(a) > key(b) ? 1 : COLUMNS[0][1](a).localeCompare(COLUMNS[0][1](b)));
     matching.sort(order);
@@ -88,47 +96,80 @@ export class List {
     return element("thead", {}, element("tr", {}, COLUMNS.map(cell)));
   }
 
-  row(stream, now) {
-    const label = `${stream.database}.${stream.name}`;
+  row(job, now) {
     const open = (event) => {
       event.preventDefault();
-      this.open(label);
+      this.open(job);
     };
-    const { counters } = stream;
     const main = element(
       "tr",
       {},
       element(
         "td",
         {},
-        element("a", { href: `?stream=${encodeURIComponent(label)}`, class: "name", on: { click: open } }, label),
-        element("div", { class: "quiet" }, `${stream.source} → ${stream.target}`),
+        element("a", { href: `?${new URLSearchParams(jobAddress(job))}`, class: "name", on: { click: open } }, job.label),
+        element("div", { class: "quiet" }, `${job.source} → ${job.target}`),
+        isQuery(job) ? element("div", { class: "quiet" }, scheduleText(job.schedule, now)) : null,
       ),
-      element("td", {}, badge(stream), stream.backfill ? backfillBar(stream.backfill) : null),
-      element("td", { class: "n" }, duration(stream.lag_ms), batchAge(stream)),
-      element("td", { class: "n" }, ago(stream.updated, now)),
-      element("td", { class: "n", title: number(counters.rows_in) }, compact(counters.rows_in)),
-      element("td", { class: "n", title: number(counters.rows_out) }, compact(counters.rows_out)),
-      element("td", { class: counters.rows_expired ? "n warn" : "n", title: number(counters.rows_expired) }, compact(counters.rows_expired)),
-      element("td", { class: "n rate" }, sparkline(stream.history), stream.rate ? ` ${rate(stream.rate.rows_in)}/s` : "–"),
+      element("td", { class: "kind" }, job.kind),
+      element("td", {}, badge(job), job.backfill ? backfillBar(job.backfill) : null),
+      element("td", { class: "n" }, duration(job.lag_ms), isQuery(job) ? null : batchAge(job)),
+      ...(isQuery(job) ? queryCells(job, now) : streamCells(job, now)),
     );
-    const reason = stopReason(stream, now);
+    const reason = stopReason(job, now);
     return reason ? [main, element("tr", { class: "why" }, element("td", { colspan: COLUMNS.length }, reason))] : [main];
   }
 }
+
+function streamCells(stream, now) {
+  const { counters } = stream;
+  return [
+    element("td", { class: "n" }, ago(stream.updated, now)),
+    element("td", { class: "n", title: number(counters.rows_in) }, compact(counters.rows_in)),
+    element("td", { class: "n", title: number(counters.rows_out) }, compact(counters.rows_out)),
+    element("td", { class: counters.rows_expired ? "n warn" : "n", title: number(counters.rows_expired) }, compact(counters.rows_expired)),
+    element("td", { class: "n rate" }, sparkline(stream.history), stream.rate ? ` ${rate(stream.rate.rows_in)}/s` : "–"),
+  ];
+}
+
+// A continuous query reads whole ranges, so it has no count of rows in and no expired rows.
+function queryCells(query, now) {
+  const none = () => element("td", { class: "n quiet", title: "streams only" }, "–");
+  return [
+    element("td", { class: "n" }, lastExecution(query.last, now)),
+    none(),
+    element("td", { class: "n", title: number(query.counters.rows_out) }, compact(query.counters.rows_out)),
+    none(),
+    element("td", { class: "n" }, intervalStrip(query.intervals) ?? "–"),
+  ];
+}
+
+function lastExecution(last, now) {
+  if (last?.state === "FAILED") return element("span", { class: "bad", title: last.message }, `✗ failed ${ago(last.finished, now)}`);
+  if (last?.state === "RUNNING") return `running for ${duration(Math.max(0, now - last.started))}`;
+  return ago(last?.finished, now);
+}
+
+export function scheduleText(schedule, now) {
+  const next = schedule.next === null ? "" : `, next in ${duration(schedule.next - now)}`;
+  return `every ${length(schedule.every_ms)}${next}`;
+}
+
+const STREAM_EXAMPLE =
+  "CREATE STREAM power.avg_minute FILL_HISTORY 1 INTO power.avg_minute_out\nAS SELECT _wstart, avg(voltage) FROM power.meters PARTITION BY tbname INTERVAL(1m);";
+const QUERY_EXAMPLE =
+  "CREATE CONTINUOUS QUERY minutes BEGIN\n  SELECT avg(speed) INTO root.hall.minutes(speed) FROM root.hall.line1 GROUP BY (1m)\nEND;";
 
 function emptyState() {
   return element(
     "section",
     { class: "empty" },
-    element("h2", {}, "No streams yet"),
-    element("p", {}, "One statement defines a stream. It first computes the stored rows, then processes new ones:"),
-    element(
-      "pre",
-      {},
-      "CREATE STREAM power.avg_minute FILL_HISTORY 1 INTO power.avg_minute_out\nAS SELECT _wstart, avg(voltage) FROM power.meters PARTITION BY tbname INTERVAL(1m);",
-    ),
-    element("p", {}, "Run it with ", element("code", {}, 'headrace sql "…"'), "; the stream appears here within two seconds. For a demonstration, run ", element("code", {}, "make demo"), "."),
+    element("h2", {}, "No streams or continuous queries yet"),
+    element("p", {}, "A stream first computes the stored rows, then processes new ones:"),
+    element("pre", {}, STREAM_EXAMPLE),
+    element("p", {}, "A continuous query computes one interval after the other, of a tree of devices:"),
+    element("pre", {}, QUERY_EXAMPLE),
+    element("p", {}, "Run one with ", element("code", {}, 'headrace sql "…"'), " or ", element("code", {}, 'headrace sql --dialect iotdb "…"'), "; it appears here within two seconds. For a demonstration, run ", element("code", {}, "make demo"), "."),
   );
 }
 

@@ -2,6 +2,12 @@
 
 import { ago, compact, duration, element, instant, number, percent, svg } from "./dom.js";
 
+export const QUERY = "continuous query";
+export const isQuery = (job) => job.kind === QUERY;
+
+// The address of a job's detail page. Jobs of different kinds can have the same name.
+export const jobAddress = (job) => (isQuery(job) ? { cq: job.label } : { stream: job.label });
+
 // A symbol and a word show the state; color is never the only difference.
 const SYMBOLS = { CREATED: "○", FILLING: "◔", RUNNING: "▶", PAUSED: "‖", STOPPED: "■" };
 const DESCRIPTIONS = {
@@ -11,20 +17,26 @@ const DESCRIPTIONS = {
   PAUSED: "paused until RESUME STREAM",
   STOPPED: "failed for the reason shown",
 };
+const QUERY_DESCRIPTIONS = {
+  ...DESCRIPTIONS,
+  RUNNING: "executed by its schedule",
+  PAUSED: "not executed until RESUME CONTINUOUS QUERY",
+};
 
-export function badge(stream) {
-  const { state, desired } = stream;
+export function badge(job) {
+  const { state, desired } = job;
+  const descriptions = isQuery(job) ? QUERY_DESCRIPTIONS : DESCRIPTIONS;
   const pending = desired === "PAUSED" && state !== "PAUSED" && state !== "STOPPED" ? " → PAUSED" : "";
   return element(
     "span",
-    { class: `badge ${state.toLowerCase()}`, title: DESCRIPTIONS[state] ?? "" },
+    { class: `badge ${state.toLowerCase()}`, title: descriptions[state] ?? "" },
     element("span", { "aria-hidden": "true" }, SYMBOLS[state] ?? "?"),
     ` ${state}${pending}`,
   );
 }
 
-export function stopReason(stream, now) {
-  const { reason } = stream;
+export function stopReason(job, now) {
+  const { reason } = job;
   if (!reason) return null;
   return element(
     "div",

@@ -187,6 +187,10 @@ def create_executions() -> None:
         sa.PrimaryKeyConstraint("job_id", "scheduled", name="pk_executions"),
         sa.ForeignKeyConstraint(["job_id"], ["jobs.id"], name="fk_executions_job_id", ondelete="CASCADE"),
     )
+    unfinished = sa.text("state != 'DONE'")
+    op.create_index(
+        "ix_executions_unfinished", "executions", ["job_id", "scheduled"], sqlite_where=unfinished, postgresql_where=unfinished
+    )
 
 
 def create_leases_and_snodes() -> None:

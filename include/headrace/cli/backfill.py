@@ -1,0 +1,76 @@
+"""`headrace backfill`: recompute a range of a stream or of a continuous query in this process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headrace.cli.console import out, progress_bar, show_lines
+from headrace.cli.options import ExplainOnly, Home, format_example, open_connection
+from headrace.errors import ProgrammingError
+
+if TYPE_CHECKING:
+    from headrace.service.planning.dispatch import PlanningContext
+    from headrace.service.stages import Stage
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to an application."""
+    app.command(epilog=format_example("headrace backfill cold.hourly --from '2024-05-01' --to '2024-06-01'"))(backfill)
+
+
+def backfill(
+    stream: Annotated[str | None, typer.Argument(help="database.stream")] = None,
+    query: Annotated[str | None, typer.Option("--cq", help="Name of a continuous query, in place of a stream.")] = None,
+    start: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            help="Start of the first window, e.g. '2024-05-01 00:00:00'. Default: the first row, or the first range of a "
+            "continuous query.",
+        ),
+    ] = None,
+    end: Annotated[
+        str | None,
+        typer.Option("--to", help="Only windows that start before this. Default: all closed windows, or all ranges that are due."),
+    ] = None,
+    chunk_rows: Annotated[int | None, typer.Option(help="Rows per chunk of a stream. Default: HEADRACE_CHUNK_ROWS.")] = None,
+    only_explain: ExplainOnly = False,
+    home: Home = None,
+) -> None:
+    """Recompute a range of a stream's windows, or all ranges of a continuous query that overlap it, from the stored rows."""
+    check_arguments(stream, query, chunk_rows)
+    with open_connection(home) as connection:
+        session = connection.session
+        if only_explain:
+            show_lines(session.explain(plan(session.state, stream or "", query, start, end, chunk_rows)))
+            return
+        with progress_bar(f"backfilling {query or stream}") as progress:
+            if query is not None:
+                count = session.backfill_query(query, start, end, progress=progress)
+            else:
+                count = session.backfill(stream or "", start, end, rows=chunk_rows, progress=progress)
+    unit = "chunk" if query is None else "interval"
+    out.print(f"{count} {unit}{'' if count == 1 else 's'} computed")
+
+
+def check_arguments(stream: str | None, query: str | None, chunk_rows: int | None) -> None:
+    """Raise `ProgrammingError` unless exactly one job is named, with options that apply to it."""
+    if (stream is None) == (query is None):
+        raise ProgrammingError("backfill takes either a stream or a continuous query", hint="pass database.stream, or --cq NAME")
+    if query is not None and chunk_rows is not None:
+        raise ProgrammingError(
+            "--chunk-rows cannot be combined with --cq", hint="each range of a continuous query is computed alone"
+        )
+
+
+def plan(
+    state: PlanningContext, stream: str, query: str | None, start: str | None, end: str | None, chunk_rows: int | None
+) -> list[Stage]:
+    """Return the stages that backfill a continuous query, or a stream if there is no query."""
+    from headrace.service.planning.jobs import plan_backfill, plan_query_backfill
+
+    if query is not None:
+        return plan_query_backfill(state, query, start, end)
+    return plan_backfill(state, stream, start, end, rows=chunk_rows)

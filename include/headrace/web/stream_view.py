@@ -1,0 +1,96 @@
+"""JSON values that the page shows of streams, built from the catalog. Instants are epoch milliseconds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from headrace.errors import NotFoundError
+from headrace.model.jobs import JobRecord, JobState
+from headrace.model.ledger import Chunk, ChunkState, RunSummary
+from headrace.model.time import Precision
+from headrace.runtime.activity import SLOW_BATCH_HINT, ReportedActivity
+
+if TYPE_CHECKING:
+    from headrace.catalog import Catalog
+
+Json = dict[str, Any]
+HISTORY: Final = "history"
+MAX_CHUNKS: Final = 200
+
+
+def stream_fields(record: JobRecord, run: RunSummary | None, activity: ReportedActivity, now: int) -> Json:
+    """Return what the list shows of a stream beside what it shows of all jobs."""
+    definition = record.definition
+    return {
+        "source": ", ".join(map(str, definition.sources)),
+        "target": None if definition.target is None else str(definition.target),
+        "batch_ms": activity.batch_ms,
+        "slow_batch": None if activity.slow_batch is None else f"{activity.slow_batch}: {SLOW_BATCH_HINT}",
+        "backfill": None if run is None or record.state is not JobState.FILLING else backfill_progress(run, now),
+    }
+
+
+def backfill_progress(run: RunSummary, now: int) -> Json:
+    """Return the progress of a backfill run."""
+    return {
+        "run": run.run,
+        "chunks": run.chunks,
+        "done": run.done,
+        "running": run.running,
+        "failed": run.failed,
+        "rows": run.rows,
+        "rows_done": run.rows_done,
+        "fraction": run.fraction if run.chunks else 0.0,
+        "eta_ms": run.eta_ms(now),
+        "started": run.started,
+        "updated": run.updated,
+    }
+
+
+def stream_detail(catalog: Catalog, record: JobRecord, now: int) -> Json:
+    """Return what the list does not show of a stream: its offsets and backfills."""
+    definition, progress = record.definition, record.progress
+    precision = find_precision(catalog, definition.source.database)
+    chunks = catalog.ledger.chunks(definition.id)
+    runs = sorted({chunk.run for chunk in chunks}, key=lambda run: (run != HISTORY, run))
+    return {
+        "source_version": record.source_version,
+        "boundary": record.boundary_version,
+        "watermark": to_millis(progress.watermark, precision),
+        "runs": [backfill_progress(catalog.ledger.summary(definition.id, run), now) for run in runs],
+        "chunks": [chunk_row(chunk, precision) for chunk in select_chunks(chunks)],
+        "total_chunks": len(chunks),
+    }
+
+
+def select_chunks(chunks: list[Chunk]) -> list[Chunk]:
+    """Return the chunks to list: at most `MAX_CHUNKS`, preferring those that are not done."""
+    if len(chunks) <= MAX_CHUNKS:
+        return chunks
+    return sorted(chunks, key=lambda chunk: (chunk.state is ChunkState.DONE, chunk.run, chunk.number))[:MAX_CHUNKS]
+
+
+def chunk_row(chunk: Chunk, precision: Precision) -> Json:
+    """Return a chunk's event-time range, size and state."""
+    return {
+        "run": chunk.run,
+        "number": chunk.number,
+        "start": to_millis(chunk.start, precision),
+        "end": to_millis(chunk.end, precision),
+        "rows": chunk.rows,
+        "state": chunk.state.value,
+        "message": chunk.message,
+    }
+
+
+def find_precision(catalog: Catalog, database: str) -> Precision:
+    """Return a database's precision; milliseconds if the database was dropped."""
+    try:
+        return catalog.databases.get(database).precision
+    except NotFoundError:
+        return Precision.MILLISECOND
+
+
+def to_millis(ticks: int | None, precision: Precision) -> int | None:
+    """Convert ticks to epoch milliseconds, rounding down."""
+    return None if ticks is None else ticks * 1_000 // precision.ticks_per_second
