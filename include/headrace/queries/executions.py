@@ -119,11 +119,16 @@ def recompute(
         holder: Who executes them.
         progress: Called with the number of executions that are done and their total.
     """
-    schedule, now = definition.schedule, context.clock.now()
-    first = schedule.range_at(schedule.first)[0] if start is None else start
-    instants = [at for at in schedule.overlapping(first, now if end is None else end) if at <= now]
+    instants = overlapping_instants(context, definition, start, end)
     done = []
     for number, instant in enumerate(instants, start=1):
         done.append(execute(context, definition, instant, holder, again=True))
         progress(number, len(instants))
     return done
+
+
+def overlapping_instants(context: Context, definition: JobDefinition, start: int | None, end: int | None) -> list[int]:
+    """Return the instants that are due and whose ranges overlap `[start, end)`; see `recompute`."""
+    schedule, now = definition.schedule, context.clock.now()
+    first = schedule.range_at(schedule.first)[0] if start is None else start
+    return [instant for instant in schedule.overlapping(first, now if end is None else end) if instant <= now]

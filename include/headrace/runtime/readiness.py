@@ -84,14 +84,14 @@ def _snode_obstacle(name: str, records: list[JobRecord], state: Snapshot, settin
 
 def _stream_obstacles(records: list[JobRecord]) -> Iterator[Obstacle]:
     for record in records:
-        name = f"{record.definition.database}.{record.definition.name}"
+        name = f"{record.definition.kind} {record.definition}"
         if record.desired is not DesiredState.RUNNING:
             continue
         if record.state is JobState.CREATED:
-            yield Obstacle(f"stream {name} has not been taken up")
+            yield Obstacle(f"{name} has not been taken up")
         elif record.state is JobState.STOPPED:
             passes = record.reason is not None and record.reason.transient
-            yield Obstacle(f"stream {name} is STOPPED: {record.reason}", passes=passes)
+            yield Obstacle(f"{name} is STOPPED: {record.reason}", passes=passes)
 
 
 def await_ready(settings: Settings, airflow: Airflow, console: Steps, wait_s: float) -> tuple[str, ...]:
