@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 # SQLite rounds the current time down to seconds, so a run dated now would only be due in the next second.
 BACKDATE: Final = timedelta(seconds=1)
 STEP: Final = timedelta(microseconds=1)
+START_DATE: Final = pendulum.datetime(1970, 1, 1)
+"""Start of the DAGs of continuous queries: Airflow requires one for catchup, but would give no tasks to manual runs before it."""
 
 
 def utc_now() -> pendulum.DateTime:
@@ -126,9 +128,12 @@ class QuerySchedule(Timetable):
     def next_dagrun_info(
         self, *, last_automated_data_interval: DataInterval | None, restriction: TimeRestriction
     ) -> DagRunInfo | None:
-        """Return the run that follows, from the first instant of the schedule, or for a backfill from the start of its range."""
+        """Return the run that follows, from the first instant of the schedule on.
+
+        A backfill has a restriction of its own, and may go back further.
+        """
         schedule, first = self._schedule, self._schedule.first
-        if restriction.earliest is not None:
+        if restriction.earliest is not None and restriction.earliest != START_DATE:
             first = schedule.at_or_after(epoch_ms(restriction.earliest) + schedule.start_offset)
         if last_automated_data_interval is not None:
             last = epoch_ms(last_automated_data_interval.start) + schedule.start_offset

@@ -15,7 +15,7 @@ from headrace.runtime.dag_ids import SPARK_CONNECTION, job_dag_id
 from headrace.settings import Settings
 from headrace_queries import EXECUTE, BeginSupervision, ExecuteQuery, RecomputeQuery, stop_query_on_failure
 from headrace_supervision import SuperviseJob
-from headrace_timetable import OncePerJob, QuerySchedule
+from headrace_timetable import START_DATE, OncePerJob, QuerySchedule
 
 # Form of a manually triggered run, the same for all queries.
 FORM_FIELDS: Final[dict[str, dict[str, Any]]] = {
@@ -82,6 +82,7 @@ def scheduled_dag(definition: JobDefinition, settings: Settings) -> DAG:
     schedule = definition.schedule
     with DAG(
         schedule=QuerySchedule(schedule),
+        start_date=START_DATE,
         catchup=schedule.policy is TimeoutPolicy.BLOCKED,
         max_active_runs=1,
         **dag_arguments(definition, SCHEDULED_TEMPLATE.format(name=definition.name, policy=POLICIES[schedule.policy])),

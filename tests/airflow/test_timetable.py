@@ -86,6 +86,12 @@ def following(timetable: Any, last: Any, *, catchup: bool = True, earliest: Any 
     return timetable.next_dagrun_info_v2(last_dagrun_info=last, restriction=TimeRestriction(earliest, latest, catchup))
 
 
+def test_the_start_date_of_the_dag_is_no_restriction(timetable: Any) -> None:
+    from headrace_timetable import START_DATE
+
+    assert shown(following(timetable, None, earliest=START_DATE))[0] == "00:15"
+
+
 def shown(run: DagRunInfo) -> tuple[str, ...]:
     """Return when a run is due, and its range, as times of the day."""
     assert run.data_interval is not None
