@@ -32,6 +32,7 @@ def main(
     only: Annotated[str, typer.Option(help="Run only batch queries whose name contains this.")] = SIZES.only,
     batches: Annotated[int, typer.Option(min=1, help="Inserts per round of the latency benchmark.")] = SIZES.batches,
     rounds: Annotated[int, typer.Option(min=1, help="Rounds after a first one, which is discarded.")] = SIZES.rounds,
+    iotdb: Annotated[str, typer.Option(help="Host and port of an IoTDB server to compare with.")] = SIZES.iotdb,
     json: Annotated[Path | None, typer.Option(help="Also write all samples to this file.")] = None,
     home: Annotated[Path, typer.Option(help="Folder for data.")] = DEFAULT_HOME,
     keep: Annotated[bool, typer.Option(help="Keep the data for the next run.")] = False,
@@ -40,7 +41,7 @@ def main(
     unknown = [name for name in names or [] if name not in CASES]
     if unknown:
         raise typer.BadParameter(f"unknown benchmarks {', '.join(unknown)}; use {', '.join(CASES)}")
-    sizes = Sizes(rows=rows, subtables=subtables, window_rows=window_rows, only=only, batches=batches, rounds=rounds)
+    sizes = Sizes(rows=rows, subtables=subtables, window_rows=window_rows, only=only, batches=batches, rounds=rounds, iotdb=iotdb)
     console, machine = Console(), report.Machine.current()
     if not console.is_terminal:
         console.width = WIDTH

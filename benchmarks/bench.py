@@ -38,6 +38,9 @@ class Sizes:
         dags: Number of streams, and of continuous queries, whose DAGs are parsed.
         processes: Processes per round of the command-line benchmark.
         rounds: Rounds after a first one, which is discarded.
+        wide_devices: Devices of the tree with many measurements.
+        wide_measurements: Measurements of each of them.
+        iotdb: Host and port of an IoTDB server to compare with; empty for none.
     """
 
     rows: int = 20_000_000
@@ -51,6 +54,9 @@ class Sizes:
     dags: int = 500
     processes: int = 3
     rounds: int = 3
+    wide_devices: int = 10_000
+    wide_measurements: int = 100
+    iotdb: str = ""
 
 
 class Bench:
@@ -72,6 +78,13 @@ class Bench:
         connection.execute(f"CREATE DATABASE IF NOT EXISTS {DATABASE}")
         connection.execute(f"USE {DATABASE}")
         return connection
+
+    @functools.cached_property
+    def tree(self) -> Connection:
+        """Connection to the home in the IoTDB dialect."""
+        from headrace.service.connection import connect
+
+        return connect(settings=self.settings, dialect="iotdb")
 
     @property
     def context(self) -> Context:
@@ -112,6 +125,7 @@ class Bench:
         return folder
 
     def close(self) -> None:
-        """Close the connection if it was opened. The Spark session stays."""
-        if "connection" in self.__dict__:
-            self.connection.close()
+        """Close the connections that were opened. The Spark session stays."""
+        for name in ("connection", "tree"):
+            if name in self.__dict__:
+                getattr(self, name).close()

@@ -123,18 +123,27 @@ class Memory:
 
     @contextmanager
     def _record(self, peak: Peak) -> Iterator[None]:
-        done = threading.Event()
-        watcher = threading.Thread(target=sample_resident_memory, args=(peak, done), daemon=True)
         pools = heap_pools(self.spark)
         for pool in pools:
             pool.resetPeakUsage()
-        watcher.start()
         try:
-            yield
+            with sample_peak(peak):
+                yield
         finally:
-            done.set()
-            watcher.join()
             peak.heap = max(peak.heap, sum(pool.getPeakUsage().getUsed() for pool in pools))
+
+
+@contextmanager
+def sample_peak(peak: Peak) -> Iterator[None]:
+    """Record the peak resident memory of this process while the block runs."""
+    done = threading.Event()
+    watcher = threading.Thread(target=sample_resident_memory, args=(peak, done), daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        done.set()
+        watcher.join()
 
 
 def sample_resident_memory(peak: Peak, done: threading.Event) -> None:

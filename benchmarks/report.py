@@ -16,11 +16,13 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.measure import Timings, format_durations
-from benchmarks.results import Measurement
+from benchmarks.results import Limit, Measurement
 
 # With fewer samples, the 95th percentile means nothing.
 MIN_SAMPLES_FOR_P95: Final = 20
-CAPTION: Final = "median (min - max); ratio = headrace / hand-written: below 1 headrace is faster"
+CAPTION: Final = (
+    "median (min - max); ratio = headrace / hand-written, the median over rounds: below 1 headrace is faster; met: all limits"
+)
 VERDICTS: Final = {True: "[green]yes[/]", False: "[red]no[/]", None: ""}
 
 
@@ -79,11 +81,17 @@ def build_table(lines: Sequence[Measurement]) -> Table:
 
 def describe_details(line: Measurement) -> list[str]:
     """Return lines on what the table omits: parts, other sides, memory and notes."""
-    timings = [*line.parts.items(), *((f"({name})", other) for name, other in line.others.items())]
-    details = [f"  {name}: {format_timings(value)}" for name, value in timings]
+    details = [f"  {name}: {format_timings(value)}" for name, value in line.parts.items()]
+    details += [f"  ({name}): {format_timings(value)}{describe_ratio(line, name)}" for name, value in line.others.items()]
     details += [f"  memory of {name}: {peak}" for name, peak in line.peaks.items()]
     details += [f"  {line.note}"] if line.note else []
     return [line.name, *details] if details else []
+
+
+def describe_ratio(line: Measurement, name: str) -> str:
+    """Return the ratio to another side and its limit."""
+    limit = line.other_limits.get(name)
+    return f"; ratio {line.ratio_to(line.others[name]):.2f} ×" + ("" if limit is None else f", limit {Limit(ratio=limit)}")
 
 
 def print_report(lines: Sequence[Measurement], machine: Machine, console: Console) -> None:

@@ -16,6 +16,8 @@ CASES: Final[dict[str, str]] = {
     "history": "backfill of a stream's history, against a PySpark job",
     "latency": "from an insert to the committed result, against Structured Streaming",
     "windows": "batch queries over windows, against PySpark and DuckDB",
+    "trees": "queries in the IoTDB language, against PySpark, DuckDB and an IoTDB server",
+    "wide_trees": "statements over a tree of many devices with many measurements",
     "statements": "parsing and planning a statement",
     "inserts": "INSERT through the connection",
     "dags": "parsing the DAGs of many streams",

@@ -41,6 +41,12 @@ class Settings(BaseSettings):
         description="Maximum number of rows of changes, state or results that go through the driver as Arrow; more stay in Spark.",
     )
     poll_ms: int = Field(50, ge=1, description="Milliseconds between polls of a source for new versions.")
+    local_rows: int = Field(
+        50_000_000,
+        ge=0,
+        description="Maximum number of rows that a query of the IoTDB language reads in the process that runs it, which is faster "
+        "than Spark; queries over more rows, or with clauses that only Spark has, run on Spark.",
+    )
     heartbeat_ms: int = Field(1_000, ge=100, description="Milliseconds between heartbeats of an snode.")
     slow_batch_ms: int = Field(
         120_000,

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, delete, func, select, update
+from sqlalchemy import ColumnElement, Connection, RowMapping, and_, delete, func, select, update
 
 from headrace.catalog.rows.executions import EXECUTIONS, from_row
 from headrace.catalog.rows.jobs import JOBS
 from headrace.catalog.store import Store, insert
-from headrace.errors import FencedError, NotFoundError, TransientError
+from headrace.errors import Error, FencedError, NotFoundError, TransientError
 from headrace.model.continuous_queries import Execution, ExecutionState, Schedule
 
 # An execution takes minutes at most, so the holder of a claim older than this has died.
@@ -47,24 +47,31 @@ class Executions:
             NotFoundError: The job was dropped.
         """
         with self._store.write() as connection:
-            _require_job(connection, job_id)
             now = self._store.now(connection)
-            present = _find(connection, job_id, scheduled)
-            if present is not None:
-                if present.state is ExecutionState.DONE and not again:
-                    return present
-                _refuse_rival(present, holder, now - abandoned_ms)
-            claimed = _claimed(connection, job_id, schedule, scheduled, present)
-            claimed = replace(claimed, holder=holder, started=now)
-            _write(connection, claimed)
-            if scheduled // schedule.every % PRUNED_EVERY == 0:
-                _prune(connection, job_id)
+            return _claim(connection, job_id, schedule, scheduled, Claim(holder, now, again, now - abandoned_ms))
+
+    def claim_all(self, wanted: Sequence[tuple[str, Schedule, int]], holder: str) -> list[Execution | Error]:
+        """Claim executions of jobs in one transaction, as `claim` does; return what it would return or raise for each."""
+        claimed: list[Execution | Error] = []
+        with self._store.write() as connection:
+            now = self._store.now(connection)
+            for job_id, schedule, scheduled in wanted:
+                try:
+                    claimed.append(_claim(connection, job_id, schedule, scheduled, Claim(holder, now, False, now - ABANDONED_MS)))
+                except (TransientError, NotFoundError) as error:
+                    claimed.append(error)
         return claimed
 
     def check(self, execution: Execution) -> None:
         """Raise `FencedError` if a newer attempt has been claimed since, `NotFoundError` if the job was dropped."""
         with self._store.read() as connection:
             _require_attempt(connection, execution)
+
+    def check_all(self, executions: Sequence[Execution]) -> None:
+        """Raise what `check` does for the first of some executions that is not current."""
+        with self._store.read() as connection:
+            for execution in executions:
+                _require_attempt(connection, execution)
 
     def finish(self, execution: Execution, rows: int) -> None:
         """Mark an attempt DONE, with the rows it wrote, and add them to the job's counters.
@@ -73,18 +80,26 @@ class Executions:
             FencedError: A newer attempt has been claimed since.
             NotFoundError: The job was dropped.
         """
+        self.finish_all([(execution, rows)])
+
+    def finish_all(self, finished: Sequence[tuple[Execution, int]]) -> None:
+        """Mark attempts DONE in one transaction, as `finish` does; if it raises, none is."""
         with self._store.write() as connection:
-            now = self._close(connection, execution, {"state": ExecutionState.DONE.value, "rows": rows, "message": None})
-            job = JOBS.c.id == execution.job_id
-            counters = connection.scalar(select(JOBS.c.counters).where(job).with_for_update()) or {}
-            added = {"rows_out": rows, "batches": 1}
-            changed = {**counters, **{name: counters[name] + more for name, more in added.items()}}
-            connection.execute(update(JOBS).where(job).values(counters=changed, updated=now))
+            for execution, rows in finished:
+                now = self._close(connection, execution, {"state": ExecutionState.DONE.value, "rows": rows, "message": None})
+                _count(connection, execution.job_id, rows, now)
 
     def fail(self, execution: Execution, message: str) -> None:
         """Mark an attempt FAILED, so that the execution can be claimed again. Raises what `finish` does."""
         with self._store.write() as connection:
             self._close(connection, execution, {"state": ExecutionState.FAILED.value, "message": message})
+
+    def release(self, executions: Sequence[Execution]) -> None:
+        """Give up claims of first attempts that were not used, as if they had not been made. Those that are not current stay."""
+        with self._store.write() as connection:
+            for execution in executions:
+                unused = and_(*_matches(execution.job_id, execution.scheduled), EXECUTIONS.c.attempt == execution.attempt)
+                connection.execute(delete(EXECUTIONS).where(unused))
 
     def get(self, job_id: str, scheduled: int) -> Execution | None:
         """Return an execution, or None if it has not been started."""
@@ -118,6 +133,40 @@ class Executions:
             update(EXECUTIONS).where(*_matches(execution.job_id, execution.scheduled)).values(finished=now, **values)
         )
         return now
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Who claims executions, when, whether also those that are DONE, and until when claims count as abandoned."""
+
+    holder: str
+    now: int
+    again: bool
+    abandoned_at: int
+
+
+def _claim(connection: Connection, job_id: str, schedule: Schedule, scheduled: int, claim: Claim) -> Execution:
+    _require_job(connection, job_id)
+    present = _find(connection, job_id, scheduled)
+    if present is not None:
+        if present.state is ExecutionState.DONE and not claim.again:
+            return present
+        _refuse_rival(present, claim.holder, claim.abandoned_at)
+    claimed = _claimed(connection, job_id, schedule, scheduled, present)
+    claimed = replace(claimed, holder=claim.holder, started=claim.now)
+    _write(connection, claimed)
+    if scheduled // schedule.every % PRUNED_EVERY == 0:
+        _prune(connection, job_id)
+    return claimed
+
+
+def _count(connection: Connection, job_id: str, rows: int, now: int) -> None:
+    """Add an execution to the job's counters."""
+    job = JOBS.c.id == job_id
+    counters = connection.scalar(select(JOBS.c.counters).where(job).with_for_update()) or {}
+    added = {"rows_out": rows, "batches": 1}
+    changed = {**counters, **{name: counters[name] + more for name, more in added.items()}}
+    connection.execute(update(JOBS).where(job).values(counters=changed, updated=now))
 
 
 def _claimed(connection: Connection, job_id: str, schedule: Schedule, scheduled: int, present: Execution | None) -> Execution:

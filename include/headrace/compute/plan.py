@@ -100,6 +100,14 @@ class ScanUnion:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredSeries:
+    """The stored column that fills a column of `SeriesRows`, and the only device whose rows do; empty for all devices."""
+
+    device: str
+    column: str
+
+
+@dataclass(frozen=True, slots=True)
 class SeriesRows:
     """Rows of series of trees of devices; those without any of the columns' values are left out.
 
@@ -109,6 +117,8 @@ class SeriesRows:
         devices: The devices that the query names, also those without rows.
         aligned: Rows of an instant are one row, NULL where a series has no value then. Without it rows keep their `device`.
         slots: Number of copies of each row, numbered in `_slot`.
+        stored: What `columns` mean, for readers that do not evaluate SQL: of each scan the stored series of each column, None for
+            NULL. Empty if a column is computed otherwise, or if rows have to meet further conditions than to be of the devices.
     """
 
     scans: tuple[Scan, ...]
@@ -116,6 +126,7 @@ class SeriesRows:
     devices: tuple[str, ...]
     aligned: bool = False
     slots: int = 1
+    stored: tuple[tuple[StoredSeries | None, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import functools
 import uuid
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Final
 
 from headrace.compute.iotdb.binding import bind_tree
 from headrace.compute.iotdb.into import IntoColumn, check_into, into_targets
 from headrace.compute.iotdb.select import TreePlan
 from headrace.compute.iotdb.windows import duration_ticks
+from headrace.compute.language import language
 from headrace.errors import ExistsError, InternalError, NotFoundError, ProgrammingError
 from headrace.model.continuous_queries import ContinuousQuery, Schedule, first_execution
 from headrace.model.expressions import Call, ColumnRef, Literal, walk
 from headrace.model.jobs import JobDefinition, JobKind
-from headrace.model.paths import ROOT, join_path
+from headrace.model.paths import ROOT, join_path, split_path
 from headrace.model.time import Duration, Precision
 from headrace.model.tree_queries import CompoundDuration, TimeRange, TreeQuery
 from headrace.model.tree_statements import CreateContinuousQuery
 from headrace.queries.instants import constant_ticks
 from headrace.queries.into import check_type, find_devices
-from headrace.queries.scope import tree_scope
+from headrace.queries.scope import expressions, tree_scope
 from headrace.sql import parse
 from headrace.streams.context import Context
 
@@ -179,9 +182,54 @@ def bind_body(query: TreeQuery, start: int, end: int, context: Context, timezone
     return BoundBody(plan, targets)
 
 
-def recorded_query(definition: JobDefinition) -> TreeQuery:
-    """Return the query of a recorded job."""
-    statement = parse(definition.sql, definition.dialect)
+@functools.lru_cache(maxsize=1_000)
+def recorded_query(sql: str, dialect: str) -> TreeQuery:
+    """Return the query of a recorded statement."""
+    statement = parse(sql, dialect)
     if not isinstance(statement, CreateContinuousQuery):
-        raise InternalError(f"{definition} has no query")
+        raise InternalError(f"{sql} is not a continuous query")
     return statement.query
+
+
+def is_divisible(definition: JobDefinition) -> bool:
+    """Return whether a query over adjoining ranges returns exactly what it returns over each of them.
+
+    Such executions may be computed at once: windows are those of GROUP BY time, lie within one range, and stand for themselves.
+    """
+    query, schedule = recorded_query(definition.sql, definition.dialect), definition.schedule
+    windows = None if query.grouping is None else query.grouping.time
+    if windows is None or schedule.start_offset - schedule.end_offset != schedule.every:
+        return False
+    if query.fill is not None or query.limit is not None or query.offset is not None or calls_series_function(query):
+        return False
+    lengths = [windows.interval, windows.step or windows.interval]
+    if any(part.is_calendar and part.unit != "y" for length in lengths for part in length):
+        return False
+    length, step = (length_ms(length) for length in lengths)
+    return length <= step and schedule.every % step == 0
+
+
+def may_read(definition: JobDefinition, other: JobDefinition) -> bool:
+    """Return whether a continuous query may read what another one writes, judging by the first nodes of their paths."""
+    if definition.continuous_query is None or other.continuous_query is None:
+        return False
+    sources = [literal_prefix(path) for path in definition.continuous_query.sources]
+    targets = [literal_prefix(path) for path in other.continuous_query.targets]
+    return any(
+        all(mine == theirs for mine, theirs in zip(source, target, strict=False)) for source in sources for target in targets
+    )
+
+
+def literal_prefix(path: str) -> tuple[str, ...]:
+    """Return the nodes of a path before the first one with a wildcard or placeholder."""
+    return tuple(takewhile(lambda node: not any(sign in node for sign in ("*", "::", "${")), split_path(path)))
+
+
+def calls_series_function(query: TreeQuery) -> bool:
+    """Return whether an expression depends on more than one row or window."""
+    functions = language(DIALECT)
+    return any(
+        isinstance(part, Call) and (functions.series(part.function) or functions.series_arrow(part.function)) is not None
+        for node in expressions(query)
+        for part in walk(node)
+    )

@@ -1,4 +1,4 @@
-"""Queries on Spark: DataFrames of the tables that a plan reads, and the result as Arrow."""
+"""Queries over tables, in this process or on Spark: DataFrames of the tables that a plan reads, and the result as Arrow."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from headrace.compute import AnyPlan, Scan, TableStatistics, evaluate
+from headrace.compute.local.evaluation import evaluate_locally
 from headrace.errors import DataError, LimitError, OperationalError
 from headrace.model.tables import Table, TableKind
+from headrace.queries.local_reads import LocalReader
 from headrace.storage.delta.extents import extents
 from headrace.streams.context import Context
 
@@ -91,6 +93,9 @@ def evaluate_query(plan: AnyPlan, context: Context) -> pa.Table:
         LimitError: FILL or INTERP would generate too many rows.
         OperationalError: Spark failed.
     """
+    local = evaluate_locally(plan, LocalReader(context), context.settings.local_rows)
+    if local is not None:
+        return local
     context.spark()  # started here, since a query without a table asks for the active session
     with translated():
         return collect(plan, context)

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
 
 from headrace.catalog.executions import ABANDONED_MS
-from headrace.errors import FencedError, NotFoundError
+from headrace.errors import Error, FencedError, NotFoundError
 from headrace.model.continuous_queries import Execution, ExecutionState
 from headrace.model.failpoints import failpoint
 from headrace.model.jobs import JobDefinition
 from headrace.model.progress import Progress, no_progress
 from headrace.model.tree_statements import TimeoutPolicy
-from headrace.queries.continuous_query import bind_body, recorded_query
-from headrace.queries.into import write_into
+from headrace.queries.continuous_query import bind_body, is_divisible, recorded_query
+from headrace.queries.into import IntoPoints, compute_into, write_points
 from headrace.streams.context import Context
 from headrace.streams.failures import to_error
 
 logger = logging.getLogger(__name__)
+
+MAX_TOGETHER: Final = 1_000
+"""Executions of one query that are computed at once when it has fallen behind."""
 
 
 def due(context: Context, definition: JobDefinition) -> Iterator[int]:
@@ -32,6 +39,18 @@ def due(context: Context, definition: JobDefinition) -> Iterator[int]:
     latest = list(new)
     unfinished = [execution.scheduled for execution in ledger.unfinished(definition.id) if execution.scheduled == last]
     yield from latest or unfinished
+
+
+def due_together(context: Context, definition: JobDefinition) -> list[int]:
+    """Return the first instants that are due and can be computed at once; empty if nothing is due.
+
+    One that was tried before is computed alone.
+    """
+    if not is_divisible(definition) or context.catalog.executions.unfinished(definition.id):
+        return list(islice(due(context, definition), 1))
+    instants = list(islice(due(context, definition), MAX_TOGETHER))
+    every = definition.schedule.every
+    return [instant for place, instant in enumerate(instants) if instant == instants[0] + place * every]
 
 
 def execute(
@@ -60,35 +79,117 @@ def execute(
         return claimed
     failpoint("queries.execution.claimed")
     try:
-        rows = compute(context, definition, claimed)
+        points = compute(context, definition, claimed)
+        write_points(context, [points], lambda: ledger.check(claimed))
     except FencedError:
         raise
     except Exception as error:
         record_failure(context, claimed, error)
         raise to_error(error) from error
     failpoint("queries.execution.written")
-    ledger.finish(claimed, rows)
+    ledger.finish(claimed, points.values)
     done = ledger.get(definition.id, scheduled)
     if done is None:
         raise NotFoundError(f"no job has the id {definition.id}", hint="it was dropped")
     return done
 
 
-def compute(context: Context, definition: JobDefinition, execution: Execution) -> int:
-    """Compute the range of an execution and return the number of values written."""
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Executions of one continuous query to be computed at once: one, or several that adjoin each other.
+
+    Attributes:
+        number: Which piece of work it belongs to.
+        claims: In order.
+        points: What they write together.
+    """
+
+    number: int
+    claims: tuple[Execution, ...]
+    points: IntoPoints
+
+    def finished(self) -> list[tuple[Execution, int]]:
+        """Return each execution with the number of values that it has written."""
+        if len(self.claims) == 1:
+            return [(self.claims[0], self.points.values)]
+        return list(zip(self.claims, self.points.values_by_range([claim.start for claim in self.claims]), strict=True))
+
+
+Work = tuple[JobDefinition, Sequence[int]]
+"""A continuous query and instants to execute. Several instants have to adjoin each other, and the query to be divisible."""
+
+
+def execute_together(context: Context, work: Sequence[Work], holder: str) -> list[Error | None]:
+    """Execute continuous queries that do not read each other's results, with one commit for each database.
+
+    Returns:
+        For each what `execute` would raise; None if its executions are DONE.
+    """
+    wanted = [(number, definition, instant) for number, (definition, instants) in enumerate(work) for instant in instants]
+    claimed = context.catalog.executions.claim_all([(job.id, job.schedule, instant) for _, job, instant in wanted], holder)
+    claims: dict[int, list[Execution]] = defaultdict(list)
+    outcomes: list[Error | None] = [None] * len(work)
+    for (number, _, _), claim in zip(wanted, claimed, strict=True):
+        if isinstance(claim, Error):
+            outcomes[number] = claim
+        elif claim.state is not ExecutionState.DONE:
+            claims[number].append(claim)
+    failpoint("queries.execution.claimed")
+    runs = []
+    for number, own in claims.items():
+        try:
+            runs.append(Run(number, tuple(own), compute(context, work[number][0], *own)))
+        except Exception as error:
+            outcomes[number] = fail_all(context, own, error)
+    for number, failure in write_runs(context, runs).items():
+        outcomes[number] = failure
+    return outcomes
+
+
+def write_runs(context: Context, runs: Sequence[Run]) -> dict[int, Error]:
+    """Write what runs have computed, together if possible, and return the error of each that failed."""
+    replacing = [[run] for run in runs if run.points.replaced]
+    adding = [run for run in runs if not run.points.replaced]
+    failed: dict[int, Error] = {}
+    for group in [*replacing, *([adding] if adding else [])]:
+        try:
+            write_group(context, group)
+        except Exception as error:
+            if len(group) > 1:
+                # One of them may have been dropped, or taken over.
+                for run in group:
+                    failed |= write_runs(context, [run])
+            else:
+                failed[group[0].number] = fail_all(context, group[0].claims, error)
+    return failed
+
+
+def write_group(context: Context, group: Sequence[Run]) -> None:
+    """Write the points of runs in one commit for each database, and mark them DONE."""
+    ledger = context.catalog.executions
+    claims = [claim for run in group for claim in run.claims]
+    write_points(context, [run.points for run in group], lambda: ledger.check_all(claims))
+    failpoint("queries.execution.written")
+    ledger.finish_all([finished for run in group for finished in run.finished()])
+
+
+def fail_all(context: Context, claims: Sequence[Execution], error: Exception) -> Error:
+    """Record a failure as that of the first of several executions, the others not having been started; return it as an error."""
+    record_failure(context, claims[0], error)
+    context.catalog.executions.release(claims[1:])
+    return to_error(error)
+
+
+def compute(context: Context, definition: JobDefinition, *claims: Execution) -> IntoPoints:
+    """Compute the range of an execution, or of several that adjoin each other."""
     details = definition.continuous_query
     assert details is not None
-    body = bind_body(recorded_query(definition), execution.start, execution.end, context, details.timezone)
+    start, end = claims[0].start, claims[-1].end
+    body = bind_body(recorded_query(definition.sql, definition.dialect), start, end, context, details.timezone)
     if body.plan is None:
-        return 0
-    written = write_into(
-        context,
-        body.plan,
-        body.targets,
-        replaced=(execution.start, execution.end) if execution.replaces else None,
-        check=lambda: context.catalog.executions.check(execution),
-    )
-    return written.values
+        return IntoPoints()
+    replaced = (start, end) if any(claim.replaces for claim in claims) else None
+    return compute_into(context, body.plan, body.targets, replaced)
 
 
 def record_failure(context: Context, execution: Execution, error: Exception) -> None:

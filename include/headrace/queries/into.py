@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -38,42 +38,69 @@ WIDER: Final = {
 }
 """Types of targets that a column may be written to, beside its own."""
 DEVICE: Final = "device"
+MICROSECONDS_PER_MS: Final = 1_000
 Selected = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
-class IntoResult:
-    """What INTO has written: the number of values of each target, and whether the query returned a row."""
+class IntoPoints:
+    """What a query writes.
 
-    counts: tuple[int, ...]
-    has_rows: bool
+    Attributes:
+        counts: The number of values of each target.
+        has_rows: Whether the query returned a row.
+        rows: Rows as stored, by database.
+        replaced: Points that give way to them, by database.
+    """
+
+    counts: tuple[int, ...] = ()
+    has_rows: bool = False
+    rows: Mapping[str, Sequence[pa.Table]] = field(default_factory=dict)
+    replaced: Mapping[str, ReplacedPoints] = field(default_factory=dict)
 
     @property
     def values(self) -> int:
-        """The number of values written."""
+        """The number of values."""
         return sum(self.counts)
 
+    def values_by_range(self, starts: Sequence[int]) -> list[int]:
+        """Return the number of values within each of adjoining ranges, which begin at these instants in milliseconds."""
+        counts = np.zeros(len(starts), np.int64)
+        for table in (table for tables in self.rows.values() for table in tables):
+            times = table[TIME_COLUMN].cast(pa.int64()).to_numpy() // MICROSECONDS_PER_MS
+            ranges = np.searchsorted(starts, times, side="right") - 1
+            for name in table.column_names[2:]:
+                counts += np.bincount(ranges[pc.is_valid(table[name]).to_numpy()], minlength=len(starts))
+        return [int(count) for count in counts]
 
-def write_into(
-    context: Context,
-    plan: TreePlan,
-    targets: Sequence[IntoColumn],
-    *,
-    replaced: tuple[int, int] | None = None,
-    check: Callable[[], None] = lambda: None,
-) -> IntoResult:
-    """Run a query and write its columns, in one commit for each database.
+
+def write_into(context: Context, plan: TreePlan, targets: Sequence[IntoColumn]) -> IntoPoints:
+    """Run a query and write its columns, in one commit for each database. Points are added or overwritten.
 
     Args:
         context: The environment.
         plan: The bound query.
         targets: Where each column of the result goes, or of ALIGN BY DEVICE each column of each device.
-        replaced: The range `[start, end)` in ticks that the query was computed for. What it wrote there before goes, unless it is
-            written again. With None points are only added or overwritten.
-        check: Called before each commit. What it raises prevents the commit.
 
     Raises:
         TypeMismatchError: A target exists with a type that the column's values cannot have.
+    """
+    points = compute_into(context, plan, targets)
+    write_points(context, [points])
+    return points
+
+
+def compute_into(
+    context: Context, plan: TreePlan, targets: Sequence[IntoColumn], replaced: tuple[int, int] | None = None
+) -> IntoPoints:
+    """Run a query and return what it writes; series that are missing are created.
+
+    Args:
+        context: The environment.
+        plan: The bound query.
+        targets: Where its columns go.
+        replaced: The range `[start, end)` in ticks that the query was computed for. What it wrote there before goes, unless it is
+            written again. None if it has written nothing there.
     """
     devices = find_devices({target.device for target in targets}, context)
     for target in targets:
@@ -81,11 +108,23 @@ def write_into(
     table = evaluate_query(plan.plan, context)
     counts = count_values(plan, targets, table)
     devices |= make_targets([target for target, count in zip(targets, counts, strict=True) if count], context)
-    rows = rows_by_database(plan, targets, table, devices)
     ranges = {} if replaced is None else replaced_points(plan, targets, devices, replaced)
-    for name in dict.fromkeys([*rows, *ranges]):
-        write_database(context, name, rows.get(name, []), ranges.get(name), check)
-    return IntoResult(counts, table.num_rows > 0)
+    return IntoPoints(counts, table.num_rows > 0, rows_by_database(plan, targets, table, devices), ranges)
+
+
+def write_points(context: Context, points: Sequence[IntoPoints], check: Callable[[], None] = lambda: None) -> None:
+    """Write the points of queries, in one commit for each database; of points at the same instant the last are kept.
+
+    Args:
+        context: The environment.
+        points: What each query writes. Only one that is alone may replace points.
+        check: Called before each commit. What it raises prevents the commit.
+    """
+    names = dict.fromkeys(name for own in points for name in (*own.rows, *own.replaced))
+    for name in names:
+        rows = [row for own in points for row in own.rows.get(name, ())]
+        replaced = next((own.replaced[name] for own in points if name in own.replaced), None)
+        write_database(context, name, rows, replaced, check)
 
 
 def write_database(

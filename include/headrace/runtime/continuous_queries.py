@@ -5,15 +5,16 @@ from __future__ import annotations
 import heapq
 import logging
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from itertools import combinations
 from typing import Final
 
 from headrace.errors import Error, FencedError, NotFoundError
 from headrace.model.continuous_queries import ExecutionState
 from headrace.model.jobs import DesiredState, JobKind, JobRecord, JobState
 from headrace.queries import executions
+from headrace.queries.continuous_query import may_read
 from headrace.runtime.context import Context
 from headrace.runtime.reasons import stop_stream
 from headrace.settings import Settings
@@ -89,8 +90,16 @@ def may_try_again(context: Context, record: JobRecord, instant: int, error: Erro
     return False
 
 
+Work = tuple[JobRecord, list[int]]
+"""A continuous query, and the instants to execute at once."""
+
+
 class QueryTimers:
-    """Executes the continuous queries of an snode when they are due, each query one execution at a time."""
+    """Executes the continuous queries of an snode when they are due, each query one execution at a time.
+
+    Queries that are due at the same time and do not read each other's results are executed together, with one commit for each
+    database. One that has fallen behind catches up on several intervals at once if its query allows it.
+    """
 
     def __init__(self, context: Context, holder: str, is_own: Callable[[JobRecord], bool]) -> None:
         """Prepare the timers of the queries for which `is_own` holds."""
@@ -99,6 +108,7 @@ class QueryTimers:
         self._is_own = is_own
         self._queries: dict[str, JobRecord] = {}
         self._in_flight: dict[str, Future[None]] = {}
+        self._linked: set[str] = set()
         self._last: dict[str, int | None] = {}
         self._retry_at: dict[str, int] = {}
         self._changed = threading.Condition()
@@ -115,11 +125,9 @@ class QueryTimers:
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
+            in_flight = list(self._in_flight.values())
         self._pool.shutdown(wait=False, cancel_futures=True)
-        deadline = time.monotonic() + grace_s
-        for future in list(self._in_flight.values()):
-            if not future.cancelled():
-                future.exception(max(0.0, deadline - time.monotonic()))
+        wait(in_flight, grace_s)
 
     def reconcile(self, records: Sequence[JobRecord]) -> None:
         """Take on the queries that are to be executed, and leave the others."""
@@ -128,9 +136,9 @@ class QueryTimers:
             for job_id in self._queries.keys() - queries.keys():
                 self._last.pop(job_id, None)
                 self._retry_at.pop(job_id, None)
-            is_new = bool(queries.keys() - self._queries.keys())
-            self._queries = queries
-            if is_new:
+            is_same, self._queries = queries.keys() == self._queries.keys(), queries
+            if not is_same:
+                self._linked = linked_ids(list(queries.values()))
                 self._changed.notify_all()
 
     def _run(self) -> None:
@@ -147,15 +155,25 @@ class QueryTimers:
     def _start_due(self) -> float:
         """Start what is due, and return the seconds until something else is."""
         now, next_at = self._context.clock.now(), None
+        due: list[JobRecord] = []
         for job_id, record in list(self._queries.items()):
             if job_id in self._in_flight:
                 continue
             instant = self._next_instant(record)
-            if instant > now:
-                next_at = instant if next_at is None else min(next_at, instant)
+            if instant <= now:
+                due.append(record)
             else:
-                self._in_flight[job_id] = self._pool.submit(self._execute_all, record)
+                next_at = instant if next_at is None else min(next_at, instant)
+        for group in split_work(due, self._linked, self._context.settings.cq_threads):
+            self._submit(group)
         return MAX_WAIT_S if next_at is None else min(MAX_WAIT_S, max(0, next_at - self._context.clock.now()) / 1000)
+
+    def _submit(self, group: Sequence[Sequence[JobRecord]]) -> None:
+        with self._changed:
+            if self._stopping:
+                return
+            future = self._pool.submit(self._execute_waves, group)
+            self._in_flight |= {record.definition.id: future for wave in group for record in wave}
 
     def _next_instant(self, record: JobRecord) -> int:
         """Return when a query is due next: after the last execution, or when a failed one may be tried again."""
@@ -168,35 +186,69 @@ class QueryTimers:
             self._last[job_id] = self._context.catalog.executions.last(job_id, schedule.first)
         return schedule.next_after(self._last[job_id])
 
-    def _execute_all(self, record: JobRecord) -> None:
-        """Execute what is due of one query, in order."""
-        job_id = record.definition.id
-        try:
-            self._retry_at.pop(job_id, None)
-            for instant in executions.due(self._context, record.definition):
-                if self._stopping or job_id not in self._queries or not self._try(record, instant):
-                    break
-                self._last[job_id] = max(instant, self._last.get(job_id) or instant)
-        except Exception:
-            logger.exception("executing continuous query %s", record.definition.name)
-            self._retry_at[job_id] = self._context.clock.now() + retry_pause_ms(record.definition.schedule.every, 1)
-        finally:
-            with self._changed:
-                self._in_flight.pop(job_id, None)
-                self._changed.notify_all()
+    def _execute_waves(self, waves: Sequence[Sequence[JobRecord]]) -> None:
+        """Execute what is due of some queries, wave by wave."""
+        for wave in waves:
+            try:
+                self._execute_wave(wave)
+            except Exception:  # a bug that affects one query must not end the timers
+                logger.exception("executing continuous queries %s", ", ".join(record.definition.name for record in wave))
+                self._postpone(wave)
+            finally:
+                with self._changed:
+                    for record in wave:
+                        self._in_flight.pop(record.definition.id, None)
+                    self._changed.notify_all()
 
-    def _try(self, record: JobRecord, instant: int) -> bool:
-        """Execute one instant; return False if it failed, and will be tried again or has stopped the query."""
-        definition = record.definition
-        try:
-            executions.execute(self._context, definition, instant, self._holder)
-        except (FencedError, NotFoundError) as error:
-            logger.info("leaving continuous query %s: %s", definition.name, error.message)
-            return False
-        except Error as error:
-            may_try_again(self._context, record, instant, error)
-            execution = self._context.catalog.executions.get(definition.id, instant)
-            pause = retry_pause_ms(definition.schedule.every, 1 if execution is None else execution.attempt)
-            self._retry_at[definition.id] = self._context.clock.now() + pause
-            return False
-        return True
+    def _execute_wave(self, wave: Sequence[JobRecord]) -> None:
+        """Execute what is due of queries that do not depend on each other."""
+        active = [record for record in wave if record.definition.id in self._queries and not self._stopping]
+        work = [(record, executions.due_together(self._context, record.definition)) for record in active]
+        work = [(record, instants) for record, instants in work if instants]
+        outcomes = executions.execute_together(
+            self._context, [(record.definition, instants) for record, instants in work], self._holder
+        )
+        for (record, instants), error in zip(work, outcomes, strict=True):
+            self._conclude(record, instants, error)
+
+    def _conclude(self, record: JobRecord, instants: Sequence[int], error: Error | None) -> None:
+        """Remember how far a query has come, or when to try again; after the last attempt it is STOPPED."""
+        job_id = record.definition.id
+        self._retry_at.pop(job_id, None)
+        if error is None:
+            last = self._last.get(job_id)
+            self._last[job_id] = instants[-1] if last is None else max(instants[-1], last)
+        elif isinstance(error, FencedError | NotFoundError):
+            logger.info("leaving continuous query %s: %s", record.definition.name, error.message)
+            self._postpone([record])
+        else:
+            may_try_again(self._context, record, instants[0], error)
+            execution = self._context.catalog.executions.get(job_id, instants[0])
+            self._postpone([record], 1 if execution is None else execution.attempt)
+
+    def _postpone(self, records: Sequence[JobRecord], attempt: int = 1) -> None:
+        """Try queries again after a pause."""
+        now = self._context.clock.now()
+        for record in records:
+            self._retry_at[record.definition.id] = now + retry_pause_ms(record.definition.schedule.every, attempt)
+
+
+def split_work(due: Sequence[JobRecord], linked: Collection[str], groups: int) -> list[list[list[JobRecord]]]:
+    """Split queries into groups that threads execute side by side, each a list of waves.
+
+    Those whose id is in `linked` are executed one after the other, in one group.
+    """
+    ordered = sorted(due, key=lambda record: record.definition.name)
+    dependent = [[record] for record in ordered if record.definition.id in linked]
+    free = [record for record in ordered if record.definition.id not in linked]
+    shares = [[free[number::groups]] for number in range(groups) if free[number::groups]]
+    return [*shares, *([dependent] if dependent else [])]
+
+
+def linked_ids(queries: Sequence[JobRecord]) -> set[str]:
+    """Return the ids of the queries that may read what another one writes, or the other way around."""
+    linked: set[str] = set()
+    for one, other in combinations((record.definition for record in queries), 2):
+        if may_read(one, other) or may_read(other, one):
+            linked |= {one.id, other.id}
+    return linked

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -301,6 +301,19 @@ class Tables:
         statistics, and rows; `filter` chooses rows further.
         """
         return scans.scan_rows(self._handles.reader(table), table, columns, filter, version, tbnames, bounds)
+
+    def batches(
+        self, table: Table, columns: Sequence[str], tbnames: Collection[str], bounds: Bounds | None
+    ) -> Iterator[pa.RecordBatch]:
+        """Return rows as stored in batches, with the series key as a dictionary.
+
+        `bounds` (as stored, inclusive) and `tbnames` choose files and row groups by their statistics; others rows may come too.
+        """
+        return scans.scan_batches(self._handles.reader(table), table, columns, tbnames, bounds)
+
+    def count_scanned(self, table: Table, tbnames: Collection[str], bounds: Bounds | None) -> int | None:
+        """Return the number of rows of the files that `batches` reads, from statistics; None if they are missing."""
+        return scans.count_scanned_rows(self._handles.reader(table), table, tbnames, bounds)
 
     def frame(self, spark: SparkSession, table: Table, *, version: int | None = None) -> DataFrame:
         """Rows as stored, as a DataFrame, now or as of a version: the declared columns and `tbname`; tags are not joined."""

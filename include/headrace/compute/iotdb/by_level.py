@@ -112,7 +112,7 @@ class LevelQuery:
         """Return the part of a group's column that one stored column of some devices fills, in that column's slot."""
         in_devices = f"{DEVICE} IN ({', '.join(string_sql(device.path) for device in devices)})"
         in_slot = f"_slot = {self.slots[column]} AND " if len(self.slots) > 1 else ""
-        return ColumnPart(database, column, in_slot + in_devices, presence)
+        return ColumnPart(database, column, condition=in_slot + in_devices, presence=presence)
 
     def masked_condition(self, node: Expression) -> Expression:
         """Replace the series in HAVING by their groups."""

@@ -13,7 +13,7 @@ from headrace.compute.iotdb.expansion import (
     paths,
     result_header,
 )
-from headrace.compute.iotdb.rows import ColumnPart, RowsBuilder, device_condition
+from headrace.compute.iotdb.rows import ColumnPart, RowsBuilder
 from headrace.compute.iotdb.scope import TreeScope
 from headrace.compute.iotdb.select import (
     TreePlan,
@@ -82,7 +82,7 @@ class TimeQuery:
             rows.add(
                 name,
                 ref.type,
-                [ColumnPart(ref.device.database, ref.series.column, device_condition(ref.device) if has_several_devices else "")],
+                [ColumnPart(ref.device.database, ref.series.column, ref.device.path if has_several_devices else "")],
             )
         outputs = items if aggregated and clause is None else [time_item(), *end_time_items(items), *items_without_end_time(items)]
         return bind_expanded(query, self.scope, rows, outputs, where, having, orders, clause, names.series, ())

@@ -12,7 +12,7 @@ from headrace.compute.iotdb.expansion import (
     TIME,
 )
 from headrace.compute.iotdb.scope import TreeScope
-from headrace.compute.plan import Scan, SeriesRows
+from headrace.compute.plan import Scan, SeriesRows, StoredSeries
 from headrace.compute.terms import ColumnRole, quote, string_sql
 from headrace.compute.types import to_ticks
 from headrace.model.tables import Table
@@ -26,12 +26,14 @@ class ColumnPart:
     """The part of a column that one stored column fills.
 
     Attributes:
-        condition: On `device` and `_slot`; empty for all rows.
+        device: The only device whose rows it takes; empty for those of all.
+        condition: A further one on `device` and `_slot`; empty for none.
         presence: Replace values by 1, for aggregates that only count them or read their time.
     """
 
     database: str
     column: str
+    device: str = ""
     condition: str = ""
     presence: bool = False
 
@@ -39,6 +41,11 @@ class ColumnPart:
     def sql(self) -> str:
         """The value as Spark SQL."""
         return f"if({quote(self.column)} IS NULL, NULL, 1L)" if self.presence else quote(self.column)
+
+    @property
+    def rows(self) -> str:
+        """The condition on the rows that it takes; empty for all."""
+        return f"{DEVICE} = {string_sql(self.device)}" if self.device else self.condition
 
 
 @dataclass(slots=True)
@@ -64,8 +71,22 @@ class RowsBuilder:
             tuple((self.column_sql(parts, scan.database.name), f"s{number}") for number, (_, (_, parts)) in numbered)
             for scan in scans
         )
-        source = SeriesRows(scans, columns, tuple(sorted(self.devices)), self.aligned, self.slots)
+        source = SeriesRows(scans, columns, tuple(sorted(self.devices)), self.aligned, self.slots, self.stored_series(scans))
         return BoundSource(source, self.environment(scans[0].database.precision))
+
+    def stored_series(self, scans: Sequence[Scan]) -> tuple[tuple[StoredSeries | None, ...], ...]:
+        """Return the stored series of the columns of each scan; nothing if a column or a scan needs more than that."""
+        parts = [part for _, column_parts in self.columns.values() for part in column_parts]
+        if any(part.condition or part.presence for part in parts) or any(path in self.scope.ttl_ms for path in self.devices):
+            return ()
+        return tuple(
+            tuple(self.stored_part(column_parts, scan.database.name) for _, column_parts in self.columns.values()) for scan in scans
+        )
+
+    @staticmethod
+    def stored_part(parts: Sequence[ColumnPart], database: str) -> StoredSeries | None:
+        """Return the stored series that fills a column over the rows of one database."""
+        return next((StoredSeries(part.device, part.column) for part in parts if part.database == database), None)
 
     def environment(self, precision: Precision) -> Environment:
         """Return the environment of the source's columns."""
@@ -122,16 +143,11 @@ class RowsBuilder:
         own = [part for part in parts if part.database == database]
         if not own:
             return "NULL"
-        if len(own) == 1 and not own[0].condition:
+        if len(own) == 1 and not own[0].rows:
             return own[0].sql
-        return f"CASE {' '.join(f'WHEN {part.condition} THEN {part.sql}' for part in own)} END"
+        return f"CASE {' '.join(f'WHEN {part.rows} THEN {part.sql}' for part in own)} END"
 
 
 def stored_sql(column: str, type_: DataType, precision: Precision) -> str:
     """Write a stored column for use in expressions: timestamps become ticks."""
     return to_ticks(column, precision) if type_.kind is TypeKind.TIMESTAMP else column
-
-
-def device_condition(device: Device) -> str:
-    """Return the condition that selects the rows of a device."""
-    return f"{DEVICE} = {string_sql(device.path)}"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -15,6 +15,9 @@ from headrace.storage.delta.handles import file_system
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
+
+BATCH_ROWS: Final = 1 << 20
+"""Rows that `read_batches` returns at a time, at most."""
 
 
 def read_data_files(
@@ -47,11 +50,45 @@ def read_data_files(
     if series is None:
         dataset: Any = ds.dataset(uris, schema=schema, format="parquet", filesystem=system)
     else:
-        dataset = _series_dataset(uris, schema, system, *series)
+        dataset = _series_dataset(uris, schema, system, *series, ds.ParquetFileFormat())
     if further is None:
         return dataset.to_table(columns=columns, filter=where)
     reader = dataset.scanner(filter=where).to_reader()
     return ds.Scanner.from_batches(reader, columns=columns, filter=further).to_table()
+
+
+def read_batches(
+    uri: str,
+    paths: list[str],
+    schema: pa.Schema,
+    columns: list[str],
+    where: pc.Expression | None,
+    series: tuple[str, Collection[str] | None],
+) -> Iterator[pa.RecordBatch]:
+    """Read rows of data files in large batches, a few files ahead.
+
+    Args:
+        uri: Root of relative paths.
+        paths: The files.
+        schema: Columns of the table.
+        columns: Columns to read.
+        where: Filter that is pushed down into the files; may compare text only by `text_field`.
+        series: The series key, which is read as a dictionary, and names as for `read_data_files`.
+    """
+    import pyarrow.dataset as ds
+
+    key, names = series
+    system, root = file_system(uri)
+    uris = [path if "://" in path else f"{root}/{unquote(path)}" for path in paths]
+    format_ = ds.ParquetFileFormat(read_options=ds.ParquetReadOptions(dictionary_columns=[key]))
+    position = schema.get_field_index(key)
+    encoded = schema.set(position, pa.field(key, pa.dictionary(pa.int32(), pa.string())))
+    if names is None:
+        dataset: Any = ds.dataset(uris, schema=encoded, format=format_, filesystem=system)
+    else:
+        dataset = _series_dataset(uris, encoded, system, key, names, format_)
+    scanner = dataset.scanner(columns=columns, filter=where, batch_size=BATCH_ROWS, batch_readahead=2, fragment_readahead=2)
+    yield from scanner.to_batches()
 
 
 def text_field(name: str) -> pc.Expression:
@@ -64,12 +101,11 @@ def text_field(name: str) -> pc.Expression:
 
 
 def _series_dataset(
-    uris: list[str], schema: pa.Schema, system: pafs.FileSystem, key: str, names: Collection[str]
+    uris: list[str], schema: pa.Schema, system: pafs.FileSystem, key: str, names: Collection[str], format_: ds.ParquetFileFormat
 ) -> ds.FileSystemDataset:
     """Return the files without row groups that cannot hold any of the subtables, as `text_field` keeps Arrow from pruning them."""
     import pyarrow.dataset as ds
 
-    format_ = ds.ParquetFileFormat()
     fragments = []
     for uri_ in uris:
         groups = _row_groups(pq.read_metadata(uri_, filesystem=system), key, names)

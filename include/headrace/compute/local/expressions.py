@@ -1,0 +1,299 @@
+"""Evaluation of expressions over Arrow columns with Spark's semantics, for the types and functions where both agree.
+
+`infer_type` refuses everything else before any row is read. Values that Spark refuses, such as sums out of range, raise
+`UnsupportedError` during evaluation: Spark then reports them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.compute.local.sql import Column, Constant, Node, Operation, UnsupportedError
+
+Values = Any
+"""An Arrow array, chunked array, or scalar."""
+
+TYPES: Final = {
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "void": pa.null(),
+}
+TIMESTAMP: Final = pa.timestamp("us", "UTC")
+ORDERED: Final = ("=", "<>", "<", "<=", ">", ">=")
+SPECIAL_DOUBLES: Final = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
+
+
+def infer_type(node: Node, types: Mapping[str, pa.DataType]) -> pa.DataType:
+    """Return the type of an expression.
+
+    Args:
+        node: The expression.
+        types: Types of the columns.
+
+    Raises:
+        UnsupportedError: A function is not supported, or not for these types.
+    """
+    match node:
+        case Column(name=name):
+            if name not in types:
+                raise UnsupportedError(name)
+            return types[name]
+        case Constant(type=type_):
+            return TYPES[type_]
+        case Operation(name="cast" | "try_cast", operands=(Constant(value=str(text), type="string"),), type="double"):
+            if text not in SPECIAL_DOUBLES:
+                raise UnsupportedError(text)
+            return TYPES["double"]
+        case Operation(name="cast" | "try_cast", operands=(operand,), type=type_):
+            return cast_type(infer_type(operand, types), type_)
+        case Operation(name=name, operands=operands):
+            return operation_type(name, [infer_type(operand, types) for operand in operands])
+
+
+def cast_type(source: pa.DataType, name: str) -> pa.DataType:
+    """Return the target of a cast that never loses a value, or rounds as Spark does."""
+    target = TYPES.get(name)
+    if target is None:
+        raise UnsupportedError(f"cast to {name}")
+    widened = pa.types.is_integer(source) and pa.types.is_integer(target) and source.bit_width <= target.bit_width
+    is_numeric = pa.types.is_integer(source) or pa.types.is_floating(source)
+    if source == target or pa.types.is_null(source) or widened or (is_numeric and pa.types.is_floating(target)):
+        return target
+    raise UnsupportedError(f"cast of {source} to {name}")
+
+
+def operation_type(name: str, types: list[pa.DataType]) -> pa.DataType:
+    """Return the type of an operator or function."""
+    if name in ("and", "or", "not"):
+        return require(all(is_condition(type_) for type_ in types), TYPES["boolean"], name)
+    if name in ORDERED:
+        return require(len(types) == 2 and are_comparable(*types), TYPES["boolean"], name)
+    if name == "in":
+        return require(all(type_ == types[0] and not pa.types.is_floating(type_) for type_ in types), TYPES["boolean"], name)
+    if name in ("is null", "is not null"):
+        return TYPES["boolean"]
+    if name in ("+", "-", "*"):
+        return require(len(types) == 2 and types[0] == types[1] and types[0] in (pa.float64(), pa.int64()), types[0], name)
+    if name in FUNCTIONS:
+        return FUNCTIONS[name][0](types)
+    raise UnsupportedError(name)
+
+
+def require(condition: bool, type_: pa.DataType, name: str) -> pa.DataType:
+    """Return a type, or raise `UnsupportedError` unless the condition holds."""
+    if not condition:
+        raise UnsupportedError(f"{name} of these types")
+    return type_
+
+
+def is_condition(type_: pa.DataType) -> bool:
+    """Return whether a type is BOOLEAN, or that of NULL."""
+    return bool(pa.types.is_boolean(type_) or pa.types.is_null(type_))
+
+
+def are_comparable(left: pa.DataType, right: pa.DataType) -> bool:
+    """Return whether two types compare without a conversion, except of integers to BIGINT."""
+    if pa.types.is_integer(left) and pa.types.is_integer(right):
+        return True
+    return bool(left == right and (pa.types.is_floating(left) or left in (TYPES["string"], TYPES["boolean"], TIMESTAMP)))
+
+
+def common_type(types: list[pa.DataType]) -> pa.DataType:
+    """Return the type of values of which all but NULL have the same."""
+    present = {type_ for type_ in types if not pa.types.is_null(type_)}
+    if len(present) != 1:
+        raise UnsupportedError("values of several types")
+    return present.pop()
+
+
+def evaluate(node: Node, columns: Mapping[str, Values]) -> Values:
+    """Return the values of an expression whose type can be inferred; a scalar if it reads no column.
+
+    Raises:
+        UnsupportedError: Spark would refuse a value.
+    """
+    match node:
+        case Column(name=name):
+            return columns[name]
+        case Constant(value=value, type=type_):
+            return pa.scalar(value, TYPES[type_])
+        case Operation(name="cast" | "try_cast", operands=(Constant(value=str(text), type="string"),), type="double"):
+            return pa.scalar(SPECIAL_DOUBLES[text], pa.float64())
+        case Operation(name="cast" | "try_cast", operands=(operand,), type=type_):
+            return pc.cast(evaluate(operand, columns), TYPES[type_], safe=False)
+        case Operation(name=name, operands=operands):
+            return apply(name, [evaluate(operand, columns) for operand in operands])
+
+
+def apply(name: str, values: list[Values]) -> Values:
+    """Apply an operator or function to the values of its operands."""
+    try:
+        if name in ORDERED:
+            return compare(name, *values)
+        return FUNCTIONS[name][1](*values) if name in FUNCTIONS else OPERATORS[name](*values)
+    except pa.ArrowInvalid as error:
+        raise UnsupportedError(str(error)) from None
+
+
+def compare(sign: str, left: Values, right: Values) -> Values:
+    """Compare two operands. NaN equals itself and is greater than any number."""
+    match sign:
+        case "<":
+            return greater(right, left)
+        case "<=":
+            return pc.invert(greater(left, right))
+        case ">=":
+            return pc.invert(greater(right, left))
+        case ">":
+            return greater(left, right)
+    equal = equals(left, right)
+    return equal if sign == "=" else pc.invert(equal)
+
+
+def may_be_nan(values: Values) -> bool:
+    """Return whether values are floating-point numbers that may include NaN."""
+    if not pa.types.is_floating(values.type):
+        return False
+    return not isinstance(values, pa.Scalar) or (values.is_valid and values.as_py() != values.as_py())
+
+
+def equals(left: Values, right: Values) -> Values:
+    """Return whether operands are equal; two NaN are."""
+    equal = pc.equal(left, right)
+    if may_be_nan(left) and may_be_nan(right):
+        return pc.or_kleene(equal, pc.and_kleene(pc.is_nan(left), pc.is_nan(right)))
+    return equal
+
+
+def greater(left: Values, right: Values) -> Values:
+    """Return whether the left operand is greater."""
+    result = pc.greater(left, right)
+    if not may_be_nan(left):
+        return result
+    only_left = pc.is_nan(left)
+    if pa.types.is_floating(right.type):
+        only_left = pc.and_kleene(only_left, pc.invert(pc.is_nan(right)))
+    return pc.or_kleene(result, only_left)
+
+
+def is_among(values: Values, *members: Values) -> Values:
+    """Return whether values are in a list; NULL is unknown."""
+    if any(not member.is_valid for member in members):
+        raise UnsupportedError("IN with NULL")
+    listed = pa.array([member.as_py() for member in members], members[0].type)
+    return pc.if_else(pc.is_null(values), pa.scalar(None, pa.bool_()), pc.is_in(values, value_set=listed))
+
+
+def choose(condition: Values, first: Values, second: Values) -> Values:
+    """Return the first value where a condition is true, and the second where it is false or unknown."""
+    type_ = common_type([first.type, second.type])
+    return pc.if_else(pc.fill_null(condition, False), pc.cast(first, type_), pc.cast(second, type_))
+
+
+def null_if(value: Values, other: Values) -> Values:
+    """Return NULL where a value equals another."""
+    return choose(equals(value, other), pa.scalar(None, value.type), value)
+
+
+def divide(left: Values, right: Values) -> Values:
+    """Divide as DOUBLE; Spark refuses to divide by zero."""
+    divisor = pc.cast(right, pa.float64())
+    is_zero = pc.equal(divisor, 0.0)
+    if (is_zero if isinstance(is_zero, pa.Scalar) else pc.any(is_zero)).as_py():
+        raise UnsupportedError("division by zero")
+    return pc.divide(pc.cast(left, pa.float64()), divisor)
+
+
+def is_nan(values: Values) -> Values:
+    """Return whether values are NaN; NULL is not."""
+    return pc.fill_null(pc.is_nan(values), False)
+
+
+def to_ticks(microseconds: int) -> Callable[[Values], Values]:
+    """Return the conversion of timestamps to ticks, rounding down."""
+
+    def convert(values: Values) -> Values:
+        units = pc.cast(values, pa.int64())
+        if microseconds == 1:
+            return units
+        # Arrow divides toward zero.
+        quotients = pc.divide(units, microseconds)
+        is_rounded_up = pc.and_(pc.less(units, 0), pc.not_equal(pc.multiply(quotients, microseconds), units))
+        return pc.subtract(quotients, pc.cast(is_rounded_up, pa.int64()))
+
+    return convert
+
+
+def to_timestamp(microseconds: int) -> Callable[[Values], Values]:
+    """Return the conversion of ticks to timestamps."""
+    return lambda values: pc.cast(pc.multiply_checked(pc.cast(values, pa.int64()), microseconds), TIMESTAMP)
+
+
+def same_type(*accepted: pa.DataType) -> Callable[[list[pa.DataType]], pa.DataType]:
+    """Return the type rule of a function of one argument that keeps its type."""
+
+    def rule(types: list[pa.DataType]) -> pa.DataType:
+        return require(len(types) == 1 and types[0] in accepted, types[0], "a function")
+
+    return rule
+
+
+def constant_type(result: pa.DataType, *accepted: pa.DataType) -> Callable[[list[pa.DataType]], pa.DataType]:
+    """Return the type rule of a function of one argument with a fixed result."""
+
+    def rule(types: list[pa.DataType]) -> pa.DataType:
+        return require(len(types) == 1 and types[0] in accepted, result, "a function")
+
+    return rule
+
+
+def if_type(types: list[pa.DataType]) -> pa.DataType:
+    """Return the type of `if`."""
+    return require(len(types) == 3 and is_condition(types[0]), common_type(types[1:]), "if")
+
+
+def null_if_type(types: list[pa.DataType]) -> pa.DataType:
+    """Return the type of `nullif`."""
+    return require(len(types) == 2 and are_comparable(*types), types[0], "nullif")
+
+
+def quotient_type(types: list[pa.DataType]) -> pa.DataType:
+    """Return the type of `/`: DOUBLE for DOUBLE, and for integers and DOUBLE mixed."""
+    is_accepted = len(types) == 2 and all(pa.types.is_integer(type_) or type_ == pa.float64() for type_ in types)
+    return require(is_accepted, pa.float64(), "/")
+
+
+FLOATS: Final = (pa.float32(), pa.float64())
+OPERATORS: Final[dict[str, Callable[..., Values]]] = {
+    "and": pc.and_kleene,
+    "or": pc.or_kleene,
+    "not": pc.invert,
+    "in": is_among,
+    "is null": pc.is_null,
+    "is not null": pc.is_valid,
+    "+": pc.add_checked,
+    "-": pc.subtract_checked,
+    "*": pc.multiply_checked,
+}
+FUNCTIONS: Final[dict[str, tuple[Callable[[list[pa.DataType]], pa.DataType], Callable[..., Values]]]] = {
+    "/": (quotient_type, divide),
+    "if": (if_type, choose),
+    "coalesce": (common_type, pc.coalesce),
+    "nullif": (null_if_type, null_if),
+    "negative": (same_type(*FLOATS), pc.negate),
+    "abs": (same_type(*FLOATS), pc.abs),
+    "isnan": (constant_type(TYPES["boolean"], *FLOATS), is_nan),
+    "sqrt": (same_type(pa.float64()), pc.sqrt),
+    "unix_millis": (constant_type(pa.int64(), TIMESTAMP), to_ticks(1000)),
+    "unix_micros": (constant_type(pa.int64(), TIMESTAMP), to_ticks(1)),
+    "timestamp_millis": (constant_type(TIMESTAMP, pa.int32(), pa.int64()), to_timestamp(1000)),
+    "timestamp_micros": (constant_type(TIMESTAMP, pa.int32(), pa.int64()), to_timestamp(1)),
+}

@@ -1,0 +1,44 @@
+"""Reading of scans for queries that are evaluated in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from headrace.storage.delta.pruning import Bounds
+from headrace.storage.values.scalars import stored_units_per_tick
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from headrace.compute.plan import Scan
+    from headrace.streams.context import Context
+
+MAX_STORED: Final = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class LocalReader:
+    """Reads the data files of tables with Arrow."""
+
+    context: Context
+
+    def count(self, scan: Scan, devices: tuple[str, ...], first: int | None, last: int | None) -> int:
+        """Return the greatest number of rows that `batches` may return."""
+        rows = self.context.tables.count_scanned(scan.table, devices, stored_bounds(scan, first, last))
+        return MAX_STORED if rows is None else rows
+
+    def batches(self, scan: Scan, devices: tuple[str, ...], first: int | None, last: int | None) -> Iterator[pa.RecordBatch]:
+        """Return the columns of the scan as stored, the series key dictionary-encoded."""
+        return self.context.tables.batches(scan.table, scan.columns, devices, stored_bounds(scan, first, last))
+
+
+def stored_bounds(scan: Scan, first: int | None, last: int | None) -> Bounds | None:
+    """Return a range of ticks in the unit of stored timestamps; None for all."""
+    if first is None and last is None:
+        return None
+    unit = stored_units_per_tick(scan.database.precision)
+    low = -MAX_STORED if first is None else max(-MAX_STORED, first * unit)
+    high = MAX_STORED if last is None else min(MAX_STORED, last * unit + unit - 1)
+    return Bounds(low, high)

@@ -1,0 +1,184 @@
+"""Plans that are evaluated with Arrow in this process have the results that Spark has."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from headrace.compute import evaluate, language
+from headrace.compute.iotdb.binding import bind_tree
+from headrace.compute.iotdb.schema import SeriesTree
+from headrace.compute.iotdb.scope import TreeScope
+from headrace.compute.local.evaluation import evaluate_locally
+from headrace.compute.plan import Plan, Scan
+from headrace.model.tables import Column, Database, Table
+from headrace.model.time import Precision
+from headrace.model.tree_statements import TreeSelect
+from headrace.model.trees import Device, Timeseries, tree_table
+from headrace.model.types import BIGINT, BOOL, DOUBLE, TIMESTAMP, VARCHAR, DataType, TypeKind
+from headrace.sql import parse
+from headrace.storage.types import rows_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+INT, FLOAT = DataType(TypeKind.INT), DataType(TypeKind.FLOAT)
+COLUMNS = {"i": INT, "l": BIGINT, "f": FLOAT, "d": DOUBLE, "b": BOOL, "t": VARCHAR, "at": TIMESTAMP}
+SERIES = {
+    "root.p.g.d1": ("i", "d", "t", "b", "f"),
+    "root.p.g.d2": ("i", "d", "l"),
+    "root.p.d3": ("i", "l", "f", "at"),
+    "root.q.d4": ("i", "d"),
+}
+DATABASES = {name: Database(name, Precision.MILLISECOND, "UTC") for name in ("root.p", "root.q")}
+TABLES = {
+    name: replace(tree_table(name), columns=(*tree_table(name).columns, *(Column(*column) for column in COLUMNS.items())))
+    for name in DATABASES
+}
+DEVICES = [
+    Device(path[:6], path, tuple(Timeseries(name, COLUMNS[name], name) for name in names), number=number)
+    for number, (path, names) in enumerate(SERIES.items())
+]
+NUMBERS = st.sampled_from([0.0, 1.0, -1.5, 2.25, 1e300, math.nan, math.inf, -math.inf])
+VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "i": st.integers(-(2**31), 2**31 - 1) | st.integers(-3, 3),
+    "l": st.integers(-(2**63), 2**63 - 1) | st.integers(-3, 3),
+    "f": NUMBERS.filter(lambda value: value != 1e300),
+    "d": NUMBERS,
+    "b": st.booleans(),
+    "t": st.sampled_from(["", "a", "b", "ä'\\"]),
+    "at": st.integers(-5, 5).map(lambda value: value * 1000),
+}
+POINTS = st.lists(
+    st.sampled_from(sorted(SERIES)).flatmap(
+        lambda path: st.tuples(
+            st.just(path), st.integers(-5, 40), st.fixed_dictionaries({name: st.none() | VALUES[name] for name in SERIES[path]})
+        )
+    ),
+    max_size=40,
+)
+GROUPS = (
+    "([-3, 20), 5ms)",
+    "([0, 23), 5ms, 2ms)",
+    "([0, 23), 2ms, 7ms)",
+    "((-5, 20], 4ms)",
+    "([1970-01-01T00:00:00, 1970-03-15T00:00:00), 1mo)",
+)
+AGGREGATES = (
+    "count(i), sum(i), avg(i), min_value(i), max_value(i), count(i) + avg(i)",
+    "first_value(i), last_value(i), min_time(i), max_time(i), time_duration(i)",
+    "avg(i * 2 - 1), count(i) / count(i), -max_value(i * 1.5), sum(i / i)",
+)
+BY_DEVICE = (
+    *(f"select {items} from root.p.g.*, root.q.d4{{group}} align by device" for items in AGGREGATES),
+    "select first_value(t), last_value(b), last_value(f), min_value(d), extreme(d) from root.p.g.d1{group} align by device",
+    "select count(i), count_time(*) from root.p.** where d > 0 or i <= 1{group} having count(i) >= 1 align by device",
+    "select count(at), last_value(at), max_value(l) from root.p.d3{group} order by device desc limit 3 offset 1 align by device",
+)
+BY_TIME = (
+    *(f"select {items} from root.p.g.*, root.q.d4{{group}}" for items in AGGREGATES),
+    "select count(d1.i) + count(d2.i), avg(d1.i), sum(d2.i + d2.d) from root.p.g{group}",
+    "select sum(d1.i + d2.i), count(d1.i) from root.p.g where d1.i > 0{group}",
+    "select last_value(t), min_value(f), max_value(f), count_time(*) from root.p.g.d1 where time >= 3 and i != 2{group}",
+    "select avg(i), last_value(d) from root.p.g.*, root.q.d4 where time > 0 and time < 17{group} having count(root.p.g.d1.i) > 0",
+)
+RAW = (
+    "select * from root.** align by device",
+    "select i, d from root.p.g.*, root.q.d4 align by device",
+    "select i + d, i * 2, -d, i / d from root.p.g.*, root.q.d4 where d >= 0 and i is not null align by device",
+    "select i, f, at from root.p.d3 where not (f > 1 or i = 1) align by device",
+    "select i, t from root.p.g.d1 where t = 'a' or t in ('b', 'c') or i between 0 and 2 order by i desc align by device",
+    "select d from root.p.g.*, root.q.d4 order by d desc, time asc limit 5 align by device",
+    "select * from root.p.g.*",
+    "select i + 1, d from root.p.g.*, root.q.d4 where time >= 0 and time <= 20",
+    "select p.g.d1.i + q.d4.i, p.g.d2.d from root where root.p.g.d1.i > 0 and time < 30",
+    "select d1.d, d2.i from root.p.g order by d1.d desc limit 4",
+    "select i, d, b from root.p.g.d1 where b = true or d != 1 limit 3 offset 1",
+    "select i, case when d > 1 then 'x' when i = 0 then t end from root.p.g.d1",
+)
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Reads tables in memory, in two batches."""
+
+    tables: dict[str, pa.Table]
+
+    def count(self, scan: Scan, devices: Sequence[str], first: int | None, last: int | None) -> int:  # noqa: ARG002
+        return int(self.tables[scan.database.name].num_rows)
+
+    def batches(self, scan: Scan, devices: Sequence[str], first: int | None, last: int | None) -> Iterator[pa.Table]:  # noqa: ARG002
+        table = self.tables[scan.database.name].select(list(scan.columns))
+        half = table.num_rows // 2
+        yield table.slice(half)
+        yield table.slice(0, half)
+
+
+def stored_tables(points: Sequence[tuple[str, int, dict[str, Any]]]) -> dict[str, pa.Table]:
+    """Return the tables with the last points of each device and instant."""
+    unique = {(path, at): values for path, at, values in points}
+    tables = {}
+    for name, table in TABLES.items():
+        own = [
+            {"time": at * 1000, **values, "device": path}
+            for (path, at), values in unique.items()
+            if path.startswith(f"{name}.") and any(value is not None for value in values.values())
+        ]
+        schema = rows_schema(table, DATABASES[name]).remove_metadata()
+        tables[name] = pa.Table.from_pylist([{field.name: row.get(field.name) for field in schema} for row in own], schema)
+    return tables
+
+
+def plan_of(sql: str) -> Plan:
+    statement = parse(sql, "iotdb")
+    assert isinstance(statement, TreeSelect)
+    tables: dict[str, tuple[Database, Table]] = {name: (DATABASES[name], TABLES[name]) for name in DATABASES}
+    bound = bind_tree(statement.query, TreeScope(language("iotdb"), SeriesTree(DEVICES), tables))
+    assert bound is not None
+    return bound.plan
+
+
+def comparable(table: pa.Table) -> list[tuple[Any, ...]]:
+    def plain(value: Any) -> Any:
+        return ("NaN" if math.isnan(value) else float(f"{value:.9g}")) if isinstance(value, float) else value
+
+    return [tuple(map(plain, row)) for row in zip(*(column.to_pylist() for column in table.columns), strict=True)]
+
+
+def check(spark: SparkSession, tables: dict[str, pa.Table], sql: str) -> None:
+    plan = plan_of(sql)
+    local = evaluate_locally(plan, Reader(tables), 1000)
+    assert local is not None, sql
+
+    def read(scan: Scan) -> DataFrame:
+        return spark.createDataFrame(tables[scan.database.name]).coalesce(1)
+
+    by_spark = evaluate(plan, read).toArrow()
+    assert local.schema.names == by_spark.schema.names, sql
+    assert local.schema.types == by_spark.schema.types, sql
+    assert comparable(local) == comparable(by_spark), sql
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("query", [*BY_DEVICE, *BY_TIME])
+@settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck))
+@given(points=POINTS, group=st.sampled_from(["", *(f" group by {group}" for group in GROUPS)]))
+def test_aggregates_equal_those_of_spark(
+    small: SparkSession, query: str, points: list[tuple[str, int, dict[str, Any]]], group: str
+) -> None:
+    check(small, stored_tables(points), query.format(group=group))
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("query", RAW)
+@settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck))
+@given(points=POINTS)
+def test_rows_equal_those_of_spark(small: SparkSession, query: str, points: list[tuple[str, int, dict[str, Any]]]) -> None:
+    check(small, stored_tables(points), query)

@@ -1,0 +1,145 @@
+"""The timers of an snode: what is executed together, what waits, and what becomes of failures."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import headrace
+from headrace.model import failpoints
+from headrace.model.continuous_queries import Execution, ExecutionState
+from headrace.model.jobs import JobKind, JobRecord, JobState
+from headrace.runtime.continuous_queries import QueryTimers, linked_ids, retry_pause_ms, split_work
+from headrace.settings import load
+
+START = 1_700_000_000_000
+SECOND = 1_000
+DEADLINE_S = 120
+
+
+@pytest.fixture
+def connection(tmp_path: Path) -> Iterator[headrace.Connection]:
+    settings = load(home=tmp_path / "home", cq_attempts=2)
+    with headrace.connect(dialect="iotdb", clock=headrace.ManualClock(START), settings=settings) as opened:
+        opened.execute("create timeseries root.plant.line1.s1 with datatype=INT32")
+        values = ", ".join(f"({START + second * SECOND}, {second})" for second in range(-10, 60))
+        opened.execute(f"insert into root.plant.line1(time, s1) values {values}")
+        yield opened
+
+
+def create(connection: headrace.Connection, name: str, source: str = "root.plant.line1", target: str = "root.agg.{}") -> None:
+    body = f"select sum(s1) into {target.format(name)}(c) from {source} group by (1s)"
+    connection.execute(f"create cq {name} resample every 1s begin {body} end")
+
+
+def records(connection: headrace.Connection) -> list[JobRecord]:
+    return connection.session.context.catalog.jobs.all(kind=JobKind.CONTINUOUS_QUERY)
+
+
+def ledger(connection: headrace.Connection, name: str) -> list[Execution]:
+    catalog = connection.session.context.catalog
+    return list(reversed(catalog.executions.all(catalog.jobs.get("root", name, JobKind.CONTINUOUS_QUERY).definition.id)))
+
+
+@contextmanager
+def running(connection: headrace.Connection) -> Iterator[QueryTimers]:
+    timers = QueryTimers(connection.session.context, "snode test", lambda _: True)
+    timers.reconcile(records(connection))
+    timers.start()
+    try:
+        yield timers
+    finally:
+        timers.stop(DEADLINE_S)
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def done(connection: headrace.Connection, name: str) -> int:
+    return sum(execution.state is ExecutionState.DONE for execution in ledger(connection, name))
+
+
+def points(connection: headrace.Connection, path: str) -> dict[int, Any]:
+    rows = connection.execute(f"select c from {path}").fetchall()
+    return {round((at.timestamp() * 1000 - START) / SECOND): int(value) for at, value in rows}
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+def test_queries_that_are_due_together_share_a_commit_and_catch_up_at_once(connection: headrace.Connection) -> None:
+    for name in ("a", "b", "c"):
+        create(connection, name)
+    connection.settle()
+    database = connection.session.context.catalog.tables.get("root.agg", "devices")
+    version = connection.session.context.tables.version(database)
+    connection.clock.advance(30 * SECOND)
+    with running(connection):
+        wait_until(lambda: all(done(connection, name) == 31 for name in ("a", "b", "c")))
+    commits = connection.session.context.tables.version(database) - version
+    assert commits <= 2, "one for each thread"
+    for name in ("a", "b", "c"):
+        assert points(connection, f"root.agg.{name}") == {second: second for second in range(-1, 30)}
+        assert [execution.rows for execution in ledger(connection, name)] == [1] * 31
+        assert {execution.attempt for execution in ledger(connection, name)} == {1}
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+def test_a_query_that_fails_is_tried_again_and_stopped_while_others_go_on(connection: headrace.Connection) -> None:
+    create(connection, "bad")
+    create(connection, "good")
+    connection.execute("create timeseries root.agg.bad.c with datatype=TEXT")
+    with running(connection):
+        wait_until(lambda: [execution.attempt for execution in ledger(connection, "bad")] == [1])
+        wait_until(lambda: done(connection, "good") == 1)
+        connection.clock.advance(retry_pause_ms(SECOND, 1))
+        wait_until(lambda: records(connection)[0].state is JobState.STOPPED)
+        wait_until(lambda: done(connection, "good") == 2)
+    (execution,) = ledger(connection, "bad")
+    assert (execution.state, execution.attempt) == (ExecutionState.FAILED, 2)
+    assert "not compatible" in str(records(connection)[0].reason)
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+def test_one_that_is_dropped_meanwhile_does_not_keep_the_others_from_writing(connection: headrace.Connection) -> None:
+    create(connection, "a")
+    create(connection, "b", target="root.agg.a_{}")
+    connection.settle()
+    connection.clock.advance(SECOND)
+    dropped = threading.Event()
+
+    def drop() -> None:
+        connection.session.context.catalog.jobs.drop(records(connection)[0].definition.id)
+        dropped.set()
+
+    with failpoints.calling("storage.commit", drop), running(connection):
+        wait_until(dropped.is_set)
+        wait_until(lambda: done(connection, "b") == 2)
+    assert points(connection, "root.agg.a_b") == {-1: -1, 0: 0}
+    assert points(connection, "root.agg.a") == {-1: -1}
+
+
+def test_queries_over_the_results_of_others_wait_for_them(connection: headrace.Connection) -> None:
+    create(connection, "a")
+    create(connection, "b", source="root.agg.a", target="root.next.{}")
+    create(connection, "c", target="root.elsewhere.{}")
+    create(connection, "d", target="root.elsewhere.{}")
+    queries = records(connection)
+    linked = linked_ids(queries)
+    assert [record.definition.name for record in queries if record.definition.id in linked] == ["a", "b"]
+    names = [
+        [[record.definition.name for record in wave] for wave in group]
+        for group in split_work(list(reversed(queries)), linked, groups=2)
+    ]
+    assert names == [[["c"]], [["d"]], [["a"], ["b"]]]
