@@ -121,3 +121,15 @@ def test_only_the_newest_executions_are_kept(catalog: Catalog, query: str, monke
         catalog.executions.finish(catalog.executions.claim(query, EVERY_10S, number * 10_000, "a"), 1)
     assert [execution.scheduled for execution in catalog.executions.all(query)] == [100_000, 90_000, 80_000]
     assert [execution.scheduled for execution in catalog.executions.all(query, limit=1)] == [100_000]
+
+
+def test_instants_are_left_out_if_a_later_one_was_executed(catalog: Catalog, query: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = catalog.executions
+    assert ledger.left_out(query, EVERY_10S) == []
+    for instant in (10_000, 50_000, 70_000):
+        ledger.claim(query, EVERY_10S, instant, "a")
+    assert ledger.left_out(query, EVERY_10S) == [20_000, 30_000, 40_000, 60_000]
+    monkeypatch.setattr(module, "KEPT", 3)
+    assert ledger.left_out(query, EVERY_10S) == [60_000], "older ones may have been executed and removed"
+    ledger.claim(query, EVERY_10S, 60_000, "a")
+    assert ledger.left_out(query, EVERY_10S) == []

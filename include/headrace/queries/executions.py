@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import logging
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -28,17 +29,21 @@ MAX_TOGETHER: Final = 1_000
 
 
 def due(context: Context, definition: JobDefinition) -> Iterator[int]:
-    """Yield the instants whose executions are due now, in order: those that have not succeeded, then new ones."""
+    """Yield the instants whose executions are due now, in order: those that have not succeeded, then new ones.
+
+    With BLOCKED this includes instants that were left out when later ones were executed on demand.
+    """
     schedule, ledger = definition.schedule, context.catalog.executions
     last = ledger.last(definition.id, schedule.first)
     new = schedule.due(last, context.clock.now())
     if schedule.policy is TimeoutPolicy.BLOCKED:
-        yield from (execution.scheduled for execution in ledger.unfinished(definition.id))
+        unfinished = (execution.scheduled for execution in ledger.unfinished(definition.id))
+        yield from heapq.merge(unfinished, ledger.left_out(definition.id, schedule))
         yield from new
         return
     latest = list(new)
-    unfinished = [execution.scheduled for execution in ledger.unfinished(definition.id) if execution.scheduled == last]
-    yield from latest or unfinished
+    failed = [execution.scheduled for execution in ledger.unfinished(definition.id) if execution.scheduled == last]
+    yield from latest or failed
 
 
 def due_together(context: Context, definition: JobDefinition) -> list[int]:
