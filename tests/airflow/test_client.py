@@ -165,7 +165,7 @@ def test_an_ending_run_is_cleared_after_its_end(server: Server, client: AirflowC
     with_run(server, "success", "skipped")
     ended_run = server.answers.pop(("GET", f"{DAG}/dagRuns"))
     with_run(server, "running", "skipped")
-    client_thread = threading.Thread(target=client.supervise, args=("power", "avg_v"))
+    client_thread = threading.Thread(target=client.supervise, args=(stream_dag_id("power", "avg_v"),))
     client_thread.start()
     wait_until(lambda: server.bodies("GET", f"{DAG}/dagRuns/r1/taskInstances"), "the client to read the tasks")
     assert server.bodies("POST", f"{DAG}/clearTaskInstances") == []
