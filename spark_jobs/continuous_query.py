@@ -6,15 +6,17 @@ import argparse
 import sys
 
 from headrace.runtime.entry_points import execute_query
-from headrace.runtime.query_runs import QueryWork, parse_ahead, parse_instant
+from headrace.runtime.query_runs import parse_ahead, parse_instant, parsed_work
 
 
 def build_parser() -> argparse.ArgumentParser:
     """Build the parser of the command's arguments."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--query", required=True, help="id of the continuous query")
+    parser.add_argument("--query", dest="job_id", required=True, help="id of the continuous query")
     parser.add_argument("--holder", required=True, help="name of this process in the ledger")
-    parser.add_argument("--at", type=parse_instant, help="instant to execute; default: all whose ranges overlap --from and --to")
+    parser.add_argument(
+        "--at", dest="instant", type=parse_instant, help="instant to execute; default: all whose ranges overlap --from and --to"
+    )
     parser.add_argument("--from", dest="start", type=parse_instant, help="start of the range; default: the first execution")
     parser.add_argument("--to", dest="end", type=parse_instant, help="end of the range, exclusive; default: now")
     parser.add_argument("--again", action="store_true", help="execute the instant even if it was done")
@@ -24,20 +26,5 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def parse_work(arguments: list[str] | None = None) -> QueryWork:
-    """Return the work that the arguments describe."""
-    args = build_parser().parse_args(arguments)
-    return QueryWork(
-        job_id=args.query,
-        holder=args.holder,
-        instant=args.at or 0,
-        again=args.again,
-        catch_up=args.catch_up,
-        ahead=tuple(args.ahead),
-        range=(args.start, args.end) if args.at is None else None,
-        stop=args.stop,
-    )
-
-
 if __name__ == "__main__":
-    sys.exit(execute_query(parse_work()))
+    sys.exit(execute_query(parsed_work(**vars(build_parser().parse_args()))))

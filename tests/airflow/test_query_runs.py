@@ -157,7 +157,8 @@ def test_only_the_last_try_of_a_scheduled_run_stops_the_query(context: Context, 
 )
 def test_the_script_parses_the_work_that_a_task_passes(work: QueryWork) -> None:
     script = runpy.run_path(str(repository() / "spark_jobs" / "continuous_query.py"))
-    assert script["parse_work"](query_runs.arguments(work)) == work
+    parsed = script["build_parser"]().parse_args(query_runs.arguments(work))
+    assert query_runs.parsed_work(**vars(parsed)) == work
 
 
 def test_a_paused_query_is_left_alone(context: Context, query: JobDefinition) -> None:

@@ -230,6 +230,21 @@ def arguments(work: QueryWork) -> list[str]:
     return result + [word for instant, holder in work.ahead for word in ("--ahead", f"{instant_text(instant)}={holder}")]
 
 
+def parsed_work(
+    *,
+    job_id: str,
+    holder: str,
+    instant: int | None,
+    start: int | None,
+    end: int | None,
+    ahead: Iterable[tuple[int, str]],
+    **flags: bool,
+) -> QueryWork:
+    """Return the work that the parsed arguments describe: a range if they name no instant."""
+    range_ = (start, end) if instant is None else None
+    return QueryWork(job_id, holder, instant or 0, ahead=tuple(ahead), range=range_, **flags)
+
+
 def instant_text(ms: int) -> str:
     """Return an instant in ISO 8601."""
     return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds")
