@@ -62,7 +62,20 @@ TREE_STATEMENTS = {
     "select s1 from root.plant.line1": "read table root.plant.devices",
     "select last s1 from root.plant.line1": "read database root.plant",
     "select s1 into root.plant.copy(s1) from root.plant.line1": "read table root.plant.devices, write catalog",
+    "select count(s1) from root.plant.** group by tags(unit)": "read table root.plant.devices",
     "show devices": "describe catalog",
+    "create cq q begin select count(s1) into root.plant.n(c) from root.plant.line1 group by (1m) end": (
+        "create continuous query root.q, read catalog, write catalog, describe continuous query root.q"
+    ),
+    "show cq executions": "describe catalog",
+    "show devices where time > 1": "describe catalog, read catalog",
+    "create device template t2 (s1 INT32)": "create catalog",
+    "drop device template t0": "drop catalog",
+    "alter device template t1 add (s2 INT32)": "alter catalog",
+    "set device template t0 to root.plant.new": "alter database root.plant",
+    "create timeseries using device template on root.plant.pumps.p2": "alter database root.plant",
+    "deactivate device template t1 from root.plant.pumps.*": "alter database root.plant",
+    "insert into root.plant.pumps.p2(time, x) values (1, 2)": "alter catalog, alter database root.plant, write database root.plant",
 }
 Plan = Callable[[Session, Path], Sequence[stages.Stage]]
 JOBS: dict[str, Plan] = {
@@ -107,6 +120,10 @@ def tree_session(tmp_path: Path, denier: DenyAll) -> Iterator[Session]:
     """Return a session of vera over a tree of devices."""
     with headrace.connect(tmp_path / "tree", dialect="iotdb") as connection:
         connection.execute("create timeseries root.plant.line1.s1 with datatype=INT32")
+        for name in ("t0", "t1"):
+            connection.execute(f"create device template {name} (s1 INT32)")
+        connection.execute("set device template t1 to root.plant.pumps")
+        connection.execute("create timeseries using device template on root.plant.pumps.p1")
         yield Session(connection.session.context, "iotdb", user="vera", authorizer=denier)
 
 

@@ -21,6 +21,7 @@ from headrace.catalog.snodes import Snodes
 from headrace.catalog.store import Store, is_sqlite
 from headrace.catalog.subtables import Subtables
 from headrace.catalog.tables import Tables
+from headrace.catalog.templates import Templates
 from headrace.catalog.trees import Trees
 
 
@@ -37,6 +38,7 @@ class Catalog:
         self.tables = Tables(store)
         self.subtables = Subtables(store)
         self.trees = Trees(store)
+        self.templates = Templates(store)
         self.jobs = Jobs(store)
         self.leases = Leases(store)
         self.snodes = Snodes(store)

@@ -69,7 +69,8 @@ class Trees:
         Args:
             database: The database, which stays locked until the transaction ends.
             paths: Devices to pass to `change`; those that do not exist are left out.
-            change: Returns the devices to store. A device without series is removed; an exception rolls the transaction back.
+            change: Returns the devices to store. A device without series and template is removed; an exception rolls the
+                transaction back.
             columns: Columns that the database's table has gained.
         """
         with self._store.write() as connection:
@@ -78,8 +79,8 @@ class Trees:
             present = {device.path: device for device in read_devices(connection, query)}
             changed = list(change(dict(present)))
             add_columns(connection, database, columns)
-            save(connection, database, present, [device for device in changed if device.series])
-            remove(connection, database, [device.path for device in changed if not device.series])
+            save(connection, database, present, [device for device in changed if exists(device)])
+            remove(connection, database, [device.path for device in changed if not exists(device)])
         return changed
 
     def ttls(self) -> dict[str, int]:
@@ -101,6 +102,11 @@ class Trees:
             return list(connection.scalars(query.order_by(TABLES.c.database)))
 
 
+def exists(device: Device) -> bool:
+    """Return whether a device has series, or a template that may have none yet."""
+    return bool(device.series) or device.template is not None
+
+
 def begins(prefix: str) -> ColumnElement[bool]:
     """Return the condition that a path is a prefix, lies below it, or is above it."""
     # A pattern's prefix may name a series, whose device is one node shorter.
@@ -111,9 +117,9 @@ def begins(prefix: str) -> ColumnElement[bool]:
 def read_devices(connection: Connection, query: Select[object]) -> list[Device]:
     """Return the devices of a query, with equal schemas read once."""
     rows = list(connection.execute(query).mappings())
-    wanted = sorted({row["schema_id"] for row in rows})
-    found = select(DEVICE_SCHEMAS).where(is_among(connection, DEVICE_SCHEMAS.c.id, wanted))
-    schemas = {row["id"]: series_from_json(row["series"]) for row in connection.execute(found).mappings()}
+    ids = sorted({row["schema_id"] for row in rows})
+    schema_query = select(DEVICE_SCHEMAS).where(is_among(connection, DEVICE_SCHEMAS.c.id, ids))
+    schemas = {row["id"]: series_from_json(row["series"]) for row in connection.execute(schema_query).mappings()}
     return [from_row(row, schemas[row["schema_id"]]) for row in rows]
 
 
@@ -127,16 +133,16 @@ def add_columns(connection: Connection, database: str, columns: Sequence[Column]
 
 
 def save(connection: Connection, database: str, present: dict[str, Device], devices: Sequence[Device]) -> None:
-    """Write devices as they are to be."""
+    """Insert the devices that are not present, and update those that differ."""
     if not devices:
         return
     ids = {device.path: save_schema(connection, device.series) for device in devices}
     last = connection.scalar(select(func.max(DEVICES.c.number)).where(DEVICES.c.database == database)) or 0
     new = [device for device in devices if device.path not in present]
-    numbered = [to_row(device, ids[device.path]) | {"number": last + place} for place, device in enumerate(new, start=1)]
-    if numbered:
+    rows = [to_row(device, ids[device.path]) | {"number": number} for number, device in enumerate(new, start=last + 1)]
+    if rows:
         add_subtables(connection, database, TREE_TABLE, [device.path for device in new])
-        connection.execute(insert(connection, DEVICES), numbered)
+        connection.execute(insert(connection, DEVICES), rows)
     for device in devices:
         if device.path in present and device != present[device.path]:
             row = to_row(device, ids[device.path])

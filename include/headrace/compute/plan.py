@@ -108,6 +108,15 @@ class StoredSeries:
 
 
 @dataclass(frozen=True, slots=True)
+class RowGroup:
+    """A group that some values of a device belong to; `columns` are the elements of `_columns` in its rows."""
+
+    device: str
+    group: str
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SeriesRows:
     """Rows of series of trees of devices; those without any of the columns' values are left out.
 
@@ -119,6 +128,10 @@ class SeriesRows:
         slots: Number of copies of each row, numbered in `_slot`.
         stored: What `columns` mean, for readers that do not evaluate SQL: of each scan the stored series of each column, None for
             NULL. Empty if a column is computed otherwise, or if rows have to meet further conditions than to be of the devices.
+        groups: If given, a row is copied for each group of its device, with the group instead of the device. `devices` are the
+            groups then.
+        projections: Of each scan Spark SQL of the columns `time`, `device` and those that `columns` reads; empty if the table has
+            them.
     """
 
     scans: tuple[Scan, ...]
@@ -127,6 +140,8 @@ class SeriesRows:
     aligned: bool = False
     slots: int = 1
     stored: tuple[tuple[StoredSeries | None, ...], ...] = ()
+    groups: tuple[RowGroup, ...] = ()
+    projections: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,8 +136,9 @@ class TreeShow:
 
     Attributes:
         what: `databases`, `devices`, `timeseries`, `latest timeseries`, `child paths`, `child nodes`, `ttl`, `all ttl`,
-            `functions`, `continuous queries`, `cq executions`, `device templates`, `nodes in template`, `paths set template`,
-            `paths using template`, `version`, `count databases`, `count devices`, `count timeseries`, `count nodes`.
+            `functions`, `current_timestamp`, `continuous queries`, `cq executions`, `device templates`, `nodes in template`,
+            `paths set template`, `paths using template`, `version`, `count databases`, `count devices`, `count timeseries`,
+            `count nodes`.
         where: What is looked at (`timeseries`, `device`, `tag`, `datatype`, `template`), the tag's key or nothing, the
             operator (`=`, `<>`, `contains`, `is null`, `is not null`), and the value.
         time: The condition on time of DEVICES and TIMESERIES: those that have such rows.

@@ -20,6 +20,31 @@ TREE_TYPES: Final[dict[str, DataType]] = {
 }
 """Types by IoTDB's names, in the order of its type codes."""
 
+WIDER_KINDS: Final[dict[TypeKind, tuple[TypeKind, ...]]] = {
+    TypeKind.INT: (TypeKind.BIGINT, TypeKind.FLOAT, TypeKind.DOUBLE),
+    TypeKind.BIGINT: (TypeKind.DOUBLE,),
+    TypeKind.FLOAT: (TypeKind.DOUBLE,),
+}
+"""Types of series that INTO may write values of a type to, beside its own."""
+
+NUMBER_ENCODINGS: Final = frozenset({"PLAIN", "RLE", "TS_2DIFF", "GORILLA", "CHIMP", "SPRINTZ", "RLBE"})
+INTEGER_ENCODINGS: Final = NUMBER_ENCODINGS | {"ZIGZAG"}
+FLOAT_ENCODINGS: Final = NUMBER_ENCODINGS | {"GORILLA_V1"}
+TEXT_ENCODINGS: Final = frozenset({"PLAIN", "DICTIONARY"})
+TREE_ENCODINGS: Final[dict[TypeKind, frozenset[str]]] = {
+    TypeKind.BOOL: frozenset({"PLAIN", "RLE"}),
+    TypeKind.INT: INTEGER_ENCODINGS,
+    TypeKind.BIGINT: INTEGER_ENCODINGS,
+    TypeKind.FLOAT: FLOAT_ENCODINGS,
+    TypeKind.DOUBLE: FLOAT_ENCODINGS,
+    TypeKind.VARCHAR: TEXT_ENCODINGS,
+    TypeKind.TIMESTAMP: INTEGER_ENCODINGS,
+    TypeKind.DATE: INTEGER_ENCODINGS,
+    TypeKind.VARBINARY: frozenset({"PLAIN"}),
+    TypeKind.NCHAR: TEXT_ENCODINGS,
+}
+"""Encodings that IoTDB allows for each type."""
+
 TREE_TYPE_NAMES: Final[dict[TypeKind, str]] = {type_.kind: name for name, type_ in TREE_TYPES.items()}
 
 

@@ -35,6 +35,29 @@ class Timeseries:
 
 
 @dataclass(frozen=True, slots=True)
+class TemplateSeries:
+    """One measurement of a device template. `encoding` and `compression` are empty for the defaults."""
+
+    measurement: str
+    type: DataType
+    encoding: str = ""
+    compression: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceTemplate:
+    """A list of series that devices of any database can share."""
+
+    name: str
+    series: tuple[TemplateSeries, ...] = ()
+    aligned: bool = False
+
+    def find(self, measurement: str) -> TemplateSeries | None:
+        """Return the series of a measurement."""
+        return next((series for series in self.series if series.measurement == measurement), None)
+
+
+@dataclass(frozen=True, slots=True)
 class SeriesLabels:
     """What users have attached to a series."""
 
@@ -65,7 +88,7 @@ class Device:
         path: Dotted canonical nodes, with the database's.
         number: Place in the order of creation within the database.
         labels: By measurement, of the series that have some.
-        template: The device template that gave it its series, if one did.
+        template: The device template that defines its series, if one does. Such a device may have none.
     """
 
     database: str

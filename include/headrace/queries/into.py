@@ -19,9 +19,8 @@ from headrace.compute.windows.ranges import calendar_windows
 from headrace.errors import TypeMismatchError
 from headrace.model.paths import join_path, split_path
 from headrace.model.tables import Database
-from headrace.model.tree_types import type_name
+from headrace.model.tree_types import WIDER_KINDS, type_name
 from headrace.model.trees import TIME_COLUMN, TREE_TABLE, Device, NewSeries, Timeseries
-from headrace.model.types import TypeKind
 from headrace.queries.evaluation import evaluate_query
 from headrace.queries.scope import series_patterns
 from headrace.queries.trees import DeviceSeries, database_of, make_all_series, make_tree
@@ -31,12 +30,6 @@ from headrace.storage.types import MICROSECONDS, arrow_type
 from headrace.storage.values.scalars import stored_units_per_tick
 from headrace.streams.context import Context
 
-WIDER: Final = {
-    TypeKind.INT: (TypeKind.BIGINT, TypeKind.FLOAT, TypeKind.DOUBLE),
-    TypeKind.BIGINT: (TypeKind.DOUBLE,),
-    TypeKind.FLOAT: (TypeKind.DOUBLE,),
-}
-"""Types of targets that a column may be written to, beside its own."""
 DEVICE: Final = "device"
 MICROSECONDS_PER_MS: Final = 1_000
 Selected = npt.NDArray[np.bool_]
@@ -149,7 +142,7 @@ def find_devices(paths: set[str], context: Context) -> dict[str, Device]:
 def check_type(target: IntoColumn, device: Device | None) -> None:
     """Refuse a target that exists with a type that the column's values cannot have."""
     series = device.find(target.measurement) if device is not None else None
-    if series is not None and series.type.kind not in (target.type.kind, *WIDER.get(target.type.kind, ())):
+    if series is not None and series.type.kind not in (target.type.kind, *WIDER_KINDS.get(target.type.kind, ())):
         raise TypeMismatchError(
             f"The data type of target path ({target.path}[{type_name(series.type)}]) is not compatible with the data type of "
             f"source column ({target.source}[{type_name(target.type)}]).",

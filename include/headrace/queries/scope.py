@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from headrace.compute.iotdb.schema import SeriesTree
 from headrace.compute.iotdb.scope import TreeScope
@@ -10,7 +10,8 @@ from headrace.compute.language import language
 from headrace.model.expressions import ColumnRef, Expression, walk
 from headrace.model.paths import ROOT, PathPattern, split_path
 from headrace.model.tree_queries import TreeGrouping, TreeQuery
-from headrace.model.trees import TREE_TABLE, Device
+from headrace.model.trees import Device
+from headrace.queries.devices import device_tables, devices_of
 from headrace.streams.context import Context
 
 
@@ -19,29 +20,19 @@ def tree_scope(query: TreeQuery, context: Context, timezone: str | None = None) 
 
     `timezone` is the zone of the session; None for that of the settings.
     """
-    catalog = context.catalog
-    patterns = list(named_patterns(query))
-    devices: list[Device] = []
-    tables = {}
-    for name in catalog.trees.databases():
-        if any(may_lie_in(pattern, name) for pattern in patterns):
-            devices += catalog.trees.matching(name, patterns)
-            tables[name] = (catalog.databases.get(name), catalog.tables.get(name, TREE_TABLE))
+    return scope_of(devices_of(list(named_patterns(query)), context), context, timezone)
+
+
+def scope_of(devices: Sequence[Device], context: Context, timezone: str | None = None) -> TreeScope:
+    """Return the scope of queries that read these devices."""
     return TreeScope(
         language("iotdb"),
         SeriesTree(devices),
-        tables,
+        device_tables(devices, context),
         timezone=timezone or context.settings.timezone,
         now=context.clock.now(),
-        ttl_ms=ttl_by_device(devices, catalog.trees.ttls()),
+        ttl_ms=ttl_by_device(devices, context.catalog.trees.ttls()),
     )
-
-
-def may_lie_in(pattern: PathPattern, database: str) -> bool:
-    """Return whether paths of a database may match a pattern."""
-    prefix = pattern.literal_prefix
-    nodes = split_path(database)
-    return all(mine == theirs for mine, theirs in zip(prefix, nodes, strict=False))
 
 
 def ttl_by_device(devices: Iterable[Device], ttls: dict[str, int]) -> dict[str, int]:

@@ -280,7 +280,7 @@ def _(stage: tree_stages.MakeTree, session: SessionState) -> Result:
 def _(stage: tree_stages.MakeSeries, session: SessionState) -> Result:
     from headrace.queries.trees import DeviceSeries, make_all_series
 
-    wanted = DeviceSeries(stage.device, stage.series, stage.aligned, stage.template)
+    wanted = DeviceSeries(stage.device, stage.series, stage.aligned)
     make_all_series(session.context, stage.database, [wanted], if_not_exists=stage.if_not_exists)
     return DONE
 
@@ -290,6 +290,50 @@ def _(stage: tree_stages.RemoveSeries, session: SessionState) -> Result:
     from headrace.queries.trees import remove_series
 
     remove_series(session.context, stage.database, stage.series)
+    return DONE
+
+
+@apply.register(tree_stages.MakeTemplate)
+def _(stage: tree_stages.MakeTemplate, session: SessionState) -> Result:
+    session.context.catalog.templates.create(stage.template)
+    return DONE
+
+
+@apply.register(tree_stages.RemoveTemplate)
+def _(stage: tree_stages.RemoveTemplate, session: SessionState) -> Result:
+    session.context.catalog.templates.drop(stage.name)
+    return DONE
+
+
+@apply.register(tree_stages.ExtendTemplate)
+def _(stage: tree_stages.ExtendTemplate, session: SessionState) -> Result:
+    from headrace.queries.templates import extend_template
+
+    extend_template(session.context, stage.name, stage.series, if_not_exists=stage.if_not_exists)
+    return DONE
+
+
+@apply.register(tree_stages.AssignTemplate)
+def _(stage: tree_stages.AssignTemplate, session: SessionState) -> Result:
+    from headrace.queries.templates import assign_template
+
+    assign_template(session.context, stage.database, stage.path, stage.name)
+    return DONE
+
+
+@apply.register(tree_stages.ActivateDevice)
+def _(stage: tree_stages.ActivateDevice, session: SessionState) -> Result:
+    from headrace.queries.templates import activate_device
+
+    activate_device(session.context, stage.database, stage.device, stage.template)
+    return DONE
+
+
+@apply.register(tree_stages.DeactivateDevices)
+def _(stage: tree_stages.DeactivateDevices, session: SessionState) -> Result:
+    from headrace.queries.templates import deactivate_devices
+
+    deactivate_devices(session.context, stage.database, stage.devices)
     return DONE
 
 
@@ -303,14 +347,14 @@ def _(stage: tree_stages.ChangeDevice, session: SessionState) -> Result:
 
 @apply.register(tree_stages.WriteSeries)
 def _(stage: tree_stages.WriteSeries, session: SessionState) -> Result:
-    from headrace.queries.trees import write_series
+    from headrace.queries.values import write_series
 
     return Result(affected=write_series(session.context, stage.database, stage.rows))
 
 
 @apply.register(tree_stages.ClearSeries)
 def _(stage: tree_stages.ClearSeries, session: SessionState) -> Result:
-    from headrace.queries.trees import clear_series
+    from headrace.queries.values import clear_series
 
     return Result(affected=clear_series(session.context, stage.database, stage.columns, stage.ranges))
 
@@ -326,6 +370,18 @@ def _(stage: tree_stages.FindLast, session: SessionState) -> Result:
     from headrace.service.tree_queries import find_last
 
     return find_last(stage, session.context)
+
+
+@apply.register(tree_stages.ReadPoints)
+def _(stage: tree_stages.ReadPoints, session: SessionState) -> Result:  # noqa: ARG001
+    return stage.read()
+
+
+@apply.register(tree_stages.GroupByTags)
+def _(stage: tree_stages.GroupByTags, session: SessionState) -> Result:
+    from headrace.queries.evaluation import evaluate_query
+
+    return Result(stage.plan.finish(evaluate_query(stage.plan.plan, session.context)))
 
 
 @apply.register(tree_stages.WriteInto)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headrace.errors import Error, InternalError
 from headrace.model.progress import no_progress
@@ -16,6 +16,7 @@ from headrace.service.results import Result
 from headrace.service.rights import AllowAll, Authorizer, required_rights
 from headrace.service.stages import DescribeStages, RunQuery
 from headrace.service.state import SessionState
+from headrace.service.tree_stages import FindLast, GroupByTags, ReadPoints
 from headrace.sql import parse
 
 if TYPE_CHECKING:
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
     from headrace.service.embedded import EmbeddedRunner
     from headrace.service.stages import Stage
     from headrace.verify import VerificationResult
+
+
+SNODE_STAGES: Final = (RunQuery, FindLast, GroupByTags, ReadPoints)
+"""Stages of queries on Spark, which a live snode answers faster than a session that starts Spark."""
 
 
 class Session:
@@ -104,7 +109,7 @@ class Session:
 
     def _ask_snode(self, stages: Sequence[Stage], text: str) -> Result | None:
         """Run a query on a live snode, whose Spark session is warm; return None if it must run here."""
-        if not any(isinstance(stage, RunQuery) for stage in stages):
+        if not any(isinstance(stage, SNODE_STAGES) for stage in stages):
             return None
         snode = living_snode(self.context)
         return None if snode is None else query_snode(snode, text, self.dialect, self.database)

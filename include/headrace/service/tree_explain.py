@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from headrace.model.tree_types import type_name
+from headrace.model.trees import NewSeries, TemplateSeries
 from headrace.service import tree_stages as stages
 
 
@@ -17,14 +18,51 @@ def describe_tree(stage: stages.MakeTree) -> list[str]:
 
 def describe_new_series(stage: stages.MakeSeries) -> list[str]:
     """Describe the creation of series."""
-    series = ", ".join(f"{new.measurement} {type_name(new.type)}" for new in stage.series)
     existing = ", if missing" if stage.if_not_exists else ""
-    return [f"create {'aligned ' if stage.aligned else ''}series of {stage.device}: {series}{existing}"]
+    return [f"create {'aligned ' if stage.aligned else ''}series of {stage.device}: {types(stage.series)}{existing}"]
 
 
 def describe_removed_series(stage: stages.RemoveSeries) -> list[str]:
     """Describe the removal of series."""
     return [f"delete series of {device} with their values: {', '.join(names)}" for device, names in stage.series]
+
+
+def describe_template(stage: stages.MakeTemplate) -> list[str]:
+    """Describe the creation of a device template."""
+    template = stage.template
+    return [f"create {'aligned ' if template.aligned else ''}device template {template.name}: {types(template.series)}"]
+
+
+def describe_removed_template(stage: stages.RemoveTemplate) -> list[str]:
+    """Describe the removal of a device template."""
+    return [f"drop device template {stage.name}"]
+
+
+def describe_extended_template(stage: stages.ExtendTemplate) -> list[str]:
+    """Describe the extension of a device template."""
+    return [f"extend device template {stage.name} and its devices: {types(stage.series)}"]
+
+
+def describe_assigned_template(stage: stages.AssignTemplate) -> list[str]:
+    """Describe the setting of a device template."""
+    return [
+        f"unset device template from {stage.path}" if stage.name is None else f"set device template {stage.name} to {stage.path}"
+    ]
+
+
+def describe_activated_device(stage: stages.ActivateDevice) -> list[str]:
+    """Describe the activation of a device template."""
+    return [f"activate device template {stage.template} on {stage.device}"]
+
+
+def describe_deactivated_devices(stage: stages.DeactivateDevices) -> list[str]:
+    """Describe the deactivation of device templates."""
+    return [f"delete the series of {device} with their values" for device in stage.devices]
+
+
+def types(series: Iterable[NewSeries | TemplateSeries]) -> str:
+    """Return measurements with their types."""
+    return ", ".join(f"{one.measurement} {type_name(one.type)}" for one in series)
 
 
 def describe_changed_device(stage: stages.ChangeDevice) -> list[str]:
@@ -56,6 +94,20 @@ def describe_latest(stage: stages.FindLast) -> list[str]:
     return [f"find the latest point of {len(stage.plan.series)} series on Spark"]
 
 
+def describe_points(stage: stages.ReadPoints) -> list[str]:
+    """Describe a SHOW that reads the times of points."""
+    return [f"{stage.title}: read the catalog, and the times of points on Spark"]
+
+
+def describe_groups(stage: stages.GroupByTags) -> list[str]:
+    """Describe a query whose rows are groups of series."""
+    from headrace.compute import explain
+
+    plan = stage.plan
+    steps = [f"  {line}" for line in explain(plan.plan)]
+    return ["query on Spark", *steps, f"groups by tags {', '.join(plan.keys)}: {len(plan.groups)}"]
+
+
 def describe_into(stage: stages.WriteInto) -> list[str]:
     """Describe a query whose result is written."""
     if stage.plan is None:
@@ -70,10 +122,18 @@ DESCRIPTIONS: Final[dict[type[Any], Callable[[Any], list[str]]]] = {
     stages.MakeTree: describe_tree,
     stages.MakeSeries: describe_new_series,
     stages.RemoveSeries: describe_removed_series,
+    stages.MakeTemplate: describe_template,
+    stages.RemoveTemplate: describe_removed_template,
+    stages.ExtendTemplate: describe_extended_template,
+    stages.AssignTemplate: describe_assigned_template,
+    stages.ActivateDevice: describe_activated_device,
+    stages.DeactivateDevices: describe_deactivated_devices,
     stages.ChangeDevice: describe_changed_device,
     stages.WriteSeries: describe_written_series,
     stages.ClearSeries: describe_cleared_series,
     stages.ChangeTtl: describe_ttl,
     stages.FindLast: describe_latest,
+    stages.ReadPoints: describe_points,
+    stages.GroupByTags: describe_groups,
     stages.WriteInto: describe_into,
 }

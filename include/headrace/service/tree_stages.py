@@ -12,11 +12,13 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from headrace.compute.iotdb.by_tags import TagPlan
     from headrace.compute.iotdb.into import IntoColumn
     from headrace.compute.iotdb.last import LastPlan
     from headrace.compute.iotdb.select import TreePlan
     from headrace.model.tables import Database
-    from headrace.model.trees import Device, NewSeries
+    from headrace.model.trees import Device, DeviceTemplate, NewSeries, TemplateSeries
+    from headrace.service.results import Result
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,6 @@ class MakeSeries:
     series: tuple[NewSeries, ...]
     aligned: bool = False
     if_not_exists: bool = False
-    template: str | None = None
 
     @property
     def required(self) -> tuple[Right, ...]:
@@ -56,6 +57,85 @@ class RemoveSeries:
 
     database: Database
     series: tuple[tuple[str, tuple[str, ...]], ...]
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        """The rights that it needs."""
+        return (Right(Action.ALTER, database_securable(self.database.name)),)
+
+
+@dataclass(frozen=True, slots=True)
+class MakeTemplate:
+    """Create a device template."""
+
+    template: DeviceTemplate
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        """The rights that it needs."""
+        return (Right(Action.CREATE, CATALOG),)
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveTemplate:
+    """Remove a device template that is not set to a path."""
+
+    name: str
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        """The rights that it needs."""
+        return (Right(Action.DROP, CATALOG),)
+
+
+@dataclass(frozen=True, slots=True)
+class ExtendTemplate:
+    """Add measurements to a device template and to its devices. With `if_not_exists` measurements that it has are left alone."""
+
+    name: str
+    series: tuple[TemplateSeries, ...]
+    if_not_exists: bool = False
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        """The rights that it needs."""
+        return (Right(Action.ALTER, CATALOG),)
+
+
+@dataclass(frozen=True, slots=True)
+class AssignTemplate:
+    """Set a device template to a path, or remove it from there if `name` is None."""
+
+    database: Database
+    path: str
+    name: str | None
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        """The rights that it needs."""
+        return (Right(Action.ALTER, database_securable(self.database.name)),)
+
+
+@dataclass(frozen=True, slots=True)
+class ActivateDevice:
+    """Create a device with the series of the template that is set to its path or above it, unless it exists."""
+
+    database: Database
+    device: str
+    template: str
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        """The rights that it needs."""
+        return (Right(Action.ALTER, database_securable(self.database.name)),)
+
+
+@dataclass(frozen=True, slots=True)
+class DeactivateDevices:
+    """Remove devices that use a template, with their values."""
+
+    database: Database
+    devices: tuple[str, ...]
 
     @property
     def required(self) -> tuple[Right, ...]:
@@ -135,6 +215,31 @@ class FindLast:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadPoints:
+    """Answer SHOW or COUNT from the catalog and from the times of points, which Spark reads."""
+
+    title: str
+    read: Callable[[], Result]
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        """The rights that it needs."""
+        return (Right(Action.DESCRIBE, CATALOG), Right(Action.READ, CATALOG))
+
+
+@dataclass(frozen=True, slots=True)
+class GroupByTags:
+    """Run a query whose rows are groups of series."""
+
+    plan: TagPlan
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        """The rights that it needs."""
+        return tuple(Right(Action.READ, table_securable(scan.table)) for scan in self.plan.plan.scans)
+
+
+@dataclass(frozen=True, slots=True)
 class WriteInto:
     """Run a query and write its columns to series. `plan` is None if it names no series.
 
@@ -152,4 +257,22 @@ class WriteInto:
         return (*reads, Right(Action.WRITE, CATALOG))
 
 
-TreeStage = MakeTree | MakeSeries | RemoveSeries | ChangeDevice | WriteSeries | ClearSeries | ChangeTtl | FindLast | WriteInto
+TreeStage = (
+    MakeTree
+    | MakeSeries
+    | RemoveSeries
+    | MakeTemplate
+    | RemoveTemplate
+    | ExtendTemplate
+    | AssignTemplate
+    | ActivateDevice
+    | DeactivateDevices
+    | ChangeDevice
+    | WriteSeries
+    | ClearSeries
+    | ChangeTtl
+    | FindLast
+    | ReadPoints
+    | GroupByTags
+    | WriteInto
+)

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from headrace.compute import evaluate, language
 from headrace.compute.iotdb.binding import bind_tree
 from headrace.compute.iotdb.schema import SeriesTree
-from headrace.compute.iotdb.scope import TreeScope
+from headrace.compute.iotdb.scope import DeviceTable, TreeScope
 from headrace.compute.local.evaluation import evaluate_locally
 from headrace.compute.plan import Plan, Scan
-from headrace.model.tables import Column, Database, Table
+from headrace.model.tables import Column, Database
 from headrace.model.time import Precision
 from headrace.model.tree_statements import TreeSelect
 from headrace.model.trees import Device, Timeseries, tree_table
@@ -139,7 +139,7 @@ def stored_tables(points: Sequence[tuple[str, int, dict[str, Any]]]) -> dict[str
 def plan_of(sql: str) -> Plan:
     statement = parse(sql, "iotdb")
     assert isinstance(statement, TreeSelect)
-    tables: dict[str, tuple[Database, Table]] = {name: (DATABASES[name], TABLES[name]) for name in DATABASES}
+    tables = {name: DeviceTable(DATABASES[name], TABLES[name]) for name in DATABASES}
     bound = bind_tree(statement.query, TreeScope(language("iotdb"), SeriesTree(DEVICES), tables))
     assert bound is not None
     return bound.plan

@@ -13,22 +13,8 @@ from headrace.model.tree_statements import TreeStatement
 from headrace.service.planning.dispatch import PLANNERS, UNPLANNED
 
 UNSUPPORTED = {
-    "create cq c1 begin select count(s1) into root.plant.sums(s1) from root.plant.line1 group by(1m) end": "continuous queries",
-    "drop cq c1": "continuous queries",
-    "create device template t1 (s1 INT32)": "device templates",
-    "alter device template t1 add (s2 INT32)": "device templates",
-    "set device template t1 to root.plant": "device templates",
-    "unset device template t1 from root.plant": "device templates",
-    "create timeseries using device template on root.plant.line3": "device templates",
-    "deactivate device template t1 from root.plant": "device templates",
-    "drop device template t1": "device templates",
     "create function f as 'a.B'": "user-defined functions",
     "drop function f": "user-defined functions",
-    "show functions": "SHOW FUNCTIONS",
-    "show latest timeseries": "SHOW LATEST TIMESERIES",
-    "show devices where time > 5": "a condition on time",
-    "select count(s1) from root.plant.** group by tags(k)": "GROUP BY TAGS",
-    "explain drop cq c1": "continuous queries",
 }
 
 

@@ -195,8 +195,15 @@ where = st.one_of(
     st.builds(lambda key, value: ("tag", key, "contains", value), text, text),
     st.just(("datatype", "", "=", "FLOAT")),
 )
+device_conditions = st.one_of(
+    st.just(("device", "", "contains", "x")),
+    st.builds(lambda sign, name: ("template", "", sign, name), st.sampled_from(["=", "<>"]), text),
+    st.sampled_from([("template", "", sign, "") for sign in ("is null", "is not null")]),
+)
 shows = st.one_of(
-    st.sampled_from(["all ttl", "functions", "continuous queries", "device templates", "version"]).map(model.TreeShow),
+    st.sampled_from(["all ttl", "functions", "continuous queries", "device templates", "version", "current_timestamp"]).map(
+        model.TreeShow
+    ),
     st.builds(
         model.TreeShow, st.sampled_from(["databases", "child paths", "child nodes", "count databases"]), _tuples(patterns, 0, 1)
     ),
@@ -210,6 +217,8 @@ shows = st.one_of(
         offset=_maybe(naturals),
     ),
     st.builds(model.TreeShow, st.just("devices"), _tuples(patterns, 0, 1), time=_maybe(comparisons), with_database=st.booleans()),
+    st.builds(model.TreeShow, st.sampled_from(["devices", "count devices"]), _tuples(patterns, 0, 1), device_conditions),
+    st.builds(model.TreeShow, st.just("count timeseries"), _tuples(patterns, 0, 1), time=comparisons),
     st.builds(model.TreeShow, st.just("count timeseries"), _tuples(patterns, 0, 1), where, level=_maybe(naturals)),
     st.builds(model.TreeShow, st.sampled_from(["nodes in template", "paths set template"]), name=names),
     st.builds(model.TreeShow, st.just("paths using template"), _tuples(patterns, 0, 1), name=names),

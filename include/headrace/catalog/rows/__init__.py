@@ -9,13 +9,14 @@ from headrace.catalog.rows.leases import LEASES
 from headrace.catalog.rows.snodes import SNODES
 from headrace.catalog.rows.subtables import SUBTABLES
 from headrace.catalog.rows.tables import TABLES
-from headrace.catalog.rows.trees import DEVICE_SCHEMAS, DEVICES, TTLS
+from headrace.catalog.rows.trees import DEVICE_SCHEMAS, DEVICE_TEMPLATES, DEVICES, TEMPLATE_PATHS, TTLS
 
 __all__ = [
     "CHUNKS",
     "DATABASES",
     "DEVICES",
     "DEVICE_SCHEMAS",
+    "DEVICE_TEMPLATES",
     "EVENTS",
     "EXECUTIONS",
     "JOBS",
@@ -23,5 +24,6 @@ __all__ = [
     "SNODES",
     "SUBTABLES",
     "TABLES",
+    "TEMPLATE_PATHS",
     "TTLS",
 ]

@@ -14,7 +14,7 @@ from typing import Any
 from sqlalchemy import JSON, BigInteger, Boolean, Column, ForeignKeyConstraint, Named, RowMapping, String, Table, TypedColumns
 
 from headrace.catalog.rows.metadata import METADATA, NAME
-from headrace.model.trees import Device, SeriesLabels, Timeseries
+from headrace.model.trees import Device, DeviceTemplate, SeriesLabels, TemplateSeries, Timeseries
 from headrace.model.types import DataType, TypeKind
 
 
@@ -57,6 +57,35 @@ class TtlColumns(TypedColumns):
 
 
 TTLS = Table("ttls", METADATA, TtlColumns)
+
+
+class TemplateColumns(TypedColumns):
+    """Columns of `device_templates`, which belong to no database."""
+
+    name: Named[str] = Column(NAME, primary_key=True)
+    number: Named[int] = Column(BigInteger)
+    aligned: Named[bool] = Column(Boolean)
+    series: Named[list[dict[str, Any]]] = Column(JSON)
+
+
+DEVICE_TEMPLATES = Table("device_templates", METADATA, TemplateColumns)
+
+
+class TemplatePathColumns(TypedColumns):
+    """Columns of `template_paths`: the paths that a device template is set to."""
+
+    path: Named[str] = Column(NAME, primary_key=True)
+    database: Named[str] = Column(NAME)
+    template: Named[str] = Column(NAME)
+
+
+TEMPLATE_PATHS = Table(
+    "template_paths",
+    METADATA,
+    TemplatePathColumns,
+    ForeignKeyConstraint(["database"], ["databases.name"], ondelete="CASCADE"),
+    ForeignKeyConstraint(["template"], ["device_templates.name"]),
+)
 
 
 def series_to_json(series: Sequence[Timeseries]) -> list[dict[str, Any]]:
@@ -106,3 +135,25 @@ def from_row(row: RowMapping, series: tuple[Timeseries, ...]) -> Device:
     """Return the device that a row and its decoded series describe."""
     labels = {name: SeriesLabels(**value) for name, value in (row["labels"] or {}).items()}
     return Device(row["database"], row["path"], series, row["aligned"], row["number"], labels, row["template"])
+
+
+def template_to_row(template: DeviceTemplate) -> dict[str, Any]:
+    """Return the row of a device template, without its number."""
+    return {"name": template.name, "aligned": template.aligned, "series": template_series_to_json(template.series)}
+
+
+def template_series_to_json(series: Sequence[TemplateSeries]) -> list[dict[str, Any]]:
+    """Return the measurements of a template as JSON."""
+    return [
+        {"measurement": one.measurement, "kind": one.type.kind.value, "encoding": one.encoding, "compression": one.compression}
+        for one in series
+    ]
+
+
+def template_from_row(row: RowMapping) -> DeviceTemplate:
+    """Return the device template that a row describes."""
+    series = tuple(
+        TemplateSeries(value["measurement"], DataType(TypeKind(value["kind"])), value["encoding"], value["compression"])
+        for value in row["series"]
+    )
+    return DeviceTemplate(row["name"], series, row["aligned"])

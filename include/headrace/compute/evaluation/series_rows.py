@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Final
 
-from headrace.compute.plan import WEND, WSTART, Plan, Scan, SeriesRows
+from headrace.compute.plan import WEND, WSTART, Plan, RowGroup, Scan, SeriesRows
 from headrace.compute.windows.segments import key_columns, merge_columns, update_columns
 from headrace.storage.spark.functions import F
 
@@ -14,11 +14,14 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 SLOT: Final = "_slot"
+GROUP: Final = "_group"
+COLUMNS: Final = "_columns"
 
 
 def series_rows(source: SeriesRows, read: Callable[[Scan], DataFrame]) -> DataFrame:
     """Return `time`, `device` unless rows are aligned, and the columns of the source; rows without any value are left out."""
-    sides = [tree_rows(source, scan, columns, read) for scan, columns in zip(source.scans, source.columns, strict=True)]
+    projections = source.projections or ((),) * len(source.scans)
+    sides = [tree_rows(source, *own, read) for own in zip(source.scans, source.columns, projections, strict=True)]
     rows = reduce(lambda left, right: left.union(right), sides)
     names = [name for _, name in source.columns[0]]
     if source.aligned and len(source.devices) > 1:
@@ -28,16 +31,33 @@ def series_rows(source: SeriesRows, read: Callable[[Scan], DataFrame]) -> DataFr
     return rows.where(" OR ".join(f"{name} IS NOT NULL" for name in names)) if names else rows
 
 
-def tree_rows(source: SeriesRows, scan: Scan, columns: tuple[tuple[str, str], ...], read: Callable[[Scan], DataFrame]) -> DataFrame:
+def tree_rows(
+    source: SeriesRows,
+    scan: Scan,
+    columns: tuple[tuple[str, str], ...],
+    projection: tuple[str, ...],
+    read: Callable[[Scan], DataFrame],
+) -> DataFrame:
     """Return the rows of one tree under the names of the source."""
     rows = read(scan)
     if scan.condition is not None:
         rows = rows.where(scan.condition)
+    time, key = scan.table.timestamp.name, scan.table.series_key
+    if projection:
+        rows, time, key = rows.selectExpr(*projection), "time", "device"
     if source.slots > 1:
         numbers = ", ".join(map(str, range(source.slots)))
         rows = rows.selectExpr("*", f"explode(array({numbers})) AS {SLOT}")
-    time = scan.table.timestamp.name
-    return rows.selectExpr(f"{time} AS time", f"{scan.table.series_key} AS device", *(f"{sql} AS {name}" for sql, name in columns))
+    if source.groups:
+        rows, key = with_groups(rows, key, source.groups), GROUP
+    return rows.selectExpr(f"{time} AS time", f"{key} AS device", *(f"{sql} AS {name}" for sql, name in columns))
+
+
+def with_groups(rows: DataFrame, key: str, groups: Sequence[RowGroup]) -> DataFrame:
+    """Return a copy of each row for each group of its device, with `_group` and `_columns`."""
+    listing = [(group.device, group.group, list(group.columns)) for group in groups]
+    frame = rows.sparkSession.createDataFrame(listing, f"_device STRING, {GROUP} STRING, {COLUMNS} ARRAY<STRING>")
+    return rows.join(F.broadcast(frame), F.col(key) == F.col("_device"))
 
 
 def add_empty_windows(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from headrace.compute.binding.binder import Binder
+from headrace.compute.binding.environment import Environment
 from headrace.compute.binding.ranges import where_condition
 from headrace.compute.binding.resolvers import RowResolver
 from headrace.compute.evaluation.series_rows import series_rows
@@ -20,7 +21,7 @@ from headrace.compute.plan import Scan, SeriesRows
 from headrace.compute.terms import NOW, bigint_sql
 from headrace.compute.types import to_ticks
 from headrace.errors import NotSupportedError, ProgrammingError
-from headrace.model.expressions import ColumnRef
+from headrace.model.expressions import ColumnRef, Expression
 from headrace.model.time import Precision
 from headrace.model.tree_queries import TreeQuery
 from headrace.model.tree_types import type_name
@@ -76,15 +77,19 @@ def bind_last(query: TreeQuery, scope: TreeScope) -> LastPlan | None:
     where = conjunction([part for node in as_tuple(query.where) for part in expand(node, names)])
     if where is not None and paths(where):
         raise NotSupportedError("LAST can only be filtered by time", hint="compare time with a constant", span=where.span)
-    binder = Binder(RowResolver(bound.names, "in WHERE"), ExpressionContext(bound.names.precision, scope.timezone), scope.language)
-    condition = where_condition(where, [], binder, bound.names).sql
-    present = bigint_sql(scope.now * bound.names.precision.ticks_per_second // 1000)
     series = tuple((ref, columns[ref.series.column]) for ref in refs.values())
     assert isinstance(bound.source, SeriesRows)
     order = next((item.descending for item in query.order_by), None)
-    return LastPlan(
-        bound.source, series, condition and condition.replace(NOW, present), bound.names.precision, order, query.limit, query.offset
-    )
+    condition = time_condition(where, bound.names, scope)
+    return LastPlan(bound.source, series, condition, bound.names.precision, order, query.limit, query.offset)
+
+
+def time_condition(where: Expression | None, names: Environment, scope: TreeScope) -> str | None:
+    """Return a condition on time as Spark SQL; None if there is none."""
+    binder = Binder(RowResolver(names, "in WHERE"), ExpressionContext(names.precision, scope.timezone), scope.language)
+    condition = where_condition(where, [], binder, names).sql
+    present = bigint_sql(scope.now * names.precision.ticks_per_second // 1000)
+    return condition and condition.replace(NOW, present)
 
 
 def last_points(plan: LastPlan, read: Callable[[Scan], DataFrame]) -> DataFrame:

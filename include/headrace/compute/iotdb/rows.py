@@ -11,10 +11,11 @@ from headrace.compute.iotdb.expansion import (
     DEVICE,
     TIME,
 )
-from headrace.compute.iotdb.scope import TreeScope
-from headrace.compute.plan import Scan, SeriesRows, StoredSeries
+from headrace.compute.iotdb.scope import DeviceTable, TreeScope
+from headrace.compute.plan import RowGroup, Scan, SeriesRows, StoredSeries
 from headrace.compute.terms import ColumnRole, quote, string_sql
 from headrace.compute.types import to_ticks
+from headrace.errors import NotSupportedError
 from headrace.model.tables import Table
 from headrace.model.time import Precision
 from headrace.model.trees import Device
@@ -27,7 +28,7 @@ class ColumnPart:
 
     Attributes:
         device: The only device whose rows it takes; empty for those of all.
-        condition: A further one on `device` and `_slot`; empty for none.
+        condition: A further one on `device`, `_slot` and `_columns`; empty for none.
         presence: Replace values by 1, for aggregates that only count them or read their time.
     """
 
@@ -57,6 +58,7 @@ class RowsBuilder:
     columns: dict[str, tuple[DataType, list[ColumnPart]]] = field(default_factory=dict)
     devices: dict[str, Device] = field(default_factory=dict)
     slots: int = 1
+    groups: tuple[RowGroup, ...] = ()
 
     def add(self, name: str, type_: DataType, parts: Sequence[ColumnPart]) -> None:
         """Add a column, filled from its parts."""
@@ -66,18 +68,25 @@ class RowsBuilder:
         """Return the source and the environment of its columns."""
         databases = list(dict.fromkeys(device.database for device in self.devices.values()))
         scans = tuple(self.scan(name) for name in databases)
+        if len({scan.database.precision for scan in scans}) > 1:
+            raise NotSupportedError(
+                "databases of different precision cannot be read together", hint="query them one by one, and compare the results"
+            )
         numbered = list(enumerate(self.columns.items()))
         columns = tuple(
-            tuple((self.column_sql(parts, scan.database.name), f"s{number}") for number, (_, (_, parts)) in numbered)
-            for scan in scans
+            tuple((self.column_sql(parts, name), f"s{number}") for number, (_, (_, parts)) in numbered) for name in databases
         )
-        source = SeriesRows(scans, columns, tuple(sorted(self.devices)), self.aligned, self.slots, self.stored_series(scans))
+        projections = tuple(self.projection(name) for name in databases)
+        keys = tuple(sorted({group.group for group in self.groups} or self.devices))
+        source = SeriesRows(scans, columns, keys, self.aligned, self.slots, self.stored_series(scans), self.groups, projections)
         return BoundSource(source, self.environment(scans[0].database.precision))
 
     def stored_series(self, scans: Sequence[Scan]) -> tuple[tuple[StoredSeries | None, ...], ...]:
         """Return the stored series of the columns of each scan; nothing if a column or a scan needs more than that."""
         parts = [part for _, column_parts in self.columns.values() for part in column_parts]
         if any(part.condition or part.presence for part in parts) or any(path in self.scope.ttl_ms for path in self.devices):
+            return ()
+        if self.groups or any(self.scope.tables[device.database].subtables for device in self.devices.values()):
             return ()
         return tuple(
             tuple(self.stored_part(column_parts, scan.database.name) for _, column_parts in self.columns.values()) for scan in scans
@@ -109,19 +118,32 @@ class RowsBuilder:
 
     def scan(self, name: str) -> Scan:
         """Return the scan of one database, restricted to the query's devices and to rows that have not expired."""
-        database, table = self.scope.tables[name]
+        source = self.scope.tables[name]
+        database, table = source.database, source.table
         paths = [path for path, device in self.devices.items() if device.database == name]
-        stored_columns = {part.column for _, parts in self.columns.values() for part in parts if part.database == name}
-        condition = f"{table.series_key} IN ({', '.join(map(string_sql, sorted(paths)))})"
+        stored = {source.columns[column].name if source.columns else column for column in self.columns_of(name)}
+        series = [source.subtables.get(path, path) for path in paths]
+        condition = f"{table.series_key} IN ({', '.join(map(string_sql, sorted(series)))})"
         ttl_conditions = self.ttl_conditions(paths, database.precision, table)
-        return Scan(
-            table,
-            database,
-            None,
-            None,
-            (table.timestamp.name, *sorted(stored_columns), table.series_key),
-            " AND ".join([condition, *ttl_conditions]),
-        )
+        columns = (table.timestamp.name, *sorted(stored), table.series_key)
+        return Scan(table, database, None, None, columns, " AND ".join([condition, *ttl_conditions]))
+
+    def columns_of(self, name: str) -> list[str]:
+        """Return the columns of a database that the query reads, each once."""
+        parts = [part for _, own in self.columns.values() for part in own]
+        return sorted({part.column for part in parts if part.database == name})
+
+    def projection(self, name: str) -> tuple[str, ...]:
+        """Return the columns that make rows of a table of another language look like those of a tree; none for a tree."""
+        source = self.scope.tables[name]
+        if not source.subtables:
+            return ()
+        table, columns = source.table, [(column, source.columns[column]) for column in self.columns_of(name)]
+        values = [
+            f"{quote(stored.name) if stored.cast is None else f'CAST({quote(stored.name)} AS {stored.cast})'} AS {column}"
+            for column, stored in columns
+        ]
+        return (f"{quote(table.timestamp.name)} AS {TIME}", f"{device_sql(name, source)} AS {DEVICE}", *values)
 
     def ttl_conditions(self, devices: Sequence[str], precision: Precision, table: Table) -> list[str]:
         """Return the conditions that exclude rows older than their time to live."""
@@ -151,3 +173,12 @@ class RowsBuilder:
 def stored_sql(column: str, type_: DataType, precision: Precision) -> str:
     """Write a stored column for use in expressions: timestamps become ticks."""
     return to_ticks(column, precision) if type_.kind is TypeKind.TIMESTAMP else column
+
+
+def device_sql(prefix: str, source: DeviceTable) -> str:
+    """Write the path of the device that a row of a table of another language belongs to."""
+    key = source.table.series_key
+    path = f"concat({string_sql(prefix + '.')}, {key})"
+    irregular = {name: device for device, name in source.subtables.items() if device != f"{prefix}.{name}"}
+    branches = " ".join(f"WHEN {string_sql(name)} THEN {string_sql(device)}" for name, device in irregular.items())
+    return f"CASE {key} {branches} ELSE {path} END" if branches else path

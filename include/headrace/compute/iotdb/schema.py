@@ -38,25 +38,71 @@ class SeriesRef:
 
 def java_hash(text: str) -> int:
     """Return `String.hashCode` with HashMap's spreading, unsigned."""
+    return _spread(_string_hash(text))
+
+
+def _spread(value: int) -> int:
+    return value ^ (value >> 16)
+
+
+def _string_hash(text: str) -> int:
+    """Return `String.hashCode`, unsigned."""
     value = 0
     encoded = text.encode("utf-16-be")
     for high, low in zip(encoded[0::2], encoded[1::2], strict=True):
         value = (31 * value + (high << 8 | low)) & 0xFFFFFFFF
-    return value ^ (value >> 16)
+    return value
 
 
 def hash_order(names: Sequence[str]) -> list[str]:
     """Sort distinct keys, given in insertion order, into the iteration order of a HashMap."""
+    return _bucket_order(names, _capacity(len(names)))
+
+
+def _capacity(size: int) -> int:
+    """Return the number of buckets of a HashMap with this many keys."""
     capacity = _INITIAL_CAPACITY
-    while len(names) > capacity * _LOAD_FACTOR:
+    while size > capacity * _LOAD_FACTOR:
         capacity *= 2
+    return capacity
+
+
+def list_hash_order(keys: Sequence[tuple[str | None, ...]]) -> list[tuple[str | None, ...]]:
+    """Sort distinct lists, given in insertion order, into the iteration order of a HashMap."""
+    capacity = _capacity(len(keys))
+    return sorted(keys, key=lambda key: _spread(_list_hash(key)) & (capacity - 1))
+
+
+def _list_hash(key: tuple[str | None, ...]) -> int:
+    """Return `List.hashCode`, unsigned."""
+    value = 1
+    for element in key:
+        value = (31 * value + (0 if element is None else _string_hash(element))) & 0xFFFFFFFF
+    return value
+
+
+def sized_hash_order(names: Sequence[str]) -> list[str]:
+    """Sort distinct keys into the iteration order of a ConcurrentHashMap that was created for this many."""
+    least = len(names) + len(names) // 2 + 1
+    return _bucket_order(names, 1 << (least - 1).bit_length())
+
+
+def _bucket_order(names: Sequence[str], capacity: int) -> list[str]:
     return sorted(names, key=lambda name: java_hash(name) & (capacity - 1))
 
 
 @dataclass(slots=True)
 class _Node:
+    """A node of the tree.
+
+    Attributes:
+        series: The series that the node is.
+        template_series: Of a device that uses a template: its series, in their order. They are no nodes of their own.
+    """
+
     children: dict[str, _Node] = field(default_factory=dict)
     series: SeriesRef | None = None
+    template_series: dict[str, SeriesRef] = field(default_factory=dict)
 
 
 class SeriesTree:
@@ -70,8 +116,7 @@ class SeriesTree:
             node = self._root
             for name in device.nodes:
                 node = node.children.setdefault(name, _Node())
-            for series in device.series:
-                node.children.setdefault(series.measurement, _Node()).series = SeriesRef(device, series)
+            _add_series(node, device)
 
     def match(self, pattern: PathPattern) -> list[SeriesRef]:
         """Return the series whose full path matches, in IoTDB's order."""
@@ -119,6 +164,8 @@ class SeriesTree:
         child = node.children.get(nodes[-1])
         if child is not None and child.series is not None:
             return child.series
+        if nodes[-1] in node.template_series:
+            return node.template_series[nodes[-1]]
         return self._by_alias(node, nodes[-1])
 
     @staticmethod
@@ -129,4 +176,20 @@ class SeriesTree:
         return None
 
     def _walk(self, node: _Node, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], SeriesRef]]:
-        return ((child_path, child.series) for child_path, child in self._walk_nodes(node, path) if child.series is not None)
+        for name in hash_order(list(node.children)):
+            child = node.children[name]
+            if child.series is not None:
+                yield (*path, name), child.series
+            yield from self._walk(child, (*path, name))
+        for name, ref in node.template_series.items():
+            yield (*path, name), ref
+
+
+def _add_series(node: _Node, device: Device) -> None:
+    """Add the series of a device to its node."""
+    refs = {series.measurement: SeriesRef(device, series) for series in device.series}
+    if device.template is not None:
+        node.template_series = {name: refs[name] for name in sized_hash_order(list(refs))}
+        return
+    for name, ref in refs.items():
+        node.children.setdefault(name, _Node()).series = ref

@@ -11,11 +11,35 @@ from headrace.model.tables import Database, Table
 
 
 @dataclass(frozen=True, slots=True)
+class StoredColumn:
+    """A stored column, and the Spark type to which its values are converted, if they are."""
+
+    name: str
+    cast: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceTable:
+    """The table that holds the rows of devices.
+
+    Attributes:
+        subtables: Of a table of another language: its subtables by the path of the device that each is. A tree has none: its
+            series key is the path.
+        columns: Of such a table: its columns by the name that series have for them.
+    """
+
+    database: Database
+    table: Table
+    subtables: Mapping[str, str] = field(default_factory=dict)
+    columns: Mapping[str, StoredColumn] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class TreeScope:
     """Schema, settings and time against which a query is bound.
 
     Attributes:
-        tables: Database and table of each tree by the database's name.
+        tables: The table of each database of devices.
         ttl_ms: Time to live by device path; devices without one are missing.
         timezone: The session's zone, for texts without a zone and for calendar months.
         now: Epoch milliseconds.
@@ -23,7 +47,7 @@ class TreeScope:
 
     language: Language
     tree: SeriesTree
-    tables: Mapping[str, tuple[Database, Table]]
+    tables: Mapping[str, DeviceTable]
     timezone: str = "UTC"
     now: int = 0
     ttl_ms: Mapping[str, int] = field(default_factory=dict)

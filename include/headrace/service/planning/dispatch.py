@@ -44,6 +44,12 @@ PLANNERS: Final[dict[type[Any], tuple[str, str]]] = {
     tree_statements.DropTimeseries: ("trees", "drop_timeseries"),
     tree_statements.AlterTimeseries: ("trees", "alter_timeseries"),
     tree_statements.SetTTL: ("trees", "set_ttl"),
+    tree_statements.CreateTemplate: ("tree_templates", "create_template"),
+    tree_statements.AlterTemplate: ("tree_templates", "alter_template"),
+    tree_statements.DropTemplate: ("tree_templates", "drop_template"),
+    tree_statements.SetTemplate: ("tree_templates", "set_template"),
+    tree_statements.ActivateTemplate: ("tree_templates", "activate_template"),
+    tree_statements.DeactivateTemplate: ("tree_templates", "deactivate_template"),
     tree_statements.TreeInsert: ("tree_rows", "insert"),
     tree_statements.TreeDelete: ("tree_rows", "delete"),
     tree_statements.TreeSelect: ("tree_queries", "select"),
@@ -54,15 +60,8 @@ PLANNERS: Final[dict[type[Any], tuple[str, str]]] = {
     tree_statements.ResumeContinuousQuery: ("continuous_queries", "resume"),
 }
 """Module and function of each statement's planner, imported on first use because most import Arrow and Delta."""
-TEMPLATES: Final = ("device templates are not supported", "create the series with CREATE TIMESERIES, or by inserting into them")
 FUNCTIONS: Final = ("user-defined functions are not supported", "use the built-in functions")
 UNPLANNED: Final[dict[type[Any], tuple[str, str]]] = {
-    tree_statements.CreateTemplate: TEMPLATES,
-    tree_statements.AlterTemplate: TEMPLATES,
-    tree_statements.DropTemplate: TEMPLATES,
-    tree_statements.SetTemplate: TEMPLATES,
-    tree_statements.ActivateTemplate: TEMPLATES,
-    tree_statements.DeactivateTemplate: TEMPLATES,
     tree_statements.CreateFunction: FUNCTIONS,
     tree_statements.DropFunction: FUNCTIONS,
 }

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from headrace.errors import NotSupportedError
 from headrace.model.tree_queries import TreeQuery
 from headrace.model.tree_statements import TreeSelect
 from headrace.service.planning.dispatch import PlanningContext
 from headrace.service.planning.queries import DESCRIBE_CATALOG
 from headrace.service.results import BIGINT, STRING, CatalogRows, Result
+from headrace.service.results import Type as ResultType
 from headrace.service.stages import ReadCatalog, RunQuery, Stage
-from headrace.service.tree_stages import FindLast, WriteInto
+from headrace.service.tree_stages import FindLast, GroupByTags, WriteInto
 
 if TYPE_CHECKING:
     from headrace.compute.iotdb.select import TreePlan
@@ -20,19 +21,17 @@ if TYPE_CHECKING:
 def select(statement: TreeSelect, session: PlanningContext) -> list[Stage]:
     """Plan a query, and with INTO the writing of its result."""
     query = statement.query
-    if query.grouping is not None and query.grouping.tags:
-        raise NotSupportedError(
-            "GROUP BY TAGS is not supported", hint="group by LEVEL, or name the paths", span=query.grouping.span
-        )
     if query.last:
         return [last(query, session)]
+    if query.grouping is not None and query.grouping.tags and not query.grouping.levels:
+        return [by_tags(query, query.grouping.tags, session)]
     bound = bind(query, session)
     if query.into:
         from headrace.compute.iotdb.into import into_targets
 
         return [WriteInto(bound, into_targets(query, bound) if bound is not None else ())]
     if bound is None:
-        return [ReadCatalog("a query of no series", lambda: Result(CatalogRows({"Time": BIGINT}, [])), DESCRIBE_CATALOG)]
+        return [no_series({"Time": BIGINT})]
     return [RunQuery(bound.plan)]
 
 
@@ -52,5 +51,19 @@ def last(query: TreeQuery, session: PlanningContext) -> Stage:
     bound = bind_last(query, tree_scope(query, session.context))
     if bound is None:
         columns = {"Time": BIGINT, "Timeseries": STRING, "Value": STRING, "DataType": STRING}
-        return ReadCatalog("a query of no series", lambda: Result(CatalogRows(columns, [])), DESCRIBE_CATALOG)
+        return no_series(columns)
     return FindLast(bound)
+
+
+def by_tags(query: TreeQuery, tags: tuple[str, ...], session: PlanningContext) -> Stage:
+    """Plan a query with GROUP BY TAGS."""
+    from headrace.compute.iotdb.by_tags import TagQuery
+    from headrace.queries.scope import tree_scope
+
+    bound = TagQuery(query, tree_scope(query, session.context), tags).plan()
+    return no_series(dict.fromkeys(tags, STRING)) if bound is None else GroupByTags(bound)
+
+
+def no_series(columns: Mapping[str, ResultType]) -> Stage:
+    """Return the stage of a query whose paths match no series."""
+    return ReadCatalog("a query of no series", lambda: Result(CatalogRows(dict(columns), [])), DESCRIBE_CATALOG)

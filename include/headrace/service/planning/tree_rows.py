@@ -18,13 +18,13 @@ from headrace.model.statements import Now, RowValue
 from headrace.model.tables import Database
 from headrace.model.tree_statements import TreeDelete, TreeInsert
 from headrace.model.tree_types import type_name
-from headrace.model.trees import TIME_COLUMN, Device, NewSeries
+from headrace.model.trees import TIME_COLUMN, Device, DeviceTemplate, NewSeries, TemplateSeries
 from headrace.model.types import BOOL, DOUBLE, VARCHAR, DataType, TypeKind
 from headrace.queries.instants import constant_ticks, present_ticks, text_ticks
 from headrace.service.planning.dispatch import PlanningContext
-from headrace.service.planning.trees import find_or_make_database, matched_series
+from headrace.service.planning.trees import matched_series, plan_database
 from headrace.service.stages import Stage
-from headrace.service.tree_stages import ClearSeries, MakeSeries, WriteSeries
+from headrace.service.tree_stages import ActivateDevice, ClearSeries, ExtendTemplate, MakeSeries, WriteSeries
 from headrace.storage.types import MICROSECONDS, arrow_type
 from headrace.storage.values.scalars import stored_units_per_tick, tick_range
 
@@ -32,25 +32,48 @@ MAX_TICKS: Final = 2**63 - 1
 
 
 def insert(statement: TreeInsert, session: PlanningContext) -> list[Stage]:
-    """Plan INSERT: missing series are created, of the type that their first value suggests; then one commit."""
-    database, makers = find_or_make_database(statement.device, session)
+    """Plan INSERT: missing series are created, of the type that their first value suggests, then all rows are one commit.
+
+    Below a device template, missing series extend the template, and a missing device is created from it.
+    """
+    database, makers = plan_database(statement.device, session)
     path = join_path(statement.device.nodes)
     present = session.context.catalog.trees.find(database.name, [path]).get(path)
-    types, missing = types_of(statement, present)
+    complete = present is not None and all(present.find(name) for name in statement.measurements)
+    covering = None if complete else session.context.catalog.templates.covering(path)
+    template = covering and covering[1]
+    types, missing = types_of(statement, present, template)
     times = [instant(time, database, session) for time in statement.times]
     rows = rows_table(statement, database, times, types)
-    if missing:
+    if template is not None:
+        makers += stages_of_template(template, database, path, missing, present)
+    elif missing:
         makers.append(MakeSeries(database, path, missing, statement.aligned, if_not_exists=True))
     return [*makers, WriteSeries(database, ((path, rows),))] if rows.num_rows else makers
 
 
-def types_of(statement: TreeInsert, present: Device | None) -> tuple[list[DataType | None], tuple[NewSeries, ...]]:
+def stages_of_template(
+    template: DeviceTemplate, database: Database, path: str, missing: Sequence[NewSeries], present: Device | None
+) -> list[Stage]:
+    """Return the stages that extend a template by missing series, and create a device from it unless it is present."""
+    stages: list[Stage] = []
+    if missing:
+        series = tuple(TemplateSeries(new.measurement, new.type) for new in missing)
+        stages.append(ExtendTemplate(template.name, series, if_not_exists=True))
+    if present is None:
+        stages.append(ActivateDevice(database, path, template.name))
+    return stages
+
+
+def types_of(
+    statement: TreeInsert, present: Device | None, template: DeviceTemplate | None
+) -> tuple[list[DataType | None], tuple[NewSeries, ...]]:
     """Return the type of each measurement, None if only NULLs are written to one that does not exist, and the series to create."""
     types: list[DataType | None] = []
     missing: dict[str, NewSeries] = {}
-    for place, name in enumerate(statement.measurements):
-        series = present.find(name) if present is not None else None
-        type_ = series.type if series is not None else inferred_type(row[place] for row in statement.rows)
+    for index, name in enumerate(statement.measurements):
+        series = present.find(name) if present is not None else template.find(name) if template is not None else None
+        type_ = series.type if series is not None else inferred_type(row[index] for row in statement.rows)
         if series is None and type_ is not None:
             missing[name] = NewSeries(name, type_)
         types.append(type_)
@@ -86,16 +109,16 @@ def instant(time: int | str | Now | None, database: Database, session: PlanningC
 
 
 def rows_table(statement: TreeInsert, database: Database, times: Sequence[int], types: Sequence[DataType | None]) -> pa.Table:
-    """Return the rows as they are stored under the measurements' names, without those that have no value."""
+    """Return the rows to store, with a column for each measurement, without rows that have no value."""
     low, high = tick_range(database.precision)
     for time in times:
         if not low <= time <= high:
             raise DataError(f"timestamp {time} is out of range", hint=f"it has to lie between {low} and {high}")
-    kept = [number for number, row in enumerate(statement.rows) if any(value is not None for value in row)]
-    columns: dict[str, pa.Array] = {TIME_COLUMN: stored_times([times[number] for number in kept], database)}
-    for place, (name, type_) in enumerate(zip(statement.measurements, types, strict=True)):
+    row_numbers = [number for number, row in enumerate(statement.rows) if any(value is not None for value in row)]
+    columns: dict[str, pa.Array] = {TIME_COLUMN: stored_times([times[number] for number in row_numbers], database)}
+    for index, (name, type_) in enumerate(zip(statement.measurements, types, strict=True)):
         if type_ is not None:
-            values = [converted(statement, number, place, type_, times[number]) for number in kept]
+            values = [converted(statement, number, index, type_, times[number]) for number in row_numbers]
             columns[name] = stored_values(values, type_, database)
     return pa.table(columns)
 
@@ -116,15 +139,15 @@ def stored_times(ticks: Sequence[int | None], database: Database) -> pa.Array:
     return pa.array([None if tick is None else tick * unit for tick in ticks], pa.int64()).cast(type_)
 
 
-def converted(statement: TreeInsert, number: int, place: int, type_: DataType, time: int) -> object:
+def converted(statement: TreeInsert, number: int, index: int, type_: DataType, time: int) -> object:
     """Return one value in the type of its series."""
-    value = statement.rows[number][place]
+    value = statement.rows[number][index]
     if value is None:
         return None
     try:
         return CONVERTERS[type_.kind](value)
     except (ValueError, OverflowError, ArithmeticError):
-        path = join_path((*statement.device.nodes, statement.measurements[place]))
+        path = join_path((*statement.device.nodes, statement.measurements[index]))
         written = type_name(inferred_type((value,)) or VARCHAR)
         raise TypeMismatchError(
             f"data type of {path} is not consistent, registered type {type_name(type_)}, inserting type {written}, "

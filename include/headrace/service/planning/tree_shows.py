@@ -8,20 +8,22 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from headrace.catalog.trees import Trees
 from headrace.errors import NotSupportedError
 from headrace.model.paths import ROOT, PathPattern, join_path, split_path
 from headrace.model.tree_statements import TreeShow
 from headrace.model.tree_types import type_name
-from headrace.model.trees import Device, SeriesLabels, Timeseries
+from headrace.model.trees import Device, SeriesLabels, TemplateSeries, Timeseries
 from headrace.model.types import TypeKind
-from headrace.queries.scope import may_lie_in, ttl_by_device
+from headrace.queries.devices import devices_of, named_tables, table_devices, table_path
+from headrace.queries.scope import ttl_by_device
 from headrace.runtime.context import Context
 from headrace.service.planning.continuous_queries import show_executions, show_queries
 from headrace.service.planning.dispatch import PlanningContext
 from headrace.service.planning.queries import DESCRIBE_CATALOG
+from headrace.service.planning.tree_activity import SeriesPair, active_devices, latest_times, pair_key
 from headrace.service.results import BIGINT, INT, STRING, CatalogRows, Result
 from headrace.service.stages import ReadCatalog, Stage
+from headrace.service.tree_stages import ReadPoints
 
 EVERYTHING: Final = (PathPattern((ROOT, "**")),)
 DEFAULT_ENCODINGS: Final = {
@@ -36,6 +38,10 @@ DEFAULT_ENCODINGS: Final = {
 DEFAULT_COMPRESSION: Final = "LZ4"
 PARTITION_MS: Final = 604_800_000
 """IoTDB's time partition, which it shows with each database; it means nothing here."""
+REGION_COUNTS: Final = tuple(f"{prefix}{kind}RegionGroupNum" for kind in ("Schema", "Data") for prefix in ("", "Min", "Max"))
+"""Columns of SHOW DATABASES DETAILS about IoTDB's regions; a database is one here."""
+SCALARS: Final = frozenset(("cast", "diff", "replace", "round", "substring"))
+"""What IoTDB calls scalar functions; it calls other functions of a row or series built-in UDTFs."""
 
 
 def show(statement: TreeShow, session: PlanningContext) -> list[Stage]:
@@ -44,12 +50,11 @@ def show(statement: TreeShow, session: PlanningContext) -> list[Stage]:
         raise NotSupportedError(
             f"SHOW {statement.what.upper()} is not supported", hint=f"supported are {', '.join(sorted(SHOWS))}", span=statement.span
         )
-    if statement.time is not None:
-        raise NotSupportedError(
-            f"a condition on time is not supported in SHOW {statement.what.upper()}", hint="leave it out", span=statement.span
-        )
     read = partial(answer, statement, session.context)
-    return [ReadCatalog(f"show {statement.what}", read, DESCRIBE_CATALOG)]
+    title = f"show {statement.what}"
+    if statement.time is not None or statement.what == "latest timeseries":
+        return [ReadPoints(title, read)]
+    return [ReadCatalog(title, read, DESCRIBE_CATALOG)]
 
 
 def answer(statement: TreeShow, context: Context) -> Result:
@@ -65,39 +70,29 @@ def patterns_of(statement: TreeShow) -> tuple[PathPattern, ...]:
     return statement.patterns or EVERYTHING
 
 
-def matching_devices(patterns: Sequence[PathPattern], trees: Trees) -> list[Device]:
+def matching_devices(patterns: Sequence[PathPattern], context: Context) -> list[Device]:
     """Return the devices whose path matches, in IoTDB's order."""
-    devices = [
-        device
-        for name in trees.databases()
-        if any(may_lie_in(pattern, name) for pattern in patterns)
-        for device in trees.matching(name, patterns)
-        if any(pattern.matches(device.nodes) for pattern in patterns)
-    ]
     from headrace.compute.iotdb.schema import SeriesTree
 
-    order = {device.path: place for place, device in enumerate(SeriesTree(devices).walk_devices())}
-    return sorted(devices, key=lambda device: order[device.path])
+    candidates = devices_of(patterns, context)
+    matched = {device.path for device in candidates if any(pattern.matches(device.nodes) for pattern in patterns)}
+    return [device for device in SeriesTree(candidates).walk_devices() if device.path in matched]
 
 
-def matching_series(patterns: Sequence[PathPattern], trees: Trees) -> list[tuple[Device, Timeseries]]:
+def matching_series(patterns: Sequence[PathPattern], context: Context) -> list[SeriesPair]:
     """Return the series whose path matches, in IoTDB's order."""
     from headrace.compute.iotdb.schema import SeriesTree
 
-    devices = [
-        device
-        for name in trees.databases()
-        if any(may_lie_in(pattern, name) for pattern in patterns)
-        for device in trees.matching(name, patterns)
-    ]
-    tree = SeriesTree(devices)
+    tree = SeriesTree(devices_of(patterns, context))
     matched = {ref.path: (ref.device, ref.series) for pattern in patterns for ref in tree.match(pattern)}
     return list(matched.values())
 
 
 def databases(statement: TreeShow, context: Context) -> CatalogRows:
-    """Return the databases of trees."""
-    names = [name for name in context.catalog.trees.databases() if matches_any(name, patterns_of(statement))]
+    """Return the databases of trees, and tables of databases that the pattern names."""
+    patterns = patterns_of(statement)
+    present = [*context.catalog.trees.databases(), *(table_path(table) for table in named_tables(patterns, context))]
+    names = [name for name in present if matches_any(name, patterns)]
     types = {
         "Database": STRING,
         "SchemaReplicationFactor": INT,
@@ -105,7 +100,8 @@ def databases(statement: TreeShow, context: Context) -> CatalogRows:
         "TimePartitionOrigin": BIGINT,
         "TimePartitionInterval": BIGINT,
     }
-    return CatalogRows(types, [(name, 1, 1, 0, PARTITION_MS) for name in names])
+    details = dict.fromkeys(REGION_COUNTS, INT) if statement.details else {}
+    return CatalogRows(types | details, [(name, 1, 1, 0, PARTITION_MS, *(1 for _ in details)) for name in names])
 
 
 def matches_any(path: str, patterns: Iterable[PathPattern]) -> bool:
@@ -121,9 +117,8 @@ def count_databases(statement: TreeShow, context: Context) -> CatalogRows:
 
 def devices(statement: TreeShow, context: Context) -> CatalogRows:
     """Return the devices."""
-    trees = context.catalog.trees
-    matched = matching_devices(patterns_of(statement), trees)
-    ttls = ttl_by_device(matched, trees.ttls())
+    matched = chosen_devices(statement, context)
+    ttls = ttl_by_device(matched, context.catalog.trees.ttls())
     types = {"Device": STRING, **({"Database": STRING} if statement.with_database else {})}
     types |= {"IsAligned": STRING, "Template": STRING, "TTL(ms)": STRING}
     rows = [
@@ -141,15 +136,38 @@ def devices(statement: TreeShow, context: Context) -> CatalogRows:
 
 def count_devices(statement: TreeShow, context: Context) -> CatalogRows:
     """Return the number of devices."""
-    return CatalogRows({"count(devices)": BIGINT}, [(len(matching_devices(patterns_of(statement), context.catalog.trees)),)])
+    return CatalogRows({"count(devices)": BIGINT}, [(len(chosen_devices(statement, context)),)])
+
+
+def chosen_devices(statement: TreeShow, context: Context) -> list[Device]:
+    """Return the devices of a SHOW or COUNT that meet its condition."""
+    matched = matching_devices(patterns_of(statement), context)
+    if statement.where is not None:
+        kind, _, sign, value = statement.where
+        matched = [device for device in matched if COMPARISONS[sign](device.template if kind == "template" else device.path, value)]
+    if statement.time is None:
+        return matched
+    active = active_devices(matched, statement.time, context)
+    return [device for device in matched if device.path in active]
 
 
 def timeseries(statement: TreeShow, context: Context) -> CatalogRows:
-    """Return the series with what is attached to them."""
+    """Return the series with their labels."""
     headers = ("Timeseries", "Alias", "Database", "DataType", "Encoding", "Compression", "Tags", "Attributes")
     types = dict.fromkeys((*headers, "Deadband", "DeadbandParameters", "ViewType"), STRING)
     matched = chosen_series(statement, context)
+    # Like IoTDB, which keeps the usual order if there is a condition on time.
+    if statement.what.startswith("latest") and statement.time is None:
+        matched = latest_first(matched, context)
     return CatalogRows(types, [series_row(device, series) for device, series in matched])
+
+
+def latest_first(matched: Sequence[SeriesPair], context: Context) -> list[SeriesPair]:
+    """Sort series by the time of their latest point, latest first, and leave those without points in their order at the end."""
+    times = latest_times(matched, None, context)
+    with_points = [pair for pair in matched if pair_key(*pair) in times]
+    without_points = [pair for pair in matched if pair_key(*pair) not in times]
+    return [*sorted(with_points, key=lambda pair: times[pair_key(*pair)], reverse=True), *without_points]
 
 
 def series_row(device: Device, series: Timeseries) -> tuple[Any, ...]:
@@ -159,9 +177,7 @@ def series_row(device: Device, series: Timeseries) -> tuple[Any, ...]:
         device.series_path(series.measurement),
         labels.alias,
         device.database,
-        type_name(series.type),
-        series.encoding or DEFAULT_ENCODINGS.get(series.type.kind, "PLAIN"),
-        series.compression or DEFAULT_COMPRESSION,
+        *storage_of(series),
         as_json(labels.tags),
         as_json(labels.attributes),
         None,
@@ -170,33 +186,38 @@ def series_row(device: Device, series: Timeseries) -> tuple[Any, ...]:
     )
 
 
+def storage_of(series: Timeseries | TemplateSeries) -> tuple[str, str, str]:
+    """Return the type, encoding and compression of a series, as IoTDB names them."""
+    encoding = series.encoding or DEFAULT_ENCODINGS.get(series.type.kind, "PLAIN")
+    return type_name(series.type), encoding, series.compression or DEFAULT_COMPRESSION
+
+
 def as_json(labels: Mapping[str, str]) -> str | None:
     """Return tags or attributes as IoTDB prints them; None if there are none."""
     return json.dumps(dict(labels), separators=(",", ":"), ensure_ascii=False) if labels else None
 
 
-def chosen_series(statement: TreeShow, context: Context) -> list[tuple[Device, Timeseries]]:
+def chosen_series(statement: TreeShow, context: Context) -> list[SeriesPair]:
     """Return the series of a SHOW or COUNT that meet its condition."""
-    matched = matching_series(patterns_of(statement), context.catalog.trees)
-    if statement.where is None:
+    matched = matching_series(patterns_of(statement), context)
+    if statement.where is not None:
+        kind, key, sign, value = statement.where
+        matched = [pair for pair in matched if meets(pair, kind, sign, key, value)]
+    if statement.time is None:
         return matched
-    kind, key, sign, value = statement.where
-    return [pair for pair in matched if meets(pair, kind, sign, key, value)]
+    times = latest_times(matched, statement.time, context)
+    return [pair for pair in matched if pair_key(*pair) in times]
 
 
-def meets(pair: tuple[Device, Timeseries], kind: str, sign: str, key: str, value: str) -> bool:
+def meets(pair: SeriesPair, kind: str, sign: str, key: str, value: str) -> bool:
     """Return whether a series meets the condition of a SHOW."""
     device, series = pair
     labels: SeriesLabels = device.labels_of(series.measurement)
     match kind:
         case "timeseries":
             value_of: str | None = device.series_path(series.measurement)
-        case "device":
-            value_of = device.path
         case "datatype":
             value_of = type_name(series.type)
-        case "template":
-            value_of = device.template
         case _:
             value_of = labels.tags.get(key)
     return COMPARISONS[sign](value_of, value)
@@ -223,19 +244,19 @@ def count_timeseries(statement: TreeShow, context: Context) -> CatalogRows:
     return CatalogRows({"Column": STRING, "count(timeseries)": BIGINT}, list(counts.items()))
 
 
-def all_paths(context: Context) -> list[tuple[tuple[str, ...], str]]:
-    """Return every node below the databases with what it is, in IoTDB's order."""
+def all_paths(patterns: Sequence[PathPattern], context: Context) -> list[tuple[tuple[str, ...], str]]:
+    """Return every node below the databases, and below tables that patterns name, with what it is, in IoTDB's order."""
     from headrace.compute.iotdb.schema import SeriesTree
 
     trees = context.catalog.trees
-    tree = SeriesTree(device for name in trees.databases() for device in trees.all(name))
-    return list(tree.nodes(trees.databases()))
+    devices = [device for name in trees.databases() for device in trees.all(name)]
+    return list(SeriesTree([*devices, *table_devices(patterns, context)]).nodes(trees.databases()))
 
 
 def child_paths(statement: TreeShow, context: Context) -> CatalogRows:
     """Return the paths one level below a pattern, and what they are."""
-    found = children(statement, context)
-    return CatalogRows({"ChildPaths": STRING, "NodeTypes": STRING}, [(join_path(path), kind) for path, kind in found])
+    rows = [(join_path(path), kind) for path, kind in children(statement, context)]
+    return CatalogRows({"ChildPaths": STRING, "NodeTypes": STRING}, rows)
 
 
 def child_nodes(statement: TreeShow, context: Context) -> CatalogRows:
@@ -247,7 +268,7 @@ def child_nodes(statement: TreeShow, context: Context) -> CatalogRows:
 def children(statement: TreeShow, context: Context) -> list[tuple[tuple[str, ...], str]]:
     """Return the nodes one level below a pattern."""
     patterns = statement.patterns or (PathPattern((ROOT,)),)
-    return [(path, kind) for path, kind in all_paths(context) if any(pattern.matches(path[:-1]) for pattern in patterns)]
+    return [(path, kind) for path, kind in all_paths(patterns, context) if any(pattern.matches(path[:-1]) for pattern in patterns)]
 
 
 def count_nodes(statement: TreeShow, context: Context) -> CatalogRows:
@@ -256,20 +277,20 @@ def count_nodes(statement: TreeShow, context: Context) -> CatalogRows:
     patterns = patterns_of(statement)
     matched = {
         path[: level + 1]
-        for path, _ in all_paths(context)
+        for path, _ in all_paths(patterns, context)
         if len(path) > level and any(pattern.matches(path) for pattern in patterns)
     }
-    return CatalogRows({"count(nodes)": INT}, [(len(matched),)])
+    return CatalogRows({"count(nodes)": BIGINT}, [(len(matched),)])
 
 
 def ttl(statement: TreeShow, context: Context) -> CatalogRows:
     """Return times to live."""
     rules = context.catalog.trees.ttls()
-    shown = {path: str(value) for path, value in rules.items() if not statement.patterns or matches_any(path, statement.patterns)}
+    ttls = {path: str(value) for path, value in rules.items() if not statement.patterns or matches_any(path, statement.patterns)}
     for pattern in statement.patterns:
         if not pattern.has_wildcard:
-            shown.setdefault(str(pattern), str(rules.get(f"{pattern}.**", "INF")))
-    return CatalogRows({"Device": STRING, "TTL(ms)": STRING}, list(shown.items()))
+            ttls.setdefault(str(pattern), str(rules.get(f"{pattern}.**", "INF")))
+    return CatalogRows({"Device": STRING, "TTL(ms)": STRING}, list(ttls.items()))
 
 
 def all_ttl(_: TreeShow, context: Context) -> CatalogRows:
@@ -278,14 +299,80 @@ def all_ttl(_: TreeShow, context: Context) -> CatalogRows:
     return CatalogRows({"Device": STRING, "TTL(ms)": STRING}, list(rules.items()))
 
 
+def device_templates(_: TreeShow, context: Context) -> CatalogRows:
+    """Return the names of device templates, in IoTDB's order."""
+    from headrace.compute.iotdb.schema import hash_order
+
+    names = hash_order([template.name for template in context.catalog.templates.all()])
+    return CatalogRows({"TemplateName": STRING}, [(name,) for name in names])
+
+
+def template_nodes(statement: TreeShow, context: Context) -> CatalogRows:
+    """Return the measurements of a device template, in IoTDB's order."""
+    from headrace.compute.iotdb.schema import sized_hash_order
+
+    series = {one.measurement: one for one in context.catalog.templates.get(statement.name or "").series}
+    rows = [(name, *storage_of(series[name])) for name in sized_hash_order(list(series))]
+    return CatalogRows(dict.fromkeys(("ChildNodes", "DataType", "Encoding", "Compression"), STRING), rows)
+
+
+def template_paths(statement: TreeShow, context: Context) -> CatalogRows:
+    """Return the paths that a device template is set to."""
+    name = context.catalog.templates.get(statement.name or "").name
+    return CatalogRows(
+        {"Paths": STRING}, [(path,) for path, template in context.catalog.templates.paths().items() if template == name]
+    )
+
+
+def template_devices(statement: TreeShow, context: Context) -> CatalogRows:
+    """Return the devices that use a device template."""
+    matched = matching_devices(patterns_of(statement), context)
+    return CatalogRows({"Paths": STRING}, [(device.path,) for device in matched if device.template == statement.name])
+
+
+def version(_: TreeShow, __: Context) -> CatalogRows:
+    """Return the version of Headrace."""
+    from headrace import __version__
+
+    return CatalogRows({"Version": STRING, "BuildInfo": STRING}, [(__version__, "Headrace")])
+
+
+def current_timestamp(_: TreeShow, context: Context) -> CatalogRows:
+    """Return the current time."""
+    return CatalogRows({"CurrentTimestamp": BIGINT}, [(context.clock.now(),)])
+
+
+def functions(_: TreeShow, __: Context) -> CatalogRows:
+    """Return the functions by kind and name."""
+    from headrace.compute.language import language
+
+    tree_language = language("iotdb")
+    kinds = {name: function_kind(name, aggregate=tree_language.aggregate(name) is not None) for name in tree_language.functions}
+    rows = [(name.upper(), kind, "") for name, kind in sorted(kinds.items(), key=lambda item: (item[1], item[0]))]
+    return CatalogRows(dict.fromkeys(("FunctionName", "FunctionType", "ClassName(UDF)"), STRING), rows)
+
+
+def function_kind(name: str, *, aggregate: bool) -> str:
+    """Return what IoTDB calls the kind of a function."""
+    return "native" if aggregate else "built-in scalar" if name in SCALARS else "built-in UDTF"
+
+
 SHOWS: Final[dict[str, Callable[[TreeShow, Context], CatalogRows]]] = {
     "continuous queries": show_queries,
     "cq executions": show_executions,
     "databases": databases,
     "devices": devices,
     "timeseries": timeseries,
+    "latest timeseries": timeseries,
+    "version": version,
+    "current_timestamp": current_timestamp,
+    "functions": functions,
     "child paths": child_paths,
     "child nodes": child_nodes,
+    "device templates": device_templates,
+    "nodes in template": template_nodes,
+    "paths set template": template_paths,
+    "paths using template": template_devices,
     "ttl": ttl,
     "all ttl": all_ttl,
     "count databases": count_databases,

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from headrace.errors import ExistsError, NotFoundError, ProgrammingError
+from headrace.catalog.templates import nested_path
+from headrace.errors import Error, ExistsError, NotFoundError, ProgrammingError
 from headrace.model.paths import ROOT, PathPattern, join_path, split_path
 from headrace.model.tables import Database
 from headrace.model.tree_statements import (
@@ -20,8 +21,10 @@ from headrace.model.tree_statements import (
     TimeseriesChange,
     TimeseriesSpec,
 )
+from headrace.model.tree_status import TreeStatus
+from headrace.model.tree_types import TREE_ENCODINGS, type_name
 from headrace.model.trees import Device, NewSeries, SeriesLabels, Timeseries
-from headrace.queries.scope import may_lie_in
+from headrace.queries.devices import may_lie_in, refuse_tables, tree_devices
 from headrace.queries.trees import database_of
 from headrace.service.planning.dispatch import PlanningContext
 from headrace.service.stages import RemoveDatabase, Stage
@@ -38,6 +41,7 @@ def create_database(statement: CreateTreeDatabase, session: PlanningContext) -> 
         raise ProgrammingError(
             f"{statement.path} is not a legal path", hint="write a path such as root.plant", span=statement.path.span
         )
+    refuse_tables([statement.path], session.context)
     name = join_path(nodes)
     for other in session.context.catalog.trees.databases():
         if other == name:
@@ -68,6 +72,7 @@ def drop_databases(statement: DropTreeDatabases, session: PlanningContext) -> li
     catalog = session.context.catalog
     names = catalog.trees.databases()
     stages: dict[str, Stage] = {}
+    refuse_tables(statement.patterns, session.context)
     for pattern in statement.patterns:
         matched = [name for name in names if pattern.matches(split_path(name))]
         if not matched:
@@ -78,23 +83,26 @@ def drop_databases(statement: DropTreeDatabases, session: PlanningContext) -> li
     return list(stages.values())
 
 
-def find_or_make_database(device: PathPattern, session: PlanningContext) -> tuple[Database, list[Stage]]:
-    """Return the database of a device, and the stage that creates it if it is missing."""
+def plan_database(device: PathPattern, session: PlanningContext) -> tuple[Database, list[Stage]]:
+    """Return the database of a device, and a stage that creates it if it is missing."""
     if device.has_wildcard or device.nodes[0] != ROOT or len(device.nodes) < DEFAULT_LEVEL:
         raise ProgrammingError(f"{device} is not a legal path", hint="write a device such as root.plant.line1", span=device.span)
     name = database_of(join_path(device.nodes), session.context)
     if name is not None:
         return session.context.catalog.databases.get(name), []
+    refuse_tables([device], session.context)
     database = new_database(join_path(device.nodes[:DEFAULT_LEVEL]), session)
     return database, [MakeTree(database, if_not_exists=True)]
 
 
 def create_timeseries(statement: CreateTimeseries, session: PlanningContext) -> list[Stage]:
     """Plan CREATE TIMESERIES and CREATE ALIGNED TIMESERIES."""
-    database, makers = find_or_make_database(statement.device, session)
+    database, makers = plan_database(statement.device, session)
     path = join_path(statement.device.nodes)
     present = session.context.catalog.trees.find(database.name, [path]).get(path)
+    check_templates(statement, path, session)
     for spec in statement.series:
+        check_encoding(spec)
         if present is not None and present.find(spec.measurement) is not None:
             full = join_path((path, spec.measurement))
             raise ExistsError(f"Timeseries [{full}] already exists", hint="use another measurement", span=spec.span)
@@ -102,37 +110,62 @@ def create_timeseries(statement: CreateTimeseries, session: PlanningContext) -> 
     return [*makers, MakeSeries(database, path, series, statement.aligned)]
 
 
+def check_templates(statement: CreateTimeseries, device: str, session: PlanningContext) -> None:
+    """Raise `ExistsError` if a template is set above series or below them: such devices have the template's series only."""
+    names = [spec.measurement for spec in statement.series]
+    series = [join_path((device, name)) for name in names]
+    for path, template in session.context.catalog.templates.paths().items():
+        if path == device or nested_path(path, series) is not None:
+            described = f"{device}[{', '.join(names)}]" if statement.aligned else series[0]
+            error = ExistsError(
+                f"Cannot create timeseries [{described}] since device template [{template}] already set on path [{path}].",
+                hint=f"ALTER DEVICE TEMPLATE {template} ADD the measurement, or use another device",
+                span=statement.series[0].span,
+            )
+            raise error.with_status(TreeStatus.TEMPLATE_INCOMPATIBLE)
+
+
+def check_encoding(spec: TimeseriesSpec, status: TreeStatus = TreeStatus.METADATA_ERROR, prefix: str = "") -> None:
+    """Raise `ProgrammingError` if the type of a series does not allow its encoding."""
+    allowed = TREE_ENCODINGS[spec.type.kind]
+    if spec.encoding is not None and spec.encoding not in allowed:
+        error = ProgrammingError(
+            f"{prefix}encoding {spec.encoding} does not support {type_name(spec.type)}",
+            hint=f"use one of {', '.join(sorted(allowed))}, or leave it out",
+            span=spec.span,
+        )
+        raise error.with_status(status)
+
+
 def new_series(spec: TimeseriesSpec) -> NewSeries:
-    """Return what is to be created for one series of a statement."""
+    """Return the series that one element of a statement declares."""
     labels = SeriesLabels(spec.alias, dict(spec.tags), dict(spec.attributes))
     return NewSeries(spec.measurement, spec.type, spec.encoding or "", spec.compression or "", labels)
 
 
 def matched_series(patterns: Sequence[PathPattern], session: PlanningContext) -> list[tuple[Device, Timeseries]]:
-    """Return the series that match one of the patterns, each once, by database and order of creation."""
-    trees = session.context.catalog.trees
-    matched = []
-    for database in trees.databases():
-        if any(may_lie_in(pattern, database) for pattern in patterns):
-            for device in trees.matching(database, patterns):
-                nodes = device.nodes
-                for series in device.series:
-                    if any(pattern.matches((*nodes, series.measurement)) for pattern in patterns):
-                        matched.append((device, series))
-    return matched
+    """Return the series of trees that match one of the patterns, to change them, each once, by database and order of creation."""
+    refuse_tables(patterns, session.context)
+    return [
+        (device, series)
+        for device in tree_devices(patterns, session.context)
+        for series in device.series
+        if any(pattern.matches((*device.nodes, series.measurement)) for pattern in patterns)
+    ]
 
 
 def drop_timeseries(statement: DropTimeseries, session: PlanningContext) -> list[Stage]:
-    """Plan DELETE TIMESERIES: all series that match, with their values."""
+    """Plan DELETE TIMESERIES: all series that match and are of no template, with their values."""
     by_device: dict[tuple[str, str], list[str]] = defaultdict(list)
     for pattern in statement.patterns:
-        matched = matched_series([pattern], session)
+        matched = [(device, series) for device, series in matched_series([pattern], session) if device.template is None]
         if not matched:
-            raise NotFoundError(
+            error = NotFoundError(
                 f"Timeseries [{pattern}] does not exist or is represented by device template",
-                hint="SHOW TIMESERIES lists what there is",
+                hint="SHOW TIMESERIES lists what there is; DEACTIVATE DEVICE TEMPLATE deletes the series of a template",
                 span=pattern.span,
             )
+            raise error.with_status(TreeStatus.PATH_NOT_EXIST)
         for device, series in matched:
             by_device[device.database, device.path].append(series.measurement)
     databases: dict[str, list[tuple[str, tuple[str, ...]]]] = defaultdict(list)
@@ -145,6 +178,7 @@ def drop_timeseries(statement: DropTimeseries, session: PlanningContext) -> list
 def set_ttl(statement: SetTTL, session: PlanningContext) -> list[Stage]:
     """Plan SET TTL and UNSET TTL."""
     pattern = statement.path
+    refuse_tables([pattern], session.context)
     database = next((name for name in session.context.catalog.trees.databases() if may_lie_in(pattern, name)), None)
     if database is None:
         raise NotFoundError(f"Path [{pattern}] does not exist", hint="SHOW DATABASES lists what there is", span=pattern.span)
@@ -152,13 +186,15 @@ def set_ttl(statement: SetTTL, session: PlanningContext) -> list[Stage]:
 
 
 def alter_timeseries(statement: AlterTimeseries, session: PlanningContext) -> list[Stage]:
-    """Plan ALTER TIMESERIES: a change of what is attached to one series."""
+    """Plan ALTER TIMESERIES: a change of the labels of one series."""
     matched = matched_series([statement.path], session)
     if not matched:
         raise NotFoundError(
             f"Timeseries [{statement.path}] does not exist", hint="SHOW TIMESERIES lists what there is", span=statement.path.span
         )
     device, series = matched[0]
+    if device.template is not None:
+        raise template_series_altered(statement.path, device, session)
     relabeled(device.labels_of(series.measurement), statement)
 
     def change(present: Device) -> Device:
@@ -166,6 +202,18 @@ def alter_timeseries(statement: AlterTimeseries, session: PlanningContext) -> li
         return replace(present, labels={**present.labels, series.measurement: labels})
 
     return [ChangeDevice(session.context.catalog.databases.get(device.database), device.path, change)]
+
+
+def template_series_altered(path: PathPattern, device: Device, session: PlanningContext) -> Error:
+    """Return the error for altering a series of a template, which has no labels of its own."""
+    covering = session.context.catalog.templates.covering(device.path)
+    error = ProgrammingError(
+        f"Cannot alter template timeseries [{path}] since device template [{device.template}] already set on path "
+        f"[{covering[0] if covering else device.path}].",
+        hint="series of a device template have no alias, tags and attributes",
+        span=path.span,
+    )
+    return error.with_status(TreeStatus.TEMPLATE_INCOMPATIBLE)
 
 
 def relabeled(labels: SeriesLabels, statement: AlterTimeseries) -> SeriesLabels:

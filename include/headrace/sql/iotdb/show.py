@@ -6,7 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Final
 
+from headrace.model.expressions import Call, ColumnRef, Expression
 from headrace.model.tree_statements import TreeShow
+from headrace.model.tree_types import TREE_TYPES
+from headrace.sql.iotdb.expressions import is_constant
 from headrace.sql.iotdb.functions import FunctionParser
 from headrace.sql.tokens import TokenType
 
@@ -21,6 +24,26 @@ LATER: Final = {
     **dict.fromkeys(("MODELS", "TOPIC", "TOPICS", "SUBSCRIPTIONS", "VIEW", "SPACE", "THROTTLE"), "it has no counterpart here"),
 }
 
+TIME_WORDS: Final = ("TIME", "TIMESTAMP")
+COMPARISONS: Final = frozenset(("=", "<>", "<", "<=", ">", ">=", "in", "not in", "between", "not between"))
+
+
+def is_time_condition(node: Expression) -> bool:
+    """Return whether an expression only compares time with constants."""
+    match node:
+        case Call(function="and" | "or" | "not", arguments=arguments):
+            return all(map(is_time_condition, arguments))
+        case Call(function=function, arguments=arguments) if function in COMPARISONS:
+            times = [is_time(argument) for argument in arguments]
+            constants = all(is_constant(argument) for argument, is_one in zip(arguments, times, strict=True) if not is_one)
+            return sum(times) == 1 and constants
+    return False
+
+
+def is_time(node: Expression) -> bool:
+    """Return whether an expression is the time of a row."""
+    return isinstance(node, ColumnRef) and node.name.upper() in TIME_WORDS
+
 
 class ShowParser(FunctionParser):
     """Parses the statements that inspect the tree."""
@@ -30,6 +53,7 @@ class ShowParser(FunctionParser):
         "CHILD": lambda self: self._parse_show_child(),
         "CONTINUOUS": lambda self: self._parse_show_queries(),
         "CQ": lambda self: self._parse_show_executions(),
+        "CURRENT_TIMESTAMP": lambda _: TreeShow("current_timestamp"),
         "CQS": lambda _: TreeShow("continuous queries"),
         "DATABASES": lambda self: self._parse_show_databases(),
         "DEVICE": lambda self: self._parse_show_templates(),
@@ -116,8 +140,6 @@ class ShowParser(FunctionParser):
         if not self._accept("WHERE"):
             return show
         token, after = self._token, self._peek()
-        if token.word in ("TIME", "TIMESTAMP"):
-            return replace(show, time=self._parse_expression())
         if token.word in ("TIMESERIES", "DEVICE") and after.word == "CONTAINS":
             self._advance()
             self._advance()
@@ -126,7 +148,23 @@ class ShowParser(FunctionParser):
             return replace(show, where=self._parse_template_condition())
         if token.word == "TAGS" and after.word == "(":
             return replace(show, where=self._parse_tag_condition())
-        return replace(show, where=self._parse_column_condition())
+        is_property = after.word in ("=", "==") and token.word not in TIME_WORDS and not show.what.endswith("devices")
+        if is_property and token.kind in (TokenType.WORD, TokenType.QUOTED, TokenType.STRING):
+            return replace(show, where=self._parse_column_condition())
+        return replace(show, time=self._parse_time_condition())
+
+    def _parse_time_condition(self) -> Expression:
+        """Parse a condition that compares time with constants."""
+        start = self._index
+        condition = self._parse_expression()
+        if not is_time_condition(condition):
+            self._semantic(
+                "Value Filter can't exist in the condition of SHOW/COUNT clause, only time condition supported",
+                self._span(start),
+                hint="compare time with constants, or write dataType=INT32, TAGS(key)=value, TIMESERIES CONTAINS 'x', "
+                "DEVICE CONTAINS 'x' or TEMPLATE = 'name'",
+            )
+        return condition
 
     def _parse_template_condition(self) -> tuple[str, str, str, str]:
         self._advance()
@@ -149,6 +187,8 @@ class ShowParser(FunctionParser):
         key, value = self._parse_property()
         if key.upper() != "DATATYPE":
             self._semantic("unexpected filter key", token, hint="write dataType=INT32, TAGS(key)=value or TIMESERIES CONTAINS 'x'")
+        if value.upper() not in TREE_TYPES:
+            self._semantic(f"unsupported datatype: {value}", token, hint=f"use one of {', '.join(TREE_TYPES)}")
         return "datatype", "", "=", value.upper()
 
     # Device templates
@@ -177,7 +217,7 @@ class ShowParser(FunctionParser):
                 show = self._parse_show_condition(TreeShow("count devices", self._parse_optional_pattern()))
             case "TIMESERIES":
                 show = self._parse_show_condition(TreeShow("count timeseries", self._parse_optional_pattern()))
-                show = replace(show, level=self._parse_level() if self._accept("GROUP", "BY") else None)
+                show = self._parse_show_groups(show)
             case "NODES":
                 show = TreeShow("count nodes", (self._parse_pattern(),))
                 show = replace(show, level=self._parse_level())
@@ -186,6 +226,20 @@ class ShowParser(FunctionParser):
                     self._expect("GROUP")
                 show = TreeShow("count databases", self._parse_optional_pattern())
         return replace(show, span=self._span(start))
+
+    def _parse_show_groups(self, show: TreeShow) -> TreeShow:
+        """Parse `[GROUP BY LEVEL = n]`."""
+        start = self._index
+        if not self._accept("GROUP", "BY"):
+            return show
+        level = self._parse_level()
+        if show.time is not None:
+            self._semantic(
+                "TIME condition and GROUP BY LEVEL cannot be used at the same time.",
+                self._span(start),
+                hint="leave one of them out",
+            )
+        return replace(show, level=level)
 
     def _parse_level(self) -> int:
         self._expect("LEVEL")

@@ -69,7 +69,7 @@ def create_subtables() -> None:
 
 
 def create_trees() -> None:
-    """Create the tables of tree databases: device schemas, devices and times to live."""
+    """Create the tables of tree databases: device schemas, devices, times to live and device templates."""
     op.create_table(
         "device_schemas",
         sa.Column("id", sa.String(), nullable=False),
@@ -94,6 +94,23 @@ def create_trees() -> None:
         sa.Column("path", NAME, nullable=False),
         sa.Column("ttl_ms", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("path", name="pk_ttls"),
+    )
+    op.create_table(
+        "device_templates",
+        sa.Column("name", NAME, nullable=False),
+        sa.Column("number", sa.BigInteger(), nullable=False),
+        sa.Column("aligned", sa.Boolean(), nullable=False),
+        sa.Column("series", sa.JSON(), nullable=False),
+        sa.PrimaryKeyConstraint("name", name="pk_device_templates"),
+    )
+    op.create_table(
+        "template_paths",
+        sa.Column("path", NAME, nullable=False),
+        sa.Column("database", NAME, nullable=False),
+        sa.Column("template", NAME, nullable=False),
+        sa.PrimaryKeyConstraint("path", name="pk_template_paths"),
+        sa.ForeignKeyConstraint(["database"], ["databases.name"], name="fk_template_paths_database", ondelete="CASCADE"),
+        sa.ForeignKeyConstraint(["template"], ["device_templates.name"], name="fk_template_paths_template"),
     )
 
 

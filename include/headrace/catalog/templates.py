@@ -1,0 +1,167 @@
+"""Device templates of the catalog, the paths that they are set to, and the devices that use them."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+
+from sqlalchemy import Connection, delete, func, select, update
+
+from headrace.catalog.rows.trees import (
+    DEVICE_SCHEMAS,
+    DEVICE_TEMPLATES,
+    DEVICES,
+    TEMPLATE_PATHS,
+    series_from_json,
+    template_from_row,
+    template_series_to_json,
+    template_to_row,
+)
+from headrace.catalog.rules import hold_databases
+from headrace.catalog.store import Store, insert
+from headrace.catalog.trees import add_columns, save_schema
+from headrace.errors import Error, ExistsError, IntegrityError, NotFoundError
+from headrace.model.paths import join_path, split_path
+from headrace.model.tables import Column
+from headrace.model.tree_status import TreeStatus
+from headrace.model.trees import DeviceTemplate, TemplateSeries, Timeseries
+
+
+class Templates:
+    """Device templates by name."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def all(self) -> list[DeviceTemplate]:
+        """Return every template in the order of their creation."""
+        query = select(DEVICE_TEMPLATES).order_by(DEVICE_TEMPLATES.c.number)
+        with self._store.read() as connection:
+            return [template_from_row(row) for row in connection.execute(query).mappings()]
+
+    def get(self, name: str) -> DeviceTemplate:
+        """Return a template; `NotFoundError` if there is none of that name."""
+        with self._store.read() as connection:
+            return get_template(connection, name)
+
+    def create(self, template: DeviceTemplate) -> None:
+        """Record a template; `ExistsError` if the name is taken."""
+        with self._store.write() as connection:
+            last = connection.scalar(select(func.max(DEVICE_TEMPLATES.c.number))) or 0
+            new = insert(connection, DEVICE_TEMPLATES).values(template_to_row(template) | {"number": last + 1})
+            name = DEVICE_TEMPLATES.c.name
+            if connection.scalar(new.on_conflict_do_nothing().returning(name)) is None:
+                raise duplicate_name(template.name)
+
+    def drop(self, name: str) -> None:
+        """Remove a template; `IntegrityError` if it is set to a path."""
+        with self._store.write() as connection:
+            get_template(connection, name)
+            if connection.scalar(select(TEMPLATE_PATHS.c.path).where(TEMPLATE_PATHS.c.template == name).limit(1)) is not None:
+                raise still_set(name)
+            connection.execute(delete(DEVICE_TEMPLATES).where(DEVICE_TEMPLATES.c.name == name))
+
+    def paths(self) -> dict[str, str]:
+        """Return the name of the template that is set to each path, by path in alphabetical order."""
+        with self._store.read() as connection:
+            rows = connection.execute(select(TEMPLATE_PATHS).order_by(TEMPLATE_PATHS.c.path)).mappings()
+            return {row["path"]: row["template"] for row in rows}
+
+    def covering(self, path: str) -> tuple[str, DeviceTemplate] | None:
+        """Return the template that is set to a path or to one above it, with the path that it is set to."""
+        nodes = split_path(path)
+        prefixes = [join_path(nodes[:length]) for length in range(1, len(nodes) + 1)]
+        query = select(TEMPLATE_PATHS).where(TEMPLATE_PATHS.c.path.in_(prefixes))
+        with self._store.read() as connection:
+            row = connection.execute(query).mappings().first()
+            return None if row is None else (row["path"], get_template(connection, row["template"]))
+
+    def set(self, name: str, database: str, path: str) -> None:
+        """Set a template to a path; `ExistsError` if one is set to this path, above or below it."""
+        with self._store.write() as connection:
+            hold_databases(connection, database)
+            get_template(connection, name)
+            other = nested_path(path, connection.scalars(select(TEMPLATE_PATHS.c.path).order_by(TEMPLATE_PATHS.c.path)).all())
+            if other is not None:
+                raise already_set(other)
+            connection.execute(insert(connection, TEMPLATE_PATHS).values({"path": path, "database": database, "template": name}))
+
+    def unset(self, path: str) -> None:
+        """Remove the template from a path."""
+        with self._store.write() as connection:
+            connection.execute(delete(TEMPLATE_PATHS).where(TEMPLATE_PATHS.c.path == path))
+
+    def used_databases(self, name: str) -> list[str]:
+        """Return the databases with devices that use a template, by name."""
+        query = select(DEVICES.c.database).where(DEVICES.c.template == name).distinct().order_by(DEVICES.c.database)
+        with self._store.read() as connection:
+            return list(connection.scalars(query))
+
+    def extend(self, name: str, series: Sequence[TemplateSeries], columns: Mapping[str, Mapping[str, Column]]) -> None:
+        """Add measurements to a template and to all devices that use it, in one transaction.
+
+        Args:
+            name: The template.
+            series: What it lacks.
+            columns: For each database with devices that use it: the column of each measurement.
+        """
+        with self._store.write() as connection:
+            hold_databases(connection, *columns)
+            extended = (*get_template(connection, name).series, *series)
+            changed = update(DEVICE_TEMPLATES).where(DEVICE_TEMPLATES.c.name == name)
+            connection.execute(changed.values(series=template_series_to_json(extended)))
+            for database, by_measurement in columns.items():
+                add_columns(connection, database, list(by_measurement.values()))
+                extend_devices(connection, database, name, [stored_series(one, by_measurement) for one in series])
+
+
+def get_template(connection: Connection, name: str) -> DeviceTemplate:
+    """Return a template; `NotFoundError` if there is none of that name."""
+    row = connection.execute(select(DEVICE_TEMPLATES).where(DEVICE_TEMPLATES.c.name == name)).mappings().first()
+    if row is None:
+        matches = difflib.get_close_matches(name, connection.scalars(select(DEVICE_TEMPLATES.c.name)).all(), n=1)
+        hint = f"did you mean {matches[0]}?" if matches else "SHOW DEVICE TEMPLATES lists what there is"
+        raise NotFoundError(f"Template {name} does not exist", hint=hint).with_status(TreeStatus.METADATA_ERROR)
+    return template_from_row(row)
+
+
+def nested_path(path: str, others: Sequence[str]) -> str | None:
+    """Return the first of some paths that is the path, above or below it."""
+    return next((other for other in others if path == other or other.startswith(path + ".") or path.startswith(other + ".")), None)
+
+
+def stored_series(series: TemplateSeries, columns: Mapping[str, Column]) -> Timeseries:
+    """Return a measurement as a series of a device."""
+    return Timeseries(series.measurement, series.type, columns[series.measurement].name, series.encoding, series.compression)
+
+
+def extend_devices(connection: Connection, database: str, template: str, series: Sequence[Timeseries]) -> None:
+    """Add series to the devices of a database that use a template. They share few schemas, so this takes few statements."""
+    users = (DEVICES.c.database == database, DEVICES.c.template == template)
+    for schema in connection.scalars(select(DEVICES.c.schema_id).where(*users).distinct()).all():
+        stored = connection.scalar(select(DEVICE_SCHEMAS.c.series).where(DEVICE_SCHEMAS.c.id == schema))
+        extended = save_schema(connection, (*series_from_json(stored or []), *series))
+        connection.execute(update(DEVICES).where(*users, DEVICES.c.schema_id == schema).values(schema_id=extended))
+
+
+def duplicate_name(name: str) -> Error:
+    """Return the error for a template whose name is taken."""
+    error = ExistsError(f"Duplicated template name: {name}", hint="use another name, or ALTER DEVICE TEMPLATE")
+    return error.with_status(TreeStatus.METADATA_ERROR)
+
+
+def still_set(name: str) -> Error:
+    """Return the error for dropping a template that is set to a path."""
+    error = IntegrityError(
+        f"Template [{name}] has been set on MTree, cannot be dropped now.",
+        hint=f"UNSET DEVICE TEMPLATE {name} FROM each path that SHOW PATHS SET DEVICE TEMPLATE {name} lists",
+    )
+    return error.with_status(TreeStatus.METADATA_ERROR)
+
+
+def already_set(path: str) -> Error:
+    """Return the error for setting a template to a path that has one, at it, above or below."""
+    error = ExistsError(
+        f"Template already exists on {path}", hint="a path has one device template; UNSET it first, or use another path"
+    )
+    return error.with_status(TreeStatus.METADATA_ERROR)

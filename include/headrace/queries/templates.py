@@ -1,0 +1,114 @@
+"""Device templates: their measurements, the paths that they are set to, and the devices that use them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Final
+
+from headrace.errors import ExistsError, TypeMismatchError
+from headrace.model.failpoints import failpoint
+from headrace.model.paths import PathPattern, split_path
+from headrace.model.tables import Database
+from headrace.model.tree_status import TreeStatus
+from headrace.model.tree_types import WIDER_KINDS, type_name
+from headrace.model.trees import TREE_TABLE, Device, DeviceTemplate, NewSeries, TemplateSeries, Timeseries
+from headrace.queries.columns import allocate_columns
+from headrace.queries.values import clear_series
+from headrace.streams.context import Context
+
+TEMPLATES_LOCK: Final = "device templates"
+"""Name of the lock for changes of device templates and their devices. Take it before the lock of a database."""
+
+
+def check_template_type(device: str, new: NewSeries, template: DeviceTemplate) -> None:
+    """Raise `TypeMismatchError` if a template has a measurement with a type that values of a new series cannot have."""
+    series = template.find(new.measurement)
+    if series is not None and series.type.kind not in (new.type.kind, *WIDER_KINDS.get(new.type.kind, ())):
+        raise TypeMismatchError(
+            f"device template {template.name} has {new.measurement} with type {type_name(series.type)}, "
+            f"to which {device} cannot get values of type {type_name(new.type)}",
+            hint="write to another measurement, or cast the values",
+        )
+
+
+def extend_template(context: Context, name: str, series: Sequence[TemplateSeries], *, if_not_exists: bool = False) -> None:
+    """Add measurements to a device template and its devices, with the columns that they need in each database."""
+    catalog = context.catalog
+    with catalog.lock(TEMPLATES_LOCK), ExitStack() as locks:
+        template = catalog.templates.get(name)
+        missing = [one for one in series if template.find(one.measurement) is None]
+        if len(missing) < len(series) and not if_not_exists:
+            raise ExistsError(f"device template {name} has a measurement already", hint="SHOW NODES IN DEVICE TEMPLATE lists them")
+        if not missing:
+            return
+        columns = {}
+        for database_name in catalog.templates.used_databases(name):
+            locks.enter_context(catalog.lock(f"ddl {database_name}"))
+            table, database = catalog.tables.get(database_name, TREE_TABLE), catalog.databases.get(database_name)
+            allocation = allocate_columns(table, database, missing, context)
+            columns[database_name] = {one.measurement: allocation[one.measurement, one.type] for one in missing}
+        failpoint("service.tree.template")
+        catalog.templates.extend(name, missing, columns)
+
+
+def devices_below(path: str, database: str, context: Context) -> list[Device]:
+    """Return the device of a path and those below it."""
+    nodes = split_path(path)
+    candidates = context.catalog.trees.matching(database, [PathPattern(nodes)])
+    return [device for device in candidates if device.nodes[: len(nodes)] == nodes]
+
+
+def refuse_series_below(path: str, database: str, template: str, context: Context) -> None:
+    """Raise `ExistsError` if a path is a series, or a device or ancestor of series."""
+    parent, _, measurement = path.rpartition(".")
+    owner = context.catalog.trees.find(database, [parent]).get(parent)
+    if devices_below(path, database, context) or (owner is not None and owner.find(measurement) is not None):
+        error = ExistsError(
+            f"Cannot set device template [{template}] to path [{path}] since there's timeseries under path [{path}].",
+            hint=f"delete the series of {path}.** first, or set the template to another path",
+        )
+        raise error.with_status(TreeStatus.TEMPLATE_INCOMPATIBLE)
+
+
+def assign_template(context: Context, database: Database, path: str, name: str | None) -> None:
+    """Set a device template to a path, or remove it from there."""
+    templates = context.catalog.templates
+    with context.catalog.lock(TEMPLATES_LOCK):
+        if name is None:
+            templates.unset(path)
+        else:
+            refuse_series_below(path, database.name, name, context)
+            templates.set(name, database.name, path)
+
+
+def activate_device(context: Context, database: Database, path: str, template_name: str) -> None:
+    """Create a device with the series of its template, unless it exists."""
+    catalog, name = context.catalog, database.name
+    with catalog.lock(TEMPLATES_LOCK), catalog.lock(f"ddl {name}"):
+        if path in catalog.trees.find(name, [path]):
+            return
+        template = catalog.templates.get(template_name)
+        columns = allocate_columns(catalog.tables.get(name, TREE_TABLE), database, template.series, context)
+        failpoint("service.tree.columns")
+        series = tuple(
+            Timeseries(one.measurement, one.type, columns[one.measurement, one.type].name, one.encoding, one.compression)
+            for one in template.series
+        )
+        device = Device(name, path, series, template.aligned, template=template.name)
+        catalog.trees.change(name, [path], lambda _: [device], list(columns.values()))
+
+
+def deactivate_devices(context: Context, database: Database, paths: Sequence[str]) -> None:
+    """Clear the values of devices that use a template, then remove the devices."""
+    catalog, name = context.catalog, database.name
+    with catalog.lock(TEMPLATES_LOCK):
+        devices = catalog.trees.find(name, paths)
+        columns = tuple((path, tuple(series.column for series in device.series)) for path, device in devices.items())
+        clear_series(context, database, columns)
+
+        def change(present: dict[str, Device]) -> list[Device]:
+            return [replace(device, series=(), template=None) for device in present.values()]
+
+        catalog.trees.change(name, paths, change, [])
