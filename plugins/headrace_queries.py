@@ -80,7 +80,7 @@ class ExecuteQuery(SparkJob):
             raise AirflowSkipException("the continuous query was dropped") from None
 
     def _waiting_runs(self, ti: Any, run: QueryRun, schedule: Schedule) -> Iterator[QueryRun]:
-        """Yield the runs around this one whose tasks have not started, as far as Airflow tells; none if it does not."""
+        """Yield the runs around this one whose tasks have not started, as far as Airflow shows them."""
         from headrace.runtime.query_runs import MAX_AHEAD
 
         reach = MAX_AHEAD * schedule.every

@@ -22,8 +22,9 @@ RESUME_HINT: Final = "fix the cause, then run RESUME CONTINUOUS QUERY, or clear 
 PREFIX: Final = "airflow/"
 ON_BEHALF: Final = "/by/"
 MAX_AHEAD: Final = 100
-"""Executions that a process does for later runs, which then have nothing to do. A Spark driver starts in seconds, an execution
-takes a fraction of one."""
+"""Executions that a process does for runs that wait. A Spark driver starts in seconds, an execution takes a fraction of one."""
+MAX_CATCH_UP: Final = 5_000
+"""Executions that are due after its own that a process does. The ledger must still have them when their runs look for them."""
 
 
 class RunType(StrEnum):

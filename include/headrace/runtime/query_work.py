@@ -13,7 +13,7 @@ from headrace.model.jobs import JobDefinition
 from headrace.queries import executions
 from headrace.runtime.context import Context
 from headrace.runtime.continuous_queries import is_active
-from headrace.runtime.query_runs import MAX_AHEAD, QueryWork, instant_text, is_done_for, is_running, on_behalf
+from headrace.runtime.query_runs import MAX_CATCH_UP, QueryWork, instant_text, is_done_for, is_running, on_behalf
 from headrace.runtime.reasons import stop_stream
 
 logger = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ def _execute_instants(context: Context, definition: JobDefinition, work: QueryWo
 def _later(work: QueryWork, due: list[int]) -> Iterator[tuple[int, str, bool]]:
     """Yield the instants to execute ahead, the run for which, and whether to execute them again."""
     later = [instant for instant in due if instant > work.instant]
-    yield from ((instant, work.holder, False) for instant in later[:MAX_AHEAD])
+    yield from ((instant, work.holder, False) for instant in later[:MAX_CATCH_UP])
     yield from ((instant, holder, True) for instant, holder in work.ahead)
 
 
