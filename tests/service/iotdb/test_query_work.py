@@ -89,18 +89,10 @@ def test_a_process_waits_for_the_one_that_is_at_its_instant(context: Context, mo
 
 
 def test_a_failure_ahead_is_left_to_its_own_run(context: Context) -> None:
-    with failpoints.armed("queries.execution.claimed:2:raise"), pytest.raises(failpoints.FailpointError):
-        execute_work(context, work(context, 0, again=True, ahead=((START + EVERY, "airflow/b"),)))
-    context.catalog.executions.release([ledger(context)[1]])
-    break_target(context)
-    context.catalog.executions.fail(claim_again(context, 0), "interrupted")
-    with pytest.raises(Error, match="not compatible"):
-        execute_work(context, work(context, 0, stop=True))
-
-
-def claim_again(context: Context, number: int) -> Execution:
-    job = definition(context)
-    return context.catalog.executions.claim(job.id, job.schedule, START + number * EVERY, HOLDER, again=True)
+    with failpoints.calling("queries.execution.written", lambda: break_target(context)):
+        execute_work(context, work(context, 0, catch_up=True, stop=True))
+    assert {number: entry.state.value for number, entry in sorted(ledger(context).items())} == {0: "DONE", 1: "FAILED"}
+    assert context.catalog.jobs.by_id(definition(context).id).state is JobState.RUNNING
 
 
 def break_target(context: Context) -> None:
