@@ -10,7 +10,7 @@ from headrace.model.instants import parse_instant
 from headrace.model.jobs import JobDefinition
 from headrace.model.progress import Progress, no_progress
 from headrace.model.statements import Select
-from headrace.model.tables import Database, Table, TableKind
+from headrace.model.tables import Table, TableKind
 from headrace.model.time import Precision
 from headrace.model.tree_statements import TreeSelect
 from headrace.service.planning.continuous_queries import find
