@@ -28,6 +28,7 @@ def test_the_demonstration_survives_a_killed_driver_and_every_stream_equals_its_
     assert "[DRIVER_LOST]" in output
     assert "RUNNING again" in output
     assert process.stdout.count(" windows, equal") == 6
+    assert "beside those of the stream sea_by_day: equal" in process.stdout
     assert "Every stream's table equals the batch query." in process.stdout
     assert find_marked(home) == []
     assert not home.exists()

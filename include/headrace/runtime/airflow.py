@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping
+from datetime import datetime
 from types import TracebackType
 from typing import Any, Final
 
@@ -106,6 +107,22 @@ class AirflowClient:
     def recompute(self, database: str, name: str, conf: Mapping[str, Any]) -> str:
         """Trigger the backfill of a range with `from`, `to`, `chunk_rows`, `chunk_minutes` in `conf`; return the run id."""
         return self.trigger(stream_dag_id(database, name), conf)
+
+    def backfill(self, dag_id: str, first: datetime, last: datetime, max_active_runs: int = 2) -> None:
+        """Start a native backfill of the runs whose logical dates are from `first` to `last`."""
+        body = {
+            "dag_id": dag_id,
+            "from_date": first.isoformat(),
+            "to_date": last.isoformat(),
+            "max_active_runs": max_active_runs,
+            "reprocess_behavior": "completed",
+        }
+        for _ in range(MAX_SETTLING_POLLS):
+            # Airflow answers 503 while its SQLite database is locked.
+            if "id" in self._call("POST", "/api/v2/backfills", json=body, accept=(200, 503)):
+                return
+            time.sleep(SETTLING_S)
+        raise OperationalError(f"Airflow did not accept the backfill of {dag_id}", hint="try again; see the log of its api-server")
 
     def pause(self, dag_id: str, paused: bool = True) -> None:
         """Pause or unpause a DAG."""

@@ -7,7 +7,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 import pandas as pd
@@ -16,11 +16,13 @@ from rich.markup import escape
 
 from headrace.cli.console import ProgressTask, build_table, out, progress_bar
 from headrace.cli.demo.chart import line_chart
+from headrace.cli.demo.queries import QueryAct, remove_query
 from headrace.cli.demo.readings import DemoSource, load_glucose, load_sea
 from headrace.cli.demo.streams import STREAMS, DemoStream, compare_with_query
 from headrace.errors import InternalError, OperationalError
 from headrace.model.jobs import JobKind, JobRecord, JobState
-from headrace.service.connection import Connection
+from headrace.runtime.airflow import AirflowClient
+from headrace.service.connection import Connection, connect
 
 DATABASE: Final = "demo"
 # Time limits of the steps, generous enough for a busy machine.
@@ -29,6 +31,8 @@ LIVE_SECONDS: Final = 240
 RECOVERY_SECONDS: Final = 300
 # Number of commits that the live readings are split into.
 LIVE_COMMITS: Final = 12
+# Days that the continuous query is backfilled over: all but the last, which the WINDOW_CLOSE stream has not closed.
+QUERY_DAYS: Final = 2
 # This module is imported when the demonstration starts.
 STARTED_AT: Final = time.monotonic()
 
@@ -54,7 +58,7 @@ class Demonstration:
         self.write_live(first=LIVE_COMMITS - 2, last=LIVE_COMMITS)
         equal = self.verify() and equal
         self.draw_chart()
-        return equal
+        return self.query_continuously() and equal
 
     def execute(self, statement: str, *, quiet: bool = False) -> None:
         """Print and execute a statement; `quiet` does not print it."""
@@ -68,6 +72,8 @@ class Demonstration:
         for record in self.records():
             self.execute(f"DROP STREAM {DATABASE}.{record.definition.name}", quiet=True)
         self.execute(f"DROP DATABASE IF EXISTS {DATABASE}", quiet=True)
+        with connect(settings=self.session.context.settings, dialect="iotdb") as connection:
+            remove_query(connection)
         self.execute(f"CREATE DATABASE {DATABASE}")
         for source in self.sources:
             self.execute(source.create_statement)
@@ -217,6 +223,27 @@ class Demonstration:
         times = [row[0] for row in rows if isinstance(row[0], datetime)]
         values = [float(str(row[1])) for row in rows]
         out.print(line_chart("°C, daily mean", times, values, width=out.width), highlight=False, markup=False)
+
+    def query_continuously(self) -> bool:
+        """Create a continuous query in the other dialect, have Airflow backfill it, and compare it with a stream."""
+        print_heading("A continuous query over the same readings, in the IoTDB dialect: Airflow backfills two days")
+        context = self.session.context
+        client = AirflowClient.find(context.settings)
+        if client is None:
+            raise OperationalError("Airflow cannot be found", hint="check `headrace status`")
+        first = self.sources[1].live_start.to_pydatetime()
+        stream = next(stream for stream in STREAMS if stream.name == "sea_by_day")
+        means = {row[0]: float(str(row[1])) for row in self.target_rows(stream) if isinstance(row[0], datetime)}
+        expected = {day: mean for day, mean in means.items() if first <= day < first + timedelta(days=QUERY_DAYS)}
+        with client, connect(settings=context.settings, dialect="iotdb") as connection:
+            act = QueryAct(connection, client, self.wait_until)
+            print_line(f"  [dim]sql>[/] {act.create()}")
+            act.backfill(first, QUERY_DAYS)
+            act.print_executions()
+            equal = act.compare(expected)
+        outcome = "[green]equal[/]" if equal else f"[red]differs[/] from {expected}"
+        print_line(f"  means of {len(expected)} days, beside those of the stream sea_by_day: {outcome}")
+        return equal
 
     def wait_until(self, seconds: float, failure: str, done: Callable[[], bool]) -> None:
         """Wait until `done` returns True.
