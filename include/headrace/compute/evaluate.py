@@ -156,8 +156,8 @@ class Evaluator:
         self, plan: Plan, prepared: DataFrame, groups: DataFrame, surrogates: DataFrame | None = None
     ) -> DataFrame:
         """Add the groups of subtables without rows if the query has them. `surrogates` provides their ranks."""
-        if isinstance(plan.source, SeriesRows):
-            return self._add_empty_windows(plan, plan.source, prepared, groups)
+        if (series := plan.series_rows) is not None:
+            return self._add_empty_windows(plan, series, prepared, groups)
         if plan.empty_groups is None or self.statistics is None or not isinstance(plan.source, Scan):
             return groups
         subtables = groups.sparkSession.createDataFrame(self.statistics.subtables(plan.source))

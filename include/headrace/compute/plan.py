@@ -99,6 +99,25 @@ class ScanUnion:
     columns: tuple[tuple[tuple[str, str], ...], ...]
 
 
+SLOT = "_slot"
+"""The number of a copy of a row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Regrouping:
+    """A further step over the rows of series that are aligned by time.
+
+    Attributes:
+        filter: Condition on the rows, as Spark SQL.
+        slots: Number of copies of each row, numbered in `_slot`.
+        columns: Pairs of Spark SQL over the copies, and a name. Time is in ticks.
+    """
+
+    filter: str | None
+    slots: int
+    columns: tuple[tuple[str, str], ...]
+
+
 @dataclass(frozen=True, slots=True)
 class SeriesRows:
     """Rows of series of trees of devices; those without any of the columns' values are left out.
@@ -109,6 +128,7 @@ class SeriesRows:
         devices: The devices that the query names, also those without rows.
         aligned: Rows of an instant are one row, NULL where a series has no value then. Without it rows keep their `device`.
         slots: Number of copies of each row, numbered in `_slot`.
+        regrouping: What is made of aligned rows.
     """
 
     scans: tuple[Scan, ...]
@@ -116,6 +136,7 @@ class SeriesRows:
     devices: tuple[str, ...]
     aligned: bool = False
     slots: int = 1
+    regrouping: Regrouping | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,6 +393,16 @@ class Plan:
     def grouped_series(self) -> Key | None:
         """The key that is the series key of the source, if there is one. No group then has rows of two series."""
         return next((key for key in self.keys if key.role is ColumnRole.SERIES), None)
+
+    @property
+    def series_rows(self) -> SeriesRows | None:
+        """The rows of series that the plan reads, or that the sub-query it reads computes its rows from."""
+        match self.source:
+            case SeriesRows() as rows:
+                return rows
+            case Plan(aggregated=False) as inner:
+                return inner.series_rows
+        return None
 
     @property
     def partials(self) -> tuple[Partial, ...]:

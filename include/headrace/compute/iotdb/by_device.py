@@ -6,9 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from headrace.compute.iotdb.aggregates import normalize_count_if
+from headrace.compute.iotdb.conditions import empty_if_null, expand_having, expand_where, is_null
 from headrace.compute.iotdb.expansion import (
     DEVICE,
     TIME,
+    Alternatives,
     DeviceNames,
     counts_times,
     distinct_items,
@@ -36,7 +38,7 @@ from headrace.compute.iotdb.select import (
     window_clause,
 )
 from headrace.errors import TypeMismatchError
-from headrace.model.expressions import ColumnRef, Expression
+from headrace.model.expressions import ColumnRef, Expression, Literal
 from headrace.model.queries import Ordering, SelectItem
 from headrace.model.tree_queries import TreeQuery
 from headrace.model.trees import Device
@@ -57,12 +59,15 @@ class DeviceQuery:
         names = {device.path: DeviceNames(self.scope.tree, device) for device in self.devices()}
         resolvers = list(names.values())
         items = apply_series_limits(self.items(resolvers), query)
-        if not items:
+        if not items_without_end_time(items):
             return None
         aggregated = is_aggregated([item.expression for item in items], self.scope.language)
         clause = window_clause(query.grouping)
-        where = self.condition(query.where, resolvers)
-        having = self.condition(query.having, resolvers)
+        clause = None if clause is None else expand_clause(clause, self.first_match(resolvers))
+        where = conjunction([part for device in resolvers for part in expand_where(query.where, self.lookup(device, resolvers))])
+        conditions = [expand_having(query.having, self.lookup(device, resolvers), self.scope.language) for device in resolvers]
+        having = conjunction([part for parts in conditions for part in parts])
+        having = empty_if_null(where, having) if aggregated else having
         sort_keys = [part for order in query.order_by for device in resolvers for part in expand(order.key, device)]
         nodes = [
             *(item.expression for item in items),
@@ -74,7 +79,9 @@ class DeviceQuery:
         rows = self.rows(resolvers, nodes)
         if not rows.devices:
             return None
-        clause = None if clause is None else expand_clause(clause, self.first_match(resolvers))
+        empty = self.empty_devices(resolvers)
+        if aggregated and len(empty) < len(rows.devices):
+            rows.devices = {path: device for path, device in rows.devices.items() if path not in empty}
         outputs = [
             SelectItem(ColumnRef(device_column(self.scope)), DEVICE_HEADER),
             *end_time_items(items),
@@ -102,11 +109,16 @@ class DeviceQuery:
         ]
         return distinct_items(expanded)
 
-    def condition(self, node: Expression | None, names: Sequence[DeviceNames]) -> Expression | None:
-        """Expand WHERE or HAVING to measurements. A device that lacks one of them has no matching rows."""
-        if node is None:
-            return None
-        return conjunction([part for device in names for part in expand(node, device)])
+    @staticmethod
+    def lookup(device: DeviceNames, names: Sequence[DeviceNames]) -> Alternatives:
+        """Return the resolver of conditions on a device. Measurements that it lacks are those of the first device that has them."""
+        first = DeviceQuery.first_match(names)
+        return lambda reference: device(reference) or first(reference) or [Literal(None, span=reference.span)]
+
+    def empty_devices(self, names: Sequence[DeviceNames]) -> set[str]:
+        """Return the devices for which WHERE is NULL, as they lack a measurement: they have no rows, not even of no values."""
+        conditions = {device.device.path: expand_where(self.query.where, device.or_null) for device in names}
+        return {path for path, parts in conditions.items() if any(map(is_null, parts))}
 
     def rows(self, names: Sequence[DeviceNames], nodes: Sequence[Expression]) -> RowsBuilder:
         """Return the source rows of the devices that have at least one of the measurements in the expressions."""
@@ -156,6 +168,7 @@ class DeviceQuery:
                 bool(order.nulls_first),
             )
             for order in self.query.order_by
+            if not (is_one_row and order.key == ColumnRef(TIME))
         ]
         present = [order.expression for order in orders]
         orders += [

@@ -9,7 +9,7 @@ from typing import Final
 
 from headrace.compute.iotdb.schema import SeriesRef, SeriesTree
 from headrace.errors import ProgrammingError
-from headrace.model.expressions import Call, Case, Cast, ColumnRef, Expression, walk
+from headrace.model.expressions import Call, Case, Cast, ColumnRef, Expression, Literal, walk
 from headrace.model.paths import PathPattern, join_path, split_path
 from headrace.model.queries import SelectItem
 from headrace.model.trees import Device
@@ -21,7 +21,7 @@ END_TIME: Final = "__endTime"
 COUNT_TIME: Final = "count_time"
 PSEUDO_COLUMNS: Final = frozenset((TIME, "timestamp", END_TIME))
 
-Alternatives = Callable[[ColumnRef], Sequence[ColumnRef]]
+Alternatives = Callable[[ColumnRef], Sequence[Expression]]
 """Resolves a path to the columns it matches."""
 
 
@@ -76,11 +76,20 @@ class SeriesNames:
 
     def __call__(self, reference: ColumnRef) -> list[ColumnRef]:
         """Return the full paths that a path matches, in IoTDB's order."""
+        return [path for paths in self.by_prefix(reference) for path in paths]
+
+    def or_null(self, reference: ColumnRef) -> list[Expression]:
+        """Return the full paths that a path matches, and NULL for each FROM prefix below which it matches none."""
+        null: list[Expression] = [Literal(None, span=reference.span)]
+        return [path for paths in self.by_prefix(reference) for path in (paths or null)]
+
+    def by_prefix(self, reference: ColumnRef) -> list[list[ColumnRef]]:
+        """Return the full paths that a path matches, by FROM prefix; in one list if it is itself full."""
         suffix = PathPattern(split_path(reference.name), reference.span)
         patterns = [suffix] if suffix.nodes[0] == "root" else [prefix.concat(suffix) for prefix in self.prefixes]
-        matched = [ref for pattern in patterns for ref in self.tree.match(pattern)]
-        self.series |= {ref.path: ref for ref in matched}
-        return [ColumnRef(ref.path, span=reference.span) for ref in matched]
+        matched = [self.tree.match(pattern) for pattern in patterns]
+        self.series |= {ref.path: ref for refs in matched for ref in refs}
+        return [[ColumnRef(ref.path, span=reference.span) for ref in refs] for refs in matched]
 
 
 @dataclass(slots=True)
@@ -108,6 +117,10 @@ class DeviceNames:
         self.series |= {ref.series.measurement: ref for ref in matched}
         return [ColumnRef(ref.series.measurement, span=reference.span) for ref in matched]
 
+    def or_null(self, reference: ColumnRef) -> Sequence[Expression]:
+        """Return the measurements that a name matches; NULL if there is none."""
+        return self(reference) or [Literal(None, span=reference.span)]
+
 
 def counts_times(node: Expression) -> bool:
     """Return whether an expression counts the rows of all series."""
@@ -127,9 +140,13 @@ def paths(node: Expression) -> list[ColumnRef]:
 def mask_levels(nodes: Sequence[str], levels: Sequence[int], *, keep_measurement: bool) -> str:
     """Replace the nodes that GROUP BY LEVEL ignores by `*`."""
     last = len(nodes) - 1
-    return join_path(node if at in levels or (at == last and keep_measurement) or at == 0 else "*" for at, node in enumerate(nodes))
+    kept = {0, *levels} - {last} | ({last} if keep_measurement else set())
+    return join_path(node if at in kept else "*" for at, node in enumerate(nodes))
 
 
 def distinct_items(items: Iterable[SelectItem]) -> list[SelectItem]:
     """Return the first select item of each expression."""
-    return list({item.expression: item for item in reversed(list(items))}.values())[::-1]
+    distinct: dict[Expression, SelectItem] = {}
+    for item in items:
+        distinct.setdefault(item.expression, item)
+    return list(distinct.values())

@@ -11,6 +11,7 @@ from headrace.compute.iotdb.expansion import (
     DEVICE,
     TIME,
 )
+from headrace.compute.iotdb.schema import SeriesRef
 from headrace.compute.iotdb.scope import TreeScope
 from headrace.compute.plan import Scan, SeriesRows
 from headrace.compute.terms import ColumnRole, quote, string_sql
@@ -130,6 +131,11 @@ class RowsBuilder:
 def stored_sql(column: str, type_: DataType, precision: Precision) -> str:
     """Write a stored column for use in expressions: timestamps become ticks."""
     return to_ticks(column, precision) if type_.kind is TypeKind.TIMESTAMP else column
+
+
+def series_part(ref: SeriesRef, *, one_device: bool) -> ColumnPart:
+    """Return the part of a column of rows aligned by time: the values of a series."""
+    return ColumnPart(ref.device.database, ref.series.column, "" if one_device else device_condition(ref.device))
 
 
 def device_condition(device: Device) -> str:

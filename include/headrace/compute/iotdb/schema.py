@@ -1,12 +1,13 @@
 """The tree of series that a query can read, in IoTDB's order.
 
 IoTDB keeps the children of a node in a `java.util.HashMap` and lists series by walking it. That order decides the order of result
-columns, and so the targets of INTO. It is by bucket, then by creation.
+columns, and so the targets of INTO. The nodes come out of a `ConcurrentHashMap`, are copied into the other map in reverse, and both
+keep the nodes of a bucket in a list.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -46,11 +47,34 @@ def java_hash(text: str) -> int:
 
 
 def hash_order(names: Sequence[str]) -> list[str]:
-    """Sort distinct keys, given in insertion order, into the iteration order of a HashMap."""
+    """Sort distinct keys, given in insertion order, into the order in which IoTDB lists the children of a node."""
     capacity = _INITIAL_CAPACITY
     while len(names) > capacity * _LOAD_FACTOR:
         capacity *= 2
-    return sorted(names, key=lambda name: java_hash(name) & (capacity - 1))
+    insertion = concurrent_order(names)[::-1]
+    return sorted(insertion, key=lambda name: java_hash(name) & (capacity - 1))
+
+
+def concurrent_order(names: Sequence[str]) -> list[str]:
+    """Sort distinct keys, given in insertion order, into the iteration order of a ConcurrentHashMap."""
+    capacity = _INITIAL_CAPACITY
+    bins: dict[int, list[str]] = {}
+    for count, name in enumerate(names, 1):
+        bins.setdefault(java_hash(name) & (capacity - 1), []).append(name)
+        if count >= capacity * _LOAD_FACTOR:
+            bins = {at: half for bin_ in bins.items() for at, half in split_bin(*bin_, capacity)}
+            capacity *= 2
+    return [name for at in sorted(bins) for name in bins[at]]
+
+
+def split_bin(place: int, names: Sequence[str], capacity: int) -> list[tuple[int, list[str]]]:
+    """Split a bin when a ConcurrentHashMap doubles: it keeps the longest tail that stays together, and prepends the other keys."""
+    bits = [java_hash(name) & capacity for name in names]
+    tail = max((at for at in range(1, len(bits)) if bits[at] != bits[at - 1]), default=0)
+    halves: dict[int, list[str]] = {bits[tail]: list(names[tail:])}
+    for name, bit in zip(names[:tail], bits, strict=False):
+        halves.setdefault(bit, []).insert(0, name)
+    return [(place + bit, half) for bit, half in halves.items()]
 
 
 @dataclass(slots=True)
@@ -62,9 +86,15 @@ class _Node:
 class SeriesTree:
     """Series by path, with wildcard matching."""
 
-    def __init__(self, devices: Iterable[Device]) -> None:
-        """Build the tree of devices, given in the order of their creation."""
+    def __init__(self, devices: Iterable[Device], order: Callable[[Sequence[str]], list[str]] = hash_order) -> None:
+        """Build the tree of devices, given in the order of their creation.
+
+        Args:
+            devices: The devices.
+            order: Sorts the children of a node. Queries list them by `hash_order`, SHOW by `concurrent_order`.
+        """
         self.devices = tuple(devices)
+        self.order = order
         self._root = _Node()
         for device in self.devices:
             node = self._root
@@ -105,7 +135,7 @@ class SeriesTree:
         yield from ((path, "DATABASE") for path in sorted(roots - seen))
 
     def _walk_nodes(self, node: _Node, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], _Node]]:
-        for name in hash_order(list(node.children)):
+        for name in self.order(list(node.children)):
             child = node.children[name]
             yield (*path, name), child
             yield from self._walk_nodes(child, (*path, name))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from headrace.errors import NotSupportedError
+from headrace.errors import NotSupportedError, ProgrammingError
 from headrace.model.expressions import ColumnRef, Expression, walk
 from headrace.model.paths import ROOT, PathPattern, split_path
 from headrace.model.tree_queries import TreeGrouping, TreeQuery
@@ -14,9 +14,10 @@ from headrace.model.trees import TREE_TABLE, Device
 from headrace.service.planning.dispatch import PlanningContext
 from headrace.service.planning.queries import DESCRIBE_CATALOG
 from headrace.service.planning.trees import may_lie_in
-from headrace.service.results import BIGINT, STRING, CatalogRows, Result
+from headrace.service.results import INSTANT, STRING, CatalogRows, Result
 from headrace.service.stages import ReadCatalog, RunQuery, Stage
 from headrace.service.tree_stages import FindLast, WriteInto
+from headrace.sql.iotdb.status import SEMANTIC_ERROR
 
 if TYPE_CHECKING:
     from headrace.compute.iotdb.scope import TreeScope
@@ -24,12 +25,23 @@ if TYPE_CHECKING:
 
 
 def select(statement: TreeSelect, session: PlanningContext) -> list[Stage]:
-    """Plan a query, and with INTO the writing of its result."""
-    query = statement.query
+    """Plan a query, and with INTO the writing of its result. An error has the status of a semantic error, unless it has another."""
+    try:
+        return query_stages(statement.query, session)
+    except ProgrammingError as error:
+        raise error.with_status(SEMANTIC_ERROR) from None
+
+
+def query_stages(query: TreeQuery, session: PlanningContext) -> list[Stage]:
+    """Plan a query."""
     if query.grouping is not None and query.grouping.tags:
         raise NotSupportedError(
             "GROUP BY TAGS is not supported", hint="group by LEVEL, or name the paths", span=query.grouping.span
         )
+    if query.into:
+        from headrace.compute.iotdb.into import check_into
+
+        check_into(query)
     if query.last:
         return [last(query, session)]
     bound = bind(query, tree_scope(query, session))
@@ -38,7 +50,7 @@ def select(statement: TreeSelect, session: PlanningContext) -> list[Stage]:
 
         return [WriteInto(bound, into_targets(query, bound) if bound is not None else ())]
     if bound is None:
-        return [ReadCatalog("a query of no series", lambda: Result(CatalogRows({"Time": BIGINT}, [])), DESCRIBE_CATALOG)]
+        return [ReadCatalog("a query of no series", lambda: Result(CatalogRows({"Time": INSTANT}, [])), DESCRIBE_CATALOG)]
     return [RunQuery(bound.plan)]
 
 
@@ -55,7 +67,7 @@ def last(query: TreeQuery, session: PlanningContext) -> Stage:
 
     bound = bind_last(query, tree_scope(query, session))
     if bound is None:
-        columns = {"Time": BIGINT, "Timeseries": STRING, "Value": STRING, "DataType": STRING}
+        columns = {"Time": INSTANT, "Timeseries": STRING, "Value": STRING, "DataType": STRING}
         return ReadCatalog("a query of no series", lambda: Result(CatalogRows(columns, [])), DESCRIBE_CATALOG)
     return FindLast(bound)
 

@@ -25,14 +25,18 @@ from headrace.service.planning.dispatch import PlanningContext
 from headrace.service.planning.trees import find_or_make_database, matched_series
 from headrace.service.stages import Stage
 from headrace.service.tree_stages import ClearSeries, MakeSeries, NewSeries, WriteSeries
+from headrace.sql.iotdb.status import SEMANTIC_ERROR
 from headrace.storage.types import MICROSECONDS, arrow_type
 from headrace.storage.values.scalars import stored_units_per_tick, tick_range
 
 MAX_TICKS: Final = 2**63 - 1
+WRITE_ERROR: Final = 507
+BLOB: Final = DataType(TypeKind.VARBINARY)
 
 
 def insert(statement: TreeInsert, session: PlanningContext) -> list[Stage]:
     """Plan INSERT: missing series are created, of the type that their first value suggests; then one commit."""
+    check_names(statement)
     database, makers = find_or_make_database(statement.device, session)
     path = join_path(statement.device.nodes)
     present = session.context.catalog.trees.find(database.name, [path]).get(path)
@@ -42,6 +46,16 @@ def insert(statement: TreeInsert, session: PlanningContext) -> list[Stage]:
     if missing:
         makers.append(MakeSeries(database, path, missing, statement.aligned, if_not_exists=True))
     return [*makers, WriteSeries(database, ((path, rows),))] if rows.num_rows else makers
+
+
+def check_names(statement: TreeInsert) -> None:
+    """Raise `ProgrammingError` for a measurement that is named twice."""
+    names = statement.measurements
+    duplicate = next((name for at, name in enumerate(names) if name in names[:at]), None)
+    if duplicate is not None:
+        raise ProgrammingError(
+            f"Insertion contains duplicated measurement: {duplicate}", hint="name it once", span=statement.span
+        ).with_status(SEMANTIC_ERROR)
 
 
 def types_of(statement: TreeInsert, present: Device | None) -> tuple[list[DataType | None], tuple[NewSeries, ...]]:
@@ -67,6 +81,8 @@ def inferred_type(values: Iterable[RowValue]) -> DataType | None:
                 return BOOL
             case int() | float() | Decimal():
                 return DOUBLE
+            case bytes():
+                return BLOB
             case _:
                 return VARCHAR
     return None
@@ -138,7 +154,7 @@ def converted(statement: TreeInsert, number: int, place: int, type_: DataType, t
             f"timestamp {time}, value {value!r}",
             hint=f"row {number + 1}: write a value of type {type_name(type_)}",
             span=statement.span,
-        ) from None
+        ).with_status(WRITE_ERROR) from None
 
 
 def to_bool(value: object) -> bool:

@@ -34,6 +34,7 @@ DEFAULT_ENCODINGS: Final = {
     TypeKind.TIMESTAMP: "TS_2DIFF",
 }
 DEFAULT_COMPRESSION: Final = "LZ4"
+NODE_KINDS: Final = ("SG INTERNAL", "DATABASE", "INTERNAL", "DEVICE", "TIMESERIES")
 PARTITION_MS: Final = 604_800_000
 """IoTDB's time partition, which it shows with each database; it means nothing here."""
 
@@ -74,15 +75,15 @@ def matching_devices(patterns: Sequence[PathPattern], trees: Trees) -> list[Devi
         for device in trees.matching(name, patterns)
         if any(pattern.matches(device.nodes) for pattern in patterns)
     ]
-    from headrace.compute.iotdb.schema import SeriesTree
+    from headrace.compute.iotdb.schema import SeriesTree, concurrent_order
 
-    order = {device.path: place for place, device in enumerate(SeriesTree(devices).walk_devices())}
+    order = {device.path: place for place, device in enumerate(SeriesTree(devices, concurrent_order).walk_devices())}
     return sorted(devices, key=lambda device: order[device.path])
 
 
 def matching_series(patterns: Sequence[PathPattern], trees: Trees) -> list[tuple[Device, Timeseries]]:
     """Return the series whose path matches, in IoTDB's order."""
-    from headrace.compute.iotdb.schema import SeriesTree
+    from headrace.compute.iotdb.schema import SeriesTree, concurrent_order
 
     devices = [
         device
@@ -90,7 +91,7 @@ def matching_series(patterns: Sequence[PathPattern], trees: Trees) -> list[tuple
         if any(may_lie_in(pattern, name) for pattern in patterns)
         for device in trees.matching(name, patterns)
     ]
-    tree = SeriesTree(devices)
+    tree = SeriesTree(devices, concurrent_order)
     matched = {ref.path: (ref.device, ref.series) for pattern in patterns for ref in tree.match(pattern)}
     return list(matched.values())
 
@@ -234,20 +235,20 @@ def all_paths(context: Context) -> list[tuple[tuple[str, ...], str]]:
 
 def child_paths(statement: TreeShow, context: Context) -> CatalogRows:
     """Return the paths one level below a pattern, and what they are."""
-    found = children(statement, context)
-    return CatalogRows({"ChildPaths": STRING, "NodeTypes": STRING}, [(join_path(path), kind) for path, kind in found])
+    rows = [(join_path(path), kind) for path, kind in children(statement, context)]
+    return CatalogRows({"ChildPaths": STRING, "NodeTypes": STRING}, rows)
 
 
 def child_nodes(statement: TreeShow, context: Context) -> CatalogRows:
     """Return the nodes one level below a pattern."""
-    names = dict.fromkeys(path[-1] for path, _ in children(statement, context))
-    return CatalogRows({"ChildNodes": STRING}, [(name,) for name in names])
+    return CatalogRows({"ChildNodes": STRING}, [(path[-1],) for path, _ in children(statement, context)])
 
 
 def children(statement: TreeShow, context: Context) -> list[tuple[tuple[str, ...], str]]:
-    """Return the nodes one level below a pattern."""
+    """Return the nodes one level below a pattern, sorted by kind and path as IoTDB does."""
     patterns = statement.patterns or (PathPattern((ROOT,)),)
-    return [(path, kind) for path, kind in all_paths(context) if any(pattern.matches(path[:-1]) for pattern in patterns)]
+    matched = [(path, kind) for path, kind in all_paths(context) if any(pattern.matches(path[:-1]) for pattern in patterns)]
+    return sorted(matched, key=lambda child: (NODE_KINDS.index(child[1]), join_path(child[0])))
 
 
 def count_nodes(statement: TreeShow, context: Context) -> CatalogRows:
@@ -259,7 +260,7 @@ def count_nodes(statement: TreeShow, context: Context) -> CatalogRows:
         for path, _ in all_paths(context)
         if len(path) > level and any(pattern.matches(path) for pattern in patterns)
     }
-    return CatalogRows({"count(nodes)": INT}, [(len(matched),)])
+    return CatalogRows({"count(nodes)": BIGINT}, [(len(matched),)])
 
 
 def ttl(statement: TreeShow, context: Context) -> CatalogRows:

@@ -26,6 +26,7 @@ from headrace.service.stages import RemoveDatabase, Stage
 from headrace.service.tree_stages import ChangeDevice, ChangeTtl, MakeSeries, MakeTree, NewSeries, RemoveSeries
 from headrace.service.trees import database_of
 
+PATH_NOT_EXIST: Final = 508
 DEFAULT_LEVEL: Final = 2
 """Nodes of a database that is created for a device: `root` and one more."""
 
@@ -138,7 +139,7 @@ def drop_timeseries(statement: DropTimeseries, session: PlanningContext) -> list
                 f"Timeseries [{pattern}] does not exist or is represented by device template",
                 hint="SHOW TIMESERIES lists what there is",
                 span=pattern.span,
-            )
+            ).with_status(PATH_NOT_EXIST)
         for device, series in matched:
             by_device[device.database, device.path].append(series.measurement)
     databases: dict[str, list[tuple[str, tuple[str, ...]]]] = defaultdict(list)
