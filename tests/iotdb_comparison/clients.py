@@ -119,7 +119,7 @@ def value(field: Any, type_: str) -> Value:
         case "FLOAT" | "DOUBLE":
             return float(field.value)
         case "TEXT" | "STRING":
-            return bytes(field.value).decode()
+            return bytes(field.value).decode(errors="backslashreplace")
         case "BLOB":
             return bytes(field.value)
         case _:

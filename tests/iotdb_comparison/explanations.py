@@ -31,6 +31,10 @@ EXPLANATIONS: Final[Sequence[Explanation]] = (
         "the server fails with an internal error",
         r"NullPointerException|because .* is null|cannot be cast to class|INTERNAL_SERVER_ERROR|Index \d+ out of bounds for length",
     ),
+    explain(
+        "the statement has two errors, of which each server reports one",
+        r"^status: ours 301.*IoTDB's 701|^status: ours 701.*IoTDB's 301",
+    ),
     explain("the server fails to rewrite NOT", r"contains a not! Did you forget", r"where.*(not|!) "),
     explain("in the server, NOT of a comparison with no series is true", r"^rows", r"where.*(not|!) "),
     explain(
@@ -56,7 +60,14 @@ EXPLANATIONS: Final[Sequence[Explanation]] = (
         "the server has no aggregates of time-series functions in HAVING", r"Filter can not contain Non-Mappable UDF", "having"
     ),
     explain("the server cannot cast BOOLEAN to BOOLEAN", r'For input string: "(true|false)', "as boolean"),
-    explain("the server misses series that a device lacks", r"Cross-device queries are not supported|Wrong inputDataTypes size"),
+    explain(
+        "the server misses series that a device lacks",
+        r"Cross-device queries are not supported|Wrong inputDataTypes size|\[count_if\] only supports",
+        "align by device",
+    ),
+    explain("the server compares a TEXT with numbers as text in WHERE", r"\[TEXT, STRING\]", "where .*s[67] between"),
+    explain("the server does not compare a DATE with a text outside of WHERE", r"BinaryType", "s9"),
+    explain("the server takes a condition after BETWEEN into the range", r"three subExpression should be", "between"),
     explain("the server loses the time in max_by with ALIGN BY DEVICE", r"Cannot find column .Time."),
     explain("the server repeats or confuses sums in HAVING and of two aggregates of one series", r"^value", r"(sum|avg)\(.*level"),
     explain("the server interpolates the digits of a DATE, to days that may not exist", r"s9", r"fill\(linear"),

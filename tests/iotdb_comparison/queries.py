@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from tests.iotdb_comparison.expressions import Expressions
+from tests.iotdb_comparison.functions import SERIES_FUNCTIONS
 from tests.iotdb_comparison.trees import DAY_MS, END, SLOW_START, START, Tree
 
+NESTED: Final = ("derivative", "top_k", "difference", "zero_count", "in_range", "m4", "diff", "on_off")
 STEPS: Final = ("5s", "10s", "7s", "10s, 5s", "20s, 7s", "1m", "4s, 9s", "1500ms", "30s, 30s", "2s")
 LONG_STEPS: Final = ("1mo", "1mo, 1mo", "2mo, 1mo", "1mo, 2mo", "30d", "1w", "1mo, 15d", "1y", "40d, 20d", "1mo10d", "3mo")
 FILLS: Final = ("previous", "linear", "0", "3.5", "'text'", "true", "previous, 8s", "previous, 1500ms", "-7", "'42'")
@@ -125,14 +127,22 @@ class Queries:
 
     def expressions(self) -> str:
         path, expressions = self.device() if self.dice.random() < 0.85 else self.devices()
+        if self.dice.random() < 0.05:
+            return f"select {self.pick(('d1.s1 + d2.s1', 'd*.s1 * 2', '*.s1', 'd1.*', 'g.*.s4'))} from {self.tree.database}{self.pages()}"
         return f"select {self.items(lambda: expressions.any(2), 2)} from {path}{self.where(expressions, 0.2)}{self.pages(0.2)}"
 
     def functions(self) -> str:
         path, expressions = self.device() if self.dice.random() < 0.9 else self.devices()
+        if self.dice.random() < 0.15:
+            function = self.pick(NESTED)
+            outer = f"{function}({expressions.series(0)}{expressions.attributes(SERIES_FUNCTIONS[function])})"
+            return f"select {outer} from {path}{self.where(expressions, 0.2)}"
         return f"select {self.items(lambda: expressions.series(1), 2)} from {path}{self.where(expressions, 0.2)}{self.pages(0.2)}"
 
     def raw(self) -> str:
         path, expressions = self.place()
+        if path.endswith("g.d1") and self.dice.random() < 0.5:
+            return f"select {self.pick(('s1_alias', 's1_alias + 1', 'count(s1_alias)', 'last s1_alias'))} from {path}"
         columns = self.pick(("*", "s1, s4", "s1", "s6, s5", "s*", "s1, s1", "s1, s2, s3", "s1 as x, s4 as y", "s7, s8, s9, s10"))
         return f"select {columns} from {path}{self.where(expressions, 0.6)}{self.order(0.3)}{self.pages()}"
 

@@ -282,7 +282,7 @@ def project_query(plan: Plan, rows: DataFrame) -> tuple[DataFrame, list[str]]:
     if plan.series:
         filtered, columns, natural = add_series_calls(plan, filtered, columns)
     result = filtered.selectExpr(*(resolve_now(plan, f"{sql} AS {column}") for column, sql in (columns | outputs).items()))
-    if plan.series_arrow or any(call.sparse for call in plan.series):
+    if plan.is_sparse:
         result = result.where(" OR ".join(f"{output.column} IS NOT NULL" for output in plan.outputs if output.role is None))
     # Rows of a sub-query keep their order.
     return result, [] if isinstance(plan.source, Plan | UnionPlan) and not plan.series else natural

@@ -265,6 +265,7 @@ class GapFill:
         max_age: Greatest distance in ticks of a previous value.
         time: The output that holds the instant.
         group: The output that identifies a row's group; None for a single group.
+        descending: Whether the latest row comes first, so that it is before the others.
     """
 
     mode: str
@@ -272,6 +273,7 @@ class GapFill:
     time: str
     group: str | None = None
     max_age: int | None = None
+    descending: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -403,6 +405,13 @@ class Plan:
             case Plan(aggregated=False) as inner:
                 return inner.series_rows
         return None
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether rows without any value are left out, because a function has no value for some rows."""
+        if self.series_arrow or any(call.sparse for call in self.series):
+            return True
+        return isinstance(self.source, Plan) and self.source.series_rows is not None and self.source.is_sparse
 
     @property
     def partials(self) -> tuple[Partial, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from headrace.compute.iotdb.aggregates import normalize_count_if
 from headrace.compute.iotdb.conditions import empty_if_null, expand_having, expand_where, is_null
@@ -37,6 +37,7 @@ from headrace.compute.iotdb.select import (
     time_item,
     window_clause,
 )
+from headrace.compute.terms import string_sql
 from headrace.errors import TypeMismatchError
 from headrace.model.expressions import ColumnRef, Expression, Literal
 from headrace.model.queries import Ordering, SelectItem
@@ -92,7 +93,20 @@ class DeviceQuery:
         orders = self.orders(aggregated and clause is None)
         series = {name: ref for resolver in resolvers for name, ref in resolver.series.items()}
         devices = [rows.devices[path] for path in sorted(rows.devices)]
-        return bind_expanded(query, self.scope, rows, outputs, where, having, orders, clause, series, devices)
+        bound = bind_expanded(query, self.scope, rows, outputs, where, having, orders, clause, series, devices)
+        return self.without_missing(bound, outputs, resolvers) if aggregated else bound
+
+    @staticmethod
+    def without_missing(bound: TreePlan, items: Sequence[SelectItem], names: Sequence[DeviceNames]) -> TreePlan:
+        """Make aggregates of measurements that a device lacks NULL, also those that count."""
+        device = next(output.sql for item, output in zip(items, bound.plan.outputs, strict=True) if item.name == DEVICE_HEADER)
+        outputs = []
+        for item, output in zip(items, bound.plan.outputs, strict=True):
+            used = {path.name for path in paths(item.expression)} - {DEVICE}
+            lacking = [each.device.path for each in names if not used <= each.series.keys()]
+            missing = f"{device} IN ({', '.join(map(string_sql, lacking))})"
+            outputs.append(replace(output, sql=f"if({missing}, NULL, {output.sql})") if lacking else output)
+        return replace(bound, plan=replace(bound.plan, outputs=tuple(outputs)))
 
     def devices(self) -> list[Device]:
         """Return the devices that FROM matches, in the order of their paths."""

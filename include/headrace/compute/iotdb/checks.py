@@ -10,6 +10,7 @@ from headrace.compute.iotdb.types import EXECUTION_ERROR, type_error
 from headrace.compute.language import Language
 from headrace.errors import LimitError, ProgrammingError
 from headrace.model.expressions import Call, ColumnRef, Expression, Literal, transform, walk
+from headrace.model.paths import split_path
 from headrace.model.tree_queries import CompoundDuration, GroupByTime, TreeGrouping, TreeQuery
 
 NOT_SLIDING: Final = ("mode", "time_duration", "count_if")
@@ -30,6 +31,13 @@ def check_clauses(query: TreeQuery) -> None:
     if query.series_limit == 0:
         raise LimitError("SLIMIT <SN>: SN should be greater than 0.", hint="leave it out for all columns", span=query.span)
     check_count_time(query)
+    paths = (part for item in query.items for part in walk(item.expression) if isinstance(part, ColumnRef))
+    if query.by_device and any(len(split_path(path.name)) > 1 or path.name == "**" for path in paths):
+        raise ProgrammingError(
+            "ALIGN BY DEVICE: the suffix paths can only be measurement or one-level wildcard",
+            hint="move the other nodes to FROM",
+            span=query.span,
+        )
 
 
 def check_having(query: TreeQuery, language: Language) -> None:

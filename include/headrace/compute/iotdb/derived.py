@@ -1,4 +1,4 @@
-"""Aggregates of time-series functions: the functions are evaluated over the rows first, and their points are aggregated."""
+"""Calls that take the points of time-series functions: these are evaluated first, as an inner query."""
 
 from __future__ import annotations
 
@@ -35,8 +35,21 @@ def has_series_call(node: Expression, language: Language) -> bool:
     return any(language.series(function) or language.series_arrow(function) for function in calls)
 
 
-def derive(query: Query, bind: Callable[[Query], Plan], language: Language) -> tuple[Query, BoundSource]:
-    """Split a query in two: the inner one computes the arguments of the aggregates, the outer one aggregates its rows.
+def nests_calls(query: Query, language: Language) -> bool:
+    """Return whether a time-series function takes the points of another one."""
+    calls = (part for item in query.items for part in walk(item.expression))
+    return any(is_nested(part, language) for part in calls)
+
+
+def is_nested(node: Expression, language: Language) -> bool:
+    """Return whether an expression is a call of a time-series function that takes the points of another one."""
+    if not isinstance(node, Call) or not (language.series(node.function) or language.series_arrow(node.function)):
+        return False
+    return any(has_series_call(argument, language) for argument in node.arguments)
+
+
+def derive(query: Query, bind: Callable[[Query], Plan], language: Language) -> tuple[Query, BoundSource] | None:
+    """Split a query in two: the inner one computes arguments that call time-series functions, the outer one takes its rows.
 
     Args:
         query: The query, with paths resolved.
@@ -44,18 +57,29 @@ def derive(query: Query, bind: Callable[[Query], Plan], language: Language) -> t
         language: Its functions.
 
     Returns:
-        The outer query, and the inner one as its source.
+        The outer query, and the inner one as its source; None if no argument needs it.
     """
+    aggregated = needs_points(query, language)
+    if not aggregated and not nests_calls(query, language):
+        return None
     columns: dict[Expression, ColumnRef] = {}
 
     def column(node: Expression) -> Expression:
         return columns.setdefault(node, ColumnRef(DERIVED.format(len(columns)), span=node.span))
 
     def change(node: Expression) -> Expression | None:
-        if not isinstance(node, Call) or not language.aggregate(node.function):
-            return None
-        arguments = [part if isinstance(part, Literal) or part == TIME_COLUMN else column(part) for part in node.arguments]
-        return replace(node, arguments=tuple(arguments))
+        match node:
+            case Call(function=function, arguments=arguments) if language.aggregate(function) or is_nested(node, language):
+                return replace(node, arguments=tuple(part if is_kept(part) else column(part) for part in arguments))
+            case ColumnRef() if not aggregated and not is_kept(node):
+                return column(node)
+        return None
+
+    keys = tuple(SelectItem(item.expression, cast("ColumnRef", item.expression).name) for item in query.partition_by)
+    kept = {item.expression for item in keys}
+
+    def is_kept(node: Expression) -> bool:
+        return isinstance(node, Literal) or node == TIME_COLUMN or node in kept
 
     outer = replace(
         query,
@@ -65,7 +89,6 @@ def derive(query: Query, bind: Callable[[Query], Plan], language: Language) -> t
         having=None if query.having is None else transform(query.having, change),
         order_by=tuple(replace(order, expression=transform(order.expression, change)) for order in query.order_by),
     )
-    keys = tuple(SelectItem(item.expression, cast("ColumnRef", item.expression).name) for item in query.partition_by)
     items = [SelectItem(TIME_COLUMN, TIME), *keys, *(SelectItem(node, name.name) for node, name in columns.items())]
     inner = bind(Query(tuple(items), None, where=query.where, partition_by=keys, span=query.span))
     return outer, BoundSource(inner, plan_environment(inner, None, language))

@@ -9,9 +9,10 @@ from typing import Final
 
 from headrace.compute.iotdb.schema import SeriesRef, SeriesTree
 from headrace.errors import ProgrammingError
-from headrace.model.expressions import Call, Case, Cast, ColumnRef, Expression, Literal, walk
+from headrace.model.expressions import Call, Case, Cast, ColumnRef, DurationLiteral, Expression, Literal, walk
 from headrace.model.paths import PathPattern, join_path, split_path
 from headrace.model.queries import SelectItem
+from headrace.model.time import Duration
 from headrace.model.trees import Device
 from headrace.sql.iotdb.names import result_name
 
@@ -19,6 +20,8 @@ TIME: Final = "time"
 DEVICE: Final = "device"
 END_TIME: Final = "__endTime"
 COUNT_TIME: Final = "count_time"
+DAYS: Final = {"n": 30, "y": 365}
+"""Days of a month and a year outside of GROUP BY."""
 PSEUDO_COLUMNS: Final = frozenset((TIME, "timestamp", END_TIME))
 
 Alternatives = Callable[[ColumnRef], Sequence[Expression]]
@@ -32,6 +35,8 @@ def expand(node: Expression, alternatives: Alternatives) -> list[Expression]:
             return [replace(node, name=TIME if name.lower() == "timestamp" else name if name == END_TIME else name.lower())]
         case ColumnRef():
             return list(alternatives(node))
+        case DurationLiteral(value=duration) if duration.is_calendar:
+            return [replace(node, value=Duration(duration.count * DAYS[duration.unit], "d"))]
         case Call(function=function) if function == COUNT_TIME:
             return [replace(node, arguments=(ColumnRef(TIME),))]
         case Call(arguments=arguments):
@@ -114,8 +119,8 @@ class DeviceNames:
                 span=reference.span,
             )
         matched = self.tree.match(PathPattern((*self.device.nodes, nodes[0]), reference.span))
-        self.series |= {ref.series.measurement: ref for ref in matched}
-        return [ColumnRef(ref.series.measurement, span=reference.span) for ref in matched]
+        self.series |= {ref.name: ref for ref in matched}
+        return [ColumnRef(ref.name, span=reference.span) for ref in matched]
 
     def or_null(self, reference: ColumnRef) -> Sequence[Expression]:
         """Return the measurements that a name matches; NULL if there is none."""

@@ -126,7 +126,10 @@ def last_points(plan: LastPlan, read: Callable[[Scan], DataFrame]) -> DataFrame:
     pairs = ", ".join(f"'{column}', {as_text(column, kind, plan.precision)}" for column, kind in kinds.items())
     points = filtered.selectExpr("time", "device", f"stack({len(kinds)}, {pairs}) AS (column, value)").where("value IS NOT NULL")
     latest = points.groupBy("device", "column").agg(F.max("time").alias("time"), F.expr("max_by(value, time)").alias("value"))
-    listing = [(number, ref.device.path, column, ref.path, type_name(ref.type)) for number, (ref, column) in enumerate(plan.series)]
+    listing = [
+        (number, ref.device.path, column, ref.device.series_path(ref.series.measurement), type_name(ref.type))
+        for number, (ref, column) in enumerate(plan.series)
+    ]
     series = rows.sparkSession.createDataFrame(listing, "position INT, device STRING, column STRING, path STRING, type STRING")
     result = latest.join(F.broadcast(series), ["device", "column"])
     stored = dict(zip(HEADERS, ("time", "path", "value", "type"), strict=True))

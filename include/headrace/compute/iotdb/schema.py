@@ -8,7 +8,7 @@ keep the nodes of a bucket in a list.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from headrace.model.paths import PathPattern, split_path
@@ -21,15 +21,21 @@ _LOAD_FACTOR: Final = 0.75
 
 @dataclass(frozen=True, slots=True)
 class SeriesRef:
-    """One series of one device."""
+    """One series of one device, with the alias by which a query names it, if it does."""
 
     device: Device
     series: Timeseries
+    alias: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The measurement, or the alias."""
+        return self.alias or self.series.measurement
 
     @property
     def path(self) -> str:
-        """The full path."""
-        return self.device.series_path(self.series.measurement)
+        """The full path, with the alias if the query does."""
+        return self.device.series_path(self.name)
 
     @property
     def type(self) -> DataType:
@@ -108,7 +114,15 @@ class SeriesTree:
         if not pattern.has_wildcard:
             exact = self._find(pattern.nodes)
             return [exact] if exact is not None else []
-        return [ref for path, ref in self._walk(self._root, ()) if pattern.matches(path)]
+        matched = [ref for path, ref in self._walk(self._root, ()) if pattern.matches(path)]
+        return matched if "*" in pattern.nodes[-1] else matched + self._match_aliases(pattern)
+
+    def _match_aliases(self, pattern: PathPattern) -> list[SeriesRef]:
+        """Return the series with an alias that is the last node of a pattern."""
+        alias = pattern.nodes[-1]
+        devices = [device for device in self.walk_devices() if device.labels and pattern.matches((*device.nodes, alias))]
+        series = [(device, device.find(alias)) for device in devices]
+        return [SeriesRef(device, one, alias) for device, one in series if one is not None and one.measurement != alias]
 
     def match_devices(self, pattern: PathPattern) -> list[Device]:
         """Return the devices whose path matches, in the order of their creation."""
@@ -155,7 +169,7 @@ class SeriesTree:
     def _by_alias(node: _Node, alias: str) -> SeriesRef | None:
         for child in node.children.values():
             if child.series is not None and child.series.device.labels_of(child.series.series.measurement).alias == alias:
-                return child.series
+                return replace(child.series, alias=alias)
         return None
 
     def _walk(self, node: _Node, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], SeriesRef]]:

@@ -10,7 +10,7 @@ from headrace.compute.binding.environment import Environment
 from headrace.compute.binding.scope import Scope
 from headrace.compute.binding.select import SelectBinder
 from headrace.compute.binding.sources import BoundSource
-from headrace.compute.iotdb.derived import derive, needs_points
+from headrace.compute.iotdb.derived import derive
 from headrace.compute.iotdb.expansion import (
     DEVICE,
     END_TIME,
@@ -201,10 +201,7 @@ def bind_expanded(
         span=query.span,
     )
     shared = Scope(lambda _: (), scope.language, scope.timezone, scope.now)
-    source = rows.bind()
-    if needs_points(flat, scope.language):
-        flat, source = derive(flat, lambda inner: TreeSelectBinder(inner, shared, bound=rows.bind()).bind(), scope.language)
-    plan = TreeSelectBinder(flat, shared, bound=source).bind()
+    plan = bind_flat(flat, shared, rows)
     plan = replace(plan, partitioned=False)
     headers = {TIME_HEADER, DEVICE_HEADER} if devices else {TIME_HEADER}
     columns = tuple(
@@ -213,8 +210,16 @@ def bind_expanded(
         if not (output.name in headers and isinstance(item.expression, ColumnRef))
     )
     if query.fill is not None:
-        plan = replace(plan, gap_fill=gap_fill(query.fill, plan, by_device=bool(devices)))
+        descending = any(order.descending and order.key == ColumnRef(TIME) for order in query.order_by)
+        plan = replace(plan, gap_fill=gap_fill(query.fill, plan, by_device=bool(devices), descending=descending))
     return TreePlan(query, plan, columns, tuple(devices))
+
+
+def bind_flat(query: Query, scope: Scope, rows: RowsBuilder) -> Plan:
+    """Bind a query over its rows. Time-series functions inside of aggregates, or of each other, are those of an inner query."""
+    derived = derive(query, lambda inner: bind_flat(inner, scope, rows), scope.language)
+    outer, source = (query, rows.bind()) if derived is None else derived
+    return TreeSelectBinder(outer, scope, bound=source).bind()
 
 
 def device_column(scope: TreeScope) -> str:
