@@ -36,6 +36,7 @@ EXPLANATIONS: Final[Sequence[Explanation]] = (
         r"^status: ours 301.*IoTDB's 701|^status: ours 701.*IoTDB's 301",
     ),
     explain("the server fails to rewrite NOT", r"contains a not! Did you forget", r"where.*(not|!) "),
+    explain("the server ignores the NOT of NOT LIKE and NOT REGEXP", r"^(rows|value)", r"not (like|regexp)"),
     explain("in the server, NOT of a comparison with no series is true", r"^rows", r"where.*(not|!) "),
     explain(
         "the server drops rows without a value of the series in `time < 5 OR series = 1`", r"^(value|rows)", r"where .*(\bor\b|\|)"
@@ -74,7 +75,7 @@ EXPLANATIONS: Final[Sequence[Explanation]] = (
     explain("the server forgets the types STRING, BLOB, DATE and TIMESTAMP of latest values", r"Value|DataType", r"^select last"),
     explain("the server orders latest values of one instant by chance", r"^(value|rows)", r"^select last .* limit"),
     explain(
-        "the server writes the other values of the statement; Headrace writes none", r"IoTDB's 507|IoTDB refuses 507", r"^insert"
+        "the server writes the other values of the statement; Headrace writes none", r"IoTDB's (507|609)|IoTDB refuses 507", r"^insert"
     ),
     explain("the server stores bytes that are no text in a TEXT", r"value b'", r"^insert"),
     explain("without any value, the server lists the targets of expressions only", r"rows: ours 0.*, 0\)", r"^select .* into"),

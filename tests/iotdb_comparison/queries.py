@@ -128,7 +128,8 @@ class Queries:
     def expressions(self) -> str:
         path, expressions = self.device() if self.dice.random() < 0.85 else self.devices()
         if self.dice.random() < 0.05:
-            return f"select {self.pick(('d1.s1 + d2.s1', 'd*.s1 * 2', '*.s1', 'd1.*', 'g.*.s4'))} from {self.tree.database}{self.pages()}"
+            columns = self.pick(("d1.s1 + d2.s1", "d*.s1 * 2", "*.s1", "d1.*", "g.*.s4"))
+            return f"select {columns} from {self.tree.database}{self.pages()}"
         return f"select {self.items(lambda: expressions.any(2), 2)} from {path}{self.where(expressions, 0.2)}{self.pages(0.2)}"
 
     def functions(self) -> str:

@@ -37,13 +37,14 @@ from headrace.compute.iotdb.select import (
     time_item,
     window_clause,
 )
+from headrace.compute.iotdb.types import NUMERIC
 from headrace.compute.terms import string_sql
 from headrace.errors import TypeMismatchError
 from headrace.model.expressions import ColumnRef, Expression, Literal
 from headrace.model.queries import Ordering, SelectItem
 from headrace.model.tree_queries import TreeQuery
 from headrace.model.trees import Device
-from headrace.model.types import DataType
+from headrace.model.types import DOUBLE, DataType
 
 
 @dataclass(slots=True)
@@ -77,7 +78,7 @@ class DeviceQuery:
             *control_expressions(clause),
             *sort_keys,
         ]
-        rows = self.rows(resolvers, nodes)
+        rows = self.rows(resolvers, nodes, {path.name for item in items for path in paths(item.expression)})
         if not rows.devices:
             return None
         empty = self.empty_devices(resolvers)
@@ -134,7 +135,7 @@ class DeviceQuery:
         conditions = {device.device.path: expand_where(self.query.where, device.or_null) for device in names}
         return {path for path, parts in conditions.items() if any(map(is_null, parts))}
 
-    def rows(self, names: Sequence[DeviceNames], nodes: Sequence[Expression]) -> RowsBuilder:
+    def rows(self, names: Sequence[DeviceNames], nodes: Sequence[Expression], selected: set[str]) -> RowsBuilder:
         """Return the source rows of the devices that have at least one of the measurements in the expressions."""
         rows = RowsBuilder(self.scope, aligned=False)
         used = {path.name for node in nodes for path in paths(node)}
@@ -146,7 +147,7 @@ class DeviceQuery:
             if refs:
                 rows.devices[resolver.device.path] = resolver.device
             for name, ref in refs.items():
-                self.check_type(name, ref)
+                self.check_type(name, ref, is_selected=name in selected)
                 part = ColumnPart(ref.device.database, ref.series.column)
                 if part not in parts.setdefault(name, []):
                     parts[name].append(part)
@@ -154,9 +155,12 @@ class DeviceQuery:
             rows.add(name, self.types[name], column_parts)
         return rows
 
-    def check_type(self, name: str, ref: SeriesRef) -> None:
-        """Raise `TypeMismatchError` if a measurement has another type on another device."""
-        if self.types.setdefault(name, ref.type) != ref.type:
+    def check_type(self, name: str, ref: SeriesRef, *, is_selected: bool) -> None:
+        """Raise `TypeMismatchError` if a measurement has another type on another device; conditions may combine numbers."""
+        type_ = self.types.setdefault(name, ref.type)
+        if not is_selected and type_ != ref.type and {type_.kind, ref.type.kind} <= set(NUMERIC):
+            self.types[name] = DOUBLE
+        elif type_ != ref.type:
             raise TypeMismatchError(
                 "ALIGN BY DEVICE: the data types of the same measurement column should be the same across devices.",
                 hint=f"{name} has another type on {ref.device.path}; name the devices of one type in FROM",

@@ -125,6 +125,8 @@ class RowsBuilder:
             return "NULL"
         if len(own) == 1 and not own[0].condition:
             return own[0].sql
+        if not any(part.condition for part in own):
+            return f"coalesce({', '.join(part.sql for part in own)})"
         return f"CASE {' '.join(f'WHEN {part.condition} THEN {part.sql}' for part in own)} END"
 
 

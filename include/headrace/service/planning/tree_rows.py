@@ -31,6 +31,7 @@ from headrace.storage.values.scalars import stored_units_per_tick, tick_range
 
 MAX_TICKS: Final = 2**63 - 1
 WRITE_ERROR: Final = 507
+ALIGNMENT_ERROR: Final = 609
 BLOB: Final = DataType(TypeKind.VARBINARY)
 
 
@@ -43,6 +44,8 @@ def insert(statement: TreeInsert, session: PlanningContext) -> list[Stage]:
     types, missing = types_of(statement, present)
     times = [instant(time, database, session) for time in statement.times]
     rows = rows_table(statement, database, times, types)
+    if missing and present is not None:
+        check_alignment(statement, present)
     if missing:
         makers.append(MakeSeries(database, path, missing, statement.aligned, if_not_exists=True))
     return [*makers, WriteSeries(database, ((path, rows),))] if rows.num_rows else makers
@@ -56,6 +59,17 @@ def check_names(statement: TreeInsert) -> None:
         raise ProgrammingError(
             f"Insertion contains duplicated measurement: {duplicate}", hint="name it once", span=statement.span
         ).with_status(SEMANTIC_ERROR)
+
+
+def check_alignment(statement: TreeInsert, device: Device) -> None:
+    """Raise `ProgrammingError` if INSERT would create series in a device that is aligned, or not, unlike the statement."""
+    if device.aligned != statement.aligned:
+        state = "aligned" if device.aligned else "not aligned"
+        raise ProgrammingError(
+            f"Timeseries under this device is {state}, please use createTimeseries or change device. (Path: {device.path})",
+            hint="write INSERT … ALIGNED VALUES" if device.aligned else "leave out ALIGNED",
+            span=statement.span,
+        ).with_status(ALIGNMENT_ERROR)
 
 
 def types_of(statement: TreeInsert, present: Device | None) -> tuple[list[DataType | None], tuple[NewSeries, ...]]:
