@@ -27,12 +27,14 @@ def values_match(ours: Any, theirs: Any, tolerance: float) -> bool:
 
 
 def comparable(value: Any) -> Any:
-    """Convert instants to epoch milliseconds, decimals to numbers, and binary to text."""
+    """Convert instants to epoch milliseconds, days to numbers such as 20240131, decimals to numbers, and binary to text."""
     match value:
         case dt.datetime():
             return round(value.timestamp() * 1000)
+        case dt.date():
+            return value.year * 10_000 + value.month * 100 + value.day
         case bytes():
-            return value.decode()
+            return value.decode(errors="backslashreplace")
         case None | str() | int() | float():
             return value
         case _:

@@ -1,7 +1,7 @@
-"""Queries over a tree of devices return what a running IoTDB 1.3.4 returned: rows, names and order of columns, and refusals.
+"""Statements over trees of devices return what a running IoTDB 1.3.4 returned: rows, names and order of columns, and refusals.
 
-Each line of `iotdb_queries.jsonl` has a query and its recorded columns and rows, or the message of its refusal, and
-`iotdb_setup.sql` has the devices. The queries run in the order of the file, as some write series that later ones read.
+Each line of a `.jsonl` file has a statement and its recorded columns and rows, or the status and message of its refusal. The
+`.sql` file beside it has the devices. The statements run in the order of the file, as some write series that later ones read.
 Instants are epoch milliseconds.
 """
 
@@ -22,7 +22,12 @@ from tests.conformance.results import TOLERANCE, comparable, results_match
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
 HERE = Path(__file__).parent
-CASES = [json.loads(line) for line in (HERE / "iotdb_queries.jsonl").read_text().splitlines()]
+SETUPS = ("iotdb_setup.sql", "iotdb_more_setup.sql")
+CASES = [
+    json.loads(line)
+    for name in ("iotdb_queries.jsonl", "iotdb_more_queries.jsonl")
+    for line in (HERE / name).read_text().splitlines()
+]
 ANSWERED = [case for case in CASES if "rows" in case]
 REFUSED = [case for case in CASES if "error" in case]
 
@@ -32,8 +37,9 @@ def connection(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
     home = tmp_path_factory.mktemp("conformance")
     clock = headrace.ManualClock(1_700_000_000_000)
     with headrace.connect(settings=load(home=home, local_rows=request.param), dialect="iotdb", clock=clock) as opened:
-        for statement, _ in parse_script((HERE / "iotdb_setup.sql").read_text(), "iotdb"):
-            opened.execute(statement)
+        for name in SETUPS:
+            for statement, _ in parse_script((HERE / name).read_text(), "iotdb"):
+                opened.execute(statement)
         yield opened
 
 
@@ -42,13 +48,13 @@ def test_a_query_returns_the_recorded_rows(connection: headrace.Connection, case
     cursor = connection.execute(case["query"])
     actual = [[comparable(value) for value in row] for row in cursor.fetchall()]
     expected = [[comparable(value) for value in row] for row in case["rows"]]
-    assert cursor.description is not None
-    assert [column[0] for column in cursor.description] == case["columns"]
+    assert [column[0] for column in cursor.description or []] == case["columns"]
     equal = results_match(actual, expected, case.get("tolerance", TOLERANCE))
     assert equal, f"{case['query']}\ngot      {actual}\nexpected {expected}"
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=[case["id"] for case in REFUSED])
-def test_an_invalid_query_is_refused(connection: headrace.Connection, case: dict[str, Any]) -> None:
-    with pytest.raises(headrace.Error):
+def test_an_invalid_query_is_refused_with_the_recorded_status(connection: headrace.Connection, case: dict[str, Any]) -> None:
+    with pytest.raises(headrace.Error) as refused:
         connection.execute(case["query"])
+    assert str(refused.value.status) == case["error"].partition(":")[0]

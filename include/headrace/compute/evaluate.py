@@ -163,8 +163,8 @@ class Evaluator:
         self, plan: Plan, prepared: DataFrame, groups: DataFrame, surrogates: DataFrame | None = None
     ) -> DataFrame:
         """Add the groups of subtables without rows if the query has them. `surrogates` provides their ranks."""
-        if isinstance(plan.source, SeriesRows):
-            return self._add_empty_windows(plan, plan.source, prepared, groups)
+        if (series := plan.series_rows) is not None:
+            return self._add_empty_windows(plan, series, prepared, groups)
         if plan.empty_groups is None or self.statistics is None or not isinstance(plan.source, Scan):
             return groups
         subtables = groups.sparkSession.createDataFrame(self.statistics.subtables(plan.source))
@@ -289,7 +289,7 @@ def project_query(plan: Plan, rows: DataFrame) -> tuple[DataFrame, list[str]]:
     if plan.series:
         filtered, columns, natural = add_series_calls(plan, filtered, columns)
     result = filtered.selectExpr(*(resolve_now(plan, f"{sql} AS {column}") for column, sql in (columns | outputs).items()))
-    if plan.series_arrow or any(call.sparse for call in plan.series):
+    if plan.is_sparse:
         result = result.where(" OR ".join(f"{output.column} IS NOT NULL" for output in plan.outputs if output.role is None))
     # Rows of a sub-query keep their order.
     return result, [] if isinstance(plan.source, Plan | UnionPlan) and not plan.series else natural

@@ -86,8 +86,7 @@ def describe_window(window: WindowPlan) -> str:
         case CountWindow():
             return f"window: COUNT of {window.count} rows, a new one every {window.sliding}"
         case RangeWindow():
-            units = ["months" if months else "ticks" for months in window.months]
-            steps = f"{window.length} {units[0]}, a new one every {window.step} {units[1]}"
+            steps = f"{in_words(window.months[0], window.length)}, a new one every {in_words(window.months[1], window.step)}"
             return f"window: {steps}, from {window.first.ticks} to {window.end.ticks}"
         case RunWindow():
             return f"window: {window.kind.upper()} of {window.control.sql}"
@@ -110,3 +109,8 @@ def describe_bounds(plan: AnyPlan) -> list[str]:
     lines = [f"order by {sorts}"] if sorts else []
     limits = [f"limit {plan.limit}" if plan.limit is not None else "", f"offset {plan.offset}" if plan.offset else ""]
     return lines + ([" ".join(limit for limit in limits if limit)] if any(limits) else [])
+
+
+def in_words(months: int, ticks: int) -> str:
+    """Return the length of a window of calendar months, ticks, or both."""
+    return " and ".join(f"{count} {unit}" for count, unit in ((months, "months"), (ticks, "ticks")) if count)

@@ -82,6 +82,7 @@ class Operators:
         cast: Converts a term to a declared type.
         common_type: Returns the type that holds the values of several types, None if all are bare NULLs.
         convert: Converts a term to a type that `common_type` has returned.
+        choice: Converts a choice of IN, the second term, for the comparison with the first.
     """
 
     unary: Mapping[str, Callable[[Term], Term]]
@@ -92,6 +93,7 @@ class Operators:
     cast: Callable[[Term, DataType, ExpressionContext], Term]
     common_type: Callable[[Sequence[DataType | None]], DataType | None]
     convert: Callable[[Term, DataType], str]
+    choice: Callable[[Term, Term], Term] = lambda _, choice: choice
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,6 +99,25 @@ class ScanUnion:
     columns: tuple[tuple[tuple[str, str], ...], ...]
 
 
+SLOT = "_slot"
+"""The number of a copy of a row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Regrouping:
+    """A further step over the rows of series that are aligned by time.
+
+    Attributes:
+        filter: Condition on the rows, as Spark SQL.
+        slots: Number of copies of each row, numbered in `_slot`.
+        columns: Pairs of Spark SQL over the copies, and a name. Time is in ticks.
+    """
+
+    filter: str | None
+    slots: int
+    columns: tuple[tuple[str, str], ...]
+
+
 @dataclass(frozen=True, slots=True)
 class StoredSeries:
     """The stored column that fills a column of `SeriesRows`, and the only device whose rows do; empty for all devices."""
@@ -132,6 +151,7 @@ class SeriesRows:
             groups then.
         projections: Of each scan Spark SQL of the columns `time`, `device` and those that `columns` reads; empty if the table has
             them.
+        regrouping: What is made of aligned rows.
     """
 
     scans: tuple[Scan, ...]
@@ -142,6 +162,7 @@ class SeriesRows:
     stored: tuple[tuple[StoredSeries | None, ...], ...] = ()
     groups: tuple[RowGroup, ...] = ()
     projections: tuple[tuple[str, ...], ...] = ()
+    regrouping: Regrouping | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,6 +291,7 @@ class GapFill:
         max_age: Greatest distance in ticks of a previous value.
         time: The output that holds the instant.
         group: The output that identifies a row's group; None for a single group.
+        descending: Whether the latest row comes first, so that it is before the others.
     """
 
     mode: str
@@ -277,6 +299,7 @@ class GapFill:
     time: str
     group: str | None = None
     max_age: int | None = None
+    descending: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -398,6 +421,23 @@ class Plan:
     def grouped_series(self) -> Key | None:
         """The key that is the series key of the source, if there is one. No group then has rows of two series."""
         return next((key for key in self.keys if key.role is ColumnRole.SERIES), None)
+
+    @property
+    def series_rows(self) -> SeriesRows | None:
+        """The rows of series that the plan reads, or that the sub-query it reads computes its rows from."""
+        match self.source:
+            case SeriesRows() as rows:
+                return rows
+            case Plan(aggregated=False) as inner:
+                return inner.series_rows
+        return None
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether rows without any value are left out, because a function has no value for some rows."""
+        if self.series_arrow or any(call.sparse for call in self.series):
+            return True
+        return isinstance(self.source, Plan) and self.source.series_rows is not None and self.source.is_sparse
 
     @property
     def partials(self) -> tuple[Partial, ...]:

@@ -87,7 +87,7 @@ class RangeWindow:
 
     Attributes:
         first, end: Ticks; `end` is exclusive.
-        length, step: Ticks, or calendar months if `months` says so of it; then `zone` is that of the calendar.
+        length, step: Ticks, in addition to the calendar months in `months`; `zone` is that of the calendar.
         right: Windows are open on the left and closed on the right, and are called by their end.
     """
 
@@ -95,7 +95,7 @@ class RangeWindow:
     end: Bound
     length: int
     step: int
-    months: tuple[bool, bool] = (False, False)
+    months: tuple[int, int] = (0, 0)
     zone: str = "UTC"
     right: bool = False
 

@@ -188,7 +188,7 @@ class Cursor:
         """Name and Arrow type of each column; None if the statement returned no rows."""
         if self._result.rows is None:
             return None
-        return [(name, type_, None, None, None, None, None) for name, type_ in self._result.columns.items()]
+        return [(name, type_, None, None, None, None, None) for name, type_ in self._result.columns]
 
     @property
     def rowcount(self) -> int:

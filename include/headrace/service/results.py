@@ -95,18 +95,18 @@ class Result:
         return self.rows.arrow() if isinstance(self.rows, CatalogRows) else self.rows
 
     @property
-    def columns(self) -> dict[str, str]:
-        """Column names and the names of their Arrow types."""
+    def columns(self) -> list[tuple[str, str]]:
+        """Column names, which need not be distinct, and the names of their Arrow types."""
         if self.rows is None:
-            return {}
+            return []
         if isinstance(self.rows, CatalogRows):
-            return dict(self.rows.columns)
-        return {field.name: str(field.type) for field in self.rows.schema}
+            return list(self.rows.columns.items())
+        return [(field.name, str(field.type)) for field in self.rows.schema]
 
     @property
     def names(self) -> list[str]:
         """Column names."""
-        return list(self.columns)
+        return [name for name, _ in self.columns]
 
     @property
     def count(self) -> int:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.compute.iotdb.schema import SeriesTree, hash_order, java_hash
+from headrace.compute.iotdb.schema import SeriesTree, hash_order, java_hash, query_order
 from headrace.model.paths import PathPattern, split_path
 from headrace.model.trees import Device, Timeseries
 from headrace.model.types import BOOL, DOUBLE
@@ -34,7 +34,7 @@ def listed(devices: Sequence[Device]) -> list[tuple[str, ...]]:
                 node = node.setdefault(name, {})
 
     def walk(node: dict[str, Any], path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-        for name in hash_order(list(node)):
+        for name in query_order(list(node)):
             if (*path, name) in series:
                 yield (*path, name)
             yield from walk(node[name], (*path, name))

@@ -76,6 +76,14 @@ def test_a_value_of_another_type_refuses_the_whole_statement(plant: headrace.Con
     assert stored(plant) == {}
 
 
+def test_an_insert_creates_no_series_that_is_aligned_unlike_its_device(connection: headrace.Connection) -> None:
+    connection.execute("create aligned timeseries root.plant.line1(s1 INT32)")
+    with pytest.raises(ProgrammingError, match="609: Timeseries under this device is aligned"):
+        connection.execute("insert into root.plant.line1(time, s2) values (1, 5), (2, 6)")
+    connection.execute("insert into root.plant.line1(time, s1) values (1, 5)")
+    assert connection.execute("count timeseries root.plant.**").fetchall() == [(1,)]
+
+
 def test_a_time_out_of_range_is_refused(plant: headrace.Connection) -> None:
     with pytest.raises(DataError, match="out of range"):
         plant.execute(f"insert into root.plant.line1(time, s1) values ({2**62}, 1)")

@@ -116,7 +116,8 @@ class Binder:
     def _bind_in(self, name: str, terms: Sequence[Term]) -> Term:
         """Return `IN`: true if a choice is equal, NULL if none is and one is NULL."""
         subject, *choices = terms
-        tests = [self.comparison("=", subject, choice) for choice in choices]
+        converted = [self.language.operators.choice(subject, choice) for choice in choices]
+        tests = [self.comparison("=", subject, choice) for choice in converted]
         test = f"({' OR '.join(tests)})"
         return Term(f"(NOT {test})" if name == "not in" else test, BOOL)
 

@@ -37,7 +37,7 @@ def fill_sql(fill: GapFill, output: Output, value: str) -> str:
 def over_clause(fill: GapFill, frame: str) -> str:
     """Return an OVER clause in the order of time, within each group."""
     partition = f"PARTITION BY {fill.group} " if fill.group else ""
-    return f"OVER ({partition}ORDER BY {fill.time} ROWS BETWEEN {frame})"
+    return f"OVER ({partition}ORDER BY {fill.time}{' DESC' if fill.descending else ''} ROWS BETWEEN {frame})"
 
 
 def last_point(fill: GapFill, column: str) -> str:
@@ -57,7 +57,7 @@ def previous_sql(fill: GapFill, column: str) -> str:
     point = last_point(fill, column)
     if fill.max_age is None:
         return f"({point}).v"
-    return f"if({fill.time} - ({point}).t <= {fill.max_age}L, ({point}).v, NULL)"
+    return f"if(abs({fill.time} - ({point}).t) <= {fill.max_age}L, ({point}).v, NULL)"
 
 
 def linear_sql(fill: GapFill, column: str, type_: DataType) -> str:

@@ -19,7 +19,7 @@ from headrace.compute.functions.aggregates import (
     simple_partial,
 )
 from headrace.compute.functions.stream_use import StreamUse
-from headrace.compute.iotdb.types import EVERY, FLOATING, NUMERIC, type_error, type_list, type_name
+from headrace.compute.iotdb.types import EVERY, EXECUTION_ERROR, FLOATING, NUMERIC, SEMANTIC_ERROR, type_error, type_list, type_name
 from headrace.compute.tdengine.aggregates import POPULATION, SAMPLE, count_partial, moments, sum_partial
 from headrace.compute.types import spark_type
 from headrace.model.expressions import Call, ColumnRef, Expression, Literal, transform
@@ -46,6 +46,7 @@ class TreeAggregate(AggregateFunction):
     """An aggregate that refuses arguments with the server's messages."""
 
     message: str = ""
+    status: int = SEMANTIC_ERROR
 
     def check_count(self, count: int) -> None:
         """Raise `TypeMismatchError` for a wrong number of arguments."""
@@ -62,7 +63,8 @@ class TreeAggregate(AggregateFunction):
             hint = (
                 f"{self.name} takes {type_list(kind for kind in TypeKind if kind in self.accepts)}, not {type_name(arguments.type)}"
             )
-            raise type_error(self.message or f"Unsupported data type {type_name(arguments.type)} for function {self.name}.", hint)
+            message = self.message or f"Unsupported data type {type_name(arguments.type)} for function {self.name}."
+            raise type_error(message, hint, self.status)
         return self.rule(arguments)
 
 
@@ -197,7 +199,7 @@ def constant_length(node: Expression) -> Expression:
     """Convert `KEEP >= 2` to a text constant; return anything else unchanged."""
     match node:
         case Call(function=sign, arguments=(ColumnRef(name=name), Literal(value=rows)), span=span) if name.lower() == "keep":
-            return Literal(f"KEEP {sign} {rows!s}", span=span)
+            return Literal(f"KEEP {sign} {rows!s}", span, f"{name} {'!=' if sign == '<>' else sign} {rows!s}")
         case _:
             return node
 
@@ -260,6 +262,7 @@ TABLE: Final = (
         "most frequent value, of several the one that came first",
         bounded=False,
         streams=StreamUse.NONE,
+        status=EXECUTION_ERROR,
     ),
     TreeAggregate(
         "max_by",

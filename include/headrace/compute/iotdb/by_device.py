@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Container, Hashable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
 
 from headrace.compute.iotdb.aggregates import normalize_count_if
+from headrace.compute.iotdb.conditions import empty_if_null, expand_having, expand_where, is_null
 from headrace.compute.iotdb.expansion import (
     DEVICE,
     TIME,
+    Alternatives,
     DeviceNames,
     counts_times,
     distinct_items,
@@ -35,12 +38,14 @@ from headrace.compute.iotdb.select import (
     time_item,
     window_clause,
 )
+from headrace.compute.iotdb.types import NUMERIC
+from headrace.compute.terms import string_sql
 from headrace.errors import TypeMismatchError
-from headrace.model.expressions import ColumnRef, Expression
+from headrace.model.expressions import ColumnRef, Expression, Literal
 from headrace.model.queries import Ordering, SelectItem
 from headrace.model.tree_queries import TreeQuery
 from headrace.model.trees import Device
-from headrace.model.types import DataType
+from headrace.model.types import DOUBLE, DataType
 
 
 @dataclass(slots=True)
@@ -60,12 +65,16 @@ class DeviceQuery:
             names.setdefault(self.scope.tree.names_key(device), DeviceNames(self.scope.tree, device))
         resolvers = list(names.values())
         items = apply_series_limits(self.items(resolvers), query)
-        if not items:
+        if not items_without_end_time(items):
             return None
         aggregated = is_aggregated([item.expression for item in items], self.scope.language)
         clause = window_clause(query.grouping)
-        where = self.condition(query.where, resolvers)
-        having = self.condition(query.having, resolvers)
+        clause = None if clause is None else expand_clause(clause, self.first_match(resolvers))
+        lookups = self.lookups(resolvers)
+        where = conjunction([part for lookup in lookups for part in expand_where(query.where, lookup)])
+        conditions = [expand_having(query.having, lookup, self.scope.language) for lookup in lookups]
+        having = conjunction([part for parts in conditions for part in parts])
+        having = empty_if_null(where, having) if aggregated else having
         sort_keys = [part for order in query.order_by for device in resolvers for part in expand(order.key, device)]
         nodes = [
             *(item.expression for item in items),
@@ -74,10 +83,13 @@ class DeviceQuery:
             *control_expressions(clause),
             *sort_keys,
         ]
-        rows = self.rows([(device, names[self.scope.tree.names_key(device)]) for device in devices], nodes)
+        members = [(device, names[self.scope.tree.names_key(device)]) for device in devices]
+        rows = self.rows(members, nodes, {path.name for item in items for path in paths(item.expression)})
         if not rows.devices:
             return None
-        clause = None if clause is None else expand_clause(clause, self.first_match(resolvers))
+        empty = self.empty_devices(members)
+        if aggregated and len(empty) < len(rows.devices):
+            rows.devices = {path: device for path, device in rows.devices.items() if path not in empty}
         outputs = [
             SelectItem(ColumnRef(device_column(self.scope)), DEVICE_HEADER),
             *end_time_items(items),
@@ -88,7 +100,21 @@ class DeviceQuery:
         orders = self.orders(aggregated and clause is None)
         series = {name: ref for resolver in resolvers for name, ref in resolver.series.items()}
         devices = [rows.devices[path] for path in sorted(rows.devices)]
-        return bind_expanded(query, self.scope, rows, outputs, where, having, orders, clause, series, devices)
+        bound = bind_expanded(query, self.scope, rows, outputs, where, having, orders, clause, series, devices)
+        return self.without_missing(bound, outputs, members) if aggregated else bound
+
+    @staticmethod
+    def without_missing(bound: TreePlan, items: Sequence[SelectItem], names: Sequence[tuple[Device, DeviceNames]]) -> TreePlan:
+        """Make aggregates of measurements that a device lacks NULL, also those that count."""
+        device = next(output.sql for item, output in zip(items, bound.plan.outputs, strict=True) if item.name == DEVICE_HEADER)
+        resolvers = {id(resolver): resolver for _, resolver in names}
+        outputs = []
+        for item, output in zip(items, bound.plan.outputs, strict=True):
+            used = {path.name for path in paths(item.expression)} - {DEVICE}
+            lacking = {key for key, resolver in resolvers.items() if not used <= resolver.series.keys()}
+            devices = ", ".join(string_sql(own.path) for own, resolver in names if id(resolver) in lacking) if lacking else ""
+            outputs.append(replace(output, sql=f"if({device} IN ({devices}), NULL, {output.sql})") if lacking else output)
+        return replace(bound, plan=replace(bound.plan, outputs=tuple(outputs)))
 
     def devices(self) -> list[Device]:
         """Return the devices that FROM matches, in the order of their paths."""
@@ -105,16 +131,32 @@ class DeviceQuery:
         ]
         return distinct_items(expanded)
 
-    def condition(self, node: Expression | None, names: Sequence[DeviceNames]) -> Expression | None:
-        """Expand WHERE or HAVING to measurements. A device that lacks one of them has no matching rows."""
-        if node is None:
-            return None
-        return conjunction([part for device in names for part in expand(node, device)])
+    @staticmethod
+    def lookups(names: Sequence[DeviceNames]) -> list[Alternatives]:
+        """Return the resolvers of conditions on devices. A measurement that one lacks is that of the first device that has it."""
+        first = cache(DeviceQuery.first_match(names))
 
-    def rows(self, names: Sequence[tuple[Device, DeviceNames]], nodes: Sequence[Expression]) -> RowsBuilder:
+        def lookup(device: DeviceNames, reference: ColumnRef) -> Sequence[Expression]:
+            return device(reference) or first(reference) or [Literal(None, span=reference.span)]
+
+        return [partial(lookup, device) for device in names]
+
+    def empty_devices(self, names: Sequence[tuple[Device, DeviceNames]]) -> set[str]:
+        """Return the devices for which WHERE is NULL, as they lack a measurement: they have no rows, not even of no values."""
+        resolvers = {id(resolver): resolver for _, resolver in names}
+        conditions = {key: expand_where(self.query.where, resolver.or_null) for key, resolver in resolvers.items()}
+        empty = {key for key, parts in conditions.items() if any(map(is_null, parts))}
+        return {device.path for device, resolver in names if id(resolver) in empty}
+
+    def rows(
+        self, names: Sequence[tuple[Device, DeviceNames]], nodes: Sequence[Expression], selected: Container[str]
+    ) -> RowsBuilder:
         """Return the source rows of the devices that have at least one of the measurements in the expressions.
 
-        `names` has each device with its names, which devices of equal schemas share.
+        Args:
+            names: Each device with its names, which devices of equal schemas share.
+            nodes: The expressions.
+            selected: The measurements in the select list.
         """
         rows = RowsBuilder(self.scope, aligned=False)
         resolvers = {id(resolver): resolver for _, resolver in names}
@@ -125,7 +167,7 @@ class DeviceQuery:
         rows.devices = {device.path: device for device, resolver in names if refs[id(resolver)]}
         parts: dict[str, list[ColumnPart]] = {}
         for name, ref in (pair for own in refs.values() for pair in own.items()):
-            self.check_type(name, ref)
+            self.check_type(name, ref, is_selected=name in selected)
             part = ColumnPart(ref.device.database, ref.series.column)
             if part not in parts.setdefault(name, []):
                 parts[name].append(part)
@@ -133,9 +175,12 @@ class DeviceQuery:
             rows.add(name, self.types[name], column_parts)
         return rows
 
-    def check_type(self, name: str, ref: SeriesRef) -> None:
-        """Raise `TypeMismatchError` if a measurement has another type on another device."""
-        if self.types.setdefault(name, ref.type) != ref.type:
+    def check_type(self, name: str, ref: SeriesRef, *, is_selected: bool) -> None:
+        """Raise `TypeMismatchError` if a measurement has another type on another device; conditions may combine numbers."""
+        type_ = self.types.setdefault(name, ref.type)
+        if not is_selected and type_ != ref.type and {type_.kind, ref.type.kind} <= set(NUMERIC):
+            self.types[name] = DOUBLE
+        elif type_ != ref.type:
             raise TypeMismatchError(
                 "ALIGN BY DEVICE: the data types of the same measurement column should be the same across devices.",
                 hint=f"{name} has another type on {ref.device.path}; name the devices of one type in FROM",
@@ -161,6 +206,7 @@ class DeviceQuery:
                 bool(order.nulls_first),
             )
             for order in self.query.order_by
+            if not (is_one_row and order.key == ColumnRef(TIME))
         ]
         present = [order.expression for order in orders]
         orders += [

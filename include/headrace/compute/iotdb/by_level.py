@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
 
 from headrace.compute.iotdb.aggregates import normalize_count_if
+from headrace.compute.iotdb.conditions import empty_if_null, expand_having, expand_where
 from headrace.compute.iotdb.expansion import (
     DEVICE,
     SeriesNames,
@@ -14,7 +15,8 @@ from headrace.compute.iotdb.expansion import (
     mask_levels,
     paths,
 )
-from headrace.compute.iotdb.rows import ColumnPart, RowsBuilder
+from headrace.compute.iotdb.level_rows import LevelRows, common_type
+from headrace.compute.iotdb.rows import ColumnPart, RowsBuilder, series_part
 from headrace.compute.iotdb.schema import SeriesRef
 from headrace.compute.iotdb.scope import TreeScope
 from headrace.compute.iotdb.select import (
@@ -23,13 +25,15 @@ from headrace.compute.iotdb.select import (
     as_tuple,
     bind_expanded,
     conjunction,
+    end_time_items,
+    items_without_end_time,
     time_item,
     time_ordering,
     window_clause,
 )
 from headrace.compute.terms import string_sql
-from headrace.errors import NotSupportedError, TypeMismatchError
-from headrace.model.expressions import Call, ColumnRef, Expression
+from headrace.errors import ProgrammingError
+from headrace.model.expressions import Call, ColumnRef, Expression, Literal, transform, walk
 from headrace.model.paths import split_path
 from headrace.model.queries import SelectItem
 from headrace.model.tree_queries import TreeQuery
@@ -40,73 +44,123 @@ from headrace.sql.iotdb.names import result_name
 
 @dataclass(slots=True)
 class LevelQuery:
-    """Binds a query that aggregates series by the nodes of their paths at some levels."""
+    """Binds a query that aggregates series by the nodes of their paths at some levels.
+
+    Attributes:
+        groups: The aggregate calls with paths of series, by the call with the path of their group.
+    """
 
     query: TreeQuery
     scope: TreeScope
     names: SeriesNames
     levels: tuple[int, ...]
+    groups: dict[Call, dict[Call, None]] = field(default_factory=dict)
     slots: dict[str, int] = field(default_factory=dict)
 
     def plan(self) -> TreePlan | None:
         """Bind the query; return None if it matches no series."""
-        groups: dict[Expression, list[SeriesRef]] = {}
-        for item in self.query.items:
-            self.group(replace(item, expression=normalize_count_if(item.expression)), groups)
-        if not groups:
-            return None
-        rows = RowsBuilder(self.scope, aligned=False)
-        items = [SelectItem(node, result_name(node)) for node in groups]
-        for ref in (ref for refs in groups.values() for ref in refs):
-            self.slots.setdefault(ref.series.column, len(self.slots))
-        for node, refs in groups.items():
-            self.add_column(rows, node, refs)
-        rows.slots = len(self.slots)
+        selected = items_without_end_time(self.query.items)
+        counts_all = next((at for at, item in enumerate(selected) if is_count_of_all(item.expression)), len(selected))
+        items = [masked for at, item in enumerate(selected) for masked in self.masked_items(item, keep_measurement=at < counts_all)]
         items = apply_series_limits(items, self.query)
+        if not items:
+            return None
+        where = conjunction(expand_where(self.query.where, self.names.or_null))
+        written = None if self.query.having is None else normalize_count_if(self.query.having)
+        conditions = expand_having(written, self.names.or_null, self.scope.language)
+        having = empty_if_null(where, conjunction([self.masked(part, keep_measurement=True) for part in conditions]))
         clause = window_clause(self.query.grouping)
         orders = time_ordering(self.query, self.names, aggregated=True)
-        outputs = items if clause is None else [time_item(), *items]
-        where = conjunction([part for node in as_tuple(self.query.where) for part in expand(node, self.names)])
-        if where is not None and paths(where):
-            raise NotSupportedError(
-                "conditions on values cannot be combined with GROUP BY LEVEL", hint="filter by time only", span=where.span
-            )
-        having = self.query.having and self.masked_condition(self.query.having)
-        return bind_expanded(self.query, self.scope, rows, outputs, where, having, orders, clause, {}, ())
+        if clause is not None:
+            items = [time_item(), *end_time_items(self.query.items), *items]
+        if self.is_simple(where):
+            return bind_expanded(self.query, self.scope, self.series_values(), items, where, having, orders, clause, {}, ())
+        rows = self.expression_rows(where)
+        rows.bind()
+        items = [replace(item, expression=with_calls(item.expression, rows.grouped)) for item in items]
+        having = None if having is None else with_calls(having, rows.grouped)
+        return bind_expanded(self.query, self.scope, rows, items, None, having, orders, clause, {}, ())
 
-    def group(self, item: SelectItem, groups: dict[Expression, list[SeriesRef]]) -> None:
-        """Add the series of one select item to the groups."""
-        match item.expression:
-            case Call(arguments=(ColumnRef() as pattern, *rest)) as call if self.scope.language.aggregate(call.function):
-                keep_measurement = not (call.function == "count" and split_path(pattern.name)[-1] in ("*", "**"))
-                for reference in self.names(pattern):
-                    ref = self.names.series[reference.name]
-                    name = mask_levels((*ref.device.nodes, ref.series.measurement), self.levels, keep_measurement=keep_measurement)
-                    node = replace(call, arguments=(ColumnRef(name), *rest))
-                    groups.setdefault(node, []).append(ref)
-            case unsupported:
-                raise NotSupportedError(
-                    "GROUP BY LEVEL takes aggregates of series only", hint="such as count(s1)", span=unsupported.span
-                )
+    def masked_items(self, item: SelectItem, *, keep_measurement: bool) -> list[SelectItem]:
+        """Return one item for each group of series that an item's paths match."""
+        expression = normalize_count_if(item.expression)
+        masked = dict.fromkeys(self.masked(node, keep_measurement=keep_measurement) for node in expand(expression, self.names))
+        if item.alias is not None and len(masked) > 1:
+            raise ProgrammingError(
+                f"alias '{item.alias}' can only be matched with one result column",
+                hint="leave the alias out",
+                span=item.expression.span,
+            )
+        return [SelectItem(node, item.alias or result_name(node)) for node in masked]
+
+    def masked(self, node: Expression, *, keep_measurement: bool) -> Expression:
+        """Replace the series in an expression by their groups, and record which series belong to each."""
+
+        def mask(part: Expression) -> Expression | None:
+            ref = self.names.series.get(part.name) if isinstance(part, ColumnRef) else None
+            if ref is None:
+                return None
+            nodes = (*ref.device.nodes, ref.series.measurement)
+            return ColumnRef(mask_levels(nodes, self.levels, keep_measurement=keep_measurement), span=part.span)
+
+        def change(part: Expression) -> Expression | None:
+            if not isinstance(part, Call) or not self.scope.language.aggregate(part.function):
+                return None
+            group = replace(part, arguments=tuple(transform(argument, mask) for argument in part.arguments))
+            self.groups.setdefault(group, {})[part] = None
+            return group
+
+        if not any(isinstance(part, Call) and self.scope.language.aggregate(part.function) for part in walk(node)):
+            raise ProgrammingError(
+                "Common queries and aggregated queries are not allowed to appear at the same time",
+                hint="aggregate every column, as in count(s1)",
+                span=node.span,
+            )
+        return transform(node, change)
+
+    def is_simple(self, where: Expression | None) -> bool:
+        """Return whether all aggregates are of series, and the rows are filtered by time at most."""
+        arguments = [argument for call in self.groups for argument in call.arguments if not isinstance(argument, Literal)]
+        simple = all(isinstance(argument, ColumnRef) for argument in arguments) and len(arguments) == len(self.groups)
+        return simple and (where is None or not paths(where)) and all(call.function != "count_if" for call in self.groups)
+
+    def series_values(self) -> RowsBuilder:
+        """Return rows by device, with the values of each group as one column."""
+        rows = RowsBuilder(self.scope, aligned=False)
+        groups = {
+            call: [self.names.series[cast("ColumnRef", each.arguments[0]).name] for each in calls]
+            for call, calls in self.groups.items()
+        }
+        for ref in (ref for refs in groups.values() for ref in refs):
+            self.slots.setdefault(ref.series.column, len(self.slots))
+        for call, refs in groups.items():
+            self.add_column(rows, call, refs)
+        rows.slots = len(self.slots)
+        return rows
+
+    def expression_rows(self, where: Expression | None) -> LevelRows:
+        """Return rows aligned by time, with each argument of each group's aggregate as one column."""
+        groups = {call: tuple(calls) for call, calls in self.groups.items()}
+        rows = LevelRows(self.scope, aligned=True, calls=groups, where=where)
+        nodes = [*(call for calls in groups.values() for call in calls), *as_tuple(where)]
+        refs = [self.names.series[path.name] for node in nodes for path in paths(node)]
+        rows.devices = {ref.device.path: ref.device for ref in refs}
+        for ref in refs:
+            rows.add(ref.path, ref.type, [series_part(ref, one_device=len(rows.devices) == 1)])
+        return rows
 
     def add_column(self, rows: RowsBuilder, node: Expression, refs: Sequence[SeriesRef]) -> None:
         """Add the values of a group as one column. Each copy of a row (slot) contributes one stored column."""
         for ref in refs:
             rows.devices[ref.device.path] = ref.device
-        types = list(dict.fromkeys(ref.type for ref in refs))
         call = cast("Call", node)
-        if len(types) > 1 and call.function not in ("count", "min_time", "max_time", "time_duration"):
-            raise TypeMismatchError(
-                "GROUP BY LEVEL: the data types of the same output column should be the same.",
-                hint="select series of one type",
-                span=node.span,
-            )
+        type_ = common_type(call, [ref.type for ref in refs])
         columns: dict[tuple[str, str], list[Device]] = {}
         for ref in refs:
             columns.setdefault((ref.device.database, ref.series.column), []).append(ref.device)
-        parts = [self.part(database, column, devices, presence=len(types) > 1) for (database, column), devices in columns.items()]
+        parts = [self.part(database, column, devices, presence=type_ is None) for (database, column), devices in columns.items()]
         name = cast("ColumnRef", call.arguments[0]).name
-        rows.add(name, types[0] if len(types) == 1 else BIGINT, parts)
+        rows.add(name, type_ or BIGINT, parts)
 
     def part(self, database: str, column: str, devices: Sequence[Device], *, presence: bool) -> ColumnPart:
         """Return the part of a group's column that one stored column of some devices fills, in that column's slot."""
@@ -114,13 +168,15 @@ class LevelQuery:
         in_slot = f"_slot = {self.slots[column]} AND " if len(self.slots) > 1 else ""
         return ColumnPart(database, column, condition=in_slot + in_devices, presence=presence)
 
-    def masked_condition(self, node: Expression) -> Expression:
-        """Replace the series in HAVING by their groups."""
-        groups: dict[Expression, list[SeriesRef]] = {}
-        match node:
-            case Call() as call if self.scope.language.aggregate(call.function):
-                self.group(SelectItem(call), groups)
-                return next(iter(groups))
-            case Call(arguments=arguments):
-                return replace(node, arguments=tuple(self.masked_condition(part) for part in arguments))
-        return node
+
+def is_count_of_all(node: Expression) -> bool:
+    """Return whether an expression is `count(*)`. From it on, the groups of a query combine all measurements."""
+    match node:
+        case Call(function="count", arguments=(ColumnRef(name=name),)):
+            return split_path(name)[-1] in ("*", "**")
+    return False
+
+
+def with_calls(node: Expression, calls: Mapping[Call, Call]) -> Expression:
+    """Replace calls in an expression."""
+    return transform(node, lambda part: calls.get(part) if isinstance(part, Call) else None)

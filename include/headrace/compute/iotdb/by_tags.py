@@ -137,7 +137,7 @@ class TagQuery:
                     refuse(f"alias '{item.alias}' can only be matched with one time series", call)
                 for reference in matched:
                     ref = names.series[reference.name]
-                    output = replace(call, arguments=(ColumnRef(ref.series.measurement), *rest))
+                    output = replace(call, arguments=(ColumnRef(ref.name), *rest))
                     self.outputs.setdefault(output, {})[ref.path] = ref
                     self.aliases[output] = item.alias or result_name(replace(output, spelling=call.function))
             case ColumnRef(name=name) as path if name != END_TIME:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from headrace.compute.iotdb.aggregates import normalize_count_if
 from headrace.compute.iotdb.by_level import LevelQuery
+from headrace.compute.iotdb.conditions import empty_if_null, expand_having, expand_where
 from headrace.compute.iotdb.expansion import (
     MAX_COLUMNS,
     SeriesNames,
@@ -14,7 +15,7 @@ from headrace.compute.iotdb.expansion import (
     paths,
     result_header,
 )
-from headrace.compute.iotdb.rows import ColumnPart, RowsBuilder
+from headrace.compute.iotdb.rows import RowsBuilder, series_part
 from headrace.compute.iotdb.scope import TreeScope
 from headrace.compute.iotdb.select import (
     TreePlan,
@@ -51,11 +52,12 @@ class TimeQuery:
         if query.grouping is not None and query.grouping.levels:
             return LevelQuery(query, self.scope, names, query.grouping.levels).plan()
         items = apply_series_limits(self.items(names), query)
-        if not items:
+        if not items_without_end_time(items):
             return None
         aggregated = is_aggregated([item.expression for item in items], language)
-        where = conjunction([part for node in as_tuple(query.where) for part in expand(node, names)])
-        having = conjunction([part for node in as_tuple(query.having) for part in expand(node, names)])
+        where = conjunction(expand_where(query.where, names.or_null))
+        having = conjunction(expand_having(query.having, names.or_null, language))
+        having = empty_if_null(where, having) if aggregated else having
         orders = time_ordering(query, names, aggregated=aggregated)
         clause = window_clause(query.grouping)
         used = {
@@ -78,13 +80,8 @@ class TimeQuery:
         refs = {name: names.series[name] for name in names.series if name in used}
         for ref in refs.values():
             rows.devices[ref.device.path] = ref.device
-        has_several_devices = len(rows.devices) > 1
         for name, ref in refs.items():
-            rows.add(
-                name,
-                ref.type,
-                [ColumnPart(ref.device.database, ref.series.column, ref.device.path if has_several_devices else "")],
-            )
+            rows.add(name, ref.type, [series_part(ref, one_device=len(rows.devices) == 1)])
         outputs = items if aggregated and clause is None else [time_item(), *end_time_items(items), *items_without_end_time(items)]
         return bind_expanded(query, self.scope, rows, outputs, where, having, orders, clause, names.series, ())
 

@@ -61,6 +61,8 @@ def as_text(term: Term) -> str:
     """Convert to TEXT; a date becomes its digits, such as 20240131."""
     if term.type is not None and term.type.kind is TypeKind.DATE:
         return f"date_format({term.sql}, 'yyyyMMdd')"
+    if term.type is not None and term.type.kind is TypeKind.VARBINARY:
+        return f"make_valid_utf8(CAST({term.sql} AS STRING))"
     return to_string(term)
 
 

@@ -9,9 +9,10 @@ from typing import Final
 
 from headrace.compute.iotdb.schema import SeriesRef, SeriesTree
 from headrace.errors import LimitError, ProgrammingError
-from headrace.model.expressions import Call, Case, Cast, ColumnRef, Expression, walk
+from headrace.model.expressions import Call, Case, Cast, ColumnRef, DurationLiteral, Expression, Literal, walk
 from headrace.model.paths import PathPattern, join_path, split_path
 from headrace.model.queries import SelectItem
+from headrace.model.time import Duration
 from headrace.model.trees import Device
 from headrace.sql.iotdb.names import result_name
 
@@ -23,9 +24,11 @@ MAX_SERIES: Final = 1_000_000
 """Series that one path of a query may match; a million take about half a gigabyte."""
 MAX_COLUMNS: Final = 100_000
 """Columns of a result."""
+DAYS: Final = {"n": 30, "y": 365}
+"""Days of a month and a year outside of GROUP BY."""
 PSEUDO_COLUMNS: Final = frozenset((TIME, "timestamp", END_TIME))
 
-Alternatives = Callable[[ColumnRef], Sequence[ColumnRef]]
+Alternatives = Callable[[ColumnRef], Sequence[Expression]]
 """Resolves a path to the columns it matches."""
 
 
@@ -36,6 +39,8 @@ def expand(node: Expression, alternatives: Alternatives) -> list[Expression]:
             return [replace(node, name=TIME if name.lower() == "timestamp" else name if name == END_TIME else name.lower())]
         case ColumnRef():
             return list(alternatives(node))
+        case DurationLiteral(value=duration) if duration.is_calendar:
+            return [replace(node, value=Duration(duration.count * DAYS[duration.unit], "d"))]
         case Call(function=function) if function == COUNT_TIME:
             return [replace(node, arguments=(ColumnRef(TIME),))]
         case Call(arguments=arguments):
@@ -80,15 +85,29 @@ class SeriesNames:
 
     def __call__(self, reference: ColumnRef) -> list[ColumnRef]:
         """Return the full paths that a path matches, in IoTDB's order."""
+        return [path for paths in self.by_prefix(reference) for path in paths]
+
+    def or_null(self, reference: ColumnRef) -> list[Expression]:
+        """Return the full paths that a path matches, and NULL for each FROM prefix below which it matches none."""
+        null: list[Expression] = [Literal(None, span=reference.span)]
+        return [path for paths in self.by_prefix(reference) for path in (paths or null)]
+
+    def by_prefix(self, reference: ColumnRef) -> list[list[ColumnRef]]:
+        """Return the full paths that a path matches, by FROM prefix; in one list if it is itself full."""
         suffix = PathPattern(split_path(reference.name), reference.span)
         patterns = [suffix] if suffix.nodes[0] == "root" else [prefix.concat(suffix) for prefix in self.prefixes]
-        matched = list(islice((ref for pattern in patterns for ref in self.tree.iterate(pattern)), MAX_SERIES + 1))
-        if len(matched) > MAX_SERIES:
+        matching = ((at, ref) for at, pattern in enumerate(patterns) for ref in self.tree.iterate(pattern))
+        refs = list(islice(matching, MAX_SERIES + 1))
+        if len(refs) > MAX_SERIES:
             raise LimitError(
                 f"{reference.name} matches more than {MAX_SERIES} series", hint="name fewer of them", span=reference.span
             )
-        self.series |= {ref.path: ref for ref in matched}
-        return [ColumnRef(ref.path, span=reference.span) for ref in matched]
+        matched: list[list[ColumnRef]] = [[] for _ in patterns]
+        for at, ref in refs:
+            path = ref.path
+            self.series[path] = ref
+            matched[at].append(ColumnRef(path, span=reference.span))
+        return matched
 
 
 @dataclass(slots=True)
@@ -113,8 +132,12 @@ class DeviceNames:
                 span=reference.span,
             )
         matched = self.tree.match(PathPattern((*self.device.nodes, nodes[0]), reference.span))
-        self.series |= {ref.series.measurement: ref for ref in matched}
-        return [ColumnRef(ref.series.measurement, span=reference.span) for ref in matched]
+        self.series |= {ref.name: ref for ref in matched}
+        return [ColumnRef(ref.name, span=reference.span) for ref in matched]
+
+    def or_null(self, reference: ColumnRef) -> Sequence[Expression]:
+        """Return the measurements that a name matches; NULL if there is none."""
+        return self(reference) or [Literal(None, span=reference.span)]
 
 
 def counts_times(node: Expression) -> bool:
@@ -135,9 +158,13 @@ def paths(node: Expression) -> list[ColumnRef]:
 def mask_levels(nodes: Sequence[str], levels: Sequence[int], *, keep_measurement: bool) -> str:
     """Replace the nodes that GROUP BY LEVEL ignores by `*`."""
     last = len(nodes) - 1
-    return join_path(node if at in levels or (at == last and keep_measurement) or at == 0 else "*" for at, node in enumerate(nodes))
+    kept = {0, *levels} - {last} | ({last} if keep_measurement else set())
+    return join_path(node if at in kept else "*" for at, node in enumerate(nodes))
 
 
 def distinct_items(items: Iterable[SelectItem]) -> list[SelectItem]:
     """Return the first select item of each expression."""
-    return list({item.expression: item for item in reversed(list(items))}.values())[::-1]
+    distinct: dict[Expression, SelectItem] = {}
+    for item in items:
+        distinct.setdefault(item.expression, item)
+    return list(distinct.values())

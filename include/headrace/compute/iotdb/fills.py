@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Final
 
 from headrace.compute.plan import GapFill, Output, Plan
@@ -13,14 +14,15 @@ from headrace.model.types import NUMBERS, DataType, TypeKind
 TYPES: Final = {TypeKind.INT: "INT", TypeKind.BIGINT: "BIGINT", TypeKind.FLOAT: "FLOAT", TypeKind.DOUBLE: "DOUBLE"}
 
 
-def gap_fill(fill: TreeFill, plan: Plan, *, by_device: bool) -> GapFill:
-    """Return the plan of FILL, which leaves time and device alone."""
+def gap_fill(fill: TreeFill, plan: Plan, *, by_device: bool, descending: bool) -> GapFill:
+    """Return the plan of FILL, which leaves time and device alone, over rows in ascending or descending order of time."""
     from headrace.compute.iotdb.windows import duration_ticks
 
     fixed = 1 + by_device
     values = [None if number < fixed else fill_value(fill, output) for number, output in enumerate(plan.outputs)]
     age = None if fill.max_age is None else duration_ticks(fill.max_age, plan.precision)
-    return GapFill(fill.mode.value, tuple(values), plan.outputs[0].column, plan.outputs[1].column if by_device else None, age)
+    time, group = plan.outputs[0].column, plan.outputs[1].column if by_device else None
+    return GapFill(fill.mode.value, tuple(values), time, group, age, descending)
 
 
 def fill_value(fill: TreeFill, output: Output) -> str | None:
@@ -29,7 +31,7 @@ def fill_value(fill: TreeFill, output: Output) -> str | None:
         case TreeFillMode.PREVIOUS:
             return output.column
         case TreeFillMode.LINEAR:
-            return output.column if output.type.kind in NUMBERS else None
+            return output.column if output.type.kind in (*NUMBERS, TypeKind.TIMESTAMP) else None
         case _:
             return constant_sql(fill.value, output.type)
 
@@ -40,11 +42,11 @@ def constant_sql(node: Expression | None, type_: DataType) -> str | None:
         case Literal(value=bool(value)):
             return str(value).lower() if type_.kind is TypeKind.BOOL else f"'{str(value).lower()}'" if is_string(type_) else None
         case Literal(value=int(value)):
-            return number_sql(str(value), type_)
+            return integer_sql(value, type_)
         case Literal(value=float(value)):
             return number_sql(repr(value), type_) if type_.kind not in (TypeKind.INT, TypeKind.BIGINT) else None
         case Literal(value=str(value)):
-            return string_sql(value) if is_string(type_) else None
+            return string_sql(value) if is_string(type_) else date_sql(value) if type_.kind is TypeKind.DATE else None
         case Call(function="-" | "unary-", arguments=(Literal(value=int() | float() as value),)):
             return constant_sql(Literal(-value), type_)
     return None
@@ -53,6 +55,27 @@ def constant_sql(node: Expression | None, type_: DataType) -> str | None:
 def is_string(type_: DataType) -> bool:
     """Return whether a type is TEXT or STRING."""
     return type_.kind in (TypeKind.VARCHAR, TypeKind.NCHAR)
+
+
+def integer_sql(value: int, type_: DataType) -> str | None:
+    """Write an integer as SQL of a type; None if the type cannot hold it."""
+    match type_.kind:
+        case TypeKind.INT if not -(2**31) <= value < 2**31:
+            return None
+        case TypeKind.TIMESTAMP:
+            return f"{value}L"
+        case TypeKind.DATE:
+            text = str(value)
+            return date_sql(f"{text[:-4]}-{text[-4:-2]}-{text[-2:]}")
+    return number_sql(str(value), type_)
+
+
+def date_sql(written: str) -> str | None:
+    """Write a day such as 2024-05-01 as a DATE; None if there is no such day."""
+    try:
+        return f"DATE '{date.fromisoformat(written)}'"
+    except ValueError:
+        return None
 
 
 def number_sql(written: str, type_: DataType) -> str | None:

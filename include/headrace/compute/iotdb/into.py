@@ -13,6 +13,7 @@ from headrace.errors import ProgrammingError
 from headrace.model.paths import join_path, quote_node, split_path, unquote_node
 from headrace.model.tree_queries import IntoTarget, TreeQuery
 from headrace.model.types import DataType
+from headrace.sql.iotdb.paths import NODE_RULE
 
 LEVEL: Final = re.compile(r"\$\{(\w+)\}")
 COPY: Final = "::"
@@ -191,6 +192,11 @@ def expand_levels(query: TreeQuery, template: str, nodes: Sequence[str]) -> str:
             raise into_error(
                 "the i of ${i} should be greater than 0 and equal to or less than the length of queried path prefix.", query
             )
-        return unquote_node(nodes[level])
+        return nodes[level]
 
-    return quote_node(LEVEL.sub(node_of, unquote_node(template)))
+    if LEVEL.fullmatch(template):
+        return LEVEL.sub(node_of, template)
+    name = LEVEL.sub(node_of, unquote_node(template))
+    if "`" in name:
+        raise ProgrammingError(NODE_RULE.format(name), hint="choose placeholders of plain nodes", span=query.span)
+    return quote_node(name)

@@ -46,6 +46,7 @@ IOTDB: Final = Language(
         cast=convert_to,
         common_type=operators.common_type,
         convert=operators.convert,
+        choice=operators.choice,
     ),
     pseudo_columns=PseudoColumns(row_time=("time",), series=DEVICE, window_start=WINDOW_START, window_end=WINDOW_END),
     present={"now": now},

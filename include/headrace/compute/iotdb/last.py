@@ -21,10 +21,10 @@ from headrace.compute.iotdb.select import as_tuple, conjunction
 from headrace.compute.plan import Scan, SeriesRows
 from headrace.compute.terms import NOW, bigint_sql
 from headrace.compute.types import to_ticks
-from headrace.errors import NotSupportedError, ProgrammingError
+from headrace.errors import ProgrammingError
 from headrace.model.expressions import ColumnRef, Expression
 from headrace.model.time import Precision
-from headrace.model.tree_queries import TreeQuery
+from headrace.model.tree_queries import TreeOrdering, TreeQuery
 from headrace.model.tree_types import type_name
 from headrace.model.types import DataType, TypeKind
 from headrace.storage.spark.functions import F
@@ -43,29 +43,28 @@ class LastPlan:
         rows: Rows by device, with a column `s0`, `s1`, … for each stored column.
         series: The series in the order of the result, and the column of each.
         filter: The condition on time as Spark SQL.
-        descending: Sort by path, descending or ascending; None for the order of `series`.
+        orders: Headers of the columns to sort by, and whether in descending order; then by the order of `series`.
     """
 
     rows: SeriesRows
     series: tuple[tuple[SeriesRef, str], ...]
     filter: str | None
     precision: Precision
-    descending: bool | None = None
+    orders: tuple[tuple[str, bool], ...] = ()
     limit: int | None = None
     offset: int | None = None
 
 
 def bind_last(query: TreeQuery, scope: TreeScope) -> LastPlan | None:
     """Bind SELECT LAST. Return None if its paths match no series."""
-    if query.grouping is not None or query.by_device or query.fill is not None:
-        raise ProgrammingError(
-            "LAST cannot be combined with GROUP BY, FILL and ALIGN BY DEVICE", hint="leave them out", span=query.span
-        )
+    check_last(query)
     names = SeriesNames(scope.tree, query.prefixes)
     refs: dict[str, SeriesRef] = {}
     for item in query.items:
         if not isinstance(item.expression, ColumnRef):
-            raise NotSupportedError("LAST takes paths only", hint="select series", span=item.expression.span)
+            raise ProgrammingError(
+                "Last queries can only be applied on raw time series.", hint="select series", span=item.expression.span
+            )
         refs |= {reference.name: names.series[reference.name] for reference in names(item.expression)}
     if not refs:
         return None
@@ -81,12 +80,12 @@ def bind_last(query: TreeQuery, scope: TreeScope) -> LastPlan | None:
     bound = rows.bind()
     where = conjunction([part for node in as_tuple(query.where) for part in expand(node, names)])
     if where is not None and paths(where):
-        raise NotSupportedError("LAST can only be filtered by time", hint="compare time with a constant", span=where.span)
+        raise ProgrammingError("Only time filters are supported in LAST query", hint="filter by time only", span=where.span)
     series = tuple((ref, columns[column_key(ref)]) for ref in refs.values())
     assert isinstance(bound.source, SeriesRows)
-    order = next((item.descending for item in query.order_by), None)
+    orders = tuple((sort_header(order), order.descending) for order in query.order_by)
     condition = time_condition(where, bound.names, scope)
-    return LastPlan(bound.source, series, condition, bound.names.precision, order, query.limit, query.offset)
+    return LastPlan(bound.source, series, condition, bound.names.precision, orders, query.limit, query.offset)
 
 
 def time_condition(where: Expression | None, names: Environment, scope: TreeScope) -> str | None:
@@ -102,6 +101,32 @@ def column_key(ref: SeriesRef) -> str:
     return f"{ref.series.column} {type_name(ref.type)}"
 
 
+def check_last(query: TreeQuery) -> None:
+    """Raise `ProgrammingError` for clauses that LAST does not support."""
+    wrong = {
+        "Common queries and aggregated queries are not allowed to appear at the same time": query.grouping is not None,
+        "Last query doesn't support align by device.": query.by_device,
+        "SLIMIT and SOFFSET can not be used in LastQuery.": bool(query.series_limit or query.series_offset),
+        "Expression of HAVING clause can not be used in NonAggregationQuery": query.having is not None,
+    }
+    for message, is_wrong in wrong.items():
+        if is_wrong:
+            raise ProgrammingError(message, hint="leave the clause out, or leave out LAST", span=query.span)
+
+
+def sort_header(order: TreeOrdering) -> str:
+    """Return the header of the column that an item of ORDER BY names."""
+    name = order.key.name.lower() if isinstance(order.key, ColumnRef) else ""
+    header = next((header for header in HEADERS if header.lower() == name), None)
+    if header is None:
+        raise ProgrammingError(
+            f"Sorting by {name or 'an expression'} is not supported in LAST",
+            hint=f"sort by {', '.join(HEADERS)}",
+            span=order.key.span,
+        )
+    return header
+
+
 def last_points(plan: LastPlan, read: Callable[[Scan], DataFrame]) -> DataFrame:
     """Return `Time`, `Timeseries`, `Value` and `DataType` of each series that has a point, in the order of the plan."""
     rows = series_rows(plan.rows, read)
@@ -110,12 +135,15 @@ def last_points(plan: LastPlan, read: Callable[[Scan], DataFrame]) -> DataFrame:
     pairs = ", ".join(f"'{column}', {as_text(column, kind, plan.precision)}" for column, kind in kinds.items())
     points = filtered.selectExpr("time", "device", f"stack({len(kinds)}, {pairs}) AS (column, value)").where("value IS NOT NULL")
     latest = points.groupBy("device", "column").agg(F.max("time").alias("time"), F.expr("max_by(value, time)").alias("value"))
-    listing = [(number, ref.device.path, column, ref.path, type_name(ref.type)) for number, (ref, column) in enumerate(plan.series)]
+    listing = [
+        (number, ref.device.path, column, ref.device.series_path(ref.series.measurement), type_name(ref.type))
+        for number, (ref, column) in enumerate(plan.series)
+    ]
     series = rows.sparkSession.createDataFrame(listing, "position INT, device STRING, column STRING, path STRING, type STRING")
     result = latest.join(F.broadcast(series), ["device", "column"])
-    ordered = result.orderBy(
-        "position" if plan.descending is None else F.col("path").desc() if plan.descending else F.col("path").asc()
-    )
+    stored = dict(zip(HEADERS, ("time", "path", "value", "type"), strict=True))
+    sorts = [F.col(stored[header]).desc() if descending else F.col(stored[header]).asc() for header, descending in plan.orders]
+    ordered = result.orderBy(*sorts, "position")
     if plan.offset:
         ordered = ordered.offset(plan.offset)
     ordered = ordered if plan.limit is None else ordered.limit(plan.limit)

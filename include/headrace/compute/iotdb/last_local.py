@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import itemgetter
 from typing import Any, Final
 
 import numpy as np
@@ -48,9 +49,10 @@ def find_points(plan: LastPlan, rows: RowReader, max_rows: int) -> pa.Table:
     for ref, column in plan.series:
         values, rank, write = latest[column], ranks[ref.device.path], writers[column]
         if write is not None and not values.is_null[rank]:
-            points.append((int(values.best[rank]), ref.path, write(values.values[rank]), type_name(ref.type)))
-    if plan.descending is not None:
-        points.sort(key=lambda point: point[1], reverse=plan.descending)
+            path = ref.device.series_path(ref.series.measurement)
+            points.append((int(values.best[rank]), path, write(values.values[rank]), type_name(ref.type)))
+    for header, descending in reversed(plan.orders):
+        points.sort(key=itemgetter(HEADERS.index(header)), reverse=descending)
     first = plan.offset or 0
     points = points[first : None if plan.limit is None else first + plan.limit]
     times = pa.array([point[0] for point in points], pa.int64())

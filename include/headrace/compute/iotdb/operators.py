@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Final
 
-from headrace.compute.iotdb.types import FLOATING, NUMERIC, TEXTUAL, operand_error, type_error, type_name
+from headrace.compute.iotdb.types import EXECUTION_ERROR, FLOATING, NUMERIC, TEXTUAL, operand_error, type_error, type_name
 from headrace.compute.terms import Term, cast, instant_literal, is_instant, literal, string_sql, to_double, to_string
 from headrace.compute.types import spark_type
 from headrace.errors import TypeMismatchError
@@ -232,6 +232,41 @@ def convert(term: Term, type_: DataType) -> str:
         return f"CAST(date_format({term.sql}, 'yyyyMMdd') AS DOUBLE)"
     return as_double(term) if type_ == DOUBLE else cast(term, type_)
 
+
+def choice(subject: Term, choice: Term) -> Term:
+    """Convert a constant in the list of IN to the type of the subject, as the server does; it reads the constant as text."""
+    value = choice.constant.value if choice.constant is not None and not choice.constant.relative else None
+    if subject.type is None or value is None or is_instant(choice):
+        return choice
+    written = str(value).lower() if isinstance(value, bool) else str(value)
+    kind = subject.type.kind
+    if kind in TEXTUAL:
+        return literal(written)
+    if kind not in READERS:
+        return choice
+    try:
+        constant = literal(READERS[kind](written))
+    except ValueError:
+        raise type_error(
+            f'"{written}" cannot be cast to [{type_name(subject.type)}]', f"write a {type_name(subject.type)}", EXECUTION_ERROR
+        ) from None
+    return Term(cast(constant, subject.type), subject.type) if kind in FLOATING else constant
+
+
+def read_boolean(written: str) -> bool:
+    """Read `true` or `false`. Raise `ValueError` for any other text."""
+    if written.lower() not in ("true", "false"):
+        raise ValueError(written)
+    return written.lower() == "true"
+
+
+READERS: Final[dict[TypeKind, Callable[[str], bool | int | float]]] = {
+    TypeKind.BOOL: read_boolean,
+    TypeKind.INT: int,
+    TypeKind.BIGINT: int,
+    TypeKind.FLOAT: float,
+    TypeKind.DOUBLE: float,
+}
 
 Unary = Callable[[Term], Term]
 Binary = Callable[[Term, Term], Term]

@@ -11,6 +11,7 @@ from headrace.compute.iotdb.expansion import (
     DEVICE,
     TIME,
 )
+from headrace.compute.iotdb.schema import SeriesRef
 from headrace.compute.iotdb.scope import DeviceTable, TreeScope
 from headrace.compute.plan import RowGroup, Scan, SeriesRows, StoredSeries
 from headrace.compute.terms import ColumnRole, quote, string_sql
@@ -88,9 +89,19 @@ class RowsBuilder:
             return ()
         if self.groups or any(self.scope.tables[device.database].subtables for device in self.devices.values()):
             return ()
+        if any(self.combines_columns(column_parts) for _, column_parts in self.columns.values()):
+            return ()
         return tuple(
             tuple(self.stored_part(column_parts, scan.database.name) for _, column_parts in self.columns.values()) for scan in scans
         )
+
+    def combines_columns(self, parts: Sequence[ColumnPart]) -> bool:
+        """Return whether a column is filled from several stored columns of a database, or from columns of several types."""
+        if len(parts) == 1:
+            return False
+        columns = [self.scope.tables[part.database].table.column(part.column) for part in parts]
+        types = {None if column is None else column.type for column in columns}
+        return len(types) > 1 or len({part.database for part in parts}) < len(parts)
 
     @staticmethod
     def stored_part(parts: Sequence[ColumnPart], database: str) -> StoredSeries | None:
@@ -167,12 +178,19 @@ class RowsBuilder:
             return "NULL"
         if len(own) == 1 and not own[0].rows:
             return own[0].sql
+        if not any(part.rows for part in own):
+            return f"coalesce({', '.join(part.sql for part in own)})"
         return f"CASE {' '.join(f'WHEN {part.rows} THEN {part.sql}' for part in own)} END"
 
 
 def stored_sql(column: str, type_: DataType, precision: Precision) -> str:
     """Write a stored column for use in expressions: timestamps become ticks."""
     return to_ticks(column, precision) if type_.kind is TypeKind.TIMESTAMP else column
+
+
+def series_part(ref: SeriesRef, *, one_device: bool) -> ColumnPart:
+    """Return the part of a column of rows aligned by time: the values of a series."""
+    return ColumnPart(ref.device.database, ref.series.column, "" if one_device else ref.device.path)
 
 
 def device_sql(prefix: str, source: DeviceTable) -> str:

@@ -1,14 +1,15 @@
 """The tree of series that a query can read, in IoTDB's order.
 
 IoTDB keeps the children of a node in a `java.util.HashMap` and lists series by walking it. That order decides the order of result
-columns, and so the targets of INTO. It is by bucket, then by creation.
+columns, and so the targets of INTO. The nodes come out of a `ConcurrentHashMap`, are copied into the other map in reverse, and both
+keep the nodes of a bucket in a list.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Final
 
 from headrace.model.paths import ANY_LEVELS, PathPattern, node_matches, split_path
@@ -17,19 +18,27 @@ from headrace.model.types import DataType
 
 _INITIAL_CAPACITY: Final = 16
 _LOAD_FACTOR: Final = 0.75
+Key = tuple[int, str]
+"""A key of a Java map with its hash."""
 
 
 @dataclass(frozen=True, slots=True)
 class SeriesRef:
-    """One series of one device."""
+    """One series of one device, with the alias by which a query names it, if it does."""
 
     device: Device
     series: Timeseries
+    alias: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The measurement, or the alias."""
+        return self.alias or self.series.measurement
 
     @property
     def path(self) -> str:
-        """The full path."""
-        return self.device.series_path(self.series.measurement)
+        """The full path, with the alias if the query does."""
+        return self.device.series_path(self.name)
 
     @property
     def type(self) -> DataType:
@@ -67,6 +76,33 @@ def _capacity(size: int) -> int:
     while size > capacity * _LOAD_FACTOR:
         capacity *= 2
     return capacity
+
+
+def query_order(names: Sequence[str]) -> list[str]:
+    """Sort distinct keys, given in insertion order, into the order in which queries list the children of a node."""
+    return hash_order(concurrent_order(names)[::-1])
+
+
+def concurrent_order(names: Sequence[str]) -> list[str]:
+    """Sort distinct keys, given in insertion order, into the iteration order of a ConcurrentHashMap."""
+    capacity = _INITIAL_CAPACITY
+    bins: dict[int, list[Key]] = {}
+    for count, key in enumerate(((java_hash(name), name) for name in names), 1):
+        bins.setdefault(key[0] & (capacity - 1), []).append(key)
+        if count >= capacity * _LOAD_FACTOR:
+            bins = {at: half for bin_ in bins.items() for at, half in split_bin(*bin_, capacity)}
+            capacity *= 2
+    return [name for at in sorted(bins) for _, name in bins[at]]
+
+
+def split_bin(number: int, keys: Sequence[Key], capacity: int) -> list[tuple[int, list[Key]]]:
+    """Split a bin when a ConcurrentHashMap doubles: it keeps the longest tail that stays together, and prepends the other keys."""
+    bits = [hash_ & capacity for hash_, _ in keys]
+    tail = max((at for at in range(1, len(bits)) if bits[at] != bits[at - 1]), default=0)
+    halves: dict[int, list[Key]] = {bits[tail]: list(keys[tail:])}
+    for key, bit in zip(keys[:tail], bits, strict=False):
+        halves.setdefault(bit, []).insert(0, key)
+    return [(number + bit, half) for bit, half in halves.items()]
 
 
 def list_hash_order(keys: Sequence[tuple[str | None, ...]]) -> list[tuple[str | None, ...]]:
@@ -132,9 +168,15 @@ class SeriesTree:
     Only nodes above the series take memory: the series of devices with equal schemas are shared.
     """
 
-    def __init__(self, devices: Iterable[Device]) -> None:
-        """Build the tree of devices, given in the order of their creation."""
+    def __init__(self, devices: Iterable[Device], order: Callable[[Sequence[str]], list[str]] = query_order) -> None:
+        """Build the tree of devices, given in the order of their creation.
+
+        Args:
+            devices: The devices.
+            order: Sorts the children of a node. Queries list them by `query_order`, SHOW by `concurrent_order`.
+        """
         self.devices = tuple(devices)
+        self.order = order
         self._root = _Node()
         self._schemas: dict[tuple[int, bool], _Schema] = {}
         for device in self.devices:
@@ -151,6 +193,7 @@ class SeriesTree:
         """Yield the series whose full path matches, in IoTDB's order."""
         if pattern.has_wildcard:
             yield from self._walk(self._root, pattern, frozenset((0,)))
+            yield from self._match_aliases(pattern)
         elif (exact := self._find(pattern.nodes)) is not None:
             yield exact
 
@@ -165,7 +208,34 @@ class SeriesTree:
         """Return the number of series whose full path matches."""
         if not pattern.has_wildcard:
             return len(self.match(pattern))
-        return self._count(self._root, pattern.nodes, frozenset((0,)))
+        return self._count(self._root, pattern.nodes, frozenset((0,))) + sum(1 for _ in self._match_aliases(pattern))
+
+    @cached_property
+    def _has_aliases(self) -> bool:
+        return any(labels.alias is not None for device in self.devices for labels in device.labels.values())
+
+    def _match_aliases(self, pattern: PathPattern) -> Iterator[SeriesRef]:
+        """Yield the series with an alias that is the last node of a pattern with wildcards, which has none itself."""
+        if "*" not in pattern.nodes[-1] and self._has_aliases:
+            yield from self._walk_aliases(self._root, pattern, frozenset((0,)))
+
+    def _walk_aliases(self, node: _Node, pattern: PathPattern, states: States) -> Iterator[SeriesRef]:
+        """Yield the series below a node whose path with the alias matches what remains of a pattern."""
+        if node.device is not None and len(pattern.nodes) - 1 in states:
+            aliased = self._aliased(node.device, pattern.nodes[-1])
+            yield from () if aliased is None else (aliased,)
+        for name in self._candidates(node, self._schema(node.device), pattern, states):
+            following = advance(pattern.nodes, states, name)
+            if following and name in node.children:
+                yield from self._walk_aliases(node.children[name], pattern, following)
+
+    def _aliased(self, device: Device, alias: str) -> SeriesRef | None:
+        """Return the series of a device that has an alias."""
+        if alias in self._schema(device).series:
+            return None
+        aliased = (measurement for measurement, labels in device.labels.items() if labels.alias == alias)
+        series = next((self._schema(device).series[measurement] for measurement in aliased), None)
+        return None if series is None else SeriesRef(device, series, alias)
 
     def match_devices(self, pattern: PathPattern) -> list[Device]:
         """Return the devices whose path matches, in the order of their creation."""
@@ -192,7 +262,7 @@ class SeriesTree:
         key = (id(device.series), device.template is not None)
         if key not in self._schemas:
             series = {one.measurement: one for one in device.series}
-            order = sized_hash_order(list(series)) if key[1] else hash_order(list(series))
+            order = sized_hash_order(list(series)) if key[1] else self.order(list(series))
             self._schemas[key] = _Schema(series, tuple(order), key[1])
         return self._schemas[key]
 
@@ -202,8 +272,8 @@ class SeriesTree:
             return schema.order
         children = list(node.children)
         if schema.of_template:
-            return list(dict.fromkeys((*hash_order(children), *schema.order)))
-        return hash_order(list(dict.fromkeys((*children[: node.earlier], *schema.series, *children[node.earlier :]))))
+            return list(dict.fromkeys((*self.order(children), *schema.order)))
+        return self.order(list(dict.fromkeys((*children[: node.earlier], *schema.series, *children[node.earlier :]))))
 
     def _walk(self, node: _Node, pattern: PathPattern, states: States) -> Iterator[SeriesRef]:
         """Yield the series below a node that match what remains of a pattern."""
@@ -250,7 +320,7 @@ class SeriesTree:
 
     def _walk_nodes(self, node: _Node, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
         schema = self._schema(node.device)
-        names = hash_order(list(node.children)) if schema.of_template else self._names(node, schema)
+        names = self.order(list(node.children)) if schema.of_template else self._names(node, schema)
         for name in names:
             child = node.children.get(name)
             if name in schema.series and not schema.of_template:
@@ -270,9 +340,7 @@ class SeriesTree:
         if device is None:
             return None
         series = self._schema(device).series.get(nodes[-1])
-        if series is None and device.labels:
-            series = next((one for one in device.series if device.labels_of(one.measurement).alias == nodes[-1]), None)
-        return None if series is None else SeriesRef(device, series)
+        return self._aliased(device, nodes[-1]) if series is None else SeriesRef(device, series)
 
 
 def advance(pattern: Sequence[str], states: States, name: str) -> States:

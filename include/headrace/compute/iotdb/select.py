@@ -10,6 +10,7 @@ from headrace.compute.binding.environment import Environment
 from headrace.compute.binding.scope import Scope
 from headrace.compute.binding.select import SelectBinder
 from headrace.compute.binding.sources import BoundSource
+from headrace.compute.iotdb.derived import derive
 from headrace.compute.iotdb.expansion import (
     DEVICE,
     END_TIME,
@@ -24,7 +25,7 @@ from headrace.compute.language import Language
 from headrace.compute.plan import WEND, WSTART, Key, Plan
 from headrace.compute.terms import Term
 from headrace.compute.window_plans import RangeWindow, WindowPlan
-from headrace.errors import LimitError, ProgrammingError
+from headrace.errors import ProgrammingError
 from headrace.model.expressions import Call, ColumnRef, Expression, walk
 from headrace.model.queries import Ordering, Query, SelectItem, WindowClause
 from headrace.model.tree_queries import GroupByCondition, GroupByCount, GroupByVariation, TreeGrouping, TreeQuery
@@ -65,13 +66,6 @@ class TreePlan:
 def apply_series_limits(items: list[SelectItem], query: TreeQuery) -> list[SelectItem]:
     """Apply SLIMIT and SOFFSET to the columns."""
     first = query.series_offset or 0
-    if first and first >= len(items):
-        raise LimitError(
-            f"The value of SOFFSET ({first}) is equal to or exceeds the number of sequences ({len(items)}) "
-            "that can actually be returned.",
-            hint="make SOFFSET smaller",
-            span=query.span,
-        )
     return items[first:] if query.series_limit is None else items[first : first + query.series_limit]
 
 
@@ -165,12 +159,14 @@ def expand_clause(clause: object, alternatives: Callable[[ColumnRef], Sequence[C
 def time_ordering(query: TreeQuery, names: Callable[[ColumnRef], Sequence[ColumnRef]], *, aggregated: bool) -> list[Ordering]:
     """Return the sort order of rows aligned by time: the keys of ORDER BY, then time."""
     orders: list[Ordering] = []
+    grouped = window_clause(query.grouping) is not None
     for order in query.order_by:
+        if aggregated and not grouped and order.key == ColumnRef(TIME):
+            continue
         nodes = expand(order.key, names)
         if len(nodes) != 1:
             raise ProgrammingError("Sort Item in ORDER BY should indicate one value", hint="name one series", span=order.key.span)
         orders.append(Ordering(nodes[0], order.descending, bool(order.nulls_first)))
-    grouped = window_clause(query.grouping) is not None
     if (grouped or not aggregated) and not any(order.expression == ColumnRef(TIME) for order in orders):
         orders.append(Ordering(ColumnRef(TIME), False, False))
     return orders
@@ -205,7 +201,7 @@ def bind_expanded(
         span=query.span,
     )
     shared = Scope(lambda _: (), scope.language, scope.timezone, scope.now)
-    plan = TreeSelectBinder(flat, shared, bound=rows.bind()).bind()
+    plan = bind_flat(flat, shared, rows)
     plan = replace(plan, partitioned=False)
     headers = {TIME_HEADER, DEVICE_HEADER} if devices else {TIME_HEADER}
     columns = tuple(
@@ -214,8 +210,16 @@ def bind_expanded(
         if not (output.name in headers and isinstance(item.expression, ColumnRef))
     )
     if query.fill is not None:
-        plan = replace(plan, gap_fill=gap_fill(query.fill, plan, by_device=bool(devices)))
+        descending = any(order.descending and order.key == ColumnRef(TIME) for order in query.order_by)
+        plan = replace(plan, gap_fill=gap_fill(query.fill, plan, by_device=bool(devices), descending=descending))
     return TreePlan(query, plan, columns, tuple(devices))
+
+
+def bind_flat(query: Query, scope: Scope, rows: RowsBuilder) -> Plan:
+    """Bind a query over its rows. Time-series functions inside of aggregates, or of each other, are those of an inner query."""
+    derived = derive(query, lambda inner: bind_flat(inner, scope, rows), scope.language)
+    outer, source = (query, rows.bind()) if derived is None else derived
+    return TreeSelectBinder(outer, scope, bound=source).bind()
 
 
 def device_column(scope: TreeScope) -> str:

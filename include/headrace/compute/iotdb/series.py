@@ -58,10 +58,15 @@ def time_difference(_: AggregateArguments) -> SeriesRule:
 
 
 def derivative(wrap: str) -> Callable[[AggregateArguments], SeriesRule]:
-    """Return the maker of the rule of the change per tick since the point before."""
-    change = f"(CAST({{x}} AS DOUBLE) - CAST({PREVIOUS} AS DOUBLE))"
-    value = f"{wrap}({change} / nullif(CAST({{t}} - {PREVIOUS_TIME} AS DOUBLE), 0D))"
-    return lambda _: SeriesRule(DOUBLE, value, sparse=True)
+    """Return the maker of the rule of the change per tick since the point before. FLOAT values are subtracted as FLOAT."""
+
+    def rule(arguments: AggregateArguments) -> SeriesRule:
+        type_ = "FLOAT" if arguments.type.kind is TypeKind.FLOAT else "DOUBLE"
+        change = f"CAST(CAST({{x}} AS {type_}) - CAST({PREVIOUS} AS {type_}) AS DOUBLE)"
+        value = f"{wrap}({change} / nullif(CAST({{t}} - {PREVIOUS_TIME} AS DOUBLE), 0D))"
+        return SeriesRule(DOUBLE, value, sparse=True)
+
+    return rule
 
 
 def change_points(arguments: AggregateArguments) -> SeriesRule:

@@ -39,7 +39,7 @@ def type_list(kinds: Iterable[TypeKind]) -> str:
 
 def type_error(text: str, hint: str = "", status: int = SEMANTIC_ERROR) -> TypeMismatchError:
     """Return an error whose message begins with IoTDB's status code."""
-    return TypeMismatchError(f"{status}: {text}", hint=hint)
+    return TypeMismatchError(text, hint=hint).with_status(status)
 
 
 def operand_error(actual: DataType | None, expected: Iterable[TypeKind]) -> TypeMismatchError:

@@ -27,28 +27,16 @@ from headrace.model.types import BIGINT, TypeKind
 CONTROL: Final = "_state"
 
 
-def calendar_months(duration: CompoundDuration) -> int | None:
-    """Return a duration in calendar months, None if it has a fixed length."""
-    if not any(part.unit == "n" for part in duration):
-        return None
-    if not all(part.is_calendar for part in duration):
-        raise ProgrammingError(
-            "months cannot be combined with other units in GROUP BY",
-            hint="use months alone, such as 1mo, or fixed units such as 30d",
-        )
-    return sum(part.months for part in duration)
-
-
 def duration_ticks(duration: CompoundDuration, precision: Precision) -> int:
     """Return a fixed duration in ticks; a year has 365 days."""
     day = 86_400 * precision.ticks_per_second
     return sum(part.count * 365 * day if part.unit == "y" else part.ticks(precision) for part in duration)
 
 
-def window_length(duration: CompoundDuration, precision: Precision) -> tuple[int, bool]:
-    """Return a duration in ticks or months, and whether it is in months."""
-    months = calendar_months(duration)
-    return (duration_ticks(duration, precision), False) if months is None else (months, True)
+def window_length(duration: CompoundDuration, precision: Precision) -> tuple[int, int]:
+    """Return the calendar months of a duration, and its other units in ticks."""
+    months = sum(part.months for part in duration if part.is_calendar)
+    return months, duration_ticks(tuple(part for part in duration if not part.is_calendar), precision)
 
 
 def time_window(clause: GroupByTime, rows: Binder, names: Environment) -> RangeWindow:
@@ -59,11 +47,11 @@ def time_window(clause: GroupByTime, rows: Binder, names: Environment) -> RangeW
             hint="write GROUP BY ([start, end), interval)",
             span=clause.span,
         )
-    length, length_months = window_length(clause.interval, names.precision)
-    step, step_months = window_length(clause.step or clause.interval, names.precision)
-    if length <= 0:
+    length_months, length = window_length(clause.interval, names.precision)
+    step_months, step = window_length(clause.step or clause.interval, names.precision)
+    if length <= 0 and not length_months:
         raise LimitError("The second parameter time interval should be a positive integer.", hint="such as 1m", span=clause.span)
-    if step <= 0:
+    if step <= 0 and not step_months:
         raise LimitError("The third parameter time slidingStep should be a positive integer.", hint="such as 1m", span=clause.span)
     first, end = (constant_bound(node, rows) for node in (clause.range.start, clause.range.end))
     if first.relative == end.relative and first.ticks >= end.ticks:

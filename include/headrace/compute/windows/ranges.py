@@ -1,8 +1,8 @@
 """Windows counted from the start of a range: `GROUP BY ([start, end), interval, step)`.
 
 Window k starts at `first + k * step` and ends `length` later, or with the range. Months are those of a zone's calendar, counted
-from the range's start, so that no window depends on the one before: January 31 plus one month is the end of February, plus two
-months March 31.
+from the range's start and before shorter units, so that no window depends on the one before: January 31 plus one month is the end
+of February, plus two months March 31.
 """
 
 from __future__ import annotations
@@ -102,21 +102,16 @@ def calendar_windows(window: RangeWindow, first: int, end: int, precision: Preci
         LimitError: There are too many of them.
     """
     pairs: list[tuple[int, int]] = []
-    while (start := add_lengths(first, window.step, len(pairs), window.months[1], window.zone, precision)) < end:
+    length_months, step_months = window.months
+    zone = window.zone
+    while (start := add_months(first, step_months * len(pairs), zone, precision) + window.step * len(pairs)) < end:
         if len(pairs) == MAX_CALENDAR_WINDOWS:
             raise LimitError("The time windows may exceed 10000, please ensure your input.", hint="make the range shorter")
-        if window.months[0] and window.months[1]:
-            # Both ends are counted from the start of the range.
-            last = add_months(first, window.step * len(pairs) + window.length, window.zone, precision)
-        else:
-            last = add_lengths(start, window.length, 1, window.months[0], window.zone, precision)
+        last = (
+            add_months(first, step_months * len(pairs) + length_months, zone, precision) + window.step * len(pairs) + window.length
+        )
         pairs.append((start, min(last, end) - 1))
     return pairs
-
-
-def add_lengths(start: int, length: int, count: int, months: bool, zone: str, precision: Precision) -> int:
-    """Return the instant `count` lengths after a start."""
-    return add_months(start, length * count, zone, precision) if months else start + length * count
 
 
 def add_months(start: int, months: int, zone: str, precision: Precision) -> int:

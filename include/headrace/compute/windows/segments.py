@@ -98,7 +98,7 @@ def window_starts(plan: Plan, window: IntervalWindow) -> str:
 
 def time_bucket(gap: int) -> str:
     """Return the time bucket of a row. Rows in one bucket as wide as the gap are always in one session."""
-    return f"({TS} - pmod({TS}, {gap}L))"
+    return f"({TS} - pmod({TS}, {max(gap, 1)}L))"
 
 
 def rows_as_segments(plan: Plan, prepared: DataFrame, positions: dict[str, str]) -> DataFrame:

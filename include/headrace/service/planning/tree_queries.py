@@ -5,23 +5,35 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from headrace.errors import NotFoundError, NotSupportedError
+from headrace.errors import NotFoundError, NotSupportedError, ProgrammingError
 from headrace.model.tree_queries import TreeQuery
 from headrace.model.tree_statements import TreeSelect
 from headrace.service.planning.dispatch import PlanningContext
 from headrace.service.planning.queries import DESCRIBE_CATALOG
-from headrace.service.results import BIGINT, STRING, CatalogRows, Result
+from headrace.service.results import INSTANT, STRING, CatalogRows, Result
 from headrace.service.results import Type as ResultType
 from headrace.service.stages import ReadCatalog, RunQuery, Stage
 from headrace.service.tree_stages import FindLast, GroupByTags, VerifyTree, WriteInto
+from headrace.sql.iotdb.status import SEMANTIC_ERROR
 
 if TYPE_CHECKING:
     from headrace.compute.iotdb.select import TreePlan
 
 
 def select(statement: TreeSelect, session: PlanningContext) -> list[Stage]:
-    """Plan a query, and with INTO the writing of its result."""
-    query = statement.query
+    """Plan a query, and with INTO the writing of its result. An error has the status of a semantic error, unless it has another."""
+    try:
+        return query_stages(statement.query, session)
+    except ProgrammingError as error:
+        raise error.with_status(SEMANTIC_ERROR) from None
+
+
+def query_stages(query: TreeQuery, session: PlanningContext) -> list[Stage]:
+    """Plan a query."""
+    if query.into:
+        from headrace.compute.iotdb.into import check_into
+
+        check_into(query)
     if query.last:
         return [last(query, session)]
     if query.grouping is not None and query.grouping.tags and not query.grouping.levels:
@@ -32,7 +44,7 @@ def select(statement: TreeSelect, session: PlanningContext) -> list[Stage]:
 
         return [WriteInto(bound, into_targets(query, bound) if bound is not None else ())]
     if bound is None:
-        return [no_series({"Time": BIGINT})]
+        return [no_series({"Time": INSTANT})]
     return [RunQuery(bound.plan)]
 
 
@@ -70,7 +82,7 @@ def last(query: TreeQuery, session: PlanningContext) -> Stage:
 
     bound = bind_last(query, tree_scope(query, session.context))
     if bound is None:
-        columns = {"Time": BIGINT, "Timeseries": STRING, "Value": STRING, "DataType": STRING}
+        columns = {"Time": INSTANT, "Timeseries": STRING, "Value": STRING, "DataType": STRING}
         return no_series(columns)
     return FindLast(bound)
 

@@ -15,6 +15,7 @@ from headrace.model.paths import join_path
 from headrace.model.statements import Now, RowValue
 from headrace.model.tables import Database
 from headrace.model.tree_statements import TreeDelete, TreeInsert
+from headrace.model.tree_status import TreeStatus
 from headrace.model.tree_types import type_name
 from headrace.model.trees import TIME_COLUMN, Device, DeviceTemplate, NewSeries, TemplateSeries
 from headrace.model.types import BOOL, DOUBLE, VARCHAR, DataType, TypeKind
@@ -23,11 +24,13 @@ from headrace.service.planning.dispatch import PlanningContext
 from headrace.service.planning.trees import matched_series, plan_database
 from headrace.service.stages import Stage
 from headrace.service.tree_stages import ActivateDevice, ClearSeries, ExtendTemplate, MakeSeries, WriteSeries
+from headrace.sql.iotdb.status import SEMANTIC_ERROR
 from headrace.storage.types import MICROSECONDS, arrow_type
 from headrace.storage.values.scalars import stored_units_per_tick, tick_range
 from headrace.storage.values.tree_scalars import CONVERTERS
 
 MAX_TICKS: Final = 2**63 - 1
+BLOB: Final = DataType(TypeKind.VARBINARY)
 
 
 def insert(statement: TreeInsert, session: PlanningContext) -> list[Stage]:
@@ -35,6 +38,7 @@ def insert(statement: TreeInsert, session: PlanningContext) -> list[Stage]:
 
     Below a device template, missing series extend the template, and a missing device is created from it.
     """
+    check_names(statement)
     database, makers = plan_database(statement.device, session)
     path = join_path(statement.device.nodes)
     present = session.context.catalog.trees.find(database.name, [path]).get(path)
@@ -47,8 +51,30 @@ def insert(statement: TreeInsert, session: PlanningContext) -> list[Stage]:
     if template is not None:
         makers += stages_of_template(template, database, path, missing, present)
     elif missing:
+        check_alignment(statement, present)
         makers.append(MakeSeries(database, path, missing, statement.aligned, if_not_exists=True))
     return [*makers, WriteSeries(database, ((path, rows),))] if rows.num_rows else makers
+
+
+def check_names(statement: TreeInsert) -> None:
+    """Raise `ProgrammingError` for a measurement that is named twice."""
+    names = statement.measurements
+    duplicate = next((name for at, name in enumerate(names) if name in names[:at]), None)
+    if duplicate is not None:
+        raise ProgrammingError(
+            f"Insertion contains duplicated measurement: {duplicate}", hint="name it once", span=statement.span
+        ).with_status(SEMANTIC_ERROR)
+
+
+def check_alignment(statement: TreeInsert, device: Device | None) -> None:
+    """Raise `ProgrammingError` if INSERT would create series in a device that is aligned, or not, unlike the statement."""
+    if device is not None and device.aligned != statement.aligned:
+        state = "aligned" if device.aligned else "not aligned"
+        raise ProgrammingError(
+            f"Timeseries under this device is {state}, please use createTimeseries or change device. (Path: {device.path})",
+            hint="write INSERT … ALIGNED VALUES" if device.aligned else "leave out ALIGNED",
+            span=statement.span,
+        ).with_status(TreeStatus.ALIGNED_TIMESERIES_ERROR)
 
 
 def stages_of_template(
@@ -89,6 +115,8 @@ def inferred_type(values: Iterable[RowValue]) -> DataType | None:
                 return BOOL
             case int() | float() | Decimal():
                 return DOUBLE
+            case bytes():
+                return BLOB
             case _:
                 return VARCHAR
     return None
@@ -153,7 +181,7 @@ def converted(statement: TreeInsert, number: int, index: int, type_: DataType, t
             f"timestamp {time}, value {value!r}",
             hint=f"row {number + 1}: write a value of type {type_name(type_)}",
             span=statement.span,
-        ) from None
+        ).with_status(TreeStatus.METADATA_ERROR) from None
 
 
 def delete(statement: TreeDelete, session: PlanningContext) -> list[Stage]:

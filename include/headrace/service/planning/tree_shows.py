@@ -37,6 +37,7 @@ DEFAULT_ENCODINGS: Final = {
     TypeKind.TIMESTAMP: "TS_2DIFF",
 }
 DEFAULT_COMPRESSION: Final = "LZ4"
+NODE_KINDS: Final = ("SG INTERNAL", "DATABASE", "INTERNAL", "DEVICE", "TIMESERIES")
 PARTITION_MS: Final = 604_800_000
 """IoTDB's time partition, which it shows with each database; it means nothing here."""
 REGION_COUNTS: Final = tuple(f"{prefix}{kind}RegionGroupNum" for kind in ("Schema", "Data") for prefix in ("", "Min", "Max"))
@@ -73,18 +74,18 @@ def patterns_of(statement: TreeShow) -> tuple[PathPattern, ...]:
 
 def matching_devices(patterns: Sequence[PathPattern], context: Context) -> list[Device]:
     """Return the devices whose path matches, in IoTDB's order."""
-    from headrace.compute.iotdb.schema import SeriesTree
+    from headrace.compute.iotdb.schema import SeriesTree, concurrent_order
 
     candidates = devices_of(patterns, context)
     matched = {device.path for device in candidates if any(pattern.matches(device.nodes) for pattern in patterns)}
-    return [device for device in SeriesTree(candidates).walk_devices() if device.path in matched]
+    return [device for device in SeriesTree(candidates, concurrent_order).walk_devices() if device.path in matched]
 
 
 def matching_series(patterns: Sequence[PathPattern], context: Context) -> Iterator[SeriesPair]:
     """Yield the series whose path matches, in IoTDB's order."""
-    from headrace.compute.iotdb.schema import SeriesTree
+    from headrace.compute.iotdb.schema import SeriesTree, concurrent_order
 
-    tree = SeriesTree(devices_of(patterns, context))
+    tree = SeriesTree(devices_of(patterns, context), concurrent_order)
     if len(patterns) == 1:
         return ((ref.device, ref.series) for ref in tree.iterate(patterns[0]))
     matched = {ref.path: (ref.device, ref.series) for pattern in patterns for ref in tree.iterate(pattern)}
@@ -278,14 +279,16 @@ def child_paths(statement: TreeShow, context: Context) -> CatalogRows:
 
 def child_nodes(statement: TreeShow, context: Context) -> CatalogRows:
     """Return the nodes one level below a pattern."""
-    names = dict.fromkeys(path[-1] for path, _ in children(statement, context))
-    return CatalogRows({"ChildNodes": STRING}, [(name,) for name in names])
+    return CatalogRows({"ChildNodes": STRING}, [(path[-1],) for path, _ in children(statement, context)])
 
 
 def children(statement: TreeShow, context: Context) -> list[tuple[tuple[str, ...], str]]:
-    """Return the nodes one level below a pattern."""
+    """Return the nodes one level below a pattern, sorted by kind and path as IoTDB does."""
     patterns = statement.patterns or (PathPattern((ROOT,)),)
-    return [(path, kind) for path, kind in all_paths(patterns, context) if any(pattern.matches(path[:-1]) for pattern in patterns)]
+    matched = [
+        (path, kind) for path, kind in all_paths(patterns, context) if any(pattern.matches(path[:-1]) for pattern in patterns)
+    ]
+    return sorted(matched, key=lambda child: (NODE_KINDS.index(child[1]), join_path(child[0])))
 
 
 def count_nodes(statement: TreeShow, context: Context) -> CatalogRows:

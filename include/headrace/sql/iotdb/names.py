@@ -77,7 +77,7 @@ def _constant_name(literal: Literal) -> str:
         case bool(value):
             return str(value).lower()
         case str(value):
-            return f'"{value}"'
+            return literal.spelling or f'"{value}"'
         case bytes(value):
             return value.hex().upper()
         case None:

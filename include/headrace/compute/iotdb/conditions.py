@@ -1,0 +1,51 @@
+"""Conditions over paths. A path that matches no series is NULL in them; the resolvers given to these functions return that."""
+
+from __future__ import annotations
+
+from headrace.compute.iotdb.expansion import Alternatives, expand
+from headrace.compute.iotdb.types import type_error
+from headrace.compute.language import Language
+from headrace.model.expressions import Call, Cast, Expression, Literal, transform
+
+
+def expand_where(node: Expression | None, alternatives: Alternatives) -> list[Expression]:
+    """Expand WHERE to the conditions that all have to be true. Raise `TypeMismatchError` if it is only a path of no series."""
+    parts = [] if node is None else expand(node, alternatives)
+    if any(isinstance(part, Literal) and part.value is None for part in parts):
+        raise type_error(
+            "The output type of the expression in WHERE clause should be BOOLEAN, actual data type: null.",
+            hint="compare series that exist",
+        )
+    return parts
+
+
+def expand_having(node: Expression | None, alternatives: Alternatives, language: Language) -> list[Expression]:
+    """Expand HAVING to the conditions that all have to be true. An aggregate of no series is NULL."""
+
+    def change(part: Expression) -> Expression | None:
+        if isinstance(part, Call) and language.aggregate(part.function) and any(map(is_null, part.arguments)):
+            return Literal(None)
+        return None
+
+    return [] if node is None else [transform(part, change) for part in expand(node, alternatives)]
+
+
+def empty_if_null(where: Expression | None, having: Expression | None) -> Expression | None:
+    """Return HAVING; false if WHERE is NULL, as the result has no rows then, not even that of no values."""
+    return Literal(False) if where is not None and is_null(where) else having
+
+
+def is_null(node: Expression) -> bool:
+    """Return whether a condition is NULL whatever the rows, because of paths of no series."""
+    match node:
+        case Literal(value=value):
+            return value is None
+        case Call(function="and" | "or", arguments=arguments):
+            return all(map(is_null, arguments))
+        case Call(function="is null" | "is not null"):
+            return False
+        case Call(arguments=arguments):
+            return any(map(is_null, arguments))
+        case Cast(operand=operand):
+            return is_null(operand)
+    return False

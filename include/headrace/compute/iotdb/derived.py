@@ -1,0 +1,100 @@
+"""Calls that take the points of time-series functions: these are evaluated first, as an inner query."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final, cast
+
+from headrace.compute.binding.environment import plan_environment
+from headrace.compute.binding.sources import BoundSource
+from headrace.compute.iotdb.expansion import TIME
+from headrace.compute.language import Language
+from headrace.compute.plan import Plan
+from headrace.model.expressions import Call, ColumnRef, Expression, Literal, transform, walk
+from headrace.model.queries import Query, SelectItem, WindowClause
+
+TIME_COLUMN: Final = ColumnRef(TIME)
+DERIVED: Final = "derived {}"
+"""The name of a column of the inner query, which no path can have."""
+
+
+def needs_points(query: Query, language: Language) -> bool:
+    """Return whether an aggregate, or the control expression of a window clause, takes the points of a time-series function."""
+    nodes = [item.expression for item in query.items] + [order.expression for order in query.order_by]
+    nodes += [node for node in (query.having,) if node is not None]
+    calls = (part for node in nodes for part in walk(node) if isinstance(part, Call) and language.aggregate(part.function))
+    arguments = [argument for call in calls for argument in call.arguments]
+    control = getattr(query.window, "expression", None)
+    return any(has_series_call(node, language) for node in (arguments if control is None else [*arguments, control]))
+
+
+def has_series_call(node: Expression, language: Language) -> bool:
+    """Return whether an expression calls a time-series function."""
+    calls = (part.function for part in walk(node) if isinstance(part, Call))
+    return any(language.series(function) or language.series_arrow(function) for function in calls)
+
+
+def nests_calls(query: Query, language: Language) -> bool:
+    """Return whether a time-series function takes the points of another one."""
+    calls = (part for item in query.items for part in walk(item.expression))
+    return any(is_nested(part, language) for part in calls)
+
+
+def is_nested(node: Expression, language: Language) -> bool:
+    """Return whether an expression is a call of a time-series function that takes the points of another one."""
+    if not isinstance(node, Call) or not (language.series(node.function) or language.series_arrow(node.function)):
+        return False
+    return any(has_series_call(argument, language) for argument in node.arguments)
+
+
+def derive(query: Query, bind: Callable[[Query], Plan], language: Language) -> tuple[Query, BoundSource] | None:
+    """Split a query in two: the inner one computes arguments that call time-series functions, the outer one takes its rows.
+
+    Args:
+        query: The query, with paths resolved.
+        bind: Binds the inner query.
+        language: Its functions.
+
+    Returns:
+        The outer query, and the inner one as its source; None if no argument needs it.
+    """
+    aggregated = needs_points(query, language)
+    if not aggregated and not nests_calls(query, language):
+        return None
+    columns: dict[Expression, ColumnRef] = {}
+
+    def column(node: Expression) -> Expression:
+        return columns.setdefault(node, ColumnRef(DERIVED.format(len(columns)), span=node.span))
+
+    def change(node: Expression) -> Expression | None:
+        match node:
+            case Call(function=function, arguments=arguments) if language.aggregate(function) or is_nested(node, language):
+                return replace(node, arguments=tuple(part if is_kept(part) else column(part) for part in arguments))
+            case ColumnRef() if not aggregated and not is_kept(node):
+                return column(node)
+        return None
+
+    keys = tuple(SelectItem(item.expression, cast("ColumnRef", item.expression).name) for item in query.partition_by)
+    kept = {item.expression for item in keys}
+
+    def is_kept(node: Expression) -> bool:
+        return isinstance(node, Literal) or node == TIME_COLUMN or node in kept
+
+    outer = replace(
+        query,
+        items=tuple(replace(item, expression=transform(item.expression, change)) for item in query.items),
+        where=None,
+        window=derived_window(query.window, column),
+        having=None if query.having is None else transform(query.having, change),
+        order_by=tuple(replace(order, expression=transform(order.expression, change)) for order in query.order_by),
+    )
+    items = [SelectItem(TIME_COLUMN, TIME), *keys, *(SelectItem(node, name.name) for node, name in columns.items())]
+    inner = bind(Query(tuple(items), None, where=query.where, partition_by=keys, span=query.span))
+    return outer, BoundSource(inner, plan_environment(inner, None, language))
+
+
+def derived_window(clause: WindowClause | None, column: Callable[[Expression], Expression]) -> WindowClause | None:
+    """Replace the control expression of a window clause by a column of the inner query."""
+    control = getattr(clause, "expression", None)
+    return clause if control is None else replace(cast("Any", clause), expression=column(control))

@@ -1,0 +1,109 @@
+"""Rows of GROUP BY LEVEL with expressions or conditions on values: rows aligned by time, once for each series of a group."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from headrace.compute.binding.binder import Binder
+from headrace.compute.binding.environment import Environment, SourceColumn
+from headrace.compute.binding.ranges import where_condition
+from headrace.compute.binding.resolvers import RowResolver
+from headrace.compute.binding.sources import BoundSource
+from headrace.compute.expression_context import ExpressionContext
+from headrace.compute.iotdb.expansion import TIME
+from headrace.compute.iotdb.rows import RowsBuilder
+from headrace.compute.iotdb.types import NUMERIC
+from headrace.compute.plan import SLOT, Regrouping, SeriesRows
+from headrace.compute.terms import NOW, bigint_sql
+from headrace.errors import NotSupportedError, TypeMismatchError
+from headrace.model.expressions import Call, ColumnRef, Expression, Literal
+from headrace.model.types import BIGINT, DOUBLE, TIMESTAMP, DataType
+
+COLUMN: Final = "level {}"
+"""The name of a column of the rows, which no path can have."""
+TIME_COLUMN: Final = ColumnRef(TIME)
+COUNTING: Final = frozenset(("count", "min_time", "max_time", "time_duration"))
+COMPUTING: Final = frozenset(("sum", "avg", "stddev", "stddev_pop", "stddev_samp", "variance", "var_pop", "var_samp"))
+
+
+def common_type(call: Call, types: Sequence[DataType]) -> DataType | None:
+    """Return the type of the values that a group combines; None if types differ but only the presence of values matters."""
+    distinct = list(dict.fromkeys(types))
+    if len(distinct) == 1:
+        return distinct[0]
+    if call.function in COUNTING:
+        return None
+    if call.function in COMPUTING and all(type_.kind in NUMERIC for type_ in distinct):
+        return DOUBLE
+    raise TypeMismatchError(
+        "GROUP BY LEVEL: the data types of the same output column should be the same.",
+        hint="select series of one type",
+        span=call.span,
+    )
+
+
+@dataclass(slots=True)
+class LevelRows(RowsBuilder):
+    """Builds rows with one column for each argument of each group's aggregate; copy `n` of a row holds that of its series `n`.
+
+    Attributes:
+        calls: Those with paths of series, by the call with the group's path.
+        where: The condition on rows aligned by time.
+    """
+
+    calls: Mapping[Call, Sequence[Call]] = field(default_factory=dict)
+    where: Expression | None = None
+    grouped: dict[Call, Call] = field(default_factory=dict)
+    sources: list[tuple[str, DataType]] = field(default_factory=list)
+
+    def bind(self) -> BoundSource:
+        """Return the source, and record in `grouped` the calls over its columns."""
+        aligned = RowsBuilder.bind(self)
+        names = aligned.names
+        context = ExpressionContext(names.precision, self.scope.timezone)
+        binder = Binder(RowResolver(names, "inside another aggregate"), context, self.scope.language)
+        condition = where_condition(self.where, [], Binder(RowResolver(names, "in WHERE"), context, self.scope.language), names).sql
+        present = bigint_sql(self.scope.now * names.precision.ticks_per_second // 1000)
+        self.sources.clear()
+        for call, calls in self.calls.items():
+            self.grouped[call] = self.group(call, calls, binder)
+        columns = tuple((sql, f"g{number}") for number, (sql, _) in enumerate(self.sources))
+        slots = max(map(len, self.calls.values()))
+        assert isinstance(aligned.source, SeriesRows)
+        regrouping = Regrouping(condition and condition.replace(NOW, present), slots, columns)
+        return BoundSource(replace(aligned.source, stored=(), regrouping=regrouping), self.regrouped(names))
+
+    def group(self, call: Call, calls: Sequence[Call], binder: Binder) -> Call:
+        """Add the columns of a group, and return its call over them."""
+        if call.function == "count_if" and len(calls) > 1:
+            raise NotSupportedError(
+                "count_if cannot combine several series in GROUP BY LEVEL", hint="name a level at which they differ", span=call.span
+            )
+        arguments = []
+        for at, argument in enumerate(call.arguments):
+            if isinstance(argument, Literal) or argument == TIME_COLUMN:
+                arguments.append(argument)
+                continue
+            arguments.append(ColumnRef(COLUMN.format(len(self.sources)), span=argument.span))
+            self.sources.append(self.column(call, [each.arguments[at] for each in calls], binder))
+        return replace(call, arguments=tuple(arguments))
+
+    @staticmethod
+    def column(call: Call, nodes: Sequence[Expression], binder: Binder) -> tuple[str, DataType]:
+        """Return the SQL and type of a column: the value of each series in its copy of the row."""
+        terms = [binder.bind(node) for node in nodes]
+        type_ = common_type(call, [term.type or BIGINT for term in terms])
+        values = [term.sql if type_ is not None else f"if({term.sql} IS NULL, NULL, 1L)" for term in terms]
+        cases = " ".join(f"WHEN {SLOT} = {slot} THEN {value}" for slot, value in enumerate(values))
+        return f"CASE {cases} END", type_ or BIGINT
+
+    def regrouped(self, names: Environment) -> Environment:
+        """Return the environment of the columns."""
+        time = SourceColumn(TIME, None, TIME, TIME, TIMESTAMP, role=names.time.role if names.time is not None else None)
+        columns = [
+            SourceColumn(COLUMN.format(number), None, f"g{number}", f"g{number}", type_)
+            for number, (_, type_) in enumerate(self.sources)
+        ]
+        return Environment(names.language, (time, *columns), names.precision, names.timezone, time)

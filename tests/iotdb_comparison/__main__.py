@@ -1,0 +1,65 @@
+"""Command line of the comparison: `python -m tests.iotdb_comparison --server 127.0.0.1:6667 --queries 500 --seed 1`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+from rich.progress import track
+
+from tests.iotdb_comparison.campaign import Comparison, Report, play
+from tests.iotdb_comparison.clients import HeadraceSide, IotdbSide
+
+CASES_PER_TREE = 125
+
+
+def main() -> int:
+    """Compare, print the differences, and return 1 if one is unexplained."""
+    parser = argparse.ArgumentParser(prog="iotdb_comparison", description="Compare random statements with an IoTDB server.")
+    parser.add_argument("--server", default="127.0.0.1:6667", help="host:port of the IoTDB server")
+    parser.add_argument("--queries", type=int, default=500, help="number of cases; most are one query")
+    parser.add_argument("--seed", type=int, default=1, help=f"first seed; each seed has a tree and {CASES_PER_TREE} cases")
+    parser.add_argument("--only", metavar="SEED/CASE", nargs="*", help="play these cases only, and print their statements")
+    parser.add_argument("--explained", action="store_true", help="print explained differences, too")
+    options = parser.parse_args()
+    host, _, port = options.server.partition(":")
+    report = Report()
+    with tempfile.TemporaryDirectory() as home:
+        ours, theirs = HeadraceSide(Path(home)), IotdbSide(host, int(port or 6667))
+        try:
+            for seed, numbers in plan(options):
+                results = play(seed, numbers, ours, theirs)
+                description = f"seed {seed}"
+                for result in track(results, description, len(numbers), disable=not sys.stderr.isatty(), transient=True):
+                    report.add(result, print)
+                    show(result, options)
+        finally:
+            theirs.close()
+            ours.close()
+    return 1 if report.unexplained else 0
+
+
+def plan(options: argparse.Namespace) -> list[tuple[int, list[int]]]:
+    """Return the seeds with the numbers of their cases."""
+    if options.only:
+        numbers: dict[int, list[int]] = {}
+        for id_ in options.only:
+            seed, _, number = id_.partition("/")
+            numbers.setdefault(int(seed), []).append(int(number))
+        return list(numbers.items())
+    seeds = -(-options.queries // CASES_PER_TREE)
+    return [(options.seed + at, list(range(min(CASES_PER_TREE, options.queries - at * CASES_PER_TREE)))) for at in range(seeds)]
+
+
+def show(result: Comparison, options: argparse.Namespace) -> None:
+    """Print a comparison if the options ask for it."""
+    if options.only and result.difference is None:
+        pass
+    if result.reason is not None and (options.explained or options.only):
+        pass
+
+
+if __name__ == "__main__":
+    sys.exit(main())

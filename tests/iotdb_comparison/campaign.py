@@ -1,0 +1,92 @@
+"""A campaign: random cases on both sides, and the differences."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from tests.iotdb_comparison.clients import Side
+from tests.iotdb_comparison.comparing import difference
+from tests.iotdb_comparison.explanations import explanation
+from tests.iotdb_comparison.outcomes import Refusal
+from tests.iotdb_comparison.queries import Queries
+from tests.iotdb_comparison.statements import Cases
+from tests.iotdb_comparison.trees import Tree, tree
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A statement on both sides. `difference` is None if the answers are equal."""
+
+    id: str
+    statement: str
+    refused: bool
+    difference: str | None = None
+    reason: str | None = None
+
+
+def cases(seed: int, numbers: Sequence[int], made: Tree) -> Iterator[tuple[str, list[str]]]:
+    """Yield the ids and statements of some cases of a seed. Each depends on its own number only."""
+    for number in numbers:
+        dice = random.Random(f"case {seed}/{number}")
+        yield f"{seed}/{number}", Cases(Queries(dice, made), number).case()
+
+
+def play(seed: int, numbers: Sequence[int], ours: Side, theirs: Side) -> Iterator[Comparison]:
+    """Play cases of a seed on both sides."""
+    made = tree(seed)
+    databases = f"{made.database}, {made.database}_w"
+    theirs.execute(f"delete database {databases}")
+    theirs.execute(f"delete database {made.database}_w")
+    theirs.execute(f"delete database {made.database}")
+    try:
+        for statement in [*made.setup, f"create database {made.database}_w"]:
+            for side in (ours, theirs):
+                answer = side.execute(statement)
+                if isinstance(answer, Refusal):
+                    raise RuntimeError(f"{type(side).__name__} refuses {statement}: {answer.message}")
+        for id_, statements in cases(seed, numbers, made):
+            for statement in statements:
+                result = compare(id_, statement, ours, theirs)
+                yield result
+                if result.difference is not None or (result.refused and statement.startswith("insert")):
+                    break
+    finally:
+        theirs.execute(f"delete database {databases}")
+
+
+def compare(id_: str, statement: str, ours: Side, theirs: Side) -> Comparison:
+    """Execute one statement on both sides."""
+    mine, other = ours.execute(statement), theirs.execute(statement)
+    differs = difference(statement, mine, other)
+    reason = None if differs is None else explanation(statement, differs)
+    return Comparison(id_, statement, isinstance(other, Refusal), differs, reason)
+
+
+@dataclass(slots=True)
+class Report:
+    """Counts, and the differences without a reason."""
+
+    statements: int = 0
+    refused: int = 0
+    explained: int = 0
+    unexplained: int = 0
+
+    def add(self, result: Comparison, tell: Callable[[str], None]) -> None:
+        """Count a comparison, and tell an unexplained difference."""
+        self.statements += 1
+        self.refused += result.refused
+        if result.difference is None:
+            return
+        if result.reason is not None:
+            self.explained += 1
+            return
+        self.unexplained += 1
+        tell(f"{result.id}  {result.statement}\n        {result.difference}\n")
+
+    def __str__(self) -> str:
+        return (
+            f"{self.statements} statements ({self.refused} of them refused by IoTDB): "
+            f"{self.unexplained} unexplained and {self.explained} explained differences"
+        )

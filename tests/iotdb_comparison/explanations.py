@@ -1,0 +1,89 @@
+"""Differences that are not Headrace's faults, with the reasons. `docs/reference/differences-iotdb.md` has those that users meet."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """A reason for differences of statements that match one pattern, if their description matches another."""
+
+    statement: str
+    difference: str
+    reason: str
+
+    def covers(self, statement: str, difference: str) -> bool:
+        """Return whether this explains a difference."""
+        return bool(re.search(self.statement, statement, re.I | re.S) and re.search(self.difference, difference, re.S))
+
+
+def explain(reason: str, difference: str, statement: str = "") -> Explanation:
+    """Return an explanation for all statements, or for those that match a pattern."""
+    return Explanation(statement, difference, reason)
+
+
+EXPLANATIONS: Final[Sequence[Explanation]] = (
+    explain(
+        "the server fails with an internal error",
+        r"NullPointerException|because .* is null|cannot be cast to class|INTERNAL_SERVER_ERROR|Index \d+ out of bounds for length",
+    ),
+    explain(
+        "the statement has two errors, of which each server reports one",
+        r"^status: ours 301.*IoTDB's 701|^status: ours 701.*IoTDB's 301",
+    ),
+    explain("the server fails to rewrite NOT", r"contains a not! Did you forget", r"where.*(not|!) "),
+    explain("the server ignores the NOT of NOT LIKE and NOT REGEXP", r"^(rows|value)", r"not (like|regexp)"),
+    explain("in the server, NOT of a comparison with no series is true", r"^rows", r"where.*(not|!) "),
+    explain(
+        "the server drops rows without a value of the series in `time < 5 OR series = 1`", r"^(value|rows)", r"where .*(\bor\b|\|)"
+    ),
+    explain("the server does not compare integers with decimals in WHERE", r"cannot be cast to \[INT", "where"),
+    explain(
+        "the server takes a condition after BETWEEN into the range", r"expected data type\(s\): \[BOOLEAN\]", r"between .*(and|&)"
+    ),
+    explain(
+        "the server reads the choices of a DATE as numbers or not at all", r"cannot be cast|Invalid date format", r"s9 (not )?in"
+    ),
+    explain("the server finds no change points of STRING, BLOB, DATE and TIMESTAMP", r"^(rows|value)", r"change_points"),
+    explain("the server concatenates the NULL results of other functions to a text", r"IoTDB's .*'-?(IoT)?!?-?'", r"concat\("),
+    explain("the server counts rows without a value, and reads 0 there", r"^(rows|value)", r"(sample|m4)\(.*,"),
+    explain("the server finds count_time at the top only", r"Count_time aggregation can only exist alone", r"\w\(count_time"),
+    explain(
+        "the server does not combine CASE with time-series functions",
+        r"CASE expression cannot be used with non-mappable",
+        "case when",
+    ),
+    explain(
+        "the server has no aggregates of time-series functions in HAVING", r"Filter can not contain Non-Mappable UDF", "having"
+    ),
+    explain("the server cannot cast BOOLEAN to BOOLEAN", r'For input string: "(true|false)', "as boolean"),
+    explain(
+        "the server misses series that a device lacks",
+        r"Cross-device queries are not supported|Wrong inputDataTypes size|\[count_if\] only supports",
+        "align by device",
+    ),
+    explain("the server compares a TEXT with numbers as text in WHERE", r"\[TEXT, STRING\]", "where .*s[67] between"),
+    explain("the server does not compare a DATE with a text outside of WHERE", r"BinaryType", "s9"),
+    explain("the server takes a condition after BETWEEN into the range", r"three subExpression should be", "between"),
+    explain("the server loses the time in max_by with ALIGN BY DEVICE", r"Cannot find column .Time."),
+    explain("the server repeats or confuses sums in HAVING and of two aggregates of one series", r"^value", r"(sum|avg)\(.*level"),
+    explain("the server interpolates the digits of a DATE, to days that may not exist", r"s9", r"fill\(linear"),
+    explain("the server forgets the types STRING, BLOB, DATE and TIMESTAMP of latest values", r"Value|DataType", r"^select last"),
+    explain("the server orders latest values of one instant by chance", r"^(value|rows)", r"^select last .* limit"),
+    explain(
+        "the server writes the other values of the statement; Headrace writes none",
+        r"IoTDB's (507|609)|IoTDB refuses 507",
+        r"^insert",
+    ),
+    explain("the server stores bytes that are no text in a TEXT", r"value b'", r"^insert"),
+    explain("without any value, the server lists the targets of expressions only", r"rows: ours 0.*, 0\)", r"^select .* into"),
+)
+
+
+def explanation(statement: str, difference: str) -> str | None:
+    """Return the reason for a difference, or None if there is none."""
+    return next((each.reason for each in EXPLANATIONS if each.covers(statement, difference)), None)
