@@ -35,7 +35,7 @@ class Sizes:
         warm_up: Inserts per round of the latency benchmark that are not measured.
         batches: Inserts per round of the latency benchmark that are measured.
         fan_out: Number of streams on one source, where several are measured.
-        dags: Number of streams whose DAGs are parsed.
+        dags: Number of streams, and of continuous queries, whose DAGs are parsed.
         processes: Processes per round of the command-line benchmark.
         rounds: Rounds after a first one, which is discarded.
         wide_devices: Devices of the tree with many measurements.

@@ -1,4 +1,4 @@
-"""Generates all DAGs from the catalog: one per snode, one per stream.
+"""Generates all DAGs from the catalog: one per snode, stream and continuous query.
 
 A single file lets Headrace request that Airflow parses it again as soon as the catalog changes, since the snode's DAG, and with it
 the file, always exists. Spark is not imported here. The process of a task generates only the task's own DAG.

@@ -11,7 +11,7 @@ from typing import Any
 
 from airflow.plugins_manager import AirflowPlugin
 
-from headrace_timetable import BackToBack, OncePerStream
+from headrace_timetable import BackToBack, OncePerJob, QuerySchedule
 
 
 @functools.cache
@@ -33,7 +33,7 @@ class HeadracePlugin(AirflowPlugin):
     """The plugin that Airflow discovers in its plugins folder."""
 
     name = "headrace"
-    timetables = [BackToBack, OncePerStream]  # noqa: RUF012
+    timetables = [BackToBack, OncePerJob, QuerySchedule]  # noqa: RUF012
     fastapi_apps = [{"app": serve_page, "url_prefix": "/headrace", "name": "Headrace"}]  # noqa: RUF012
     external_views = [  # noqa: RUF012
         {

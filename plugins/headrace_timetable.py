@@ -1,16 +1,28 @@
-"""Timetables: a stream's DAG runs once per creation of the stream, an snode's DAG runs back to back."""
+"""Timetables: once per creation of a job, on the schedule of a continuous query, or back to back for an snode.
+
+The core imports this module in every component, so it imports nothing of Headrace but the model.
+"""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import timedelta
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pendulum
 from airflow.timetables.base import DagRunInfo, DataInterval, TimeRestriction, Timetable
 
+from headrace.model.continuous_queries import Schedule
+from headrace.model.tree_statements import TimeoutPolicy
+
+if TYPE_CHECKING:
+    from airflow.models.dagrun import DagRun
+
 # SQLite rounds the current time down to seconds, so a run dated now would only be due in the next second.
 BACKDATE: Final = timedelta(seconds=1)
 STEP: Final = timedelta(microseconds=1)
+START_DATE: Final = pendulum.datetime(1970, 1, 1)
+"""Start of the DAGs of continuous queries: Airflow requires one for catchup, but would give no tasks to manual runs before it."""
 
 
 def utc_now() -> pendulum.DateTime:
@@ -18,35 +30,45 @@ def utc_now() -> pendulum.DateTime:
     return pendulum.now("UTC")
 
 
-class OncePerStream(Timetable):
-    """Schedules one run when a stream is created, also for a stream that replaces a dropped one of the same name.
+def epoch_ms(instant: pendulum.DateTime) -> int:
+    """Return an instant in epoch milliseconds."""
+    return round(instant.timestamp() * 1000)
 
-    With `@once`, the second stream would get no run, because its DAG has had one.
+
+def from_epoch_ms(ms: int) -> pendulum.DateTime:
+    """Return the instant of epoch milliseconds."""
+    return pendulum.from_timestamp(ms / 1000)
+
+
+class OncePerJob(Timetable):
+    """Schedules one run when a job is created, also for a job that replaces a dropped one of the same name.
+
+    With `@once`, the second job would get no run, because its DAG has had one.
     """
 
     periodic = False
     can_be_scheduled = True
-    description = "Once, when the stream is created; a range is recomputed by triggering"
+    description = "Once, when the job is created; a range is recomputed by triggering"
 
     def __init__(self, created: int) -> None:
-        """Create the timetable of a stream.
+        """Create the timetable of a job.
 
         Args:
-            created: When the stream was created, in epoch milliseconds.
+            created: When the job was created, in epoch milliseconds.
         """
         self._created = created
 
     @property
     def summary(self) -> str:
         """Short text for Airflow's UI."""
-        return "per stream"
+        return "once"
 
     def serialize(self) -> dict[str, Any]:
         """Return the arguments from which Airflow recreates the timetable."""
         return {"created": self._created}
 
     @classmethod
-    def deserialize(cls, data: dict[str, Any]) -> OncePerStream:
+    def deserialize(cls, data: dict[str, Any]) -> OncePerJob:
         """Recreate the timetable from its serialized arguments."""
         return cls(int(data["created"]))
 
@@ -60,11 +82,84 @@ class OncePerStream(Timetable):
         last_automated_data_interval: DataInterval | None,
         restriction: TimeRestriction,  # noqa: ARG002
     ) -> DagRunInfo | None:
-        """Return a run at the stream's creation, or None if there has been a run since."""
-        created = pendulum.from_timestamp(self._created / 1000)
+        """Return a run at the job's creation, or None if there has been a run since."""
+        created = from_epoch_ms(self._created)
         if last_automated_data_interval is not None and last_automated_data_interval.end >= created:
             return None
         return DagRunInfo.exact(created)
+
+
+class QuerySchedule(Timetable):
+    """Schedules a run at each instant of a continuous query.
+
+    The run for an instant is due at that instant. Its data interval is the range that is computed, so its logical date is the start
+    of this range.
+    """
+
+    description = "Each execution of the continuous query"
+
+    def __init__(self, schedule: Schedule) -> None:
+        self._schedule = schedule
+
+    @property
+    def summary(self) -> str:
+        """Short text for Airflow's UI."""
+        return f"every {timedelta(milliseconds=self._schedule.every)}"
+
+    def serialize(self) -> dict[str, Any]:
+        """Return the schedule as plain values."""
+        return asdict(self._schedule) | {"policy": self._schedule.policy.value}
+
+    @classmethod
+    def deserialize(cls, data: dict[str, Any]) -> QuerySchedule:
+        """Recreate the timetable from its serialized schedule."""
+        return cls(Schedule(**data | {"policy": TimeoutPolicy(data["policy"])}))
+
+    def infer_manual_data_interval(self, *, run_after: pendulum.DateTime) -> DataInterval:
+        """Return the range that begins at a logical date, or if none does so yet, the latest range that was due by then."""
+        schedule = self._schedule
+        at = epoch_ms(run_after)
+        instant = schedule.at_or_before(at)
+        beginning = at + schedule.start_offset
+        if schedule.at_or_after(beginning) == beginning <= epoch_ms(utc_now()):
+            instant = beginning
+        return self._range(instant)
+
+    def next_dagrun_info(
+        self, *, last_automated_data_interval: DataInterval | None, restriction: TimeRestriction
+    ) -> DagRunInfo | None:
+        """Return the run that follows, from the first instant of the schedule on.
+
+        A backfill has a restriction of its own, and may go back further.
+        """
+        schedule, first = self._schedule, self._schedule.first
+        if restriction.earliest is not None and restriction.earliest != START_DATE:
+            first = schedule.at_or_after(epoch_ms(restriction.earliest) + schedule.start_offset)
+        if last_automated_data_interval is not None:
+            last = epoch_ms(last_automated_data_interval.start) + schedule.start_offset
+            first = max(first, schedule.at_or_after(last + 1))
+        if not restriction.catchup:
+            first = max(first, schedule.at_or_before(epoch_ms(utc_now())))
+        interval = self._range(first)
+        if restriction.latest is not None and interval.start > restriction.latest:
+            return None
+        return DagRunInfo(run_after=from_epoch_ms(first), data_interval=interval)
+
+    def run_info_from_dag_run(self, *, dag_run: DagRun) -> DagRunInfo:
+        """Return a run as the timetable would schedule it, from its logical date.
+
+        A user may have given a manual run the logical date of a run that is to be scheduled, but another data interval. Airflow
+        then asks for the run after it again and again, and must not get the same one each time.
+        """
+        if dag_run.logical_date is None:
+            return super().run_info_from_dag_run(dag_run=dag_run)
+        logical_date = pendulum.instance(dag_run.logical_date)
+        instant = self._schedule.at_or_before(epoch_ms(logical_date) + self._schedule.start_offset)
+        return DagRunInfo(run_after=from_epoch_ms(instant), data_interval=self._range(instant))
+
+    def _range(self, instant: int) -> DataInterval:
+        start, end = self._schedule.range_at(instant)
+        return DataInterval(from_epoch_ms(start), from_epoch_ms(end))
 
 
 class BackToBack(Timetable):

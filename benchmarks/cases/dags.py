@@ -1,4 +1,4 @@
-"""Parsing of `dags/` with many streams in the catalog, in a separate process like Airflow's DAG processor."""
+"""Parsing of `dags/` with many streams, or continuous queries, in the catalog, in a process like Airflow's DAG processor."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ from benchmarks.bench import Bench
 from benchmarks.measure import Timings, interleave
 from benchmarks.results import Limit, Measurement
 from headrace.catalog import Catalog
-from headrace.model.jobs import JobDefinition, JobKind
+from headrace.model.continuous_queries import ContinuousQuery, Schedule
+from headrace.model.jobs import JobDefinition, JobKind, JobState
+from headrace.model.paths import ROOT
 from headrace.model.tables import Column, Database, Table, TableId
+from headrace.model.tree_statements import TimeoutPolicy
 from headrace.model.types import DataType, TypeKind
 from headrace.settings import Settings, load
 
@@ -36,6 +39,13 @@ SQL: Final = """
 CREATE STREAM s{number:03d} TRIGGER WINDOW_CLOSE FILL_HISTORY 1 INTO s{number:03d}_result
 AS SELECT _wstart, COUNT(*) AS cnt, AVG(voltage) AS av FROM meters PARTITION BY tbname INTERVAL(1m)
 """
+
+
+QUERY: Final = """
+CREATE CONTINUOUS QUERY q{number:03d} RESAMPLE EVERY 1h BEGIN
+SELECT avg(voltage) INTO root.result.::(av) FROM root.power.* GROUP BY (10m) END
+"""
+HOUR_MS: Final = 3_600_000
 
 
 def fill_catalog(settings: Settings, streams: int) -> None:
@@ -66,12 +76,37 @@ def build_definition(number: int) -> JobDefinition:
     )
 
 
+def fill_with_queries(settings: Settings, queries: int) -> None:
+    """Create a catalog with a number of continuous queries."""
+    settings.home_path.mkdir(parents=True, exist_ok=True)
+    with Catalog.open(settings.catalog) as catalog:
+        if not catalog.jobs.all():
+            for number in range(queries):
+                catalog.jobs.create(build_query(number), state=JobState.RUNNING)
+
+
+def build_query(number: int) -> JobDefinition:
+    schedule = Schedule(HOUR_MS, number, HOUR_MS, 0, TimeoutPolicy.BLOCKED, number)
+    return JobDefinition(
+        id=f"{number:032x}",
+        kind=JobKind.CONTINUOUS_QUERY,
+        database=ROOT,
+        name=f"q{number:03d}",
+        sql=QUERY.format(number=number),
+        dialect="iotdb",
+        sources=(),
+        target=None,
+        created=0,
+        continuous_query=ContinuousQuery(schedule, "UTC", ("root.power",), ("root.result.::",)),
+    )
+
+
 class Parser:
     """Parses the DAGs in a new process per round; the first parse of each process is recorded separately."""
 
-    def __init__(self, settings: Settings, streams: int) -> None:
+    def __init__(self, settings: Settings, jobs: int) -> None:
         self.settings = settings
-        self.streams = streams
+        self.jobs = jobs
         self.first_parses: list[float] = []
 
     def __call__(self) -> Sequence[float]:
@@ -85,7 +120,7 @@ class Parser:
             raise AssertionError(process.stderr)
         output = json.loads(process.stdout.splitlines()[-1])
         assert not output["errors"], output["errors"]
-        assert output["dags"] == self.streams + 1, f"{output['dags']} DAGs"
+        assert output["dags"] == self.jobs + 1, f"{output['dags']} DAGs"
         self.first_parses.append(output["seconds"][0])
         return [output["seconds"][1]]
 
@@ -104,14 +139,15 @@ class Parser:
 
 def run(bench: Bench) -> Iterator[Measurement]:
     """Measure a parse of all DAGs."""
-    settings = load(home=bench.home / "dags")
-    streams = bench.sizes.dags
-    fill_catalog(settings, streams)
-    parser = Parser(settings, streams)
-    timings = interleave({"DAG parse": parser}, bench.sizes.rounds, bench.log)
-    yield Measurement(
-        f"DAG parse of {streams} streams",
-        timings["DAG parse"],
-        limit=Limit(seconds=LIMIT_SECONDS),
-        others={"first parse of a process, with imports": Timings(tuple(parser.first_parses[1:]))},
-    )
+    jobs = bench.sizes.dags
+    for kind, fill in (("streams", fill_catalog), ("continuous queries", fill_with_queries)):
+        settings = load(home=bench.home / "dags" / kind.replace(" ", "-"))
+        fill(settings, jobs)
+        parser = Parser(settings, jobs)
+        name = f"DAG parse of {jobs} {kind}"
+        yield Measurement(
+            name,
+            interleave({name: parser}, bench.sizes.rounds, bench.log)[name],
+            limit=Limit(seconds=LIMIT_SECONDS),
+            others={"first parse of a process, with imports": Timings(tuple(parser.first_parses[1:]))},
+        )

@@ -1,4 +1,4 @@
-"""INSERT of a thousand rows through the connection, from the statement's text to the commit."""
+"""INSERT of a thousand rows through the connection, in both languages, from the statement's text to the commit."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Final
 
 from benchmarks.bench import Bench
 from benchmarks.data import START_MS, STEP_MS, create_meters, subtable_names
-from benchmarks.measure import interleave
+from benchmarks.measure import Side, interleave
 from benchmarks.results import Limit, Measurement
+from benchmarks.tree_data import COLUMNS
 
 INSERTS_PER_ROUND: Final = 10
 LIMIT_SECONDS: Final = 0.050
@@ -51,13 +52,49 @@ class Inserter:
         )
 
 
+class TreeInserter:
+    """Inserts batches into one device of a tree; a fraction of each batch updates rows of the previous one."""
+
+    def __init__(self, bench: Bench, name: str, updates: float) -> None:
+        self.bench = bench
+        self.rows = bench.sizes.batch_rows
+        self.updated_rows = round(self.rows * updates)
+        self.device = f"{name}.d1"
+        self.next_row = 0
+        if name in bench.tree.session.context.catalog.trees.databases():
+            bench.tree.execute(f"DELETE DATABASE {name}")
+        bench.tree.execute(f"CREATE DATABASE {name}")
+        bench.tree.execute(f"CREATE ALIGNED TIMESERIES {self.device}({COLUMNS})")
+
+    def __call__(self) -> Sequence[float]:
+        samples = []
+        for _ in range(INSERTS_PER_ROUND):
+            text = self.next_statement()
+            start = time.perf_counter()
+            self.bench.tree.execute(text)
+            samples.append(time.perf_counter() - start)
+        return samples
+
+    def next_statement(self) -> str:
+        """Return the INSERT of the next batch."""
+        first = max(0, self.next_row - self.updated_rows)
+        self.next_row = first + self.rows
+        rows = ", ".join(
+            f"({START_MS + second * STEP_MS}, {second * 31 % 100 / 10}, {210 + second % 30}, 0.{second % 997})"
+            for second in range(first, self.next_row)
+        )
+        return f"INSERT INTO {self.device}(time, current, voltage, phase) VALUES {rows}"
+
+
 def run(bench: Bench) -> Iterator[Measurement]:
-    """Measure inserts into one and into a hundred subtables, without and with 10 % updates."""
+    """Measure inserts into one and into a hundred subtables, and into a device, without and with 10 % updates."""
     rows = bench.sizes.batch_rows
     many = min(100, max(1, rows // 10))
-    sides = {
+    sides: dict[str, Side] = {
         f"INSERT of {rows} new rows, 1 subtable": Inserter(bench, "inserts_one", 1, 0.0),
         f"INSERT of {rows} new rows, {many} subtables": Inserter(bench, "inserts_many", many, 0.0),
+        f"INSERT of {rows} new rows, 1 device of a tree": TreeInserter(bench, "root.inserts", 0.0),
+        f"INSERT of {rows} rows, 1 device of a tree, 10 % updates": TreeInserter(bench, "root.inserts_updates", 0.1),
         f"INSERT of {rows} rows, 1 subtable, 10 % updates": Inserter(bench, "inserts_one_updates", 1, 0.1),
         f"INSERT of {rows} rows, {many} subtables, 10 % updates": Inserter(bench, "inserts_many_updates", many, 0.1),
     }

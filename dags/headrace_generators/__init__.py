@@ -1,4 +1,4 @@
-"""Generators of DAGs: `snode` and `stream` build a DAG from plain values, `definitions` reads these from the catalog."""
+"""Generators of DAGs: `definitions` reads plain values from the catalog, from which the other modules build a DAG each."""
 
 from headrace_generators.definitions import generate
 

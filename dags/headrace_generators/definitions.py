@@ -19,13 +19,17 @@ from headrace.runtime.dag_ids import job_dag_id, job_from_dag_id, snode_dag_id, 
 from headrace.runtime.login import read_json, write_private
 from headrace.settings import Settings, current
 from headrace_generators.broken import broken_dag
+from headrace_generators.continuous_query import query_dag
 from headrace_generators.snode import snode_dag
 from headrace_generators.stream import stream_dag
 
 log = logging.getLogger(__name__)
 
 CACHE_FILE_NAME: Final = "definitions.json"
-BUILDERS: Final[dict[JobKind, Callable[[JobDefinition, Settings], DAG]]] = {JobKind.STREAM: stream_dag}
+BUILDERS: Final[dict[JobKind, Callable[[JobDefinition, Settings], DAG]]] = {
+    JobKind.STREAM: stream_dag,
+    JobKind.CONTINUOUS_QUERY: query_dag,
+}
 """Function that builds the DAG, by kind of job."""
 
 

@@ -14,7 +14,7 @@ from headrace.runtime.dag_ids import SPARK_CONNECTION, dag_tag, stream_dag_id
 from headrace.settings import Settings
 from headrace_operators import ActivateStream, FillChunk, PlanHistory, stop_stream_on_failure
 from headrace_supervision import SuperviseJob
-from headrace_timetable import OncePerStream
+from headrace_timetable import OncePerJob
 
 # Form of a manually triggered run, which recomputes a range. All streams have the same form.
 FORM_FIELDS: Final[dict[str, dict[str, Any]]] = {
@@ -67,7 +67,7 @@ def stream_dag(definition: JobDefinition, settings: Settings) -> DAG:
     """Build the DAG from the definition alone, so that Airflow records a new version only if the stream changes."""
     with DAG(
         stream_dag_id(definition.database, definition.name),
-        schedule=OncePerStream(definition.created),
+        schedule=OncePerJob(definition.created),
         catchup=False,
         # The scheduled run, and two manual runs.
         max_active_runs=3,

@@ -82,7 +82,14 @@ class Settings(BaseSettings):
     cq_attempts: int = Field(
         3, ge=1, description="Attempts of an execution of a continuous query before the query is STOPPED with the reason."
     )
-    cq_threads: int = Field(2, ge=1, description="Executions of continuous queries that an snode runs at the same time.")
+    cq_threads: int = Field(
+        2,
+        ge=1,
+        description="Executions of continuous queries at the same time: in an snode, and in Airflow each by its own Spark driver.",
+    )
+    cq_pool: str = Field(
+        "default_pool", description="Airflow pool of continuous queries; `headrace up` creates a pool and sets this."
+    )
     airflow_port: int = Field(8080, ge=1, le=65535, description="Port of the Airflow UI started by `headrace up`.")
     airflow_url: str = Field("", description="URL of an external Airflow; if empty, the Airflow of the home folder.")
     airflow_user: str = Field("", description="User name for the Airflow at `airflow_url`; it needs permission to trigger DAGs.")

@@ -24,6 +24,7 @@ sys.path[:0] = [str(ROOT / "plugins"), str(ROOT / "dags")]
 from headrace.catalog import Catalog  # noqa: E402
 from headrace.model.clock import ManualClock  # noqa: E402
 from headrace.settings import Settings, current, load  # noqa: E402
+from tests.airflow.running import RunningSystem, running_system  # noqa: E402
 
 NOW = 1_790_000_000_000
 
@@ -46,3 +47,22 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Settings]:
 def catalog(home: Settings, clock: ManualClock) -> Iterator[Catalog]:
     with Catalog.open(home.catalog, clock=clock.now) as opened:
         yield opened
+
+
+POLICY = """
+def task_policy(task):
+    if task.dag_id == "headrace_cq__killed" and task.task_id == "execute":
+        task.env_vars = {"HEADRACE_FAILPOINTS": "queries.execution.written:7:kill"}
+"""
+"""The Spark process of this query dies when it has written its seventh execution, and before the ledger says so."""
+
+
+@pytest.fixture(scope="session")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSystem]:
+    """Run one system for the files `test_system*.py`, whose tests depend on each other and run in the order of their names."""
+    home = tmp_path_factory.mktemp("system") / "home"
+    local_settings = home / "airflow" / "config" / "airflow_local_settings.py"
+    local_settings.parent.mkdir(parents=True)
+    local_settings.write_text(POLICY)
+    with running_system(home, cq_attempts=2) as running:
+        yield running

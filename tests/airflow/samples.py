@@ -6,9 +6,12 @@ from pathlib import Path
 
 from headrace.catalog import Catalog
 from headrace.model.clock import Clock
+from headrace.model.continuous_queries import ContinuousQuery, Schedule
 from headrace.model.jobs import JobCounters, JobDefinition, JobKind, JobProgress, JobState, StopReason
+from headrace.model.paths import ROOT
 from headrace.model.positions import Position, source_id
 from headrace.model.tables import Column, Database, Table, TableId
+from headrace.model.tree_statements import TimeoutPolicy
 from headrace.model.types import DataType, TypeKind
 from headrace.runtime.context import Context
 from headrace.settings import Settings
@@ -97,3 +100,36 @@ def write_rows(context: Context, seconds: int) -> None:
 
 def repository() -> Path:
     return Path(__file__).parents[2]
+
+
+QUERY_SQL = (
+    "CREATE CONTINUOUS QUERY {name} RESAMPLE EVERY {every}ms TIMEOUT POLICY {policy} BEGIN "
+    "SELECT count(v) INTO root.out.d(c) FROM root.src.d GROUP BY (1m) END"
+)
+MINUTE = 60_000
+
+
+def add_query(
+    catalog: Catalog,
+    name: str = "q",
+    *,
+    every: int = MINUTE,
+    policy: TimeoutPolicy = TimeoutPolicy.BLOCKED,
+    first: int = 0,
+    created: int = 1_700_000_000_000,
+) -> JobDefinition:
+    """Record a continuous query as CREATE CONTINUOUS QUERY does, and return its definition."""
+    job = JobDefinition(
+        id=f"cq-{name}",
+        kind=JobKind.CONTINUOUS_QUERY,
+        database=ROOT,
+        name=name,
+        sql=QUERY_SQL.format(name=name, every=every, policy=policy),
+        dialect="iotdb",
+        sources=(),
+        target=None,
+        created=created,
+        continuous_query=ContinuousQuery(Schedule(every, 0, every, 0, policy, first), "UTC", ("root.src.d",), ("root.out.d",)),
+    )
+    catalog.jobs.create(job, state=JobState.RUNNING)
+    return job

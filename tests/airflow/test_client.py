@@ -78,10 +78,17 @@ def client(server: Server) -> Iterator[AirflowClient]:
         yield client
 
 
-def with_run(server: Server, state: str, *supervise: str | None, run_type: str = "scheduled", conf: Any = None) -> None:
-    """Let the stream's DAG have one run, with the given states of its `supervise` tasks."""
+def with_run(
+    server: Server,
+    state: str,
+    *states: str | None,
+    run_type: str = "scheduled",
+    conf: Any = None,
+    task_id: str = "supervise",
+) -> None:
+    """Let the stream's DAG have one run, with tasks in these states."""
     run = {"dag_run_id": "r1", "state": state, "run_type": run_type, "conf": conf}
-    tasks = [{"task_id": "supervise", "state": task_state} for task_state in supervise]
+    tasks = [{"task_id": task_id, "state": task_state} for task_state in states]
     server.answers["GET", f"{DAG}/dagRuns"] = (200, {"dag_runs": [run]})
     server.answers["GET", f"{DAG}/dagRuns/r1/taskInstances"] = (200, {"task_instances": tasks, "total_entries": len(tasks)})
     server.answers["POST", f"{DAG}/clearTaskInstances"] = (200, {})
@@ -143,12 +150,22 @@ def test_supervision_that_was_skipped_is_cleared(server: Server, client: Airflow
     assert body["task_ids"] == ["supervise"]
 
 
+@pytest.mark.parametrize(("state", "cleared"), [("skipped", [["execute"]]), ("success", [])])
+def test_an_execution_is_cleared_if_it_was_left_out(
+    server: Server, client: AirflowClient, state: str, cleared: list[list[str]]
+) -> None:
+    """One that was done must not be repeated because its query was paused and resumed."""
+    with_run(server, "success", state, task_id="execute")
+    assert client.supervise(stream_dag_id("power", "avg_v"))
+    assert [body["task_ids"] for body in server.bodies("POST", f"{DAG}/clearTaskInstances")] == cleared
+
+
 def test_an_ending_run_is_cleared_after_its_end(server: Server, client: AirflowClient) -> None:
     """If it were cleared earlier, the scheduler would still end it, and nothing would supervise the stream."""
     with_run(server, "success", "skipped")
     ended_run = server.answers.pop(("GET", f"{DAG}/dagRuns"))
     with_run(server, "running", "skipped")
-    client_thread = threading.Thread(target=client.supervise, args=("power", "avg_v"))
+    client_thread = threading.Thread(target=client.supervise, args=(stream_dag_id("power", "avg_v"),))
     client_thread.start()
     wait_until(lambda: server.bodies("GET", f"{DAG}/dagRuns/r1/taskInstances"), "the client to read the tasks")
     assert server.bodies("POST", f"{DAG}/clearTaskInstances") == []

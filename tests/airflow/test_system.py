@@ -1,19 +1,17 @@
-"""The whole system with a real Airflow and a browser, from start to stop."""
+"""The whole system with a real Airflow and a browser: its start, and a stream from its creation to its end."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
-import psutil
 import pytest
 
 from headrace.model.jobs import JobState
 from headrace.runtime import embedded_airflow
-from headrace.runtime.processes import find_marked, is_running
-from tests.airflow.running import RunningSystem, running_system
+from headrace.runtime.processes import is_running
+from tests.airflow.running import RunningSystem
 from tests.support.waiting import MAX_WAIT_S
 
 pytestmark = [pytest.mark.airflow, pytest.mark.e2e, pytest.mark.timeout(3600)]
@@ -30,13 +28,10 @@ STREAM = (
 )
 
 
-@pytest.fixture(scope="module")
-def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSystem]:
-    """Run one system for the tests of this file, which depend on each other."""
-    with running_system(tmp_path_factory.mktemp("system") / "home") as running:
-        for statement in TABLES:
-            running.sql(statement)
-        yield running
+@pytest.fixture(scope="module", autouse=True)
+def tables(up: RunningSystem) -> None:
+    for statement in TABLES:
+        up.sql(statement)
 
 
 def test_every_component_is_healthy_and_nothing_failed_to_import(up: RunningSystem) -> None:
@@ -169,16 +164,6 @@ def test_dropping_the_stream_ends_its_supervision_and_removes_its_dag(up: Runnin
     up.sql("DROP STREAM power.avg_v")
     up.until(lambda: up.task_is("avg_v", "supervise", "success"), "supervision to end")
     up.until(lambda: up.client.dag("headrace_stream__power__avg_v") is None, "the DAG to disappear")
-
-
-def test_stopping_leaves_no_process_behind(up: RunningSystem) -> None:
-    pids = [process.pid for process in find_marked(up.settings.home_path)]
-    assert len(pids) >= 4
-    embedded_airflow.stop(up.settings)
-    assert find_marked(up.settings.home_path) == []
-    remaining = [pid for pid in pids if psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE]
-    assert remaining == []
-    assert embedded_airflow.stop(up.settings).ended == 0
 
 
 def logs_of_tries(up: RunningSystem) -> list[str]:

@@ -17,7 +17,18 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TINY = Sizes(
-    rows=3000, subtables=7, window_rows=2000, batch_rows=60, warm_up=0, batches=2, fan_out=2, dags=3, processes=1, rounds=1
+    rows=3000,
+    subtables=7,
+    window_rows=2000,
+    batch_rows=60,
+    warm_up=0,
+    batches=2,
+    fan_out=2,
+    dags=3,
+    processes=1,
+    rounds=1,
+    wide_devices=12,
+    wide_measurements=6,
 )
 
 
@@ -29,7 +40,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("name", ["history", "windows"])
+@pytest.mark.parametrize("name", ["history", "windows", "trees"])
 def test_headrace_and_the_hand_written_job_give_equal_windows(name: str, bench: Bench, spark: SparkSession) -> None:  # noqa: ARG001
     lines = list(load_case(name)(bench))
 
@@ -47,7 +58,7 @@ def test_streams_and_structured_streaming_queries_give_equal_windows(task: Task,
     assert {"read changes", "step", "commit"} <= set(line.parts)
 
 
-@pytest.mark.parametrize("name", ["statements", "inserts", "command"])
+@pytest.mark.parametrize("name", ["statements", "inserts", "command", "wide_trees"])
 def test_benchmarks_that_need_no_spark_run_without_it(name: str, bench: Bench) -> None:
     lines = list(load_case(name)(bench))
 

@@ -164,3 +164,15 @@ def test_failed_attempts_are_counted(catalog: Catalog, query: str) -> None:
     finish(catalog, query, EVERY_10S, 20_000)
     counters = catalog.jobs.by_id(query).progress.counters
     assert (counters.failures, counters.batches) == (2, 1)
+
+
+def test_instants_are_left_out_if_a_later_one_was_executed(catalog: Catalog, query: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = catalog.executions
+    assert ledger.left_out(query, EVERY_10S) == []
+    for instant in (10_000, 50_000, 70_000):
+        ledger.claim(query, EVERY_10S, instant, "a")
+    assert ledger.left_out(query, EVERY_10S) == [20_000, 30_000, 40_000, 60_000]
+    monkeypatch.setattr(module, "KEPT", 3)
+    assert ledger.left_out(query, EVERY_10S) == [60_000], "older ones may have been executed and removed"
+    ledger.claim(query, EVERY_10S, 60_000, "a")
+    assert ledger.left_out(query, EVERY_10S) == []

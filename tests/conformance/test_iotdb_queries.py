@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import headrace
+from headrace.settings import load
 from headrace.sql import parse_script
 from tests.conformance.results import TOLERANCE, comparable, results_match
 
@@ -26,10 +27,11 @@ ANSWERED = [case for case in CASES if "rows" in case]
 REFUSED = [case for case in CASES if "error" in case]
 
 
-@pytest.fixture(scope="module")
-def connection(tmp_path_factory: pytest.TempPathFactory) -> Iterator[headrace.Connection]:
+@pytest.fixture(scope="module", params=[50_000_000, 0], ids=["local", "spark"])
+def connection(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[headrace.Connection]:
     home = tmp_path_factory.mktemp("conformance")
-    with headrace.connect(home, dialect="iotdb", clock=headrace.ManualClock(1_700_000_000_000)) as opened:
+    clock = headrace.ManualClock(1_700_000_000_000)
+    with headrace.connect(settings=load(home=home, local_rows=request.param), dialect="iotdb", clock=clock) as opened:
         for statement, _ in parse_script((HERE / "iotdb_setup.sql").read_text(), "iotdb"):
             opened.execute(statement)
         yield opened

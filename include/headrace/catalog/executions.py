@@ -122,6 +122,23 @@ class Executions:
             query = select(func.max(EXECUTIONS.c.scheduled)).where(EXECUTIONS.c.job_id == job_id, EXECUTIONS.c.scheduled >= first)
             return connection.scalar(query)
 
+    def left_out(self, job_id: str, schedule: Schedule) -> list[int]:
+        """Return the instants of a schedule, oldest first, that have no execution although a later one has.
+
+        Those before the oldest execution count only as long as no old executions have been removed.
+        """
+        own = EXECUTIONS.c.job_id == job_id
+        from_first = own & (EXECUTIONS.c.scheduled >= schedule.first)
+        at = EXECUTIONS.c.scheduled
+        with self._store.read() as connection:
+            total = connection.scalar(select(func.count()).where(own)) or 0
+            number, oldest, newest = connection.execute(select(func.count(), func.min(at), func.max(at)).where(from_first)).one()
+            first = schedule.first if total < KEPT else oldest
+            if not number or number == (newest - first) // schedule.every + 1:
+                return []
+            recorded = set(connection.scalars(select(at).where(from_first)))
+        return [instant for instant in range(first, newest, schedule.every) if instant not in recorded]
+
     def unfinished(self, job_id: str) -> list[Execution]:
         """Return the executions that are not DONE, oldest instant first."""
         query = select(EXECUTIONS).where(EXECUTIONS.c.job_id == job_id, IS_UNFINISHED).order_by(EXECUTIONS.c.scheduled)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
+from headrace.compute.evaluation.aligned_windows import aggregate_by_device
 from headrace.compute.evaluation.empty_groups import add_empty_groups
 from headrace.compute.evaluation.gap_fill import fill_gaps
 from headrace.compute.evaluation.interp import POINT, interpolate
@@ -40,7 +41,7 @@ from headrace.compute.window_plans import IntervalWindow, RangeWindow, RunWindow
 from headrace.compute.windows import intervals
 from headrace.compute.windows.fill import fill_windows
 from headrace.compute.windows.numbering import number_rows
-from headrace.compute.windows.ranges import assign_windows, window_grid
+from headrace.compute.windows.ranges import assign_windows, window_grid, within_range
 from headrace.compute.windows.row_runs import number_runs
 from headrace.compute.windows.runs import merge_runs
 from headrace.compute.windows.segments import (
@@ -112,6 +113,8 @@ class Evaluator:
         if isinstance(plan, UnionPlan):
             return self._evaluate_union(plan)
         rows = self._read(plan.source)
+        if isinstance(plan.window, RangeWindow) and isinstance(plan.source, SeriesRows):
+            rows = within_range(plan, plan.window, rows, "time")
         if plan.interp is not None:
             result, natural = interpolate(plan, plan.interp, prepare(plan, rows)), [*key_columns(plan), POINT]
         elif plan.aggregated:
@@ -139,6 +142,10 @@ class Evaluator:
         Also returns the key whose ranks the result has in column `RANK`, if it has them.
         """
         source, key = plan.source, plan.grouped_series
+        if isinstance(source, SeriesRows) and isinstance(plan.window, RangeWindow | None):
+            aligned = aggregate_by_device(plan, source, self.read)
+            if aligned is not None:
+                return self._add_empty_groups(plan, prepare(plan, rows), aligned), None
         statistics = self.statistics.size(source) if self.statistics is not None and isinstance(source, Scan) else None
         if statistics is None:
             prepared = prepare(plan, rows)

@@ -37,7 +37,7 @@ class Schedule:
         return self.boundary + (instant - self.boundary) // self.every * self.every
 
     def next_after(self, last: int | None) -> int:
-        """Return the instant that follows the last execution; None stands for none yet."""
+        """Return the instant that follows the last execution; None is none yet."""
         return self.first if last is None else max(self.first, self.at_or_after(last + 1))
 
     def due(self, last: int | None, now: int) -> Iterator[int]:

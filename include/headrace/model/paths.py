@@ -93,10 +93,11 @@ def _matches(pattern: tuple[str, ...], path: tuple[str, ...]) -> bool:
         return False
     if pattern[0] == ANY_LEVELS:
         return any(_matches(pattern[1:], path[taken:]) for taken in range(1, len(path) + 1))
-    return _node_matches(pattern[0], path[0]) and _matches(pattern[1:], path[1:])
+    return node_matches(pattern[0], path[0]) and _matches(pattern[1:], path[1:])
 
 
-def _node_matches(pattern: str, node: str) -> bool:
+def node_matches(pattern: str, node: str) -> bool:
+    """Return whether a node matches a node of a pattern that is not `**`."""
     if "*" not in pattern or pattern.startswith("`"):
         return pattern == node
     return _node_expression(pattern).fullmatch(unquote_node(node)) is not None

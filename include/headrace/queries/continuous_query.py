@@ -194,7 +194,7 @@ def recorded_query(sql: str, dialect: str) -> TreeQuery:
 def is_divisible(definition: JobDefinition) -> bool:
     """Return whether a query over adjoining ranges returns exactly what it returns over each of them.
 
-    Such executions may be computed at once: windows are those of GROUP BY time, lie within one range, and stand for themselves.
+    Such executions may be computed at once: windows are those of GROUP BY time, lie within one range, and are independent.
     """
     query, schedule = recorded_query(definition.sql, definition.dialect), definition.schedule
     windows = None if query.grouping is None else query.grouping.time

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import logging
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -29,20 +30,26 @@ MAX_TOGETHER: Final = 1_000
 
 
 def due(context: Context, definition: JobDefinition) -> Iterator[int]:
-    """Yield the instants whose executions are due now, in order: those that have not succeeded, then new ones."""
+    """Yield the instants whose executions are due now, in order: those that have not succeeded, then new ones.
+
+    With BLOCKED this includes instants that were left out when later ones were executed on demand.
+    """
     schedule, ledger = definition.schedule, context.catalog.executions
     last = ledger.last(definition.id, schedule.first)
     new = schedule.due(last, context.clock.now())
     if schedule.policy is TimeoutPolicy.BLOCKED:
-        regular_from = schedule.first if last is None else last
-        for execution in ledger.unfinished(definition.id):
-            if not is_repeated_elsewhere(execution, regular_from, context.clock.now()):
-                yield execution.scheduled
+        now, regular_from = context.clock.now(), schedule.first if last is None else last
+        unfinished = (
+            execution.scheduled
+            for execution in ledger.unfinished(definition.id)
+            if not is_repeated_elsewhere(execution, regular_from, now)
+        )
+        yield from heapq.merge(unfinished, ledger.left_out(definition.id, schedule))
         yield from new
         return
     latest = list(new)
-    unfinished = [execution.scheduled for execution in ledger.unfinished(definition.id) if execution.scheduled == last]
-    yield from latest or unfinished
+    failed = [execution.scheduled for execution in ledger.unfinished(definition.id) if execution.scheduled == last]
+    yield from latest or failed
 
 
 def is_repeated_elsewhere(execution: Execution, regular_from: int, now: int) -> bool:

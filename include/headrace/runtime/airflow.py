@@ -11,13 +11,14 @@ from typing import Any, Final
 import httpx
 
 from headrace.errors import OperationalError
-from headrace.runtime.dag_ids import PREFIXES, SNODE_PREFIX, stream_dag_id
+from headrace.runtime.dag_ids import PREFIXES, SNODE_PREFIX, STREAM_PREFIX, stream_dag_id
 from headrace.runtime.login import Login, find_login
 from headrace.settings import Settings
 
 log = logging.getLogger(__name__)
 
 SUPERVISE: Final = "supervise"
+EXECUTE: Final = "execute"
 # Task states in which supervision continues without us; in any other it has ended.
 ACTIVE: Final = frozenset({None, "scheduled", "queued", "running", "deferred", "up_for_retry", "up_for_reschedule", "restarting"})
 ENDED: Final = frozenset({"success", "failed"})
@@ -84,12 +85,13 @@ class AirflowClient:
         return True
 
     def find_unsupervised_dags(self) -> set[str]:
-        """Return the ids of jobs' DAGs whose supervision, or whose own run before it, has ended, among the latest 100 runs.
+        """Return the ids of jobs' DAGs whose supervision has ended, or whose own run before it if they are streams.
 
-        If Airflow was stopped in between, supervision has ended in a run that has not.
+        Only the latest 100 runs count. If Airflow was stopped in between, supervision has ended in a run that has not.
         """
         latest = {"limit": 100, "order_by": "-run_after"}
-        runs = self._get("/api/v2/dags/~/dagRuns", {"run_type": "scheduled", "state": sorted(ENDED), **latest})["dag_runs"]
+        ended_runs = {"run_type": "scheduled", "state": sorted(ENDED), "dag_id_prefix_pattern": STREAM_PREFIX, **latest}
+        runs = self._get("/api/v2/dags/~/dagRuns", ended_runs)["dag_runs"]
         ended_tasks = {"task_display_name_pattern": SUPERVISE, "state": sorted(ENDED | {"skipped"}), **latest}
         tasks = self._get("/api/v2/dags/~/dagRuns/~/taskInstances", ended_tasks)["task_instances"]
         return {str(entry["dag_id"]) for entry in (*runs, *tasks) if str(entry["dag_id"]).startswith(tuple(PREFIXES.values()))}
@@ -168,14 +170,22 @@ class AirflowClient:
             run = next((run for run in self.runs(dag_id) if run["run_type"] == "scheduled"), None)
             if run is None:
                 return  # Airflow creates the first run without our help.
-            states = {task["state"] for task in self.tasks(dag_id, run["dag_run_id"]) if task["task_id"] == SUPERVISE}
-            if run["state"] in ENDED:
-                failed = run["state"] == "failed"
-                self.clear(dag_id, run["dag_run_id"], None if failed else [SUPERVISE], only_failed=failed)
+            tasks = {task["task_id"]: task["state"] for task in self.tasks(dag_id, run["dag_run_id"])}
+            if run["state"] == "failed":
+                self.clear(dag_id, run["dag_run_id"], only_failed=True)
                 return
-            if states & ACTIVE:
+            if run["state"] in ENDED:
+                self._clear_ended(dag_id, run["dag_run_id"], tasks)
+                return
+            if {state for task_id, state in tasks.items() if task_id in (SUPERVISE, EXECUTE)} & ACTIVE:
                 return
             time.sleep(SETTLING_S)
+
+    def _clear_ended(self, dag_id: str, run_id: str, tasks: Mapping[str, str | None]) -> None:
+        """Clear the supervision of a run that has ended, or an execution that was left out. One that was done stays done."""
+        ended = [task_id for task_id, state in tasks.items() if task_id == SUPERVISE or (task_id == EXECUTE and state == "skipped")]
+        if ended:
+            self.clear(dag_id, run_id, ended)
 
     def _get(self, path: str, params: Mapping[str, Any] | None = None) -> dict[str, Any]:
         return self._call("GET", path, params=params)

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from headrace.runtime.dag_ids import BACKFILL_POOL, SPARK_CONNECTION
+from headrace.runtime.dag_ids import BACKFILL_POOL, QUERY_POOL, SPARK_CONNECTION
 from headrace.runtime.login import USER, AirflowHome, read_json
 from headrace.runtime.processes import SYSTEM_VARIABLE
 from headrace.settings import Settings
@@ -17,8 +17,11 @@ PRELOADED: Final = (
     "airflow.executors.local_executor",
     "airflow.sdk.execution_time.task_runner",
     "headrace_operators",
+    "headrace_queries",
     "headrace_supervision",
     "headrace.runtime.airflow_tasks",
+    "headrace.runtime.query_runs",
+    "headrace.sql.iotdb",
     "headrace.sql.tdengine",
     "pandas",
 )
@@ -53,6 +56,7 @@ def _headrace_variables(settings: Settings) -> dict[str, str]:
         "PYTHONUNBUFFERED": "1",
         **settings_environment(settings),
         "HEADRACE_BACKFILL_POOL": BACKFILL_POOL,
+        "HEADRACE_CQ_POOL": QUERY_POOL,
         f"AIRFLOW_CONN_{SPARK_CONNECTION.upper()}": json.dumps({"conn_type": "spark", "host": settings.spark_master}),
     }
 
@@ -72,8 +76,8 @@ def _options(settings: Settings, home: AirflowHome, ports: dict[str, int]) -> di
             "plugins_folder": settings.project / "plugins",
             "load_examples": False,
             "executor": "LocalExecutor",
-            # The snode's driver, the backfills' drivers, and two for short tasks.
-            "parallelism": settings.backfill_slots + 3,
+            # The snode's driver, those of backfills and of continuous queries, and two for short tasks.
+            "parallelism": settings.backfill_slots + settings.cq_threads + 3,
             "fernet_key": keys["fernet_key"],
             "simple_auth_manager_users": f"{USER}:admin",
             "simple_auth_manager_passwords_file": home.passwords,

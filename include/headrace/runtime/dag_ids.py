@@ -16,6 +16,8 @@ PREFIXES: Final = {JobKind.STREAM: STREAM_PREFIX, JobKind.CONTINUOUS_QUERY: QUER
 """The prefix of DAG ids by kind of job."""
 BACKFILL_POOL: Final = "headrace_backfill"
 """The pool that `headrace up` creates. Other Airflow installations use the setting `backfill_pool`."""
+QUERY_POOL: Final = "headrace_cq"
+"""The same for continuous queries, with the setting `cq_pool`."""
 SPARK_CONNECTION: Final = "headrace_spark"
 
 # Airflow's limits.

@@ -19,7 +19,7 @@ from headrace.catalog import Catalog
 from headrace.errors import ConfigurationError, OperationalError
 from headrace.model.jobs import DesiredState, JobState
 from headrace.runtime.airflow_settings import airflow_environment
-from headrace.runtime.dag_ids import BACKFILL_POOL, job_dag_id
+from headrace.runtime.dag_ids import BACKFILL_POOL, QUERY_POOL, job_dag_id
 from headrace.runtime.login import USER, AirflowHome, ensure_login, find_login, read_json, write_private
 from headrace.runtime.processes import (
     Service,
@@ -285,6 +285,7 @@ def _configure_airflow(settings: Settings, console: Console) -> None:
     """Set up what needs a running Airflow, and show its import errors."""
     with _client(settings) as client:
         client.set_pool(BACKFILL_POOL, settings.backfill_slots, "Spark drivers of Headrace's backfills")
+        client.set_pool(QUERY_POOL, settings.cq_threads, "Spark drivers of Headrace's continuous queries")
         _resume_supervision(settings, client)
         for error in client.import_errors():
             console.note(error)

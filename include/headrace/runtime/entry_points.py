@@ -17,6 +17,7 @@ from headrace.model.ledger import ChunkState
 from headrace.runtime import table_maintenance
 from headrace.runtime.context import Context, open_context
 from headrace.runtime.http import RunSql
+from headrace.runtime.query_runs import QueryWork
 from headrace.runtime.snode import Exit, is_under_spark_submit, run_snode
 from headrace.settings import current
 
@@ -63,6 +64,19 @@ def fill_history(job_id: str, run: str, number: int | None) -> int:
             for chunk in pending_chunks:
                 result = backfill.fill_chunk(context, job_id, run, chunk.number)
                 logger.info("chunk %d of %s, run %s: %s, about %d rows", result.number, job_id, run, result.state, result.rows)
+    except Error as error:
+        logger.error("%s", error)
+        return 1
+    return 0
+
+
+def execute_query(work: QueryWork) -> int:
+    """Execute a continuous query; return 0, or 1 if an execution failed."""
+    from headrace.runtime.query_work import execute_work
+
+    try:
+        with open_process() as context:
+            execute_work(context, work)
     except Error as error:
         logger.error("%s", error)
         return 1

@@ -125,7 +125,10 @@ def _(stage: stages.DeleteRows) -> list[str]:
 
 @describe.register
 def _(stage: stages.RunQuery) -> list[str]:
-    return ["query on Spark", *explain_plan(stage.plan)]
+    from headrace.compute.local.evaluation import is_supported
+
+    place = "in this process with Arrow, or on Spark if it reads many rows" if is_supported(stage.plan) else "on Spark"
+    return [f"query {place}", *explain_plan(stage.plan)]
 
 
 @describe.register

@@ -232,7 +232,7 @@ class DeleteRows:
 
 @dataclass(frozen=True, slots=True)
 class RunQuery:
-    """Run a query on Spark."""
+    """Run a query, on Spark or in this process."""
 
     plan: AnyPlan
 

@@ -99,7 +99,7 @@ def describe_ttl(stage: stages.ChangeTtl) -> list[str]:
 
 def describe_latest(stage: stages.FindLast) -> list[str]:
     """Describe the search for the latest points."""
-    return [f"find the latest point of {len(stage.plan.series)} series on Spark"]
+    return [f"find the latest point of {len(stage.plan.series)} series"]
 
 
 def describe_points(stage: stages.ReadPoints) -> list[str]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from headrace.queries.evaluation import read_scan, translated
+from headrace.queries.local_reads import LocalReader
 from headrace.service.results import INT, STRING, CatalogRows, Result
 from headrace.service.tree_stages import FindLast, WriteInto
 
@@ -17,7 +18,11 @@ if TYPE_CHECKING:
 def find_last(stage: FindLast, context: Context) -> Result:
     """Return the latest point of each series."""
     from headrace.compute.iotdb.last import last_points
+    from headrace.compute.iotdb.last_local import last_points_locally
 
+    points = last_points_locally(stage.plan, LocalReader(context), context.settings.local_rows)
+    if points is not None:
+        return Result(points)
     context.spark()
     with translated():
         return Result(last_points(stage.plan, lambda scan: read_scan(scan, context)).toArrow())

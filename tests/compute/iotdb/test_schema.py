@@ -2,12 +2,60 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from typing import Any
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headrace.compute.iotdb.schema import SeriesTree, hash_order, java_hash
 from headrace.model.paths import PathPattern, split_path
 from headrace.model.trees import Device, Timeseries
-from headrace.model.types import DOUBLE
+from headrace.model.types import BOOL, DOUBLE
+
+SCHEMAS = [
+    tuple(Timeseries(name, type_, name) for name in names) for names, type_ in (("ab", DOUBLE), ("ba", BOOL), ("xs1", DOUBLE))
+]
+PATHS = st.lists(st.sampled_from(["a", "x", "d1", "d2", "d17", "`a.b`"]), min_size=1, max_size=3).map(
+    lambda nodes: ("root", *nodes)
+)
+PATTERNS = st.lists(st.sampled_from(["a", "b", "x", "d1", "d*", "*", "**", "`a.b`"]), min_size=1, max_size=4)
+
+
+def listed(devices: Sequence[Device]) -> list[tuple[str, ...]]:
+    """Return the paths of all series by walking a tree in which each series is a node."""
+    root: dict[str, Any] = {}
+    series = {(*device.nodes, one.measurement) for device in devices for one in device.series}
+    for device in devices:
+        for path in (device.nodes, *((*device.nodes, one.measurement) for one in device.series)):
+            node = root
+            for name in path:
+                node = node.setdefault(name, {})
+
+    def walk(node: dict[str, Any], path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+        for name in hash_order(list(node)):
+            if (*path, name) in series:
+                yield (*path, name)
+            yield from walk(node[name], (*path, name))
+
+    return list(walk(root, ()))
+
+
+@given(
+    paths=st.dictionaries(PATHS, st.sampled_from(SCHEMAS), min_size=1, max_size=15),
+    patterns=st.lists(PATTERNS, min_size=1, max_size=5),
+)
+def test_series_come_as_from_a_tree_in_which_each_is_a_node(
+    paths: dict[tuple[str, ...], tuple[Timeseries, ...]], patterns: list[list[str]]
+) -> None:
+    devices = [Device("root.sg", ".".join(nodes), series) for nodes, series in paths.items()]
+    series = SeriesTree(devices)
+    for nodes in patterns:
+        pattern = PathPattern(("root", *nodes))
+        expected = [path for path in listed(devices) if pattern.matches(path)]
+        assert [split_path(ref.path) for ref in series.match(pattern)] == expected
+        assert series.count(pattern) == len(expected)
 
 
 def tree(*paths: str) -> SeriesTree:

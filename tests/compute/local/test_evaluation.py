@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -16,8 +18,9 @@ from headrace.compute import evaluate, language
 from headrace.compute.iotdb.binding import bind_tree
 from headrace.compute.iotdb.schema import SeriesTree
 from headrace.compute.iotdb.scope import DeviceTable, TreeScope
-from headrace.compute.local.evaluation import evaluate_locally
-from headrace.compute.plan import Plan, Scan
+from headrace.compute.local import aggregation, rows
+from headrace.compute.local.evaluation import evaluate_locally, is_supported
+from headrace.compute.plan import Plan, Scan, SeriesRows
 from headrace.model.tables import Column, Database
 from headrace.model.time import Precision
 from headrace.model.tree_statements import TreeSelect
@@ -74,6 +77,7 @@ GROUPS = (
 AGGREGATES = (
     "count(i), sum(i), avg(i), min_value(i), max_value(i), count(i) + avg(i)",
     "first_value(i), last_value(i), min_time(i), max_time(i), time_duration(i)",
+    "stddev(i), variance(i), stddev_pop(i), var_pop(i)",
     "avg(i * 2 - 1), count(i) / count(i), -max_value(i * 1.5), sum(i / i)",
 )
 BY_DEVICE = (
@@ -84,6 +88,7 @@ BY_DEVICE = (
 )
 BY_TIME = (
     *(f"select {items} from root.p.g.*, root.q.d4{{group}}" for items in AGGREGATES),
+    "select count(i), last_value(d), stddev(i), extreme(f), avg(l) from root.p.**{group}",
     "select count(d1.i) + count(d2.i), avg(d1.i), sum(d2.i + d2.d) from root.p.g{group}",
     "select sum(d1.i + d2.i), count(d1.i) from root.p.g where d1.i > 0{group}",
     "select last_value(t), min_value(f), max_value(f), count_time(*) from root.p.g.d1 where time >= 3 and i != 2{group}",
@@ -136,11 +141,11 @@ def stored_tables(points: Sequence[tuple[str, int, dict[str, Any]]]) -> dict[str
     return tables
 
 
-def plan_of(sql: str) -> Plan:
+def plan_of(sql: str, **scope: Any) -> Plan:
     statement = parse(sql, "iotdb")
     assert isinstance(statement, TreeSelect)
     tables = {name: DeviceTable(DATABASES[name], TABLES[name]) for name in DATABASES}
-    bound = bind_tree(statement.query, TreeScope(language("iotdb"), SeriesTree(DEVICES), tables))
+    bound = bind_tree(statement.query, TreeScope(language("iotdb"), SeriesTree(DEVICES), tables, **scope))
     assert bound is not None
     return bound.plan
 
@@ -160,10 +165,15 @@ def check(spark: SparkSession, tables: dict[str, pa.Table], sql: str) -> None:
     def read(scan: Scan) -> DataFrame:
         return spark.createDataFrame(tables[scan.database.name]).coalesce(1)
 
-    by_spark = evaluate(plan, read).toArrow()
-    assert local.schema.names == by_spark.schema.names, sql
-    assert local.schema.types == by_spark.schema.types, sql
-    assert comparable(local) == comparable(by_spark), sql
+    assert isinstance(plan.source, SeriesRows)
+    plain = evaluate(replace(plan, source=replace(plan.source, stored=())), read).toArrow()
+    results = {"local": local}
+    if plan.aggregated and plan.source.aligned and len(plan.source.devices) > 1:
+        results["by device"] = evaluate(plan, read).toArrow()
+    for name, result in results.items():
+        assert result.schema.names == plain.schema.names, (name, sql)
+        assert result.schema.types == plain.schema.types, (name, sql)
+        assert comparable(result) == comparable(plain), (name, sql)
 
 
 @pytest.mark.spark
@@ -182,3 +192,77 @@ def test_aggregates_equal_those_of_spark(
 @given(points=POINTS)
 def test_rows_equal_those_of_spark(small: SparkSession, query: str, points: list[tuple[str, int, dict[str, Any]]]) -> None:
     check(small, stored_tables(points), query)
+
+
+SUPPORTED = "select count(i) from root.p.g.* group by ([0, 20), 5ms)"
+TABLES_OF_ONE_POINT = stored_tables([("root.p.g.d1", 1, {"i": 1}), ("root.p.g.d2", 2, {"i": 2})])
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "select i % 3 from root.p.g.d1",
+        "select mode(i) from root.p.g.d1",
+        "select max_by(i, d) from root.p.g.d1",
+        "select diff(i) from root.p.g.d1",
+        "select abs(i) from root.p.g.d1",
+        "select i from root.p.g.d1 where t like 'a%'",
+        "select count(i) from root.p.g.d1 group by session(5ms)",
+        "select count(i) from root.p.g.d1 group by variation(i)",
+        "select count(i) from root.p.g.* group by ([0, 20), 5ms), level = 1",
+        "select count(i) from root.p.g.d1 group by ([0, 20), 5ms) fill(previous)",
+        "select count(i) from root.p.g.d1 group by ([0, 20000), 50ms, 1ms)",
+    ],
+)
+def test_what_only_spark_evaluates_is_left_to_it(query: str) -> None:
+    plan = plan_of(query)
+    assert not is_supported(plan)
+    assert evaluate_locally(plan, Reader(TABLES_OF_ONE_POINT), 1000) is None
+
+
+def test_a_query_over_too_many_rows_is_left_to_spark() -> None:
+    plan = plan_of(SUPPORTED)
+    assert is_supported(plan)
+    assert evaluate_locally(plan, Reader(TABLES_OF_ONE_POINT), 2) is not None
+    assert evaluate_locally(plan, Reader(TABLES_OF_ONE_POINT), 1) is None
+
+
+@pytest.mark.parametrize(
+    ("query", "module", "limit"),
+    [
+        (SUPPORTED, aggregation, "MAX_CELLS"),
+        ("select i from root.p.g.*", rows, "MAX_VALUES"),
+        ("select i from root.p.g.* align by device", rows, "MAX_VALUES"),
+    ],
+)
+def test_a_query_that_keeps_too_much_is_left_to_spark(
+    query: str, module: ModuleType, limit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = plan_of(query)
+    assert evaluate_locally(plan, Reader(TABLES_OF_ONE_POINT), 1000) is not None
+    monkeypatch.setattr(module, limit, 3)
+    assert evaluate_locally(plan, Reader(TABLES_OF_ONE_POINT), 1000) is None
+
+
+def test_rows_older_than_the_time_to_live_are_left_to_spark() -> None:
+    assert not is_supported(plan_of(SUPPORTED, ttl_ms={"root.p.g.d1": 5}))
+
+
+def test_series_are_aggregated_before_their_windows_are_aligned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(aggregation, "aligned_rows", None)
+    result = evaluate_locally(plan_of(SUPPORTED), Reader(TABLES_OF_ONE_POINT), 1000)
+    assert result is not None
+    assert result.column_names == ["Time", "count(root.p.g.d1.i)", "count(root.p.g.d2.i)"]
+    assert [column.to_pylist() for column in result.columns[1:]] == [[1, 0, 0, 0], [1, 0, 0, 0]]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("query", [SUPPORTED, f"{SUPPORTED} align by device"])
+def test_spark_pushes_the_range_down_to_the_files(spark: SparkSession, query: str, tmp_path: Path) -> None:
+    session = spark.newSession()
+    session.conf.set("spark.sql.maxMetadataStringLength", "1000")
+    session.createDataFrame(TABLES_OF_ONE_POINT["root.p"]).write.parquet(str(tmp_path / "rows"))
+    result = evaluate(plan_of(query), lambda _: session.read.parquet(str(tmp_path / "rows")))
+    pushed = result._jdf.queryExecution().executedPlan().toString().partition("PushedFilters: ")[2].splitlines()[0]
+    assert "GreaterThanOrEqual(time,1970-01-01" in pushed
+    assert "LessThanOrEqual(time,1970-01-01" in pushed

@@ -76,14 +76,14 @@ class History:
     shape: Shape
     now: int = 0
     created: int = 0
-    last: int | None = None
+    done: set[int] = field(default_factory=set)
     is_paused: bool = False
     source: Rows = field(default_factory=dict)
     target: Rows = field(default_factory=dict)
 
     def create(self) -> None:
         self.connection.execute(self.shape.statement)
-        self.created, self.last, self.is_paused = self.now, None, False
+        self.created, self.done, self.is_paused = self.now, set(), False
 
     @property
     def definition(self) -> JobDefinition:
@@ -98,11 +98,12 @@ class History:
         self.connection.settle()
         if self.is_paused:
             return
-        following = self.first() if self.last is None else self.last + self.shape.every
-        due = list(range(following, self.now + 1, self.shape.every))
-        for at in due if self.shape.policy == "BLOCKED" else due[-1:]:
+        is_blocked = self.shape.policy == "BLOCKED"
+        following = self.first() if is_blocked or not self.done else max(self.done) + self.shape.every
+        due = [at for at in range(following, self.now + 1, self.shape.every) if at not in self.done]
+        for at in due if is_blocked else due[-1:]:
             self.shape.execute(at, self.source, self.target)
-            self.last = at
+            self.done.add(at)
 
     def recompute(self, start: int, length: int) -> None:
         context = self.connection.session.context
@@ -113,7 +114,7 @@ class History:
             if at - self.shape.start < end and start < at - self.shape.end:
                 self.shape.execute(at, self.source, self.target)
                 if at >= self.first():
-                    self.last = at if self.last is None else max(at, self.last)
+                    self.done.add(at)
 
     def read(self, path: str) -> Rows:
         rows = self.connection.execute(f"select v from {path}").fetchall()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 
 from headrace.compute.iotdb.aggregates import normalize_count_if
@@ -54,7 +54,10 @@ class DeviceQuery:
     def plan(self) -> TreePlan | None:
         """Bind the query; return None if it matches no series."""
         query = self.query
-        names = {device.path: DeviceNames(self.scope.tree, device) for device in self.devices()}
+        names: dict[Hashable, DeviceNames] = {}
+        devices = self.devices()
+        for device in devices:
+            names.setdefault(self.scope.tree.names_key(device), DeviceNames(self.scope.tree, device))
         resolvers = list(names.values())
         items = apply_series_limits(self.items(resolvers), query)
         if not items:
@@ -71,7 +74,7 @@ class DeviceQuery:
             *control_expressions(clause),
             *sort_keys,
         ]
-        rows = self.rows(resolvers, nodes)
+        rows = self.rows([(device, names[self.scope.tree.names_key(device)]) for device in devices], nodes)
         if not rows.devices:
             return None
         clause = None if clause is None else expand_clause(clause, self.first_match(resolvers))
@@ -108,22 +111,24 @@ class DeviceQuery:
             return None
         return conjunction([part for device in names for part in expand(node, device)])
 
-    def rows(self, names: Sequence[DeviceNames], nodes: Sequence[Expression]) -> RowsBuilder:
-        """Return the source rows of the devices that have at least one of the measurements in the expressions."""
+    def rows(self, names: Sequence[tuple[Device, DeviceNames]], nodes: Sequence[Expression]) -> RowsBuilder:
+        """Return the source rows of the devices that have at least one of the measurements in the expressions.
+
+        `names` has each device with its names, which devices of equal schemas share.
+        """
         rows = RowsBuilder(self.scope, aligned=False)
+        resolvers = {id(resolver): resolver for _, resolver in names}
         used = {path.name for node in nodes for path in paths(node)}
         if any(counts_times(node) for node in nodes):
-            used |= {name for resolver in names for name in resolver.all_series()}
+            used |= {name for resolver in resolvers.values() for name in resolver.all_series()}
+        refs = {key: {name: ref for name, ref in resolver.series.items() if name in used} for key, resolver in resolvers.items()}
+        rows.devices = {device.path: device for device, resolver in names if refs[id(resolver)]}
         parts: dict[str, list[ColumnPart]] = {}
-        for resolver in names:
-            refs = {name: ref for name, ref in resolver.series.items() if name in used}
-            if refs:
-                rows.devices[resolver.device.path] = resolver.device
-            for name, ref in refs.items():
-                self.check_type(name, ref)
-                part = ColumnPart(ref.device.database, ref.series.column)
-                if part not in parts.setdefault(name, []):
-                    parts[name].append(part)
+        for name, ref in (pair for own in refs.values() for pair in own.items()):
+            self.check_type(name, ref)
+            part = ColumnPart(ref.device.database, ref.series.column)
+            if part not in parts.setdefault(name, []):
+                parts[name].append(part)
         for name, column_parts in parts.items():
             rows.add(name, self.types[name], column_parts)
         return rows

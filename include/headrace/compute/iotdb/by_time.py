@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from headrace.compute.iotdb.aggregates import normalize_count_if
 from headrace.compute.iotdb.by_level import LevelQuery
 from headrace.compute.iotdb.expansion import (
+    MAX_COLUMNS,
     SeriesNames,
     counts_times,
     expand,
@@ -30,7 +31,7 @@ from headrace.compute.iotdb.select import (
     time_ordering,
     window_clause,
 )
-from headrace.errors import ProgrammingError
+from headrace.errors import LimitError, ProgrammingError
 from headrace.model.expressions import Expression
 from headrace.model.queries import SelectItem
 from headrace.model.tree_queries import TreeQuery
@@ -96,6 +97,12 @@ class TimeQuery:
                 raise ProgrammingError(
                     f"alias '{item.alias}' can only be matched with one time series",
                     hint="name the series",
+                    span=item.expression.span,
+                )
+            if len(expanded) + len(nodes) > MAX_COLUMNS:
+                raise LimitError(
+                    f"the result has more than {MAX_COLUMNS} columns",
+                    hint="name fewer series, or add ALIGN BY DEVICE, which has one column for each measurement",
                     span=item.expression.span,
                 )
             expanded.extend(SelectItem(node, item.alias or result_header(item.expression, node)) for node in nodes)

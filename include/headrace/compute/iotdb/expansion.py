@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import product
+from itertools import islice, product
 from typing import Final
 
 from headrace.compute.iotdb.schema import SeriesRef, SeriesTree
-from headrace.errors import ProgrammingError
+from headrace.errors import LimitError, ProgrammingError
 from headrace.model.expressions import Call, Case, Cast, ColumnRef, Expression, walk
 from headrace.model.paths import PathPattern, join_path, split_path
 from headrace.model.queries import SelectItem
@@ -19,6 +19,10 @@ TIME: Final = "time"
 DEVICE: Final = "device"
 END_TIME: Final = "__endTime"
 COUNT_TIME: Final = "count_time"
+MAX_SERIES: Final = 1_000_000
+"""Series that one path of a query may match; a million take about half a gigabyte."""
+MAX_COLUMNS: Final = 100_000
+"""Columns of a result."""
 PSEUDO_COLUMNS: Final = frozenset((TIME, "timestamp", END_TIME))
 
 Alternatives = Callable[[ColumnRef], Sequence[ColumnRef]]
@@ -78,7 +82,11 @@ class SeriesNames:
         """Return the full paths that a path matches, in IoTDB's order."""
         suffix = PathPattern(split_path(reference.name), reference.span)
         patterns = [suffix] if suffix.nodes[0] == "root" else [prefix.concat(suffix) for prefix in self.prefixes]
-        matched = [ref for pattern in patterns for ref in self.tree.match(pattern)]
+        matched = list(islice((ref for pattern in patterns for ref in self.tree.iterate(pattern)), MAX_SERIES + 1))
+        if len(matched) > MAX_SERIES:
+            raise LimitError(
+                f"{reference.name} matches more than {MAX_SERIES} series", hint="name fewer of them", span=reference.span
+            )
         self.series |= {ref.path: ref for ref in matched}
         return [ColumnRef(ref.path, span=reference.span) for ref in matched]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -25,7 +26,7 @@ from headrace.model.expressions import ColumnRef, Expression
 from headrace.model.time import Precision
 from headrace.model.tree_queries import TreeQuery
 from headrace.model.tree_types import type_name
-from headrace.model.types import TypeKind
+from headrace.model.types import DataType, TypeKind
 from headrace.storage.spark.functions import F
 
 if TYPE_CHECKING:
@@ -69,15 +70,19 @@ def bind_last(query: TreeQuery, scope: TreeScope) -> LastPlan | None:
     if not refs:
         return None
     rows = RowsBuilder(scope, aligned=False)
+    parts: dict[str, dict[ColumnPart, DataType]] = defaultdict(dict)
     for ref in refs.values():
         rows.devices[ref.device.path] = ref.device
-        rows.add(ref.series.column, ref.type, [ColumnPart(ref.device.database, ref.series.column)])
+        # Databases may have columns of one name and several types.
+        parts[column_key(ref)][ColumnPart(ref.device.database, ref.series.column)] = ref.type
+    for key, own in parts.items():
+        rows.add(key, next(iter(own.values())), list(own))
     columns = {column: f"s{number}" for number, column in enumerate(rows.columns)}
     bound = rows.bind()
     where = conjunction([part for node in as_tuple(query.where) for part in expand(node, names)])
     if where is not None and paths(where):
         raise NotSupportedError("LAST can only be filtered by time", hint="compare time with a constant", span=where.span)
-    series = tuple((ref, columns[ref.series.column]) for ref in refs.values())
+    series = tuple((ref, columns[column_key(ref)]) for ref in refs.values())
     assert isinstance(bound.source, SeriesRows)
     order = next((item.descending for item in query.order_by), None)
     condition = time_condition(where, bound.names, scope)
@@ -90,6 +95,11 @@ def time_condition(where: Expression | None, names: Environment, scope: TreeScop
     condition = where_condition(where, [], binder, names).sql
     present = bigint_sql(scope.now * names.precision.ticks_per_second // 1000)
     return condition and condition.replace(NOW, present)
+
+
+def column_key(ref: SeriesRef) -> str:
+    """Return the name of the column that holds a series: that of all series with its stored name and type."""
+    return f"{ref.series.column} {type_name(ref.type)}"
 
 
 def last_points(plan: LastPlan, read: Callable[[Scan], DataFrame]) -> DataFrame:

@@ -6,11 +6,12 @@ columns, and so the targets of INTO. It is by bucket, then by creation.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final
 
-from headrace.model.paths import PathPattern, split_path
+from headrace.model.paths import ANY_LEVELS, PathPattern, node_matches, split_path
 from headrace.model.trees import Device, Timeseries
 from headrace.model.types import DataType
 
@@ -36,6 +37,7 @@ class SeriesRef:
         return self.series.type
 
 
+@lru_cache(maxsize=1 << 16)
 def java_hash(text: str) -> int:
     """Return `String.hashCode` with HashMap's spreading, unsigned."""
     return _spread(_string_hash(text))
@@ -93,67 +95,170 @@ def _bucket_order(names: Sequence[str], capacity: int) -> list[str]:
 
 @dataclass(slots=True)
 class _Node:
-    """A node of the tree.
+    """A node above the series: an internal node, or a device.
 
     Attributes:
-        series: The series that the node is.
-        template_series: Of a device that uses a template: its series, in their order. They are no nodes of their own.
+        earlier: Number of children that were created before the device's series.
     """
 
     children: dict[str, _Node] = field(default_factory=dict)
-    series: SeriesRef | None = None
-    template_series: dict[str, SeriesRef] = field(default_factory=dict)
+    device: Device | None = None
+    earlier: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Schema:
+    """The series that some devices share.
+
+    Attributes:
+        series: By measurement.
+        order: Their measurements in IoTDB's order, for a device without children.
+        of_template: Whether they come from a device template. They are no nodes of their own then, and come after all nodes.
+    """
+
+    series: dict[str, Timeseries]
+    order: tuple[str, ...]
+    of_template: bool = False
+
+
+NO_SERIES: Final = _Schema({}, ())
+States = frozenset[int]
+"""How many nodes of a pattern may have been matched."""
 
 
 class SeriesTree:
-    """Series by path, with wildcard matching."""
+    """Series by path, with wildcard matching.
+
+    Only nodes above the series take memory: the series of devices with equal schemas are shared.
+    """
 
     def __init__(self, devices: Iterable[Device]) -> None:
         """Build the tree of devices, given in the order of their creation."""
         self.devices = tuple(devices)
         self._root = _Node()
+        self._schemas: dict[tuple[int, bool], _Schema] = {}
         for device in self.devices:
             node = self._root
             for name in device.nodes:
                 node = node.children.setdefault(name, _Node())
-            _add_series(node, device)
+            node.device, node.earlier = device, len(node.children)
 
     def match(self, pattern: PathPattern) -> list[SeriesRef]:
         """Return the series whose full path matches, in IoTDB's order."""
+        return list(self.iterate(pattern))
+
+    def iterate(self, pattern: PathPattern) -> Iterator[SeriesRef]:
+        """Yield the series whose full path matches, in IoTDB's order."""
+        if pattern.has_wildcard:
+            yield from self._walk(self._root, pattern, frozenset((0,)))
+        elif (exact := self._find(pattern.nodes)) is not None:
+            yield exact
+
+    def names_key(self, device: Device) -> Hashable:
+        """Return a key that is equal for devices on which a name matches the same series in the same order."""
+        node = self._root
+        for name in device.nodes:
+            node = node.children[name]
+        return device.path if node.children or device.labels else (device.database, id(device.series), device.template is not None)
+
+    def count(self, pattern: PathPattern) -> int:
+        """Return the number of series whose full path matches."""
         if not pattern.has_wildcard:
-            exact = self._find(pattern.nodes)
-            return [exact] if exact is not None else []
-        return [ref for path, ref in self._walk(self._root, ()) if pattern.matches(path)]
+            return len(self.match(pattern))
+        return self._count(self._root, pattern.nodes, frozenset((0,)))
 
     def match_devices(self, pattern: PathPattern) -> list[Device]:
         """Return the devices whose path matches, in the order of their creation."""
         return [device for device in self.devices if pattern.matches(device.nodes)]
 
-    def walk_devices(self) -> list[Device]:
-        """Return the devices in IoTDB's order."""
-        by_path = {device.nodes: device for device in self.devices}
-        return [by_path[path] for path, _ in self._walk_nodes(self._root, ()) if path in by_path]
+    def walk_devices(self) -> Iterator[Device]:
+        """Yield the devices in IoTDB's order."""
+        yield from self._walk_devices(self._root)
 
     def nodes(self, databases: Sequence[str]) -> Iterator[tuple[tuple[str, ...], str]]:
         """Yield every path with its kind: DATABASE, DEVICE, TIMESERIES or INTERNAL. A database may have no devices."""
-        devices = {device.nodes for device in self.devices}
         roots = {split_path(name) for name in databases}
         seen = set()
-        for path, node in self._walk_nodes(self._root, ()):
-            seen.add(path)
-            if node.series is not None:
-                yield path, "TIMESERIES"
-            elif path in roots:
-                yield path, "DATABASE"
-            else:
-                yield path, "DEVICE" if path in devices else "INTERNAL"
+        for path, kind in self._walk_nodes(self._root, ()):
+            if path in roots:
+                seen.add(path)
+            yield path, "DATABASE" if kind != "TIMESERIES" and path in roots else kind
         yield from ((path, "DATABASE") for path in sorted(roots - seen))
 
-    def _walk_nodes(self, node: _Node, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], _Node]]:
-        for name in hash_order(list(node.children)):
-            child = node.children[name]
-            yield (*path, name), child
-            yield from self._walk_nodes(child, (*path, name))
+    def _schema(self, device: Device | None) -> _Schema:
+        """Return the series of a device; devices of an equal schema, as the catalog reads it, share them."""
+        if device is None:
+            return NO_SERIES
+        key = (id(device.series), device.template is not None)
+        if key not in self._schemas:
+            series = {one.measurement: one for one in device.series}
+            order = sized_hash_order(list(series)) if key[1] else hash_order(list(series))
+            self._schemas[key] = _Schema(series, tuple(order), key[1])
+        return self._schemas[key]
+
+    def _names(self, node: _Node, schema: _Schema) -> Iterable[str]:
+        """Return the names below a node, of series and of nodes, in IoTDB's order."""
+        if not node.children:
+            return schema.order
+        children = list(node.children)
+        if schema.of_template:
+            return list(dict.fromkeys((*hash_order(children), *schema.order)))
+        return hash_order(list(dict.fromkeys((*children[: node.earlier], *schema.series, *children[node.earlier :]))))
+
+    def _walk(self, node: _Node, pattern: PathPattern, states: States) -> Iterator[SeriesRef]:
+        """Yield the series below a node that match what remains of a pattern."""
+        schema, complete = self._schema(node.device), len(pattern.nodes)
+        for name in self._candidates(node, schema, pattern, states):
+            following = advance(pattern.nodes, states, name)
+            series = schema.series.get(name)
+            if series is not None and complete in following:
+                assert node.device is not None
+                yield SeriesRef(node.device, series)
+            if following and name in node.children:
+                yield from self._walk(node.children[name], pattern, following)
+
+    def _count(self, node: _Node, pattern: Sequence[str], states: States) -> int:
+        """Return the number of series below a node that match what remains of a pattern."""
+        schema, last = self._schema(node.device), len(pattern) - 1
+        if last in states and pattern[last] in ("*", ANY_LEVELS):
+            total = len(schema.series)
+        else:
+            total = sum(len(pattern) in advance(pattern, states, name) for name in schema.series)
+        for name, child in node.children.items():
+            following = advance(pattern, states, name)
+            total += self._count(child, pattern, following) if following else 0
+        return total
+
+    def _candidates(self, node: _Node, schema: _Schema, pattern: PathPattern, states: States) -> Iterable[str]:
+        """Return the names below a node that a pattern may match; a single name need not be searched for."""
+        if len(states) == 1:
+            (state,) = states
+            if state == len(pattern.nodes):
+                return ()
+            name = pattern.nodes[state]
+            if "*" not in name or name.startswith("`"):
+                return (name,)
+        return self._names(node, schema)
+
+    def _walk_devices(self, node: _Node) -> Iterator[Device]:
+        for name in self._names(node, self._schema(node.device)) if node.children else ():
+            child = node.children.get(name)
+            if child is not None:
+                if child.device is not None:
+                    yield child.device
+                yield from self._walk_devices(child)
+
+    def _walk_nodes(self, node: _Node, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
+        schema = self._schema(node.device)
+        names = hash_order(list(node.children)) if schema.of_template else self._names(node, schema)
+        for name in names:
+            child = node.children.get(name)
+            if name in schema.series and not schema.of_template:
+                yield (*path, name), "TIMESERIES"
+            elif child is not None:
+                yield (*path, name), "INTERNAL" if child.device is None else "DEVICE"
+            if child is not None:
+                yield from self._walk_nodes(child, (*path, name))
 
     def _find(self, nodes: Sequence[str]) -> SeriesRef | None:
         node = self._root
@@ -161,35 +266,23 @@ class SeriesTree:
             if name not in node.children:
                 return None
             node = node.children[name]
-        child = node.children.get(nodes[-1])
-        if child is not None and child.series is not None:
-            return child.series
-        if nodes[-1] in node.template_series:
-            return node.template_series[nodes[-1]]
-        return self._by_alias(node, nodes[-1])
-
-    @staticmethod
-    def _by_alias(node: _Node, alias: str) -> SeriesRef | None:
-        for child in node.children.values():
-            if child.series is not None and child.series.device.labels_of(child.series.series.measurement).alias == alias:
-                return child.series
-        return None
-
-    def _walk(self, node: _Node, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], SeriesRef]]:
-        for name in hash_order(list(node.children)):
-            child = node.children[name]
-            if child.series is not None:
-                yield (*path, name), child.series
-            yield from self._walk(child, (*path, name))
-        for name, ref in node.template_series.items():
-            yield (*path, name), ref
+        device = node.device
+        if device is None:
+            return None
+        series = self._schema(device).series.get(nodes[-1])
+        if series is None and device.labels:
+            series = next((one for one in device.series if device.labels_of(one.measurement).alias == nodes[-1]), None)
+        return None if series is None else SeriesRef(device, series)
 
 
-def _add_series(node: _Node, device: Device) -> None:
-    """Add the series of a device to its node."""
-    refs = {series.measurement: SeriesRef(device, series) for series in device.series}
-    if device.template is not None:
-        node.template_series = {name: refs[name] for name in sized_hash_order(list(refs))}
-        return
-    for name, ref in refs.items():
-        node.children.setdefault(name, _Node()).series = ref
+def advance(pattern: Sequence[str], states: States, name: str) -> States:
+    """Return how many nodes of a pattern may have been matched after one more node of a path."""
+    following: set[int] = set()
+    for state in states:
+        if state == len(pattern):
+            continue
+        if pattern[state] == ANY_LEVELS:
+            following |= {state, state + 1}
+        elif node_matches(pattern[state], name):
+            following.add(state + 1)
+    return frozenset(following)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.compute.local.expressions import Values, evaluate, infer_type
-from headrace.compute.local.sql import TIME, Column, Constant, Node, Operation, UnsupportedError, columns_of
+from headrace.compute.local.sql import NULL, TIME, Column, Constant, Node, Operation, UnsupportedError, columns_of
 
 Array = np.ndarray[Any, Any]
 
@@ -70,6 +70,41 @@ class Sum:
     def result(self) -> pa.Array:
         """Return the sums."""
         return pa.array(self.sums, mask=~self.seen)
+
+
+@dataclass(slots=True)
+class Moments:
+    """The mean of a DOUBLE, or its sum of squared deviations; 0 without values. Batches are merged pairwise."""
+
+    value: Node
+    size: int
+    is_mean: bool
+    counts: Array = field(init=False)
+    means: Array = field(init=False)
+    squares: Array = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.counts, self.means, self.squares = np.zeros(self.size), np.zeros(self.size), np.zeros(self.size)
+
+    def update(self, cells: Array, columns: Mapping[str, Values]) -> None:
+        """Add the values of a batch."""
+        cells, values = present(cells, evaluate(self.value, columns))
+        counts = np.bincount(cells, minlength=self.size).astype(np.float64)
+        changed = counts > 0
+        with np.errstate(all="ignore"):
+            means = np.bincount(cells, weights=values, minlength=self.size) / np.maximum(counts, 1)
+            squares = np.bincount(cells, weights=(values - means[cells]) ** 2, minlength=self.size)
+            totals = self.counts + counts
+            delta, share = means - self.means, counts / np.maximum(totals, 1)
+            merged = squares + delta**2 * self.counts * share
+            is_first = self.counts == 0
+            self.squares = np.where(changed, np.where(is_first, squares, self.squares + merged), self.squares)
+            self.means = np.where(changed, np.where(is_first, means, self.means + delta * share), self.means)
+        self.counts = totals
+
+    def result(self) -> pa.Array:
+        """Return the means or the sums of squares."""
+        return pa.array(self.means if self.is_mean else self.squares)
 
 
 @dataclass(slots=True)
@@ -183,11 +218,15 @@ def accumulator_rule(node: Node, types: Mapping[str, pa.DataType]) -> Accumulato
         UnsupportedError: The aggregate is not supported for these types.
     """
     match node:
-        case Operation(name="count", operands=(value,)):
+        case Operation(name="count", operands=(value,)) if value != NULL:
             infer_type(value, types)
             return AccumulatorRule(pa.int64(), lambda size: Count(value, size))
         case Operation(name="sum", operands=(value,)) if infer_type(value, types) == pa.float64():
             return AccumulatorRule(pa.float64(), lambda size: Sum(value, size))
+        case Operation(name="coalesce", operands=(Operation() as inner, Constant(value=0.0))):
+            value, is_mean = moments_input(inner)
+            if infer_type(value, types) == pa.float64():
+                return AccumulatorRule(pa.float64(), lambda size: Moments(value, size, is_mean))
         case Operation(name="min" | "max" as name, operands=(value,)):
             type_ = infer_type(value, types)
             if pa.types.is_integer(type_) or (pa.types.is_floating(type_) and name == "min"):
@@ -196,6 +235,27 @@ def accumulator_rule(node: Node, types: Mapping[str, pa.DataType]) -> Accumulato
             type_ = infer_type(value, types)
             if type_ in SELECTED and is_instant(order):
                 return AccumulatorRule(type_, lambda size: ValueAtExtreme(value, order, size, type_, name == "max_by"))
+    raise UnsupportedError(str(node))
+
+
+def moments_input(node: Operation) -> tuple[Node, bool]:
+    """Return the input of a mean, or of a sum of squared deviations, and whether it is a mean."""
+    match node:
+        case Operation(name="avg", operands=(value,)):
+            return value, True
+        case Operation(name="*", operands=(Operation(name="var_pop", operands=(value,)), Operation(name="count", operands=(x,)))):
+            if value in (x, Operation("cast", (x,), "double")):
+                return value, False
+    raise UnsupportedError(str(node))
+
+
+def aggregate_input(node: Node) -> Node:
+    """Return the input of an aggregate that decides whether a row counts: the only one, or the order of the selected row."""
+    match node:
+        case Operation(name="coalesce", operands=(Operation() as inner, Constant(value=0.0))):
+            return moments_input(inner)[0]
+        case Operation(operands=(*_, value)):
+            return value
     raise UnsupportedError(str(node))
 
 

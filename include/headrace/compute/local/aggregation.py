@@ -13,10 +13,10 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from headrace.compute.local.accumulators import Accumulator, AccumulatorRule, accumulator_rule
+from headrace.compute.local.accumulators import Accumulator, AccumulatorRule, accumulator_rule, aggregate_input
 from headrace.compute.local.expressions import Values, evaluate
 from headrace.compute.local.rows import Rows, SeriesReader, aligned_rows, apply_filter, column_types
-from headrace.compute.local.sql import TIME, Column, Node, Operation, UnsupportedError, columns_of, parse, substitute
+from headrace.compute.local.sql import TIME, Column, Node, UnsupportedError, columns_of, parse, substitute
 from headrace.compute.local.windows import WindowGrid, window_grid
 from headrace.compute.plan import TS, WEND, WSTART, Plan, SeriesRows
 from headrace.compute.sql_text import resolve_now
@@ -175,12 +175,10 @@ def to_numpy(values: Values) -> Array:
 
 def ignores_nulls(node: Node, types: Mapping[str, pa.DataType]) -> bool:
     """Return whether a row whose columns are all NULL leaves an aggregate unchanged: other devices may have rows at its instant."""
-    if not isinstance(node, Operation) or not node.operands:
-        return False
     nulls = {name: pa.scalar(None, type_) for name, type_ in types.items()}
     nulls[TIME] = pa.scalar(0, pa.timestamp("us", "UTC"))
     try:
-        value = evaluate(node.operands[-1], nulls)
-    except KeyError:
+        value = evaluate(aggregate_input(node), nulls)
+    except (KeyError, UnsupportedError):
         return False
     return isinstance(value, pa.Scalar) and not value.is_valid

@@ -11,7 +11,17 @@ import pyarrow.compute as pc
 
 from headrace.compute.local.aggregation import Aggregation
 from headrace.compute.local.expressions import Values, evaluate, infer_type
-from headrace.compute.local.rows import RowReader, Rows, SeriesReader, aligned_rows, apply_filter, bounded, mask_of, to_integers
+from headrace.compute.local.rows import (
+    RowReader,
+    Rows,
+    SeriesReader,
+    aligned_rows,
+    apply_filter,
+    bounded,
+    mask_of,
+    source_types,
+    to_integers,
+)
 from headrace.compute.local.sql import TIME, Column, Node, Operation, UnsupportedError, columns_of, parse
 from headrace.compute.plan import WSTART, AnyPlan, Output, Plan, SeriesRows
 from headrace.compute.sql_text import resolve_now
@@ -31,33 +41,38 @@ def evaluate_locally(plan: AnyPlan, reader: RowReader, max_rows: int) -> pa.Tabl
         max_rows: Rows that may be read at most.
     """
     try:
-        return LocalPlan(plan, reader, max_rows).run() if isinstance(plan, Plan) else None
+        return LocalPlan(plan).run(reader, max_rows) if isinstance(plan, Plan) else None
     except UnsupportedError:
         return None
+
+
+def is_supported(plan: AnyPlan) -> bool:
+    """Return whether `evaluate_locally` evaluates a plan, unless it has to read or to keep too much."""
+    try:
+        return isinstance(plan, Plan) and LocalPlan(plan) is not None
+    except UnsupportedError:
+        return False
 
 
 class LocalPlan:
     """A plan of which every part is supported.
 
     Raises:
-        UnsupportedError: A part is not supported, or too many rows have to be read.
+        UnsupportedError: A part is not supported.
     """
 
-    def __init__(self, plan: Plan, reader: RowReader, max_rows: int) -> None:
+    def __init__(self, plan: Plan) -> None:
         check_shape(plan)
         assert isinstance(plan.source, SeriesRows)
         self.plan = plan
         self.source = plan.source
-        self.types = source_types(plan, plan.source)
+        self.types = source_types(plan.source, plan.precision)
         self.where = parse(resolve_now(plan, plan.filter)) if plan.filter else None
         if self.where is not None and infer_type(self.where, self.types) != pa.bool_():
             raise UnsupportedError("WHERE")
-        self.reader = SeriesReader(plan.source, reader, *time_limits(plan))
         self.aggregation = Aggregation(plan, plan.source, self.types, self.where) if plan.aggregated else None
         self.nodes: dict[str, Node] = {}
         self._check_outputs()
-        if self.reader.count() > max_rows:
-            raise UnsupportedError("too many rows")
 
     def _check_outputs(self) -> None:
         """Check the select list and HAVING before any row is read."""
@@ -75,17 +90,23 @@ class LocalPlan:
         keys = [key.column for key in self.plan.keys]
         return keys if self.plan.aggregated else [*keys, *([self.plan.series_column] if self.plan.series_column else [])]
 
-    def run(self) -> pa.Table:
-        """Return the result."""
-        groups = self._groups() if self.aggregation is not None else self._projection()
+    def run(self, rows: RowReader, max_rows: int) -> pa.Table:
+        """Return the result.
+
+        Raises:
+            UnsupportedError: Too many rows have to be read, or values to be kept, or Spark would refuse a value.
+        """
+        reader = SeriesReader(self.source, rows, *time_limits(self.plan))
+        if reader.count() > max_rows:
+            raise UnsupportedError("too many rows")
+        groups = self._groups(self.aggregation, reader) if self.aggregation is not None else self._projection(reader)
         limited = limit(self.plan, sort(self.plan, groups))
         outputs = [plain(limited.column(output.column)) for output in self.plan.outputs]
         return pa.Table.from_arrays(outputs, names=[output.name for output in self.plan.outputs])
 
-    def _groups(self) -> pa.Table:
+    def _groups(self, aggregation: Aggregation, reader: SeriesReader) -> pa.Table:
         """Return the select list of all groups, in the order of devices and time."""
-        assert self.aggregation is not None
-        table = self.aggregation.run(self.reader)
+        table = aggregation.run(reader)
         columns = {name: table.column(name).combine_chunks() for name in table.column_names}
         rows = Rows(np.zeros(table.num_rows, np.int64), columns)
         if self.plan.having is not None:
@@ -93,13 +114,13 @@ class LocalPlan:
             rows = rows.filter(mask_of(condition, table.num_rows))
         return self._select(rows)
 
-    def _projection(self) -> pa.Table:
+    def _projection(self, reader: SeriesReader) -> pa.Table:
         """Return the select list of all rows, in the order of devices and time."""
         if self.source.aligned and len(self.source.devices) > 1:
             early = self.where if self.where is not None and set(columns_of(self.where)) == {TIME} else None
-            return self._select(apply_filter(aligned_rows(self.reader, self.types, early), self.where))
+            return self._select(apply_filter(aligned_rows(reader, self.types, early), self.where))
         parts, times, devices = [], [], []
-        for filtered in bounded(apply_filter(rows, self.where) for rows in self.reader.named(self.types)):
+        for filtered in bounded(apply_filter(rows, self.where) for rows in reader.named(self.types)):
             devices.append(filtered.devices)
             times.append(to_integers(filtered.columns[TIME]))
             parts.append(self._select(self._with_devices(filtered)))
@@ -118,7 +139,8 @@ class LocalPlan:
         names = self._device_columns()
         if not names:
             return rows
-        paths = pa.DictionaryArray.from_arrays(pa.array(rows.devices.astype(np.int32)), self.reader.names)
+        names_of_devices = pa.array(self.source.devices, pa.string())
+        paths = pa.DictionaryArray.from_arrays(pa.array(rows.devices.astype(np.int32)), names_of_devices)
         return Rows(rows.devices, {**rows.columns, **dict.fromkeys(names, paths)})
 
     def _select(self, rows: Rows) -> pa.Table:
@@ -147,16 +169,6 @@ def check_shape(plan: Plan) -> None:
         raise UnsupportedError("clause")
     if any(aggregate.many for aggregate in plan.aggregates):
         raise UnsupportedError("aggregate")
-
-
-def source_types(plan: Plan, source: SeriesRows) -> dict[str, pa.DataType]:
-    """Return the types of the columns of a source."""
-    types: dict[str, pa.DataType] = {}
-    for scan, columns, parts in zip(source.scans, source.columns, source.stored, strict=True):
-        declared = {column.name: arrow_type(column.type, plan.precision) for column in scan.table.columns}
-        types[TIME] = declared[scan.table.timestamp.name]
-        types |= {name: declared[part.column] for (_, name), part in zip(columns, parts, strict=True) if part is not None}
-    return types
 
 
 def time_limits(plan: Plan) -> tuple[int | None, int | None]:

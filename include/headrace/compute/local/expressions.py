@@ -271,6 +271,11 @@ def quotient_type(types: list[pa.DataType]) -> pa.DataType:
     return require(is_accepted, pa.float64(), "/")
 
 
+def integer_type(types: list[pa.DataType]) -> pa.DataType:
+    """Return the type of a function of integers of one type."""
+    return require(len(set(types)) == 1 and pa.types.is_integer(types[0]), types[0], "a function of integers")
+
+
 FLOATS: Final = (pa.float32(), pa.float64())
 OPERATORS: Final[dict[str, Callable[..., Values]]] = {
     "and": pc.and_kleene,
@@ -288,6 +293,8 @@ FUNCTIONS: Final[dict[str, tuple[Callable[[list[pa.DataType]], pa.DataType], Cal
     "if": (if_type, choose),
     "coalesce": (common_type, pc.coalesce),
     "nullif": (null_if_type, null_if),
+    "greatest": (integer_type, pc.max_element_wise),
+    "least": (integer_type, pc.min_element_wise),
     "negative": (same_type(*FLOATS), pc.negate),
     "abs": (same_type(*FLOATS), pc.abs),
     "isnan": (constant_type(TYPES["boolean"], *FLOATS), is_nan),

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from headrace.compute.local.expressions import Values, evaluate
 from headrace.compute.local.sql import TIME, Node, UnsupportedError
 from headrace.compute.plan import Plan, Scan, SeriesRows
+from headrace.model.time import Precision
 from headrace.storage.types import arrow_type
 
 Array = np.ndarray[Any, Any]
@@ -68,6 +69,16 @@ def column_types(plan: Plan, source: SeriesRows, number: int) -> dict[str, pa.Da
     scan = source.scans[number]
     declared = {column.name: arrow_type(column.type, plan.precision) for column in scan.table.columns}
     return {name: declared[name] for name in scan.columns if name != scan.table.series_key}
+
+
+def source_types(source: SeriesRows, precision: Precision) -> dict[str, pa.DataType]:
+    """Return the types of the columns of a source."""
+    types: dict[str, pa.DataType] = {}
+    for scan, columns, parts in zip(source.scans, source.columns, source.stored, strict=True):
+        declared = {column.name: arrow_type(column.type, precision) for column in scan.table.columns}
+        types[TIME] = declared[scan.table.timestamp.name]
+        types |= {name: declared[part.column] for (_, name), part in zip(columns, parts, strict=True) if part is not None}
+    return types
 
 
 @dataclass(slots=True)

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.compute.plan import TS, WEND, WSTART, Plan
 from headrace.compute.terms import bigint_sql
+from headrace.compute.types import from_ticks
 from headrace.compute.window_plans import RangeWindow
 from headrace.errors import LimitError
 from headrace.model.instants import EPOCH, find_zone
 from headrace.model.time import Precision
 from headrace.storage.spark.functions import F
+from headrace.storage.values.scalars import tick_range
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -61,6 +63,15 @@ def window_index(window: RangeWindow, first: int) -> str:
 def range_bounds(plan: Plan, window: RangeWindow) -> tuple[int, int]:
     """Return the range's start and its exclusive end in ticks."""
     return window.first.at(plan.present), window.end.at(plan.present)
+
+
+def within_range(plan: Plan, window: RangeWindow, rows: DataFrame, time: str) -> DataFrame:
+    """Return the rows near the range, by conditions on the stored timestamps that prune files. Others are in no window."""
+    first, end = range_bounds(plan, window)
+    low, high = tick_range(plan.precision)
+    if first > low:
+        rows = rows.where(f"{time} >= {from_ticks(bigint_sql(first), plan.precision)}")
+    return rows.where(f"{time} <= {from_ticks(bigint_sql(end), plan.precision)}") if end < high else rows
 
 
 def window_grid(plan: Plan, window: RangeWindow, spark: SparkSession) -> DataFrame:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any, Final
 
 from headrace.errors import NotSupportedError
@@ -79,13 +80,15 @@ def matching_devices(patterns: Sequence[PathPattern], context: Context) -> list[
     return [device for device in SeriesTree(candidates).walk_devices() if device.path in matched]
 
 
-def matching_series(patterns: Sequence[PathPattern], context: Context) -> list[SeriesPair]:
-    """Return the series whose path matches, in IoTDB's order."""
+def matching_series(patterns: Sequence[PathPattern], context: Context) -> Iterator[SeriesPair]:
+    """Yield the series whose path matches, in IoTDB's order."""
     from headrace.compute.iotdb.schema import SeriesTree
 
     tree = SeriesTree(devices_of(patterns, context))
-    matched = {ref.path: (ref.device, ref.series) for pattern in patterns for ref in tree.match(pattern)}
-    return list(matched.values())
+    if len(patterns) == 1:
+        return ((ref.device, ref.series) for ref in tree.iterate(patterns[0]))
+    matched = {ref.path: (ref.device, ref.series) for pattern in patterns for ref in tree.iterate(pattern)}
+    return iter(matched.values())
 
 
 def databases(statement: TreeShow, context: Context) -> CatalogRows:
@@ -158,7 +161,10 @@ def timeseries(statement: TreeShow, context: Context) -> CatalogRows:
     matched = chosen_series(statement, context)
     # Like IoTDB, which keeps the usual order if there is a condition on time.
     if statement.what.startswith("latest") and statement.time is None:
-        matched = latest_first(matched, context)
+        matched = iter(latest_first(list(matched), context))
+    if statement.limit is not None:
+        # `answer` applies the offset.
+        matched = islice(matched, (statement.offset or 0) + statement.limit)
     return CatalogRows(types, [series_row(device, series) for device, series in matched])
 
 
@@ -197,16 +203,17 @@ def as_json(labels: Mapping[str, str]) -> str | None:
     return json.dumps(dict(labels), separators=(",", ":"), ensure_ascii=False) if labels else None
 
 
-def chosen_series(statement: TreeShow, context: Context) -> list[SeriesPair]:
-    """Return the series of a SHOW or COUNT that meet its condition."""
+def chosen_series(statement: TreeShow, context: Context) -> Iterator[SeriesPair]:
+    """Return the series of a SHOW or COUNT that meet its condition, one at a time: there may be millions."""
     matched = matching_series(patterns_of(statement), context)
     if statement.where is not None:
         kind, key, sign, value = statement.where
-        matched = [pair for pair in matched if meets(pair, kind, sign, key, value)]
+        matched = (pair for pair in matched if meets(pair, kind, sign, key, value))
     if statement.time is None:
         return matched
-    times = latest_times(matched, statement.time, context)
-    return [pair for pair in matched if pair_key(*pair) in times]
+    candidates = list(matched)
+    times = latest_times(candidates, statement.time, context)
+    return (pair for pair in candidates if pair_key(*pair) in times)
 
 
 def meets(pair: SeriesPair, kind: str, sign: str, key: str, value: str) -> bool:
@@ -234,9 +241,9 @@ COMPARISONS: Final[dict[str, Callable[[str | None, str], bool]]] = {
 
 def count_timeseries(statement: TreeShow, context: Context) -> CatalogRows:
     """Return the number of series, in all or for each path of a level."""
-    matched = chosen_series(statement, context)
     if statement.level is None:
-        return CatalogRows({"count(timeseries)": BIGINT}, [(len(matched),)])
+        return CatalogRows({"count(timeseries)": BIGINT}, [(number_of_series(statement, context),)])
+    matched = chosen_series(statement, context)
     level = statement.level
     counts = Counter(
         join_path((*device.nodes, series.measurement)[: level + 1]) for device, series in matched if len(device.nodes) >= level
@@ -244,13 +251,23 @@ def count_timeseries(statement: TreeShow, context: Context) -> CatalogRows:
     return CatalogRows({"Column": STRING, "count(timeseries)": BIGINT}, list(counts.items()))
 
 
-def all_paths(patterns: Sequence[PathPattern], context: Context) -> list[tuple[tuple[str, ...], str]]:
-    """Return every node below the databases, and below tables that patterns name, with what it is, in IoTDB's order."""
+def number_of_series(statement: TreeShow, context: Context) -> int:
+    """Return the number of series that a COUNT matches."""
+    from headrace.compute.iotdb.schema import SeriesTree
+
+    patterns = patterns_of(statement)
+    if statement.where is not None or statement.time is not None or len(patterns) > 1:
+        return sum(1 for _ in chosen_series(statement, context))
+    return SeriesTree(devices_of(patterns, context)).count(patterns[0])
+
+
+def all_paths(patterns: Sequence[PathPattern], context: Context) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield every node below the databases, and below tables that patterns name, with what it is, in IoTDB's order."""
     from headrace.compute.iotdb.schema import SeriesTree
 
     trees = context.catalog.trees
-    devices = [device for name in trees.databases() for device in trees.all(name)]
-    return list(SeriesTree([*devices, *table_devices(patterns, context)]).nodes(trees.databases()))
+    devices = (device for name in trees.databases() for device in trees.all(name))
+    return SeriesTree([*devices, *table_devices(patterns, context)]).nodes(trees.databases())
 
 
 def child_paths(statement: TreeShow, context: Context) -> CatalogRows:

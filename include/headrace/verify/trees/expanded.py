@@ -136,13 +136,13 @@ def present(*nodes: Expression | None) -> list[Expression]:
 
 
 def expanded_items(item: SelectItem, resolve: Callable[[ColumnRef], Sequence[str]]) -> list[SelectItem]:
-    """Return one item for each column that an item stands for."""
+    """Return one item for each column that an item expands to."""
     nodes = combinations(item.expression, resolve)
     return [SelectItem(node, item.alias or result_name(item.expression if counts_times(node) else node)) for node in nodes]
 
 
 def single(node: Expression, resolve: Callable[[ColumnRef], Sequence[str]]) -> Expression:
-    """Return a sort key, which stands for one column."""
+    """Return a sort key, which expands to one column."""
     nodes = combinations(node, resolve)
     if len(nodes) != 1:
         raise unsupported("ORDER BY of several series")

@@ -19,7 +19,7 @@ END_TIME: Final = "__endTime"
 COUNT_TIME: Final = "count_time"
 
 Resolve = Callable[[ColumnRef], Sequence[str]]
-"""Returns the names of the columns that a path stands for."""
+"""Returns the names of the columns that a path expands to."""
 
 
 def is_time(reference: ColumnRef) -> bool:

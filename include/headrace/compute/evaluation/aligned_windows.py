@@ -1,0 +1,132 @@
+"""Aggregation of series that are aligned by time: by device first, then the windows of the devices are aligned.
+
+Aligning the rows themselves would make as many columns of them as there are series, nearly all of them NULL.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from headrace.compute.local.aggregation import ignores_nulls
+from headrace.compute.local.sql import TIME, Operation, UnsupportedError, columns_of, parse
+from headrace.compute.plan import TS, WEND, WSTART, Plan, Scan, SeriesRows, StoredSeries
+from headrace.compute.sql_text import resolve_now
+from headrace.compute.terms import quote, string_sql
+from headrace.compute.window_plans import RangeWindow
+from headrace.compute.windows.ranges import assign_windows, within_range
+from headrace.storage.spark.functions import F
+from headrace.storage.types import arrow_type
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+WORDS: Final = re.compile(r"'(?:[^'\\]|\\.)*'|`(?:[^`]|``)*`|[A-Za-z_]\w*", re.DOTALL)
+DEVICE: Final = "device"
+
+
+@dataclass(frozen=True, slots=True)
+class DevicePartial:
+    """A partial aggregate of one device: the column that holds it for every device, and its path."""
+
+    column: str
+    device: str
+
+
+def aggregate_by_device(plan: Plan, source: SeriesRows, read: Callable[[Scan], DataFrame]) -> DataFrame | None:
+    """Return the partials of all windows that have rows; None if some depend on several devices or on all rows."""
+    if not source.aligned or len(source.devices) < 2 or len(source.scans) != 1 or not source.stored:
+        return None
+    if plan.group_calls or not all(aggregate.bounded for aggregate in plan.aggregates) or not filters_time_only(plan):
+        return None
+    updates: dict[str, str] = {}
+    targets: dict[str, DevicePartial] = {}
+    for partial in plan.one_pass.partials:
+        split = split_partial(plan, source, partial.update)
+        if split is None:
+            return None
+        device, sql = split
+        targets[partial.column] = DevicePartial(updates.setdefault(sql, f"y{len(updates)}"), device)
+    return align_windows(plan, *aggregate_devices(plan, source, read, updates), targets)
+
+
+def filters_time_only(plan: Plan) -> bool:
+    """Return whether WHERE is a condition on time alone; one on values applies to the aligned rows of all devices."""
+    try:
+        return plan.filter is None or set(columns_of(parse(resolve_now(plan, plan.filter)))) == {TIME}
+    except UnsupportedError:
+        return False
+
+
+def split_partial(plan: Plan, source: SeriesRows, update: str) -> tuple[str, str] | None:
+    """Return the only device that a partial aggregate depends on, and the aggregate over stored columns."""
+    series = {name: part for (_, name), part in zip(source.columns[0], source.stored[0], strict=True) if part is not None}
+    arguments = {argument.column: resolve_now(plan, argument.sql) for argument in plan.arguments}
+    used = [name for name in words(update) if name in arguments]
+    names = {name for argument in used for name in words(arguments[argument]) if name in series}
+    devices = {series[name].device for name in names}
+    if len(devices) != 1 or not all(is_null_without_values(plan, source, arguments[argument], series) for argument in used):
+        return None
+    stored = {name: quote(series[name].column) for name in names}
+    columns = {argument: f"({replace_words(arguments[argument], stored)})" for argument in used}
+    return devices.pop(), replace_words(resolve_now(plan, update), columns)
+
+
+def words(sql: str) -> list[str]:
+    """Return the names in an expression, without texts and quoted names."""
+    return [word for word in WORDS.findall(sql) if word[0] not in "'`"]
+
+
+def replace_words(sql: str, replacements: Mapping[str, str]) -> str:
+    """Replace names in an expression."""
+    return WORDS.sub(lambda match: replacements.get(match[0], match[0]), sql)
+
+
+def is_null_without_values(plan: Plan, source: SeriesRows, sql: str, series: Mapping[str, StoredSeries]) -> bool:
+    """Return whether an argument is NULL in a row in which only other devices have values."""
+    try:
+        node = parse(sql)
+    except UnsupportedError:
+        return False
+    columns = {column.name: column.type for column in source.scans[0].table.columns}
+    types: dict[str, pa.DataType] = {
+        name: arrow_type(columns[series[name].column], plan.precision) for name in columns_of(node) if name in series
+    }
+    return ignores_nulls(Operation("count", (node,)), types)
+
+
+def aggregate_devices(
+    plan: Plan, source: SeriesRows, read: Callable[[Scan], DataFrame], updates: Mapping[str, str]
+) -> tuple[DataFrame, DataFrame]:
+    """Return the windows of each device with the partials `updates` over its stored columns, and the partials of no rows."""
+    (scan,) = source.scans
+    rows = read(scan)
+    if scan.condition is not None:
+        rows = rows.where(scan.condition)
+    renamed = rows.withColumnsRenamed({scan.table.timestamp.name: TIME, scan.table.series_key: DEVICE})
+    if plan.filter:
+        renamed = renamed.where(resolve_now(plan, plan.filter))
+    if isinstance(plan.window, RangeWindow):
+        renamed = within_range(plan, plan.window, renamed, TIME)
+    stored = sorted({part.column for part in source.stored[0] if part is not None})
+    prepared = renamed.selectExpr(DEVICE, f"{plan.time} AS {TS}", *map(quote, stored))
+    aggregates = [F.expr(sql).alias(column) for sql, column in updates.items()]
+    empty = prepared.where("false").agg(*aggregates).withColumnsRenamed({column: f"_{column}" for column in updates.values()})
+    ends: Sequence[str] = ()
+    if isinstance(plan.window, RangeWindow):
+        prepared, ends = assign_windows(plan, plan.window, prepared), (WSTART, WEND)
+    return prepared.groupBy(DEVICE, *ends).agg(*aggregates), empty
+
+
+def align_windows(plan: Plan, windows: DataFrame, empty: DataFrame, targets: Mapping[str, DevicePartial]) -> DataFrame:
+    """Return one row for each window, with the partials of each device in columns of their own."""
+    ends = (WSTART, WEND) if plan.window is not None else ()
+    values = [
+        F.expr(f"any_value(if({DEVICE} = {string_sql(target.device)}, {target.column}, NULL), true)").alias(name)
+        for name, target in targets.items()
+    ]
+    aligned = windows.groupBy(*ends).agg(*values).crossJoin(F.broadcast(empty))
+    return aligned.selectExpr(*ends, *(f"coalesce({name}, _{target.column}) AS {name}" for name, target in targets.items()))

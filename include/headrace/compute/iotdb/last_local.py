@@ -1,0 +1,120 @@
+"""Evaluation of SELECT LAST with Arrow in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.compute.iotdb.last import HEADERS, LastPlan
+from headrace.compute.local.accumulators import ValueAtExtreme, accumulator_rule
+from headrace.compute.local.aggregation import MAX_CELLS
+from headrace.compute.local.rows import RowReader, SeriesReader, apply_filter, source_types
+from headrace.compute.local.sql import NULL, TIME, Column, Node, Operation, UnsupportedError, parse
+from headrace.compute.types import to_ticks
+from headrace.model.tree_types import type_name
+from headrace.model.types import TypeKind
+
+SIGNIFICANT_DIGITS: Final = {np.dtype(np.float32): 6, np.dtype(np.float64): 15}
+"""Digits up to which all versions of Java write the shortest text of a number."""
+
+
+def last_points_locally(plan: LastPlan, rows: RowReader, max_rows: int) -> pa.Table | None:
+    """Return what `last_points` does; None if Spark has to evaluate the plan."""
+    try:
+        return find_points(plan, rows, max_rows)
+    except UnsupportedError:
+        return None
+
+
+def find_points(plan: LastPlan, rows: RowReader, max_rows: int) -> pa.Table:
+    """Return the latest point of each series.
+
+    Raises:
+        UnsupportedError: A part is not supported, or too much has to be read or kept.
+    """
+    source = plan.rows
+    writers = {column: TEXTS.get(ref.type.kind) for ref, column in plan.series}
+    if not source.stored or None in writers.values() or len(source.devices) * len(writers) > MAX_CELLS:
+        raise UnsupportedError("series")
+    reader = SeriesReader(source, rows, None, None)
+    if reader.count() > max_rows:
+        raise UnsupportedError("too many rows")
+    latest = latest_values(plan, reader)
+    ranks = {path: rank for rank, path in enumerate(source.devices)}
+    points = []
+    for ref, column in plan.series:
+        values, rank, write = latest[column], ranks[ref.device.path], writers[column]
+        if write is not None and not values.is_null[rank]:
+            points.append((int(values.best[rank]), ref.path, write(values.values[rank]), type_name(ref.type)))
+    if plan.descending is not None:
+        points.sort(key=lambda point: point[1], reverse=plan.descending)
+    first = plan.offset or 0
+    points = points[first : None if plan.limit is None else first + plan.limit]
+    times = pa.array([point[0] for point in points], pa.int64())
+    unit = plan.precision.ticks_per_second
+    stored = (
+        times if unit > 1_000_000 else pa.array([point[0] * (1_000_000 // unit) for point in points], pa.timestamp("us", "UTC"))
+    )
+    texts = [pa.array([point[number] for point in points], pa.string()) for number in (1, 2, 3)]
+    return pa.table(dict(zip(HEADERS, (stored, *texts), strict=True)))
+
+
+def latest_values(plan: LastPlan, reader: SeriesReader) -> dict[str, ValueAtExtreme]:
+    """Return the latest value of each column and device."""
+    types = source_types(plan.rows, plan.precision)
+    where = parse(plan.filter) if plan.filter else None
+    ticks = parse(to_ticks(TIME, plan.precision))
+    latest: dict[str, ValueAtExtreme] = {}
+    for _, column in plan.series:
+        order: Node = Operation("if", (Operation("is null", (Column(column),)), NULL, ticks))
+        rule = accumulator_rule(Operation("max_by", (Column(column), order)), types)
+        if column not in latest:
+            accumulator = rule.make(len(plan.rows.devices))
+            assert isinstance(accumulator, ValueAtExtreme)
+            latest[column] = accumulator
+    for rows in reader.named(types):
+        filtered = apply_filter(rows, where)
+        for accumulator in latest.values():
+            accumulator.update(filtered.devices.astype(np.int64), filtered.columns)
+    return latest
+
+
+def real_text(value: Any) -> str:
+    """Return a floating-point number as Java writes it.
+
+    Raises:
+        UnsupportedError: Versions of Java differ in the last digit.
+    """
+    if np.isnan(value):
+        return "NaN"
+    if np.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    text = np.format_float_scientific(value, unique=True, trim="-")
+    mantissa, _, power = text.lstrip("-").partition("e")
+    digits, exponent = mantissa.replace(".", ""), int(power)
+    if len(digits) > SIGNIFICANT_DIGITS[value.dtype]:
+        raise UnsupportedError(text)
+    sign = "-" if text.startswith("-") else ""
+    if value == 0:
+        return f"{sign}0.0"
+    if not -3 <= exponent < 7:
+        return f"{sign}{digits[0]}.{digits[1:] or '0'}E{exponent}"
+    if exponent < 0:
+        return f"{sign}0.{'0' * (-exponent - 1)}{digits}"
+    whole, fraction = digits[: exponent + 1].ljust(exponent + 1, "0"), digits[exponent + 1 :]
+    return f"{sign}{whole}.{fraction or '0'}"
+
+
+TEXTS: Final[dict[TypeKind, Callable[[Any], str]]] = {
+    TypeKind.BOOL: lambda value: "true" if value else "false",
+    TypeKind.INT: str,
+    TypeKind.BIGINT: str,
+    TypeKind.FLOAT: real_text,
+    TypeKind.DOUBLE: real_text,
+    TypeKind.VARCHAR: str,
+    TypeKind.NCHAR: str,
+}
+"""How values are written as the text that IoTDB prints. Spark writes those of other types."""

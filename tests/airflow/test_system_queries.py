@@ -1,0 +1,189 @@
+"""Continuous queries that a real Airflow executes: missed intervals, a backfill, cleared runs, failures, and a killed process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+import headrace
+from headrace.model.clock import ManualClock, SystemClock
+from headrace.model.continuous_queries import Execution, ExecutionState
+from headrace.model.jobs import JobDefinition, JobKind, JobRecord, JobState
+from headrace.model.paths import ROOT
+from tests.airflow.running import RunningSystem
+
+pytestmark = [pytest.mark.airflow, pytest.mark.e2e, pytest.mark.timeout(3600)]
+
+MINUTE = 60_000
+HOUR = 60 * MINUTE
+BODY = "BEGIN SELECT count(s), max_value(s) INTO root.{name}.d(c, m) FROM root.plant.d GROUP BY (1m) END"
+
+
+class Queries:
+    """Creates continuous queries in the past, so that executions are due at once, and shows what became of them."""
+
+    def __init__(self, up: RunningSystem) -> None:
+        self.up = up
+        self.now = SystemClock().now()
+        self.trees = headrace.connect(settings=up.settings, dialect="iotdb")
+
+    def sql(self, statement: str) -> list[tuple[Any, ...]]:
+        return self.trees.execute(statement).fetchall()
+
+    def create(self, name: str, every: str, *, ago: int = 0, clauses: str = "") -> None:
+        clock = ManualClock(self.now - ago)
+        statement = f"CREATE CQ {name} RESAMPLE EVERY {every} {clauses} {BODY.format(name=name)}"
+        with headrace.connect(settings=self.up.settings, dialect="iotdb", clock=clock) as past:
+            past.execute(statement)
+
+    def record(self, name: str) -> JobRecord:
+        return self.up.catalog.jobs.get(ROOT, name, JobKind.CONTINUOUS_QUERY)
+
+    def definition(self, name: str) -> JobDefinition:
+        return self.record(name).definition
+
+    def executions(self, name: str) -> list[Execution]:
+        """Return the executions of a query, oldest instant first."""
+        return self.up.catalog.executions.all(self.definition(name).id)[::-1]
+
+    def done(self, name: str) -> list[Execution]:
+        return [execution for execution in self.executions(name) if execution.state is ExecutionState.DONE]
+
+    def until(self, poll: Callable[[], Any], what: str) -> Any:
+        return self.up.until(poll, what)
+
+    def runs(self, name: str, run_type: str) -> list[dict[str, Any]]:
+        return [run for run in self.up.client.runs(f"headrace_cq__{name}", 100) if run["run_type"] == run_type]
+
+    def tasks(self, name: str, run_id: str) -> dict[str, str]:
+        return {task["task_id"]: task["state"] for task in self.up.client.tasks(f"headrace_cq__{name}", run_id)}
+
+    def assert_equals_query(self, name: str, executions: list[Execution]) -> None:
+        """Check that the rows of INTO are those of the query over the ranges of these executions, each once."""
+        stored = self.sql(f"SELECT c, m FROM root.{name}.d")
+        expected = []
+        for start, end in sorted({(execution.start, execution.end) for execution in executions}):
+            windows = f"GROUP BY ([{start}, {end}), 1m)"
+            expected += self.sql(f"SELECT count(s), max_value(s) FROM root.plant.d {windows}")
+        assert stored == expected
+        assert len({time for time, *_ in stored}) == len(stored)
+
+
+@pytest.fixture(scope="module")
+def queries(up: RunningSystem) -> Iterator[Queries]:
+    queries = Queries(up)
+    first = queries.now // HOUR * HOUR - 30 * HOUR
+    rows = ", ".join(f"({first + number * MINUTE}, {number})" for number in range(31 * 60))
+    queries.sql(f"INSERT INTO root.plant.d(time, s) VALUES {rows}")
+    yield queries
+    queries.trees.close()
+
+
+def test_missed_intervals_are_executed_in_order_although_a_process_is_killed(queries: Queries) -> None:
+    """The seventh execution has been written when the process dies, so its retry writes it again."""
+    queries.create("killed", "1m", ago=10 * MINUTE)
+    queries.until(lambda: len(queries.done("killed")) >= 10, "ten executions")
+    queries.until(lambda: len(done_runs(queries, "killed", "scheduled")) >= 10, "a run for each of them")
+    queries.sql("PAUSE CONTINUOUS QUERY killed")
+    queries.until(lambda: all(run["state"] == "success" for run in queries.runs("killed", "scheduled")), "the last run to end")
+    executions = queries.executions("killed")
+    schedule = queries.definition("killed").schedule
+    assert [execution.scheduled for execution in executions] == [
+        schedule.first + number * MINUTE for number in range(len(executions))
+    ]
+    finished = [execution.finished or 0 for execution in executions]
+    assert finished == sorted(finished)
+    assert {execution.state for execution in executions} == {ExecutionState.DONE}
+    assert [execution.attempt for execution in executions] == [1] * 6 + [2] + [1] * (len(executions) - 7)
+    queries.assert_equals_query("killed", executions)
+
+
+def test_a_native_backfill_computes_every_interval_of_its_range(queries: Queries) -> None:
+    queries.create("hourly", "1h")
+    queries.until(lambda: queries.up.client.dag("headrace_cq__hourly"), "the DAG")
+    first = queries.now // HOUR * HOUR - 26 * HOUR
+    body = {
+        "dag_id": "headrace_cq__hourly",
+        "from_date": iso(first),
+        "to_date": iso(first + 23 * HOUR),
+        "max_active_runs": 2,
+        "reprocess_behavior": "none",
+    }
+    queries.until(lambda: create_backfill(queries, body), "Airflow to create the backfill")
+    queries.until(lambda: len(done_runs(queries, "hourly", "backfill")) == 24, "24 runs")
+    executions = [execution for execution in queries.done("hourly") if "backfill" in execution.holder]
+    assert [execution.start for execution in executions] == [first + number * HOUR for number in range(24)]
+    assert {execution.attempt for execution in executions} == {1}
+    queries.assert_equals_query("hourly", queries.done("hourly"))
+
+
+def test_a_cleared_run_computes_its_interval_again(queries: Queries) -> None:
+    run = sorted(queries.runs("hourly", "backfill"), key=lambda run: str(run["logical_date"]))[3]
+    start = round(datetime.fromisoformat(run["logical_date"]).timestamp() * 1000)
+    queries.sql(f"INSERT INTO root.plant.d(time, s) VALUES ({start + 1}, 1000000), ({start + HOUR + 1}, 1000000)")
+    queries.up.client.clear("headrace_cq__hourly", run["dag_run_id"])
+    again = queries.until(
+        lambda: [execution for execution in queries.done("hourly") if execution.attempt == 2], "the interval to be computed again"
+    )
+    assert [execution.start for execution in again] == [start]
+    largest = [row[2] for row in queries.sql("SELECT c, m FROM root.hourly.d") if row[2] == 1_000_000]
+    assert largest == [1_000_000], "the interval after it was not computed again"
+
+
+def test_a_failing_query_is_stopped_and_resumed_by_clearing_its_task(queries: Queries) -> None:
+    """It has been away for long, and executes its latest interval only."""
+    queries.create("latest", "5m", ago=50 * MINUTE, clauses="TIMEOUT POLICY DISCARD")
+    queries.sql("CREATE TIMESERIES root.latest.d.m WITH DATATYPE=BOOLEAN")
+    queries.until(lambda: queries.record("latest").state is JobState.STOPPED, "the query to be STOPPED")
+    reason = str(queries.record("latest").reason)
+    ((_, _, shown),) = [row for row in queries.sql("SHOW CQS") if row[0] == "latest"]
+    assert shown == f"STOPPED: {reason}"
+    failed = queries.until(lambda: [run for run in queries.runs("latest", "scheduled") if run["state"] == "failed"], "the failure")[
+        0
+    ]
+    assert reason in queries.up.client.log_text("headrace_cq__latest", failed["dag_run_id"], "execute", 2)
+    queries.sql("DELETE TIMESERIES root.latest.d.m")
+    queries.up.client.clear("headrace_cq__latest", failed["dag_run_id"])
+    queries.until(lambda: queries.done("latest"), "the execution")
+    assert queries.record("latest").state is JobState.RUNNING
+    assert len(queries.executions("latest")) == 1
+    states = [row[4] for row in queries.sql("SHOW CQ EXECUTIONS latest")]
+    assert (states.count("DONE"), states.count("MISSED")) == (1, len(states) - 1)
+    queries.assert_equals_query("latest", queries.done("latest"))
+
+
+def test_a_query_that_is_due_often_is_supervised_and_its_form_recomputes_a_range(queries: Queries) -> None:
+    queries.create("often", "30s", ago=0, clauses="BOUNDARY 2100-01-01T00:00:00")
+    run = queries.until(lambda: queries.runs("often", "scheduled"), "its run")[0]["dag_run_id"]
+    queries.until(lambda: queries.tasks("often", run)["supervise"] == "deferred", "supervision to start")
+    form = {"from": iso(queries.now - 2 * MINUTE), "to": iso(queries.now)}
+    manual = queries.up.client.trigger("headrace_cq__often", form)
+    queries.until(lambda: done_runs(queries, "often", "manual"), "the range to be recomputed")
+    assert queries.tasks("often", manual) == {"recompute": "success", "begin": "skipped", "supervise": "skipped"}
+    assert {execution.holder for execution in queries.done("often")} == {f"airflow/{manual}"}
+    queries.assert_equals_query("often", queries.done("often"))
+
+
+def test_dropping_queries_ends_their_runs_and_removes_their_dags(queries: Queries) -> None:
+    names = ("killed", "hourly", "latest", "often")
+    for name in names:
+        queries.sql(f"DROP CQ {name}")
+    for name in names:
+        queries.until(lambda: queries.up.client.dag(f"headrace_cq__{name}") is None, f"the DAG of {name} to disappear")  # noqa: B023
+    assert queries.sql("SHOW CQS") == []
+
+
+def create_backfill(queries: Queries, body: dict[str, Any]) -> bool:
+    """Create a backfill; return False if Airflow asks to try again, since its SQLite database is locked."""
+    return "id" in queries.up.client._call("POST", "/api/v2/backfills", json=body, accept=(200, 503))
+
+
+def done_runs(queries: Queries, name: str, run_type: str) -> list[dict[str, Any]]:
+    return [run for run in queries.runs(name, run_type) if run["state"] == "success"]
+
+
+def iso(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat()
