@@ -66,8 +66,8 @@ def test_a_query_has_its_schedule_its_last_execution_and_its_lag(page: TestClien
     clock.advance(4_000)
     shown = only(page)
     assert (shown["source"], shown["target"], shown["lag_ms"], shown["waiting"]) == (
-        "root.plant.**",
-        "root.agg.::",
+        "root.plant.line1",
+        "root.agg.line1",
         EVERY + 4_000,
         2,
     )

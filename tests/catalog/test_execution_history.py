@@ -23,7 +23,7 @@ def execution(scheduled: int, state: ExecutionState = DONE) -> Execution:
 def history(*executions: Execution) -> ExecutionHistory:
     """Return the history of executions in the order of their instants."""
     unfinished = tuple(execution for execution in executions if execution.state is not DONE)
-    return ExecutionHistory(executions[::-1], unfinished)
+    return ExecutionHistory(executions[::-1], unfinished, is_complete=True)
 
 
 @pytest.mark.parametrize("schedule", [BLOCKED, DISCARD])
@@ -83,3 +83,24 @@ def test_a_query_without_executions_has_no_last_one() -> None:
     assert NO_HISTORY.last is None
     assert NO_HISTORY.last_scheduled(BLOCKED) is None
     assert history(execution(50)).last_scheduled(BLOCKED) is None
+
+
+@pytest.mark.parametrize(
+    ("instants", "is_complete", "count", "oldest"),
+    [
+        ((), True, 0, None),
+        ((50,), True, 0, None),
+        ((100, 110), True, 0, None),
+        ((120, 150), True, 4, 100),
+        ((120, 150), False, 2, 130),
+        ((50, 100, 120), True, 1, 110),
+    ],
+)
+def test_instants_before_the_last_one_may_be_left_out(
+    instants: tuple[int, ...], is_complete: bool, count: int, oldest: int | None
+) -> None:
+    recorded = replace(history(*map(execution, instants)), is_complete=is_complete)
+    assert recorded.left_out(BLOCKED) == (count, oldest)
+    assert recorded.lag_ms(DISCARD, 150) == (0 if 150 in instants else 150 - max((100, *(at + 10 for at in instants))))
+    if oldest is not None:
+        assert recorded.lag_ms(BLOCKED, 150) == 150 - oldest

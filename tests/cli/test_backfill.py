@@ -106,14 +106,13 @@ def test_doctor_counts_streams_and_queries(home: Path) -> None:
 def test_status_lists_queries_with_lag_and_why_they_failed(connection: headrace.Connection) -> None:
     catalog = connection.session.context.catalog
     definition = catalog.jobs.get("root", "hourly", JobKind.CONTINUOUS_QUERY).definition
-    for instant in (START + HOUR, START + 2 * HOUR):
-        claimed = catalog.executions.claim(definition.id, definition.schedule, instant, "test")
-        if instant == START + HOUR:
-            catalog.executions.finish(claimed, 12_345)
-    catalog.executions.fail(claimed, "no space left")
+    claims = [catalog.executions.claim(definition.id, definition.schedule, START + n * HOUR, "test") for n in range(3)]
+    for claimed in claims[:2]:
+        catalog.executions.finish(claimed, 12_000)
+    catalog.executions.fail(claims[2], "no space left")
     table = build_jobs_table(read_snapshot(catalog, START + 3 * HOUR + 250), catalog.executions.histories(), 1_000)
     rows = list(zip(*([str(cell) for cell in column.cells] for column in table.columns), strict=True))
     assert rows == [
         ("hour by hour", "continuous query", "RUNNING", f"{3 * HOUR + 250} ms", "–", "0", ""),
-        ("hourly", "continuous query", "RUNNING", f"{HOUR + 250} ms", "–", "12,345", "attempt 1 failed: no space left"),
+        ("hourly", "continuous query", "RUNNING", f"{HOUR + 250} ms", "–", "24,000", "attempt 1 failed: no space left"),
     ]

@@ -21,6 +21,8 @@ ABANDONED_MS: Final = 3_600_000
 KEPT: Final = 10_000
 # Removing the oldest rows with each claim would double its writes.
 PRUNED_EVERY: Final = 100
+# Enough to see which intervals were left out lately.
+RECENT: Final = 20
 NO_INSTANT: Final = -(2**63)
 """Earlier than all instants of schedules."""
 
@@ -145,7 +147,7 @@ class Executions:
         with self._store.read() as connection:
             return [from_row(row) for row in connection.execute(query).mappings()]
 
-    def histories(self, limit: int = 1) -> dict[str, ExecutionHistory]:
+    def histories(self, limit: int = RECENT) -> dict[str, ExecutionHistory]:
         """Return the newest executions of each job, at most `limit`, and those that are not done, in two queries.
 
         Jobs of which nothing has been executed are left out.
@@ -153,7 +155,10 @@ class Executions:
         newest, unfinished = _newest(limit), select(EXECUTIONS).where(IS_UNFINISHED).order_by(EXECUTIONS.c.scheduled)
         with self._store.read() as connection:
             recent, waiting = (_by_job(connection.execute(query).mappings()) for query in (newest, unfinished))
-        return {job_id: ExecutionHistory(tuple(recent[job_id]), tuple(waiting.get(job_id, ()))) for job_id in recent}
+        return {
+            job_id: ExecutionHistory(tuple(executions), tuple(waiting.get(job_id, ())), is_complete=len(executions) < limit)
+            for job_id, executions in recent.items()
+        }
 
     def _close(self, connection: Connection, execution: Execution, values: Mapping[str, Any]) -> int:
         """Record what became of an attempt, and return the time."""

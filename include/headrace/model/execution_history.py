@@ -16,10 +16,12 @@ class ExecutionHistory:
     Attributes:
         newest: The newest executions by instant of the schedule, newest first; not necessarily all.
         unfinished: All executions that are not DONE, oldest first.
+        is_complete: Whether the newest executions are all there are.
     """
 
     newest: tuple[Execution, ...] = ()
     unfinished: tuple[Execution, ...] = ()
+    is_complete: bool = False
 
     @property
     def last(self) -> Execution | None:
@@ -29,6 +31,18 @@ class ExecutionHistory:
     def last_scheduled(self, schedule: Schedule) -> int | None:
         """Return the latest instant that was executed; None if none was since the schedule began."""
         return None if self.last is None or self.last.scheduled < schedule.first else self.last.scheduled
+
+    def left_out(self, schedule: Schedule) -> tuple[int, int | None]:
+        """Return the number of instants before the last one that were not executed, and the oldest of them.
+
+        Those older than the newest executions are not seen unless these are all there are.
+        """
+        recorded = {execution.scheduled for execution in self.newest if execution.scheduled >= schedule.first}
+        if not recorded:
+            return 0, None
+        first, last = schedule.first if self.is_complete else min(recorded), max(recorded)
+        oldest = next((instant for instant in range(first, last, schedule.every) if instant not in recorded), None)
+        return (last - first) // schedule.every + 1 - len(recorded), oldest
 
     def lag_ms(self, schedule: Schedule, now: int) -> int:
         """Return the age of the oldest execution that is due and not done, 0 if there is none.
@@ -40,6 +54,8 @@ class ExecutionHistory:
         if schedule.policy is TimeoutPolicy.BLOCKED:
             regular_from = schedule.first if last is None else last
             waiting += [execution.scheduled for execution in self.unfinished if not is_repeated(execution, regular_from)]
+            _, left_out = self.left_out(schedule)
+            waiting += [] if left_out is None else [left_out]
         else:
             waiting += [execution.scheduled for execution in self.unfinished if execution.scheduled == last]
         return max(0, now - min(waiting))

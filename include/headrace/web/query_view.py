@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
+from headrace.catalog.executions import RECENT
 from headrace.model.continuous_queries import Execution, ExecutionState
 from headrace.model.execution_history import ExecutionHistory, absent_executions, next_execution
 from headrace.model.jobs import DesiredState, JobDefinition, JobRecord, JobState
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from headrace.catalog import Catalog
 
 Json = dict[str, Any]
-LISTED_INTERVALS: Final = 20
+LISTED_INTERVALS: Final = RECENT
 """The intervals whose states the list shows of each query."""
 MAX_INTERVALS: Final = 60
 MAX_EXECUTIONS: Final = 200
@@ -65,7 +66,7 @@ def waiting_executions(definition: JobDefinition, history: ExecutionHistory, now
     schedule = definition.schedule
     following = schedule.next_after(history.last_scheduled(schedule))
     due = max(0, (now - following) // schedule.every + 1)
-    return min(due, 1) if schedule.policy is TimeoutPolicy.DISCARD else due
+    return min(due, 1) if schedule.policy is TimeoutPolicy.DISCARD else due + history.left_out(schedule)[0]
 
 
 def intervals(definition: JobDefinition, newest: Sequence[Execution], limit: int, now: int) -> list[Json]:
