@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from itertools import chain, islice
 from typing import Final
 
+from headrace.catalog.executions import KEPT
 from headrace.errors import NotFoundError
 from headrace.model.continuous_queries import Execution, ExecutionState, Schedule
 from headrace.model.jobs import JobDefinition, JobKind, JobRecord, JobState
@@ -124,8 +125,9 @@ def executions(record: JobRecord, context: Context) -> Iterator[Execution]:
     recorded = context.catalog.executions.all(definition.id)
     known = {execution.scheduled for execution in recorded}
     schedule, now = definition.schedule, context.clock.now()
-    # Older executions have been removed from the ledger.
-    first = max(schedule.first, min((at for at in known if at >= schedule.first), default=schedule.first))
+    first = schedule.first
+    if len(recorded) >= KEPT:  # older executions have been removed from the ledger
+        first = max(first, min(known))
     last = max(known, default=schedule.first)
     instants = range(schedule.at_or_before(now), first - 1, -schedule.every)
     absent = (instant for instant in instants if instant not in known)
