@@ -149,14 +149,16 @@ def test_a_failing_query_is_stopped_and_resumed_by_clearing_its_task(queries: Qu
     queries.up.client.clear("headrace_cq__latest", failed["dag_run_id"])
     queries.until(lambda: queries.done("latest"), "the execution")
     assert queries.record("latest").state is JobState.RUNNING
-    assert len(queries.executions("latest")) == 1
     states = [row[4] for row in queries.sql("SHOW CQ EXECUTIONS latest")]
-    assert (states.count("DONE"), states.count("MISSED")) == (1, len(states) - 1)
+    earlier = states[len(states) - states[::-1].index("DONE") :]
+    assert len(earlier) >= 9
+    assert set(earlier) == {"MISSED"}
     queries.assert_equals_query("latest", queries.done("latest"))
 
 
 def test_a_query_that_is_due_often_is_supervised_and_its_form_recomputes_a_range(queries: Queries) -> None:
     queries.create("often", "30s", ago=0, clauses="BOUNDARY 2100-01-01T00:00:00")
+    queries.until(lambda: queries.up.client.dag("headrace_cq__often"), "the DAG")
     run = queries.until(lambda: queries.runs("often", "scheduled"), "its run")[0]["dag_run_id"]
     queries.until(lambda: queries.tasks("often", run)["supervise"] == "deferred", "supervision to start")
     form = {"from": iso(queries.now - 2 * MINUTE), "to": iso(queries.now)}

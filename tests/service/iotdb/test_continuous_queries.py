@@ -119,6 +119,14 @@ def test_blocked_executes_every_interval_in_order_and_discard_the_latest(plant: 
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
+def test_intervals_missed_before_the_first_execution_are_shown(plant: headrace.Connection) -> None:
+    plant.execute(f"create cq latest timeout policy discard {BODY}")
+    settle_after(plant, 20)
+    assert states(plant, "latest") == {0: "MISSED", 10: "MISSED", 20: "DONE"}
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
 def test_a_repeated_execution_replaces_its_rows_and_no_others(plant: headrace.Connection) -> None:
     insert(plant, -10, -9, -5, 3)
     plant.execute(
