@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
 
@@ -47,6 +47,7 @@ class LevelQuery:
     names: SeriesNames
     levels: tuple[int, ...]
     slots: dict[str, int] = field(default_factory=dict)
+    columns: dict[Expression, Expression] = field(default_factory=dict)
 
     def plan(self) -> TreePlan | None:
         """Bind the query; return None if it matches no series."""
@@ -56,11 +57,11 @@ class LevelQuery:
         if not groups:
             return None
         rows = RowsBuilder(self.scope, aligned=False)
-        items = [SelectItem(node, result_name(node)) for node in groups]
+        items = [SelectItem(self.with_own_column(node, groups), result_name(node)) for node in groups]
         for ref in (ref for refs in groups.values() for ref in refs):
             self.slots.setdefault(ref.series.column, len(self.slots))
         for node, refs in groups.items():
-            self.add_column(rows, node, refs)
+            self.add_column(rows, self.columns[node], refs)
         rows.slots = len(self.slots)
         items = apply_series_limits(items, self.query)
         clause = window_clause(self.query.grouping)
@@ -88,6 +89,16 @@ class LevelQuery:
                 raise NotSupportedError(
                     "GROUP BY LEVEL takes aggregates of series only", hint="such as count(s1)", span=unsupported.span
                 )
+
+    def with_own_column(self, node: Expression, groups: Mapping[Expression, Sequence[SeriesRef]]) -> Expression:
+        """Return a group's aggregate over a column of its own if another function groups other series under the same path."""
+        call = cast("Call", node)
+        path = cast("ColumnRef", call.arguments[0])
+        same_path = [other for other in groups if cast("Call", other).arguments[0] == path]
+        first = next(number for number, other in enumerate(same_path) if groups[other] == groups[node])
+        column = path if first == 0 else replace(path, name=f"{path.name} {first}")
+        self.columns[node] = replace(call, arguments=(column, *call.arguments[1:]))
+        return self.columns[node]
 
     def add_column(self, rows: RowsBuilder, node: Expression, refs: Sequence[SeriesRef]) -> None:
         """Add the values of a group as one column. Each copy of a row (slot) contributes one stored column."""
@@ -120,7 +131,7 @@ class LevelQuery:
         match node:
             case Call() as call if self.scope.language.aggregate(call.function):
                 self.group(SelectItem(call), groups)
-                return next(iter(groups))
+                return self.columns.get(next(iter(groups)), next(iter(groups)))
             case Call(arguments=arguments):
                 return replace(node, arguments=tuple(self.masked_condition(part) for part in arguments))
         return node
