@@ -40,6 +40,15 @@ def test_rows_older_than_their_time_to_live_are_left_out(filled: headrace.Connec
     assert (verification.equal, verification.rows) == (True, 3)
 
 
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+def test_functions_by_level_read_the_series_of_their_own_paths(filled: headrace.Connection) -> None:
+    """The masked path of both columns is `root.*.*.s1`."""
+    sql = "select sum(s1), max_time(line2.s1) from root.plant.*, root.plant group by level = 0"
+    assert filled.execute(sql).fetchall() == [(18.0, 3)]
+    assert filled.session.verify(sql).equal
+
+
 def test_a_verification_is_explained(filled: headrace.Connection) -> None:
     session = filled.session
     lines = session.explain(plan_query_verification(session.state, WINDOWS, "iotdb"))
