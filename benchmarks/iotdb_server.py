@@ -44,7 +44,7 @@ class IotdbServer:
         return 0 if counts.empty else int(counts["count(voltage)"].sum())
 
     def load(self, frame: DataFrame) -> None:
-        """Write rows of `benchmarks.tree_data`, one tablet for each device, and flush them to files."""
+        """Write rows of `benchmarks.tree_data`, one tablet for each device, and flush them to files. Memory has to hold them."""
         from iotdb.utils.IoTDBConstants import TSDataType
         from iotdb.utils.NumpyTablet import NumpyTablet
 

@@ -19,7 +19,10 @@ from headrace.model.tree_types import type_name
 from headrace.model.types import TypeKind
 
 SIGNIFICANT_DIGITS: Final = {np.dtype(np.float32): 6, np.dtype(np.float64): 15}
-"""Digits up to which all versions of Java write the shortest text of a number."""
+"""Digits up to which Java writes the shortest text of a number between `MIN_PLAIN` and `MAX_PLAIN`."""
+MIN_PLAIN: Final = 1e-3
+MAX_PLAIN: Final = 1e7
+"""Java writes numbers outside of these bounds with an exponent."""
 
 
 def last_points_locally(plan: LastPlan, rows: RowReader, max_rows: int) -> pa.Table | None:
@@ -88,26 +91,17 @@ def real_text(value: Any) -> str:
     """Return a floating-point number as Java writes it.
 
     Raises:
-        UnsupportedError: Versions of Java differ in the last digit.
+        UnsupportedError: Java may write more digits than necessary, or an exponent.
     """
     if np.isnan(value):
         return "NaN"
     if np.isinf(value):
         return "Infinity" if value > 0 else "-Infinity"
-    text = np.format_float_scientific(value, unique=True, trim="-")
-    mantissa, _, power = text.lstrip("-").partition("e")
-    digits, exponent = mantissa.replace(".", ""), int(power)
-    if len(digits) > SIGNIFICANT_DIGITS[value.dtype]:
+    text: str = np.format_float_positional(value, unique=True, trim="0")
+    digits = text.lstrip("-").replace(".", "").strip("0")
+    if value != 0 and not (MIN_PLAIN <= abs(value) < MAX_PLAIN and len(digits) <= SIGNIFICANT_DIGITS[value.dtype]):
         raise UnsupportedError(text)
-    sign = "-" if text.startswith("-") else ""
-    if value == 0:
-        return f"{sign}0.0"
-    if not -3 <= exponent < 7:
-        return f"{sign}{digits[0]}.{digits[1:] or '0'}E{exponent}"
-    if exponent < 0:
-        return f"{sign}0.{'0' * (-exponent - 1)}{digits}"
-    whole, fraction = digits[: exponent + 1].ljust(exponent + 1, "0"), digits[exponent + 1 :]
-    return f"{sign}{whole}.{fraction or '0'}"
+    return text
 
 
 TEXTS: Final[dict[TypeKind, Callable[[Any], str]]] = {
