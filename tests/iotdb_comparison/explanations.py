@@ -75,7 +75,9 @@ EXPLANATIONS: Final[Sequence[Explanation]] = (
     explain("the server forgets the types STRING, BLOB, DATE and TIMESTAMP of latest values", r"Value|DataType", r"^select last"),
     explain("the server orders latest values of one instant by chance", r"^(value|rows)", r"^select last .* limit"),
     explain(
-        "the server writes the other values of the statement; Headrace writes none", r"IoTDB's (507|609)|IoTDB refuses 507", r"^insert"
+        "the server writes the other values of the statement; Headrace writes none",
+        r"IoTDB's (507|609)|IoTDB refuses 507",
+        r"^insert",
     ),
     explain("the server stores bytes that are no text in a TEXT", r"value b'", r"^insert"),
     explain("without any value, the server lists the targets of expressions only", r"rows: ours 0.*, 0\)", r"^select .* into"),
