@@ -78,7 +78,8 @@ class DeviceQuery:
             *control_expressions(clause),
             *sort_keys,
         ]
-        rows = self.rows(resolvers, nodes, {path.name for item in items for path in paths(item.expression)})
+        selected = [{path.name for path in paths(item.expression)} for item in items_without_end_time(items)]
+        rows = self.rows(resolvers, nodes, selected)
         if not rows.devices:
             return None
         empty = self.empty_devices(resolvers)
@@ -95,11 +96,11 @@ class DeviceQuery:
         series = {name: ref for resolver in resolvers for name, ref in resolver.series.items()}
         devices = [rows.devices[path] for path in sorted(rows.devices)]
         bound = bind_expanded(query, self.scope, rows, outputs, where, having, orders, clause, series, devices)
-        return self.without_missing(bound, outputs, resolvers) if aggregated else bound
+        return self.without_missing(bound, outputs, [each for each in resolvers if each.device.path in rows.devices])
 
     @staticmethod
     def without_missing(bound: TreePlan, items: Sequence[SelectItem], names: Sequence[DeviceNames]) -> TreePlan:
-        """Make aggregates of measurements that a device lacks NULL, also those that count."""
+        """Make columns of measurements that a device lacks NULL, also those that count."""
         device = next(output.sql for item, output in zip(items, bound.plan.outputs, strict=True) if item.name == DEVICE_HEADER)
         outputs = []
         for item, output in zip(items, bound.plan.outputs, strict=True):
@@ -135,19 +136,20 @@ class DeviceQuery:
         conditions = {device.device.path: expand_where(self.query.where, device.or_null) for device in names}
         return {path for path, parts in conditions.items() if any(map(is_null, parts))}
 
-    def rows(self, names: Sequence[DeviceNames], nodes: Sequence[Expression], selected: set[str]) -> RowsBuilder:
-        """Return the source rows of the devices that have at least one of the measurements in the expressions."""
+    def rows(self, names: Sequence[DeviceNames], nodes: Sequence[Expression], selected: Sequence[set[str]]) -> RowsBuilder:
+        """Return the source rows of the devices that have all measurements of one of the columns, `selected`, at least."""
         rows = RowsBuilder(self.scope, aligned=False)
         used = {path.name for node in nodes for path in paths(node)}
         if any(counts_times(node) for node in nodes):
             used |= {name for resolver in names for name in resolver.all_series()}
         parts: dict[str, list[ColumnPart]] = {}
         for resolver in names:
+            if not any(column <= resolver.series.keys() for column in selected):
+                continue
             refs = {name: ref for name, ref in resolver.series.items() if name in used}
-            if refs:
-                rows.devices[resolver.device.path] = resolver.device
+            rows.devices[resolver.device.path] = resolver.device
             for name, ref in refs.items():
-                self.check_type(name, ref, is_selected=name in selected)
+                self.check_type(name, ref, is_selected=any(name in column for column in selected))
                 part = ColumnPart(ref.device.database, ref.series.column)
                 if part not in parts.setdefault(name, []):
                     parts[name].append(part)
