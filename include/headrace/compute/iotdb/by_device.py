@@ -65,6 +65,8 @@ class DeviceQuery:
             return None
         aggregated = is_aggregated([item.expression for item in items], self.scope.language)
         clause = window_clause(query.grouping)
+        for device in resolvers if clause is not None else ():
+            expand_clause(clause, device)
         clause = None if clause is None else expand_clause(clause, self.first_match(resolvers))
         where = conjunction([part for device in resolvers for part in expand_where(query.where, self.lookup(device, resolvers))])
         conditions = [expand_having(query.having, self.lookup(device, resolvers), self.scope.language) for device in resolvers]
