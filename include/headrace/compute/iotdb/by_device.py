@@ -39,12 +39,13 @@ from headrace.compute.iotdb.select import (
 )
 from headrace.compute.iotdb.types import NUMERIC
 from headrace.compute.terms import string_sql
-from headrace.errors import TypeMismatchError
+from headrace.errors import ProgrammingError, TypeMismatchError
 from headrace.model.expressions import ColumnRef, Expression, Literal
 from headrace.model.queries import Ordering, SelectItem
 from headrace.model.tree_queries import TreeQuery
 from headrace.model.trees import Device
 from headrace.model.types import DOUBLE, DataType
+from headrace.sql.iotdb.names import result_name
 
 
 @dataclass(slots=True)
@@ -72,7 +73,7 @@ class DeviceQuery:
         conditions = [expand_having(query.having, self.lookup(device, resolvers), self.scope.language) for device in resolvers]
         having = conjunction([part for parts in conditions for part in parts])
         having = empty_if_null(where, having) if aggregated else having
-        sort_keys = [part for order in query.order_by for device in resolvers for part in expand(order.key, device)]
+        sort_keys = [part for device in resolvers for part in self.sort_keys(device)]
         nodes = [
             *(item.expression for item in items),
             *as_tuple(where),
@@ -126,6 +127,21 @@ class DeviceQuery:
             for node in expand(normalize_count_if(item.expression), device)
         ]
         return distinct_items(expanded)
+
+    def sort_keys(self, device: DeviceNames) -> list[Expression]:
+        """Return the expressions of ORDER BY for a device. Raise `ProgrammingError` if it lacks a measurement of one."""
+        keys: list[Expression] = []
+        for order in self.query.order_by:
+            if isinstance(order.key, ColumnRef) and order.key.name.lower() in (TIME, DEVICE):
+                continue
+            nodes = expand(order.key, device)
+            if not nodes:
+                name = result_name(order.key)
+                raise ProgrammingError(
+                    f"{name} in order by clause doesn't exist.", hint="name devices that have it in FROM", span=order.key.span
+                )
+            keys += nodes
+        return keys
 
     @staticmethod
     def lookup(device: DeviceNames, names: Sequence[DeviceNames]) -> Alternatives:
