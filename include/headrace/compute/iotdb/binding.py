@@ -19,5 +19,6 @@ def bind_tree(query: TreeQuery, scope: TreeScope) -> TreePlan | None:
     check_clauses(query)
     check_having(query, scope.language)
     plan = DeviceQuery(query, scope).plan() if query.by_device else TimeQuery(query, scope).plan()
-    check_sliding(query)
+    if plan is not None:
+        check_sliding(query)
     return plan

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 
@@ -40,12 +40,13 @@ from headrace.compute.iotdb.select import (
 )
 from headrace.compute.iotdb.types import NUMERIC
 from headrace.compute.terms import string_sql
-from headrace.errors import TypeMismatchError
+from headrace.errors import ProgrammingError, TypeMismatchError
 from headrace.model.expressions import ColumnRef, Expression, Literal
 from headrace.model.queries import Ordering, SelectItem
 from headrace.model.tree_queries import TreeQuery
 from headrace.model.trees import Device
 from headrace.model.types import DOUBLE, DataType
+from headrace.sql.iotdb.names import result_name
 
 
 @dataclass(slots=True)
@@ -69,13 +70,16 @@ class DeviceQuery:
             return None
         aggregated = is_aggregated([item.expression for item in items], self.scope.language)
         clause = window_clause(query.grouping)
-        clause = None if clause is None else expand_clause(clause, self.first_match(resolvers))
+        if clause is not None:
+            for resolver in resolvers:
+                expand_clause(clause, resolver)
+            clause = expand_clause(clause, self.first_match(resolvers))
         lookups = self.lookups(resolvers)
         where = conjunction([part for lookup in lookups for part in expand_where(query.where, lookup)])
         conditions = [expand_having(query.having, lookup, self.scope.language) for lookup in lookups]
         having = conjunction([part for parts in conditions for part in parts])
         having = empty_if_null(where, having) if aggregated else having
-        sort_keys = [part for order in query.order_by for device in resolvers for part in expand(order.key, device)]
+        sort_keys = [part for device in resolvers for part in self.sort_keys(device)]
         nodes = [
             *(item.expression for item in items),
             *as_tuple(where),
@@ -84,7 +88,8 @@ class DeviceQuery:
             *sort_keys,
         ]
         members = [(device, names[self.scope.tree.names_key(device)]) for device in devices]
-        rows = self.rows(members, nodes, {path.name for item in items for path in paths(item.expression)})
+        selected = [{path.name for path in paths(item.expression)} for item in items_without_end_time(items)]
+        rows = self.rows(members, nodes, selected)
         if not rows.devices:
             return None
         empty = self.empty_devices(members)
@@ -101,11 +106,12 @@ class DeviceQuery:
         series = {name: ref for resolver in resolvers for name, ref in resolver.series.items()}
         devices = [rows.devices[path] for path in sorted(rows.devices)]
         bound = bind_expanded(query, self.scope, rows, outputs, where, having, orders, clause, series, devices)
-        return self.without_missing(bound, outputs, members) if aggregated else bound
+        present = [(device, resolver) for device, resolver in members if device.path in rows.devices]
+        return self.without_missing(bound, outputs, present)
 
     @staticmethod
     def without_missing(bound: TreePlan, items: Sequence[SelectItem], names: Sequence[tuple[Device, DeviceNames]]) -> TreePlan:
-        """Make aggregates of measurements that a device lacks NULL, also those that count."""
+        """Make columns of measurements that a device lacks NULL, also those that count."""
         device = next(output.sql for item, output in zip(items, bound.plan.outputs, strict=True) if item.name == DEVICE_HEADER)
         resolvers = {id(resolver): resolver for _, resolver in names}
         outputs = []
@@ -131,6 +137,21 @@ class DeviceQuery:
         ]
         return distinct_items(expanded)
 
+    def sort_keys(self, device: DeviceNames) -> list[Expression]:
+        """Return the expressions of ORDER BY for a device. Raise `ProgrammingError` if it lacks a measurement of one."""
+        keys: list[Expression] = []
+        for order in self.query.order_by:
+            if isinstance(order.key, ColumnRef) and order.key.name.lower() in (TIME, DEVICE):
+                continue
+            nodes = expand(order.key, device)
+            if not nodes:
+                name = result_name(order.key)
+                raise ProgrammingError(
+                    f"{name} in order by clause doesn't exist.", hint="name devices that have it in FROM", span=order.key.span
+                )
+            keys += nodes
+        return keys
+
     @staticmethod
     def lookups(names: Sequence[DeviceNames]) -> list[Alternatives]:
         """Return the resolvers of conditions on devices. A measurement that one lacks is that of the first device that has it."""
@@ -149,25 +170,29 @@ class DeviceQuery:
         return {device.path for device, resolver in names if id(resolver) in empty}
 
     def rows(
-        self, names: Sequence[tuple[Device, DeviceNames]], nodes: Sequence[Expression], selected: Container[str]
+        self, names: Sequence[tuple[Device, DeviceNames]], nodes: Sequence[Expression], selected: Sequence[set[str]]
     ) -> RowsBuilder:
-        """Return the source rows of the devices that have at least one of the measurements in the expressions.
+        """Return the source rows of the devices that have all measurements of one of the columns at least.
 
         Args:
             names: Each device with its names, which devices of equal schemas share.
             nodes: The expressions.
-            selected: The measurements in the select list.
+            selected: The measurements of each column of the select list.
         """
         rows = RowsBuilder(self.scope, aligned=False)
         resolvers = {id(resolver): resolver for _, resolver in names}
         used = {path.name for node in nodes for path in paths(node)}
         if any(counts_times(node) for node in nodes):
             used |= {name for resolver in resolvers.values() for name in resolver.all_series()}
-        refs = {key: {name: ref for name, ref in resolver.series.items() if name in used} for key, resolver in resolvers.items()}
-        rows.devices = {device.path: device for device, resolver in names if refs[id(resolver)]}
+        refs = {
+            key: {name: ref for name, ref in resolver.series.items() if name in used}
+            for key, resolver in resolvers.items()
+            if any(column <= resolver.series.keys() for column in selected)
+        }
+        rows.devices = {device.path: device for device, resolver in names if id(resolver) in refs}
         parts: dict[str, list[ColumnPart]] = {}
         for name, ref in (pair for own in refs.values() for pair in own.items()):
-            self.check_type(name, ref, is_selected=name in selected)
+            self.check_type(name, ref, is_selected=any(name in column for column in selected))
             part = ColumnPart(ref.device.database, ref.series.column)
             if part not in parts.setdefault(name, []):
                 parts[name].append(part)

@@ -84,6 +84,12 @@ class LevelQuery:
     def masked_items(self, item: SelectItem, *, keep_measurement: bool) -> list[SelectItem]:
         """Return one item for each group of series that an item's paths match."""
         expression = normalize_count_if(item.expression)
+        if not any(isinstance(part, Call) and self.scope.language.aggregate(part.function) for part in walk(expression)):
+            raise ProgrammingError(
+                "Common queries and aggregated queries are not allowed to appear at the same time",
+                hint="aggregate every column, as in count(s1)",
+                span=expression.span,
+            )
         masked = dict.fromkeys(self.masked(node, keep_measurement=keep_measurement) for node in expand(expression, self.names))
         if item.alias is not None and len(masked) > 1:
             raise ProgrammingError(
@@ -110,12 +116,6 @@ class LevelQuery:
             self.groups.setdefault(group, {})[part] = None
             return group
 
-        if not any(isinstance(part, Call) and self.scope.language.aggregate(part.function) for part in walk(node)):
-            raise ProgrammingError(
-                "Common queries and aggregated queries are not allowed to appear at the same time",
-                hint="aggregate every column, as in count(s1)",
-                span=node.span,
-            )
         return transform(node, change)
 
     def is_simple(self, where: Expression | None) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from headrace.compute.iotdb.expansion import COUNT_TIME, counts_times
+from headrace.compute.iotdb.expansion import COUNT_TIME, END_TIME, counts_times
 from headrace.compute.iotdb.types import EXECUTION_ERROR, type_error
 from headrace.compute.language import Language
 from headrace.errors import LimitError, ProgrammingError
@@ -62,12 +62,12 @@ def is_aggregate(node: Expression, language: Language) -> bool:
 
 def check_count_time(query: TreeQuery) -> None:
     """Raise an error unless `count_time(*)` is the only column, and without the clauses that it does not support."""
-    selected = [item.expression for item in query.items]
+    selected = [item.expression for item in query.items if item.expression != ColumnRef(END_TIME)]
     if not any(counts_times(node) for node in (*selected, *(() if query.having is None else (query.having,)))):
         return
     if query.having is not None:
         raise type_error("Count_time aggregation function can not be used with having clause.", hint="leave HAVING out")
-    if len(query.items) > 1 or not is_count_time(query.items[0].expression):
+    if len(selected) > 1 or not is_count_time(selected[0]):
         raise type_error(
             "Count_time aggregation can only exist alone, and cannot used with other queries or aggregations.",
             hint="select it in a query of its own",
