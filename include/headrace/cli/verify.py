@@ -32,31 +32,60 @@ def verify(
     stream: Annotated[
         str | None, typer.Option("--stream", help="database.stream: verify the stream's target table instead.")
     ] = None,
+    continuous_query: Annotated[
+        str | None, typer.Option("--cq", help="Name of a continuous query: verify what its latest execution has written instead.")
+    ] = None,
+    start: Annotated[
+        str | None, typer.Option("--from", help="With --cq: verify all executions whose range ends after this instant.")
+    ] = None,
+    end: Annotated[
+        str | None, typer.Option("--to", help="With --cq: verify all executions whose range starts before this instant.")
+    ] = None,
     only_explain: ExplainOnly = False,
     home: Home = None,
     database: DatabaseName = None,
     dialect: DialectName = None,
 ) -> None:
-    """Recompute a query or a stream's target with DuckDB. Prints the first difference, if any, and exits with code 1."""
-    if (query is None) == (stream is None):
-        raise ProgrammingError("verify takes either a SELECT or a stream", hint="pass a SELECT, or --stream database.stream")
+    """Recompute a query, or what a stream or continuous query has written, with DuckDB.
+
+    Prints the first difference, if any, and exits with code 1.
+    """
+    if sum(subject is not None for subject in (query, stream, continuous_query)) != 1:
+        raise ProgrammingError(
+            "verify takes a SELECT, a stream or a continuous query", hint="pass a SELECT, --stream database.stream, or --cq name"
+        )
+    if continuous_query is None and (start or end):
+        raise ProgrammingError("--from and --to need a continuous query", hint="add --cq name, or leave them out")
     with open_connection(home, database, dialect) as connection:
         session = connection.session
         if only_explain:
-            show_lines(session.explain(plan_verification(session, query, stream or "")))
+            show_lines(session.explain(plan_verification(session, query, stream, continuous_query, (start, end))))
             return
-        result = session.verify(query) if query is not None else session.verify_stream(stream or "")
+        if query is not None:
+            result = session.verify(query)
+        elif stream is not None:
+            result = session.verify_stream(stream)
+        else:
+            result = session.verify_continuous_query(continuous_query or "", start, end)
     show_verification(result)
     raise typer.Exit(0 if result.equal else 1)
 
 
-def plan_verification(session: Session, query: str | None, stream: str) -> list[Stage]:
-    """Return the stages that verify a query, or a stream if there is no query."""
+def plan_verification(
+    session: Session,
+    query: str | None,
+    stream: str | None,
+    continuous_query: str | None,
+    bounds: tuple[str | None, str | None],
+) -> list[Stage]:
+    """Return the stages that verify what is named."""
     from headrace.service.planning import jobs
 
-    if query is None:
+    if query is not None:
+        return jobs.plan_query_verification(session.state, query, session.dialect)
+    if stream is not None:
         return jobs.plan_stream_verification(session.state, stream)
-    return jobs.plan_query_verification(session.state, query, session.dialect)
+    return jobs.plan_continuous_query_verification(session.state, continuous_query or "", *bounds)
 
 
 def show_verification(result: VerificationResult) -> None:

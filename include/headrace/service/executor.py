@@ -269,6 +269,13 @@ def _(stage: stages.VerifyQuery, session: SessionState) -> Result:
     return Result(verification=verify_query(stage, session))
 
 
+@apply.register(stages.VerifyContinuousQuery)
+def _(stage: stages.VerifyContinuousQuery, session: SessionState) -> Result:
+    from headrace.service.cq_verification import verify_continuous_query
+
+    return Result(verification=verify_continuous_query(stage, session.context))
+
+
 @apply.register(stages.VerifyStream)
 def _(stage: stages.VerifyStream, session: SessionState) -> Result:
     from headrace.service.verification import verify_stream

@@ -244,6 +244,12 @@ def _(stage: stages.VerifyQuery) -> list[str]:
 
 
 @describe.register
+def _(stage: stages.VerifyContinuousQuery) -> list[str]:
+    which = "its latest execution" if stage.start is None and stage.end is None else "the executions in the range"
+    return [f"compare the targets of continuous query {stage.definition} with what DuckDB computes, for {which}"]
+
+
+@describe.register
 def _(stage: stages.VerifyStream) -> list[str]:
     stream = stage.definition
     return [f"compare {stream.target} with what DuckDB computes from {stream.source}"]

@@ -168,6 +168,12 @@ class Session:
 
         return verification_result(self.run(plan_stream_verification(self.state, stream)))
 
+    def verify_continuous_query(self, name: str, start: str | None = None, end: str | None = None) -> VerificationResult:
+        """Compare what a continuous query has written with DuckDB: for the executions of a range, or its latest one."""
+        from headrace.service.planning.jobs import plan_continuous_query_verification
+
+        return verification_result(self.run(plan_continuous_query_verification(self.state, name, start, end)))
+
     def settle(self) -> None:
         """Return when every stream has processed all that was written."""
         if self._embedded is None:

@@ -442,6 +442,20 @@ class VerifyQuery:
 
 
 @dataclass(frozen=True, slots=True)
+class VerifyContinuousQuery:
+    """Compare what a continuous query has written in `[start, end)` with DuckDB; with None for both, its latest execution."""
+
+    definition: JobDefinition
+    start: int | None
+    end: int | None
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        """READ on the catalog, since its paths may name any series."""
+        return (Right(Action.READ, CATALOG),)
+
+
+@dataclass(frozen=True, slots=True)
 class VerifyStream:
     """Compare a stream's target with what DuckDB computes from the rows that the stream has processed."""
 
@@ -495,6 +509,7 @@ Stage = (
     | Backfill
     | BackfillQuery
     | VerifyQuery
+    | VerifyContinuousQuery
     | VerifyStream
     | TreeStage
 )

@@ -49,7 +49,14 @@ def query_rows(stage: VerifyTree, session: SessionState) -> pa.Table:
 
 
 def verify_tree_range(
-    query: TreeQuery, start: int, end: int, rows: Callable[[], pa.Table], scope: TreeScope, context: Context
+    query: TreeQuery,
+    start: int,
+    end: int,
+    rows: Callable[[], pa.Table],
+    scope: TreeScope,
+    context: Context,
+    *,
+    written: bool = False,
 ) -> VerificationResult:
     """Compare rows with what a query over trees returns for `[start, end)`.
 
@@ -61,11 +68,13 @@ def verify_tree_range(
         rows: Returns the rows to compare, in columns named as those of the query's result.
         scope: The devices that the query's paths can match.
         context: Where the rows are stored.
+        written: The rows were written to series, in which a row without any value leaves no trace.
 
     Raises:
         NotSupportedError: The query uses something that verify does not support.
     """
-    return verify_tree(within(replace(query, into=()), start, end), rows, tree_source(scope, context, {}))
+    restricted = within(replace(query, into=()), start, end)
+    return verify_tree(restricted, rows, tree_source(scope, context, {}), written=written)
 
 
 def tree_source(scope: TreeScope, context: Context, versions: dict[str, int]) -> TreeSource:

@@ -18,7 +18,7 @@ from headrace.service.planning.dispatch import PlanningContext, database_of, par
 from headrace.service.planning.queries import bind_query, reads_system_tables
 from headrace.service.planning.tree_loads import find_tree_target
 from headrace.service.planning.tree_queries import plan_tree_verification
-from headrace.service.stages import Backfill, BackfillQuery, LoadFiles, Stage, VerifyQuery, VerifyStream
+from headrace.service.stages import Backfill, BackfillQuery, LoadFiles, Stage, VerifyContinuousQuery, VerifyQuery, VerifyStream
 from headrace.service.tree_stages import LoadTree
 from headrace.sql import parse
 
@@ -143,6 +143,15 @@ def plan_query_verification(session: PlanningContext, text: str, dialect: str) -
     if not isinstance(statement, Select) or reads_system_tables(statement.query):
         raise NotSupportedError("verify takes a SELECT over tables", hint="or --stream database.stream")
     return [VerifyQuery(statement.query, bind_query(statement.query, session), text)]
+
+
+def plan_continuous_query_verification(session: PlanningContext, name: str, start: str | None, end: str | None) -> list[Stage]:
+    """Plan to compare what a continuous query has written with what its query returns, for the executions of a range."""
+    definition = find(name, session.context).definition
+    details = definition.continuous_query
+    timezone = session.context.settings.timezone if details is None else details.timezone
+    first, last = parse_range(start, end, timezone, Precision.MILLISECOND)
+    return [VerifyContinuousQuery(definition, first, last)]
 
 
 def plan_stream_verification(session: PlanningContext, stream: str) -> list[Stage]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -17,7 +17,7 @@ from headrace.storage.sandbox import open_database
 from headrace.verify.aggregates import ComparisonMode
 from headrace.verify.compare import Mismatch, ResultRow, first_difference
 from headrace.verify.result import MAX_SAMPLE_ROWS, Difference, Sample, VerificationResult, to_rows
-from headrace.verify.trees.query import TreeRecomputation, TreeResult
+from headrace.verify.trees.query import DEVICE_NAME, TIME_NAME, TreeRecomputation, TreeResult
 from headrace.verify.trees.source import TreeSource
 from headrace.verify.values import unsupported
 
@@ -45,13 +45,16 @@ def recompute_tree(query: TreeQuery, source: TreeSource) -> RecomputedTree | Non
         return None if result is None else RecomputedTree(names(result), instants(result), rows)
 
 
-def verify_tree(query: TreeQuery, result: Callable[[], pa.Table], source: TreeSource) -> VerificationResult:
+def verify_tree(
+    query: TreeQuery, result: Callable[[], pa.Table], source: TreeSource, *, written: bool = False
+) -> VerificationResult:
     """Recompute a query, and compare a result with it. Columns are paired by name, since their order has no meaning.
 
     Args:
         query: The query, without INTO.
         result: Returns the result. Called once the query is known to be supported.
         source: The devices and rows that it reads; see `within` to restrict a query to a range of time.
+        written: The result was written to series, in which a row without any value leaves no trace.
 
     Raises:
         NotSupportedError: The query uses something that verify does not support.
@@ -65,7 +68,10 @@ def verify_tree(query: TreeQuery, result: Callable[[], pa.Table], source: TreeSo
             raise unsupported("a query whose paths match no series")
         actual = to_rows(in_order(result(), names(recomputed)), recomputed.precision)
         comparisons = [ComparisonMode.EXACT] * len(recomputed.outputs)
-        mismatch = first_difference(expected, actual, comparisons, recomputed.ordered)
+        kept = positions_with_values(recomputed, expected) if written else list(range(len(expected)))
+        mismatch = first_difference([expected[position] for position in kept], actual, comparisons, recomputed.ordered)
+        if mismatch is not None and mismatch.position is not None:
+            mismatch = replace(mismatch, position=kept[mismatch.position])
         difference = None if mismatch is None else explain(connection, recomputed, mismatch)
         return VerificationResult(len(actual), seconds, recomputed.precision, recomputed.windowed, difference)
 
@@ -84,6 +90,12 @@ def recompute(
         return result, connection.execute(f"SELECT {columns} FROM {result.relation} ORDER BY _n").fetchall()
     except duckdb.Error as error:
         raise unsupported(f"this query in DuckDB: {str(error).splitlines()[0]}") from error
+
+
+def positions_with_values(result: TreeResult, rows: Sequence[ResultRow]) -> list[int]:
+    """Return the positions of the rows that have a value beside time and device."""
+    values = [position for position, name in enumerate(names(result)) if name not in (TIME_NAME, DEVICE_NAME)]
+    return [number for number, row in enumerate(rows) if any(row[position] is not None for position in values)]
 
 
 def names(result: TreeResult) -> tuple[str, ...]:

@@ -1,0 +1,144 @@
+"""Verification of continuous queries: what an execution has written, beside what DuckDB computes for its range."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+
+from headrace.compute.iotdb.into import IntoColumn
+from headrace.compute.iotdb.select import DEVICE_HEADER, TIME_HEADER, TreePlan
+from headrace.errors import ProgrammingError
+from headrace.model.continuous_queries import Execution, ExecutionState
+from headrace.model.trees import TIME_COLUMN, TREE_TABLE, Device, Timeseries
+from headrace.model.types import DataType
+from headrace.queries.continuous_query import bind_body, recorded_query
+from headrace.queries.into import find_devices, has_time, replaced_times
+from headrace.queries.scope import tree_scope
+from headrace.runtime.context import Context
+from headrace.service.stages import VerifyContinuousQuery
+from headrace.service.tree_verification import verify_tree_range
+from headrace.storage.types import arrow_type
+from headrace.verify import VerificationResult
+
+
+def verify_continuous_query(stage: VerifyContinuousQuery, context: Context) -> VerificationResult:
+    """Compare the targets of a continuous query with what its query returns for the ranges of executions that are done.
+
+    Without a range the latest execution is verified. Rows that were written to a source or target since the execution are a
+    difference.
+
+    Raises:
+        ProgrammingError: No execution is done.
+        NotSupportedError: The query uses something that verify does not support.
+    """
+    done = [one for one in context.catalog.executions.all(stage.definition.id) if one.state is ExecutionState.DONE]
+    if stage.start is not None or stage.end is not None:
+        chosen = [one for one in done if overlaps(one, stage.start, stage.end)]
+    else:
+        chosen = done[:1]
+    if not chosen:
+        raise ProgrammingError(
+            f"no execution of {stage.definition.name} in this range is done", hint="SHOW CQ EXECUTIONS lists what there is"
+        )
+    total: VerificationResult | None = None
+    for execution in reversed(chosen):
+        result = verify_execution(stage, execution, context)
+        if total is not None:
+            result = replace(result, rows=total.rows + result.rows, seconds=total.seconds + result.seconds)
+        if not result.equal:
+            return replace(result, remark=result.remark or f"in the execution over [{execution.start}, {execution.end})")
+        total = result
+    assert total is not None
+    return total
+
+
+def overlaps(execution: Execution, start: int | None, end: int | None) -> bool:
+    """Return whether the range of an execution overlaps `[start, end)`."""
+    return (end is None or execution.start < end) and (start is None or start < execution.end)
+
+
+def verify_execution(stage: VerifyContinuousQuery, execution: Execution, context: Context) -> VerificationResult:
+    """Compare what one execution has written."""
+    definition, start, end = stage.definition, execution.start, execution.end
+    details = definition.continuous_query
+    assert details is not None
+    query = recorded_query(definition.sql, definition.dialect)
+    body = bind_body(query, start, end, context, details.timezone)
+    if body.plan is None:
+        raise ProgrammingError(f"the paths of {definition.name} match no series", hint="SHOW TIMESERIES lists what there is")
+    plan, targets = body.plan, body.targets
+    scope = tree_scope(plan.query, context, details.timezone)
+    return verify_tree_range(
+        query, start, end, lambda: written_rows(plan, targets, (start, end), context), scope, context, written=True
+    )
+
+
+def written_rows(plan: TreePlan, targets: Sequence[IntoColumn], ticks: tuple[int, int], context: Context) -> pa.Table:
+    """Return what the targets have in a range, as the result of the query that filled them."""
+    devices = find_devices({target.device for target in targets}, context)
+    sources = list(dict.fromkeys(target.source_device for target in targets))
+    parts = [
+        device_rows(plan, [target for target in targets if target.source_device == source], devices, ticks, context)
+        for source in sources
+    ]
+    rows = pa.concat_tables(part for part in parts)
+    headers = [TIME_HEADER] if has_time(plan) else []
+    headers += [DEVICE_HEADER] if plan.devices else []
+    names = [TIME_HEADER, *([DEVICE_HEADER] if plan.devices else []), *(f"{column.name}" for column in plan.columns)]
+    rows = rows.rename_columns([f"c{number}" for number in range(rows.num_columns)])
+    keep = [number for number, name in enumerate(names) if name in headers or number >= 1 + bool(plan.devices)]
+    if has_time(plan):
+        rows = rows.sort_by([("c1", "ascending"), ("c0", "ascending")] if plan.devices else [("c0", "ascending")])
+    return rows.select(keep).rename_columns([names[number] for number in keep])
+
+
+def device_rows(
+    plan: TreePlan, targets: Sequence[IntoColumn], devices: dict[str, Device], ticks: tuple[int, int], context: Context
+) -> pa.Table:
+    """Return the rows of one source device, or of a result without devices: time, the device if there is one, and its columns."""
+    series = {target.column: find_series(target, devices) for target in targets}
+    rows: pa.Table | None = None
+    for number, column in enumerate(plan.columns):
+        found = series.get(number)
+        points = no_points(column.type, plan) if found is None else stored_points(*found, column.type, plan, ticks, context)
+        points = points.rename_columns(["time", f"v{number}"])
+        rows = points if rows is None else rows.join(points, "time", join_type="full outer")
+    assert rows is not None
+    names = ["time", *(f"v{number}" for number in range(len(plan.columns)))]
+    rows = rows.select(names)
+    if plan.devices:
+        source = pa.repeat(pa.scalar(targets[0].source_device, pa.string()), rows.num_rows)
+        rows = rows.add_column(1, "device", source)
+    return rows
+
+
+def find_series(target: IntoColumn, devices: dict[str, Device]) -> tuple[Device, Timeseries] | None:
+    """Return the series that a target is; None if it has not been created."""
+    device = devices.get(target.device)
+    series = None if device is None else device.find(target.measurement)
+    return None if device is None or series is None else (device, series)
+
+
+def no_points(type_: DataType, plan: TreePlan) -> pa.Table:
+    """Return no points of a type."""
+    precision = plan.plan.precision
+    fields = [("time", pa.timestamp("us", "UTC")), ("value", arrow_type(type_, precision))]
+    return pa.schema(fields).empty_table()
+
+
+def stored_points(
+    device: Device, series: Timeseries, type_: DataType, plan: TreePlan, ticks: tuple[int, int], context: Context
+) -> pa.Table:
+    """Return the points of a series at the instants that a query over a range writes to, in the type of its column."""
+    table, database = context.catalog.tables.get(device.database, TREE_TABLE), context.catalog.databases.get(device.database)
+    bounds, selects = replaced_times(plan, ticks)
+    rows = context.tables.scan(
+        table, database, columns=[TIME_COLUMN, series.column, table.series_key], tbnames=[device.path], bounds=bounds
+    )
+    rows = rows.filter(pa.compute.is_valid(rows[series.column])).select([TIME_COLUMN, series.column])
+    if selects is not None:
+        rows = rows.filter(pa.array(selects(rows[TIME_COLUMN].cast(pa.int64()).to_numpy())))
+    values = rows[series.column].cast(arrow_type(type_, plan.plan.precision), safe=False)
+    return rows.set_column(1, "value", values)
