@@ -26,14 +26,11 @@ from headrace.compute.plan import (
     AnyPlan,
     JoinSource,
     Key,
-    OneRow,
     Plan,
     PlanSource,
-    Scan,
-    ScanUnion,
-    SeriesRows,
     UnionPlan,
 )
+from headrace.compute.plan_sources import OneRow, Scan, ScanUnion, SeriesRows
 from headrace.compute.sql_text import resolve_now, to_stored_type
 from headrace.compute.statistics import StatisticsProvider, TableStatistics
 from headrace.compute.types import spark_type

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from headrace.compute.plan import AnyPlan, JoinSource, OneRow, Plan, PlanSource, Scan, ScanUnion, SeriesRows, UnionPlan
+from headrace.compute.plan import AnyPlan, JoinSource, Plan, PlanSource, UnionPlan
+from headrace.compute.plan_sources import OneRow, Scan, ScanUnion, SeriesRows
 from headrace.compute.window_plans import (
     CountWindow,
     EventWindow,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from headrace.compute.plan import Scan
+from headrace.compute.plan_sources import Scan
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -12,7 +12,7 @@ from headrace.storage.values.scalars import stored_units_per_tick
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from headrace.compute.plan import Scan
+    from headrace.compute.plan_sources import Scan
     from headrace.streams.context import Context
 
 MAX_STORED: Final = 2**63 - 1

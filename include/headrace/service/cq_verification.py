@@ -17,8 +17,8 @@ from headrace.queries.continuous_query import bind_body, recorded_query
 from headrace.queries.into import find_devices, has_time, replaced_times
 from headrace.queries.scope import tree_scope
 from headrace.runtime.context import Context
-from headrace.service.stages import VerifyContinuousQuery
 from headrace.service.tree_verification import verify_tree_range
+from headrace.service.work_stages import VerifyContinuousQuery
 from headrace.storage.types import arrow_type
 from headrace.verify import VerificationResult
 

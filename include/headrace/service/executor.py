@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.errors import ExistsError, InternalError
 from headrace.model.jobs import DesiredState, JobKind, JobState
-from headrace.service import stages, tree_stages
+from headrace.service import stages, tree_stages, work_stages
 from headrace.service.results import Result, rows_result
 
 if TYPE_CHECKING:
@@ -239,45 +239,45 @@ def _(stage: stages.ReactivateJob, session: SessionState) -> Result:
     return DONE
 
 
-@apply.register(stages.LoadFiles)
-def _(stage: stages.LoadFiles, session: SessionState) -> Result:
+@apply.register(work_stages.LoadFiles)
+def _(stage: work_stages.LoadFiles, session: SessionState) -> Result:
     from headrace.service.jobs import load_files
 
     return Result(affected=load_files(stage, session.context))
 
 
-@apply.register(stages.Backfill)
-def _(stage: stages.Backfill, session: SessionState) -> Result:
+@apply.register(work_stages.Backfill)
+def _(stage: work_stages.Backfill, session: SessionState) -> Result:
     """Backfill in this process; `affected` is the number of chunks."""
     from headrace.service.jobs import backfill
 
     return Result(affected=backfill(stage, session.context))
 
 
-@apply.register(stages.BackfillQuery)
-def _(stage: stages.BackfillQuery, session: SessionState) -> Result:
+@apply.register(work_stages.BackfillQuery)
+def _(stage: work_stages.BackfillQuery, session: SessionState) -> Result:
     """Backfill in this process; `affected` is the number of executions."""
     from headrace.service.jobs import backfill_query
 
     return Result(affected=backfill_query(stage, session.context))
 
 
-@apply.register(stages.VerifyQuery)
-def _(stage: stages.VerifyQuery, session: SessionState) -> Result:
+@apply.register(work_stages.VerifyQuery)
+def _(stage: work_stages.VerifyQuery, session: SessionState) -> Result:
     from headrace.service.verification import verify_query
 
     return Result(verification=verify_query(stage, session))
 
 
-@apply.register(stages.VerifyContinuousQuery)
-def _(stage: stages.VerifyContinuousQuery, session: SessionState) -> Result:
+@apply.register(work_stages.VerifyContinuousQuery)
+def _(stage: work_stages.VerifyContinuousQuery, session: SessionState) -> Result:
     from headrace.service.cq_verification import verify_continuous_query
 
     return Result(verification=verify_continuous_query(stage, session.context))
 
 
-@apply.register(stages.VerifyStream)
-def _(stage: stages.VerifyStream, session: SessionState) -> Result:
+@apply.register(work_stages.VerifyStream)
+def _(stage: work_stages.VerifyStream, session: SessionState) -> Result:
     from headrace.service.verification import verify_stream
 
     return Result(verification=verify_stream(stage, session.context))

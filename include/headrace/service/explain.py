@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from headrace.errors import InternalError
 from headrace.model.jobs import JobKind, job_name
 from headrace.model.tree_statements import TimeoutPolicy
-from headrace.service import stages
+from headrace.service import stages, work_stages
 from headrace.service.rights import required_rights
 from headrace.service.tree_explain import DESCRIPTIONS
 
@@ -215,7 +215,7 @@ def _(stage: stages.ReactivateJob) -> list[str]:
 
 
 @describe.register
-def _(stage: stages.LoadFiles) -> list[str]:
+def _(stage: work_stages.LoadFiles) -> list[str]:
     table, count = stage.table, len(stage.files)
     size = f"{count} file{'' if count == 1 else 's'} of {stage.bytes:,} bytes"
     subtable = f", all rows of {stage.subtable}" if stage.subtable not in (None, table.name) else ""
@@ -223,7 +223,7 @@ def _(stage: stages.LoadFiles) -> list[str]:
 
 
 @describe.register
-def _(stage: stages.Backfill) -> list[str]:
+def _(stage: work_stages.Backfill) -> list[str]:
     stream = stage.definition
     start = "from the first row" if stage.start is None else f"from {stage.start}"
     end = "up to those still open" if stage.end is None else f"before {stage.end}"
@@ -231,7 +231,7 @@ def _(stage: stages.Backfill) -> list[str]:
 
 
 @describe.register
-def _(stage: stages.BackfillQuery) -> list[str]:
+def _(stage: work_stages.BackfillQuery) -> list[str]:
     start = "from its first one" if stage.start is None else f"from {format_instant(stage.start)}"
     end = "to now" if stage.end is None else f"before {format_instant(stage.end)}"
     head = f"compute {stage.executions} interval{'' if stage.executions == 1 else 's'} of continuous query {stage.definition} again"
@@ -239,18 +239,18 @@ def _(stage: stages.BackfillQuery) -> list[str]:
 
 
 @describe.register
-def _(stage: stages.VerifyQuery) -> list[str]:
+def _(stage: work_stages.VerifyQuery) -> list[str]:
     return ["query on Spark", *explain_plan(stage.plan), "run it again with DuckDB, and compare"]
 
 
 @describe.register
-def _(stage: stages.VerifyContinuousQuery) -> list[str]:
+def _(stage: work_stages.VerifyContinuousQuery) -> list[str]:
     which = "its latest execution" if stage.start is None and stage.end is None else "the executions in the range"
     return [f"compare the targets of continuous query {stage.definition} with what DuckDB computes, for {which}"]
 
 
 @describe.register
-def _(stage: stages.VerifyStream) -> list[str]:
+def _(stage: work_stages.VerifyStream) -> list[str]:
     stream = stage.definition
     return [f"compare {stream.target} with what DuckDB computes from {stream.source}"]
 

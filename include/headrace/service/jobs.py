@@ -11,7 +11,7 @@ from headrace.history.backfill import recompute
 from headrace.model.tables import Database, Table, TableKind
 from headrace.queries import executions
 from headrace.runtime.context import Context
-from headrace.service.stages import Backfill, BackfillQuery, LoadFiles
+from headrace.service.work_stages import Backfill, BackfillQuery, LoadFiles
 from headrace.storage.loading.loader import LoadOptions
 from headrace.storage.types import tags_schema
 

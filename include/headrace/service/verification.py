@@ -19,8 +19,8 @@ from headrace.queries.evaluation import evaluate_query
 from headrace.runtime.context import Context
 from headrace.service.planning.dispatch import current_timezone, database_of, parse_name
 from headrace.service.remote import living_snode, query_snode
-from headrace.service.stages import VerifyQuery, VerifyStream
 from headrace.service.state import SessionState
+from headrace.service.work_stages import VerifyQuery, VerifyStream
 from headrace.sql import parse
 from headrace.streams.definition.define import StreamPlan, find_relation, plan_recorded_stream
 from headrace.streams.definition.layout import find_partition_item, prepend_window_start

@@ -20,7 +20,8 @@ from headrace.compute.iotdb.schema import SeriesTree
 from headrace.compute.iotdb.scope import DeviceTable, TreeScope
 from headrace.compute.local import aggregation, rows
 from headrace.compute.local.evaluation import evaluate_locally, is_supported
-from headrace.compute.plan import Plan, Scan, SeriesRows
+from headrace.compute.plan import Plan
+from headrace.compute.plan_sources import Scan, SeriesRows
 from headrace.model.tables import Column, Database
 from headrace.model.time import Precision
 from headrace.model.tree_statements import TreeSelect

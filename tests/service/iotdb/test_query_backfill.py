@@ -13,7 +13,7 @@ from headrace.model.continuous_queries import ExecutionState
 from headrace.model.jobs import DesiredState
 from headrace.queries import executions
 from headrace.service.planning.jobs import plan_query_backfill
-from headrace.service.stages import BackfillQuery
+from headrace.service.work_stages import BackfillQuery
 from tests.service.iotdb.conftest import START
 from tests.service.iotdb.test_continuous_queries import BODY, SECOND, fetch, insert, job, points, settle_after, states
 

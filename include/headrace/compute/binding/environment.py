@@ -6,7 +6,8 @@ from dataclasses import dataclass, field, replace
 
 from headrace.compute.binding.binder import suggest_name
 from headrace.compute.language import Language
-from headrace.compute.plan import Output, Plan, Scan, UnionPlan
+from headrace.compute.plan import Output, Plan, UnionPlan
+from headrace.compute.plan_sources import Scan
 from headrace.compute.terms import ColumnRole, Term, quote
 from headrace.compute.types import to_ticks
 from headrace.errors import NotFoundError, ProgrammingError

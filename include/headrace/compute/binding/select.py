@@ -23,22 +23,8 @@ from headrace.compute.binding.scope import Scope
 from headrace.compute.binding.sources import BoundSource, Sources
 from headrace.compute.expression_context import ExpressionContext
 from headrace.compute.language import Language
-from headrace.compute.plan import (
-    KEY,
-    SERIES_KEY,
-    STATE,
-    TS,
-    WEND,
-    WSTART,
-    AnyPlan,
-    FillPlan,
-    Key,
-    Output,
-    Plan,
-    Scan,
-    Sort,
-    UnionPlan,
-)
+from headrace.compute.plan import KEY, SERIES_KEY, STATE, TS, WEND, WSTART, AnyPlan, FillPlan, Key, Output, Plan, Sort, UnionPlan
+from headrace.compute.plan_sources import Scan
 from headrace.compute.terms import ColumnRole, Term
 from headrace.compute.window_plans import IntervalWindow, SessionWindow, StateWindow, WindowPlan
 from headrace.errors import InvalidStreamError, NotSupportedError, ProgrammingError

@@ -11,7 +11,8 @@ from headrace.compute.binding.resolvers import RowResolver
 from headrace.compute.binding.scope import Relation, Scope
 from headrace.compute.binding.unions import bind_scan_union
 from headrace.compute.expression_context import ExpressionContext
-from headrace.compute.plan import AnyPlan, JoinSource, OneRow, PlanSource, Scan, ScanUnion
+from headrace.compute.plan import AnyPlan, JoinSource, PlanSource
+from headrace.compute.plan_sources import OneRow, Scan, ScanUnion
 from headrace.compute.terms import ColumnRole
 from headrace.errors import NotSupportedError
 from headrace.model.queries import Join, Query, QuerySource, Source, TableSource, Union

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from headrace.compute.binding.environment import Environment, SourceColumn, scan_environment
 from headrace.compute.language import Language
-from headrace.compute.plan import Scan, ScanUnion
+from headrace.compute.plan_sources import Scan, ScanUnion
 from headrace.compute.terms import ColumnRole, quote
 from headrace.compute.types import spark_type, to_ticks
 from headrace.errors import NotSupportedError

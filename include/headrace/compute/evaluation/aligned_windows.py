@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.compute.local.aggregation import ignores_nulls
 from headrace.compute.local.sql import TIME, Operation, UnsupportedError, columns_of, parse
-from headrace.compute.plan import TS, WEND, WSTART, Plan, Scan, SeriesRows, StoredSeries
+from headrace.compute.plan import TS, WEND, WSTART, Plan
+from headrace.compute.plan_sources import Scan, SeriesRows, StoredSeries
 from headrace.compute.sql_text import resolve_now
 from headrace.compute.terms import quote, string_sql
 from headrace.compute.window_plans import RangeWindow

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Final
 
-from headrace.compute.plan import SLOT, WEND, WSTART, Plan, Regrouping, RowGroup, Scan, SeriesRows
+from headrace.compute.plan import WEND, WSTART, Plan
+from headrace.compute.plan_sources import SLOT, Regrouping, RowGroup, Scan, SeriesRows
 from headrace.compute.types import to_ticks
 from headrace.compute.windows.segments import key_columns, merge_columns, update_columns
 from headrace.model.time import Precision

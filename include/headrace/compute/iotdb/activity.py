@@ -13,7 +13,7 @@ from headrace.compute.iotdb.rows import ColumnPart, RowsBuilder
 from headrace.compute.iotdb.schema import SeriesRef
 from headrace.compute.iotdb.scope import TreeScope
 from headrace.compute.iotdb.select import as_tuple, conjunction
-from headrace.compute.plan import Scan, SeriesRows
+from headrace.compute.plan_sources import Scan, SeriesRows
 from headrace.compute.types import to_ticks
 from headrace.model.expressions import Expression
 from headrace.model.time import Precision

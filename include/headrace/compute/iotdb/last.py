@@ -18,7 +18,7 @@ from headrace.compute.iotdb.rows import ColumnPart, RowsBuilder
 from headrace.compute.iotdb.schema import SeriesRef
 from headrace.compute.iotdb.scope import TreeScope
 from headrace.compute.iotdb.select import as_tuple, conjunction
-from headrace.compute.plan import Scan, SeriesRows
+from headrace.compute.plan_sources import Scan, SeriesRows
 from headrace.compute.terms import NOW, bigint_sql
 from headrace.compute.types import to_ticks
 from headrace.errors import ProgrammingError

@@ -15,7 +15,7 @@ from headrace.compute.expression_context import ExpressionContext
 from headrace.compute.iotdb.expansion import TIME
 from headrace.compute.iotdb.rows import RowsBuilder
 from headrace.compute.iotdb.types import NUMERIC
-from headrace.compute.plan import SLOT, Regrouping, SeriesRows
+from headrace.compute.plan_sources import SLOT, Regrouping, SeriesRows
 from headrace.compute.terms import NOW, bigint_sql
 from headrace.errors import NotSupportedError, TypeMismatchError
 from headrace.model.expressions import Call, ColumnRef, Expression, Literal

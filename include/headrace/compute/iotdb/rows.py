@@ -13,7 +13,7 @@ from headrace.compute.iotdb.expansion import (
 )
 from headrace.compute.iotdb.schema import SeriesRef
 from headrace.compute.iotdb.scope import DeviceTable, TreeScope
-from headrace.compute.plan import RowGroup, Scan, SeriesRows, StoredSeries
+from headrace.compute.plan_sources import RowGroup, Scan, SeriesRows, StoredSeries
 from headrace.compute.terms import ColumnRole, quote, string_sql
 from headrace.compute.types import to_ticks
 from headrace.errors import NotSupportedError

@@ -18,7 +18,8 @@ from headrace.compute.local.expressions import Values, evaluate
 from headrace.compute.local.rows import Rows, SeriesReader, aligned_rows, apply_filter, column_types
 from headrace.compute.local.sql import TIME, Column, Node, UnsupportedError, columns_of, parse, substitute
 from headrace.compute.local.windows import WindowGrid, window_grid
-from headrace.compute.plan import TS, WEND, WSTART, Plan, SeriesRows
+from headrace.compute.plan import TS, WEND, WSTART, Plan
+from headrace.compute.plan_sources import SeriesRows
 from headrace.compute.sql_text import resolve_now
 from headrace.compute.window_plans import RangeWindow
 

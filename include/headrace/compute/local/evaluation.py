@@ -23,7 +23,8 @@ from headrace.compute.local.rows import (
     to_integers,
 )
 from headrace.compute.local.sql import TIME, Column, Node, Operation, UnsupportedError, columns_of, parse
-from headrace.compute.plan import WSTART, AnyPlan, Output, Plan, SeriesRows
+from headrace.compute.plan import WSTART, AnyPlan, Output, Plan
+from headrace.compute.plan_sources import SeriesRows
 from headrace.compute.sql_text import resolve_now
 from headrace.compute.terms import ColumnRole
 from headrace.compute.types import from_ticks, spark_type

@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 
 from headrace.compute.local.expressions import Values, evaluate
 from headrace.compute.local.sql import TIME, Node, UnsupportedError
-from headrace.compute.plan import Plan, Scan, SeriesRows
+from headrace.compute.plan import Plan
+from headrace.compute.plan_sources import Scan, SeriesRows
 from headrace.model.time import Precision
 from headrace.storage.types import arrow_type
 

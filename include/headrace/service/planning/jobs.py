@@ -18,8 +18,9 @@ from headrace.service.planning.dispatch import PlanningContext, database_of, par
 from headrace.service.planning.queries import bind_query, reads_system_tables
 from headrace.service.planning.tree_loads import find_tree_target
 from headrace.service.planning.tree_queries import plan_tree_verification
-from headrace.service.stages import Backfill, BackfillQuery, LoadFiles, Stage, VerifyContinuousQuery, VerifyQuery, VerifyStream
+from headrace.service.stages import Stage
 from headrace.service.tree_stages import LoadTree
+from headrace.service.work_stages import Backfill, BackfillQuery, LoadFiles, VerifyContinuousQuery, VerifyQuery, VerifyStream
 from headrace.sql import parse
 
 

@@ -1,0 +1,113 @@
+"""Where the rows of a plan come from: tables, and series of trees."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headrace.model.tables import Database, Table
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """A read of one table.
+
+    Attributes:
+        subtable: The only series that the query reads, if it names one.
+        columns: The physical columns, tags and the series key that the plan uses, in table order.
+        condition: Restricts the rows to the requested series, as Spark SQL. The `filter` of a plan over the scan includes it, and a
+            join or a union of scans applies it, so a reader of the scan may ignore it.
+    """
+
+    table: Table
+    database: Database
+    subtable: str | None
+    alias: str | None
+    columns: tuple[str, ...]
+    condition: str | None = None
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The tags among the columns. Reading needs the tags table only if there are any."""
+        return tuple(name for name in self.columns if self.table.is_tag(name))
+
+
+@dataclass(frozen=True, slots=True)
+class ScanUnion:
+    """Series of several tables, read as one source.
+
+    Attributes:
+        columns: For each scan, pairs of an expression over it (Spark SQL) and the name of the column of the union.
+    """
+
+    scans: tuple[Scan, ...]
+    columns: tuple[tuple[tuple[str, str], ...], ...]
+
+
+SLOT = "_slot"
+
+
+@dataclass(frozen=True, slots=True)
+class Regrouping:
+    """A further step over the rows of series that are aligned by time.
+
+    Attributes:
+        filter: Condition on the rows, as Spark SQL.
+        slots: Number of copies of each row, numbered in `_slot`.
+        columns: Pairs of Spark SQL over the copies, and a name. Time is in ticks.
+    """
+
+    filter: str | None
+    slots: int
+    columns: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSeries:
+    """The stored column that fills a column of `SeriesRows`, and the only device whose rows do; empty for all devices."""
+
+    device: str
+    column: str
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroup:
+    """A group that some values of a device belong to; `columns` are the elements of `_columns` in its rows."""
+
+    device: str
+    group: str
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesRows:
+    """Rows of series of trees of devices; those without any of the columns' values are left out.
+
+    Attributes:
+        scans: The trees' tables.
+        columns: Of each scan Spark SQL of the columns and their names, the same names in the same order.
+        devices: The devices that the query names, also those without rows.
+        aligned: Rows of an instant are one row, NULL where a series has no value then. Without it rows keep their `device`.
+        slots: Number of copies of each row, numbered in `_slot`.
+        stored: What `columns` mean, for readers that do not evaluate SQL: of each scan the stored series of each column, None for
+            NULL. Empty if a column is computed otherwise, or if rows have to meet further conditions than to be of the devices.
+        groups: If given, a row is copied for each group of its device, with the group instead of the device. `devices` are the
+            groups then.
+        projections: Of each scan Spark SQL of the columns `time`, `device` and those that `columns` reads; empty if the table has
+            them.
+        regrouping: What is made of aligned rows.
+    """
+
+    scans: tuple[Scan, ...]
+    columns: tuple[tuple[tuple[str, str], ...], ...]
+    devices: tuple[str, ...]
+    aligned: bool = False
+    slots: int = 1
+    stored: tuple[tuple[StoredSeries | None, ...], ...] = ()
+    groups: tuple[RowGroup, ...] = ()
+    projections: tuple[tuple[str, ...], ...] = ()
+    regrouping: Regrouping | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OneRow:
+    """The source of a SELECT without FROM: one row without columns."""
