@@ -88,6 +88,7 @@ JOBS: dict[str, Plan] = {
     "read table d.readings, read table d.out1": lambda session, _: jobs.plan_stream_verification(session.state, "s"),
 }
 TREE_JOBS: dict[str, Plan] = {
+    "read catalog": lambda session, _: jobs.plan_continuous_query_verification(session.state, "tens", None, None),
     "operate continuous query root.tens": lambda session, _: jobs.plan_query_backfill(session.state, "tens", None, None),
     "alter database root.plant, write database root.plant": lambda session, file: jobs.plan_load(
         session.state, [file], "root.plant", device="root.plant.line1"
