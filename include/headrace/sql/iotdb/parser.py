@@ -16,7 +16,7 @@ LATER: Final = {
     **dict.fromkeys(("GRANT", "REVOKE", "LIST"), "privileges come with a later version: every user may do everything"),
     **dict.fromkeys(("START", "STOP"), "pipes and triggers come with a later version"),
     **dict.fromkeys(("FLUSH", "CLEAR", "SETTLE"), "leave it out: writes are durable, and maintenance compacts files"),
-    "LOAD": "loading files into a tree comes with a later version; insert the rows",
+    "LOAD": "load exported CSV files with `headrace load`",
     **dict.fromkeys(("KILL", "MIGRATE", "RECONSTRUCT", "EXTEND", "REMOVE", "VERIFY", "CALL", "UNLOAD"), "there is no counterpart"),
 }
 LATER_OBJECTS: Final = {
