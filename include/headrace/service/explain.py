@@ -12,7 +12,7 @@ from headrace.model.jobs import JobKind, job_name
 from headrace.model.tree_statements import TimeoutPolicy
 from headrace.service import stages, work_stages
 from headrace.service.rights import required_rights
-from headrace.service.tree_explain import DESCRIPTIONS
+from headrace.service.tree_explain import DESCRIPTIONS, describe_query
 
 if TYPE_CHECKING:
     from headrace.compute import AnyPlan
@@ -125,10 +125,7 @@ def _(stage: stages.DeleteRows) -> list[str]:
 
 @describe.register
 def _(stage: stages.RunQuery) -> list[str]:
-    from headrace.compute.local.evaluation import is_supported
-
-    place = "in this process with Arrow, or on Spark if it reads many rows" if is_supported(stage.plan) else "on Spark"
-    return [f"query {place}", *explain_plan(stage.plan)]
+    return describe_query(stage.plan)
 
 
 @describe.register

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace.model.tree_types import type_name
 from headrace.model.trees import NewSeries, TemplateSeries
 from headrace.service import tree_stages as stages
+
+if TYPE_CHECKING:
+    from headrace.compute import AnyPlan
 
 
 def describe_tree(stage: stages.MakeTree) -> list[str]:
@@ -120,10 +123,16 @@ def describe_into(stage: stages.WriteInto) -> list[str]:
     """Describe a query whose result is written."""
     if stage.plan is None:
         return ["query of no series: nothing to write"]
-    from headrace.compute import explain
+    return [*describe_query(stage.plan.plan), *(f"write {target.source} to {target.path}" for target in stage.targets)]
 
-    steps = [f"  {line}" for line in explain(stage.plan.plan)]
-    return ["query on Spark", *steps, *(f"write {target.source} to {target.path}" for target in stage.targets)]
+
+def describe_query(plan: AnyPlan) -> list[str]:
+    """Describe the evaluation of a query, and where it takes place."""
+    from headrace.compute import explain
+    from headrace.compute.local.evaluation import is_supported
+
+    place = "in this process with Arrow, or on Spark if it reads many rows" if is_supported(plan) else "on Spark"
+    return [f"query {place}", *(f"  {line}" for line in explain(plan))]
 
 
 def describe_verification(stage: stages.VerifyTree) -> list[str]:
