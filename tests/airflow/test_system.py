@@ -64,9 +64,9 @@ def test_creating_a_stream_creates_its_dag_which_runs_automatically(up: RunningS
 def test_the_page_rejects_users_who_are_not_logged_in(up: RunningSystem) -> None:
     stream = up.stream("avg_v").definition.id
     with httpx.Client(base_url=f"{up.started.url}/headrace/api", timeout=MAX_WAIT_S) as stranger:
-        assert stranger.get("/streams").status_code == 401
+        assert stranger.get("/jobs").status_code == 401
         action, body = {"X-Headrace-Action": "drop"}, {"sql": "DROP STREAM power.avg_v"}
-        assert stranger.post(f"/streams/{stream}/drop", json=body, headers=action).status_code == 401
+        assert stranger.post(f"/jobs/{stream}/drop", json=body, headers=action).status_code == 401
 
 
 def test_the_page_shows_the_stream_inside_airflows_ui(up: RunningSystem) -> None:

@@ -105,14 +105,8 @@ def test_a_native_backfill_computes_every_interval_of_its_range(queries: Queries
     queries.create("hourly", "1h")
     queries.until(lambda: queries.up.client.dag("headrace_cq__hourly"), "the DAG")
     first = queries.now // HOUR * HOUR - 26 * HOUR
-    body = {
-        "dag_id": "headrace_cq__hourly",
-        "from_date": iso(first),
-        "to_date": iso(first + 23 * HOUR),
-        "max_active_runs": 2,
-        "reprocess_behavior": "none",
-    }
-    queries.until(lambda: create_backfill(queries, body), "Airflow to create the backfill")
+    from_date, to_date = (datetime.fromtimestamp(ms / 1000, UTC) for ms in (first, first + 23 * HOUR))
+    queries.up.client.backfill("headrace_cq__hourly", from_date, to_date)
     queries.until(lambda: len(done_runs(queries, "hourly", "backfill")) == 24, "24 runs")
     executions = [execution for execution in queries.done("hourly") if "backfill" in execution.holder]
     assert [execution.start for execution in executions] == [first + number * HOUR for number in range(24)]
@@ -176,11 +170,6 @@ def test_dropping_queries_ends_their_runs_and_removes_their_dags(queries: Querie
     for name in names:
         queries.until(lambda: queries.up.client.dag(f"headrace_cq__{name}") is None, f"the DAG of {name} to disappear")  # noqa: B023
     assert queries.sql("SHOW CQS") == []
-
-
-def create_backfill(queries: Queries, body: dict[str, Any]) -> bool:
-    """Create a backfill; return False if Airflow asks to try again, since its SQLite database is locked."""
-    return "id" in queries.up.client._call("POST", "/api/v2/backfills", json=body, accept=(200, 503))
 
 
 def done_runs(queries: Queries, name: str, run_type: str) -> list[dict[str, Any]]:

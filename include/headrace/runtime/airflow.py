@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Mapping
 from datetime import datetime
+from http import HTTPStatus
 from types import TracebackType
 from typing import Any, Final
 
@@ -26,6 +27,7 @@ ENDED: Final = frozenset({"success", "failed"})
 # The scheduler ends a run about a second after its last task, so poll this long for a consistent state.
 SETTLING_S: Final = 0.5
 MAX_SETTLING_POLLS: Final = 40
+MAX_BUSY_RETRIES: Final = 10
 # Airflow's maximum page size.
 PAGE_SIZE: Final = 100
 # A statement waits at most this long for Airflow, and hardly at all if nothing listens there.
@@ -117,12 +119,7 @@ class AirflowClient:
             "max_active_runs": max_active_runs,
             "reprocess_behavior": "completed",
         }
-        for _ in range(MAX_SETTLING_POLLS):
-            # Airflow answers 503 while its SQLite database is locked.
-            if "id" in self._call("POST", "/api/v2/backfills", json=body, accept=(200, 503)):
-                return
-            time.sleep(SETTLING_S)
-        raise OperationalError(f"Airflow did not accept the backfill of {dag_id}", hint="try again; see the log of its api-server")
+        self._call("POST", "/api/v2/backfills", json=body)
 
     def pause(self, dag_id: str, paused: bool = True) -> None:
         """Pause or unpause a DAG."""
@@ -220,6 +217,11 @@ class AirflowClient:
         if response.status_code == 401 and self._token is not None:
             self._token = None
             response = self._request(method, path, json=json, params=params)
+        for _ in range(MAX_BUSY_RETRIES):
+            if not is_busy(response):
+                break
+            time.sleep(SETTLING_S)
+            response = self._request(method, path, json=json, params=params)
         if response.status_code not in accept:
             raise OperationalError(
                 f"Airflow at {self.login.url} refused {method} {path}: {response.status_code} {response.text[:300]}",
@@ -256,3 +258,10 @@ def _line(entry: Any) -> str:
         return str(entry)
     errors = [str(error.get("exc_value")) for error in entry.get("error_detail") or ()]
     return "\n".join([str(entry.get("event", entry)), *errors])
+
+
+def is_busy(response: httpx.Response) -> bool:
+    """Return whether Airflow has rolled a request back since its database was busy, as SQLite may be while all components start."""
+    return response.status_code == HTTPStatus.SERVICE_UNAVAILABLE or (
+        response.status_code == HTTPStatus.INTERNAL_SERVER_ERROR and "Database error" in response.text
+    )
