@@ -110,7 +110,8 @@ class Evaluator:
         if isinstance(plan, UnionPlan):
             return self._evaluate_union(plan)
         rows = self._read(plan.source)
-        if isinstance(plan.window, RangeWindow) and isinstance(plan.source, SeriesRows):
+        # Regrouped rows have their time in ticks.
+        if isinstance(plan.window, RangeWindow) and isinstance(plan.source, SeriesRows) and plan.source.regrouping is None:
             rows = within_range(plan, plan.window, rows, "time")
         if plan.interp is not None:
             result, natural = interpolate(plan, plan.interp, prepare(plan, rows)), [*key_columns(plan), POINT]

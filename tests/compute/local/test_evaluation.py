@@ -77,14 +77,14 @@ GROUPS = (
 )
 AGGREGATES = (
     "count(i), sum(i), avg(i), min_value(i), max_value(i), count(i) + avg(i)",
-    "first_value(i), last_value(i), min_time(i), max_time(i), time_duration(i)",
+    "first_value(i), last_value(i), min_time(i), max_time(i)",
     "stddev(i), variance(i), stddev_pop(i), var_pop(i)",
     "avg(i * 2 - 1), count(i) / count(i), -max_value(i * 1.5), sum(i / i)",
 )
 BY_DEVICE = (
     *(f"select {items} from root.p.g.*, root.q.d4{{group}} align by device" for items in AGGREGATES),
     "select first_value(t), last_value(b), last_value(f), min_value(d), extreme(d) from root.p.g.d1{group} align by device",
-    "select count(i), count_time(*) from root.p.** where d > 0 or i <= 1{group} having count(i) >= 1 align by device",
+    "select count(i), sum(i) from root.p.** where d > 0 or i <= 1{group} having count(i) >= 1 align by device",
     "select count(at), last_value(at), max_value(l) from root.p.d3{group} order by device desc limit 3 offset 1 align by device",
 )
 BY_TIME = (
@@ -92,11 +92,11 @@ BY_TIME = (
     "select count(i), last_value(d), stddev(i), extreme(f), avg(l) from root.p.**{group}",
     "select count(d1.i) + count(d2.i), avg(d1.i), sum(d2.i + d2.d) from root.p.g{group}",
     "select sum(d1.i + d2.i), count(d1.i) from root.p.g where d1.i > 0{group}",
-    "select last_value(t), min_value(f), max_value(f), count_time(*) from root.p.g.d1 where time >= 3 and i != 2{group}",
+    "select last_value(t), min_value(f), max_value(f) from root.p.g.d1 where time >= 3 and i != 2{group}",
     "select avg(i), last_value(d) from root.p.g.*, root.q.d4 where time > 0 and time < 17{group} having count(root.p.g.d1.i) > 0",
 )
 RAW = (
-    "select * from root.** align by device",
+    "select * from root.p.g.* align by device",
     "select i, d from root.p.g.*, root.q.d4 align by device",
     "select i + d, i * 2, -d, i / d from root.p.g.*, root.q.d4 where d >= 0 and i is not null align by device",
     "select i, f, at from root.p.d3 where not (f > 1 or i = 1) align by device",

@@ -74,12 +74,14 @@ class LevelQuery:
         if clause is not None:
             items = [time_item(), *end_time_items(self.query.items), *items]
         if self.is_simple(where):
-            return bind_expanded(self.query, self.scope, self.series_values(), items, where, having, orders, clause, {}, ())
-        rows = self.expression_rows(where)
-        rows.bind()
-        items = [replace(item, expression=with_calls(item.expression, rows.grouped)) for item in items]
-        having = None if having is None else with_calls(having, rows.grouped)
-        return bind_expanded(self.query, self.scope, rows, items, None, having, orders, clause, {}, ())
+            rows, calls = self.series_values()
+        else:
+            rows = self.expression_rows(where)
+            rows.bind()
+            where, calls = None, rows.grouped
+        items = [replace(item, expression=with_calls(item.expression, calls)) for item in items]
+        having = None if having is None else with_calls(having, calls)
+        return bind_expanded(self.query, self.scope, rows, items, where, having, orders, clause, {}, ())
 
     def masked_items(self, item: SelectItem, *, keep_measurement: bool) -> list[SelectItem]:
         """Return one item for each group of series that an item's paths match."""
@@ -124,8 +126,11 @@ class LevelQuery:
         simple = all(isinstance(argument, ColumnRef) for argument in arguments) and len(arguments) == len(self.groups)
         return simple and (where is None or not paths(where)) and all(call.function != "count_if" for call in self.groups)
 
-    def series_values(self) -> RowsBuilder:
-        """Return rows by device, with the values of each group as one column."""
+    def series_values(self) -> tuple[RowsBuilder, dict[Call, Call]]:
+        """Return rows by device with the values of each group as one column, and the aggregates over these columns.
+
+        Groups of the same path have a column each if their series differ.
+        """
         rows = RowsBuilder(self.scope, aligned=False)
         groups = {
             call: [self.names.series[cast("ColumnRef", each.arguments[0]).name] for each in calls]
@@ -133,10 +138,17 @@ class LevelQuery:
         }
         for ref in (ref for refs in groups.values() for ref in refs):
             self.slots.setdefault(ref.series.column, len(self.slots))
+        calls: dict[Call, Call] = {}
+        columns: dict[tuple[str, tuple[str, ...]], str] = {}
         for call, refs in groups.items():
-            self.add_column(rows, call, refs)
+            path = cast("ColumnRef", call.arguments[0])
+            key = path.name, tuple(ref.path for ref in refs)
+            others = sum(name == path.name for name, _ in columns)
+            column = columns.setdefault(key, f"{path.name} {others}" if others else path.name)
+            calls[call] = replace(call, arguments=(replace(path, name=column), *call.arguments[1:]))
+            self.add_column(rows, calls[call], refs)
         rows.slots = len(self.slots)
-        return rows
+        return rows, calls
 
     def expression_rows(self, where: Expression | None) -> LevelRows:
         """Return rows aligned by time, with each argument of each group's aggregate as one column."""

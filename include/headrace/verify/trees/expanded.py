@@ -81,8 +81,12 @@ class Expansion:
         used = {reference.name for node in nodes for reference in column_references(node)}
         if any(counts_times(node) for node in nodes):
             used |= {name for resolver in resolvers for name in resolver.all_names()}
+        columns = [{reference.name for reference in column_references(item.expression)} for item in items]
         measured = {
-            path: {name: part for name, part in resolver.series.items() if name in used} for path, resolver in names.items()
+            path: {name: part for name, part in resolver.series.items() if name in used}
+            for path, resolver in names.items()
+            # A device that lacks a measurement of each column is left out.
+            if any(column <= resolver.series.keys() for column in columns)
         }
         if not items or not any(measured.values()):
             return None

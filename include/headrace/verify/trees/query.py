@@ -94,6 +94,7 @@ def check_supported(query: TreeQuery) -> None:
         "INTO": bool(query.into),
         "GROUP BY TAGS": bool(grouping.tags),
         "SLIMIT and SOFFSET": query.series_limit is not None or query.series_offset is not None,
+        "FILL of descending rows": query.fill is not None and any(order.descending for order in query.order_by),
         "GROUP BY VARIATION, CONDITION, SESSION and COUNT": grouping.rows is not None,
     }
     for feature, is_used in features.items():
