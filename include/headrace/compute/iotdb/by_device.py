@@ -116,6 +116,10 @@ class DeviceQuery:
         resolvers = {id(resolver): resolver for _, resolver in names}
         outputs = []
         for item, output in zip(items, bound.plan.outputs, strict=True):
+            if isinstance(item.expression, ColumnRef):
+                # It is NULL there anyway.
+                outputs.append(output)
+                continue
             used = {path.name for path in paths(item.expression)} - {DEVICE}
             lacking = {key for key, resolver in resolvers.items() if not used <= resolver.series.keys()}
             devices = ", ".join(string_sql(own.path) for own, resolver in names if id(resolver) in lacking) if lacking else ""
