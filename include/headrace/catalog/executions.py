@@ -226,7 +226,7 @@ def _by_job(rows: Iterable[RowMapping]) -> dict[str, list[Execution]]:
 
 
 def _count(connection: Connection, job_id: str, added: Mapping[str, int], now: int | None = None) -> None:
-    """Add to the counters of a job, and record when it moved if `now` is given."""
+    """Add to the counters of a job, and record when it moved unless `now` is None."""
     job = JOBS.c.id == job_id
     counters = connection.scalar(select(JOBS.c.counters).where(job).with_for_update()) or {}
     values: dict[str, Any] = {} if now is None else {"updated": now}

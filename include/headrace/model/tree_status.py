@@ -8,6 +8,7 @@ from enum import IntEnum
 class TreeStatus(IntEnum):
     """Status codes by IoTDB's names."""
 
+    INTERNAL_SERVER_ERROR = 305
     DATABASE_NOT_EXIST = 500
     METADATA_ERROR = 507
     PATH_NOT_EXIST = 508
@@ -19,3 +20,5 @@ class TreeStatus(IntEnum):
     TEMPLATE_NOT_ACTIVATED = 524
     MEASUREMENT_ALREADY_EXISTS_IN_TEMPLATE = 527
     ALIGNED_TIMESERIES_ERROR = 609
+    NO_SUCH_CQ = 1400
+    CQ_ALREADY_EXIST = 1402

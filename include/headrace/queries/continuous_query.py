@@ -21,15 +21,13 @@ from headrace.model.paths import ROOT, join_path, split_path
 from headrace.model.time import Duration, Precision
 from headrace.model.tree_queries import CompoundDuration, TimeRange, TreeQuery
 from headrace.model.tree_statements import CreateContinuousQuery
+from headrace.model.tree_status import TreeStatus
 from headrace.queries.instants import constant_ticks
 from headrace.queries.into import check_type, find_devices
 from headrace.queries.scope import expressions, tree_scope
 from headrace.sql import parse
 from headrace.streams.context import Context
 
-INVALID: Final = 305
-EXISTS: Final = 1402
-MISSING: Final = 1400
 DIALECT: Final = "iotdb"
 TIME: Final = ColumnRef("time")
 PRECISION: Final = Precision.MILLISECOND
@@ -58,7 +56,7 @@ def define(statement: CreateContinuousQuery, context: Context) -> JobDefinition:
     bind_body(statement.query, *schedule.range_at(schedule.first), context)
     if is_taken(statement.name, context):
         hint = "use another name, or DROP CONTINUOUS QUERY first"
-        raise ExistsError(f"CQ {statement.name} has already been created.", hint=hint).with_status(EXISTS)
+        raise ExistsError(f"CQ {statement.name} has already been created.", hint=hint).with_status(TreeStatus.CQ_ALREADY_EXIST)
     details = ContinuousQuery(
         schedule,
         context.settings.timezone,
@@ -150,7 +148,7 @@ def check_query(statement: CreateContinuousQuery) -> None:
 
 def invalid(statement: CreateContinuousQuery, message: str, hint: str) -> ProgrammingError:
     """Return the error for a broken rule."""
-    return ProgrammingError(f"CQ: {message}", hint=hint, span=statement.query.span).with_status(INVALID)
+    return ProgrammingError(f"CQ: {message}", hint=hint, span=statement.query.span).with_status(TreeStatus.INTERNAL_SERVER_ERROR)
 
 
 def restricted(query: TreeQuery, start: int, end: int) -> TreeQuery:

@@ -11,7 +11,7 @@ from headrace.errors import Error, FencedError
 from headrace.history import backfill
 from headrace.model.jobs import DesiredState, JobRecord
 from headrace.runtime.context import Context
-from headrace.runtime.reasons import stop_stream
+from headrace.runtime.reasons import stop_job
 
 logger = logging.getLogger(__name__)
 
@@ -70,4 +70,4 @@ class BackfillQueue:
             raise
         except Exception as error:
             if not self._stopping.is_set():
-                stop_stream(self._context, job_id, error)
+                stop_job(self._context, job_id, error)

@@ -16,7 +16,7 @@ from headrace.model.jobs import DesiredState, JobKind, JobRecord, JobState
 from headrace.queries import executions
 from headrace.queries.continuous_query import may_read
 from headrace.runtime.context import Context
-from headrace.runtime.reasons import stop_stream
+from headrace.runtime.reasons import stop_job
 
 logger = logging.getLogger(__name__)
 
@@ -80,7 +80,7 @@ def may_try_again(context: Context, record: JobRecord, instant: int, error: Erro
         return False
     if execution is not None and execution.attempt < context.settings.cq_attempts:
         return True
-    stop_stream(context, record.definition.id, error)
+    stop_job(context, record.definition.id, error)
     return False
 
 

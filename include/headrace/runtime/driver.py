@@ -15,7 +15,7 @@ from headrace.runtime.backfill_queue import BackfillQueue
 from headrace.runtime.context import Context
 from headrace.runtime.continuous_queries import QueryTimers
 from headrace.runtime.metrics import Histogram
-from headrace.runtime.reasons import stop_stream
+from headrace.runtime.reasons import stop_job
 from headrace.runtime.roles import MAX_RETRY_MS, Role, is_resident, retry_pause, role
 from headrace.streams.lifecycle import forget
 from headrace.streams.sources.poller import JobActivity, SourcePollers
@@ -148,7 +148,7 @@ class Driver:
             logger.warning("stream %s: %s", record.definition.name, error.message)
             return Role.POLL if stream_role is Role.POLL else Role.WAIT
         except Exception as error:
-            stop_stream(self._context, record.definition.id, error)
+            stop_job(self._context, record.definition.id, error)
             return Role.WAIT
         return stream_role
 

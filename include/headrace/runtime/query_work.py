@@ -14,7 +14,7 @@ from headrace.queries import executions
 from headrace.runtime.context import Context
 from headrace.runtime.continuous_queries import is_active
 from headrace.runtime.query_runs import MAX_CATCH_UP, QueryWork, instant_text, is_done_for, is_running, on_behalf
-from headrace.runtime.reasons import stop_stream
+from headrace.runtime.reasons import stop_job
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ def execute_work(context: Context, work: QueryWork) -> None:
             logger.info("leaving the continuous query, which was dropped, paused or stopped: %s", error.message)
             return
         if work.stop and not isinstance(error, FencedError):
-            stop_stream(context, work.job_id, error)
+            stop_job(context, work.job_id, error)
         raise
 
 

@@ -25,7 +25,7 @@ def reason_of(error: BaseException, now: int, kind: JobKind = JobKind.STREAM) ->
     )
 
 
-def stop_stream(context: Context, job_id: str, error: Exception) -> None:
+def stop_job(context: Context, job_id: str, error: Exception) -> None:
     """Mark a job STOPPED with an exception as the reason. Has no effect if it was dropped.
 
     Raises:

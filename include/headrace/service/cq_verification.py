@@ -83,15 +83,12 @@ def written_rows(plan: TreePlan, targets: Sequence[IntoColumn], ticks: tuple[int
         device_rows(plan, [target for target in targets if target.source_device == source], devices, ticks, context)
         for source in sources
     ]
-    rows = pa.concat_tables(part for part in parts)
-    headers = [TIME_HEADER] if has_time(plan) else []
-    headers += [DEVICE_HEADER] if plan.devices else []
-    names = [TIME_HEADER, *([DEVICE_HEADER] if plan.devices else []), *(f"{column.name}" for column in plan.columns)]
-    rows = rows.rename_columns([f"c{number}" for number in range(rows.num_columns)])
-    keep = [number for number, name in enumerate(names) if name in headers or number >= 1 + bool(plan.devices)]
-    if has_time(plan):
-        rows = rows.sort_by([("c1", "ascending"), ("c0", "ascending")] if plan.devices else [("c0", "ascending")])
-    return rows.select(keep).rename_columns([names[number] for number in keep])
+    keys = ["device", "time"] if plan.devices else ["time"]
+    rows = pa.concat_tables(parts).sort_by([(key, "ascending") for key in keys])
+    names = [TIME_HEADER, *([DEVICE_HEADER] if plan.devices else []), *(column.name for column in plan.columns)]
+    # Column names may repeat, so rows are sorted before they get them. An aggregate over all rows has no time.
+    rows = rows.rename_columns(names)
+    return rows if has_time(plan) else rows.remove_column(0)
 
 
 def device_rows(

@@ -19,13 +19,12 @@ from headrace.model.tree_statements import (
     ResumeContinuousQuery,
     TreeShow,
 )
+from headrace.model.tree_status import TreeStatus
 from headrace.runtime.context import Context
 from headrace.service.planning.dispatch import PlanningContext
 from headrace.service.results import BIGINT, INSTANT, INT, STRING, CatalogRows
 from headrace.service.stages import NotifyAirflow, ReactivateJob, RecordContinuousQuery, RemoveJob, Stage, SuspendJob, notify
 
-MISSING: Final = 1400
-"""IoTDB's status of a query that does not exist."""
 ACTIVE: Final = "ACTIVE"
 """IoTDB's name of the state RUNNING."""
 MAX_PENDING: Final = 10_000
@@ -66,7 +65,7 @@ def find(name: str, context: Context) -> JobRecord:
     try:
         return context.catalog.jobs.get(ROOT, name, JobKind.CONTINUOUS_QUERY)
     except NotFoundError as error:
-        raise error.with_status(MISSING) from None
+        raise error.with_status(TreeStatus.NO_SUCH_CQ) from None
 
 
 def show_queries(_: TreeShow, context: Context) -> CatalogRows:
