@@ -107,10 +107,11 @@ def test_a_native_backfill_computes_every_interval_of_its_range(queries: Queries
     first = queries.now // HOUR * HOUR - 26 * HOUR
     from_date, to_date = (datetime.fromtimestamp(ms / 1000, UTC) for ms in (first, first + 23 * HOUR))
     queries.up.client.backfill("headrace_cq__hourly", from_date, to_date)
-    queries.until(lambda: len(done_runs(queries, "hourly", "backfill")) == 24, "24 runs")
+    runs = queries.until(lambda: len(found := done_runs(queries, "hourly", "backfill")) == 24 and found, "24 runs")
     executions = [execution for execution in queries.done("hourly") if "backfill" in execution.holder]
     assert [execution.start for execution in executions] == [first + number * HOUR for number in range(24)]
-    assert {execution.attempt for execution in executions} == {1}
+    tries = [task["try_number"] for run in runs for task in queries.up.client.tasks("headrace_cq__hourly", run["dag_run_id"])]
+    assert max(execution.attempt for execution in executions) <= max(tries), "only a task that is tried again repeats an interval"
     queries.assert_equals_query("hourly", queries.done("hourly"))
 
 
@@ -118,11 +119,13 @@ def test_a_cleared_run_computes_its_interval_again(queries: Queries) -> None:
     run = sorted(queries.runs("hourly", "backfill"), key=lambda run: str(run["logical_date"]))[3]
     start = round(datetime.fromisoformat(run["logical_date"]).timestamp() * 1000)
     queries.sql(f"INSERT INTO root.plant.d(time, s) VALUES ({start + 1}, 1000000), ({start + HOUR + 1}, 1000000)")
+    before = {execution.start: execution.attempt for execution in queries.done("hourly")}
     queries.up.client.clear("headrace_cq__hourly", run["dag_run_id"])
-    again = queries.until(
-        lambda: [execution for execution in queries.done("hourly") if execution.attempt == 2], "the interval to be computed again"
-    )
-    assert [execution.start for execution in again] == [start]
+
+    def repeated() -> list[int]:
+        return [done.start for done in queries.done("hourly") if done.attempt > before.get(done.start, done.attempt)]
+
+    assert queries.until(repeated, "the interval to be computed again") == [start]
     largest = [row[2] for row in queries.sql("SELECT c, m FROM root.hourly.d") if row[2] == 1_000_000]
     assert largest == [1_000_000], "the interval after it was not computed again"
 

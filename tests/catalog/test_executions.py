@@ -63,8 +63,27 @@ def test_a_failed_execution_says_why_and_is_claimed_again(catalog: Catalog, quer
 
 def test_a_done_execution_is_repeated_on_request(catalog: Catalog, query: str) -> None:
     catalog.executions.finish(catalog.executions.claim(query, EVERY_10S, 20_000, "a"), 3)
-    again = catalog.executions.claim(query, EVERY_10S, 20_000, "a", again=True)
+    again = catalog.executions.claim(query, EVERY_10S, 20_000, "b", again=True)
     assert (again.state, again.attempt, again.replaces) == (ExecutionState.RUNNING, 2, True)
+
+
+def test_what_was_done_for_a_holder_is_not_repeated_for_it(catalog: Catalog, query: str) -> None:
+    """Two processes may have found it undone and claim it one after the other."""
+    first = catalog.executions.claim(query, EVERY_10S, 20_000, "x/by/a", again=True)
+    catalog.executions.finish(first, 3)
+    for holder in ("x/by/b", "x"):
+        found = catalog.executions.claim(query, EVERY_10S, 20_000, holder, again=True)
+        assert (found.state, found.holder, found.attempt) == (ExecutionState.DONE, "x/by/a", 1)
+    assert catalog.executions.claim(query, EVERY_10S, 20_000, "x/2", again=True).attempt == 2
+
+
+def test_a_done_attempt_cannot_fail_afterwards(catalog: Catalog, query: str) -> None:
+    """A process that takes another one for dead may mark its execution FAILED just when it was done."""
+    claimed = catalog.executions.claim(query, EVERY_10S, 20_000, "a")
+    catalog.executions.finish(claimed, 3)
+    with pytest.raises(FencedError, match="attempt 1 of a is done"):
+        catalog.executions.fail(claimed, "the process ended before it was done")
+    assert catalog.executions.unfinished(query) == []
 
 
 def test_a_newer_attempt_fences_an_older_one(catalog: Catalog, clock: ManualClock, query: str) -> None:
@@ -133,7 +152,7 @@ def test_an_old_execution_that_runs_again_is_not_forgotten(catalog: Catalog, que
     monkeypatch.setattr(module, "KEPT", 3)
     monkeypatch.setattr(module, "PRUNED_EVERY", 1)
     finish(catalog, query, EVERY_10S, *range(20_000, 80_000, 10_000))
-    again = catalog.executions.claim(query, EVERY_10S, 20_000, "a", again=True)
+    again = catalog.executions.claim(query, EVERY_10S, 20_000, "b", again=True)
     catalog.executions.finish(again, 5)
     assert catalog.jobs.by_id(query).progress.counters.batches == 7
 
@@ -142,7 +161,7 @@ def test_the_histories_of_all_queries_have_the_newest_and_the_unfinished_executi
     other = create(catalog, "cq2", EVERY_10S)
     create(catalog, "cq3", EVERY_10S)
     finish(catalog, query, EVERY_10S, 20_000, 30_000, 40_000)
-    catalog.executions.fail(catalog.executions.claim(query, EVERY_10S, 20_000, "a", again=True), "no space")
+    catalog.executions.fail(catalog.executions.claim(query, EVERY_10S, 20_000, "b", again=True), "no space")
     finish(catalog, other, EVERY_10S, 20_000)
     catalog.executions.claim(other, EVERY_10S, 30_000, "a")
     histories = catalog.executions.histories(2)

@@ -43,7 +43,10 @@ class Executions:
         again: bool = False,
         abandoned_ms: int = ABANDONED_MS,
     ) -> Execution:
-        """Claim an execution; it is then RUNNING for this holder, or DONE if it was done before and `again` is False.
+        """Claim an execution; it is then RUNNING for this holder, or DONE if it was done before.
+
+        With `again` it is DONE only if it was done by this holder, or on its behalf. That is decided here and not by callers:
+        two processes that both find an execution undone would otherwise do it one after the other.
 
         One that failed can be claimed, and a RUNNING one by the same holder or if claimed at least `abandoned_ms` ago.
 
@@ -95,8 +98,13 @@ class Executions:
                 _count(connection, execution.job_id, {"rows_out": rows, "batches": 1}, now)
 
     def fail(self, execution: Execution, message: str) -> None:
-        """Mark an attempt FAILED, so that the execution can be claimed again, and count it. Raises what `finish` does."""
+        """Mark an attempt FAILED, so that the execution can be claimed again, and count it.
+
+        Raises what `finish` does, and `FencedError` too if the attempt has been done.
+        """
         with self._store.write() as connection:
+            if _require_attempt(connection, execution).state is ExecutionState.DONE:
+                raise FencedError(f"attempt {execution.attempt} of {execution.holder} is done", hint="there is nothing to repeat")
             self._close(connection, execution, {"state": ExecutionState.FAILED.value, "message": message})
             _count(connection, execution.job_id, {"failures": 1})
 
@@ -172,7 +180,7 @@ class Executions:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Who claims executions, when, whether also those that are DONE, and until when claims count as abandoned."""
+    """Who claims executions, when, whether also those that others have done, and until when claims count as abandoned."""
 
     holder: str
     now: int
@@ -184,7 +192,7 @@ def _claim(connection: Connection, job_id: str, schedule: Schedule, scheduled: i
     _require_job(connection, job_id)
     present = _find(connection, job_id, scheduled)
     if present is not None:
-        if present.state is ExecutionState.DONE and not claim.again:
+        if present.is_done_for(claim.holder, claim.again):
             return present
         _refuse_rival(present, claim.holder, claim.abandoned_at)
     claimed = _claimed(connection, job_id, schedule, scheduled, present)
@@ -257,7 +265,8 @@ def _require_job(connection: Connection, job_id: str) -> None:
         raise NotFoundError(f"no job has the id {job_id}", hint="it was dropped")
 
 
-def _require_attempt(connection: Connection, execution: Execution) -> None:
+def _require_attempt(connection: Connection, execution: Execution) -> Execution:
+    """Return what is recorded of an attempt; raise `FencedError` or `NotFoundError` if it is not the current one."""
     current = _find(connection, execution.job_id, execution.scheduled)
     if current is None:
         raise NotFoundError(f"no job has the id {execution.job_id}", hint="it was dropped")
@@ -266,6 +275,7 @@ def _require_attempt(connection: Connection, execution: Execution) -> None:
             f"attempt {execution.attempt} was superseded by attempt {current.attempt} of {current.holder}",
             hint="nothing was written; the newer attempt continues",
         )
+    return current
 
 
 def _refuse_rival(present: Execution, holder: str, abandoned_at: int) -> None:

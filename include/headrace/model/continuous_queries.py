@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from headrace.model.tree_statements import TimeoutPolicy
 
@@ -89,6 +90,10 @@ class ExecutionState(StrEnum):
     FAILED = "FAILED"
 
 
+ON_BEHALF: Final = "/by/"
+"""In the name of a holder: separates the one for which an execution is done and the process that does it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Execution:
     """One execution of a continuous query over `[start, end)`; instants in epoch milliseconds.
@@ -112,6 +117,12 @@ class Execution:
     finished: int | None = None
     message: str | None = None
     replaces: bool = True
+
+    def is_done_for(self, holder: str, again: bool) -> bool:
+        """Return whether it is DONE, and, if it is to be repeated, by the holder or on its behalf."""
+        if self.state is not ExecutionState.DONE:
+            return False
+        return not again or self.holder.partition(ON_BEHALF)[0] == holder.partition(ON_BEHALF)[0]
 
     @property
     def duration_ms(self) -> int | None:

@@ -78,7 +78,7 @@ def execute(
     again: bool = False,
     abandoned_ms: int = ABANDONED_MS,
 ) -> Execution:
-    """Execute a continuous query at an instant of its schedule, unless it was done before and `again` is False.
+    """Execute a continuous query at an instant of its schedule, unless it was done before; with `again`, by this holder.
 
     Returns:
         The execution, which is DONE.

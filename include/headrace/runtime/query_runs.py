@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Final
 
 from headrace.errors import Error, NotFoundError
-from headrace.model.continuous_queries import Execution, ExecutionState, Schedule
+from headrace.model.continuous_queries import ON_BEHALF, Execution, ExecutionState, Schedule
 from headrace.model.jobs import DesiredState, JobRecord, JobState, StopReason
 from headrace.model.tree_statements import TimeoutPolicy
 from headrace.queries import executions
@@ -20,7 +20,6 @@ EXECUTION_FAILED: Final = "EXECUTION"
 RESUME_HINT: Final = "fix the cause, then run RESUME CONTINUOUS QUERY, or clear the failed task"
 # Airflow allows no slash in a run id, so these names never collide.
 PREFIX: Final = "airflow/"
-ON_BEHALF: Final = "/by/"
 MAX_AHEAD: Final = 100
 """Executions that a process does for runs that wait. A Spark driver starts in seconds, an execution takes a fraction of one."""
 MAX_CATCH_UP: Final = 5_000
@@ -102,10 +101,8 @@ def instant_of(schedule: Schedule, data_interval_start: int | None, run_after: i
 
 
 def is_done_for(execution: Execution | None, holder: str, again: bool) -> bool:
-    """Return whether nothing is left to do: it is DONE, and if it is to be repeated, by this holder or on its behalf."""
-    if execution is None or execution.state is not ExecutionState.DONE:
-        return False
-    return not again or execution.holder == holder or execution.holder.startswith(holder + ON_BEHALF)
+    """Return whether nothing is left to do for a holder; without an execution there is."""
+    return execution is not None and execution.is_done_for(holder, again)
 
 
 def on_behalf(holder: str, worker: str) -> str:
