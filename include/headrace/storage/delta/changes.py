@@ -20,8 +20,8 @@ from headrace.storage.delta.pruning import Bounds, as_stored_integers
 
 CHANGE_TYPE: Final = "_change_type"
 COMMIT_VERSION: Final = "_commit_version"
-PIECE_ROWS: Final = 2_000_000
-"""Rows of a large commit that are in memory at a time; with a few columns, about a hundred megabytes."""
+PIECE_ROWS: Final = 1_000_000
+"""Rows of a large commit that are in memory at a time; with a few columns, tens of megabytes."""
 
 
 @dataclass(frozen=True, slots=True)
