@@ -53,7 +53,7 @@ class InsertedRows:
 
 
 def gather(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
-    """Join and cut batches to tables of about so many rows."""
+    """Join and cut batches to tables of about this many rows."""
     waiting: list[pa.RecordBatch] = []
     for batch in batches:
         for start in range(0, batch.num_rows, rows):
