@@ -21,7 +21,7 @@ from headrace.verify.trees.expressions import TreeCompiler
 from headrace.verify.trees.fill import filled
 from headrace.verify.trees.rows import Rows
 from headrace.verify.trees.runs import EDGES, RowWindows
-from headrace.verify.trees.series import SeriesColumns, is_sparse
+from headrace.verify.trees.series import SeriesColumns, is_sparse, series_calls
 from headrace.verify.trees.source import text
 from headrace.verify.trees.spans import Window, windows_of
 from headrace.verify.values import Value, unsupported
@@ -158,14 +158,24 @@ class TreeSelect:
 
         Rows for which none of the values that the query aggregates is a point are left out.
         """
-        columns = SeriesColumns(self.connection, self.step, self.row_compiler(), self.by_device, self.calls)
         nodes: list[Expression] = [*(item.expression for item in self.items), *(key for _, key in self.sort_keys())]
         nodes.extend(present(self.expanded.having, self.expanded.control))
+        if any(series_calls(nodes)):
+            rows = self.in_windows(rows)
+        columns = SeriesColumns(self.connection, self.step, self.row_compiler(), self.by_device, self.calls)
         with_columns = columns.add(rows, nodes)
         if not aggregated:
             return with_columns
         inputs = [*aggregated_values(nodes), *present(self.expanded.control)]
         return self.with_values(with_columns, inputs) if is_sparse(inputs) else with_columns
+
+    def in_windows(self, rows: str) -> str:
+        """Compute the rows that lie in a window of GROUP BY time, which are all that time-series functions see."""
+        clause = None if self.query.grouping is None else self.query.grouping.time
+        if clause is None:
+            return rows
+        windows = self.table("windows", self.window_columns(clause))
+        return self.step("in_windows", f"SELECT * FROM {rows} r SEMI JOIN {windows} k ON r._ts BETWEEN k._first AND k._last")
 
     def with_values(self, rows: str, nodes: Sequence[Expression]) -> str:
         """Compute the rows in which one of some expressions has a value."""
