@@ -76,7 +76,7 @@ class RowWindows:
         return self.step("controlled", f"SELECT * FROM ({controlled}){' WHERE _control IS NOT NULL' if ignore_null else ''}")
 
     def numbered(self, rows: str, begins: str) -> str:
-        """Return rows with the number of their window, given the condition that a row begins one."""
+        """Return rows with the number of their window, from the condition that a row begins one."""
         marked = f"SELECT *, CASE WHEN {begins} THEN 1 ELSE 0 END AS _begins FROM {rows}"
         return self.step("numbered", f"SELECT *, sum(_begins) {self.over} AS _window FROM ({marked})")
 
