@@ -133,7 +133,7 @@ def test_a_stream_reads_what_a_query_over_a_table_of_the_other_language_writes(p
         )
         power.execute("CREATE DATABASE results")
         power.execute(
-            "CREATE STREAM results.s TRIGGER AT_ONCE INTO results.totals AS "
+            "CREATE STREAM results.s TRIGGER AT_ONCE IGNORE UPDATE 0 INTO results.totals AS "
             "SELECT _wstart, sum(total) total, count(*) n FROM `root.agg`.devices INTERVAL(20s)"
         )
         measure(power, ("m1", -9, 5), ("m1", -8, 6), ("m2", -3, 7))
