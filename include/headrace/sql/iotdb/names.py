@@ -31,6 +31,12 @@ PREFIXES: Final = {"unary-": "-", "not": "!"}
 WILDCARDS: Final = {"%": ".*?", "_": "."}
 
 
+def function_key(name: str) -> str:
+    """Return the name by which a function is looked up. It is never that of an operator, such as `match`."""
+    key = name.lower()
+    return f"{key}()" if key in PRIORITIES else key
+
+
 def result_name(expression: Expression) -> str:
     """Return the name of an expression's result column.
 
