@@ -79,6 +79,8 @@ class TimeQuery:
             used |= {name for node in control_expressions(clause) for name in column_names(node, names)}
         rows = RowsBuilder(self.scope, aligned=True)
         refs = {name: names.series[name] for name in names.series if name in used}
+        if not refs:
+            return None
         for ref in refs.values():
             rows.devices[ref.device.path] = ref.device
         for name, ref in refs.items():

@@ -19,10 +19,12 @@ def create(statement: CreateFunction, session: PlanningContext) -> list[Stage]:
 
     name = statement.name.upper()
     if statement.class_name not in LIBRARY:
+        package = next(iter(LIBRARY)).rpartition(".")[0]
+        names = ", ".join(class_name.rpartition(".")[2] for class_name in LIBRARY)
         error = NotSupportedError(
             f"Failed to load class '{statement.class_name}', because it's not found in jar file or is invalid: "
             "user-defined functions are not supported",
-            hint=f"use the built-in functions, or one of {', '.join(LIBRARY)}",
+            hint=f"use the built-in functions, or {names} of {package}",
             span=statement.span,
         )
         raise error.with_status(TreeStatus.UDF_LOAD_CLASS_ERROR)

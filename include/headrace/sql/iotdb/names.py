@@ -116,7 +116,7 @@ def _predicate_name(call: Call) -> str:
             choices = dict.fromkeys(_plain_name(choice) for choice in rest)
             return f"{_operand_name(operand, FUNCTION_PRIORITY)} {call.function.upper()} ({','.join(choices)})"
         case "like" | "not like":
-            return f"{name} LIKE '{_like_regex(_plain_name(rest[0]))}'"
+            return f"{name} LIKE '{like_regex(unescape_like(_plain_name(rest[0])))}'"
     return f"{name} REGEXP '{_plain_name(rest[0])}'"
 
 
@@ -130,7 +130,12 @@ def _plain_name(expression: Expression) -> str:
     return result_name(expression)
 
 
-def _like_regex(pattern: str) -> str:
+def unescape_like(written: str) -> str:
+    """Return a LIKE pattern as IoTDB reads it: of two backslashes it keeps one."""
+    return written.replace("\\\\", "\\")
+
+
+def like_regex(pattern: str) -> str:
     """Return the regular expression that IoTDB prints instead of a LIKE pattern."""
     parts = []
     for part in re.findall(r"\\.|.", pattern, re.DOTALL):
