@@ -61,6 +61,9 @@ EXPLANATIONS: Final[Sequence[Explanation]] = (
         r"^(rows|value)",
         r"(sample|m4)\(.*\)( as [^,]+)?, |, [^']*(sample|m4)\(|group by .*(sample|m4)\(",
     ),
+    explain(
+        "the server returns the points of M4 window by window, also of windows that overlap", r"^(rows|value)", r"m4\(.*slidingStep"
+    ),
     explain("the server finds count_time at the top only", r"Count_time aggregation can only exist alone", r"\w\(count_time"),
     explain(
         "the server does not combine CASE with time-series functions",

@@ -99,13 +99,13 @@ class LevelRows(RowsBuilder):
             )
         ignores_null = dict(call.attributes).get("ignoreNull", "true").lower() == "true"
         counts: list[Expression] = []
-        for each in calls:
-            term = binder.bind(each.arguments[0])
+        for own in calls:
+            term = binder.bind(own.arguments[0])
             # The other copies of a row have no value, so a NULL that ends a run is false.
             value = term.sql if ignores_null else f"coalesce({term.sql}, false)"
             column = ColumnRef(COLUMN.format(len(self.sources)), span=call.span)
             self.sources.append((f"CASE WHEN {SLOT} = 0 THEN {value} END", term.type or BIGINT))
-            counts.append(replace(call, arguments=(column, *each.arguments[1:]), attributes=()))
+            counts.append(replace(call, arguments=(column, *own.arguments[1:]), attributes=()))
         return counts[0] if len(counts) == 1 else Cast(reduce(lambda total, count: Call("+", (total, count)), counts), BIGINT)
 
     @staticmethod

@@ -130,8 +130,8 @@ LIBRARY: Final = {
 def with_registered(language: Language, functions: Iterable[RegisteredFunction]) -> Language:
     """Return the language with registered functions. Its own functions come first."""
     registered = [
-        replace(LIBRARY[each.class_name], name=function_key(each.name))
-        for each in functions
-        if each.class_name in LIBRARY and function_key(each.name) not in language.functions
+        replace(LIBRARY[function.class_name], name=function_key(function.name))
+        for function in functions
+        if function.class_name in LIBRARY and function_key(function.name) not in language.functions
     ]
     return language.with_functions(*registered) if registered else language
