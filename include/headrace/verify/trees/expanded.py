@@ -95,8 +95,13 @@ class Expansion:
     def by_level(self, levels: Sequence[int]) -> Expanded | None:
         """Return the query over the points of groups of series."""
         groups: dict[str, dict[str, Series]] = {}
-        every = [item for part in self.query.items for item in self.grouped_items(part, levels, groups)]
-        items = list({item.name: item for item in every}.values())
+        masks: dict[str, str] = {}
+        items = [
+            item
+            for part in self.query.items
+            for prefix in self.query.prefixes
+            for item in self.grouped_items(part, PathNames(self.source, (prefix,)), levels, groups, masks)
+        ]
         if not items:
             return None
         if self.query.having is not None:
@@ -107,19 +112,24 @@ class Expansion:
         rows = self.builder.by_group({name: list(parts.values()) for name, parts in groups.items()})
         return Expanded(tuple(items), where, None, self.query.order_by, rows)
 
-    def grouped_items(self, item: SelectItem, levels: Sequence[int], groups: dict[str, dict[str, Series]]) -> list[SelectItem]:
-        """Return the columns of one item of GROUP BY LEVEL, and add their series to the groups, by the names of the columns."""
+    @staticmethod
+    def grouped_items(
+        item: SelectItem, names: PathNames, levels: Sequence[int], groups: dict[str, dict[str, Series]], masks: dict[str, str]
+    ) -> list[SelectItem]:
+        """Return the columns of one item of GROUP BY LEVEL, and add their series to the groups, by the names of the columns.
+
+        The path of a series' group is that of the first item that names the series, which `masks` holds.
+        """
         match item.expression:
             case Call(function=function, arguments=(ColumnRef() as pattern,)) as call if function in AGGREGATES:
                 if function in NEED_UNIQUE_INSTANTS or function == "count_time":
                     raise unsupported(f"{function} with GROUP BY LEVEL")
             case other:
                 raise unsupported(f"{result_name(other)} with GROUP BY LEVEL")
-        names = PathNames(self.source, self.query.prefixes)
         keep = not (call.function == "count" and split_path(pattern.name)[-1] in ("*", "**"))
         columns: dict[str, SelectItem] = {}
         for path in names(pattern):
-            masked = masked_path(names.series[path], levels, keep_measurement=keep)
+            masked = masks.setdefault(path, masked_path(names.series[path], levels, keep_measurement=keep))
             name = result_name(replace(call, arguments=(ColumnRef(masked),)))
             groups.setdefault(name, {})[path] = names.series[path]
             columns[name] = SelectItem(replace(call, arguments=(ColumnRef(name),)), name)
