@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from rich.progress import track
@@ -34,10 +35,11 @@ def main() -> int:
                 description = f"seed {seed}"
                 for result in track(results, description, len(numbers), disable=not sys.stderr.isatty(), transient=True):
                     report.add(result, print)
-                    show(result, options)
+                    show(result, options, print)
         finally:
             theirs.close()
             ours.close()
+    sys.stdout.write(f"{report}\n")
     return 1 if report.unexplained else 0
 
 
@@ -53,12 +55,12 @@ def plan(options: argparse.Namespace) -> list[tuple[int, list[int]]]:
     return [(options.seed + at, list(range(min(CASES_PER_TREE, options.queries - at * CASES_PER_TREE)))) for at in range(seeds)]
 
 
-def show(result: Comparison, options: argparse.Namespace) -> None:
-    """Print a comparison if the options ask for it."""
-    if options.only and result.difference is None:
-        pass
+def show(result: Comparison, options: argparse.Namespace, tell: Callable[[str], None]) -> None:
+    """Print a comparison if the options ask for it; an unexplained difference is printed anyway."""
     if result.reason is not None and (options.explained or options.only):
-        pass
+        tell(f"{result.id}  {result.statement}\n        explained: {result.reason}\n        {result.difference}\n")
+    elif result.difference is None and options.only:
+        tell(f"{result.id}  {result.statement}\n        equal\n")
 
 
 if __name__ == "__main__":

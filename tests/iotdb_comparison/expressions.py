@@ -211,7 +211,7 @@ class Expressions:
         return self.dice.choice(
             (
                 lambda: f"{text} + {self.plain_aggregate()}",
-                lambda: f"{self.pick(('abs', 'sin', 'sqrt'))}({text})",
+                lambda: f"{self.pick(('abs', 'atan', 'sqrt'))}({text})",
                 lambda: f"{text} * 2",
                 lambda: f"cast({text} as DOUBLE)",
                 lambda: f"{text} > 3",

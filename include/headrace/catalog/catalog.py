@@ -12,6 +12,7 @@ from headrace.catalog.databases import Databases
 from headrace.catalog.engines import open_engine
 from headrace.catalog.events import Events
 from headrace.catalog.executions import Executions
+from headrace.catalog.functions import Functions
 from headrace.catalog.jobs import Jobs
 from headrace.catalog.leases import Leases
 from headrace.catalog.ledger import Ledger
@@ -39,6 +40,7 @@ class Catalog:
         self.subtables = Subtables(store)
         self.trees = Trees(store)
         self.templates = Templates(store)
+        self.functions = Functions(store)
         self.jobs = Jobs(store)
         self.leases = Leases(store)
         self.snodes = Snodes(store)

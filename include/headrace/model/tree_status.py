@@ -8,6 +8,7 @@ from enum import IntEnum
 class TreeStatus(IntEnum):
     """Status codes by IoTDB's names."""
 
+    EXECUTE_STATEMENT_ERROR = 301
     INTERNAL_SERVER_ERROR = 305
     DATABASE_NOT_EXIST = 500
     METADATA_ERROR = 507
@@ -20,5 +21,6 @@ class TreeStatus(IntEnum):
     TEMPLATE_NOT_ACTIVATED = 524
     MEASUREMENT_ALREADY_EXISTS_IN_TEMPLATE = 527
     ALIGNED_TIMESERIES_ERROR = 609
+    UDF_LOAD_CLASS_ERROR = 1200
     NO_SUCH_CQ = 1400
     CQ_ALREADY_EXIST = 1402

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from headrace.compute.iotdb.library import with_registered
 from headrace.compute.iotdb.schema import SeriesTree
 from headrace.compute.iotdb.scope import TreeScope
 from headrace.compute.language import language
@@ -26,7 +27,7 @@ def tree_scope(query: TreeQuery, context: Context, timezone: str | None = None) 
 def scope_of(devices: Sequence[Device], context: Context, timezone: str | None = None) -> TreeScope:
     """Return the scope of queries that read these devices."""
     return TreeScope(
-        language("iotdb"),
+        with_registered(language("iotdb"), context.catalog.functions.all()),
         SeriesTree(devices),
         device_tables(devices, context),
         timezone=timezone or context.settings.timezone,

@@ -320,6 +320,18 @@ def _(stage: tree_stages.RemoveTemplate, session: SessionState) -> Result:
     return DONE
 
 
+@apply.register(tree_stages.RegisterFunction)
+def _(stage: tree_stages.RegisterFunction, session: SessionState) -> Result:
+    session.context.catalog.functions.create(stage.function)
+    return DONE
+
+
+@apply.register(tree_stages.RemoveFunction)
+def _(stage: tree_stages.RemoveFunction, session: SessionState) -> Result:
+    session.context.catalog.functions.drop(stage.name)
+    return DONE
+
+
 @apply.register(tree_stages.ExtendTemplate)
 def _(stage: tree_stages.ExtendTemplate, session: SessionState) -> Result:
     from headrace.queries.templates import extend_template

@@ -41,6 +41,16 @@ def describe_removed_template(stage: stages.RemoveTemplate) -> list[str]:
     return [f"drop device template {stage.name}"]
 
 
+def describe_function(stage: stages.RegisterFunction) -> list[str]:
+    """Describe the registration of a function."""
+    return [f"create function {stage.function.name} of {stage.function.class_name}"]
+
+
+def describe_removed_function(stage: stages.RemoveFunction) -> list[str]:
+    """Describe the removal of a function."""
+    return [f"drop function {stage.name}"]
+
+
 def describe_extended_template(stage: stages.ExtendTemplate) -> list[str]:
     """Describe the extension of a device template."""
     return [f"extend device template {stage.name} and its devices: {types(stage.series)}"]
@@ -148,6 +158,8 @@ DESCRIPTIONS: Final[dict[type[Any], Callable[[Any], list[str]]]] = {
     stages.RemoveSeries: describe_removed_series,
     stages.MakeTemplate: describe_template,
     stages.RemoveTemplate: describe_removed_template,
+    stages.RegisterFunction: describe_function,
+    stages.RemoveFunction: describe_removed_function,
     stages.ExtendTemplate: describe_extended_template,
     stages.AssignTemplate: describe_assigned_template,
     stages.ActivateDevice: describe_activated_device,

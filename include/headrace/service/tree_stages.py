@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from headrace.compute.iotdb.last import LastPlan
     from headrace.compute.iotdb.scope import TreeScope
     from headrace.compute.iotdb.select import TreePlan
+    from headrace.model.functions import RegisteredFunction
     from headrace.model.tables import Database
     from headrace.model.tree_queries import TreeQuery
     from headrace.model.trees import Device, DeviceTemplate, NewSeries, TemplateSeries
@@ -83,6 +84,30 @@ class MakeTemplate:
 @dataclass(frozen=True, slots=True)
 class RemoveTemplate:
     """Remove a device template that is not set to a path."""
+
+    name: str
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        """The rights that it needs."""
+        return (Right(Action.DROP, CATALOG),)
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterFunction:
+    """Register a function of the library under a name."""
+
+    function: RegisteredFunction
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        """The rights that it needs."""
+        return (Right(Action.CREATE, CATALOG),)
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveFunction:
+    """Remove a registered function."""
 
     name: str
 
@@ -308,6 +333,8 @@ TreeStage = (
     | RemoveSeries
     | MakeTemplate
     | RemoveTemplate
+    | RegisterFunction
+    | RemoveFunction
     | ExtendTemplate
     | AssignTemplate
     | ActivateDevice

@@ -1,31 +1,11 @@
-"""Statements that are parsed but not supported are refused with an error that says so."""
+"""Statements that the other language refuses for trees of devices."""
 
 from __future__ import annotations
-
-from typing import get_args
 
 import pytest
 
 import headrace
 from headrace.errors import NotSupportedError
-from headrace.model.tree_statements import TreeStatement
-from headrace.service.planning.dispatch import PLANNERS, UNPLANNED
-
-UNSUPPORTED = {
-    "create function f as 'a.B'": "user-defined functions",
-    "drop function f": "user-defined functions",
-}
-
-
-@pytest.mark.parametrize(("statement", "subject"), UNSUPPORTED.items())
-def test_a_statement_that_is_not_supported_is_refused(plant: headrace.Connection, statement: str, subject: str) -> None:
-    with pytest.raises(NotSupportedError, match=f"{subject}.* not supported") as refused:
-        plant.execute(statement)
-    assert refused.value.hint
-
-
-def test_every_kind_of_statement_is_planned_or_refused() -> None:
-    assert set(get_args(TreeStatement)) - set(PLANNERS) == set(UNPLANNED)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from headrace.catalog.rows.chunks import CHUNKS
 from headrace.catalog.rows.databases import DATABASES
 from headrace.catalog.rows.events import EVENTS
 from headrace.catalog.rows.executions import EXECUTIONS
+from headrace.catalog.rows.functions import FUNCTIONS
 from headrace.catalog.rows.jobs import JOBS
 from headrace.catalog.rows.leases import LEASES
 from headrace.catalog.rows.snodes import SNODES
@@ -19,6 +20,7 @@ __all__ = [
     "DEVICE_TEMPLATES",
     "EVENTS",
     "EXECUTIONS",
+    "FUNCTIONS",
     "JOBS",
     "LEASES",
     "SNODES",

@@ -133,8 +133,9 @@ def value_by(function: str) -> Callable[[AggregateArguments], AggregateRule]:
                 status=301,
             )
         number = "NOT isnan({y})" if function == "max" else "isnan({y})"
-        parts = ([number] if key.kind in FLOATING else []) + ["{y}", tie]
-        order = f"if({{y}} IS NULL, NULL, struct({', '.join(parts)}))"
+        numbers = f"'n', {number}, " if key.kind in FLOATING else ""
+        # The fields have names of their own: Spark would take those of the columns.
+        order = f"if({{y}} IS NULL, NULL, named_struct({numbers}'y', {{y}}, 't', {tie}))"
         return AggregateRule(arguments.types[0], selected_row_partials(function, order, "{x}"), "{v}")
 
     return rule
@@ -177,20 +178,13 @@ def count_if(arguments: AggregateArguments) -> AggregateRule:
 
 
 def normalize_count_if(node: Expression) -> Expression:
-    """Rewrite each `count_if` into the form its rule takes. Apply this before resolving paths.
-
-    The length in `count_if(x, KEEP >= 2)` becomes a constant, since `KEEP` is not a path. The server reads a series named by a path
-    alone, so it has no NULL, and `ignoreNull` applies only to expressions over several series.
-    """
+    """Make the length in `count_if(x, KEEP >= 2)` a constant, since `KEEP` is not a path. Apply this before resolving paths."""
 
     def change(part: Expression) -> Expression | None:
         if not isinstance(part, Call) or part.function != "count_if" or len(part.arguments) != 2:
             return None
         condition, length = part.arguments
-        pairs = part.attributes
-        if isinstance(condition, ColumnRef):
-            pairs = tuple(pair for pair in pairs if pair[0] != "ignoreNull")
-        return replace(part, arguments=(normalize_count_if(condition), constant_length(length)), attributes=pairs)
+        return replace(part, arguments=(normalize_count_if(condition), constant_length(length)))
 
     return transform(node, change)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from headrace.compute.iotdb.by_device import DeviceQuery
 from headrace.compute.iotdb.by_time import TimeQuery
-from headrace.compute.iotdb.checks import check_clauses, check_having, check_sliding
+from headrace.compute.iotdb.checks import check_clauses, check_columns, check_having, check_sliding
 from headrace.compute.iotdb.scope import TreeScope
-from headrace.compute.iotdb.select import TreePlan
+from headrace.compute.iotdb.select import TreePlan, as_tuple
 from headrace.model.tree_queries import TreeQuery
 
 
@@ -17,8 +17,9 @@ def bind_tree(query: TreeQuery, scope: TreeScope) -> TreePlan | None:
         NotFoundError, TypeMismatchError, LimitError, NotSupportedError, ProgrammingError: The query is invalid.
     """
     check_clauses(query)
+    check_columns(query, scope.language)
     check_having(query, scope.language)
     plan = DeviceQuery(query, scope).plan() if query.by_device else TimeQuery(query, scope).plan()
     if plan is not None:
-        check_sliding(query)
+        check_sliding(query, [*(column.expression for column in plan.columns), *as_tuple(query.having)])
     return plan

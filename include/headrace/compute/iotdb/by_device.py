@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache, partial
 
 from headrace.compute.iotdb.aggregates import normalize_count_if
-from headrace.compute.iotdb.conditions import empty_if_null, expand_having, expand_where, is_null
+from headrace.compute.iotdb.checks import is_aggregated
+from headrace.compute.iotdb.conditions import empty_if_null, expand_having, expand_where, is_never_true
+from headrace.compute.iotdb.device_types import check_equal, common_type
 from headrace.compute.iotdb.expansion import (
     DEVICE,
     TIME,
     Alternatives,
     DeviceNames,
     counts_times,
-    distinct_items,
     expand,
     paths,
     result_header,
 )
 from headrace.compute.iotdb.rows import ColumnPart, RowsBuilder
-from headrace.compute.iotdb.schema import SeriesRef
+from headrace.compute.iotdb.schema import SeriesRef, SeriesTree
 from headrace.compute.iotdb.scope import TreeScope
 from headrace.compute.iotdb.select import (
     DEVICE_HEADER,
@@ -33,19 +34,18 @@ from headrace.compute.iotdb.select import (
     device_column,
     end_time_items,
     expand_clause,
-    is_aggregated,
     items_without_end_time,
     time_item,
     window_clause,
 )
-from headrace.compute.iotdb.types import NUMERIC
 from headrace.compute.terms import string_sql
-from headrace.errors import ProgrammingError, TypeMismatchError
+from headrace.compute.types import spark_type
+from headrace.errors import ProgrammingError
 from headrace.model.expressions import ColumnRef, Expression, Literal
 from headrace.model.queries import Ordering, SelectItem
 from headrace.model.tree_queries import TreeQuery
 from headrace.model.trees import Device
-from headrace.model.types import DOUBLE, DataType
+from headrace.model.types import BIGINT, DataType
 from headrace.sql.iotdb.names import result_name
 
 
@@ -55,7 +55,6 @@ class DeviceQuery:
 
     query: TreeQuery
     scope: TreeScope
-    types: dict[str, DataType] = field(default_factory=dict)
 
     def plan(self) -> TreePlan | None:
         """Bind the query; return None if it matches no series."""
@@ -68,7 +67,7 @@ class DeviceQuery:
         items = apply_series_limits(self.items(resolvers), query)
         if not items_without_end_time(items):
             return None
-        aggregated = is_aggregated([item.expression for item in items], self.scope.language)
+        aggregated = any(is_aggregated(item.expression, self.scope.language) for item in items)
         clause = window_clause(query.grouping)
         if clause is not None:
             for resolver in resolvers:
@@ -133,13 +132,17 @@ class DeviceQuery:
 
     def items(self, names: Sequence[DeviceNames]) -> list[SelectItem]:
         """Return one select item for each measurement expression, item by item and device by device."""
-        expanded = [
-            SelectItem(node, item.alias or result_header(item.expression, node))
-            for item in self.query.items
-            for device in names
-            for node in expand(normalize_count_if(item.expression), device)
-        ]
-        return distinct_items(expanded)
+        expanded: list[SelectItem] = []
+        for item in self.query.items:
+            nodes = dict.fromkeys(node for device in names for node in expand(normalize_count_if(item.expression), device))
+            if item.alias is not None and len(nodes) > 1:
+                raise ProgrammingError(
+                    f"alias '{item.alias}' can only be matched with one time series",
+                    hint="name the measurement",
+                    span=item.expression.span,
+                )
+            expanded.extend(SelectItem(node, item.alias, result_header(item.expression, node)) for node in nodes)
+        return expanded
 
     def sort_keys(self, device: DeviceNames) -> list[Expression]:
         """Return the expressions of ORDER BY for a device. Raise `ProgrammingError` if it lacks a measurement of one."""
@@ -167,10 +170,10 @@ class DeviceQuery:
         return [partial(lookup, device) for device in names]
 
     def empty_devices(self, names: Sequence[tuple[Device, DeviceNames]]) -> set[str]:
-        """Return the devices for which WHERE is NULL, as they lack a measurement: they have no rows, not even of no values."""
+        """Return the devices for which WHERE is never true, as they lack a measurement: not even a row of no values is theirs."""
         resolvers = {id(resolver): resolver for _, resolver in names}
         conditions = {key: expand_where(self.query.where, resolver.or_null) for key, resolver in resolvers.items()}
-        empty = {key for key, parts in conditions.items() if any(map(is_null, parts))}
+        empty = {key for key, parts in conditions.items() if any(map(is_never_true, parts))}
         return {device.path for device, resolver in names if id(resolver) in empty}
 
     def rows(
@@ -194,27 +197,33 @@ class DeviceQuery:
             if any(column <= resolver.series.keys() for column in selected)
         }
         rows.devices = {device.path: device for device, resolver in names if id(resolver) in refs}
-        parts: dict[str, list[ColumnPart]] = {}
+        by_name: dict[str, list[SeriesRef]] = {}
         for name, ref in (pair for own in refs.values() for pair in own.items()):
-            self.check_type(name, ref, is_selected=any(name in column for column in selected))
-            part = ColumnPart(ref.device.database, ref.series.column)
-            if part not in parts.setdefault(name, []):
-                parts[name].append(part)
-        for name, column_parts in parts.items():
-            rows.add(name, self.types[name], column_parts)
+            by_name.setdefault(name, []).append(ref)
+        mixed = [name for name, own in by_name.items() if len({ref.type for ref in own}) > 1]
+        if any(name in column for name in mixed for column in selected):
+            self.check_types([(device, refs[id(resolver)]) for device, resolver in names if id(resolver) in refs], mixed)
+        for name, own in by_name.items():
+            self.add_column(rows, name, own, nodes)
         return rows
 
-    def check_type(self, name: str, ref: SeriesRef, *, is_selected: bool) -> None:
-        """Raise `TypeMismatchError` if a measurement has another type on another device; conditions may combine numbers."""
-        type_ = self.types.setdefault(name, ref.type)
-        if not is_selected and type_ != ref.type and {type_.kind, ref.type.kind} <= set(NUMERIC):
-            self.types[name] = DOUBLE
-        elif type_ != ref.type:
-            raise TypeMismatchError(
-                "ALIGN BY DEVICE: the data types of the same measurement column should be the same across devices.",
-                hint=f"{name} has another type on {ref.device.path}; name the devices of one type in FROM",
-                span=self.query.span,
-            )
+    def add_column(self, rows: RowsBuilder, name: str, refs: Sequence[SeriesRef], nodes: Sequence[Expression]) -> None:
+        """Add the column of a measurement."""
+        types = {ref.type for ref in refs}
+        type_ = common_type(name, types, nodes, self.query.span)
+        cast = spark_type(type_) if type_ is not None and len(types) > 1 else ""
+        parts = [ColumnPart(ref.device.database, ref.series.column, presence=type_ is None, cast=cast) for ref in refs]
+        rows.add(name, type_ or BIGINT, list(dict.fromkeys(parts)))
+
+    def check_types(self, devices: Sequence[tuple[Device, Mapping[str, SeriesRef]]], mixed: Sequence[str]) -> None:
+        """Raise `TypeMismatchError` if a column of the result has several types, because measurements have."""
+        kinds: dict[tuple[DataType | None, ...], list[Device]] = {}
+        for device, refs in devices:
+            kinds.setdefault(tuple(refs[name].type if name in refs else None for name in mixed), []).append(device)
+        plain = replace(self.query, where=None, having=None, order_by=(), fill=None, limit=None, offset=None, into=())
+        scopes = [replace(self.scope, tree=SeriesTree(own)) for own in kinds.values()]
+        plans = [DeviceQuery(replace(plain, series_limit=None, series_offset=None), scope).plan() for scope in scopes]
+        check_equal([[(column.expression, column.type) for column in plan.columns] for plan in plans if plan], self.query.span)
 
     @staticmethod
     def first_match(names: Sequence[DeviceNames]) -> Callable[[ColumnRef], Sequence[ColumnRef]]:

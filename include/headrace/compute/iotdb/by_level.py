@@ -8,13 +8,7 @@ from typing import cast
 
 from headrace.compute.iotdb.aggregates import normalize_count_if
 from headrace.compute.iotdb.conditions import empty_if_null, expand_having, expand_where
-from headrace.compute.iotdb.expansion import (
-    DEVICE,
-    SeriesNames,
-    expand,
-    mask_levels,
-    paths,
-)
+from headrace.compute.iotdb.expansion import DEVICE, SeriesNames, mask_levels, paths
 from headrace.compute.iotdb.level_rows import LevelRows, common_type
 from headrace.compute.iotdb.rows import ColumnPart, RowsBuilder, series_part
 from headrace.compute.iotdb.schema import SeriesRef
@@ -48,6 +42,7 @@ class LevelQuery:
 
     Attributes:
         groups: The aggregate calls with paths of series, by the call with the path of their group.
+        masks: The path of the group of each series, as the first item that names it has it.
     """
 
     query: TreeQuery
@@ -56,19 +51,19 @@ class LevelQuery:
     levels: tuple[int, ...]
     groups: dict[Call, dict[Call, None]] = field(default_factory=dict)
     slots: dict[str, int] = field(default_factory=dict)
+    masks: dict[str, str] = field(default_factory=dict)
 
     def plan(self) -> TreePlan | None:
         """Bind the query; return None if it matches no series."""
-        selected = items_without_end_time(self.query.items)
-        counts_all = next((at for at, item in enumerate(selected) if is_count_of_all(item.expression)), len(selected))
-        items = [masked for at, item in enumerate(selected) for masked in self.masked_items(item, keep_measurement=at < counts_all)]
+        items = [masked for item in items_without_end_time(self.query.items) for masked in self.masked_items(item)]
+        check_aliases(items)
         items = apply_series_limits(items, self.query)
         if not items:
             return None
         where = conjunction(expand_where(self.query.where, self.names.or_null))
-        written = None if self.query.having is None else normalize_count_if(self.query.having)
-        conditions = expand_having(written, self.names.or_null, self.scope.language)
-        having = empty_if_null(where, conjunction([self.masked(part, keep_measurement=True) for part in conditions]))
+        conditions = expand_having(self.query.having, self.names.or_null, self.scope.language)
+        having = empty_if_null(where, conjunction([self.masked(part) for part in conditions]))
+        self.keep_groups([*(item.expression for item in items), *as_tuple(having)])
         clause = window_clause(self.query.grouping)
         orders = time_ordering(self.query, self.names, aggregated=True)
         if clause is not None:
@@ -79,29 +74,20 @@ class LevelQuery:
             rows = self.expression_rows(where)
             rows.bind()
             where, calls = None, rows.grouped
-        items = [replace(item, expression=with_calls(item.expression, calls)) for item in items]
-        having = None if having is None else with_calls(having, calls)
+        items = [replace(item, expression=replace_calls(item.expression, calls)) for item in items]
+        having = None if having is None else replace_calls(having, calls)
         return bind_expanded(self.query, self.scope, rows, items, where, having, orders, clause, {}, ())
 
-    def masked_items(self, item: SelectItem, *, keep_measurement: bool) -> list[SelectItem]:
-        """Return one item for each group of series that an item's paths match."""
-        expression = normalize_count_if(item.expression)
-        if not any(isinstance(part, Call) and self.scope.language.aggregate(part.function) for part in walk(expression)):
-            raise ProgrammingError(
-                "Common queries and aggregated queries are not allowed to appear at the same time",
-                hint="aggregate every column, as in count(s1)",
-                span=expression.span,
-            )
-        masked = dict.fromkeys(self.masked(node, keep_measurement=keep_measurement) for node in expand(expression, self.names))
-        if item.alias is not None and len(masked) > 1:
-            raise ProgrammingError(
-                f"alias '{item.alias}' can only be matched with one result column",
-                hint="leave the alias out",
-                span=item.expression.span,
-            )
-        return [SelectItem(node, item.alias or result_name(node)) for node in masked]
+    def masked_items(self, item: SelectItem) -> list[SelectItem]:
+        """Return one item for each group of series that an item's paths match, for each choice of FROM prefixes for the paths."""
+        keep_measurement = not is_count_of_all(item.expression)
+        return [
+            SelectItem(node, item.alias, result_name(node))
+            for nodes in self.names.expansions(normalize_count_if(item.expression))
+            for node in dict.fromkeys(self.masked(node, keep_measurement=keep_measurement) for node in nodes)
+        ]
 
-    def masked(self, node: Expression, *, keep_measurement: bool) -> Expression:
+    def masked(self, node: Expression, *, keep_measurement: bool = True) -> Expression:
         """Replace the series in an expression by their groups, and record which series belong to each."""
 
         def mask(part: Expression) -> Expression | None:
@@ -109,7 +95,8 @@ class LevelQuery:
             if ref is None:
                 return None
             nodes = (*ref.device.nodes, ref.series.measurement)
-            return ColumnRef(mask_levels(nodes, self.levels, keep_measurement=keep_measurement), span=part.span)
+            path = self.masks.setdefault(ref.path, mask_levels(nodes, self.levels, keep_measurement=keep_measurement))
+            return ColumnRef(path, span=part.span)
 
         def change(part: Expression) -> Expression | None:
             if not isinstance(part, Call) or not self.scope.language.aggregate(part.function):
@@ -120,13 +107,18 @@ class LevelQuery:
 
         return transform(node, change)
 
+    def keep_groups(self, nodes: Sequence[Expression]) -> None:
+        """Forget the groups that no column of the result needs, as SLIMIT leaves columns out."""
+        used = {part for node in nodes for part in walk(node) if isinstance(part, Call)}
+        self.groups = {group: calls for group, calls in self.groups.items() if group in used}
+
     def is_simple(self, where: Expression | None) -> bool:
         """Return whether all aggregates are of series, and the rows are filtered by time at most."""
         arguments = [argument for call in self.groups for argument in call.arguments if not isinstance(argument, Literal)]
         simple = all(isinstance(argument, ColumnRef) for argument in arguments) and len(arguments) == len(self.groups)
         return simple and (where is None or not paths(where)) and all(call.function != "count_if" for call in self.groups)
 
-    def series_values(self) -> tuple[RowsBuilder, dict[Call, Call]]:
+    def series_values(self) -> tuple[RowsBuilder, Mapping[Call, Expression]]:
         """Return rows by device with the values of each group as one column, and the aggregates over these columns.
 
         Groups of the same path have a column each if their series differ.
@@ -181,14 +173,30 @@ class LevelQuery:
         return ColumnPart(database, column, condition=in_slot + in_devices, presence=presence)
 
 
+def check_aliases(items: Sequence[SelectItem]) -> None:
+    """Raise `ProgrammingError` unless aliases and columns belong to each other one by one."""
+    names: dict[str, str] = {}
+    aliases: dict[str, str] = {}
+    for item in items:
+        if item.alias is None:
+            continue
+        span = item.expression.span
+        if aliases.setdefault(item.text, item.alias) != item.alias:
+            message = f"Result column {item.text} with more than one alias[{aliases[item.text]}, {item.alias}]"
+            raise ProgrammingError(message, hint="select the column once", span=span)
+        if names.setdefault(item.alias, item.text) != item.text:
+            message = f"alias '{item.alias}' can only be matched with one result column"
+            raise ProgrammingError(message, hint="leave the alias out", span=span)
+
+
 def is_count_of_all(node: Expression) -> bool:
-    """Return whether an expression is `count(*)`. From it on, the groups of a query combine all measurements."""
+    """Return whether an expression is `count(*)`, whose groups combine all measurements."""
     match node:
         case Call(function="count", arguments=(ColumnRef(name=name),)):
             return split_path(name)[-1] in ("*", "**")
     return False
 
 
-def with_calls(node: Expression, calls: Mapping[Call, Call]) -> Expression:
+def replace_calls(node: Expression, calls: Mapping[Call, Expression]) -> Expression:
     """Replace calls in an expression."""
     return transform(node, lambda part: calls.get(part) if isinstance(part, Call) else None)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headrace.compute.iotdb.aggregates import normalize_count_if
 from headrace.compute.iotdb.by_level import LevelQuery
+from headrace.compute.iotdb.checks import is_aggregated
 from headrace.compute.iotdb.conditions import empty_if_null, expand_having, expand_where
 from headrace.compute.iotdb.expansion import (
     MAX_COLUMNS,
     SeriesNames,
     counts_times,
-    expand,
     paths,
     result_header,
 )
@@ -26,7 +27,6 @@ from headrace.compute.iotdb.select import (
     control_expressions,
     end_time_items,
     expand_clause,
-    is_aggregated,
     items_without_end_time,
     time_item,
     time_ordering,
@@ -54,7 +54,8 @@ class TimeQuery:
         items = apply_series_limits(self.items(names), query)
         if not items_without_end_time(items):
             return None
-        aggregated = is_aggregated([item.expression for item in items], language)
+        check_aliases(items)
+        aggregated = any(is_aggregated(item.expression, language) for item in items)
         where = conjunction(expand_where(query.where, names.or_null))
         having = conjunction(expand_having(query.having, names.or_null, language))
         having = empty_if_null(where, having) if aggregated else having
@@ -78,6 +79,8 @@ class TimeQuery:
             used |= {name for node in control_expressions(clause) for name in column_names(node, names)}
         rows = RowsBuilder(self.scope, aligned=True)
         refs = {name: names.series[name] for name in names.series if name in used}
+        if not refs:
+            return None
         for ref in refs.values():
             rows.devices[ref.device.path] = ref.device
         for name, ref in refs.items():
@@ -89,21 +92,27 @@ class TimeQuery:
         """Return one select item for each result column."""
         expanded: list[SelectItem] = []
         for item in self.query.items:
-            nodes = expand(normalize_count_if(item.expression), names)
-            if item.alias is not None and len(nodes) > 1:
-                raise ProgrammingError(
-                    f"alias '{item.alias}' can only be matched with one time series",
-                    hint="name the series",
-                    span=item.expression.span,
-                )
+            nodes = [node for nodes in names.expansions(normalize_count_if(item.expression)) for node in nodes]
             if len(expanded) + len(nodes) > MAX_COLUMNS:
                 raise LimitError(
                     f"the result has more than {MAX_COLUMNS} columns",
                     hint="name fewer series, or add ALIGN BY DEVICE, which has one column for each measurement",
                     span=item.expression.span,
                 )
-            expanded.extend(SelectItem(node, item.alias or result_header(item.expression, node)) for node in nodes)
+            expanded.extend(SelectItem(node, item.alias, result_header(item.expression, node)) for node in nodes)
         return expanded
+
+
+def check_aliases(items: Sequence[SelectItem]) -> None:
+    """Raise `ProgrammingError` if several columns have the same alias. SLIMIT may have left one of them."""
+    aliased: set[str] = set()
+    for item in items:
+        if item.alias in aliased:
+            raise ProgrammingError(
+                f"alias '{item.alias}' can only be matched with one time series", hint="name the series", span=item.expression.span
+            )
+        if item.alias is not None:
+            aliased.add(item.alias)
 
 
 def column_names(node: Expression, names: SeriesNames) -> set[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from typing import Final
 
 from headrace.compute.iotdb.expansion import COUNT_TIME, END_TIME, counts_times
@@ -40,11 +40,32 @@ def check_clauses(query: TreeQuery) -> None:
         )
 
 
+def check_columns(query: TreeQuery, language: Language) -> None:
+    """Raise `ProgrammingError` unless all columns are aggregated, or none is and no clause groups rows."""
+    nodes = [item.expression for item in query.items if item.expression != ColumnRef(END_TIME)]
+    raw = [node for node in nodes if not is_aggregated(node, language)]
+    if raw and len(raw) < len(nodes):
+        raise ProgrammingError(
+            "Raw data and aggregation hybrid query is not supported.", hint="aggregate every column, or none", span=raw[0].span
+        )
+    if len(raw) == len(nodes) and query.grouping is not None:
+        raise ProgrammingError(
+            "Common queries and aggregated queries are not allowed to appear at the same time",
+            hint="aggregate every column, as in count(s1)",
+            span=query.span,
+        )
+
+
+def is_aggregated(node: Expression, language: Language) -> bool:
+    """Return whether an expression contains a call of an aggregate function."""
+    return any(is_aggregate(part, language) for part in walk(node))
+
+
 def check_having(query: TreeQuery, language: Language) -> None:
     """Raise `ProgrammingError` unless HAVING consists of aggregates, in a query that aggregates."""
     if query.having is None:
         return
-    if not any(is_aggregate(part, language) for item in query.items for part in walk(item.expression)):
+    if not any(is_aggregated(item.expression, language) for item in query.items):
         raise ProgrammingError(
             "Expression of HAVING clause can not be used in NonAggregationQuery", hint="use WHERE", span=query.having.span
         )
@@ -95,21 +116,16 @@ def approximate_length(duration: CompoundDuration) -> int:
     return sum(part.months * MONTH if part.is_calendar else part.nanoseconds for part in duration)
 
 
-def check_sliding(query: TreeQuery) -> None:
-    """Raise an error for an aggregate that IoTDB does not compute over windows that overlap."""
+def check_sliding(query: TreeQuery, nodes: Iterable[Expression]) -> None:
+    """Raise an error if a column or HAVING calls an aggregate that IoTDB does not compute over windows that overlap."""
     clause = (query.grouping or TreeGrouping()).time
     if clause is None or not slides(clause):
         return
-    for call in calls(query):
+    calls = (part for node in nodes for part in walk(node) if isinstance(part, Call))
+    for call in calls:
         if call.function in NOT_SLIDING:
             message = f"{call.function.upper()} with slidingWindow is not supported now"
             raise type_error(message, hint="make the step as long as the interval", status=EXECUTION_ERROR)
         if call.function == COUNT_TIME:
             message = "This type of accumulator does not support remove input!"
             raise type_error(message, hint="make the step as long as the interval", status=EXECUTION_ERROR)
-
-
-def calls(query: TreeQuery) -> Iterator[Call]:
-    """Yield the calls in the select list and in HAVING."""
-    nodes = [item.expression for item in query.items] + ([] if query.having is None else [query.having])
-    return (part for node in nodes for part in walk(node) if isinstance(part, Call))

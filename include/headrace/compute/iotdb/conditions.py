@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace.compute.iotdb.aggregates import normalize_count_if
 from headrace.compute.iotdb.expansion import Alternatives, expand
 from headrace.compute.iotdb.types import type_error
 from headrace.compute.language import Language
@@ -27,12 +28,22 @@ def expand_having(node: Expression | None, alternatives: Alternatives, language:
             return Literal(None)
         return None
 
-    return [] if node is None else [transform(part, change) for part in expand(node, alternatives)]
+    return [] if node is None else [transform(part, change) for part in expand(normalize_count_if(node), alternatives)]
 
 
 def empty_if_null(where: Expression | None, having: Expression | None) -> Expression | None:
-    """Return HAVING; false if WHERE is NULL, as the result has no rows then, not even that of no values."""
-    return Literal(False) if where is not None and is_null(where) else having
+    """Return HAVING; false if WHERE is never true, as the result has no rows then, not even that of no values."""
+    return Literal(False) if where is not None and is_never_true(where) else having
+
+
+def is_never_true(node: Expression) -> bool:
+    """Return whether a condition is not true in any row, because it needs paths of no series."""
+    match node:
+        case Call(function="and", arguments=arguments):
+            return any(map(is_never_true, arguments))
+        case Call(function="or", arguments=arguments):
+            return all(map(is_never_true, arguments))
+    return is_null(node)
 
 
 def is_null(node: Expression) -> bool:

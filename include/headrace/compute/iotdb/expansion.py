@@ -11,7 +11,6 @@ from headrace.compute.iotdb.schema import SeriesRef, SeriesTree
 from headrace.errors import LimitError, ProgrammingError
 from headrace.model.expressions import Call, Case, Cast, ColumnRef, DurationLiteral, Expression, Literal, walk
 from headrace.model.paths import PathPattern, join_path, split_path
-from headrace.model.queries import SelectItem
 from headrace.model.time import Duration
 from headrace.model.trees import Device
 from headrace.sql.iotdb.names import result_name
@@ -82,6 +81,16 @@ class SeriesNames:
     def all_series(self) -> list[str]:
         """Return the paths of all series below the FROM prefixes, which `count_time(*)` counts."""
         return [reference.name for reference in self(ColumnRef("*"))]
+
+    def expansions(self, node: Expression) -> list[list[Expression]]:
+        """Return the expansions of an expression, for each choice of FROM prefixes for its paths."""
+        return [expand(full, self) for full in expand(node, self.with_prefixes)]
+
+    def with_prefixes(self, reference: ColumnRef) -> list[ColumnRef]:
+        """Return a path below each FROM prefix; only itself if it is full."""
+        nodes = split_path(reference.name)
+        prefixes: list[tuple[str, ...]] = [()] if nodes[0] == "root" else [prefix.nodes for prefix in self.prefixes]
+        return [replace(reference, name=join_path((*prefix, *nodes))) for prefix in prefixes]
 
     def __call__(self, reference: ColumnRef) -> list[ColumnRef]:
         """Return the full paths that a path matches, in IoTDB's order."""
@@ -160,11 +169,3 @@ def mask_levels(nodes: Sequence[str], levels: Sequence[int], *, keep_measurement
     last = len(nodes) - 1
     kept = {0, *levels} - {last} | ({last} if keep_measurement else set())
     return join_path(node if at in kept else "*" for at, node in enumerate(nodes))
-
-
-def distinct_items(items: Iterable[SelectItem]) -> list[SelectItem]:
-    """Return the first select item of each expression."""
-    distinct: dict[Expression, SelectItem] = {}
-    for item in items:
-        distinct.setdefault(item.expression, item)
-    return list(distinct.values())

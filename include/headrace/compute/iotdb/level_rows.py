@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import Final
 
 from headrace.compute.binding.binder import Binder
@@ -18,12 +19,14 @@ from headrace.compute.iotdb.types import NUMERIC
 from headrace.compute.plan_sources import SLOT, Regrouping, SeriesRows
 from headrace.compute.terms import NOW, bigint_sql
 from headrace.errors import NotSupportedError, TypeMismatchError
-from headrace.model.expressions import Call, ColumnRef, Expression, Literal
+from headrace.model.expressions import Call, Cast, ColumnRef, Expression, Literal
 from headrace.model.types import BIGINT, DOUBLE, TIMESTAMP, DataType
 
 COLUMN: Final = "level {}"
 """The name of a column of the rows, which no path can have."""
 TIME_COLUMN: Final = ColumnRef(TIME)
+MAX_COUNTED: Final = 100
+"""Series that one `count_if` may combine: each has an aggregate of its own."""
 COUNTING: Final = frozenset(("count", "min_time", "max_time", "time_duration"))
 COMPUTING: Final = frozenset(("sum", "avg", "stddev", "stddev_pop", "stddev_samp", "variance", "var_pop", "var_samp"))
 
@@ -55,7 +58,7 @@ class LevelRows(RowsBuilder):
 
     calls: Mapping[Call, Sequence[Call]] = field(default_factory=dict)
     where: Expression | None = None
-    grouped: dict[Call, Call] = field(default_factory=dict)
+    grouped: dict[Call, Expression] = field(default_factory=dict)
     sources: list[tuple[str, DataType]] = field(default_factory=list)
 
     def bind(self) -> BoundSource:
@@ -75,12 +78,10 @@ class LevelRows(RowsBuilder):
         regrouping = Regrouping(condition and condition.replace(NOW, present), slots, columns)
         return BoundSource(replace(aligned.source, stored=(), regrouping=regrouping), self.regrouped(names))
 
-    def group(self, call: Call, calls: Sequence[Call], binder: Binder) -> Call:
-        """Add the columns of a group, and return its call over them."""
-        if call.function == "count_if" and len(calls) > 1:
-            raise NotSupportedError(
-                "count_if cannot combine several series in GROUP BY LEVEL", hint="name a level at which they differ", span=call.span
-            )
+    def group(self, call: Call, calls: Sequence[Call], binder: Binder) -> Expression:
+        """Add the columns of a group, and return its value over them."""
+        if call.function == "count_if":
+            return self.count_runs(call, calls, binder)
         arguments = []
         for at, argument in enumerate(call.arguments):
             if isinstance(argument, Literal) or argument == TIME_COLUMN:
@@ -89,6 +90,23 @@ class LevelRows(RowsBuilder):
             arguments.append(ColumnRef(COLUMN.format(len(self.sources)), span=argument.span))
             self.sources.append(self.column(call, [each.arguments[at] for each in calls], binder))
         return replace(call, arguments=tuple(arguments))
+
+    def count_runs(self, call: Call, calls: Sequence[Call], binder: Binder) -> Expression:
+        """Add a column for each condition of a group's `count_if`, and return the sum of the runs of each."""
+        if len(calls) > MAX_COUNTED:
+            raise NotSupportedError(
+                f"count_if combines at most {MAX_COUNTED} series in GROUP BY LEVEL", hint="name fewer series", span=call.span
+            )
+        ignores_null = dict(call.attributes).get("ignoreNull", "true").lower() == "true"
+        counts: list[Expression] = []
+        for own in calls:
+            term = binder.bind(own.arguments[0])
+            # The other copies of a row have no value, so a NULL that ends a run is false.
+            value = term.sql if ignores_null else f"coalesce({term.sql}, false)"
+            column = ColumnRef(COLUMN.format(len(self.sources)), span=call.span)
+            self.sources.append((f"CASE WHEN {SLOT} = 0 THEN {value} END", term.type or BIGINT))
+            counts.append(replace(call, arguments=(column, *own.arguments[1:]), attributes=()))
+        return counts[0] if len(counts) == 1 else Cast(reduce(lambda total, count: Call("+", (total, count)), counts), BIGINT)
 
     @staticmethod
     def column(call: Call, nodes: Sequence[Expression], binder: Binder) -> tuple[str, DataType]:

@@ -8,14 +8,17 @@ from decimal import Decimal
 from typing import Final
 
 from headrace.compute.iotdb.types import EXECUTION_ERROR, FLOATING, NUMERIC, TEXTUAL, operand_error, type_error, type_name
-from headrace.compute.terms import Term, cast, instant_literal, is_instant, literal, string_sql, to_double, to_string
+from headrace.compute.terms import ColumnRole, Term, cast, instant_literal, is_instant, literal, string_sql, to_double, to_string
 from headrace.compute.types import spark_type
 from headrace.errors import TypeMismatchError
 from headrace.model.instants import parse_instant
 from headrace.model.time import Precision
 from headrace.model.types import BIGINT, BOOL, DOUBLE, TIMESTAMP, DataType, TypeKind
+from headrace.sql.iotdb.names import like_regex, unescape_like
 
 COMPARISONS: Final = {"=": "=", "==": "=", "<>": "<>", "!=": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
+REGEX_ESCAPE: Final = re.compile(r"(?<!\\)(?:\\\\)*\\(?![%_\\])")
+"""A backslash in a LIKE pattern that escapes neither a wildcard nor a backslash."""
 INFINITY: Final = "CAST('Infinity' AS DOUBLE)"
 ORDERED: Final = (*NUMERIC, TypeKind.TIMESTAMP)
 
@@ -30,7 +33,9 @@ def truth(term: Term) -> str:
 
 
 def real(term: Term) -> str:
-    """Cast a number to DOUBLE. Raise `TypeMismatchError` for any other type."""
+    """Cast a number, or the time of the row in ticks, to DOUBLE. Raise `TypeMismatchError` for any other type."""
+    if term.role is ColumnRole.TIME:
+        return f"CAST({term.sql} AS DOUBLE)"
     if term.type is not None and term.type.kind not in NUMERIC:
         raise operand_error(term.type, NUMERIC)
     return to_double(term)
@@ -180,10 +185,11 @@ def string(term: Term) -> str:
 
 
 def like(subject: Term, pattern: Term, *, negated: bool) -> Term:
-    """Return `LIKE`, in which a backslash escapes `%` and `_`."""
-    value = pattern.constant.value if pattern.constant else None
-    escaped = string_sql(re.sub(r"\\(?![%_\\])", r"\\\\", value)) if isinstance(value, str) else pattern.sql
-    return Term(f"({string(subject)} {'NOT ' if negated else ''}LIKE {escaped})", BOOL)
+    """Return `LIKE`, in which a backslash escapes `%`, `_` and itself; before other characters it means what it does in REGEXP."""
+    value = unescape_like(str(pattern.constant.value)) if pattern.constant else ""
+    operator, sql = ("RLIKE", like_regex(value)) if REGEX_ESCAPE.search(value) else ("LIKE", value)
+    condition = f"({string(subject)} {operator} {string_sql(sql)})"
+    return Term(f"(NOT {condition})" if negated else condition, BOOL)
 
 
 def regexp(subject: Term, pattern: Term, *, negated: bool) -> Term:

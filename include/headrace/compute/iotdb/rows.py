@@ -31,6 +31,7 @@ class ColumnPart:
         device: The only device whose rows it takes; empty for those of all.
         condition: A further one on `device`, `_slot` and `_columns`; empty for none.
         presence: Replace values by 1, for aggregates that only count them or read their time.
+        cast: The Spark type to which values are converted; empty to keep theirs.
     """
 
     database: str
@@ -38,11 +39,13 @@ class ColumnPart:
     device: str = ""
     condition: str = ""
     presence: bool = False
+    cast: str = ""
 
     @property
     def sql(self) -> str:
         """The value as Spark SQL."""
-        return f"if({quote(self.column)} IS NULL, NULL, 1L)" if self.presence else quote(self.column)
+        value = f"CAST({quote(self.column)} AS {self.cast})" if self.cast else quote(self.column)
+        return f"if({value} IS NULL, NULL, 1L)" if self.presence else value
 
     @property
     def rows(self) -> str:
@@ -85,7 +88,9 @@ class RowsBuilder:
     def stored_series(self, scans: Sequence[Scan]) -> tuple[tuple[StoredSeries | None, ...], ...]:
         """Return the stored series of the columns of each scan; nothing if a column or a scan needs more than that."""
         parts = [part for _, column_parts in self.columns.values() for part in column_parts]
-        if any(part.condition or part.presence for part in parts) or any(path in self.scope.ttl_ms for path in self.devices):
+        if any(part.condition or part.presence or part.cast for part in parts) or any(
+            path in self.scope.ttl_ms for path in self.devices
+        ):
             return ()
         if self.groups or any(self.scope.tables[device.database].subtables for device in self.devices.values()):
             return ()

@@ -21,12 +21,11 @@ from headrace.compute.iotdb.fills import gap_fill
 from headrace.compute.iotdb.rows import RowsBuilder
 from headrace.compute.iotdb.schema import SeriesRef
 from headrace.compute.iotdb.scope import TreeScope
-from headrace.compute.language import Language
 from headrace.compute.plan import WEND, WSTART, Key, Plan
 from headrace.compute.terms import Term
 from headrace.compute.window_plans import RangeWindow, WindowPlan
 from headrace.errors import ProgrammingError
-from headrace.model.expressions import Call, ColumnRef, Expression, walk
+from headrace.model.expressions import Call, ColumnRef, Expression
 from headrace.model.queries import Ordering, Query, SelectItem, WindowClause
 from headrace.model.tree_queries import GroupByCondition, GroupByCount, GroupByVariation, TreeGrouping, TreeQuery
 from headrace.model.trees import Device
@@ -64,9 +63,11 @@ class TreePlan:
 
 
 def apply_series_limits(items: list[SelectItem], query: TreeQuery) -> list[SelectItem]:
-    """Apply SLIMIT and SOFFSET to the columns."""
+    """Apply SLIMIT and SOFFSET to the columns other than `__endTime`, which comes first then."""
     first = query.series_offset or 0
-    return items[first:] if query.series_limit is None else items[first : first + query.series_limit]
+    columns = items_without_end_time(items)
+    last = None if query.series_limit is None else first + query.series_limit
+    return [*(item for item in items if item.expression == ColumnRef(END_TIME)), *columns[first:last]]
 
 
 def conjunction(parts: Sequence[Expression]) -> Expression | None:
@@ -75,19 +76,6 @@ def conjunction(parts: Sequence[Expression]) -> Expression | None:
     for part in dict.fromkeys(parts):
         combined = part if combined is None else Call("and", (combined, part))
     return combined
-
-
-def is_aggregated(nodes: Sequence[Expression], language: Language) -> bool:
-    """Return whether the columns are aggregated. Raise `ProgrammingError` if only some are."""
-    nodes = [node for node in nodes if node != ColumnRef(END_TIME)]
-    aggregated = [any(isinstance(part, Call) and language.aggregate(part.function) for part in walk(node)) for node in nodes]
-    if any(aggregated) and not all(aggregated):
-        raise ProgrammingError(
-            "Raw data and aggregation hybrid query is not supported.",
-            hint="aggregate every column, or none",
-            span=nodes[aggregated.index(False)].span,
-        )
-    return any(aggregated)
 
 
 @dataclass(slots=True)
@@ -127,7 +115,7 @@ def time_item() -> SelectItem:
 
 def end_time_items(items: Sequence[SelectItem]) -> list[SelectItem]:
     """Return the `__endTime` column, which follows the time, if it is selected."""
-    return [replace(item, alias=item.alias or END_TIME) for item in items if item.expression == ColumnRef(END_TIME)][:1]
+    return [replace(item, alias=END_TIME) for item in items if item.expression == ColumnRef(END_TIME)][:1]
 
 
 def items_without_end_time(items: Sequence[SelectItem]) -> list[SelectItem]:
@@ -187,6 +175,8 @@ def bind_expanded(
     """Bind an expanded query over its rows."""
     if not rows.devices:
         raise ProgrammingError("a query needs at least one series", hint="select a series", span=query.span)
+    # Their expressions may be replaced by columns of an inner query.
+    items = [replace(item, alias=item.name) for item in items]
     partition = (SelectItem(ColumnRef(device_column(scope)), DEVICE_HEADER),) if devices else ()
     flat = Query(
         tuple(items),

@@ -54,18 +54,14 @@ PLANNERS: Final[dict[type[Any], tuple[str, str]]] = {
     tree_statements.TreeDelete: ("tree_rows", "delete"),
     tree_statements.TreeSelect: ("tree_queries", "select"),
     tree_statements.TreeShow: ("tree_shows", "show"),
+    tree_statements.CreateFunction: ("functions", "create"),
+    tree_statements.DropFunction: ("functions", "drop"),
     tree_statements.CreateContinuousQuery: ("continuous_queries", "create"),
     tree_statements.DropContinuousQuery: ("continuous_queries", "drop"),
     tree_statements.PauseContinuousQuery: ("continuous_queries", "pause"),
     tree_statements.ResumeContinuousQuery: ("continuous_queries", "resume"),
 }
 """Module and function of each statement's planner, imported on first use because most import Arrow and Delta."""
-FUNCTIONS: Final = ("user-defined functions are not supported", "use the built-in functions")
-UNPLANNED: Final[dict[type[Any], tuple[str, str]]] = {
-    tree_statements.CreateFunction: FUNCTIONS,
-    tree_statements.DropFunction: FUNCTIONS,
-}
-"""Message and hint for each kind of statement that is parsed but has no planner."""
 
 
 class PlanningContext(Protocol):
@@ -94,14 +90,7 @@ def plan(statement: Statement, session: PlanningContext) -> list[Stage]:
 
 
 def load_planner(kind: type[Statement]) -> Callable[[Any, PlanningContext], list[Stage]]:
-    """Import and return the planner of a kind of statement.
-
-    Raises:
-        NotSupportedError: The statement has no planner.
-    """
-    if kind in UNPLANNED:
-        message, hint = UNPLANNED[kind]
-        raise NotSupportedError(message, hint=hint)
+    """Import and return the planner of a kind of statement."""
     module, name = PLANNERS[kind]
     function: Callable[[Any, PlanningContext], list[Stage]] = getattr(import_module(f"{__package__}.{module}"), name)
     return function

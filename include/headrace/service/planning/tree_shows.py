@@ -362,13 +362,14 @@ def current_timestamp(_: TreeShow, context: Context) -> CatalogRows:
     return CatalogRows({"CurrentTimestamp": BIGINT}, [(context.clock.now(),)])
 
 
-def functions(_: TreeShow, __: Context) -> CatalogRows:
-    """Return the functions by kind and name."""
+def functions(_: TreeShow, context: Context) -> CatalogRows:
+    """Return the functions by kind and name; registered ones come last."""
     from headrace.compute.language import language
 
     tree_language = language("iotdb")
     kinds = {name: function_kind(name, aggregate=tree_language.aggregate(name) is not None) for name in tree_language.functions}
     rows = [(name.upper(), kind, "") for name, kind in sorted(kinds.items(), key=lambda item: (item[1], item[0]))]
+    rows += [(function.name, "external UDTF", function.class_name) for function in context.catalog.functions.all()]
     return CatalogRows(dict.fromkeys(("FunctionName", "FunctionType", "ClassName(UDF)"), STRING), rows)
 
 

@@ -10,7 +10,7 @@ from headrace.model.paths import ROOT, join_path
 from headrace.model.time import Duration
 from headrace.model.tree_queries import CompoundDuration
 from headrace.model.types import TIMESTAMP
-from headrace.sql.iotdb.names import result_name
+from headrace.sql.iotdb.names import function_key, result_name
 from headrace.sql.iotdb.paths import STARS, PathParser
 from headrace.sql.iotdb.words import BINARY, DURATION, DURATION_PART, NEGATED, PREDICATES, UNITS, canonical_instant
 from headrace.sql.operators import SIGN
@@ -257,7 +257,7 @@ class TreeExpressions(PathParser):
             else:
                 attributes.append(attribute)
         self._expect(")")
-        call = Call(name.lower(), tuple(arguments), False, tuple(attributes), name, self._span(start))
+        call = Call(function_key(name), tuple(arguments), False, tuple(attributes), name, self._span(start))
         return self._check_call(call, start)
 
     def _as_attribute(self, argument: Expression, argument_start: int) -> tuple[str, str] | None:

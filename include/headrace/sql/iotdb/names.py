@@ -31,6 +31,12 @@ PREFIXES: Final = {"unary-": "-", "not": "!"}
 WILDCARDS: Final = {"%": ".*?", "_": "."}
 
 
+def function_key(name: str) -> str:
+    """Return the name by which a function is looked up. It is never that of an operator, such as `match`."""
+    key = name.lower()
+    return f"{key}()" if key in PRIORITIES else key
+
+
 def result_name(expression: Expression) -> str:
     """Return the name of an expression's result column.
 
@@ -110,7 +116,7 @@ def _predicate_name(call: Call) -> str:
             choices = dict.fromkeys(_plain_name(choice) for choice in rest)
             return f"{_operand_name(operand, FUNCTION_PRIORITY)} {call.function.upper()} ({','.join(choices)})"
         case "like" | "not like":
-            return f"{name} LIKE '{_like_regex(_plain_name(rest[0]))}'"
+            return f"{name} LIKE '{like_regex(unescape_like(_plain_name(rest[0])))}'"
     return f"{name} REGEXP '{_plain_name(rest[0])}'"
 
 
@@ -124,7 +130,12 @@ def _plain_name(expression: Expression) -> str:
     return result_name(expression)
 
 
-def _like_regex(pattern: str) -> str:
+def unescape_like(written: str) -> str:
+    """Return a LIKE pattern as IoTDB reads it: of two backslashes it keeps one."""
+    return written.replace("\\\\", "\\")
+
+
+def like_regex(pattern: str) -> str:
     """Return the regular expression that IoTDB prints instead of a LIKE pattern."""
     parts = []
     for part in re.findall(r"\\.|.", pattern, re.DOTALL):

@@ -88,7 +88,7 @@ def _function_name_sql(name: str) -> str:
 def path_sql(name: str) -> str:
     """Write a path of canonical nodes, with its first node in back quotes if it could be a keyword."""
     first = FIRST_WORD.match(name)
-    if first is None or first[0].upper() not in AMBIGUOUS or (first.end() < len(name) and name[first.end()] != "."):
+    if first is None or first[0].upper() not in AMBIGUOUS or (first.end() < len(name) and name[first.end()] not in ".*"):
         return name
     return f"`{first[0]}`{name[first.end() :]}"
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from headrace.model.expressions import Call, ColumnRef, Expression, transform
-from headrace.model.paths import split_path
+from headrace.model.paths import ROOT, join_path, split_path
 from headrace.model.queries import SelectItem
 from headrace.model.tree_queries import TreeQuery
 from headrace.model.types import BIGINT, DOUBLE, DataType
@@ -30,27 +30,41 @@ class LevelExpansion:
     """Resolves the paths of a query with GROUP BY LEVEL.
 
     Attributes:
+        masks: The path of the group of each series, as the first item that names it has it.
         groups: The series, by path, of each aggregate of a path with `*` at the other levels.
     """
 
     query: TreeQuery
     names: PathNames
     levels: Sequence[int]
+    masks: dict[str, str] = field(default_factory=dict)
     groups: dict[Call, dict[str, Series]] = field(default_factory=dict)
 
     def items(self) -> list[SelectItem]:
-        """Return the columns, as aggregates of the names in `series`. From `count(*)` on, groups combine all measurements."""
-        items: dict[str, SelectItem] = {}
-        keep_measurement = True
-        for item in self.query.items:
-            keep_measurement = keep_measurement and not is_count_of_all(item.expression)
-            for node in combinations(item.expression, self.names):
-                if not aggregate_calls(node):
-                    raise unsupported(f"{result_name(item.expression)} with GROUP BY LEVEL")
-                masked = self.masked(node, keep_measurement=keep_measurement)
-                name = item.alias or result_name(masked)
-                items[name] = SelectItem(over_groups(masked), name)
-        return list(items.values())
+        """Return the columns, as aggregates of the names in `series`. Each choice of FROM prefixes has columns of its own."""
+        return [column for item in self.query.items for full in self.with_prefixes(item) for column in self.columns(item, full)]
+
+    def with_prefixes(self, item: SelectItem) -> list[Expression]:
+        """Return the expression of an item with full paths, once for each choice of prefixes for them."""
+
+        def resolve(reference: ColumnRef) -> list[str]:
+            nodes = split_path(reference.name)
+            if nodes[0] == ROOT:
+                return [reference.name]
+            return [join_path((*prefix.nodes, *nodes)) for prefix in self.query.prefixes]
+
+        return combinations(item.expression, resolve)
+
+    def columns(self, item: SelectItem, node: Expression) -> list[SelectItem]:
+        """Return the columns of an item whose paths are full. The groups of `count(*)` combine all measurements."""
+        columns: dict[str, SelectItem] = {}
+        for part in combinations(node, self.names):
+            if not aggregate_calls(part):
+                raise unsupported(f"{result_name(item.expression)} with GROUP BY LEVEL")
+            masked = self.masked(part, keep_measurement=not is_count_of_all(item.expression))
+            name = item.alias or result_name(masked)
+            columns[name] = SelectItem(over_groups(masked), name)
+        return list(columns.values())
 
     def having(self) -> Expression | None:
         """Return HAVING, as a condition on aggregates of the names in `series`."""
@@ -66,7 +80,7 @@ class LevelExpansion:
             match part.arguments:
                 case (ColumnRef(name=path),) if part.function != COUNT_TIME:
                     series = self.names.series[path]
-                    masked = masked_path(series, self.levels, keep_measurement=keep_measurement)
+                    masked = self.masks.setdefault(path, masked_path(series, self.levels, keep_measurement=keep_measurement))
                     group = replace(part, arguments=(ColumnRef(masked),))
                     self.groups.setdefault(group, {})[path] = series
                     return group

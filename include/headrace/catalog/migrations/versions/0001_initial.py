@@ -69,7 +69,7 @@ def create_subtables() -> None:
 
 
 def create_trees() -> None:
-    """Create the tables of tree databases: device schemas, devices, times to live and device templates."""
+    """Create the tables of the IoTDB language: device schemas, devices, times to live, device templates and functions."""
     op.create_table(
         "device_schemas",
         sa.Column("id", sa.String(), nullable=False),
@@ -111,6 +111,12 @@ def create_trees() -> None:
         sa.PrimaryKeyConstraint("path", name="pk_template_paths"),
         sa.ForeignKeyConstraint(["database"], ["databases.name"], name="fk_template_paths_database", ondelete="CASCADE"),
         sa.ForeignKeyConstraint(["template"], ["device_templates.name"], name="fk_template_paths_template"),
+    )
+    op.create_table(
+        "functions",
+        sa.Column("name", NAME, nullable=False),
+        sa.Column("class_name", sa.String(), nullable=False),
+        sa.PrimaryKeyConstraint("name", name="pk_functions"),
     )
 
 

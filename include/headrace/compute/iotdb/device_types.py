@@ -1,0 +1,82 @@
+"""Measurements of ALIGN BY DEVICE that have different types on different devices.
+
+A column of the result must have one type, but `count(s1)` and `avg(s1)` have one for all types of `s1`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Final
+
+from headrace.compute.iotdb.level_rows import COUNTING
+from headrace.compute.iotdb.types import NUMERIC, TEXTUAL
+from headrace.errors import TypeMismatchError
+from headrace.model.expressions import Call, Cast, ColumnRef, Expression, Literal, transform, walk
+from headrace.model.spans import Span
+from headrace.model.types import DOUBLE, DataType
+
+PRESENCE_ONLY: Final = COUNTING | {"is null", "is not null"}
+"""Functions that only need to know whether their argument has a value."""
+
+
+def common_type(name: str, types: Collection[DataType], nodes: Sequence[Expression], span: Span | None) -> DataType | None:
+    """Return the type of the column of a measurement that has one of several types, depending on the device.
+
+    Args:
+        name: The measurement.
+        types: Its types.
+        nodes: All expressions of the query.
+        span: The query.
+
+    Returns:
+        DOUBLE for numbers; None if only the presence of values matters.
+
+    Raises:
+        TypeMismatchError: The expressions need the values themselves.
+    """
+    if len(types) == 1:
+        return next(iter(types))
+    if not any(needs_value(node, name) for node in nodes):
+        return None
+    if all(type_.kind in NUMERIC for type_ in types) and not any(is_written(node, name) for node in nodes):
+        return DOUBLE
+    raise mixed_types(span)
+
+
+def needs_value(node: Expression, name: str) -> bool:
+    """Return whether an expression depends on the values of a measurement, not only on their presence."""
+
+    def hide(part: Expression) -> Expression | None:
+        is_presence = isinstance(part, Call) and part.function in PRESENCE_ONLY and part.arguments == (ColumnRef(name),)
+        return Literal(None) if is_presence else None
+
+    return refers_to(transform(node, hide), name)
+
+
+def is_written(node: Expression, name: str) -> bool:
+    """Return whether an expression casts a number that depends on a measurement to text, which shows its type."""
+    casts = (part for part in walk(node) if isinstance(part, Cast) and part.type.kind in TEXTUAL)
+    return any(refers_to(part.operand, name) for part in casts)
+
+
+def refers_to(node: Expression, name: str) -> bool:
+    """Return whether an expression contains a measurement."""
+    return any(isinstance(part, ColumnRef) and part.name == name for part in walk(node))
+
+
+def check_equal(results: Iterable[Sequence[tuple[Expression, DataType]]], span: Span | None) -> None:
+    """Raise `TypeMismatchError` if a column of the result has several types, given the columns for devices of each kind."""
+    types: dict[Expression, DataType] = {}
+    for columns in results:
+        for node, type_ in columns:
+            if types.setdefault(node, type_) != type_:
+                raise mixed_types(span)
+
+
+def mixed_types(span: Span | None) -> TypeMismatchError:
+    """Return the error for a column that would have another type for each device."""
+    return TypeMismatchError(
+        "ALIGN BY DEVICE: the data types of the same measurement column should be the same across devices.",
+        hint="name the devices of one type in FROM, or cast to one type, as in CAST(x AS DOUBLE)",
+        span=span,
+    )

@@ -1,0 +1,137 @@
+"""The functions of IoTDB's library that users register by the names of their classes: those of text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final
+
+from headrace.compute.functions.scalars import ScalarArguments
+from headrace.compute.iotdb.inputs import Attributes
+from headrace.compute.iotdb.operators import check_regexp
+from headrace.compute.iotdb.scalars import RowFunction
+from headrace.compute.iotdb.scalars_text import TEXT_ONLY
+from headrace.compute.iotdb.types import INT32, TEXT, type_error
+from headrace.compute.language import Language
+from headrace.compute.terms import Term, string_sql, to_string
+from headrace.model.functions import RegisteredFunction
+from headrace.sql.iotdb.names import function_key
+
+CAPTURING_GROUP: Final = re.compile(r"\((?!\?)|\(\?<(?![=!])")
+UNGROUPED: Final = re.compile(r"\\.|\[(?:\\.|[^\]])*\]", re.DOTALL)
+"""Parts of a regular expression in which a parenthesis begins no group."""
+
+
+def regex_attribute(attributes: Attributes) -> str:
+    """Return the attribute `regex`. Raise `TypeMismatchError` if it is empty or invalid."""
+    pattern = attributes.text("regex")
+    if not pattern:
+        raise type_error("regexp has to be a valid regular expression.", hint="write one, such as 'regex'=','")
+    check_regexp(pattern)
+    return pattern
+
+
+def at_least(attributes: Attributes, name: str, default: int, minimum: int, message: str) -> int:
+    """Return an integer attribute. Raise `TypeMismatchError` if it is too small."""
+    value = attributes.integer(name, default)
+    if value < minimum:
+        raise type_error(message, hint=f"use {minimum} or more")
+    return value
+
+
+def match_regex(arguments: ScalarArguments) -> Term:
+    """Return `REGEXMATCH`: the part of the text that matches, or one group of it."""
+    attributes, x = Attributes(arguments.attributes), to_string(arguments.terms[0])
+    pattern = regex_attribute(attributes)
+    group = at_least(attributes, "group", 0, 0, "group index has to be a non-negative integer.")
+    if group > len(CAPTURING_GROUP.findall(UNGROUPED.sub("", pattern))):
+        return Term("CAST(NULL AS STRING)", TEXT)
+    regex = string_sql(pattern)
+    return Term(f"if({x} RLIKE {regex}, regexp_extract({x}, {regex}, {group}), NULL)", TEXT)
+
+
+def split_by_regex(arguments: ScalarArguments) -> Term:
+    """Return `REGEXSPLIT`: the number of parts, without empty ones at the end, or one of them, counted from 0."""
+    attributes, x = Attributes(arguments.attributes), to_string(arguments.terms[0])
+    parts = f"split({x}, {string_sql(regex_attribute(attributes))})"
+    message = "index must a non-negative integer to fetch split results or -1 to get length."
+    index = at_least(attributes, "index", -1, -1, message)
+    last = f"array_max(transform({parts}, (part, i) -> if(part <> '', i + 1, 0)))"
+    count = f"if({x} = '', 1, {last})"
+    if index == -1:
+        return Term(count, INT32)
+    return Term(f"if({index} < {count}, get({parts}, {index}), NULL)", TEXT)
+
+
+def replace_part(arguments: ScalarArguments) -> Term:
+    """Return `STRREPLACE`: the text with some occurrences of `target` replaced."""
+    attributes, x = Attributes(arguments.attributes), to_string(arguments.terms[0])
+    target, new = attributes.text("target"), string_sql(attributes.text("replace"))
+    if not target:
+        raise type_error("target should not be empty", hint="write what to replace, such as 'target'=','")
+    parts = f"split({x}, {string_sql(re.escape(target))})"
+    return Term(join_parts(parts, string_sql(target), new, attributes), TEXT)
+
+
+def replace_by_regex(arguments: ScalarArguments) -> Term:
+    """Return `REGEXREPLACE`: the text with some matches replaced; `$1` in the replacement is a group."""
+    attributes, x = Attributes(arguments.attributes), to_string(arguments.terms[0])
+    regex, new = string_sql(regex_attribute(attributes)), string_sql(attributes.text("replace"))
+    if not any(attributes.has(name) for name in ("limit", "offset", "reverse")):
+        return Term(f"regexp_replace({x}, {regex}, {new})", TEXT)
+    match = f"get(regexp_extract_all({x}, {regex}, 0), i - 1)"
+    return Term(join_parts(f"split({x}, {regex})", match, f"regexp_replace({match}, {regex}, {new})", attributes), TEXT)
+
+
+def join_parts(parts: str, old: str, new: str, attributes: Attributes) -> str:
+    """Join the parts of a text by `old`, or by `new` for the occurrences that the attributes limit, offset and reverse choose."""
+    message = "limit has to be -1 for replacing all matches or non-negative integers for limited times."
+    limit = at_least(attributes, "limit", -1, -1, message)
+    offset = at_least(attributes, "offset", 0, 0, "offset has to be non-negative to skip first several matches.")
+    number = f"(size({parts}) - i)" if attributes.flag("reverse", False) else "i"
+    chosen = f"{number} > {offset}" + ("" if limit == -1 else f" AND {number} <= {offset + limit}")
+    pieces = f"transform({parts}, (part, i) -> if(i = 0, part, concat(if({chosen}, {new}, {old}), part)))"
+    return f"array_join({pieces}, '')"
+
+
+LIBRARY: Final = {
+    "org.apache.iotdb.library.string.UDTFRegexMatch": RowFunction(
+        "regexmatch", 1, 1, match_regex, "the part of the text that matches `regex`, or its group `group`", accepts=TEXT_ONLY
+    ),
+    "org.apache.iotdb.library.string.UDTFRegexReplace": RowFunction(
+        "regexreplace",
+        1,
+        1,
+        replace_by_regex,
+        "text with `replace` instead of matches of `regex`; all, or `limit` after `offset`, with `reverse=true` from the end",
+        accepts=TEXT_ONLY,
+    ),
+    "org.apache.iotdb.library.string.UDTFRegexSplit": RowFunction(
+        "regexsplit",
+        1,
+        1,
+        split_by_regex,
+        "number of parts between matches of `regex`, or the part `index` from 0",
+        accepts=TEXT_ONLY,
+    ),
+    "org.apache.iotdb.library.string.UDTFStrReplace": RowFunction(
+        "strreplace",
+        1,
+        1,
+        replace_part,
+        "text with `replace` instead of `target`; all, or `limit` after `offset`, with `reverse=true` from the end",
+        accepts=TEXT_ONLY,
+    ),
+}
+"""The functions by class."""
+
+
+def with_registered(language: Language, functions: Iterable[RegisteredFunction]) -> Language:
+    """Return the language with registered functions. Its own functions come first."""
+    registered = [
+        replace(LIBRARY[function.class_name], name=function_key(function.name))
+        for function in functions
+        if function.class_name in LIBRARY and function_key(function.name) not in language.functions
+    ]
+    return language.with_functions(*registered) if registered else language
