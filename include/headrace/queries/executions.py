@@ -11,6 +11,7 @@ from itertools import islice
 from typing import Final
 
 from headrace.catalog.executions import ABANDONED_MS
+from headrace.catalog.processes import has_ended
 from headrace.errors import Error, FencedError, NotFoundError, OperationalError
 from headrace.model.continuous_queries import Execution, ExecutionState, Schedule
 from headrace.model.execution_history import is_repeated
@@ -54,7 +55,8 @@ def due(context: Context, definition: JobDefinition) -> Iterator[int]:
 
 def is_repeated_elsewhere(execution: Execution, regular_from: int, now: int) -> bool:
     """Return whether another process computes an old range again, so that later executions need not wait for it."""
-    return is_repeated(execution, regular_from) and (execution.started or 0) > now - ABANDONED_MS
+    is_claimed = (execution.started or 0) > now - ABANDONED_MS and not has_ended(execution.holder)
+    return is_claimed and is_repeated(execution, regular_from)
 
 
 def due_together(context: Context, definition: JobDefinition) -> list[int]:
