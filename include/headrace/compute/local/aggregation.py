@@ -61,7 +61,7 @@ class Aggregation:
         """
         window = self.plan.window
         self.grid = window_grid(self.plan, window, MAX_CELLS) if isinstance(window, RangeWindow) else None
-        updates = {partial.column: self._update(resolve_now(self.plan, partial.update)) for partial in self.plan.one_pass.partials}
+        updates = self._updates()
         self.by_device = bool(self.plan.keys)
         self.targets = {column: Target((None, node)) for column, node in updates.items()}
         if self.source.aligned and len(self.source.devices) > 1 and (split := self._split_by_device(updates)) is not None:
@@ -81,12 +81,13 @@ class Aggregation:
         """The number of cells."""
         return self.windows * (len(self.source.devices) if self.by_device else 1)
 
-    def _update(self, sql: str) -> Node:
-        """Return a partial aggregate over the columns of the source."""
+    def _updates(self) -> dict[str, Node]:
+        """Return the partial aggregates over the columns of the source."""
         names: dict[str, Node] = {argument.column: parse(resolve_now(self.plan, argument.sql)) for argument in self.plan.arguments}
         if self.plan.time is not None:
             names[TS] = parse(self.plan.time)
-        return substitute(parse(sql), names)
+        partials = self.plan.one_pass.partials
+        return {partial.column: substitute(parse(resolve_now(self.plan, partial.update)), names) for partial in partials}
 
     def _types(self, number: int | None) -> Mapping[str, pa.DataType]:
         """Return the types of the columns of an accumulator."""
@@ -107,12 +108,14 @@ class Aggregation:
         for column, node in updates.items():
             names = set(columns_of(node)) - {TIME}
             owners = {(series[name][0], series[name][1].device) for name in names}
-            if len(owners) != 1 or not ignores_nulls(node, {name: self.types[name] for name in names}):
+            if len(owners) != 1:
                 return None
             (number, device), *_ = owners
             stored: dict[str, Node] = {name: Column(series[name][1].column) for name in names}
             targets[column] = Target((number, substitute(node, stored)), ranks[device])
-        return targets
+        # Most devices have the same few aggregates.
+        distinct = {target.key for target in targets.values()}
+        return targets if all(ignores_nulls(node, self._types(number)) for number, node in distinct) else None
 
     def column_types(self) -> dict[str, pa.DataType]:
         """Return the types of the columns of `run` other than keys."""
