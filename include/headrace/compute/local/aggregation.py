@@ -52,6 +52,8 @@ class Aggregation:
     targets: dict[str, Target] = field(init=False)
     rules: dict[Key, AccumulatorRule] = field(init=False)
     by_device: bool = field(init=False)
+    cell_names: dict[Key, str] = field(init=False)
+    cells: dict[str, pa.Array] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         """Check that all parts are supported.
@@ -68,6 +70,7 @@ class Aggregation:
             self.by_device, self.targets = True, split
         keys = list(dict.fromkeys(target.key for target in self.targets.values()))
         self.rules = {key: accumulator_rule(key[1], self._types(key[0])) for key in keys}
+        self.cell_names = {key: f"k{number}" for number, key in enumerate(keys)}
         if self.size * max(1, len(keys)) > MAX_CELLS:
             raise UnsupportedError("too many cells")
 
@@ -80,6 +83,11 @@ class Aggregation:
     def size(self) -> int:
         """The number of cells."""
         return self.windows * (len(self.source.devices) if self.by_device else 1)
+
+    @property
+    def count(self) -> int:
+        """The number of groups of the result."""
+        return self.size if self.plan.keys else self.windows
 
     def _updates(self) -> dict[str, Node]:
         """Return the partial aggregates over the columns of the source."""
@@ -128,19 +136,33 @@ class Aggregation:
         for number, rows in self._rows(reader):
             self._add(number, rows, accumulators)
         columns: dict[str, Any] = {}
-        count = self.size if self.plan.keys else self.windows
         for key in self.plan.keys:
             codes = np.repeat(np.arange(len(self.source.devices), dtype=np.int32), self.windows)
             columns[key.column] = pa.DictionaryArray.from_arrays(codes, pa.array(self.source.devices, pa.string()))
         if self.grid is not None:
-            repeats = count // self.windows
+            repeats = self.count // self.windows
             columns[WSTART] = pa.array(np.tile(self.grid.starts, repeats))
             columns[WEND] = pa.array(np.tile(self.grid.ends, repeats))
-        results = {key: accumulator.result() for key, accumulator in accumulators.items()}
+        self.cells = {self.cell_names[key]: accumulator.result() for key, accumulator in accumulators.items()}
         for column, target in self.targets.items():
-            values = results[target.key]
+            values = self.cells[self.cell_names[target.key]]
             columns[column] = values if target.device is None else values.slice(target.device * self.windows, self.windows)
         return pa.table(columns) if columns else pa.table({"_row": pa.nulls(1)})
+
+    def over_cells(self, node: Node) -> tuple[Node, int] | None:
+        """Return an expression over the cells of all devices, and the device whose cells it takes; None if not of one device.
+
+        It is the same for devices with the same expression, so that it need be evaluated only once.
+        """
+        targets = {name: self.targets.get(name) for name in columns_of(node)}
+        devices = {None if target is None else target.device for target in targets.values()}
+        if len(devices) != 1 or None in devices:
+            return None
+        (device,) = devices
+        names: dict[str, Node] = {
+            name: Column(self.cell_names[target.key]) for name, target in targets.items() if target is not None
+        }
+        return None if device is None else (substitute(node, names), device)
 
     def _rows(self, reader: SeriesReader) -> Iterator[tuple[int | None, Rows]]:
         """Yield the rows to aggregate; with a number, those of one scan under its stored names."""

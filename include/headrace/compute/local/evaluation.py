@@ -113,7 +113,8 @@ class LocalPlan:
         if self.plan.having is not None:
             condition = evaluate(parse(resolve_now(self.plan, self.plan.having)), columns)
             rows = rows.filter(mask_of(condition, table.num_rows))
-        return self._select(rows)
+            return self._select(rows)
+        return self._select(rows, aggregation)
 
     def _projection(self, reader: SeriesReader) -> pa.Table:
         """Return the select list of all rows, in the order of devices and time."""
@@ -144,17 +145,26 @@ class LocalPlan:
         paths = pa.DictionaryArray.from_arrays(pa.array(rows.devices.astype(np.int32)), names_of_devices)
         return Rows(rows.devices, {**rows.columns, **dict.fromkeys(names, paths)})
 
-    def _select(self, rows: Rows) -> pa.Table:
-        """Evaluate the select list and the hidden columns of ORDER BY, in stored types."""
+    def _select(self, rows: Rows, aggregation: Aggregation | None = None) -> pa.Table:
+        """Evaluate the select list and the hidden columns of ORDER BY, in stored types.
+
+        With an aggregation, whose groups are the rows, what devices have in common is evaluated once for all of them.
+        """
         arrays: dict[str, Values] = {}
+        shared: dict[Node, Values] = {}
         for output in (*self.plan.outputs, *self.plan.hidden):
             node = self.nodes[output.column]
-            values = (
-                evaluate(with_plain_text(node, rows), rows.columns) if not isinstance(node, Column) else rows.columns[node.name]
-            )
-            if isinstance(values, pa.Scalar):
-                values = pa.repeat(values, len(rows.devices))
-            arrays[output.column] = values
+            over_cells = None if aggregation is None or isinstance(node, Column) else aggregation.over_cells(node)
+            if aggregation is not None and over_cells is not None:
+                common, device = over_cells
+                if common not in shared:
+                    shared[common] = evaluate(common, aggregation.cells)
+                values = shared[common].slice(device * aggregation.windows, aggregation.windows)
+            elif isinstance(node, Column):
+                values = rows.columns[node.name]
+            else:
+                values = evaluate(with_plain_text(node, rows), rows.columns)
+            arrays[output.column] = pa.repeat(values, len(rows.devices)) if isinstance(values, pa.Scalar) else values
         return pa.table(arrays)
 
 
