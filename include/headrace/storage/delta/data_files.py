@@ -60,6 +60,9 @@ def read_batches(
     columns: list[str],
     where: pc.Expression | None,
     series: tuple[str, Collection[str]],
+    *,
+    encoded: bool = True,
+    max_rows: int = BATCH_ROWS,
 ) -> Iterator[pa.RecordBatch]:
     """Read rows of data files in large batches, a few files ahead.
 
@@ -69,15 +72,17 @@ def read_batches(
         schema: Columns of the table.
         columns: Columns to read.
         where: Filter that is pushed down into the files; may compare text only by `text_field`.
-        series: The series key, which is read as a dictionary, and names. Row groups that cannot contain these are skipped.
+        series: The series key, and names. Row groups that cannot contain these are skipped.
+        encoded: Whether the series key is read as a dictionary.
+        max_rows: Rows of a batch at most.
     """
     key, names = series
     system, root = file_system(uri)
     uris = [path if "://" in path else f"{root}/{unquote(path)}" for path in paths]
-    position = schema.get_field_index(key)
-    encoded = schema.set(position, pa.field(key, pa.dictionary(pa.int32(), pa.string())))
-    dataset = series_dataset(uris, encoded, system, key, names, encoded=True)
-    scanner = dataset.scanner(columns=columns, filter=where, batch_size=BATCH_ROWS, batch_readahead=2, fragment_readahead=2)
+    if encoded:
+        schema = schema.set(schema.get_field_index(key), pa.field(key, pa.dictionary(pa.int32(), pa.string())))
+    dataset = series_dataset(uris, schema, system, key, names, encoded=encoded)
+    scanner = dataset.scanner(columns=columns, filter=where, batch_size=max_rows, batch_readahead=2, fragment_readahead=2)
     yield from scanner.to_batches()
 
 
