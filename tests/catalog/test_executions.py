@@ -53,8 +53,8 @@ def test_an_execution_is_claimed_once_and_done_once(catalog: Catalog, clock: Man
 
 
 def test_a_claim_of_a_process_that_has_ended_is_taken_over_at_once(catalog: Catalog, query: str) -> None:
-    place, _, start = process_identity().rpartition(".")
-    dead, alive = f"backfill {place}.{int(start) - 1}", f"backfill {process_identity()}"
+    prefix, _, start = process_identity().rpartition(".")
+    dead, alive = f"backfill {prefix}.{int(start) - 1}", f"backfill {process_identity()}"
     catalog.executions.claim(query, EVERY_10S, 20_000, dead)
     taken = catalog.executions.claim(query, EVERY_10S, 20_000, alive)
     assert (taken.attempt, taken.holder, taken.replaces) == (2, alive, True)
@@ -63,8 +63,8 @@ def test_a_claim_of_a_process_that_has_ended_is_taken_over_at_once(catalog: Cata
 
 
 def test_a_claim_of_a_process_elsewhere_is_not_taken_over(catalog: Catalog, query: str) -> None:
-    place, _, start = process_identity().rpartition(".")
-    catalog.executions.claim(query, EVERY_10S, 20_000, f"backfill other-{place}.{int(start) - 1}")
+    prefix, _, start = process_identity().rpartition(".")
+    catalog.executions.claim(query, EVERY_10S, 20_000, f"backfill other-{prefix}.{int(start) - 1}")
     with pytest.raises(TransientError, match="is being worked on by backfill other-"):
         catalog.executions.claim(query, EVERY_10S, 20_000, f"backfill {process_identity()}")
 

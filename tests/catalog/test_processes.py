@@ -40,9 +40,9 @@ def test_a_process_has_ended_once_it_is_killed_even_before_it_is_reaped(sleeper:
 
 def test_this_process_has_not_ended_but_an_earlier_one_with_its_id_has() -> None:
     name = process_identity()
-    place, _, start = name.rpartition(".")
+    prefix, _, start = name.rpartition(".")
     assert not has_ended(name)
-    assert has_ended(f"{place}.{int(start) - 1}")
+    assert has_ended(f"{prefix}.{int(start) - 1}")
 
 
 def test_processes_elsewhere_and_names_without_an_identity_count_as_running(sleeper: tuple[subprocess.Popen[str], str]) -> None:

@@ -75,12 +75,12 @@ def fetch(connection: headrace.Connection, sql: str) -> list[tuple[Any, ...]]:
 def content(connection: headrace.Connection) -> dict[str, Any]:
     """Return the series and rows of all databases, and the versions of their tables."""
     catalog, tables = connection.session.context.catalog, connection.session.context.tables
-    found: dict[str, Any] = {}
+    databases: dict[str, Any] = {}
     for name in catalog.trees.databases():
         table = catalog.tables.get(name, TREE_TABLE)
         rows = tables.scan(table, catalog.databases.get(name))
-        found[name] = sorted(map(str, rows.to_pylist())), tables.version(table)
-    return found | {"series": sorted(row[:4] for row in fetch(connection, "show timeseries"))}
+        databases[name] = sorted(map(str, rows.to_pylist())), tables.version(table)
+    return databases | {"series": sorted(row[:4] for row in fetch(connection, "show timeseries"))}
 
 
 class Largest:
@@ -124,14 +124,14 @@ def test_only_a_part_of_a_large_result_is_in_the_driver_at_a_time(home: Home, mo
         assert 0 < largest.read <= DRIVER_ROWS
 
 
-@pytest.mark.parametrize("place", ["storage.commit", "storage.committed"])
-def test_a_failure_leaves_all_or_nothing_and_no_files(home: Home, place: str) -> None:
+@pytest.mark.parametrize("name", ["storage.commit", "storage.committed"])
+def test_a_failure_leaves_all_or_nothing_and_no_files(home: Home, name: str) -> None:
     connection = home("large", DRIVER_ROWS)
     folder = Path(connection.session.context.settings.tables_uri)
     before = content(connection)
-    with failpoints.armed(f"{place}:1:raise"), pytest.raises((failpoints.FailpointError, Error)):
+    with failpoints.armed(f"{name}:1:raise"), pytest.raises((failpoints.FailpointError, Error)):
         connection.execute("select s1 into root.plant.line2(s1) from root.plant.line1")
-    if place == "storage.commit":
+    if name == "storage.commit":
         assert content(connection) == before
     else:
         assert [row[1] for row in fetch(connection, "select s1 from root.plant.line2")] == list(range(100))
