@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING, Final
 
 from benchmarks.bench import Bench
 from benchmarks.data import START_MS, STEP_MS, generate_rows
 from headrace.model.tables import Database, Table
 from headrace.model.trees import TREE_TABLE
-from headrace.storage.delta.handles import rows_uri
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -29,7 +29,7 @@ def tree_name(rows: int, devices: int) -> str:
 
 
 def prepare_tree(bench: Bench, rows: int, devices: int) -> tuple[Database, Table]:
-    """Create a database with aligned devices and generate their rows, or reuse the one of an earlier run."""
+    """Create a database with aligned devices and load their rows, or reuse the one of an earlier run."""
     name = tree_name(rows, devices)
     catalog = bench.tree.session.context.catalog
     if name not in catalog.trees.databases():
@@ -39,8 +39,10 @@ def prepare_tree(bench: Bench, rows: int, devices: int) -> tuple[Database, Table
             bench.tree.execute(f"CREATE ALIGNED TIMESERIES {device_path(name, number)}({COLUMNS})")
     database, table = catalog.databases.get(name), catalog.tables.get(name, TREE_TABLE)
     if bench.tree.session.context.tables.rows(table) != rows:
-        frame = generate_tree_rows(bench.spark, name, rows, devices)
-        frame.write.format("delta").mode("append").save(rows_uri(bench.settings.tables_uri, table))
+        folder = bench.scratch(name)
+        generate_tree_rows(bench.spark, name, rows, devices).write.parquet(str(folder))
+        bench.tree.load(sorted(folder.glob("*.parquet")), name)
+        shutil.rmtree(folder)
     return database, table
 
 

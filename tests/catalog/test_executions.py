@@ -6,6 +6,7 @@ import pytest
 
 from headrace.catalog import Catalog
 from headrace.catalog import executions as module
+from headrace.catalog.processes import process_identity
 from headrace.errors import FencedError, NotFoundError, TransientError
 from headrace.model.clock import ManualClock
 from headrace.model.continuous_queries import ContinuousQuery, ExecutionState, Schedule
@@ -49,6 +50,23 @@ def test_an_execution_is_claimed_once_and_done_once(catalog: Catalog, clock: Man
     assert (done.state, done.attempt, done.rows, done.duration_ms, done.holder) == (ExecutionState.DONE, 1, 7, 250, "airflow")
     record = catalog.jobs.by_id(query)
     assert (record.progress.counters.rows_out, record.progress.counters.batches, record.progress.updated) == (7, 1, 1_000_250)
+
+
+def test_a_claim_of_a_process_that_has_ended_is_taken_over_at_once(catalog: Catalog, query: str) -> None:
+    prefix, _, start = process_identity().rpartition(".")
+    dead, alive = f"backfill {prefix}.{int(start) - 1}", f"backfill {process_identity()}"
+    catalog.executions.claim(query, EVERY_10S, 20_000, dead)
+    taken = catalog.executions.claim(query, EVERY_10S, 20_000, alive)
+    assert (taken.attempt, taken.holder, taken.replaces) == (2, alive, True)
+    with pytest.raises(TransientError, match="is being worked on by backfill"):
+        catalog.executions.claim(query, EVERY_10S, 20_000, "snode")
+
+
+def test_a_claim_of_a_process_elsewhere_is_not_taken_over(catalog: Catalog, query: str) -> None:
+    prefix, _, start = process_identity().rpartition(".")
+    catalog.executions.claim(query, EVERY_10S, 20_000, f"backfill other-{prefix}.{int(start) - 1}")
+    with pytest.raises(TransientError, match="is being worked on by backfill other-"):
+        catalog.executions.claim(query, EVERY_10S, 20_000, f"backfill {process_identity()}")
 
 
 def test_a_failed_execution_says_why_and_is_claimed_again(catalog: Catalog, query: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import sqlite3
 from pathlib import Path
 from typing import Any, Final
@@ -13,6 +12,7 @@ from weakref import WeakSet
 from sqlalchemy import URL, Connection, Engine, create_engine, event, exc, make_url
 from sqlalchemy.pool import ConnectionPoolEntry, Pool
 
+from headrace.catalog.processes import process_name
 from headrace.catalog.rows.metadata import SCHEMA
 from headrace.errors import ConfigurationError
 
@@ -59,11 +59,6 @@ def parse_url(url: str) -> URL:
     if parsed.get_backend_name() in ("postgresql", "postgres"):
         return parsed.set(drivername="postgresql+psycopg")
     raise ConfigurationError(f"the catalog cannot live in {parsed.get_backend_name()}", hint=URL_HINT)
-
-
-def process_name() -> str:
-    """Return the name of this process as a holder: host and process id."""
-    return f"{socket.gethostname()}:{os.getpid()}"
 
 
 def _sqlite_engine(url: URL) -> Engine:

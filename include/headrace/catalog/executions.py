@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, RowMapping, Select, and_, delete, func, select, update
 
+from headrace.catalog.processes import has_ended
 from headrace.catalog.rows.executions import EXECUTIONS, IS_UNFINISHED, from_row
 from headrace.catalog.rows.jobs import JOBS
 from headrace.catalog.store import Store, insert
@@ -15,7 +16,7 @@ from headrace.errors import Error, FencedError, NotFoundError, TransientError
 from headrace.model.continuous_queries import Execution, ExecutionState, Schedule
 from headrace.model.execution_history import ExecutionHistory
 
-# An execution takes minutes at most, so the holder of a claim older than this has died.
+# An execution takes minutes at most, so the holder of a claim older than this has died, on whichever machine it was.
 ABANDONED_MS: Final = 3_600_000
 # With EVERY 1s this is about the last three hours. Old executions that failed are removed too, once newer ones have been done.
 KEPT: Final = 10_000
@@ -48,7 +49,8 @@ class Executions:
         With `again` it is DONE only if it was done by this holder, or on its behalf. That is decided here and not by callers:
         two processes that both find an execution undone would otherwise do it one after the other.
 
-        One that failed can be claimed, and a RUNNING one by the same holder or if claimed at least `abandoned_ms` ago.
+        One that failed can be claimed, and a RUNNING one by the same holder, if the process of its holder is known to have ended,
+        or if claimed at least `abandoned_ms` ago.
 
         Raises:
             TransientError: Another holder has claimed it.
@@ -281,7 +283,7 @@ def _require_attempt(connection: Connection, execution: Execution) -> Execution:
 def _refuse_rival(present: Execution, holder: str, abandoned_at: int) -> None:
     """Raise `TransientError` if another holder is working on an execution."""
     is_abandoned = (present.started or 0) <= abandoned_at
-    if present.state is ExecutionState.RUNNING and present.holder != holder and not is_abandoned:
+    if present.state is ExecutionState.RUNNING and present.holder != holder and not is_abandoned and not has_ended(present.holder):
         raise TransientError(
             f"the execution is being worked on by {present.holder}",
             hint="wait for it, or try again when its claim is old enough to count as abandoned",

@@ -22,7 +22,7 @@ from sqlalchemy import (
     update,
 )
 
-from headrace.catalog.engines import process_name
+from headrace.catalog.processes import process_name
 from headrace.catalog.rows.chunks import CHUNKS, from_row, to_row
 from headrace.catalog.rows.jobs import JOBS
 from headrace.catalog.store import Store, insert

@@ -19,7 +19,7 @@ from typing import Final
 
 from sqlalchemy import Connection, Engine, exc, text
 
-from headrace.catalog.engines import process_name
+from headrace.catalog.processes import process_name
 from headrace.catalog.store import translated
 from headrace.errors import ConfigurationError, TransientError
 

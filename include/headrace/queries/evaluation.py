@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
 from headrace.compute import AnyPlan, Scan, TableStatistics, evaluate
 from headrace.compute.local.evaluation import evaluate_locally
+from headrace.compute.plan import Plan
 from headrace.errors import DataError, LimitError, OperationalError
 from headrace.model.tables import Table, TableKind
 from headrace.queries.local_reads import LocalReader
@@ -76,13 +77,59 @@ class Statistics:
         return any(set(self.all_subtables(table)[0].to_pylist()) - names for table, names in self.names.values())
 
 
-def collect(plan: AnyPlan, context: Context) -> pa.Table:
-    """Evaluate a plan; again without surrogate keys if a subtable was added meanwhile, whose rows then lack a name."""
+def collect(plan: AnyPlan, context: Context, *, ordered: bool = True, max_rows: int | None = None) -> pa.Table:
+    """Evaluate a plan on Spark, and return all its rows, or `max_rows` of them.
+
+    It is evaluated again without surrogate keys if a subtable was added meanwhile, whose rows then lack a name.
+    """
+
+    def fetch(statistics: Statistics) -> pa.Table:
+        frame = evaluate(plan, lambda scan: read_scan(scan, context), ordered=ordered, statistics=statistics)
+        return (frame if max_rows is None else frame.limit(max_rows)).toArrow()
+
     statistics = Statistics(context)
-    result = evaluate(plan, lambda scan: read_scan(scan, context), statistics=statistics).toArrow()
-    if not statistics.is_outdated():
-        return result
-    return evaluate(plan, lambda scan: read_scan(scan, context), statistics=Statistics(context, large=False)).toArrow()
+    result = fetch(statistics)
+    return fetch(Statistics(context, large=False)) if statistics.is_outdated() else result
+
+
+def evaluate_bounded(plan: Plan, context: Context, max_rows: int) -> pa.Table | None:
+    """Evaluate a bound query and return all its rows in any order; None if there are more than `max_rows`.
+
+    Raises what `evaluate_query` does.
+    """
+    plan = unordered(plan)
+    local = evaluate_locally(plan, LocalReader(context), context.settings.local_rows, max_rows)
+    if local is not None:
+        return local
+    context.spark()
+    with translated():
+        result = collect(plan, context, ordered=False, max_rows=max_rows + 1)
+    return result if result.num_rows <= max_rows else None
+
+
+@contextmanager
+def stored_result(plan: Plan, context: Context) -> Iterator[DataFrame]:
+    """Evaluate a bound query, and keep its rows on the executors' disks for the duration of the context, in any order.
+
+    Columns are named `c0`, `c1`, …. Raises what `evaluate_query` does.
+    """
+    from pyspark import StorageLevel
+
+    context.spark()
+    with translated():
+        # Without statistics, so that rows of a subtable that is added meanwhile have its name.
+        frame = evaluate(unordered(plan), lambda scan: read_scan(scan, context), ordered=False)
+        stored = frame.toDF(*(f"c{number}" for number in range(len(plan.outputs)))).persist(StorageLevel.DISK_ONLY)
+    try:
+        with translated():
+            yield stored
+    finally:
+        stored.unpersist()
+
+
+def unordered(plan: Plan) -> Plan:
+    """Return a plan without its ORDER BY, unless that decides which rows LIMIT keeps."""
+    return plan if plan.limit is not None or plan.offset is not None else replace(plan, sorts=())
 
 
 def evaluate_query(plan: AnyPlan, context: Context) -> pa.Table:

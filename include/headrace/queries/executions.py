@@ -5,12 +5,14 @@ from __future__ import annotations
 import heapq
 import logging
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
 from headrace.catalog.executions import ABANDONED_MS
+from headrace.catalog.processes import has_ended
 from headrace.errors import Error, FencedError, NotFoundError, OperationalError
 from headrace.model.continuous_queries import Execution, ExecutionState, Schedule
 from headrace.model.execution_history import is_repeated
@@ -54,7 +56,8 @@ def due(context: Context, definition: JobDefinition) -> Iterator[int]:
 
 def is_repeated_elsewhere(execution: Execution, regular_from: int, now: int) -> bool:
     """Return whether another process computes an old range again, so that later executions need not wait for it."""
-    return is_repeated(execution, regular_from) and (execution.started or 0) > now - ABANDONED_MS
+    is_claimed = (execution.started or 0) > now - ABANDONED_MS and not has_ended(execution.holder)
+    return is_claimed and is_repeated(execution, regular_from)
 
 
 def due_together(context: Context, definition: JobDefinition) -> list[int]:
@@ -94,9 +97,19 @@ def execute(
     if claimed.state is ExecutionState.DONE:
         return claimed
     failpoint("queries.execution.claimed")
+    values = run_claimed(context, definition, claimed)
+    failpoint("queries.execution.written")
+    ledger.finish(claimed, values)
+    done = ledger.get(definition.id, scheduled)
+    if done is None:
+        raise NotFoundError(f"no job has the id {definition.id}", hint="it was dropped")
+    return done
+
+
+def run_claimed(context: Context, definition: JobDefinition, claimed: Execution) -> int:
+    """Compute and write the range of an execution, and return the number of values; record why it failed if it does."""
     try:
-        points = compute(context, definition, claimed)
-        write_points(context, [points], lambda: ledger.check(claimed))
+        return compute_and_write(context, definition, claimed)
     except FencedError:
         raise
     except KeyboardInterrupt:
@@ -105,12 +118,6 @@ def execute(
     except Exception as error:
         record_failure(context, claimed, error)
         raise to_error(error) from error
-    failpoint("queries.execution.written")
-    ledger.finish(claimed, points.values)
-    done = ledger.get(definition.id, scheduled)
-    if done is None:
-        raise NotFoundError(f"no job has the id {definition.id}", hint="it was dropped")
-    return done
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,23 +161,34 @@ def execute_together(context: Context, work: Sequence[Work], holder: str) -> lis
         elif claim.state is not ExecutionState.DONE:
             claims[number].append(claim)
     failpoint("queries.execution.claimed")
-    runs = []
-    for number, own in claims.items():
-        try:
-            runs.append(Run(number, tuple(own), compute(context, work[number][0], *own)))
-        except Exception as error:
-            outcomes[number] = fail_all(context, own, error)
-    for number, failure in write_runs(context, runs).items():
+    for number, failure in run_all(context, work, claims).items():
         outcomes[number] = failure
     return outcomes
 
 
+def run_all(context: Context, work: Sequence[Work], claims: Mapping[int, Sequence[Execution]]) -> dict[int, Error]:
+    """Compute and write the claimed executions, and return the error of each piece of work that failed."""
+    failed: dict[int, Error] = {}
+    waiting: list[Run] = []
+    for number, own in claims.items():
+        try:
+            waiting.append(Run(number, tuple(own), compute(context, work[number][0], *own)))
+        except Exception as error:
+            failed[number] = fail_all(context, own, error)
+        if sum(run.points.driver_rows for run in waiting) > context.settings.driver_rows or any(
+            run.points.frames for run in waiting
+        ):
+            failed |= write_runs(context, waiting)
+            waiting = []
+    return failed | write_runs(context, waiting)
+
+
 def write_runs(context: Context, runs: Sequence[Run]) -> dict[int, Error]:
     """Write what runs have computed, together if possible, and return the error of each that failed."""
-    replacing = [[run] for run in runs if run.points.replaced]
-    adding = [run for run in runs if not run.points.replaced]
+    alone = [[run] for run in runs if run.points.is_alone]
+    together = [run for run in runs if not run.points.is_alone]
     failed: dict[int, Error] = {}
-    for group in [*replacing, *([adding] if adding else [])]:
+    for group in [*alone, *([together] if together else [])]:
         try:
             write_group(context, group)
         except Exception as error:
@@ -187,9 +205,12 @@ def write_group(context: Context, group: Sequence[Run]) -> None:
     """Write the points of runs in one commit for each database, and mark them DONE."""
     ledger = context.catalog.executions
     claims = [claim for run in group for claim in run.claims]
-    write_points(context, [run.points for run in group], lambda: ledger.check_all(claims))
-    failpoint("queries.execution.written")
-    ledger.finish_all([finished for run in group for finished in run.finished()])
+    with ExitStack() as resources:
+        for run in group:
+            resources.callback(run.points.close)
+        write_points(context, [run.points for run in group], lambda: ledger.check_all(claims))
+        failpoint("queries.execution.written")
+        ledger.finish_all([finished for run in group for finished in run.finished()])
 
 
 def fail_all(context: Context, claims: Sequence[Execution], error: Exception) -> Error:
@@ -209,6 +230,16 @@ def compute(context: Context, definition: JobDefinition, *claims: Execution) -> 
         return IntoPoints()
     replaced = (start, end) if any(claim.replaces for claim in claims) else None
     return compute_into(context, body.plan, body.targets, replaced)
+
+
+def compute_and_write(context: Context, definition: JobDefinition, claimed: Execution) -> int:
+    """Compute and write the range of an execution, and return the number of values."""
+    points = compute(context, definition, claimed)
+    try:
+        write_points(context, [points], lambda: context.catalog.executions.check(claimed))
+    finally:
+        points.close()
+    return points.values
 
 
 def record_failure(context: Context, execution: Execution, error: Exception) -> None:

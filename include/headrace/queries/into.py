@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -13,15 +14,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.compute.iotdb.into import IntoColumn
-from headrace.compute.iotdb.select import TIME_HEADER, TreePlan
+from headrace.compute.iotdb.select import TreePlan
 from headrace.compute.window_plans import RangeWindow
 from headrace.compute.windows.ranges import calendar_windows
 from headrace.errors import TypeMismatchError
 from headrace.model.paths import join_path, split_path
 from headrace.model.tables import Database
 from headrace.model.tree_types import WIDER_KINDS, type_name
-from headrace.model.trees import TIME_COLUMN, TREE_TABLE, Device, NewSeries, Timeseries
-from headrace.queries.evaluation import evaluate_query
+from headrace.model.trees import TIME_COLUMN, TREE_TABLE, Device, NewSeries
+from headrace.queries import into_frames
+from headrace.queries.evaluation import evaluate_bounded, stored_result
+from headrace.queries.into_layout import DEVICE, Layout, device_column, find_moves, has_time, value_column
 from headrace.queries.scope import series_patterns
 from headrace.queries.trees import DeviceSeries, database_of, make_all_series, make_tree
 from headrace.storage.delta.points import Instants, ReplacedPoints
@@ -30,31 +33,51 @@ from headrace.storage.types import MICROSECONDS, arrow_type
 from headrace.storage.values.scalars import stored_units_per_tick
 from headrace.streams.context import Context
 
-DEVICE: Final = "device"
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
 MICROSECONDS_PER_MS: Final = 1_000
 Selected = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
 class IntoPoints:
-    """What a query writes.
+    """What a query writes. Close it, as it may occupy disks.
 
     Attributes:
         counts: The number of values of each target.
         has_rows: Whether the query returned a row.
         rows: Rows as stored, by database.
+        frames: The same if they are too many for the driver.
         replaced: Points that give way to them, by database.
+        resources: What `frames` need.
     """
 
     counts: tuple[int, ...] = ()
     has_rows: bool = False
     rows: Mapping[str, Sequence[pa.Table]] = field(default_factory=dict)
+    frames: Mapping[str, DataFrame] = field(default_factory=dict)
     replaced: Mapping[str, ReplacedPoints] = field(default_factory=dict)
+    resources: ExitStack = field(default_factory=ExitStack)
 
     @property
     def values(self) -> int:
         """The number of values."""
         return sum(self.counts)
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether they cannot be written together with those of other queries."""
+        return bool(self.replaced or self.frames)
+
+    @property
+    def driver_rows(self) -> int:
+        """The number of rows in the driver's memory."""
+        return sum(table.num_rows for tables in self.rows.values() for table in tables)
+
+    def close(self) -> None:
+        """Free what the points occupy."""
+        self.resources.close()
 
     def values_by_range(self, starts: Sequence[int]) -> list[int]:
         """Return the number of values within each of adjoining ranges, which begin at these instants in milliseconds."""
@@ -64,6 +87,9 @@ class IntoPoints:
             ranges = np.searchsorted(starts, times, side="right") - 1
             for name in table.column_names[2:]:
                 counts += np.bincount(ranges[pc.is_valid(table[name]).to_numpy()], minlength=len(starts))
+        for frame in self.frames.values():
+            for number, count in into_frames.count_by_range(frame, starts).items():
+                counts[number] += count
         return [int(count) for count in counts]
 
 
@@ -79,7 +105,10 @@ def write_into(context: Context, plan: TreePlan, targets: Sequence[IntoColumn]) 
         TypeMismatchError: A target exists with a type that the column's values cannot have.
     """
     points = compute_into(context, plan, targets)
-    write_points(context, [points])
+    try:
+        write_points(context, [points])
+    finally:
+        points.close()
     return points
 
 
@@ -98,11 +127,37 @@ def compute_into(
     devices = find_devices({target.device for target in targets}, context)
     for target in targets:
         check_type(target, devices.get(target.device))
-    table = evaluate_query(plan.plan, context)
+    # Without ALIGN BY DEVICE, each row of the result becomes one of each target device.
+    copies = 1 if plan.devices else len({target.device for target in targets})
+    table = evaluate_bounded(plan.plan, context, context.settings.driver_rows // copies)
+    if table is None:
+        return compute_frames(context, plan, targets, devices, replaced)
     counts = count_values(plan, targets, table)
-    devices |= make_targets([target for target, count in zip(targets, counts, strict=True) if count], context)
+    devices |= make_targets(with_values(targets, counts), context)
     ranges = {} if replaced is None else replaced_points(plan, targets, devices, replaced)
-    return IntoPoints(counts, table.num_rows > 0, rows_by_database(plan, targets, table, devices), ranges)
+    return IntoPoints(counts, table.num_rows > 0, rows_by_database(plan, targets, table, devices), replaced=ranges)
+
+
+def compute_frames(
+    context: Context,
+    plan: TreePlan,
+    targets: Sequence[IntoColumn],
+    devices: dict[str, Device],
+    replaced: tuple[int, int] | None,
+) -> IntoPoints:
+    """Do what `compute_into` does with a result that stays on Spark's executors."""
+    with ExitStack() as resources:
+        frame = resources.enter_context(stored_result(plan.plan, context))
+        counts, rows = into_frames.count_values(plan, targets, frame)
+        devices |= make_targets(with_values(targets, counts), context)
+        ranges = {} if replaced is None else replaced_points(plan, targets, devices, replaced)
+        frames = into_frames.frames_by_database(plan, targets, frame, devices)
+        return IntoPoints(counts, rows > 0, frames=frames, replaced=ranges, resources=resources.pop_all())
+
+
+def with_values(targets: Sequence[IntoColumn], counts: Sequence[int]) -> list[IntoColumn]:
+    """Return the targets that get values."""
+    return [target for target, count in zip(targets, counts, strict=True) if count]
 
 
 def write_points(context: Context, points: Sequence[IntoPoints], check: Callable[[], None] = lambda: None) -> None:
@@ -110,24 +165,29 @@ def write_points(context: Context, points: Sequence[IntoPoints], check: Callable
 
     Args:
         context: The environment.
-        points: What each query writes. Only one that is alone may replace points.
+        points: What each query writes. One with `is_alone` must be the only one.
         check: Called before each commit. What it raises prevents the commit.
     """
-    names = dict.fromkeys(name for own in points for name in (*own.rows, *own.replaced))
+    names = dict.fromkeys(name for own in points for name in (*own.rows, *own.frames, *own.replaced))
     for name in names:
-        rows = [row for own in points for row in own.rows.get(name, ())]
         replaced = next((own.replaced[name] for own in points if name in own.replaced), None)
-        write_database(context, name, rows, replaced, check)
+        frame = next((own.frames[name] for own in points if name in own.frames), None)
+        rows = [row for own in points for row in own.rows.get(name, ())]
+        write_database(context, name, rows if frame is None else frame, replaced, check)
 
 
 def write_database(
-    context: Context, name: str, rows: Sequence[pa.Table], replaced: ReplacedPoints | None, check: Callable[[], None]
+    context: Context, name: str, rows: Sequence[pa.Table] | DataFrame, replaced: ReplacedPoints | None, check: Callable[[], None]
 ) -> None:
     """Write the rows of one database."""
     table, database = context.catalog.tables.get(name, TREE_TABLE), context.catalog.databases.get(name)
-    nothing = context.tables.schema(table, database).empty_table().select([TIME_COLUMN, DEVICE])
-    combined = pa.concat_tables([nothing, *rows], promote_options="default")
-    context.tables.write_points(table, database, combined, replaced, check=check)
+    max_rows = context.settings.driver_rows
+    if isinstance(rows, Sequence):
+        nothing = context.tables.schema(table, database).empty_table().select([TIME_COLUMN, DEVICE])
+        combined = pa.concat_tables([nothing, *rows], promote_options="default")
+        context.tables.write_points(table, database, combined, replaced, max_rows=max_rows, check=check)
+    else:
+        context.tables.write_points_frame(table, database, rows, replaced, max_rows=max_rows, check=check)
 
 
 def find_devices(paths: set[str], context: Context) -> dict[str, Device]:
@@ -148,21 +208,6 @@ def check_type(target: IntoColumn, device: Device | None) -> None:
             f"source column ({target.source}[{type_name(target.type)}]).",
             hint="write to a series of the column's type, or cast the column",
         )
-
-
-def has_time(plan: TreePlan) -> bool:
-    """Return whether the result has a time; an aggregate over all rows has none, and IoTDB stores it at the epoch."""
-    return plan.plan.outputs[0].name == TIME_HEADER
-
-
-def value_column(plan: TreePlan, target: IntoColumn) -> int:
-    """Return the index of a target's values in the result."""
-    return int(has_time(plan)) + bool(plan.devices) + target.column
-
-
-def device_column(plan: TreePlan) -> int | None:
-    """Return the index of the devices in the result of ALIGN BY DEVICE, else None."""
-    return int(has_time(plan)) if plan.devices else None
 
 
 def count_values(plan: TreePlan, targets: Sequence[IntoColumn], table: pa.Table) -> tuple[int, ...]:
@@ -208,26 +253,12 @@ def make_devices(name: str, targets: Mapping[str, Sequence[IntoColumn]], context
     return context.catalog.trees.find(name, list(targets))
 
 
-Layout = tuple[tuple[int, Timeseries], ...]
-"""Columns of the result, and the series of a device that they are written to."""
-
-
 def rows_by_database(
     plan: TreePlan, targets: Sequence[IntoColumn], table: pa.Table, devices: Mapping[str, Device]
 ) -> dict[str, list[pa.Table]]:
     """Return the rows to write, under the names of the stored columns; those without values are left out."""
-    layouts: dict[tuple[str | None, str], list[tuple[int, Timeseries]]] = defaultdict(list)
-    for target in targets:
-        device = devices.get(target.device)
-        series = None if device is None else device.find(target.measurement)
-        if series is not None:
-            layouts[target.source_device, target.device].append((value_column(plan, target), series))
-    moves: dict[tuple[str, Layout], dict[str | None, str]] = defaultdict(dict)
-    for (source, path), layout in layouts.items():
-        # Without ALIGN BY DEVICE each target device gets all rows, in columns of its own.
-        moves[devices[path].database, tuple(layout)] |= {path if source is None else source: path}
     rows: dict[str, list[pa.Table]] = defaultdict(list)
-    for (name, columns), paths in moves.items():
+    for (name, columns), paths in find_moves(plan, targets, devices).items():
         rows[name] += moved_rows(plan, table, columns, paths)
     return dict(rows)
 

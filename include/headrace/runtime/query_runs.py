@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final
 
+from headrace.catalog.processes import has_ended
 from headrace.errors import Error, NotFoundError
 from headrace.model.continuous_queries import ON_BEHALF, Execution, ExecutionState, Schedule
 from headrace.model.jobs import DesiredState, JobRecord, JobState, StopReason
@@ -144,7 +145,7 @@ def plan_work(context: Context, record: JobRecord, run: QueryRun, *, is_last_try
     catch_up = is_scheduled and definition.schedule.policy is TimeoutPolicy.BLOCKED
     if is_done_for(ledger.get(definition.id, run.instant), run.holder, run.repeats):
         claimed = [execution for execution in ledger.unfinished(definition.id) if is_running(execution)]
-        rivals = {execution.scheduled for execution in claimed if execution.holder != run.holder}
+        rivals = {claim.scheduled for claim in claimed if claim.holder != run.holder and not has_ended(claim.holder)}
         if not catch_up or all(instant in rivals for instant in executions.due(context, definition)):
             return None
     return QueryWork(definition.id, run.holder, run.instant, run.repeats, catch_up, stop=is_last_try and is_scheduled)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from typing import Final
 
+from headrace.catalog.processes import has_ended
 from headrace.errors import Error, FencedError, NotFoundError, TransientError
 from headrace.model.continuous_queries import Execution
 from headrace.model.jobs import JobDefinition
@@ -103,9 +104,9 @@ def _execute_once(context: Context, definition: JobDefinition, instant: int, hol
 
 
 def is_rivals(context: Context, job_id: str, instant: int, holder: str) -> bool:
-    """Return whether another holder is at an execution."""
+    """Return whether another holder is at an execution, unless its process is known to have ended."""
     execution = context.catalog.executions.get(job_id, instant)
-    return execution is not None and is_running(execution) and execution.holder != holder
+    return execution is not None and is_running(execution) and execution.holder != holder and not has_ended(execution.holder)
 
 
 def _is_active(context: Context, job_id: str) -> bool:

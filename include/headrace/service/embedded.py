@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from dataclasses import replace
 from typing import Final
 
+from headrace.catalog.processes import process_identity
 from headrace.errors import FencedError, OperationalError
 from headrace.history.backfill import fill_history
 from headrace.model.jobs import DesiredState, JobKind, JobRecord, JobState
@@ -30,7 +30,7 @@ class EmbeddedRunner:
         self._context = context
         self._lease: Lease | None = None
         self._pollers: SourcePollers | None = None
-        self._holder = f"connection {os.getpid()}-{threading.get_ident()}-{id(self)}"
+        self._holder = f"connection {process_identity()} {threading.get_ident()}-{id(self)}"
 
     def settle(self) -> None:
         """Return when every running stream has processed all that was written before the call, and no execution is due.

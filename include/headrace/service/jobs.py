@@ -6,7 +6,7 @@ import uuid
 
 import pyarrow as pa
 
-from headrace.catalog.engines import process_name
+from headrace.catalog.processes import process_identity
 from headrace.history.backfill import recompute
 from headrace.model.tables import Database, Table, TableKind
 from headrace.queries import executions
@@ -58,5 +58,5 @@ def backfill(stage: Backfill, context: Context) -> int:
 
 def backfill_query(stage: BackfillQuery, context: Context) -> int:
     """Execute a continuous query again in this process and return the number of executions."""
-    holder = f"backfill {process_name()}-{uuid.uuid4().hex[:12]}"
+    holder = f"backfill {process_identity()} {uuid.uuid4().hex[:12]}"
     return len(executions.recompute(context, stage.definition, stage.start, stage.end, holder, stage.progress))

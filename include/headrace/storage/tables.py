@@ -21,6 +21,7 @@ from headrace.storage.delta.handles import Handles, normalize_root, path_segment
 from headrace.storage.delta.maintenance import Maintenance
 from headrace.storage.delta.outbox import Outbox
 from headrace.storage.delta.points import ReplacedPoints
+from headrace.storage.delta.points_frame import PointsFrameWriter
 from headrace.storage.delta.pruning import Bounds
 from headrace.storage.delta.subtable_names import SubtableNames
 from headrace.storage.delta.tags import Tags
@@ -207,6 +208,7 @@ class Tables:
         rows: pa.Table,
         replaced: ReplacedPoints | None = None,
         *,
+        max_rows: int,
         check: Callable[[], None] = lambda: None,
     ) -> WriteMetrics:
         """Write points of a tree in one commit, in place of others.
@@ -216,9 +218,27 @@ class Tables:
             database: The tree's database.
             rows: Stored columns and the device; NULL is no point.
             replaced: Points that are removed unless the rows have them; None for none.
+            max_rows: Stored rows that are in the driver's memory at a time, at most; 0 for the default.
             check: Called at the version that the commit builds on. What it raises prevents the commit.
         """
-        return self._schedule_maintenance(table, self._writer.write_points(table, database, rows, replaced, check))
+        return self._schedule_maintenance(table, self._writer.write_points(table, database, rows, replaced, max_rows, check))
+
+    def write_points_frame(
+        self,
+        table: Table,
+        database: Database,
+        rows: DataFrame,
+        replaced: ReplacedPoints | None = None,
+        *,
+        max_rows: int,
+        check: Callable[[], None] = lambda: None,
+    ) -> WriteMetrics:
+        """Do what `write_points` does for points that should not pass through the driver at once: executors write them.
+
+        `rows` has one row per key, and `max_rows` is about new rows too. Raises `OperationalError` too if Spark fails.
+        """
+        written = PointsFrameWriter(self._handles, self._writer).write(table, database, rows, replaced, max_rows, check)
+        return self._schedule_maintenance(table, written)
 
     def upsert_tags(self, table: Table, rows: pa.Table) -> None:
         """Set the tags of subtables: `tbname` and a column a tag. Tags that `rows` lacks stay as they are, NULL in new rows.

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -135,3 +139,20 @@ def test_an_interrupted_backfill_leaves_a_range_that_is_computed_again(
     (failed,) = context.catalog.executions.unfinished(definition.id)
     assert (failed.state, failed.message) == (ExecutionState.FAILED, "the execution was interrupted")
     assert due(query) == [10]
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+def test_a_backfill_that_was_killed_is_repeated_at_once(query: headrace.Connection) -> None:
+    insert(query, *range(-10, 30))
+    command = [sys.executable, "-m", "headrace.cli.main", "backfill", "--cq", "tens", "--from", at(0), "--to", at(10)]
+    environment = os.environ | {"HEADRACE_FAILPOINTS": "queries.execution.claimed:1:kill"}
+    environment["HEADRACE_HOME"] = str(query.session.context.settings.home)
+    assert subprocess.run(command, env=environment, check=False).returncode == -signal.SIGKILL
+    context, definition = query.session.context, job(query, "tens").definition
+    (claimed,) = context.catalog.executions.unfinished(definition.id)
+    assert (claimed.state, claimed.attempt) == (ExecutionState.RUNNING, 2)
+    assert due(query) == [10]
+    assert query.session.backfill_query("tens", at(0), at(10)) == 1
+    assert attempts(query)[10] == 3
+    assert points(query, "select c from root.agg.line1")[0] == 10

@@ -64,6 +64,13 @@ class Environment:
     key: SourceColumn | None = None
     one_series: bool = False
     used: set[str] = field(default_factory=set)
+    by_name: dict[str, list[SourceColumn]] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Index the columns, of which there may be thousands."""
+        self.by_name = {}
+        for column in self.columns:
+            self.by_name.setdefault(column.name, []).append(column)
 
     def column(self, reference: ColumnRef) -> SourceColumn:
         """Return the column that a reference means, and mark it as used.
@@ -74,7 +81,7 @@ class Environment:
         """
         if reference.name in self.language.pseudo_columns.row_time and self.time is not None:
             return self.use(self.time)
-        matching = [column for column in self.columns if self.matches(column, reference)]
+        matching = self.matching(reference)
         if not matching:
             names = [column.name for column in self.columns]
             full_name = f"{reference.table}.{reference.name}" if reference.table else reference.name
@@ -88,17 +95,16 @@ class Environment:
 
     def has(self, reference: ColumnRef) -> bool:
         """Return whether a column matches a reference."""
-        return any(self.matches(column, reference) for column in self.columns)
+        return bool(self.matching(reference))
 
     def use(self, column: SourceColumn) -> SourceColumn:
         """Mark a column as used."""
         self.used.add(column.column)
         return column
 
-    @staticmethod
-    def matches(column: SourceColumn, reference: ColumnRef) -> bool:
-        """Return whether a column has the name and table of a reference."""
-        return column.name == reference.name and reference.table in (None, column.qualifier)
+    def matching(self, reference: ColumnRef) -> list[SourceColumn]:
+        """Return the columns that have the name and table of a reference."""
+        return [column for column in self.by_name.get(reference.name, ()) if reference.table in (None, column.qualifier)]
 
     def starred(self, qualifier: str | None) -> list[SourceColumn]:
         """Return the columns that `*` or `qualifier.*` selects."""

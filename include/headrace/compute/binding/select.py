@@ -194,21 +194,10 @@ class SelectBinder:
         expressions: dict[Expression, Key],
     ) -> Plan:
         """Bind a query with a window, GROUP BY or aggregates."""
-        names = source.names
-        unique = self._has_unique_instants(names, keys)
+        unique = self._has_unique_instants(source.names, keys)
         if isinstance(window, StateWindow) and isinstance(self.query.window, StateClause):
             expressions = expressions | {self.query.window.expression: Key(STATE, STATE, STATE, window.state.type)}
-        groups = GroupResolver(
-            names,
-            row_binder,
-            keys,
-            expressions,
-            self.window_terms(window),
-            window,
-            order=TS if unique else tie_order(names),
-            selection=single_selection([item.expression for item in items], self.scope.language),
-            is_one_series=names.one_series or groups_by_series(keys),
-        )
+        groups = self._group_resolver(source.names, row_binder, items, window, keys, expressions, unique=unique)
         binder = self._make_binder(groups, row_binder.expression_context)
         outputs = tuple(make_output(binder, number, item) for number, item in enumerate(items))
         sorts, hidden = self._bind_sorts(binder, items, outputs)
@@ -232,6 +221,30 @@ class SelectBinder:
             aggregated=True,
             unique=unique,
             empty_groups=self._empty_groups(source, row_binder, items, expressions) if expressions and window is None else None,
+        )
+
+    def _group_resolver(
+        self,
+        names: Environment,
+        row_binder: Binder,
+        items: tuple[SelectItem, ...],
+        window: WindowPlan | None,
+        keys: list[Key],
+        expressions: dict[Expression, Key],
+        *,
+        unique: bool,
+    ) -> GroupResolver:
+        """Return the resolver of names and calls over groups."""
+        return GroupResolver(
+            names,
+            row_binder,
+            keys,
+            expressions,
+            self.window_terms(window),
+            window,
+            order=TS if unique else tie_order(names),
+            selection=single_selection([item.expression for item in items], self.scope.language),
+            is_one_series=names.one_series or groups_by_series(keys),
         )
 
     def _bind_having(self, binder: Binder, items: tuple[SelectItem, ...], *, needs_rows: bool) -> str | None:

@@ -58,55 +58,70 @@ class DeviceQuery:
 
     def plan(self) -> TreePlan | None:
         """Bind the query; return None if it matches no series."""
-        query = self.query
-        names: dict[Hashable, DeviceNames] = {}
-        devices = self.devices()
-        for device in devices:
-            names.setdefault(self.scope.tree.names_key(device), DeviceNames(self.scope.tree, device))
-        resolvers = list(names.values())
+        query, members = self.query, self.members()
+        resolvers = list({id(resolver): resolver for _, resolver in members}.values())
         items = apply_series_limits(self.items(resolvers), query)
         if not items_without_end_time(items):
             return None
         aggregated = any(is_aggregated(item.expression, self.scope.language) for item in items)
-        clause = window_clause(query.grouping)
-        if clause is not None:
-            for resolver in resolvers:
-                expand_clause(clause, resolver)
-            clause = expand_clause(clause, self.first_match(resolvers))
-        lookups = self.lookups(resolvers)
-        where = conjunction([part for lookup in lookups for part in expand_where(query.where, lookup)])
-        conditions = [expand_having(query.having, lookup, self.scope.language) for lookup in lookups]
-        having = conjunction([part for parts in conditions for part in parts])
-        having = empty_if_null(where, having) if aggregated else having
-        sort_keys = [part for device in resolvers for part in self.sort_keys(device)]
+        clause = self.clause(resolvers)
+        where, having = self.conditions(resolvers, aggregated=aggregated)
         nodes = [
             *(item.expression for item in items),
             *as_tuple(where),
             *as_tuple(having),
             *control_expressions(clause),
-            *sort_keys,
+            *(part for device in resolvers for part in self.sort_keys(device)),
         ]
-        members = [(device, names[self.scope.tree.names_key(device)]) for device in devices]
         selected = [{path.name for path in paths(item.expression)} for item in items_without_end_time(items)]
         rows = self.rows(members, nodes, selected)
         if not rows.devices:
             return None
-        empty = self.empty_devices(members)
-        if aggregated and len(empty) < len(rows.devices):
-            rows.devices = {path: device for path, device in rows.devices.items() if path not in empty}
-        outputs = [
-            SelectItem(ColumnRef(device_column(self.scope)), DEVICE_HEADER),
-            *end_time_items(items),
-            *items_without_end_time(items),
-        ]
-        if not aggregated or clause is not None:
-            outputs.insert(0, time_item())
+        if aggregated:
+            self.drop_empty_devices(rows, members)
+        outputs = self.outputs(items, has_time=not aggregated or clause is not None)
         orders = self.orders(aggregated and clause is None)
         series = {name: ref for resolver in resolvers for name, ref in resolver.series.items()}
         devices = [rows.devices[path] for path in sorted(rows.devices)]
         bound = bind_expanded(query, self.scope, rows, outputs, where, having, orders, clause, series, devices)
         present = [(device, resolver) for device, resolver in members if device.path in rows.devices]
         return self.without_missing(bound, outputs, present)
+
+    def members(self) -> list[tuple[Device, DeviceNames]]:
+        """Return each device with its names, which devices of equal schemas share."""
+        names: dict[Hashable, DeviceNames] = {}
+        return [
+            (device, names.setdefault(self.scope.tree.names_key(device), DeviceNames(self.scope.tree, device)))
+            for device in self.devices()
+        ]
+
+    def clause(self, names: Sequence[DeviceNames]) -> object | None:
+        """Return the window clause with its paths resolved, which each device has to be able to."""
+        clause = window_clause(self.query.grouping)
+        if clause is None:
+            return None
+        for resolver in names:
+            expand_clause(clause, resolver)
+        return expand_clause(clause, self.first_match(names))
+
+    def conditions(self, names: Sequence[DeviceNames], *, aggregated: bool) -> tuple[Expression | None, Expression | None]:
+        """Return WHERE and HAVING with their paths resolved."""
+        lookups = self.lookups(names)
+        where = conjunction([part for lookup in lookups for part in expand_where(self.query.where, lookup)])
+        parts = [expand_having(self.query.having, lookup, self.scope.language) for lookup in lookups]
+        having = conjunction([part for own in parts for part in own])
+        return where, empty_if_null(where, having) if aggregated else having
+
+    def outputs(self, items: Sequence[SelectItem], *, has_time: bool) -> list[SelectItem]:
+        """Return the select list: the time, the device, and the columns."""
+        device = SelectItem(ColumnRef(device_column(self.scope)), DEVICE_HEADER)
+        return [*([time_item()] if has_time else []), device, *end_time_items(items), *items_without_end_time(items)]
+
+    def drop_empty_devices(self, rows: RowsBuilder, names: Sequence[tuple[Device, DeviceNames]]) -> None:
+        """Leave out the devices for which WHERE is NULL, unless it is for all."""
+        empty = self.empty_devices(names)
+        if len(empty) < len(rows.devices):
+            rows.devices = {path: device for path, device in rows.devices.items() if path not in empty}
 
     @staticmethod
     def without_missing(bound: TreePlan, items: Sequence[SelectItem], names: Sequence[tuple[Device, DeviceNames]]) -> TreePlan:

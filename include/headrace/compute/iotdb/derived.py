@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, cast
 
 from headrace.compute.binding.environment import plan_environment
@@ -62,36 +62,62 @@ def derive(query: Query, bind: Callable[[Query], Plan], language: Language) -> t
     aggregated = needs_points(query, language)
     if not aggregated and not nests_calls(query, language):
         return None
-    columns: dict[Expression, ColumnRef] = {}
+    derivation = Derivation(query, language, aggregated)
+    outer = derivation.outer()
+    inner = bind(derivation.inner())
+    return outer, BoundSource(inner, plan_environment(inner, None, language))
 
-    def column(node: Expression) -> Expression:
-        return columns.setdefault(node, ColumnRef(DERIVED.format(len(columns)), span=node.span))
 
-    def change(node: Expression) -> Expression | None:
+@dataclass(slots=True)
+class Derivation:
+    """Splits a query. The inner query has the columns that the outer one has been found to need."""
+
+    query: Query
+    language: Language
+    aggregated: bool
+    columns: dict[Expression, ColumnRef] = field(default_factory=dict)
+
+    @property
+    def keys(self) -> tuple[SelectItem, ...]:
+        """The keys, which both queries have."""
+        return tuple(SelectItem(item.expression, cast("ColumnRef", item.expression).name) for item in self.query.partition_by)
+
+    def outer(self) -> Query:
+        """Return the outer query."""
+        query = self.query
+        return replace(
+            query,
+            items=tuple(replace(item, expression=transform(item.expression, self.change)) for item in query.items),
+            where=None,
+            window=derived_window(query.window, self.column),
+            having=None if query.having is None else transform(query.having, self.change),
+            order_by=tuple(replace(order, expression=transform(order.expression, self.change)) for order in query.order_by),
+        )
+
+    def inner(self) -> Query:
+        """Return the inner query."""
+        keys = self.keys
+        items = [SelectItem(TIME_COLUMN, TIME), *keys, *(SelectItem(node, name.name) for node, name in self.columns.items())]
+        return Query(tuple(items), None, where=self.query.where, partition_by=keys, span=self.query.span)
+
+    def column(self, node: Expression) -> Expression:
+        """Return the column of the inner query that computes an expression."""
+        return self.columns.setdefault(node, ColumnRef(DERIVED.format(len(self.columns)), span=node.span))
+
+    def change(self, node: Expression) -> Expression | None:
+        """Replace what the inner query computes in an expression of the outer one."""
         match node:
-            case Call(function=function, arguments=arguments) if language.aggregate(function) or is_nested(node, language):
-                return replace(node, arguments=tuple(part if is_kept(part) else column(part) for part in arguments))
-            case ColumnRef() if not aggregated and not is_kept(node):
-                return column(node)
+            case Call(function=function, arguments=arguments) if self.language.aggregate(function) or is_nested(
+                node, self.language
+            ):
+                return replace(node, arguments=tuple(part if self.is_kept(part) else self.column(part) for part in arguments))
+            case ColumnRef() if not self.aggregated and not self.is_kept(node):
+                return self.column(node)
         return None
 
-    keys = tuple(SelectItem(item.expression, cast("ColumnRef", item.expression).name) for item in query.partition_by)
-    kept = {item.expression for item in keys}
-
-    def is_kept(node: Expression) -> bool:
-        return isinstance(node, Literal) or node == TIME_COLUMN or node in kept
-
-    outer = replace(
-        query,
-        items=tuple(replace(item, expression=transform(item.expression, change)) for item in query.items),
-        where=None,
-        window=derived_window(query.window, column),
-        having=None if query.having is None else transform(query.having, change),
-        order_by=tuple(replace(order, expression=transform(order.expression, change)) for order in query.order_by),
-    )
-    items = [SelectItem(TIME_COLUMN, TIME), *keys, *(SelectItem(node, name.name) for node, name in columns.items())]
-    inner = bind(Query(tuple(items), None, where=query.where, partition_by=keys, span=query.span))
-    return outer, BoundSource(inner, plan_environment(inner, None, language))
+    def is_kept(self, node: Expression) -> bool:
+        """Return whether an expression is the same in both queries."""
+        return isinstance(node, Literal) or node == TIME_COLUMN or any(node == item.expression for item in self.query.partition_by)
 
 
 def derived_window(clause: WindowClause | None, column: Callable[[Expression], Expression]) -> WindowClause | None:

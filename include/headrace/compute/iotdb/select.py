@@ -193,16 +193,23 @@ def bind_expanded(
     shared = Scope(lambda _: (), scope.language, scope.timezone, scope.now)
     plan = bind_flat(flat, shared, rows)
     plan = replace(plan, partitioned=False)
-    headers = {TIME_HEADER, DEVICE_HEADER} if devices else {TIME_HEADER}
-    columns = tuple(
-        ResultColumn(output.name, output.type, item.expression, column_series(item.expression, series))
-        for item, output in zip(items, plan.outputs, strict=True)
-        if not (output.name in headers and isinstance(item.expression, ColumnRef))
-    )
+    columns = result_columns(items, plan, series, by_device=bool(devices))
     if query.fill is not None:
         descending = any(order.descending and order.key == ColumnRef(TIME) for order in query.order_by)
         plan = replace(plan, gap_fill=gap_fill(query.fill, plan, by_device=bool(devices), descending=descending))
     return TreePlan(query, plan, columns, tuple(devices))
+
+
+def result_columns(
+    items: Sequence[SelectItem], plan: Plan, series: Mapping[str, SeriesRef], *, by_device: bool
+) -> tuple[ResultColumn, ...]:
+    """Return the result columns other than time and device."""
+    headers = {TIME_HEADER, DEVICE_HEADER} if by_device else {TIME_HEADER}
+    return tuple(
+        ResultColumn(output.name, output.type, item.expression, column_series(item.expression, series))
+        for item, output in zip(items, plan.outputs, strict=True)
+        if not (output.name in headers and isinstance(item.expression, ColumnRef))
+    )
 
 
 def bind_flat(query: Query, scope: Scope, rows: RowsBuilder) -> Plan:

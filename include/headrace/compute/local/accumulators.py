@@ -41,7 +41,8 @@ class Count:
         """Count the values of a batch."""
         if not isinstance(self.value, Constant):
             cells, _ = present(cells, evaluate(self.value, columns))
-        self.counts += np.bincount(cells, minlength=self.size)
+        span, own = span_of(cells)
+        self.counts[span] += np.bincount(own)
 
     def result(self) -> pa.Array:
         """Return the counts."""
@@ -64,7 +65,8 @@ class Sum:
     def update(self, cells: Array, columns: Mapping[str, Values]) -> None:
         """Add the values of a batch."""
         cells, values = present(cells, evaluate(self.value, columns))
-        self.sums += np.bincount(cells, weights=values, minlength=self.size)
+        span, own = span_of(cells)
+        self.sums[span] += np.bincount(own, weights=values)
         self.seen[cells] = True
 
     def result(self) -> pa.Array:
@@ -89,18 +91,19 @@ class Moments:
     def update(self, cells: Array, columns: Mapping[str, Values]) -> None:
         """Add the values of a batch."""
         cells, values = present(cells, evaluate(self.value, columns))
-        counts = np.bincount(cells, minlength=self.size).astype(np.float64)
-        changed = counts > 0
+        span, own = span_of(cells)
+        counts = np.bincount(own).astype(np.float64)
+        changed, before, mean = counts > 0, self.counts[span], self.means[span]
         with np.errstate(all="ignore"):
-            means = np.bincount(cells, weights=values, minlength=self.size) / np.maximum(counts, 1)
-            squares = np.bincount(cells, weights=(values - means[cells]) ** 2, minlength=self.size)
-            totals = self.counts + counts
-            delta, share = means - self.means, counts / np.maximum(totals, 1)
-            merged = squares + delta**2 * self.counts * share
-            is_first = self.counts == 0
-            self.squares = np.where(changed, np.where(is_first, squares, self.squares + merged), self.squares)
-            self.means = np.where(changed, np.where(is_first, means, self.means + delta * share), self.means)
-        self.counts = totals
+            means = np.bincount(own, weights=values) / np.maximum(counts, 1)
+            squares = np.bincount(own, weights=(values - means[own]) ** 2)
+            totals = before + counts
+            delta, share = means - mean, counts / np.maximum(totals, 1)
+            merged = squares + delta**2 * before * share
+            is_first = before == 0
+            self.squares[span] = np.where(changed, np.where(is_first, squares, self.squares[span] + merged), self.squares[span])
+            self.means[span] = np.where(changed, np.where(is_first, means, mean + delta * share), mean)
+        self.counts[span] = totals
 
     def result(self) -> pa.Array:
         """Return the means or the sums of squares."""
@@ -169,9 +172,9 @@ class ValueAtExtreme:
         orders = evaluate(self.order, columns)
         values = to_array(evaluate(self.value, columns), len(cells)).filter(pc.is_valid(orders))
         cells, instants = present(cells, orders)
-        before = self.best.copy()
+        before = self.best[cells]
         (np.maximum if self.is_max else np.minimum).at(self.best, cells, instants)
-        chosen = (instants == self.best[cells]) & ((instants != before[cells]) | self.is_null[cells])
+        chosen = (instants == self.best[cells]) & ((instants != before) | self.is_null[cells])
         cells, values = cells[chosen], values.filter(pa.array(chosen))
         self.is_null[cells] = pc.is_null(values).to_numpy(zero_copy_only=False)
         filled = values if self.type == pa.string() else pc.fill_null(values, zero(self.type))
@@ -180,6 +183,17 @@ class ValueAtExtreme:
     def result(self) -> pa.Array:
         """Return the values."""
         return pa.array(self.values, self.type, mask=self.is_null, from_pandas=False)
+
+
+def span_of(cells: Array) -> tuple[slice, Array]:
+    """Return the range from the first to the last of some cells, and their numbers within it.
+
+    A batch of rows sorted by device has cells of few devices, so that an update need not touch all cells.
+    """
+    if not len(cells):
+        return slice(0, 0), cells
+    first, last = int(cells.min()), int(cells.max())
+    return slice(first, last + 1), cells - first
 
 
 def zero(type_: pa.DataType) -> pa.Scalar:

@@ -52,6 +52,8 @@ class Aggregation:
     targets: dict[str, Target] = field(init=False)
     rules: dict[Key, AccumulatorRule] = field(init=False)
     by_device: bool = field(init=False)
+    cell_names: dict[Key, str] = field(init=False)
+    cells: dict[str, pa.Array] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         """Check that all parts are supported.
@@ -61,13 +63,14 @@ class Aggregation:
         """
         window = self.plan.window
         self.grid = window_grid(self.plan, window, MAX_CELLS) if isinstance(window, RangeWindow) else None
-        updates = {partial.column: self._update(resolve_now(self.plan, partial.update)) for partial in self.plan.one_pass.partials}
+        updates = self._updates()
         self.by_device = bool(self.plan.keys)
         self.targets = {column: Target((None, node)) for column, node in updates.items()}
         if self.source.aligned and len(self.source.devices) > 1 and (split := self._split_by_device(updates)) is not None:
             self.by_device, self.targets = True, split
         keys = list(dict.fromkeys(target.key for target in self.targets.values()))
         self.rules = {key: accumulator_rule(key[1], self._types(key[0])) for key in keys}
+        self.cell_names = {key: f"k{number}" for number, key in enumerate(keys)}
         if self.size * max(1, len(keys)) > MAX_CELLS:
             raise UnsupportedError("too many cells")
 
@@ -81,12 +84,18 @@ class Aggregation:
         """The number of cells."""
         return self.windows * (len(self.source.devices) if self.by_device else 1)
 
-    def _update(self, sql: str) -> Node:
-        """Return a partial aggregate over the columns of the source."""
+    @property
+    def count(self) -> int:
+        """The number of groups of the result."""
+        return self.size if self.plan.keys else self.windows
+
+    def _updates(self) -> dict[str, Node]:
+        """Return the partial aggregates over the columns of the source."""
         names: dict[str, Node] = {argument.column: parse(resolve_now(self.plan, argument.sql)) for argument in self.plan.arguments}
         if self.plan.time is not None:
             names[TS] = parse(self.plan.time)
-        return substitute(parse(sql), names)
+        partials = self.plan.one_pass.partials
+        return {partial.column: substitute(parse(resolve_now(self.plan, partial.update)), names) for partial in partials}
 
     def _types(self, number: int | None) -> Mapping[str, pa.DataType]:
         """Return the types of the columns of an accumulator."""
@@ -107,12 +116,14 @@ class Aggregation:
         for column, node in updates.items():
             names = set(columns_of(node)) - {TIME}
             owners = {(series[name][0], series[name][1].device) for name in names}
-            if len(owners) != 1 or not ignores_nulls(node, {name: self.types[name] for name in names}):
+            if len(owners) != 1:
                 return None
             (number, device), *_ = owners
             stored: dict[str, Node] = {name: Column(series[name][1].column) for name in names}
             targets[column] = Target((number, substitute(node, stored)), ranks[device])
-        return targets
+        # Most devices have the same few aggregates.
+        distinct = {target.key for target in targets.values()}
+        return targets if all(ignores_nulls(node, self._types(number)) for number, node in distinct) else None
 
     def column_types(self) -> dict[str, pa.DataType]:
         """Return the types of the columns of `run` other than keys."""
@@ -125,19 +136,33 @@ class Aggregation:
         for number, rows in self._rows(reader):
             self._add(number, rows, accumulators)
         columns: dict[str, Any] = {}
-        count = self.size if self.plan.keys else self.windows
         for key in self.plan.keys:
             codes = np.repeat(np.arange(len(self.source.devices), dtype=np.int32), self.windows)
             columns[key.column] = pa.DictionaryArray.from_arrays(codes, pa.array(self.source.devices, pa.string()))
         if self.grid is not None:
-            repeats = count // self.windows
+            repeats = self.count // self.windows
             columns[WSTART] = pa.array(np.tile(self.grid.starts, repeats))
             columns[WEND] = pa.array(np.tile(self.grid.ends, repeats))
-        results = {key: accumulator.result() for key, accumulator in accumulators.items()}
+        self.cells = {self.cell_names[key]: accumulator.result() for key, accumulator in accumulators.items()}
         for column, target in self.targets.items():
-            values = results[target.key]
+            values = self.cells[self.cell_names[target.key]]
             columns[column] = values if target.device is None else values.slice(target.device * self.windows, self.windows)
         return pa.table(columns) if columns else pa.table({"_row": pa.nulls(1)})
+
+    def over_cells(self, node: Node) -> tuple[Node, int] | None:
+        """Return an expression over the cells of all devices, and the device whose cells it takes; None if not of one device.
+
+        It is the same for devices with the same expression, so that it need be evaluated only once.
+        """
+        targets = {name: self.targets.get(name) for name in columns_of(node)}
+        devices = {None if target is None else target.device for target in targets.values()}
+        if len(devices) != 1 or None in devices:
+            return None
+        (device,) = devices
+        names: dict[str, Node] = {
+            name: Column(self.cell_names[target.key]) for name, target in targets.items() if target is not None
+        }
+        return None if device is None else (substitute(node, names), device)
 
     def _rows(self, reader: SeriesReader) -> Iterator[tuple[int | None, Rows]]:
         """Yield the rows to aggregate; with a number, those of one scan under its stored names."""

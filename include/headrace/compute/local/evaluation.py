@@ -33,16 +33,17 @@ from headrace.model.types import TypeKind
 from headrace.storage.types import arrow_type
 
 
-def evaluate_locally(plan: AnyPlan, reader: RowReader, max_rows: int) -> pa.Table | None:
+def evaluate_locally(plan: AnyPlan, reader: RowReader, max_rows: int, max_result_rows: int | None = None) -> pa.Table | None:
     """Return the result that `evaluate` has, ordered; None if Spark has to evaluate the plan.
 
     Args:
         plan: The bound query.
         reader: Reads its tables.
         max_rows: Rows that may be read at most.
+        max_result_rows: Rows that the result may have at most; None for as many as fit in memory.
     """
     try:
-        return LocalPlan(plan).run(reader, max_rows) if isinstance(plan, Plan) else None
+        return LocalPlan(plan).run(reader, max_rows, max_result_rows) if isinstance(plan, Plan) else None
     except UnsupportedError:
         return None
 
@@ -91,17 +92,22 @@ class LocalPlan:
         keys = [key.column for key in self.plan.keys]
         return keys if self.plan.aggregated else [*keys, *([self.plan.series_column] if self.plan.series_column else [])]
 
-    def run(self, rows: RowReader, max_rows: int) -> pa.Table:
+    def run(self, rows: RowReader, max_rows: int, max_result_rows: int | None) -> pa.Table:
         """Return the result.
 
         Raises:
             UnsupportedError: Too many rows have to be read, or values to be kept, or Spark would refuse a value.
         """
-        reader = SeriesReader(self.source, rows, *time_limits(self.plan))
+        max_kept = None if max_result_rows is None else max_result_rows * len(self.types)
+        reader = SeriesReader(self.source, rows, *time_limits(self.plan), max_kept)
         if reader.count() > max_rows:
             raise UnsupportedError("too many rows")
+        if max_result_rows is not None and self.aggregation is not None and self.aggregation.count > max_result_rows:
+            raise UnsupportedError("too many groups")
         groups = self._groups(self.aggregation, reader) if self.aggregation is not None else self._projection(reader)
         limited = limit(self.plan, sort(self.plan, groups))
+        if max_result_rows is not None and limited.num_rows > max_result_rows:
+            raise UnsupportedError("too many result rows")
         outputs = [plain(limited.column(output.column)) for output in self.plan.outputs]
         return pa.Table.from_arrays(outputs, names=[output.name for output in self.plan.outputs])
 
@@ -113,7 +119,8 @@ class LocalPlan:
         if self.plan.having is not None:
             condition = evaluate(parse(resolve_now(self.plan, self.plan.having)), columns)
             rows = rows.filter(mask_of(condition, table.num_rows))
-        return self._select(rows)
+            return self._select(rows)
+        return self._select(rows, aggregation)
 
     def _projection(self, reader: SeriesReader) -> pa.Table:
         """Return the select list of all rows, in the order of devices and time."""
@@ -121,7 +128,7 @@ class LocalPlan:
             early = self.where if self.where is not None and set(columns_of(self.where)) == {TIME} else None
             return self._select(apply_filter(aligned_rows(reader, self.types, early), self.where))
         parts, times, devices = [], [], []
-        for filtered in bounded(apply_filter(rows, self.where) for rows in reader.named(self.types)):
+        for filtered in bounded((apply_filter(rows, self.where) for rows in reader.named(self.types)), reader.max_values):
             devices.append(filtered.devices)
             times.append(to_integers(filtered.columns[TIME]))
             parts.append(self._select(self._with_devices(filtered)))
@@ -144,17 +151,26 @@ class LocalPlan:
         paths = pa.DictionaryArray.from_arrays(pa.array(rows.devices.astype(np.int32)), names_of_devices)
         return Rows(rows.devices, {**rows.columns, **dict.fromkeys(names, paths)})
 
-    def _select(self, rows: Rows) -> pa.Table:
-        """Evaluate the select list and the hidden columns of ORDER BY, in stored types."""
+    def _select(self, rows: Rows, aggregation: Aggregation | None = None) -> pa.Table:
+        """Evaluate the select list and the hidden columns of ORDER BY, in stored types.
+
+        With an aggregation, whose groups are the rows, what devices have in common is evaluated once for all of them.
+        """
         arrays: dict[str, Values] = {}
+        shared: dict[Node, Values] = {}
         for output in (*self.plan.outputs, *self.plan.hidden):
             node = self.nodes[output.column]
-            values = (
-                evaluate(with_plain_text(node, rows), rows.columns) if not isinstance(node, Column) else rows.columns[node.name]
-            )
-            if isinstance(values, pa.Scalar):
-                values = pa.repeat(values, len(rows.devices))
-            arrays[output.column] = values
+            over_cells = None if aggregation is None or isinstance(node, Column) else aggregation.over_cells(node)
+            if aggregation is not None and over_cells is not None:
+                common, device = over_cells
+                if common not in shared:
+                    shared[common] = evaluate(common, aggregation.cells)
+                values = shared[common].slice(device * aggregation.windows, aggregation.windows)
+            elif isinstance(node, Column):
+                values = rows.columns[node.name]
+            else:
+                values = evaluate(with_plain_text(node, rows), rows.columns)
+            arrays[output.column] = pa.repeat(values, len(rows.devices)) if isinstance(values, pa.Scalar) else values
         return pa.table(arrays)
 
 

@@ -84,16 +84,22 @@ def source_types(source: SeriesRows, precision: Precision) -> dict[str, pa.DataT
 
 @dataclass(slots=True)
 class SeriesReader:
-    """Reads the rows of a source, batch by batch."""
+    """Reads the rows of a source, batch by batch. `max_kept` limits further how many values may be in memory at a time."""
 
     source: SeriesRows
     reader: RowReader
     first: int | None
     last: int | None
+    max_kept: int | None = None
     names: pa.Array = field(init=False)
 
     def __post_init__(self) -> None:
         self.names = pa.array(self.source.devices, pa.string())
+
+    @property
+    def max_values(self) -> int:
+        """Values that are in memory at most, of rows that are not aggregated."""
+        return MAX_VALUES if self.max_kept is None else min(MAX_VALUES, self.max_kept)
 
     def count(self) -> int:
         """Return the greatest number of rows that may be read."""
@@ -145,11 +151,14 @@ def aligned_rows(reader: SeriesReader, types: Mapping[str, pa.DataType], where: 
     `where` is a condition on time that is applied before rows are aligned.
     """
     source = reader.source
-    parts = [list(bounded(apply_filter(rows, where) for rows in reader.stored(number))) for number in range(len(source.scans))]
+    parts = [
+        list(bounded((apply_filter(rows, where) for rows in reader.stored(number)), reader.max_values))
+        for number in range(len(source.scans))
+    ]
     ticks = [to_integers(rows.columns[TIME]) for batches in parts for rows in batches]
     instants, positions = np.unique(np.concatenate([np.empty(0, np.int64), *ticks]), return_inverse=True)
     width = len(source.columns[0])
-    if len(instants) * width > MAX_VALUES:
+    if len(instants) * width > reader.max_values:
         raise UnsupportedError("too many values to align")
     columns: dict[str, Values] = {TIME: pa.array(instants).cast(types[TIME])}
     offset = 0
@@ -190,12 +199,12 @@ def concatenate(arrays: list[Values], type_: pa.DataType) -> pa.Array:
     return pa.concat_arrays(flat) if flat else pa.array([], type_)
 
 
-def bounded(batches: Iterable[Rows]) -> Iterator[Rows]:
-    """Yield rows as long as their values fit in memory; raise `UnsupportedError` if not."""
+def bounded(batches: Iterable[Rows], max_values: int) -> Iterator[Rows]:
+    """Yield rows as long as they have no more values; raise `UnsupportedError` if they do."""
     values = 0
     for rows in batches:
         values += len(rows.devices) * len(rows.columns)
-        if values > MAX_VALUES:
+        if values > max_values:
             raise UnsupportedError("too many values")
         yield rows
 

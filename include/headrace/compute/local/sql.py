@@ -60,8 +60,8 @@ def substitute(node: Node, nodes: Mapping[str, Node]) -> Node:
     match node:
         case Column(name=name):
             return nodes.get(name, node)
-        case Operation(operands=operands):
-            return replace(node, operands=tuple(substitute(part, nodes) for part in operands))
+        case Operation(name=name, operands=operands, type=type_):
+            return Operation(name, tuple(substitute(part, nodes) for part in operands), type_)
         case _:
             return node
 

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.fs as pafs
-import pyarrow.parquet as pq
 
 from headrace.storage.delta.handles import file_system
-
-if TYPE_CHECKING:
-    import pyarrow.dataset as ds
+from headrace.storage.delta.row_groups import series_dataset
 
 BATCH_ROWS: Final = 1 << 20
 """Rows that `read_batches` returns at a time, at most."""
@@ -38,7 +34,7 @@ def read_data_files(
         columns: Columns to read; None for all.
         where: Filter that is pushed down into the files; may compare text only by `text_field`.
         further: Filter on the rows that `where` selects.
-        series: A series key and names (None: all). Row groups that cannot contain these are skipped; other rows may be returned
+        series: A series key and names. Row groups that cannot contain these are skipped; other rows may be returned
             too.
     """
     import pyarrow.dataset as ds  # imports pandas, which takes as long as all other imports together
@@ -50,7 +46,7 @@ def read_data_files(
     if series is None:
         dataset: Any = ds.dataset(uris, schema=schema, format="parquet", filesystem=system)
     else:
-        dataset = _series_dataset(uris, schema, system, *series, ds.ParquetFileFormat())
+        dataset = series_dataset(uris, schema, system, *series, encoded=False)
     if further is None:
         return dataset.to_table(columns=columns, filter=where)
     reader = dataset.scanner(filter=where).to_reader()
@@ -63,7 +59,10 @@ def read_batches(
     schema: pa.Schema,
     columns: list[str],
     where: pc.Expression | None,
-    series: tuple[str, Collection[str] | None],
+    series: tuple[str, Collection[str]],
+    *,
+    encoded: bool = True,
+    max_rows: int = BATCH_ROWS,
 ) -> Iterator[pa.RecordBatch]:
     """Read rows of data files in large batches, a few files ahead.
 
@@ -73,21 +72,17 @@ def read_batches(
         schema: Columns of the table.
         columns: Columns to read.
         where: Filter that is pushed down into the files; may compare text only by `text_field`.
-        series: The series key, which is read as a dictionary, and names as for `read_data_files`.
+        series: The series key, and names. Row groups that cannot contain these are skipped.
+        encoded: Whether the series key is read as a dictionary.
+        max_rows: Rows of a batch at most.
     """
-    import pyarrow.dataset as ds
-
     key, names = series
     system, root = file_system(uri)
     uris = [path if "://" in path else f"{root}/{unquote(path)}" for path in paths]
-    format_ = ds.ParquetFileFormat(read_options=ds.ParquetReadOptions(dictionary_columns=[key]))
-    position = schema.get_field_index(key)
-    encoded = schema.set(position, pa.field(key, pa.dictionary(pa.int32(), pa.string())))
-    if names is None:
-        dataset: Any = ds.dataset(uris, schema=encoded, format=format_, filesystem=system)
-    else:
-        dataset = _series_dataset(uris, encoded, system, key, names, format_)
-    scanner = dataset.scanner(columns=columns, filter=where, batch_size=BATCH_ROWS, batch_readahead=2, fragment_readahead=2)
+    if encoded:
+        schema = schema.set(schema.get_field_index(key), pa.field(key, pa.dictionary(pa.int32(), pa.string())))
+    dataset = series_dataset(uris, schema, system, key, names, encoded=encoded)
+    scanner = dataset.scanner(columns=columns, filter=where, batch_size=max_rows, batch_readahead=2, fragment_readahead=2)
     yield from scanner.to_batches()
 
 
@@ -98,30 +93,3 @@ def text_field(name: str) -> pc.Expression:
     from using the statistics.
     """
     return pc.field(name).cast(pa.string())
-
-
-def _series_dataset(
-    uris: list[str], schema: pa.Schema, system: pafs.FileSystem, key: str, names: Collection[str], format_: ds.ParquetFileFormat
-) -> ds.FileSystemDataset:
-    """Return the files without row groups that cannot hold any of the subtables, as `text_field` keeps Arrow from pruning them."""
-    import pyarrow.dataset as ds
-
-    fragments = []
-    for uri_ in uris:
-        groups = _row_groups(pq.read_metadata(uri_, filesystem=system), key, names)
-        if groups:
-            fragments.append(format_.make_fragment(uri_, filesystem=system, row_groups=groups))
-    return ds.FileSystemDataset(fragments, schema, format_, filesystem=system)
-
-
-def _row_groups(metadata: pq.FileMetaData, key: str, names: Collection[str]) -> list[int]:
-    column = metadata.schema.to_arrow_schema().get_field_index(key)
-    return [group for group in range(metadata.num_row_groups) if _may_contain(metadata.row_group(group).column(column), names)]
-
-
-def _may_contain(column: pq.ColumnChunkMetaData, names: Collection[str]) -> bool:
-    statistics = column.statistics
-    if statistics is None or not statistics.has_min_max or not isinstance(statistics.max, str):
-        return True
-    least, greatest = statistics.min, statistics.max
-    return any(least <= name <= greatest for name in names)

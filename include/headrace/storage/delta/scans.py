@@ -7,7 +7,6 @@ each commit of new rows asks.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,9 +15,6 @@ from headrace.model.tables import Table
 from headrace.storage.delta.data_files import read_batches, read_data_files
 from headrace.storage.delta.handles import Handle, list_files, stored_schema, translate_errors
 from headrace.storage.delta.pruning import Bounds, file_bounds, key_filter, prune_files
-
-MAX_PRUNING_NAMES: Final = 200
-"""Series up to which row groups are pruned by the names of their series, which reads the footer of each file."""
 
 
 def scan_rows(
@@ -70,11 +66,10 @@ def scan_batches(
     """Return rows that may be of some series and times, in batches: `columns` as stored, the series key as a dictionary."""
     files, schema = _files(handle, None)
     paths = prune_files(files, table, schema, bounds, tbnames)["path"].to_pylist()
-    names = sorted(tbnames) if len(tbnames) <= MAX_PRUNING_NAMES else None
     with translate_errors(handle.name):
         if paths:
             pushed = key_filter(table, schema, bounds, None)
-            yield from read_batches(handle.uri, paths, schema, list(columns), pushed, (table.series_key, names))
+            yield from read_batches(handle.uri, paths, schema, list(columns), pushed, (table.series_key, tbnames))
 
 
 def count_scanned_rows(handle: Handle, table: Table, tbnames: Collection[str], bounds: Bounds | None) -> int | None:

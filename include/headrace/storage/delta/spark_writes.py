@@ -74,9 +74,26 @@ def stage_frame(frame: DataFrame, uri: str, table: Table, schema: pa.Schema) -> 
     """Write rows of a DataFrame (stored columns) as staged files of a table."""
     folder = f"staged-{uuid.uuid4().hex}"
     with translate_spark_errors(table.name):
-        writer = stored_frame(frame, schema).write.option("compression", "zstd")
-        writer.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false").parquet(f"{spark_path(uri)}/{folder}")
+        write_parquet(stored_frame(frame, schema), f"{spark_path(uri)}/{folder}")
     return staged_files_in(uri, folder, table, schema)
+
+
+def stage_sorted(frame: DataFrame, uri: str, table: Table, schema: pa.Schema, max_rows: int) -> list[StagedFile]:
+    """Write rows of a DataFrame as staged files of at most `max_rows` rows, in the order of keys: no two files overlap."""
+    folder = f"staged-{uuid.uuid4().hex}"
+    keys = [quote_identifier(name) for name in table.primary_key]
+    with translate_spark_errors(table.name):
+        rows = stored_frame(frame, schema)
+        parts = max(1, -(-rows.count() // max_rows))
+        ordered = rows.repartitionByRange(parts, *keys).sortWithinPartitions(*keys)
+        write_parquet(ordered, f"{spark_path(uri)}/{folder}", max_rows)
+    return staged_files_in(uri, folder, table, schema)
+
+
+def write_parquet(rows: DataFrame, path: str, max_rows: int = 0) -> None:
+    """Write rows as Parquet files of at most so many rows; 0 for any number."""
+    writer = rows.write.option("compression", "zstd").option("maxRecordsPerFile", max_rows)
+    writer.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false").parquet(path)
 
 
 def stored_frame(frame: DataFrame, schema: pa.Schema) -> DataFrame:

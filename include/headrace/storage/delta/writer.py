@@ -42,8 +42,9 @@ from headrace.storage.delta.keys import (
     time_condition,
 )
 from headrace.storage.delta.merging import merge_scope
-from headrace.storage.delta.points import ReplacedPoints, devices_by_columns, replacement
+from headrace.storage.delta.points import ReplacedPoints, Replacement, devices_by_columns, in_memory
 from headrace.storage.delta.pruning import Bounds
+from headrace.storage.delta.staged_files import ROW_GROUP_ROWS
 from headrace.storage.types import rows_schema
 
 log = logging.getLogger(__name__)
@@ -133,6 +134,7 @@ class Writer:
         database: Database,
         rows: pa.Table,
         replaced: ReplacedPoints | None,
+        max_rows: int,
         check: Callable[[], None],
     ) -> WriteMetrics:
         """Write points of a tree in place of others, in one commit; see `Tables.write_points`."""
@@ -141,18 +143,18 @@ class Writer:
 
         def work(handle: Handle, delta: DeltaTable) -> WriteMetrics:
             check()
-            if replaced is None:
-                upserts, deletes = rows, rows.slice(0, 0).select(key)
-            else:
-                upserts, deletes = replacement(handle, delta, table, schema, rows, replaced)
-            keys = pa.concat_tables([upserts.select(key), deletes])
-            stored = find_stored_keys(handle, delta, table, schema, keys)
+            if replaced is not None:
+                chunks = [in_memory(rows, table)]
+                replacement = Replacement(
+                    handle.uri, handle.files(delta), table, schema, chunks, replaced, max_rows or ROW_GROUP_ROWS
+                )
+                if replacement.changes_stored_rows():
+                    return merging.replace(delta, table, schema, replacement.reader(), replacement.scope(), None)
+                return append_rows(delta, rows, None)
+            stored = find_stored_keys(handle, delta, table, schema, rows.select(key))
             if stored.num_rows == 0:
-                return append_rows(delta, upserts, None)
-            scope = merge_scope(stored, table)
-            if replaced is None:
-                return merging.upsert(delta, table, schema, upserts, scope, written, None)
-            return merging.replace(delta, table, schema, merging.mark_operations(upserts, deletes), scope, None)
+                return append_rows(delta, rows, None)
+            return merging.upsert(delta, table, schema, rows, merge_scope(stored, table), written, None)
 
         return self.commit(table, work)
 

@@ -1,0 +1,137 @@
+"""Row groups of data files by the series that they may hold. A data file never changes, so its footer is read once."""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left
+from collections import OrderedDict
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+
+if TYPE_CHECKING:
+    import pyarrow.dataset as ds
+
+MAX_COLUMN_CHUNKS: Final = 200_000
+"""Column chunks whose metadata is kept at most. Each takes some hundred bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupedFile:
+    """A data file with its row groups.
+
+    Attributes:
+        fragment: The file with its footer.
+        ranges: The least and greatest series of each row group; None if unknown.
+        column_chunks: The number of its column chunks.
+    """
+
+    fragment: ds.ParquetFileFragment
+    ranges: tuple[tuple[str, str] | None, ...]
+    column_chunks: int
+
+    def select(self, names: Sequence[str]) -> ds.ParquetFileFragment | None:
+        """Return the file without the row groups that cannot hold any of these series (sorted); None if it cannot."""
+        groups = [group for group, range_ in enumerate(self.ranges) if range_ is None or may_contain(range_, names)]
+        if len(groups) == len(self.ranges):
+            return self.fragment
+        return self.fragment.subset(row_group_ids=groups) if groups else None
+
+
+def may_contain(range_: tuple[str, str], names: Sequence[str]) -> bool:
+    """Return whether one of some sorted names lies within a range."""
+    least, greatest = range_
+    position = bisect_left(names, least)
+    return position < len(names) and names[position] <= greatest
+
+
+class FooterCache:
+    """Footers of data files, those that were used last. Thread-safe."""
+
+    def __init__(self, max_column_chunks: int = MAX_COLUMN_CHUNKS) -> None:
+        self._max_column_chunks = max_column_chunks
+        self._files: OrderedDict[tuple[str, str, bool], GroupedFile] = OrderedDict()
+        self._column_chunks = 0
+        self._mutex = threading.Lock()
+
+    def get(self, uri: str, system: pafs.FileSystem, key: str, *, encoded: bool) -> GroupedFile:
+        """Return a file with its row groups.
+
+        Args:
+            uri: The file.
+            system: Its file system.
+            key: The series key.
+            encoded: Whether the series key is read as a dictionary.
+        """
+        identity = (uri, key, encoded)
+        with self._mutex:
+            if identity in self._files:
+                self._files.move_to_end(identity)
+                return self._files[identity]
+        file = read_footer(uri, system, key, encoded=encoded)
+        with self._mutex:
+            if identity not in self._files:
+                self._files[identity] = file
+                self._column_chunks += file.column_chunks
+            while self._column_chunks > self._max_column_chunks and len(self._files) > 1:
+                self._column_chunks -= self._files.popitem(last=False)[1].column_chunks
+        return file
+
+    def __len__(self) -> int:
+        """Return the number of files."""
+        return len(self._files)
+
+
+FOOTERS: Final = FooterCache()
+
+
+def read_footer(uri: str, system: pafs.FileSystem, key: str, *, encoded: bool) -> GroupedFile:
+    """Return a file with its row groups, from its footer."""
+    fragment = parquet_format(key, encoded=encoded).make_fragment(uri, filesystem=system)
+    fragment.ensure_complete_metadata()
+    metadata = fragment.metadata
+    column = metadata.schema.to_arrow_schema().get_field_index(key)
+    ranges = tuple(column_range(metadata.row_group(group).column(column)) for group in range(metadata.num_row_groups))
+    return GroupedFile(fragment, ranges, metadata.num_row_groups * metadata.num_columns)
+
+
+def column_range(column: pq.ColumnChunkMetaData) -> tuple[str, str] | None:
+    """Return the least and greatest text of a column of a row group; None if unknown."""
+    statistics = column.statistics
+    if statistics is None or not statistics.has_min_max or not isinstance(statistics.max, str):
+        return None
+    return statistics.min, statistics.max
+
+
+def parquet_format(key: str, *, encoded: bool) -> ds.ParquetFileFormat:
+    """Return the format of data files, in which the series key is read as a dictionary if `encoded`."""
+    import pyarrow.dataset as ds  # imports pandas, which takes as long as all other imports together
+
+    return ds.ParquetFileFormat(read_options=ds.ParquetReadOptions(dictionary_columns=[key] if encoded else []))
+
+
+def series_dataset(
+    uris: Sequence[str], schema: pa.Schema, system: pafs.FileSystem, key: str, names: Collection[str], *, encoded: bool
+) -> ds.FileSystemDataset:
+    """Return data files without the row groups that cannot hold any of some series.
+
+    Arrow does not leave them out itself: `text_field` keeps it from that.
+
+    Args:
+        uris: The files.
+        schema: Columns of the table; with `encoded`, the series key is a dictionary.
+        system: The file system.
+        key: The series key.
+        names: The series.
+        encoded: Whether the series key is read as a dictionary.
+    """
+    import pyarrow.dataset as ds
+
+    wanted = sorted(names)
+    selected = (FOOTERS.get(uri, system, key, encoded=encoded).select(wanted) for uri in uris)
+    fragments = [fragment for fragment in selected if fragment is not None]
+    return ds.FileSystemDataset(fragments, schema, parquet_format(key, encoded=encoded), filesystem=system)
