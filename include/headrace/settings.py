@@ -7,7 +7,7 @@ import getpass
 import os
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -46,6 +46,12 @@ class Settings(BaseSettings):
         ge=0,
         description="Maximum number of rows that a query of the IoTDB language reads in the process that runs it, which is faster "
         "than Spark; queries over more rows, or with clauses that only Spark has, run on Spark.",
+    )
+    kernels: Literal["auto", "always", "never"] = Field(
+        "auto",
+        description="Whether Spark's tasks read data files themselves and compute windows by Arrow kernels: `auto` for tables of a "
+        "million rows or more where kernels give the same result, `always` to refuse windows that kernels cannot compute, `never` "
+        "for Spark SQL only.",
     )
     heartbeat_ms: int = Field(1_000, ge=100, description="Milliseconds between heartbeats of an snode.")
     slow_batch_ms: int = Field(

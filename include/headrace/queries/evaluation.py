@@ -11,11 +11,13 @@ import pyarrow as pa
 
 from headrace.compute import AnyPlan, Scan, TableStatistics, evaluate
 from headrace.compute.local.evaluation import evaluate_locally
+from headrace.compute.shares import KernelUse
 from headrace.errors import DataError, LimitError, OperationalError
 from headrace.model.tables import Table, TableKind
 from headrace.queries.local_reads import LocalReader
 from headrace.storage.delta.extents import extents
 from headrace.streams.context import Context
+from headrace.streams.sources.shares import TableShares, is_unsupported
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -79,10 +81,26 @@ class Statistics:
 def collect(plan: AnyPlan, context: Context) -> pa.Table:
     """Evaluate a plan; again without surrogate keys if a subtable was added meanwhile, whose rows then lack a name."""
     statistics = Statistics(context)
-    result = evaluate(plan, lambda scan: read_scan(scan, context), statistics=statistics).toArrow()
+    result = evaluate_with_kernels(plan, context, statistics)
     if not statistics.is_outdated():
         return result
     return evaluate(plan, lambda scan: read_scan(scan, context), statistics=Statistics(context, large=False)).toArrow()
+
+
+def evaluate_with_kernels(plan: AnyPlan, context: Context, statistics: Statistics) -> pa.Table:
+    """Evaluate a plan, by kernels if they can; without them if they meet a value that they do not handle."""
+    from pyspark.errors import PythonException
+
+    def read(scan: Scan) -> DataFrame:
+        return read_scan(scan, context)
+
+    try:
+        shares = TableShares(context, KernelUse(context.settings.kernels))
+        return evaluate(plan, read, statistics=statistics, shares=shares).toArrow()
+    except PythonException as error:
+        if not is_unsupported(error):
+            raise
+        return evaluate(plan, read, statistics=statistics).toArrow()
 
 
 def evaluate_query(plan: AnyPlan, context: Context) -> pa.Table:
