@@ -40,6 +40,11 @@ class Settings(BaseSettings):
         ge=0,
         description="Maximum number of rows of changes, state or results that go through the driver as Arrow; more stay in Spark.",
     )
+    kernels: Literal["auto", "always", "never"] = Field(
+        "auto",
+        description="What turns rows into windows: `auto` is Arrow kernels for plans that they know and Spark SQL for the others, "
+        "`never` is Spark SQL for all; with `always`, plans that kernels do not know are refused, for tests.",
+    )
     poll_ms: int = Field(50, ge=1, description="Milliseconds between polls of a source for new versions.")
     local_rows: int = Field(
         50_000_000,

@@ -158,3 +158,23 @@ def selected_row_partials(function: str, order: str, value: str) -> tuple[Partia
     row = f"if({order} IS NULL, NULL, {value})"
     value_partial = PartialRule("v", f"{function}_by({value}, {order})", f"{function}_by({{v}}, {{k}})", row)
     return simple_partial("k", function, order), value_partial
+
+
+def merged_moments(count: str, mean: str, squares: str, part: str) -> str:
+    """Return the pairwise merge of counts, means and sums of squared deviations, which is numerically stable for any mean.
+
+    Args:
+        count: The partial with the number of values.
+        mean: The partial with their mean, 0 without values.
+        squares: The partial with the sum of squared deviations.
+        part: What to return: `n`, `m` or `q`.
+    """
+    return (
+        f"aggregate(collect_list(named_struct('n', {count}, 'm', {mean}, 'q', {squares})), "
+        "named_struct('n', 0L, 'm', 0D, 'q', 0D), "
+        "(a, b) -> CASE WHEN a.n = 0 THEN b WHEN b.n = 0 THEN a ELSE named_struct("
+        "'n', a.n + b.n, "
+        "'m', a.m + (b.m - a.m) * (b.n / CAST(a.n + b.n AS DOUBLE)), "
+        "'q', a.q + b.q + (b.m - a.m) * (b.m - a.m) * (a.n * CAST(b.n AS DOUBLE) / CAST(a.n + b.n AS DOUBLE))) END)"
+        f".{part}"
+    )

@@ -19,6 +19,8 @@ Values = Any
 
 TYPES: Final = {
     "boolean": pa.bool_(),
+    "tinyint": pa.int8(),
+    "smallint": pa.int16(),
     "int": pa.int32(),
     "bigint": pa.int64(),
     "float": pa.float32(),
@@ -41,7 +43,11 @@ def infer_type(node: Node, types: Mapping[str, pa.DataType]) -> pa.DataType:
     Raises:
         UnsupportedError: A function is not supported, or not for these types.
     """
+    if (halves := joined_halves(node)) is not None:
+        return require([infer_type(half, types) for half in halves] == [pa.int64()] * 2, pa.int64(), "halves")
     match node:
+        case Operation(name="struct", operands=operands):
+            return pa.struct(list(zip(field_names(operands), (infer_type(part, types) for part in operands), strict=True)))
         case Column(name=name):
             if name not in types:
                 raise UnsupportedError(name)
@@ -61,6 +67,8 @@ def infer_type(node: Node, types: Mapping[str, pa.DataType]) -> pa.DataType:
 def cast_type(source: pa.DataType, name: str) -> pa.DataType:
     """Return the target of a cast that never loses a value, or rounds as Spark does."""
     target = TYPES.get(name)
+    if pa.types.is_decimal(source) and name == f"decimal({source.precision},{source.scale})":
+        return source
     if target is None:
         raise UnsupportedError(f"cast to {name}")
     widened = pa.types.is_integer(source) and pa.types.is_integer(target) and source.bit_width <= target.bit_width
@@ -100,10 +108,10 @@ def is_condition(type_: pa.DataType) -> bool:
 
 
 def are_comparable(left: pa.DataType, right: pa.DataType) -> bool:
-    """Return whether two types compare without a conversion, except of integers to BIGINT."""
-    if pa.types.is_integer(left) and pa.types.is_integer(right):
+    """Return whether two types compare without a conversion, except of numbers to BIGINT or DOUBLE."""
+    if all(pa.types.is_integer(type_) or pa.types.is_floating(type_) for type_ in (left, right)):
         return True
-    return bool(left == right and (pa.types.is_floating(left) or left in (TYPES["string"], TYPES["boolean"], TIMESTAMP)))
+    return bool(left == right and left in (TYPES["string"], TYPES["boolean"], TIMESTAMP))
 
 
 def common_type(types: list[pa.DataType]) -> pa.DataType:
@@ -120,7 +128,11 @@ def evaluate(node: Node, columns: Mapping[str, Values]) -> Values:
     Raises:
         UnsupportedError: Spark would refuse a value.
     """
+    if (halves := joined_halves(node)) is not None:
+        return join_halves(*(evaluate(half, columns) for half in halves))
     match node:
+        case Operation(name="struct", operands=operands):
+            return pc.make_struct(*(evaluate(part, columns) for part in operands), field_names=field_names(operands))
         case Column(name=name):
             return columns[name]
         case Constant(value=value, type=type_):
@@ -128,7 +140,8 @@ def evaluate(node: Node, columns: Mapping[str, Values]) -> Values:
         case Operation(name="cast" | "try_cast", operands=(Constant(value=str(text), type="string"),), type="double"):
             return pa.scalar(SPECIAL_DOUBLES[text], pa.float64())
         case Operation(name="cast" | "try_cast", operands=(operand,), type=type_):
-            return pc.cast(evaluate(operand, columns), TYPES[type_], safe=False)
+            values = evaluate(operand, columns)
+            return values if pa.types.is_decimal(values.type) else pc.cast(values, TYPES[type_], safe=False)
         case Operation(name=name, operands=operands):
             return apply(name, [evaluate(operand, columns) for operand in operands])
 
@@ -143,8 +156,39 @@ def apply(name: str, values: list[Values]) -> Values:
         raise UnsupportedError(str(error)) from None
 
 
+def field_names(operands: tuple[Node, ...]) -> list[str]:
+    """Return the names that Spark gives to the fields of a struct."""
+    return [part.name if isinstance(part, Column) else f"col{number}" for number, part in enumerate(operands, start=1)]
+
+
+def joined_halves(node: Node) -> tuple[Node, Node] | None:
+    """Return the sums of the upper and lower halves of BIGINT if an expression joins these, NULL if out of range."""
+    match node:
+        case Operation("try_cast", (Operation("+", (Operation("*", (Operation("cast", (high,), kind), factor)), low)),), "bigint"):
+            if kind.startswith("decimal") and factor == Constant(2**32, "bigint"):
+                return high, low
+    return None
+
+
+def join_halves(high: Values, low: Values) -> Values:
+    """Return `high` times 2^32 plus `low`, NULL if out of range."""
+    # Carry what exceeds the lower half.
+    carried = pc.add(high, pc.shift_right(low, pa.scalar(32, pa.int64())))
+    fits = pc.and_(pc.less(carried, 2**31), pc.greater_equal(carried, -(2**31)))
+    upper = pc.shift_left(pc.if_else(fits, carried, pa.scalar(None, pa.int64())), pa.scalar(32, pa.int64()))
+    return pc.bit_wise_or(upper, pc.bit_wise_and(low, pa.scalar(2**32 - 1, pa.int64())))
+
+
+def as_common_number(left: Values, right: Values) -> tuple[Values, Values]:
+    """Return two numbers of one type: DOUBLE, as in Spark, if one of them is a floating-point number."""
+    if left.type != right.type and (pa.types.is_floating(left.type) or pa.types.is_floating(right.type)):
+        return pc.cast(left, pa.float64(), safe=False), pc.cast(right, pa.float64(), safe=False)
+    return left, right
+
+
 def compare(sign: str, left: Values, right: Values) -> Values:
     """Compare two operands. NaN equals itself and is greater than any number."""
+    left, right = as_common_number(left, right)
     match sign:
         case "<":
             return greater(right, left)
@@ -195,7 +239,12 @@ def is_among(values: Values, *members: Values) -> Values:
 def choose(condition: Values, first: Values, second: Values) -> Values:
     """Return the first value where a condition is true, and the second where it is false or unknown."""
     type_ = common_type([first.type, second.type])
-    return pc.if_else(pc.fill_null(condition, False), pc.cast(first, type_), pc.cast(second, type_))
+    return pc.if_else(pc.fill_null(condition, False), typed(first, type_), typed(second, type_))
+
+
+def typed(values: Values, type_: pa.DataType) -> Values:
+    """Return values of which all but NULL have this type."""
+    return values if values.type == type_ else pa.scalar(None, type_)
 
 
 def null_if(value: Values, other: Values) -> Values:
@@ -276,6 +325,11 @@ def integer_type(types: list[pa.DataType]) -> pa.DataType:
     return require(len(set(types)) == 1 and pa.types.is_integer(types[0]), types[0], "a function of integers")
 
 
+def shift_type(types: list[pa.DataType]) -> pa.DataType:
+    """Return the type of a shift of BIGINT."""
+    return require(types == [pa.int64(), pa.int32()], pa.int64(), "shiftright")
+
+
 FLOATS: Final = (pa.float32(), pa.float64())
 OPERATORS: Final[dict[str, Callable[..., Values]]] = {
     "and": pc.and_kleene,
@@ -295,7 +349,11 @@ FUNCTIONS: Final[dict[str, tuple[Callable[[list[pa.DataType]], pa.DataType], Cal
     "nullif": (null_if_type, null_if),
     "greatest": (integer_type, pc.max_element_wise),
     "least": (integer_type, pc.min_element_wise),
-    "negative": (same_type(*FLOATS), pc.negate),
+    "negative": (same_type(*FLOATS, pa.int64()), pc.negate_checked),
+    "&": (integer_type, pc.bit_wise_and),
+    "|": (integer_type, pc.bit_wise_or),
+    "^": (integer_type, pc.bit_wise_xor),
+    "shiftright": (shift_type, lambda values, places: pc.shift_right(values, pc.cast(places, values.type))),
     "abs": (same_type(*FLOATS), pc.abs),
     "isnan": (constant_type(TYPES["boolean"], *FLOATS), is_nan),
     "sqrt": (same_type(pa.float64()), pc.sqrt),

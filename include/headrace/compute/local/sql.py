@@ -13,10 +13,11 @@ TOKEN: Final = re.compile(
     |'(?P<text>(?:[^'\\]|\\.)*)'
     |`(?P<quoted>(?:[^`]|``)+)`
     |(?P<name>[A-Za-z_][A-Za-z0-9_]*)
-    |(?P<sign><=>|<=|>=|<>|!=|[-+*/%=<>(),]))""",
+    |(?P<sign><=>|<=|>=|<>|!=|[-+*/%=<>(),&|^]))""",
     re.VERBOSE | re.DOTALL,
 )
 COMPARISONS: Final = {"=": "=", "<": "<", "<=": "<=", ">": ">", ">=": ">=", "<>": "<>", "!=": "<>"}
+BIT_SIGNS: Final = ("|", "^", "&")
 ESCAPES: Final = re.compile(r"\\(.)", re.DOTALL)
 
 
@@ -155,12 +156,12 @@ class Parser:
 
     def predicate(self) -> Node:
         """Parse comparisons, IS NULL, IN and BETWEEN."""
-        node = self.sum()
+        node = self.bits()
         while True:
             sign = COMPARISONS.get(self.peek())
             if sign is not None:
                 self.position += 1
-                node = Operation(sign, (node, self.sum()))
+                node = Operation(sign, (node, self.bits()))
             elif self.take("is", "not", "null"):
                 node = Operation("is not null", (node,))
             elif self.take("is", "null"):
@@ -170,9 +171,9 @@ class Parser:
             elif self.take("in"):
                 node = self.membership(node)
             elif self.take("between"):
-                low = self.sum()
+                low = self.bits()
                 self.expect("and")
-                node = Operation("and", (Operation(">=", (node, low)), Operation("<=", (node, self.sum()))))
+                node = Operation("and", (Operation(">=", (node, low)), Operation("<=", (node, self.bits()))))
             else:
                 return node
 
@@ -190,6 +191,15 @@ class Parser:
             nodes.append(self.disjunction())
         self.expect(")")
         return tuple(nodes)
+
+    def bits(self, level: int = 0) -> Node:
+        """Parse | ^ &, which bind weaker than arithmetic, in this order."""
+        if level == len(BIT_SIGNS):
+            return self.sum()
+        node = self.bits(level + 1)
+        while self.take(BIT_SIGNS[level]):
+            node = Operation(BIT_SIGNS[level], (node, self.bits(level + 1)))
+        return node
 
     def sum(self) -> Node:
         """Parse + and -."""
@@ -251,15 +261,16 @@ class Parser:
         return self.cast(name) if name in ("cast", "try_cast") else Operation(name, self.listed())
 
     def cast(self, name: str) -> Node:
-        """Parse the rest of a cast to a type without parameters."""
+        """Parse the rest of a cast."""
         node = self.disjunction()
         self.expect("as")
         kind, type_ = self.tokens[self.position]
         self.position += 1
-        self.expect(")")
         if kind != "name":
             raise UnsupportedError(type_)
-        return Operation(name, (node,), type_.lower())
+        parameters = [str(part.value) for part in self.listed() if isinstance(part, Constant)] if self.take("(") else []
+        self.expect(")")
+        return Operation(name, (node,), type_.lower() + (f"({','.join(parameters)})" if parameters else ""))
 
     def case(self) -> Node:
         """Parse CASE WHEN … END as nested `if`."""

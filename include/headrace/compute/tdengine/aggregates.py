@@ -15,6 +15,7 @@ from headrace.compute.functions.aggregates import (
     AggregateFunction,
     AggregateRule,
     PartialRule,
+    merged_moments,
     selected_row_partials,
     simple_partial,
 )
@@ -83,22 +84,11 @@ def at_extreme(function: str, order: str) -> Callable[[AggregateArguments], Aggr
     return lambda arguments: AggregateRule(arguments.type, selected_row_partials(function, order, "{x}"), "{v}")
 
 
-MERGED_MOMENTS: Final = (
-    "aggregate(collect_list(named_struct('n', {n}, 'm', {m}, 'q', {q})), "
-    "named_struct('n', 0L, 'm', 0D, 'q', 0D), "
-    "(a, b) -> CASE WHEN a.n = 0 THEN b WHEN b.n = 0 THEN a ELSE named_struct("
-    "'n', a.n + b.n, "
-    "'m', a.m + (b.m - a.m) * (b.n / CAST(a.n + b.n AS DOUBLE)), "
-    "'q', a.q + b.q + (b.m - a.m) * (b.m - a.m) * (a.n * CAST(b.n AS DOUBLE) / CAST(a.n + b.n AS DOUBLE))) END)"
-)
-"""Pairwise merge of counts, means and sums of squared deviations, which is numerically stable for any mean."""
-
-
 def moments(final: str) -> Callable[[AggregateArguments], AggregateRule]:
     """Return a rule computed from count `n`, mean `m` and sum of squared deviations `q`."""
     value = "CAST({x} AS DOUBLE)"
-    mean = PartialRule("m", f"coalesce(avg({value}), 0D)", f"{MERGED_MOMENTS}.m", f"coalesce({value}, 0D)")
-    squares = PartialRule("q", f"coalesce(var_pop({value}) * count({{x}}), 0D)", f"{MERGED_MOMENTS}.q", "0D")
+    mean = PartialRule("m", f"coalesce(avg({value}), 0D)", merged_moments("{n}", "{m}", "{q}", "m"), f"coalesce({value}, 0D)")
+    squares = PartialRule("q", f"coalesce(var_pop({value}) * count({{x}}), 0D)", merged_moments("{n}", "{m}", "{q}", "q"), "0D")
     return lambda _: AggregateRule(DOUBLE, (count_partial(), mean, squares), final)
 
 

@@ -1,0 +1,146 @@
+"""Runs of equal neighbors, and the order of rows by group and time, as NumPy arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Array = npt.NDArray[Any]
+Int64s = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Consecutive rows that belong together.
+
+    Attributes:
+        starts: The first row of each run.
+        rows: The number of all rows.
+    """
+
+    starts: Int64s
+    rows: int
+
+    @classmethod
+    def of(cls, marks: Bools) -> Runs:
+        """Return the runs that begin at the marked rows; the first row has to be marked."""
+        return cls(np.flatnonzero(marks), len(marks))
+
+    @cached_property
+    def lengths(self) -> Int64s:
+        """The number of rows of each run."""
+        return np.diff(self.starts, append=self.rows)
+
+    @cached_property
+    def of_row(self) -> Int64s:
+        """The number of the run of each row."""
+        return np.repeat(np.arange(len(self.starts)), self.lengths)
+
+    @cached_property
+    def start_of_row(self) -> Int64s:
+        """The first row of the run of each row."""
+        return np.repeat(self.starts, self.lengths)
+
+
+def codes(column: pa.Array) -> Array:
+    """Return numbers that are equal where values are equal; NULL equals NULL."""
+    if isinstance(column, pa.DictionaryArray):
+        indices = column.indices
+        return to_numpy(pc.fill_null(indices, len(column.dictionary)) if indices.null_count else indices)
+    if column.null_count == 0 and is_fixed(column.type):
+        return to_numpy(column)
+    return to_numpy(column.dictionary_encode(null_encoding="encode").indices)
+
+
+def is_fixed(type_: pa.DataType) -> bool:
+    """Return whether NumPy compares the values of a type as they are."""
+    return bool(pa.types.is_integer(type_) or pa.types.is_boolean(type_))
+
+
+def to_numpy(column: pa.Array) -> Array:
+    """Return a column as a NumPy array."""
+    return np.asarray(column.to_numpy(zero_copy_only=False))
+
+
+def marks(columns: Sequence[Array], rows: int) -> Bools:
+    """Return a mask of the rows that differ from the row before in any column; the first row is marked."""
+    result = np.zeros(rows, np.bool_)
+    result[:1] = True
+    for column in columns:
+        result[1:] |= column[1:] != column[:-1]
+    return result
+
+
+def group_ids(columns: Sequence[Array], rows: int) -> Int64s:
+    """Return numbers from 0 without gaps that are equal where all columns are equal."""
+    result = np.zeros(rows, np.int64)
+    for column in columns:
+        _, code = np.unique(column, return_inverse=True)
+        result = result * (int(code.max(initial=0)) + 1) + code
+        if len(columns) > 1:
+            result = np.unique(result, return_inverse=True)[1].astype(np.int64)
+    return result
+
+
+def order_of(keys: Sequence[Array], instants: Int64s, ties: Sequence[Array] = ()) -> Int64s | None:
+    """Return the order of rows by group, time and then `ties`; None if each group is in one piece and in order already."""
+    rows = len(instants)
+    is_new = marks(keys, rows)
+    pieces = Runs.of(is_new)
+    group = group_ids([key[pieces.starts] for key in keys], len(pieces.starts))
+    is_whole = int(group.max(initial=-1)) + 1 == len(group)
+    later = instants[1:] > instants[:-1] if ties else instants[1:] >= instants[:-1]
+    if is_whole and bool((later | is_new[1:]).all()):
+        return None
+    return np.lexsort((*reversed(ties), instants, np.repeat(group, pieces.lengths)))
+
+
+def running_maximum(values: Int64s, groups: Runs) -> Int64s:
+    """Return the largest value so far of each group."""
+    if not len(values):
+        return values
+    low = int(values.min())
+    span = int(values.max()) - low + 1
+    shifted = values - low if span * len(groups.starts) < 2**62 else np.unique(values, return_inverse=True)[1]
+    if span * len(groups.starts) < 2**62:
+        return np.asarray(np.maximum.accumulate(shifted + groups.of_row * span) - groups.of_row * span + low)
+    distinct = np.unique(values)
+    return np.asarray(distinct[np.maximum.accumulate(shifted + groups.of_row * len(distinct)) - groups.of_row * len(distinct)])
+
+
+def ranks(column: pa.Array) -> Int64s:
+    """Return numbers in the order of Spark: NULL has -1, NaN is greatest; a struct is ordered by its fields."""
+    if pa.types.is_struct(column.type):
+        return struct_ranks(column)
+    if is_fixed(column.type) or pa.types.is_floating(column.type):
+        values = to_numpy(pc.fill_null(column, False if pa.types.is_boolean(column.type) else 0))
+        result = np.unique(values, return_inverse=True)[1].astype(np.int64)
+    else:
+        encoded = column.dictionary_encode()
+        position = np.empty(len(encoded.dictionary), np.int64)
+        position[to_numpy(pc.sort_indices(encoded.dictionary))] = np.arange(len(position))
+        indices = to_numpy(pc.fill_null(encoded.indices, 0))
+        result = position[indices] if len(position) else np.zeros(len(column), np.int64)
+    return with_nulls(result, column)
+
+
+def struct_ranks(column: pa.Array) -> Int64s:
+    """Return numbers in the order of the fields of a struct; NULL has -1."""
+    fields = [ranks(pc.struct_field(column, number)) for number in range(column.type.num_fields)]
+    order = np.lexsort(tuple(reversed(fields)))
+    result = np.empty(len(column), np.int64)
+    result[order] = np.cumsum(marks([field[order] for field in fields], len(column)))
+    return with_nulls(result, column)
+
+
+def with_nulls(values: Int64s, column: pa.Array) -> Int64s:
+    """Return values, -1 where the column is NULL."""
+    return values if column.null_count == 0 else np.where(to_numpy(column.is_valid()), values, -1)
