@@ -42,8 +42,9 @@ class Settings(BaseSettings):
     )
     kernels: Literal["auto", "always", "never"] = Field(
         "auto",
-        description="What turns rows into windows: `auto` is Arrow kernels for plans that they know and Spark SQL for the others, "
-        "`never` is Spark SQL for all; with `always`, plans that kernels do not know are refused, for tests.",
+        description="What turns rows into windows: `auto` is Arrow kernels for plans that they know (in queries and backfills if "
+        "the table has a million rows or more) and Spark SQL for the others, `never` is Spark SQL for all; with `always`, plans "
+        "that kernels do not know are refused, for tests.",
     )
     poll_ms: int = Field(50, ge=1, description="Milliseconds between polls of a source for new versions.")
     local_rows: int = Field(
@@ -51,12 +52,6 @@ class Settings(BaseSettings):
         ge=0,
         description="Maximum number of rows that a query of the IoTDB language reads in the process that runs it, which is faster "
         "than Spark; queries over more rows, or with clauses that only Spark has, run on Spark.",
-    )
-    kernels: Literal["auto", "always", "never"] = Field(
-        "auto",
-        description="Whether Spark's tasks read data files themselves and compute windows by Arrow kernels: `auto` for tables of a "
-        "million rows or more where kernels give the same result, `always` to refuse windows that kernels cannot compute, `never` "
-        "for Spark SQL only.",
     )
     heartbeat_ms: int = Field(1_000, ge=100, description="Milliseconds between heartbeats of an snode.")
     slow_batch_ms: int = Field(
