@@ -107,7 +107,7 @@ class SegmentKernel:
             if order is not None:
                 prepared = take(prepared, order)
         segments = self._to_segments(prepared, size)
-        return self.merge(self._merge_neighbors(segments, size)) if is_keyed else self._merge_sorted(segments)
+        return self.merge(self._merge_neighbors(segments)) if is_keyed else self._merge_sorted(segments)
 
     def row_segments(self, rows: pa.Table) -> pa.Table:
         """Return the segments of rows, one for each window that a row lies in."""
@@ -164,9 +164,10 @@ class SegmentKernel:
             position |= {FIRST_ROW: pa.nulls(size, BIGINT), ROW_COUNT: pa.array(np.ones(size, np.int64))}
         return prepared | position | evaluate_all(self.rows, prepared | position, size)
 
-    def _merge_neighbors(self, segments: Arrays, size: int) -> pa.Table:
+    def _merge_neighbors(self, segments: Arrays) -> pa.Table:
         """Merge segments of the same group and start that come one after the other, which leaves few if rows are ordered."""
         starts = [ticks(segments[WSTART])] if self.grid is not None else []
+        size = len(next(iter(segments.values())))
         return self._table(self._reduce(segments, Runs.of(marks([*self._key_codes(segments), *starts], size))))
 
     def _merge_sorted(self, columns: Arrays, apart: Bools | None = None) -> pa.Table:

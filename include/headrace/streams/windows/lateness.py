@@ -120,15 +120,8 @@ def append_state_windows(plan: StreamPlan, row_segments: pa.Table, state_windows
     columns = [*window_sql.segment_columns(plan.query), window_sql.ROW]
     if state_windows is None or state_windows.num_rows == 0:
         return row_segments.select(columns)
-    size = state_windows.num_rows
-    empty = {
-        window_sql.ADDED: pa.repeat(pa.scalar(0, pa.int64()), size),
-        window_sql.USED: pa.repeat(pa.scalar(0, pa.int64()), size),
-        window_sql.MAX_TIME: pa.nulls(size, pa.int64()),
-        window_sql.RECALCULATED: pa.repeat(pa.scalar(False), size),
-        window_sql.ROW: pa.repeat(pa.scalar(-1, pa.int64()), size),
-    }
-    state_segments = pa.table({**{name: state_windows[name] for name in state_windows.column_names}, **empty})
+    no_row = pa.repeat(pa.scalar(-1, pa.int64()), state_windows.num_rows)
+    state_segments = window_sql.append_bookkeeping(state_windows).append_column(window_sql.ROW, no_row)
     return pa.concat_tables([row_segments.select(columns), state_segments.select(columns)], promote_options="permissive")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +29,7 @@ from headrace.streams.windows.change_batch import (
     to_numpy,
 )
 from headrace.streams.windows.emission import EmitState, emit, flags, is_closed
+from headrace.streams.windows.evaluation import window_evaluation
 from headrace.streams.windows.lateness import (
     BatchSegments,
     append_state_windows,
@@ -44,9 +44,6 @@ from headrace.streams.windows.retention import evict_windows, split_state, state
 from headrace.streams.windows.rewritten_rows import mark_rewritten, rows_to_add, segments_to_add
 from headrace.streams.windows.row_matching import match_rows
 from headrace.streams.windows.stored_rows import Ranges, coalesce_ranges, is_covered, read_stored_rows
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 
 @dataclass(frozen=True)
@@ -76,6 +73,7 @@ class WindowProcessor:
     def __init__(self, context: Context, plan: StreamPlan) -> None:
         self.context = context
         self.plan = plan
+        self.evaluation = window_evaluation(context, plan)
 
     def process_batch(self, state: StreamState, changes: Changes) -> BatchResult:
         """Compute one micro-batch."""
@@ -98,9 +96,8 @@ class WindowProcessor:
         return self.plan.query.filter is None and not maybe_expired(batch, state, self.plan.watermark).any()
 
     def merge_inserts(self, batch: ChangeBatch, state: StreamState, affected: pa.Table | None) -> EvaluatedBatch | None:
-        """Merge new rows in one Spark job; None if a window turns out to have stored rows that are not in state."""
-        state_frame = self.to_dataframe(affected) if affected is not None and affected.num_rows else None
-        windows = window_sql.merge_insert_batch(self.plan.query, self.to_dataframe(batch.rows), state_frame).toArrow()
+        """Merge new rows in one step; None if a window turns out to have stored rows that are not in state."""
+        windows = self.evaluation.merge_inserts(batch.rows, affected)
         in_state = windows.slice(0, 0).select([*key_columns(self.plan.query), WSTART]) if affected is None else affected
         if state.evicted_through is not None:
             maybe_evicted = windows.filter(
@@ -119,17 +116,17 @@ class WindowProcessor:
 
     def recalculate(self, batch: ChangeBatch, state: StreamState, affected: pa.Table | None, changes: Changes) -> EvaluatedBatch:
         """Assign rows to windows, re-read the source for affected windows, then merge."""
-        row_segments = self.assign_windows(batch.rows)
+        row_segments = self.evaluation.assign_windows(batch.rows)
         segments = mark_rewritten(self.plan.query, batch_segments(self.plan, batch, state, row_segments, affected))
         count = count_batch(self.plan, batch, state, segments)
         no_windows = self.empty_state_windows(row_segments)
         if len(segments.start) == 0:
-            windows = self.finalize_windows(mergeable_segments(self.plan, segments, segments.expired, segments.expired))
+            windows = self.evaluation.finalize_windows(mergeable_segments(self.plan, segments, segments.expired, segments.expired))
             return EvaluatedBatch(windows, no_windows, no_windows, no_windows, 0, count)
         segments, scopes = self.add_stored_rows(segments, batch, state, changes)
         unaffected, needs_recalculation = scopes.unaffected(segments), scopes.needs_recalculation[scopes.of_segment]
         selected = select_segments(segments, scopes.recalculated_at[scopes.of_segment], unaffected)
-        windows = self.finalize_windows(mergeable_segments(self.plan, segments, selected, needs_recalculation))
+        windows = self.evaluation.finalize_windows(mergeable_segments(self.plan, segments, selected, needs_recalculation))
         windows = self.renumber_count_windows(windows, segments, scopes)
         is_state_window = segments.kind == RowKind.IN_STATE
         state_windows = self.state_windows_of(segments, affected, no_windows)
@@ -157,7 +154,7 @@ class WindowProcessor:
         if not touched.any():
             return evaluated
         is_touched, is_moved = touched[: evaluated.windows.num_rows], touched[evaluated.windows.num_rows :]
-        merged = window_sql.finalize_numbered(self.plan.query, self.to_dataframe(parts).coalesce(1)).toArrow()
+        merged = self.evaluation.finalize_numbered(parts)
         return replace(
             evaluated,
             windows=pa.concat_tables([evaluated.windows.filter(pa.array(~is_touched)), merged], promote_options="permissive"),
@@ -190,7 +187,9 @@ class WindowProcessor:
                 break
             read_ranges = ranges
             stored = read_stored_rows(self.context, self.plan, batch, changes, read_ranges)
-            completed = append_stored_rows(self.plan, segments, self.assign_windows(stored.rows), stored.first, stored.last)
+            completed = append_stored_rows(
+                self.plan, segments, self.evaluation.assign_windows(stored.rows), stored.first, stored.last
+            )
             scopes = find_scopes(self.plan.query, completed, state.evicted_through)
         return completed, scopes
 
@@ -204,15 +203,6 @@ class WindowProcessor:
         needs_recalculation = scopes.needs_recalculation
         return coalesce_ranges((scopes.first - margin)[needs_recalculation], (scopes.last + margin)[needs_recalculation])
 
-    def assign_windows(self, rows: pa.Table) -> pa.Table:
-        """Return the segments of rows, numbered by `_row`."""
-        numbered = rows.append_column(window_sql.ROW, pa.array(np.arange(rows.num_rows)))
-        return window_sql.assign_windows(self.plan.query, self.to_dataframe(numbered)).toArrow()
-
-    def finalize_windows(self, segments: pa.Table) -> pa.Table:
-        """Return the windows of segments."""
-        return window_sql.finalize_windows(self.plan.query, self.to_dataframe(segments).coalesce(1)).toArrow()
-
     def renumber_count_windows(self, windows: pa.Table, segments: BatchSegments, scopes: RecalculationScopes) -> pa.Table:
         """Number COUNT windows of a partition that was recalculated from the middle on as if from its beginning."""
         if not isinstance(self.plan.query.window, CountWindow) or not scopes.needs_recalculation.any() or windows.num_rows == 0:
@@ -222,11 +212,6 @@ class WindowProcessor:
         group = match_rows(windows, representative, key_columns(self.plan.query)) if key_columns(self.plan.query) else 0
         first_rows = pc.add(windows[FIRST_ROW], pa.array(np.broadcast_to(offsets[group], windows.num_rows)))
         return windows.set_column(windows.schema.get_field_index(FIRST_ROW), FIRST_ROW, first_rows)
-
-    def to_dataframe(self, rows: pa.Table) -> DataFrame:
-        """Return an Arrow table as a DataFrame."""
-        # PySpark fails on timestamp columns without chunks, which an empty selection has.
-        return window_sql.small_session(self.context.spark()).createDataFrame(rows if rows.num_rows else rows.schema.empty_table())
 
     def to_result(self, state: StreamState, evaluated: EvaluatedBatch, others: pa.Table | None) -> BatchResult:
         """Decide what to write and retract, and return it with the state after the batch."""

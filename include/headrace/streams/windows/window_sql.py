@@ -11,6 +11,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
+import pyarrow as pa
+
 from headrace.compute import Key, Plan, merge, prepare, to_segments
 from headrace.compute.plan import IS_END, TS, WEND, WSTART, Aggregate, Partial
 from headrace.compute.sql_text import resolve_now, to_stored_type
@@ -93,6 +95,14 @@ def segment_columns(plan: Plan) -> tuple[str, ...]:
     return (*window_columns(plan), ADDED, USED, MAX_TIME, RECALCULATED)
 
 
+def append_bookkeeping(state_windows: pa.Table) -> pa.Table:
+    """Return windows in state as segments without new rows."""
+    size = state_windows.num_rows
+    zeros, none = pa.repeat(pa.scalar(0, pa.int64()), size), pa.nulls(size, pa.int64())
+    bookkeeping = {ADDED: zeros, USED: zeros, MAX_TIME: none, RECALCULATED: pa.repeat(pa.scalar(False), size)}
+    return pa.table({name: state_windows[name] for name in state_windows.column_names} | bookkeeping)
+
+
 def state_segments(plan: Plan, state_windows: DataFrame) -> DataFrame:
     """Return windows in state as segments without new rows."""
     empty = (f"0L AS {ADDED}", f"0L AS {USED}", f"CAST(NULL AS BIGINT) AS {MAX_TIME}", f"false AS {RECALCULATED}")
@@ -126,10 +136,14 @@ def finalize_numbered(plan: Plan, numbered: DataFrame) -> DataFrame:
     return select_outputs(plan, aggregate_numbered(extended, numbered, key_columns(plan), merge_columns(extended), WSTART, WEND))
 
 
+def output_columns(plan: Plan) -> dict[str, str]:
+    """Return `_is_result` and the select list in stored types, as Spark SQL over windows, by the names of their columns."""
+    outputs = {
+        output.column: to_stored_type(f"({resolve_now(plan, output.sql)})", output.type, plan.precision) for output in plan.outputs
+    }
+    return {IS_RESULT: result_window_condition(plan)} | outputs
+
+
 def select_outputs(plan: Plan, windows: DataFrame) -> DataFrame:
     """Add `_is_result` and the select list to windows."""
-    outputs = (
-        f"{to_stored_type(f'({resolve_now(plan, output.sql)})', output.type, plan.precision)} AS {output.column}"
-        for output in plan.outputs
-    )
-    return windows.selectExpr(*segment_columns(plan), f"{result_window_condition(plan)} AS {IS_RESULT}", *outputs)
+    return windows.selectExpr(*segment_columns(plan), *(f"{sql} AS {name}" for name, sql in output_columns(plan).items()))
