@@ -167,3 +167,18 @@ def test_what_kernels_cannot_compute_is_refused_only_if_they_are_forced(sides: S
     with headrace.connect(settings=load(home=sides.spark.session.context.settings.home)) as auto:
         auto.execute("use db")
         assert auto.execute(query).fetchall() == sides.spark.execute(query).fetchall() == [("d1", 2.0)]
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("partition by tbname count_window(2)", "query on Spark, windows by kernels from 1,000,000 rows on"),
+        ("count_window(2)", "query on Spark, windows by Spark SQL: windows across series that depend on single rows"),
+        ("interval(1n)", "query on Spark, windows by Spark SQL: windows of a calendar"),
+        ("", "query on Spark"),
+    ],
+)
+def test_explain_says_what_computes_the_windows(sides: Sides, query: str, expected: str) -> None:
+    table = sides.create()
+    lines = sides.spark.execute(f"explain select count(*) from {table.name} {query}").fetchall()
+    assert lines[0] == (expected,)

@@ -68,6 +68,15 @@ def compile_kernel(plan: Plan) -> tuple[Scan, SegmentKernel]:
     return scan, kernel
 
 
+def unsupported_by_kernels(plan: Plan) -> str | None:
+    """Return what kernels do not know of a plan with a window; None if they compute it."""
+    try:
+        compile_kernel(plan)
+    except UnsupportedError as error:
+        return str(error)
+    return None
+
+
 def is_within_series(plan: Plan, scan: Scan) -> bool:
     """Return whether no window has rows of two series."""
     return plan.grouped_series is not None or scan.subtable is not None or not scan.table.has_series
