@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -113,6 +114,15 @@ def test_a_share_reads_only_row_groups_that_may_have_its_rows(meters: Tables, mo
     assert [[part.groups for part in share.parts] for share in parts] == [[(0, 1)], [(2, 3)], [(4, 5)], [(6, 7)]]
     early = meters.shares(METERS, COLUMNS, 2, series=SeriesRange("d3", "d3\0"))
     assert [[part.groups for part in share.parts] for share in early] == [[(3,)]]
+
+
+def test_the_series_key_is_read_only_if_something_depends_on_it(meters: Tables) -> None:
+    write(meters, [("d2", 1, 1), ("d1", 2, 2)])
+    (share,) = meters.shares(METERS, ["a"], 1, by_series=False)
+    assert share.schema.names[-1] == TBNAME
+    without = replace(share, schema=share.schema.remove(3))
+    assert [batch["a"].to_pylist() for batch in without.read(["a"])] == [[1, 2]]
+    assert [batch["a"].to_pylist() for batch in share.read(["a", TBNAME])] == [[2, 1]]
 
 
 def test_columns_of_older_files_are_null_and_older_versions_are_read(meters: Tables) -> None:

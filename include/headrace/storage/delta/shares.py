@@ -84,13 +84,22 @@ class Share:
     def read(self, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Yield rows ordered by series and time, about a million at a time, cut between series if the share is `whole`.
 
+        Rows are in no order if nothing depends on their series.
+
         Args:
             columns: Stored columns, series key and tags. The series key and text of tags are dictionaries.
         """
         for tables in self._batches(columns):
-            rows = order_rows(pa.concat_tables(tables), self.key, self.time)
+            rows = pa.concat_tables(tables)
+            if self.key in rows.column_names:
+                rows = order_rows(rows, self.key, self.time)
             for part in slice_rows(rows, self.key) if self.whole else [rows]:
                 yield self._select(part, columns)
+
+    def _depends_on_series(self, columns: Sequence[str]) -> bool:
+        """Return whether the series key has to be read."""
+        has_tags = any(name not in self.schema.names for name in columns)
+        return self.whole or has_tags or self.key in columns or self.series != ALL_SERIES
 
     def _batches(self, columns: Sequence[str]) -> Iterator[list[pa.Table]]:
         """Yield tables to order together: all of a whole share, else as many as have the rows of a slice."""
@@ -105,7 +114,8 @@ class Share:
 
     def _row_groups(self, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Yield the share's rows of each row group, with the stored columns that are needed."""
-        names = list(dict.fromkeys([self.key, self.time, *(name for name in columns if name in self.schema.names)]))
+        keys = [self.key, self.time] if self._depends_on_series(columns) else [self.time]
+        names = list(dict.fromkeys([*keys, *(name for name in columns if name in self.schema.names)]))
         system, root = file_system(self.uri)
         for part in self.parts:
             location = part.path if "://" in part.path else f"{root}/{unquote(part.path)}"
@@ -118,8 +128,12 @@ class Share:
 
     def _conform(self, table: pa.Table, names: Sequence[str]) -> pa.Table:
         """Return the stored columns in the table's types."""
-        columns = {name: as_type(table, name, self.schema.field(name).type) for name in names if name != self.key}
-        return pa.table({self.key: as_dictionary(table[self.key]), **columns})
+        return pa.table(
+            {
+                name: as_dictionary(table[name]) if name == self.key else as_type(table, name, self.schema.field(name).type)
+                for name in names
+            }
+        )
 
     def _filter(self, table: pa.Table) -> pa.Table:
         """Return the rows of the share's series and times."""
@@ -131,6 +145,8 @@ class Share:
         return table if mask.all() else table.filter(pa.array(mask))
 
     def _series_mask(self, table: pa.Table) -> Array | None:
+        if self.key not in table.column_names:
+            return None
         encoded = table[self.key].combine_chunks()
         mask = self.series.mask(encoded.dictionary)
         return None if mask is None else mask[encoded.indices.to_numpy()]
@@ -144,12 +160,12 @@ class Share:
 
     def _select(self, rows: pa.Table, columns: Sequence[str]) -> pa.Table:
         """Return the columns that were asked for, tags included."""
-        encoded = rows[self.key].combine_chunks()
-        return pa.table({name: rows[name] if name in rows.column_names else self._tag(name, encoded) for name in columns})
+        return pa.table({name: rows[name] if name in rows.column_names else self._tag(name, rows) for name in columns})
 
-    def _tag(self, name: str, encoded: pa.DictionaryArray) -> pa.Array:
+    def _tag(self, name: str, rows: pa.Table) -> pa.Array:
         """Return a tag of the rows' series, NULL for series without tags."""
         assert self.tags is not None
+        encoded = rows[self.key].combine_chunks()
         positions = pc.index_in(encoded.dictionary, self._tag_names)
         values = self.tags[name].combine_chunks().take(positions)
         if not pa.types.is_string(values.type):
