@@ -5,7 +5,7 @@ from sqlalchemy import update
 
 from headrace.catalog import Catalog
 from headrace.catalog.engines import open_engine
-from headrace.catalog.rows.subtables import SUBTABLES, uid_of
+from headrace.catalog.rows.subtables import SUBTABLES, uids_of
 from headrace.errors import ExistsError, NotFoundError, ProgrammingError
 from tests.catalog.samples import plain_table, supertable
 
@@ -52,9 +52,9 @@ def test_a_uid_in_use_is_not_assigned_again(meters: Catalog, url: str) -> None:
     meters.subtables.add("power", "meters", ["other"])
     engine = open_engine(url)
     with engine.begin() as connection:
-        connection.execute(update(SUBTABLES).values(uid=uid_of("power", "d1")))
+        connection.execute(update(SUBTABLES).values(uid=uids_of("power", ["d1"])[0]))
     engine.dispose()
-    assert meters.subtables.add("power", "meters", ["d1"])["d1"].uid == uid_of("power", "d1", attempt=1)
+    assert meters.subtables.add("power", "meters", ["d1"])["d1"].uid == uids_of("power", ["d1"], attempt=1)[0]
 
 
 def test_a_name_of_another_table_is_refused_and_none_is_added(meters: Catalog) -> None:

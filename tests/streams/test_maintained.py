@@ -35,10 +35,12 @@ AGAIN = Scenario([[("insert", [("d0", instant, 1, "x") for instant in instants])
 """A row whose first update is on time, and whose second one is expired."""
 
 
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[StreamEnvironment]:
-    """An environment for all examples; each example gets a new database in it."""
-    with open_environment(tmp_path_factory.mktemp("maintained"), lambda: spark) as env:
+@pytest.fixture(scope="module", params=["always", "never"])
+def home(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, spark: SparkSession
+) -> Iterator[StreamEnvironment]:
+    """An environment with or without kernels for all examples; each example gets a new database in it."""
+    with open_environment(tmp_path_factory.mktemp("maintained"), lambda: spark, kernels=request.param) as env:
         yield env
 
 

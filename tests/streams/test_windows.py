@@ -77,10 +77,12 @@ def streams(kind: str) -> st.SearchStrategy[list[Stream]]:
     return st.lists(one, min_size=2, max_size=3, unique=True)
 
 
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[StreamEnvironment]:
-    """An environment for all examples; each example gets a new database in it."""
-    with open_environment(tmp_path_factory.mktemp("windows"), lambda: spark) as env:
+@pytest.fixture(scope="module", params=["always", "never"])
+def home(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, spark: SparkSession
+) -> Iterator[StreamEnvironment]:
+    """An environment with or without kernels for all examples; each example gets a new database in it."""
+    with open_environment(tmp_path_factory.mktemp("windows"), lambda: spark, kernels=request.param) as env:
         yield env
 
 

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import (
     URL,
+    BigInteger,
     ColumnElement,
     Connection,
     Engine,
+    FromClause,
     String,
     Table,
     any_,
@@ -90,6 +92,21 @@ def is_among(connection: Connection, column: ColumnElement[str], values: Sequenc
     from sqlalchemy.dialects import postgresql
 
     return column == any_(bindparam(None, list(values), type_=postgresql.ARRAY(String)))
+
+
+def pairs(connection: Connection, texts: Sequence[str], numbers: Sequence[int]) -> FromClause:
+    """Return pairs of a text and a number as rows `text`, `number`, passed as one or two parameters of unlimited size."""
+    if is_sqlite(connection):
+        rows = func.json_each(json.dumps(list(zip(texts, numbers, strict=True)))).table_valued("value")
+        columns = (func.json_extract(rows.c.value, f"$[{place}]").label(name) for place, name in enumerate(("text", "number")))
+        return select(*columns).subquery()
+    from sqlalchemy.dialects import postgresql
+
+    arrays = (
+        bindparam(None, list(texts), type_=postgresql.ARRAY(String)),
+        bindparam(None, list(numbers), type_=postgresql.ARRAY(BigInteger)),
+    )
+    return func.unnest(*arrays).table_valued("text", "number").render_derived()
 
 
 @contextmanager

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from sqlalchemy import Connection, delete, select
+from sqlalchemy import Connection, delete, literal, select, true
 
-from headrace.catalog.rows.subtables import SUBTABLES, from_row, to_row, uid_of
+from headrace.catalog.rows.subtables import SUBTABLES, from_row, from_values, uids_of
 from headrace.catalog.rows.tables import TABLES
 from headrace.catalog.rules import exists, hold_databases, missing_table, require_database, require_table
-from headrace.catalog.store import Store, insert, is_among
+from headrace.catalog.store import Store, insert, is_among, pairs
 from headrace.errors import InternalError, ProgrammingError
 from headrace.model.tables import Subtable, TableKind
 
@@ -46,6 +46,13 @@ class Subtables:
         """Return those of the names that are subtables."""
         with self._store.read() as connection:
             return find_subtables(connection, database, names)
+
+    def uids(self, database: str, names: Sequence[str]) -> dict[str, int]:
+        """Return the uids of those of the names that are subtables; cheaper than `find` for many."""
+        columns = select(SUBTABLES.c.name, SUBTABLES.c.uid)
+        with self._store.read() as connection:
+            query = columns.where(SUBTABLES.c.database == database, is_among(connection, SUBTABLES.c.name, names))
+            return {row.name: row.uid for row in connection.execute(query)}
 
     def get(self, database: str, name: str) -> Subtable:
         """Return the subtable; raise `NotFoundError` with the nearest name."""
@@ -83,7 +90,7 @@ class Subtables:
 def find_subtables(connection: Connection, database: str, names: Sequence[str]) -> dict[str, Subtable]:
     """Return those of the names that exist, by name."""
     query = select(SUBTABLES).where(SUBTABLES.c.database == database, is_among(connection, SUBTABLES.c.name, names))
-    return {row["name"]: from_row(row) for row in connection.execute(query).mappings()}
+    return {subtable.name: subtable for subtable in map(from_values, connection.execute(query))}
 
 
 def add_subtables(connection: Connection, database: str, table: str, names: Sequence[str]) -> dict[str, Subtable]:
@@ -92,12 +99,23 @@ def add_subtables(connection: Connection, database: str, table: str, names: Sequ
     _refuse_foreign(subtables.values(), table)
     _refuse_tables(connection, database, table, names)
     for attempt in range(UID_ATTEMPTS):
-        new = [Subtable(database, name, table, uid_of(database, name, attempt)) for name in names if name not in subtables]
-        if not new:
+        missing = [name for name in names if name not in subtables]
+        if not missing:
             return subtables
-        connection.execute(insert(connection, SUBTABLES).on_conflict_do_nothing(), [to_row(subtable) for subtable in new])
-        subtables |= find_subtables(connection, database, [subtable.name for subtable in new])
+        uids = uids_of(database, missing, attempt)
+        if insert_subtables(connection, database, table, missing, uids) == len(missing):
+            new = (Subtable(database, name, table, uid) for name, uid in zip(missing, uids, strict=True))
+            return subtables | {subtable.name: subtable for subtable in new}
+        subtables |= find_subtables(connection, database, missing)
     raise InternalError(f"no free uid found for subtables of {database}.{table}")
+
+
+def insert_subtables(connection: Connection, database: str, table: str, names: Sequence[str], uids: Sequence[int]) -> int:
+    """Insert subtables whose names and uids are free, in one statement, and return how many that were."""
+    added = pairs(connection, names, uids)
+    rows = select(literal(database), added.c.text, literal(table), added.c.number).where(true())
+    statement = insert(connection, SUBTABLES).from_select(["database", "name", "table", "uid"], rows)
+    return connection.execute(statement.on_conflict_do_nothing()).rowcount
 
 
 def _refuse_foreign(subtables: Iterable[Subtable], table: str) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.compute import Key, project
+from headrace.compute.kernels import ProjectionKernel, UnsupportedError
 from headrace.compute.plan import TS, WSTART
 from headrace.model.types import BIGINT
 from headrace.streams.batches import BatchResult, idle_result
@@ -16,6 +18,7 @@ from headrace.streams.definition.define import StreamPlan
 from headrace.streams.state.checkpoints import StreamState
 from headrace.streams.windows.accounting import count_rows
 from headrace.streams.windows.change_batch import UPSERT_KINDS, ChangeBatch, Changes, change_batch, to_numpy
+from headrace.streams.windows.evaluation import kernel_for, numbered, source_schema, typed_rows
 from headrace.streams.windows.row_matching import row_ids
 from headrace.streams.windows.window_sql import ROW, small_session
 
@@ -30,6 +33,9 @@ class ProjectionProcessor:
     def __init__(self, context: Context, plan: StreamPlan) -> None:
         self.context = context
         self.plan = plan
+        self.query = replace(plan.query, keys=(*plan.query.keys, Key(ROW, ROW, ROW, BIGINT)))
+        types = {field.name: field.type for field in source_schema(plan)} | {ROW: pa.int64()}
+        self.kernel = kernel_for(context, plan, lambda: ProjectionKernel.compile(self.query, types))
 
     def process_batch(self, state: StreamState, changes: Changes) -> BatchResult:
         """Compute one micro-batch."""
@@ -54,10 +60,13 @@ class ProjectionProcessor:
 
     def project_rows(self, batch: ChangeBatch) -> pa.Table:
         """Return the results of all rows that pass WHERE, with their row numbers. `_wstart` is the row's timestamp."""
-        numbered = batch.rows.append_column(ROW, pa.array(np.arange(batch.rows.num_rows)))
-        plan = replace(self.plan.query, keys=(*self.plan.query.keys, Key(ROW, ROW, ROW, BIGINT)))
-        rows = small_session(self.context.spark()).createDataFrame(numbered)
-        return project(plan, rows).withColumnRenamed(TS, WSTART).toArrow().sort_by(ROW)
+        rows = numbered(batch.rows)
+        if self.kernel is not None:
+            with suppress(UnsupportedError):
+                results = self.kernel.project(typed_rows(self.plan, rows))
+                return results.rename_columns([WSTART if name == TS else name for name in results.column_names])
+        frame = small_session(self.context.spark()).createDataFrame(rows)
+        return project(self.query, frame).withColumnRenamed(TS, WSTART).toArrow().sort_by(ROW)
 
     def result_key(self) -> list[str]:
         """Return the columns that identify a result in the target: group, timestamp, and the source's key column if any."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import (
@@ -40,17 +41,22 @@ SUBTABLES = Table(
 )
 
 
-def to_row(subtable: Subtable) -> dict[str, Any]:
-    """Convert a subtable to its catalog row."""
-    return {"database": subtable.database, "name": subtable.name, "table": subtable.table, "uid": subtable.uid}
-
-
 def from_row(row: RowMapping) -> Subtable:
     """Convert a catalog row to a subtable."""
     return Subtable(row["database"], row["name"], row["table"], row["uid"])
 
 
-def uid_of(database: str, name: str, attempt: int = 0) -> int:
-    """Return a positive 63-bit id derived from the name, so that a recreated subtable keeps its group; it differs by `attempt`."""
-    digest = hashlib.blake2b(repr((database, name, attempt)).encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "big") >> 1 or 1
+def from_values(row: Sequence[Any]) -> Subtable:
+    """Convert all columns of a catalog row, in order, to a subtable; faster than by name."""
+    return Subtable(row[0], row[1], row[2], row[3])
+
+
+def uids_of(database: str, names: Sequence[str], attempt: int = 0) -> list[int]:
+    """Return positive 63-bit ids derived from the names, so that a recreated subtable keeps its group; they differ by `attempt`."""
+    prefix = hashlib.blake2b(repr((database, attempt)).encode(), digest_size=8)
+    return [_uid(prefix.copy(), name) for name in names]
+
+
+def _uid(digest: hashlib.blake2b, name: str) -> int:
+    digest.update(name.encode())
+    return int.from_bytes(digest.digest(), "big") >> 1 or 1

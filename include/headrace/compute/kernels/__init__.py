@@ -4,8 +4,8 @@ A kernel is compiled from a bound plan. Whatever it cannot compute exactly as Sp
 compiled for a function or type, when it runs for a value that Spark refuses, such as a sum out of range. Spark then does the work.
 """
 
-from headrace.compute.kernels.outputs import OutputKernel
+from headrace.compute.kernels.outputs import OutputKernel, ProjectionKernel
 from headrace.compute.kernels.segments import SegmentKernel
 from headrace.compute.local.sql import UnsupportedError
 
-__all__ = ["OutputKernel", "SegmentKernel", "UnsupportedError"]
+__all__ = ["OutputKernel", "ProjectionKernel", "SegmentKernel", "UnsupportedError"]

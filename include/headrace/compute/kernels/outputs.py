@@ -1,4 +1,4 @@
-"""Expressions over finished windows, such as the select list, in stored types."""
+"""Expressions in stored types: the select list over finished windows, and queries without windows over rows."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from headrace.compute.kernels.columns import evaluate_all, to_arrays
-from headrace.compute.local.expressions import infer_type
-from headrace.compute.local.sql import Node, parse
+from headrace.compute.kernels.columns import Arrays, decoded, evaluate_all, filter_rows, plain, to_arrays
+from headrace.compute.local.expressions import evaluate, infer_type
+from headrace.compute.local.sql import Node, UnsupportedError, columns_of, parse
+from headrace.compute.plan import SERIES_KEY, TS, Plan
+from headrace.compute.sql_text import resolve_now, to_stored_type
 
 
 @dataclass(frozen=True)
@@ -44,3 +46,46 @@ class OutputKernel:
         for name, column in values.items():
             windows = windows.append_column(pa.field(name, self.types[name]), column)
         return windows
+
+
+@dataclass(frozen=True)
+class ProjectionKernel:
+    """A query without windows and aggregates: its keys, time, series key and select list, for the rows that pass WHERE."""
+
+    filter: Node | None
+    nodes: Mapping[str, Node]
+
+    @classmethod
+    def compile(cls, plan: Plan, types: Mapping[str, pa.DataType]) -> ProjectionKernel:
+        """Compile a plan.
+
+        Args:
+            plan: The bound query.
+            types: The types of the source's columns.
+
+        Raises:
+            UnsupportedError: Kernels cannot evaluate a part of it, or its values depend on neighboring rows.
+        """
+        if plan.series or plan.series_arrow:
+            raise UnsupportedError("functions of neighboring rows")
+        filter_ = parse(resolve_now(plan, plan.filter)) if plan.filter else None
+        columns = {key.column: key.sql for key in plan.keys}
+        columns |= {name: sql for name, sql in ((TS, plan.time), (SERIES_KEY, plan.series_key)) if sql}
+        columns |= {output.column: to_stored_type(output.sql, output.type, plan.precision) for output in plan.outputs}
+        nodes = {name: parse(resolve_now(plan, sql)) for name, sql in columns.items()}
+        for node in (*nodes.values(), *([filter_] if filter_ is not None else [])):
+            infer_type(node, types)
+        return cls(filter_, nodes)
+
+    def project(self, rows: pa.Table) -> pa.Table:
+        """Return the results of the rows that pass WHERE, in their order.
+
+        Raises:
+            UnsupportedError: Spark would refuse a value.
+        """
+        nodes = [*self.nodes.values(), *([self.filter] if self.filter is not None else [])]
+        columns: Arrays = to_arrays(rows.select(list(dict.fromkeys(name for node in nodes for name in columns_of(node)))))
+        size = rows.num_rows
+        if self.filter is not None:
+            columns, size = filter_rows(columns, size, evaluate(self.filter, plain(self.filter, columns)))
+        return pa.table({name: decoded(values) for name, values in evaluate_all(self.nodes, columns, size).items()})

@@ -113,8 +113,8 @@ class TargetTable:
         rule, count = self.plan.groups, len(self.plan.groups.keys)
         if rule.kind is not GroupKind.SUBTABLE:
             return {group: rule.id_of(group[:count]) for group in groups}
-        subtables = self.context.catalog.subtables.find(self.plan.source_database.name, [group[0] for group in groups])
-        return {group: subtables[group[0]].uid for group in groups if group[0] in subtables}
+        uids = self.context.catalog.subtables.uids(self.plan.source_database.name, [group[0] for group in groups])
+        return {group: uids[group[0]] for group in groups if group[0] in uids}
 
     def add_subtables(self, names: Sequence[str]) -> set[str]:
         """Add missing subtables to the target; return those of the names that belong to it."""

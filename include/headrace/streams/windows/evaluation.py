@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +22,8 @@ from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.windows import window_sql
 from headrace.streams.windows.change_batch import to_numpy
+
+T = TypeVar("T")
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -177,16 +179,33 @@ def window_evaluation(context: Context, plan: StreamPlan) -> WindowEvaluation:
         OperationalError: The settings demand kernels, which cannot evaluate the query.
     """
     spark = SparkEvaluation(context, plan.query)
+    kernels = kernel_for(context, plan, lambda: KernelEvaluation.compile(plan))
+    return spark if kernels is None else FallbackEvaluation(kernels, spark)
+
+
+def kernel_for(context: Context, plan: StreamPlan, compile_: Callable[[], T]) -> T | None:
+    """Return what `compile_` does, or None if kernels are off or cannot evaluate the query.
+
+    Raises:
+        OperationalError: The settings demand kernels, which cannot evaluate the query.
+    """
     if context.settings.kernels == "never":
-        return spark
+        return None
     try:
-        return FallbackEvaluation(KernelEvaluation.compile(plan), spark)
+        return compile_()
     except UnsupportedError as error:
         if context.settings.kernels == "always":
             raise OperationalError(
                 f"kernels cannot evaluate stream {plan.name}: {error}", hint="set HEADRACE_KERNELS to auto"
             ) from None
-        return spark
+        return None
+
+
+def typed_rows(plan: StreamPlan, rows: pa.Table) -> pa.Table:
+    """Return rows with the columns that the query reads in the types in which they are stored."""
+    stored = source_schema(plan)
+    others = [rows.schema.field(name) for name in rows.column_names if name not in stored.names]
+    return rows.select([*stored.names, *(field.name for field in others)]).cast(pa.schema([*stored, *others]))
 
 
 def numbered(rows: pa.Table) -> pa.Table:
