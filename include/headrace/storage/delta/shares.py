@@ -15,11 +15,10 @@ import pyarrow.parquet as pq
 
 from headrace.storage.delta.handles import file_system
 from headrace.storage.delta.pruning import Bounds
+from headrace.storage.delta.row_order import Array, as_dictionary, ordering, ranked, to_integers
 
-Array = np.ndarray[Any, Any]
 SLICE_ROWS: Final = 1 << 20
 """Rows that `Share.read` returns at a time, unless a series has more."""
-KEY_TYPE: Final = pa.dictionary(pa.int32(), pa.string())
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,16 +190,6 @@ def as_type(table: pa.Table, name: str, type_: pa.DataType) -> pa.ChunkedArray:
     return column if column.type == type_ else column.cast(type_)
 
 
-def as_dictionary(column: pa.ChunkedArray) -> pa.DictionaryArray:
-    """Return text as one dictionary array."""
-    if not pa.types.is_dictionary(column.type):
-        column = column.cast(pa.string()).dictionary_encode()
-    elif column.type != KEY_TYPE:
-        column = column.cast(KEY_TYPE)
-    unified = pa.table({"": column}).unify_dictionaries()[0].combine_chunks()
-    return unified.chunk(0) if isinstance(unified, pa.ChunkedArray) else unified
-
-
 def order_rows(rows: pa.Table, key: str, time: str) -> pa.Table:
     """Return rows ordered by series and time; the dictionary of the series key is ordered too."""
     encoded = as_dictionary(rows[key])
@@ -213,32 +202,6 @@ def order_rows(rows: pa.Table, key: str, time: str) -> pa.Table:
     return rows.set_column(rows.schema.get_field_index(key), key, column)
 
 
-def ranked(encoded: pa.DictionaryArray) -> tuple[Array, pa.Array]:
-    """Return the rank of each row's name, and the names in order."""
-    order = pc.sort_indices(encoded.dictionary).to_numpy()
-    ranks = np.empty(len(order), np.int32)
-    ranks[order] = np.arange(len(order), dtype=np.int32)
-    return ranks[encoded.indices.to_numpy()], encoded.dictionary.take(pa.array(order))
-
-
-def ordering(ranks: Array, times: Array) -> Array | None:
-    """Return the positions of rows in the order of series and time; None if they are ordered."""
-    if is_ordered(ranks, times):
-        return None
-    # A sort of 16-bit numbers is a radix sort. Files are read in the order of time, so that this is often sufficient.
-    narrow = ranks.astype(np.uint16) if not len(ranks) or ranks.max() < 1 << 16 else ranks
-    order = np.argsort(narrow, kind="stable")
-    if is_ordered(ranks[order], times[order]):
-        return order
-    by_time = np.argsort(times, kind="stable")
-    return by_time[np.argsort(narrow[by_time], kind="stable")]
-
-
-def is_ordered(ranks: Array, times: Array) -> bool:
-    """Return whether rows are ordered by series and time."""
-    return bool(np.all((ranks[1:] > ranks[:-1]) | ((ranks[1:] == ranks[:-1]) & (times[1:] >= times[:-1]))))
-
-
 def slice_rows(rows: pa.Table, key: str) -> Iterator[pa.Table]:
     """Cut ordered rows between series, into slices of about `SLICE_ROWS` rows."""
     ranks = rows[key].combine_chunks().indices.to_numpy()
@@ -248,12 +211,6 @@ def slice_rows(rows: pa.Table, key: str) -> Iterator[pa.Table]:
         end = int(np.searchsorted(ranks, ranks[last], side="right"))
         yield rows.slice(start, end - start)
         start = end
-
-
-def to_integers(times: pa.ChunkedArray) -> Array:
-    """Return stored timestamps as integers of their unit."""
-    integers: Array = pc.cast(times, pa.int64()).to_numpy()
-    return integers
 
 
 def with_tags(share: Share, tags: pa.Table) -> Share:
