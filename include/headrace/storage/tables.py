@@ -347,10 +347,7 @@ class Tables:
         tags = self.read_tags(table) if table.tags else None
         names = tags[table.series_key].to_pylist() if tags is not None else []
         shares = self._footers.plan(table, version, bounds, series, names, tasks, by_series=by_series)
-        needed = [name for name in columns if table.is_tag(name)]
-        if tags is None or not needed:
-            return shares
-        return [with_tags(share, tags.select([table.series_key, *needed])) for share in shares]
+        return shares if tags is None else with_tags(shares, tags, [name for name in columns if table.is_tag(name)])
 
     def frame(self, spark: SparkSession, table: Table, *, version: int | None = None) -> DataFrame:
         """Rows as stored, as a DataFrame, now or as of a version: the declared columns and `tbname`; tags are not joined."""

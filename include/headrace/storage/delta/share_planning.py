@@ -34,6 +34,8 @@ FEW_READS: Final = 2.0
 """If rows are read more often, shares are made as large as possible."""
 MAX_DATA_FILES: Final = 20_000
 """Greatest number of data files whose footers are read."""
+MAX_NAMES: Final = 100_000
+"""Names of series by which shares are made equally large; of more names, every n-th."""
 FOOTER_THREADS: Final = 8
 STORED_UNITS: Final = (MICROSECONDS, pa.int64())
 
@@ -198,7 +200,8 @@ def rows_by_name(
     The rows of a row group are spread evenly over its names.
     """
     ends = {name for group in groups for name in group.names if name is not None}
-    points = sorted(name for name in ends.union(names) if series.overlaps(name, name)) or [""]
+    some = list(names)[:: 1 + len(names) // MAX_NAMES]
+    points = sorted(name for name in ends.union(some) if series.overlaps(name, name)) or [""]
     changes = np.zeros(len(points) + 1)
     for group in groups:
         low, high = group.names

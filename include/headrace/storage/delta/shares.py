@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from headrace.errors import NotSupportedError
 from headrace.storage.delta.handles import file_system
 from headrace.storage.delta.pruning import Bounds
 from headrace.storage.delta.row_order import Array, as_dictionary, ordering, ranked, to_integers
@@ -44,6 +45,8 @@ class SeriesRange:
         return None if mask is None or mask.all() else mask
 
 
+MAX_TAGGED_SERIES: Final = 200_000
+"""Greatest number of series whose tags are sent to tasks."""
 ALL_SERIES: Final = SeriesRange()
 
 
@@ -213,7 +216,20 @@ def slice_rows(rows: pa.Table, key: str) -> Iterator[pa.Table]:
         start = end
 
 
-def with_tags(share: Share, tags: pa.Table) -> Share:
-    """Return a share with the tags of its series."""
+def with_tags(shares: list[Share], tags: pa.Table, columns: Sequence[str]) -> list[Share]:
+    """Return shares with some tags of their series.
+
+    Raises:
+        NotSupportedError: There are too many series to send their tags to tasks.
+    """
+    if not columns:
+        return shares
+    if tags.num_rows > MAX_TAGGED_SERIES:
+        raise NotSupportedError(f"{tags.num_rows} series have tags", hint="leave tags out")
+    return [replace(share, tags=tags_of(share, tags.select([share.key, *columns]))) for share in shares]
+
+
+def tags_of(share: Share, tags: pa.Table) -> pa.Table:
+    """Return the tags of the series of a share."""
     mask = share.series.mask(tags[share.key].combine_chunks())
-    return replace(share, tags=tags if mask is None else tags.filter(pa.array(mask)))
+    return tags if mask is None else tags.filter(pa.array(mask))
