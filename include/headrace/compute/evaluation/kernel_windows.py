@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
@@ -23,6 +23,9 @@ from headrace.storage.types import arrow_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+MAX_BATCH_ROWS: Final = 1 << 16
+"""Greatest number of segments that go from a worker to its JVM at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +132,6 @@ def segment_reader(
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 for rows in shares[number].read(kernel.columns):
-                    yield from kernel.segments(rows).sort_by(order).to_batches()
+                    yield from kernel.segments(rows).sort_by(order).to_batches(MAX_BATCH_ROWS)
 
     return read
