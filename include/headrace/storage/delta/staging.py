@@ -23,6 +23,8 @@ from headrace.storage.delta.staged_files import StagedFile, stage_rows
 
 # Beyond this many rows, Spark compares the keys.
 MAX_ROWS_COMPARED_IN_MEMORY: Final = 5_000_000
+# As many rows are compared in memory one range of time after the other.
+MAX_ROWS_COMPARED_BY_RANGE: Final = 50_000_000
 MAX_ROWS_PER_FILE: Final = 1_000_000
 
 
@@ -43,12 +45,13 @@ def find_overlapping(files: Sequence[StagedFile]) -> list[StagedFile]:
 def may_share_keys(uri: str, files: Sequence[StagedFile], table: Table, schema: pa.Schema) -> bool:
     """Return whether a key is in two files, or may be because too many rows would have to be compared.
 
-    Files of rows in the order of time overlap only for moments, so that few rows have to be.
+    Files of rows in the order of time overlap only for a while, so that few rows have to be, range by range.
     """
-    expected = 0.0
+    total = 0.0
     for times, own in shared_times(files):
-        expected += sum(expected_rows(file, times) for file in own)
-        if expected > MAX_ROWS_COMPARED_IN_MEMORY:
+        expected = sum(expected_rows(file, times) for file in own)
+        total += expected
+        if expected > MAX_ROWS_COMPARED_IN_MEMORY or total > MAX_ROWS_COMPARED_BY_RANGE:
             return True
     key = list(table.primary_key)
     for times, own in shared_times(files):
