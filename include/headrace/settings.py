@@ -64,6 +64,12 @@ class Settings(BaseSettings):
         10_000, ge=1_000, description="Milliseconds after which another driver can take over a lease that was not renewed."
     )
     chunk_rows: int = Field(20_000_000, ge=1, description="Target number of rows in a backfill chunk.")
+    resident_history_rows: int = Field(
+        1_000_000,
+        ge=0,
+        description="Maximum number of rows of a source whose history the snode fills itself, at once; tasks of Airflow fill the "
+        "histories of larger ones, in chunks.",
+    )
     small_write_rows: int = Field(
         100_000, ge=0, description="Maximum number of rows in a write that delta-rs commits; Spark commits larger writes."
     )

@@ -64,5 +64,5 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSystem]:
     local_settings = home / "airflow" / "config" / "airflow_local_settings.py"
     local_settings.parent.mkdir(parents=True)
     local_settings.write_text(POLICY)
-    with running_system(home, cq_attempts=2) as running:
+    with running_system(home, cq_attempts=2, resident_history_rows=3) as running:
         yield running

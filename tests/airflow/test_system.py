@@ -8,7 +8,9 @@ from typing import Any
 import httpx
 import pytest
 
+from headrace.history.backfill import HISTORY
 from headrace.model.jobs import JobState
+from headrace.model.ledger import ChunkState
 from headrace.runtime import embedded_airflow
 from headrace.runtime.processes import is_running
 from tests.airflow.running import RunningSystem
@@ -86,6 +88,24 @@ def test_the_history_is_filled_and_the_stream_goes_live_under_supervision(up: Ru
     assert record.progress.boundary is not None
     up.until(lambda: up.task_is("avg_v", "supervise", "deferred"), "supervision to start")
     up.until(lambda: len(up.sql("SELECT * FROM power.avg_v_out")) >= 1, "results")
+
+
+def test_a_small_history_needs_no_spark_process_of_airflow(up: RunningSystem) -> None:
+    """The source has three rows, as many as the snode fills itself here."""
+    up.until(lambda: up.task_is("avg_v", "activate", "success"), "the activation")
+    assert [task["state"] for task in up.tasks("avg_v")["fill_history"]] == ["skipped"]
+    (chunk,) = up.catalog.ledger.chunks(up.stream("avg_v").definition.id, HISTORY)
+    assert chunk.state is ChunkState.DONE
+
+
+def test_a_larger_history_is_filled_by_tasks_of_airflow(up: RunningSystem) -> None:
+    up.sql("CREATE TABLE power.tank (ts TIMESTAMP, v DOUBLE)")
+    up.sql("INSERT INTO power.tank VALUES " + " ".join(f"('2026-01-01 00:0{minute}:00', {minute})" for minute in range(4)))
+    up.sql("CREATE STREAM power.levels FILL_HISTORY 1 INTO power.levels_out AS SELECT _wstart, max(v) FROM power.tank INTERVAL(1m)")
+    up.await_state("levels", JobState.RUNNING)
+    up.until(lambda: len(up.sql("SELECT * FROM power.levels_out")) >= 3, "results")
+    assert up.task_is("levels", "fill_history", "success")
+    up.sql("DROP STREAM power.levels")
 
 
 def test_pausing_on_the_page_skips_supervision_and_resuming_restarts_it(up: RunningSystem) -> None:

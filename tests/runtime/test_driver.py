@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
+from pyspark.sql import SparkSession
 
 from headrace.errors import FencedError, NotFoundError
 from headrace.history import backfill
 from headrace.model.clock import ManualClock
 from headrace.model.jobs import DesiredState, JobDefinition, JobKind, JobProgress, JobState, StopReason
+from headrace.model.ledger import ChunkState
 from headrace.model.positions import Position
 from headrace.model.tables import TableId
 from headrace.runtime.context import Context, open_context
@@ -20,6 +22,7 @@ from headrace.runtime.snode import busy_jobs
 from headrace.settings import Settings
 from headrace.streams.sources.poller import JobActivity, SourcePollers
 from tests.runtime.meters import Meters, readings
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture
@@ -44,7 +47,9 @@ def meters(context: Context) -> Meters:
 
 @pytest.fixture
 def driver(context: Context) -> Iterator[Driver]:
-    made = Driver(context, "default", fills=False, batches=Histogram(), ended=lambda: None)
+    """A driver that leaves histories of more than four rows to Airflow."""
+    patient = replace(context, settings=context.settings.model_copy(update={"resident_history_rows": 4}))
+    made = Driver(patient, "default", fills=False, batches=Histogram(), ended=lambda: None)
     yield made
     made.stop(0)
 
@@ -102,6 +107,24 @@ def test_a_stream_that_stopped_during_its_backfill_continues_it(meters: Meters, 
     stop(meters, stream, transient=True)
     driver.reconcile()
     assert state_of(meters, stream) is JobState.FILLING
+
+
+@pytest.mark.spark
+def test_a_small_history_is_filled_by_the_driver_although_airflow_fills_others(
+    meters: Meters, driver: Driver, spark: SparkSession
+) -> None:
+    stream = meters.create_stream("FILL_HISTORY 1")
+    driver.reconcile()
+    assert meters.context.catalog.ledger.chunks(stream, backfill.HISTORY) == [], "five rows are too many"
+    resident = Driver(replace(meters.context, spark=lambda: spark), "default", fills=False, batches=Histogram(), ended=lambda: None)
+    try:
+        resident.reconcile()
+        wait_until(lambda: meters.context.catalog.jobs.by_id(stream).is_live, "the history to be filled")
+        resident.reconcile()
+    finally:
+        resident.stop(10)
+    assert state_of(meters, stream) is JobState.RUNNING
+    assert [chunk.state for chunk in meters.context.catalog.ledger.chunks(stream, backfill.HISTORY)] == [ChunkState.DONE]
 
 
 def test_a_dropped_stream_is_removed(meters: Meters, driver: Driver) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from pyspark.sql import SparkSession
 
 from headrace.catalog import Catalog
@@ -23,6 +24,7 @@ from headrace.model.types import DataType, TypeKind
 from headrace.settings import load
 from headrace.sql import parse
 from headrace.storage import Tables
+from headrace.storage.delta import changes
 from headrace.streams import lifecycle
 from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan, catalog_scope, define, plan_recorded_stream
@@ -52,6 +54,9 @@ MICRO_BATCH_FAILPOINTS = (
     "streams.progress.recorded",
 )
 """The failpoints that every micro-batch with results passes, in order."""
+
+PROFILES = ("kernels", "pieces", "spark")
+"""Ways to compute the same windows: kernels, kernels for commits in pieces of a few rows, and Spark SQL."""
 
 Row = tuple[str, int, int | None, str | None]
 """Subtable, ms after `START`, `a`, `b`."""
@@ -193,3 +198,15 @@ def open_environment(
             if env.pollers is not None:
                 env.pollers.close()
             tables.close()
+
+
+@contextmanager
+def open_profile(profile: str, home: Path, spark: SparkSession) -> Iterator[StreamEnvironment]:
+    """Yield an environment that computes windows in one of the `PROFILES`."""
+    options: dict[str, Any] = {"kernels": "never" if profile == "spark" else "always"}
+    with pytest.MonkeyPatch.context() as patch:
+        if profile == "pieces":
+            patch.setattr(changes, "PIECE_ROWS", 3)
+            options |= {"driver_rows": 0, "batch_rows": 1}
+        with open_environment(home, lambda: spark, **options) as env:
+            yield env

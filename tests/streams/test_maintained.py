@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headrace.streams.definition.define import StreamPlan
-from tests.streams.environment import StreamEnvironment, open_environment
+from tests.streams.environment import PROFILES, StreamEnvironment, open_profile
 from tests.streams.oracle import Options, Oracle
 from tests.streams.scenarios import EXAMPLES, SCENARIOS, Scenario, apply_action, limit_shrinking, property_settings
 
@@ -35,12 +35,12 @@ AGAIN = Scenario([[("insert", [("d0", instant, 1, "x") for instant in instants])
 """A row whose first update is on time, and whose second one is expired."""
 
 
-@pytest.fixture(scope="module", params=["always", "never"])
+@pytest.fixture(scope="module", params=PROFILES)
 def home(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, spark: SparkSession
 ) -> Iterator[StreamEnvironment]:
-    """An environment with or without kernels for all examples; each example gets a new database in it."""
-    with open_environment(tmp_path_factory.mktemp("maintained"), lambda: spark, kernels=request.param) as env:
+    """An environment of each profile for all examples; each example gets a new database in it."""
+    with open_profile(request.param, tmp_path_factory.mktemp("maintained"), spark) as env:
         yield env
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.streams.environment import StreamEnvironment, open_environment
+from tests.streams.environment import PROFILES, StreamEnvironment, open_profile
 from tests.streams.expected import Shape, SourceModel, Windows, count, event, interval, session, state
 from tests.streams.scenarios import EXAMPLES, SCENARIOS, Action, Scenario, apply_action, limit_shrinking, property_settings
 
@@ -77,12 +77,12 @@ def streams(kind: str) -> st.SearchStrategy[list[Stream]]:
     return st.lists(one, min_size=2, max_size=3, unique=True)
 
 
-@pytest.fixture(scope="module", params=["always", "never"])
+@pytest.fixture(scope="module", params=PROFILES)
 def home(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, spark: SparkSession
 ) -> Iterator[StreamEnvironment]:
-    """An environment with or without kernels for all examples; each example gets a new database in it."""
-    with open_environment(tmp_path_factory.mktemp("windows"), lambda: spark, kernels=request.param) as env:
+    """An environment of each profile for all examples; each example gets a new database in it."""
+    with open_profile(request.param, tmp_path_factory.mktemp("windows"), spark) as env:
         yield env
 
 

@@ -197,6 +197,13 @@ def activate(context: Context, job_id: str) -> None:
     )
 
 
+def is_resident(context: Context, record: JobRecord) -> bool:
+    """Return whether the source of a stream is so small that its snode fills the history itself."""
+    source = record.definition.source
+    table = context.catalog.tables.get(source.database, source.name)
+    return context.tables.rows(table) <= context.settings.resident_history_rows
+
+
 def is_filled(context: Context, job_id: str) -> bool:
     """Return True if all chunks of a stream's history are done."""
     summary = context.catalog.ledger.summary(job_id, HISTORY)

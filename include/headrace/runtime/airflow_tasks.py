@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ from headrace.runtime.context import Context
 
 BACKFILL_FAILED: Final = "BACKFILL"
 HOLDER: Final = "airflow"
+RESIDENT_WAIT_S: Final = 60.0
+RESIDENT_POLL_S: Final = 0.2
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 # Airflow allows no slash in a run id, so these runs of the ledger never collide with others, whatever a user calls a DAG run.
 AIRFLOW_RUN: Final = "airflow/{run_id}"
@@ -61,7 +64,23 @@ def plan_history(context: Context, job_id: str) -> list[Chunk]:
     record = resume_cleared_stream(context, job_id)
     if record.is_live:
         return []
-    return [chunk for chunk in backfill.plan_chunks(context, job_id) if chunk.state is not ChunkState.DONE]
+    chunks = backfill.plan_chunks(context, job_id)
+    if backfill.is_resident(context, record):
+        wait_for_snode(context, job_id)
+        chunks = context.catalog.ledger.chunks(job_id, backfill.HISTORY)
+    return [chunk for chunk in chunks if chunk.state is not ChunkState.DONE]
+
+
+def wait_for_snode(context: Context, job_id: str) -> None:
+    """Wait until the snode has filled a small history, as long as it can be expected to: a Spark process takes longer to start."""
+    deadline = time.monotonic() + RESIDENT_WAIT_S
+    while time.monotonic() < deadline and not backfill.is_filled(context, job_id):
+        record = context.catalog.jobs.by_id(job_id)
+        is_wanted = record.desired is DesiredState.RUNNING and record.state is not JobState.STOPPED
+        lease = context.catalog.leases.get(record.definition.snode)
+        if not is_wanted or lease is None or lease.expires < context.clock.now():
+            return
+        time.sleep(RESIDENT_POLL_S)
 
 
 def plan_range(context: Context, job_id: str, run_id: str, range_: BackfillRange) -> list[Chunk]:

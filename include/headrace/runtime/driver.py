@@ -43,6 +43,7 @@ class Driver:
         self._timers = QueryTimers(context, f"snode {name}", self._is_own_query)
         self._attempts: dict[str, int] = {}
         self._retry_at: dict[str, int] = {}
+        self._resident: dict[str, bool] = {}
         self._polled_at = time.monotonic()
         self._away_since: float | None = None
         self._thread = threading.Thread(target=self._run, name="driver", daemon=True)
@@ -157,10 +158,19 @@ class Driver:
         return role(
             record,
             filled=is_stream and not record.is_live and backfill.is_filled(self._context, job_id),
-            fills=self._fills,
+            fills=self._fills or (is_stream and self._fills_at_once(record)),
             retry_at=self._retry_at.get(job_id, 0),
             now=self._context.clock.now(),
         )
+
+    def _fills_at_once(self, record: JobRecord) -> bool:
+        """Return whether this snode fills the history of a stream although Airflow fills others: decided once, by its size."""
+        if record.is_live or record.state is not JobState.FILLING:
+            return False
+        job_id = record.definition.id
+        if job_id not in self._resident:
+            self._resident[job_id] = backfill.is_resident(self._context, record)
+        return self._resident[job_id]
 
     def _act(self, record: JobRecord, stream_role: Role) -> None:
         match stream_role:

@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 from headrace.model.positions import Position, SourceId
 from headrace.model.tables import Column, Database, Table
 from headrace.storage.delta import changes, creation, scans, spark_reads
+from headrace.storage.delta.changes import InsertedRows
 from headrace.storage.delta.commits import Commit, WriteMetrics, committed_position
 from headrace.storage.delta.dataframe_writer import DataFrameWriter
 from headrace.storage.delta.evolution import Evolution
@@ -279,6 +280,10 @@ class Tables:
             HistoryGoneError: The changes of some of the versions have been removed.
         """
         return changes.read_changes(self._handles.reader(table), first, last)
+
+    def inserted_rows(self, table: Table, version: int) -> InsertedRows | None:
+        """Return the rows of a version for reading in pieces; None unless it has only inserted rows."""
+        return changes.find_inserted_rows(self._handles.reader(table), table, version)
 
     def change_rows(self, table: Table, first: int, last: int) -> int:
         """Return the number of rows of `changes`, from the log without reading data files."""

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from headrace.compute.kernels import windows
 from headrace.compute.kernels.columns import (
     Arrays,
+    as_array,
     decoded,
     evaluate_all,
     filter_rows,
@@ -149,6 +150,18 @@ class SegmentKernel:
         if isinstance(self.plan.window, StateWindow) and prepared[STATE].null_count:
             prepared, size = filter_rows(prepared, size, prepared[STATE].is_valid())
         return prepared, size
+
+    def passing(self, rows: pa.Table) -> Bools:
+        """Return a mask of the rows that have segments: that pass WHERE, and have a state."""
+        columns = to_arrays(rows.select(self.columns))
+        mask = np.ones(rows.num_rows, np.bool_)
+        if self.filter is not None:
+            condition = as_array(evaluate(self.filter, plain(self.filter, columns)), rows.num_rows)
+            mask &= flags(pc.fill_null(condition, False))
+        if isinstance(self.plan.window, StateWindow):
+            state = self.prepared[STATE]
+            mask &= flags(as_array(evaluate(state, plain(state, columns)), rows.num_rows).is_valid())
+        return mask
 
     def _to_segments(self, prepared: Arrays, size: int) -> Arrays:
         """Return the segment of each prepared row, several where windows overlap."""

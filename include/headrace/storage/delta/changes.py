@@ -2,17 +2,98 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
+from urllib.parse import unquote
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from deltalake.exceptions import DeltaError
 
 from headrace.errors import HistoryGoneError, InternalError, StorageError
-from headrace.storage.delta.handles import Handle, first_line, stored_schema
-from headrace.storage.delta.log import count_changed_rows, files_exist, read_commit
+from headrace.model.tables import Table
+from headrace.storage.delta.data_files import read_batches
+from headrace.storage.delta.handles import Handle, file_system, first_line, stored_schema
+from headrace.storage.delta.log import LoggedCommit, count_changed_rows, files_exist, read_commit
+from headrace.storage.delta.pruning import Bounds, as_stored_integers
 
 CHANGE_TYPE: Final = "_change_type"
 COMMIT_VERSION: Final = "_commit_version"
+PIECE_ROWS: Final = 1_000_000
+"""Rows of a large commit that are in memory at a time; with a few columns, tens of megabytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class InsertedRows:
+    """The rows of a commit that has only inserted rows, to be read in pieces.
+
+    Attributes:
+        version: The commit.
+        paths: Its data files.
+        schema: The stored columns.
+        series_key: The column that is read as a dictionary.
+        times: The least and greatest timestamp.
+    """
+
+    uri: str
+    version: int
+    paths: tuple[str, ...]
+    schema: pa.Schema
+    series_key: str
+    times: Bounds
+
+    def pieces(self) -> Iterator[pa.Table]:
+        """Yield the rows in the order of the files, with the columns of `read_changes`, about `PIECE_ROWS` at a time."""
+        batches = read_batches(self.uri, list(self.paths), self.schema, self.schema.names, None, (self.series_key, None))
+        for piece in gather(batches, PIECE_ROWS):
+            change_type = pa.repeat(pa.scalar("insert"), piece.num_rows)
+            version = pa.repeat(pa.scalar(self.version, pa.int64()), piece.num_rows)
+            yield piece.append_column(CHANGE_TYPE, change_type).append_column(COMMIT_VERSION, version)
+
+
+def gather(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
+    """Join and cut batches to tables of about this many rows."""
+    waiting: list[pa.RecordBatch] = []
+    for batch in batches:
+        for start in range(0, batch.num_rows, rows):
+            waiting.append(batch.slice(start, rows))
+            if sum(part.num_rows for part in waiting) >= rows:
+                yield pa.Table.from_batches(waiting)
+                waiting = []
+    if waiting:
+        yield pa.Table.from_batches(waiting)
+
+
+def find_inserted_rows(handle: Handle, table: Table, version: int) -> InsertedRows | None:
+    """Return the rows of a version for reading in pieces; None if it did not only insert rows, or statistics are missing."""
+    with handle.latest() as delta:
+        schema = stored_schema(delta)
+    commit = read_commit(handle.uri, version)
+    if commit is None or commit.changed or commit.removed or any("deletionVector" in action for action in commit.added):
+        return None
+    paths = tuple(action["path"] for action in commit.added)
+    times = _read_times(handle.uri, commit, table.timestamp.name, schema)
+    return None if times is None else InsertedRows(handle.uri, version, paths, schema, table.series_key, times)
+
+
+def _read_times(uri: str, commit: LoggedCommit, name: str, schema: pa.Schema) -> Bounds | None:
+    """Return the least and greatest timestamp of a commit's data files from their footers, None if these do not have it."""
+    system, root = file_system(uri)
+    ends: list[object] = []
+    for action in commit.added:
+        try:
+            footer = pq.read_metadata(f"{root}/{unquote(action['path'])}", filesystem=system)
+        except FileNotFoundError:
+            return None
+        column = footer.schema.to_arrow_schema().get_field_index(name)
+        for group in range(footer.num_row_groups):
+            statistics = footer.row_group(group).column(column).statistics
+            if statistics is None or not statistics.has_min_max:
+                return None
+            ends += [statistics.min, statistics.max]
+    values = as_stored_integers(pa.array(ends, schema.field(name).type)).to_pylist()
+    return Bounds(min(values), max(values)) if values else None
 
 
 def read_changes(handle: Handle, first: int, last: int) -> pa.Table:

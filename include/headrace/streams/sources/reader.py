@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections import OrderedDict
 from dataclasses import replace
@@ -12,7 +13,7 @@ from headrace.storage.delta.changes import changes_schema
 from headrace.streams.context import Context
 from headrace.streams.sources.commit_sizes import CommitSizes
 from headrace.streams.sources.tags import with_tags
-from headrace.streams.windows.change_batch import Changes
+from headrace.streams.windows.change_batch import Changes, LargeCommit
 
 MAX_CACHED_BATCHES: Final = 8
 """Batches cached for streams that are a little behind."""
@@ -64,7 +65,12 @@ class ChangeReader:
         return self.context.tables.committed_at(self.source, version)
 
     def _with_tags(self, changes: Changes, tags: tuple[str, ...]) -> Changes:
-        return replace(changes, rows=with_tags(self.context.tables, self.source, changes.rows, tags)) if tags else changes
+        if not tags:
+            return changes
+        if isinstance(changes.source, LargeCommit):
+            add_tags = functools.partial(with_tags, self.context.tables, self.source, tags=tags)
+            return replace(changes, source=replace(changes.source, add_tags=add_tags))
+        return replace(changes, source=with_tags(self.context.tables, self.source, changes.source, tags))
 
     def _add_to_cache(self, changes: Changes) -> None:
         self._cache[changes.first] = changes
@@ -75,6 +81,10 @@ class ChangeReader:
         if first > latest_version:
             return None
         last = self._last_version(first, latest_version)
+        if first == last and self._sizes.count(first) > self.context.settings.driver_rows:
+            inserted = self.context.tables.inserted_rows(self.source, first)
+            if inserted is not None:
+                return Changes(first, last, LargeCommit(inserted))
         return Changes(first, last, self.context.tables.changes(self.source, first, last))
 
     def _last_version(self, first: int, latest_version: int) -> int:

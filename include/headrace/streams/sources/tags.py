@@ -17,7 +17,15 @@ def with_tags(tables: Tables, source: Table, rows: pa.Table, tags: Collection[st
         return rows
     tag_table = tables.read_tags(source)
     rows = rows.drop_columns([name for name in tags if name in rows.column_names])  # an undeclared column may have the name
-    tag_row = pc.index_in(rows[source.series_key], tag_table[source.series_key])
+    tag_row = row_of_series(rows[source.series_key], tag_table[source.series_key])
     for name in tags:
         rows = rows.append_column(tag_table.schema.field(name), pc.take(tag_table[name], tag_row))
     return rows
+
+
+def row_of_series(series: pa.ChunkedArray, names: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return for each series its position among names; NULL if it is not among them."""
+    if not pa.types.is_dictionary(series.type):
+        return pc.index_in(series, names)
+    encoded = series.unify_dictionaries().combine_chunks()
+    return pa.chunked_array([pc.index_in(encoded.dictionary, names).take(encoded.indices)])

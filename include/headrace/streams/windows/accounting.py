@@ -12,7 +12,7 @@ from headrace.compute.plan import SERIES_KEY
 from headrace.model.jobs import JobCounters
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.state.checkpoints import MAX_EVENT_TIME, MAX_EVENT_TIMES, StreamState
-from headrace.streams.windows.change_batch import Bools, ChangeBatch
+from headrace.streams.windows.change_batch import NEVER, Bools, ChangeBatch
 from headrace.streams.windows.window_sql import MAX_TIME, USED
 
 
@@ -63,6 +63,12 @@ def later_of(first: int | None, second: int | None) -> int | None:
 
 def max_times(names: pa.ChunkedArray, instants: pa.Array) -> pa.Table:
     """Return the largest event time of each subtable in a batch."""
+    if pa.types.is_dictionary(names.type):
+        encoded = names.unify_dictionaries().combine_chunks()
+        largest = np.full(len(encoded.dictionary), NEVER)
+        np.maximum.at(largest, encoded.indices.to_numpy(), instants.to_numpy())
+        times = pa.table({SERIES_KEY: encoded.dictionary, MAX_TIME: largest})
+        return times.filter(pa.array(largest != NEVER))
     grouped = pa.table({SERIES_KEY: names, MAX_TIME: instants}).group_by(SERIES_KEY).aggregate([(MAX_TIME, "max")])
     return pa.table({SERIES_KEY: grouped[SERIES_KEY], MAX_TIME: grouped[f"{MAX_TIME}_max"]})
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
@@ -14,6 +15,7 @@ import pyarrow.compute as pc
 from headrace.compute.plan import SERIES_KEY
 from headrace.compute.window_plans import CountWindow, EventWindow, StateWindow
 from headrace.model.time import Precision
+from headrace.storage.delta.changes import InsertedRows
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.state.checkpoints import MAX_EVENT_TIME, StreamState
 
@@ -65,14 +67,43 @@ class Changes:
     Attributes:
         first: The first version.
         last: The last version.
-        rows: The source's physical columns, tags, `_change_type` and `_commit_version`.
+        source: The changes: the source's physical columns, tags, `_change_type` and `_commit_version`; or a large commit.
         now: When they are handled, in epoch ms of the connection's clock.
     """
 
     first: int
     last: int
-    rows: pa.Table
+    source: pa.Table | LargeCommit
     now: int = 0
+
+    @property
+    def rows(self) -> pa.Table:
+        """All changes. Of a large commit this reads all rows into memory."""
+        return self.source if isinstance(self.source, pa.Table) else self.source.read()
+
+
+@dataclass(frozen=True)
+class LargeCommit:
+    """A commit of many new rows, which is processed piece by piece if its rows need no recalculation.
+
+    Attributes:
+        inserted: The rows.
+        add_tags: Joins the tags that a query reads.
+    """
+
+    inserted: InsertedRows
+    add_tags: Callable[[pa.Table], pa.Table] = lambda rows: rows
+
+    def pieces(self) -> Iterator[pa.Table]:
+        """Yield the rows in pieces. The series key is a dictionary."""
+        return (self.add_tags(piece) for piece in self.inserted.pieces())
+
+    def read(self) -> pa.Table:
+        """Return all rows."""
+        rows = pa.concat_tables(self.inserted.pieces())
+        key = rows.schema.get_field_index(self.inserted.series_key)
+        plain = rows.set_column(key, self.inserted.series_key, rows.column(key).cast(pa.string()))
+        return self.add_tags(plain)
 
 
 @dataclass(frozen=True)
@@ -118,10 +149,10 @@ def change_batch(plan: StreamPlan, changes: Changes, *, ignore_update: bool) -> 
     """
     rows = changes.rows
     if plan.source_subtable is not None:
-        rows = rows.filter(pc.equal(rows[plan.source.series_key], plan.source_subtable))
+        rows = rows.filter(pc.equal(rows[plan.source.series_key].cast(pa.string()), plan.source_subtable))
     if ignore_update and not isinstance(plan.query.window, StateWindow | EventWindow | CountWindow):
         rows = rows.filter(pc.not_equal(rows[CHANGE], "update_preimage"))
-    rows = rows.sort_by(VERSION)
+    rows = rows if changes.first == changes.last else rows.sort_by(VERSION)
     change = rows[CHANGE]
     kind = np.full(rows.num_rows, RowKind.INSERT, np.int8)
     for change_type, row_kind in (KIND_BY_CHANGE_IGNORING_UPDATES if ignore_update else KIND_BY_CHANGE).items():
@@ -156,8 +187,11 @@ def from_ticks(values: pa.ChunkedArray, precision: Precision) -> pa.ChunkedArray
     return micros.cast(pa.timestamp("us", tz="UTC"))
 
 
-def max_subtable_time_in_state(state: StreamState, series: pa.ChunkedArray) -> Int64s:
+def max_subtable_time_in_state(state: StreamState, series: pa.ChunkedArray | pa.Array) -> Int64s:
     """Return for each row the largest event time of its subtable in the state; `NEVER` if there is none."""
+    if pa.types.is_dictionary(series.type):
+        encoded = series.unify_dictionaries().combine_chunks()
+        return np.asarray(max_subtable_time_in_state(state, encoded.dictionary)[to_numpy(encoded.indices)])
     row_index = pc.index_in(series, state.max_event_time_by_subtable[SERIES_KEY])
     times = pc.take(state.max_event_time_by_subtable[MAX_EVENT_TIME], row_index)
     return to_numpy(pc.fill_null(times, NEVER)).astype(np.int64)

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from headrace.compute import Key, Plan
 from headrace.compute.kernels import OutputKernel, SegmentKernel, UnsupportedError
+from headrace.compute.window_plans import CountWindow, EventWindow
 from headrace.compute.windows.numbering import WINDOW_NUMBER
 from headrace.errors import OperationalError
 from headrace.model.types import BIGINT
@@ -21,7 +22,7 @@ from headrace.storage.types import arrow_type
 from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.windows import window_sql
-from headrace.streams.windows.change_batch import to_numpy
+from headrace.streams.windows.change_batch import Bools, to_numpy
 
 T = TypeVar("T")
 
@@ -113,9 +114,8 @@ class KernelEvaluation:
         """See `WindowEvaluation`."""
         segments = self.windows.segments(self._typed(rows))
         if state_windows is not None and state_windows.num_rows:
-            carried = window_sql.append_bookkeeping(state_windows)
-            segments = self.windows.merge(pa.concat_tables([segments, self._segments(carried)]))
-        return self._finished(segments)
+            segments = self.windows.merge(pa.concat_tables([segments, self.carried(state_windows)]))
+        return self.finish(segments)
 
     def assign_windows(self, rows: pa.Table) -> pa.Table:
         """See `WindowEvaluation`."""
@@ -124,29 +124,53 @@ class KernelEvaluation:
 
     def finalize_windows(self, segments: pa.Table) -> pa.Table:
         """See `WindowEvaluation`."""
-        typed = self._segments(segments)
-        return self._finished(self.windows.merge(typed, apart=np.asarray(to_numpy(typed[window_sql.ADDED]) == 0)))
+        return self.finish(self.merge(self._segments(segments)))
 
     def finalize_numbered(self, segments: pa.Table) -> pa.Table:
         """See `WindowEvaluation`."""
         number = to_numpy(segments[WINDOW_NUMBER]).astype(np.int64)
-        return self._finished(self.windows.merge_numbered(self._segments(segments), number))
+        return self.finish(self.windows.merge_numbered(self._segments(segments), number))
+
+    def carried(self, state_windows: pa.Table | None) -> pa.Table:
+        """Return windows in state as segments without new rows."""
+        if state_windows is None or state_windows.num_rows == 0:
+            return self.windows.schema.empty_table()
+        return self._segments(window_sql.append_bookkeeping(state_windows))
+
+    def piece_segments(self, rows: pa.Table) -> pa.Table:
+        """Return the segments of some of the rows of a commit, merged as far as other rows cannot change that."""
+        typed = self._typed(rows)
+        if isinstance(self.windows.plan.window, EventWindow | CountWindow):
+            return self.windows.row_segments(typed)
+        return self.windows.segments(typed)
+
+    def merge(self, segments: pa.Table) -> pa.Table:
+        """Merge segments into windows, two of which are separate if neither has new rows."""
+        return self.windows.merge(segments, apart=np.asarray(to_numpy(segments[window_sql.ADDED]) == 0))
+
+    def passing(self, rows: pa.Table) -> Bools:
+        """Return a mask of the rows that have segments."""
+        return self.windows.passing(self._typed(rows))
+
+    def finish(self, windows: pa.Table) -> pa.Table:
+        """Return windows with their values."""
+        return self.outputs.append_to(windows)
 
     def _typed(self, rows: pa.Table) -> pa.Table:
-        return rows.select(self.source.names).cast(self.source)
+        """Return the columns that the query reads in their stored types. Dictionaries stay."""
+        selected = rows.select(self.source.names)
+        types = zip(self.source, selected.schema, strict=True)
+        return selected.cast(pa.schema([own if pa.types.is_dictionary(own.type) else stored for stored, own in types]))
 
     def _segments(self, segments: pa.Table) -> pa.Table:
         return segments.select(self.windows.schema.names).cast(self.windows.schema)
-
-    def _finished(self, windows: pa.Table) -> pa.Table:
-        return self.outputs.append_to(windows)
 
 
 @dataclass(frozen=True)
 class FallbackEvaluation:
     """Evaluation by kernels, and by Spark SQL for batches with a value that Spark has to judge, such as a sum out of range."""
 
-    kernels: WindowEvaluation
+    kernels: KernelEvaluation
     spark: WindowEvaluation
 
     def merge_inserts(self, rows: pa.Table, state_windows: pa.Table | None) -> pa.Table:

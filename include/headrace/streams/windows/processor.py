@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.compute.kernels import UnsupportedError
 from headrace.compute.plan import FIRST_ROW, WSTART
 from headrace.compute.window_plans import CountWindow, IntervalWindow, SessionWindow
 from headrace.compute.windows import key_columns
@@ -17,19 +18,22 @@ from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.state.checkpoints import StreamState
 from headrace.streams.windows import window_sql
-from headrace.streams.windows.accounting import BatchCount, count_inserts
+from headrace.streams.windows.accounting import count_inserts
 from headrace.streams.windows.change_batch import (
     Bools,
     ChangeBatch,
     Changes,
     Int64s,
+    LargeCommit,
     RowKind,
     change_batch,
     maybe_expired,
     to_numpy,
 )
 from headrace.streams.windows.emission import EmitState, emit, flags, is_closed
-from headrace.streams.windows.evaluation import window_evaluation
+from headrace.streams.windows.evaluated_batch import EvaluatedBatch
+from headrace.streams.windows.evaluation import FallbackEvaluation, window_evaluation
+from headrace.streams.windows.large_commits import LargeCommits, MergedCommit
 from headrace.streams.windows.lateness import (
     BatchSegments,
     append_state_windows,
@@ -40,31 +44,10 @@ from headrace.streams.windows.lateness import (
     select_segments,
 )
 from headrace.streams.windows.recalculation import RecalculationScopes, find_scopes, rows_before_scopes
-from headrace.streams.windows.retention import evict_windows, split_state, state_columns
+from headrace.streams.windows.retention import Span, empty_state_windows, evict_windows, split_state
 from headrace.streams.windows.rewritten_rows import mark_rewritten, rows_to_add, segments_to_add
 from headrace.streams.windows.row_matching import match_rows
 from headrace.streams.windows.stored_rows import Ranges, coalesce_ranges, is_covered, read_stored_rows
-
-
-@dataclass(frozen=True)
-class EvaluatedBatch:
-    """The windows after a micro-batch.
-
-    Attributes:
-        windows: The windows that the batch touched or recalculated.
-        state_windows: The windows in state that were merged into them.
-        unaffected: The windows in state that belong to a recalculated partition but stay as they are.
-        possibly_emitted: Recalculated windows that the target may have although they are not in state.
-        recalculated: The number of recalculated scopes.
-        count: The batch's rows by outcome.
-    """
-
-    windows: pa.Table
-    state_windows: pa.Table
-    unaffected: pa.Table
-    possibly_emitted: pa.Table
-    recalculated: int
-    count: BatchCount
 
 
 class WindowProcessor:
@@ -74,15 +57,29 @@ class WindowProcessor:
         self.context = context
         self.plan = plan
         self.evaluation = window_evaluation(context, plan)
+        kernels = self.evaluation.kernels if isinstance(self.evaluation, FallbackEvaluation) else None
+        self.large_commits = None if kernels is None else LargeCommits(plan, kernels)
 
     def process_batch(self, state: StreamState, changes: Changes) -> BatchResult:
         """Compute one micro-batch."""
+        merged = self.merge_large_commit(state, changes)
+        if merged is not None:
+            return self.to_result(state, merged.evaluated, merged.others)
         batch = change_batch(self.plan, changes, ignore_update=self.plan.options.ignore_update)
         if batch.rows.num_rows == 0:
             return idle_result(state)
-        affected, others = split_state(self.plan, state, batch)
+        affected, others = split_state(self.plan, state, Span.of(batch))
         evaluated = self.merge_inserts(batch, state, affected) if self.can_use_fast_path(batch, state) else None
         return self.to_result(state, evaluated or self.recalculate(batch, state, affected, changes), others)
+
+    def merge_large_commit(self, state: StreamState, changes: Changes) -> MergedCommit | None:
+        """Merge a large commit piece by piece; None if the batch is not one, or has to be computed from all rows at once."""
+        if self.large_commits is None or not isinstance(changes.source, LargeCommit):
+            return None
+        try:
+            return self.large_commits.merge(state, changes, changes.source)
+        except UnsupportedError:
+            return None
 
     def can_use_fast_path(self, batch: ChangeBatch, state: StreamState) -> bool:
         """Return True for an insert-only INTERVAL batch that cannot contain expired rows.
@@ -105,21 +102,16 @@ class WindowProcessor:
             )
             if (match_rows(maybe_evicted, in_state, [*key_columns(self.plan.query), WSTART]) < 0).any():
                 return None
-        state_windows = self.empty_state_windows(windows) if affected is None else affected
+        state_windows = empty_state_windows(self.plan, windows) if affected is None else affected
         no_windows = state_windows.slice(0, 0)
         return EvaluatedBatch(windows, state_windows, no_windows, no_windows, 0, count_inserts(self.plan, batch, state, windows))
-
-    def empty_state_windows(self, windows: pa.Table) -> pa.Table:
-        """Return no rows, with the columns of windows in state."""
-        columns = state_columns(self.plan.query)[:-1]
-        return windows.slice(0, 0).select(columns).append_column(window_sql.EMITTED, pa.nulls(0, pa.int32()))
 
     def recalculate(self, batch: ChangeBatch, state: StreamState, affected: pa.Table | None, changes: Changes) -> EvaluatedBatch:
         """Assign rows to windows, re-read the source for affected windows, then merge."""
         row_segments = self.evaluation.assign_windows(batch.rows)
         segments = mark_rewritten(self.plan.query, batch_segments(self.plan, batch, state, row_segments, affected))
         count = count_batch(self.plan, batch, state, segments)
-        no_windows = self.empty_state_windows(row_segments)
+        no_windows = empty_state_windows(self.plan, row_segments)
         if len(segments.start) == 0:
             windows = self.evaluation.finalize_windows(mergeable_segments(self.plan, segments, segments.expired, segments.expired))
             return EvaluatedBatch(windows, no_windows, no_windows, no_windows, 0, count)

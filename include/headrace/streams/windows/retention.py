@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -31,21 +31,49 @@ def state_columns(plan: Plan) -> list[str]:
     return [*window_columns(plan), EMITTED]
 
 
-def split_state(plan: StreamPlan, state: StreamState, batch: ChangeBatch) -> tuple[pa.Table | None, pa.Table | None]:
-    """Split the windows in state into those that the batch may change, continue or close, and the others."""
+@dataclass(frozen=True)
+class Span:
+    """What decides which windows in state a batch may change.
+
+    Attributes:
+        first: The first instant of its rows, in ticks.
+        last: The last one.
+        written: The last one of its inserted and updated rows; None if there is none.
+        series: The names of its rows' series; None for any.
+    """
+
+    first: int
+    last: int
+    written: int | None
+    series: pa.ChunkedArray | None = None
+
+    @classmethod
+    def of(cls, batch: ChangeBatch) -> Span:
+        """Return the span of a batch with rows."""
+        written = batch.ts[batch.is_written]
+        return cls(int(batch.ts.min()), int(batch.ts.max()), int(written.max()) if len(written) else None, batch.series)
+
+
+def split_state(plan: StreamPlan, state: StreamState, span: Span) -> tuple[pa.Table | None, pa.Table | None]:
+    """Split the windows in state into those that a batch may change, continue or close, and the others."""
     windows = state.windows
     if windows is None or windows.num_rows == 0:
         return None, None
-    is_affected = may_be_affected(plan.query, windows, int(batch.ts.min()), int(batch.ts.max()))
-    if (key := subtable_key(plan)) is not None:
-        is_affected &= flags(pc.is_in(windows[key], pc.unique(batch.series)))
-    written_times = batch.ts[batch.is_written]
-    if plan.options.trigger is not TriggerMode.AT_ONCE and len(written_times):
-        max_event_time = written_times.max() if state.max_event_time is None else max(written_times.max(), state.max_event_time)
-        is_affected |= (to_numpy(windows[WEND]) < max_event_time - plan.watermark) & (
+    is_affected = may_be_affected(plan.query, windows, span.first, span.last)
+    if span.series is not None and (key := subtable_key(plan)) is not None:
+        is_affected &= flags(pc.is_in(windows[key], pc.unique(span.series)))
+    if plan.options.trigger is not TriggerMode.AT_ONCE and span.written is not None:
+        max_event_time = span.written if state.max_event_time is None else max(span.written, state.max_event_time)
+        is_affected |= (to_numpy(windows[WEND]).astype(np.int64) < max_event_time - plan.watermark) & (
             to_numpy(windows[EMITTED]) != EmitState.CURRENT
         )
     return windows.filter(pa.array(is_affected)), windows.filter(pa.array(~is_affected))
+
+
+def empty_state_windows(plan: StreamPlan, windows: pa.Table) -> pa.Table:
+    """Return no rows, with the columns of windows in state."""
+    columns = state_columns(plan.query)[:-1]
+    return windows.slice(0, 0).select(columns).append_column(EMITTED, pa.nulls(0, pa.int32()))
 
 
 def may_be_affected(plan: Plan, windows: pa.Table, first: int, last: int) -> Bools:

@@ -1,0 +1,124 @@
+"""Large commits of new rows, merged into windows piece by piece, so that memory follows the windows and not the commit.
+
+Only rows that need no recalculation are merged like this: that are not late, touch no window that was evicted, and continue their
+partition where the order of rows matters. Otherwise the micro-batch is computed from all rows at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.compute.plan import WEND, WSTART
+from headrace.compute.window_plans import EventWindow, IntervalWindow, SessionWindow
+from headrace.compute.windows import key_columns
+from headrace.model.jobs import JobCounters
+from headrace.model.time import Precision
+from headrace.streams.definition.define import StreamPlan
+from headrace.streams.state.checkpoints import StreamState
+from headrace.streams.windows.accounting import BatchCount, count_rows
+from headrace.streams.windows.change_batch import (
+    NEVER,
+    ChangeBatch,
+    Changes,
+    LargeCommit,
+    change_batch,
+    max_subtable_time_in_state,
+    maybe_expired,
+    to_numpy,
+)
+from headrace.streams.windows.evaluated_batch import EvaluatedBatch
+from headrace.streams.windows.evaluation import KernelEvaluation
+from headrace.streams.windows.retention import Span, empty_state_windows, split_state, subtable_key
+from headrace.streams.windows.row_matching import match_rows, row_ids
+from headrace.streams.windows.window_sql import ADDED
+
+
+@dataclass(frozen=True)
+class MergedCommit:
+    """The windows after a commit, and the windows in state that it cannot have changed."""
+
+    evaluated: EvaluatedBatch
+    others: pa.Table | None
+
+
+@dataclass(frozen=True)
+class LargeCommits:
+    """Merges the large commits of one stream."""
+
+    plan: StreamPlan
+    kernels: KernelEvaluation
+
+    def merge(self, state: StreamState, changes: Changes, commit: LargeCommit) -> MergedCommit | None:
+        """Return the windows after a commit; None if it may need recalculation."""
+        if isinstance(self.plan.query.window, EventWindow) and subtable_key(self.plan) is None:
+            return None
+        times = [to_ticks(value, self.plan.query.precision) for value in (commit.inserted.times.low, commit.inserted.times.high)]
+        affected, others = split_state(self.plan, state, Span(times[0], times[1], times[1]))
+        windows, tally = self.kernels.carried(affected), replace(state, counters=JobCounters())
+        for piece in commit.pieces():
+            batch = change_batch(self.plan, replace(changes, source=piece), ignore_update=self.plan.options.ignore_update)
+            if batch.rows.num_rows == 0:
+                continue
+            added = self.kernels.piece_segments(batch.rows)
+            if not self._is_on_time(batch, state, tally) or not self._continues(windows, added, state):
+                return None
+            windows = self.kernels.merge(pa.concat_tables([windows, added]))
+            tally = self._counted(batch, tally)
+        if self._touches_evicted(windows, affected, state):
+            return None
+        counters = replace(tally.counters, batches=1)
+        count = BatchCount(counters, tally.max_event_time_by_subtable, tally.max_event_time)
+        finished = self.kernels.finish(windows)
+        no_windows = empty_state_windows(self.plan, windows)
+        state_windows = no_windows if affected is None else affected
+        return MergedCommit(EvaluatedBatch(finished, state_windows, no_windows, no_windows, 0, count), others)
+
+    def _is_on_time(self, batch: ChangeBatch, state: StreamState, tally: StreamState) -> bool:
+        """Return whether no row may be expired or, for windows that leave rows out, out of order in its subtable."""
+        if self.plan.leaves_rows_out:
+            return bool((max_subtable_time_in_state(tally, batch.series) < batch.ts).all())
+        return not self.plan.options.ignore_expired or not maybe_expired(batch, state, self.plan.watermark).any()
+
+    def _continues(self, windows: pa.Table, added: pa.Table, state: StreamState) -> bool:
+        """Return whether segments only continue their partitions, where that is necessary to merge them."""
+        match self.plan.query.window:
+            case IntervalWindow():
+                return True
+            case SessionWindow(gap=gap):
+                evicted = state.evicted_through
+                return evicted is None or added.num_rows == 0 or pc.min(added[WSTART]).as_py() - gap > evicted
+        if added.num_rows == 0 or windows.num_rows == 0:
+            return True
+        groups, added_groups = row_ids([windows, added], key_columns(self.plan.query))
+        last = np.full(max(int(groups.max()), int(added_groups.max())) + 1, NEVER)
+        np.maximum.at(last, groups, to_numpy(windows[WEND]).astype(np.int64))
+        return bool((to_numpy(added[WSTART]) > last[added_groups]).all())
+
+    def _touches_evicted(self, windows: pa.Table, affected: pa.Table | None, state: StreamState) -> bool:
+        """Return whether rows were added to a window of INTERVAL that may have been evicted from the state."""
+        if state.evicted_through is None or not isinstance(self.plan.query.window, IntervalWindow):
+            return False
+        touched = pc.and_(pc.less_equal(windows[WSTART], state.evicted_through), pc.greater(windows[ADDED], 0))
+        in_state = windows.slice(0, 0) if affected is None else affected
+        key = [*key_columns(self.plan.query), WSTART]
+        return bool((match_rows(windows.filter(touched).select(key), in_state.select(key), key) < 0).any())
+
+    def _counted(self, batch: ChangeBatch, tally: StreamState) -> StreamState:
+        """Return the state with a piece's rows and event times counted."""
+        passing = self.kernels.passing(batch.rows)
+        count = count_rows(self.plan, batch, tally, passing, np.zeros(len(passing), np.bool_))
+        return replace(
+            tally,
+            max_event_time_by_subtable=count.max_event_time_by_subtable,
+            max_event_time=count.max_event_time,
+            counters=tally.counters.plus(count.counters),
+        )
+
+
+def to_ticks(stored: int, precision: Precision) -> int:
+    """Return a stored timestamp in ticks."""
+    return stored // 1000 if precision is Precision.MILLISECOND else stored
