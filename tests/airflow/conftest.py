@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from fastapi.testclient import TestClient
 
 ROOT = Path(__file__).parents[2]
 AIRFLOW_HOME = tempfile.mkdtemp(prefix="headrace-airflow-tests-")
@@ -24,7 +25,9 @@ sys.path[:0] = [str(ROOT / "plugins"), str(ROOT / "dags")]
 from headrace.catalog import Catalog  # noqa: E402
 from headrace.model.clock import ManualClock  # noqa: E402
 from headrace.settings import Settings, current, load  # noqa: E402
+from headrace.web.app import create_app  # noqa: E402
 from tests.airflow.running import RunningSystem, running_system  # noqa: E402
+from tests.airflow.web_page import Executed, Rights  # noqa: E402
 
 NOW = 1_790_000_000_000
 
@@ -47,6 +50,24 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Settings]:
 def catalog(home: Settings, clock: ManualClock) -> Iterator[Catalog]:
     with Catalog.open(home.catalog, clock=clock.now) as opened:
         yield opened
+
+
+@pytest.fixture
+def rights() -> Rights:
+    return Rights()
+
+
+@pytest.fixture
+def executed() -> Executed:
+    return Executed()
+
+
+@pytest.fixture
+def page(home: Settings, catalog: Catalog, clock: ManualClock, rights: Rights, executed: Executed) -> Iterator[TestClient]:
+    """Serve the page of a home whose catalog exists."""
+    assert catalog
+    with TestClient(create_app(rights, home, execute=executed, clock=clock), raise_server_exceptions=False) as client:
+        yield client
 
 
 POLICY = """

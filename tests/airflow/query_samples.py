@@ -53,6 +53,6 @@ def done(catalog: Catalog, job_id: str, *instants: int, rows: int = 4) -> None:
 
 
 def failed(catalog: Catalog, job_id: str, instant: int, message: str) -> None:
-    """Let an execution fail."""
+    """Let an execution fail, of another holder than those that are done."""
     of_job = catalog.jobs.by_id(job_id).definition.schedule
-    catalog.executions.fail(catalog.executions.claim(job_id, of_job, instant, "test", again=True), message)
+    catalog.executions.fail(catalog.executions.claim(job_id, of_job, instant, "failing", again=True), message)

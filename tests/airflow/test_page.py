@@ -24,7 +24,7 @@ from headrace.web.app import create_app
 from tests.airflow.conftest import NOW
 from tests.airflow.query_samples import DISCARD, EVERY, FIRST, add_query, done, failed
 from tests.airflow.samples import add_stream
-from tests.airflow.test_web import Executed, Rights, beat
+from tests.airflow.web_page import Executed, Rights, beat
 from tests.support.waiting import MAX_WAIT_S, wait_until
 
 FORWARDED_HEADERS = ("content-type", "origin", "sec-fetch-site", "x-headrace-action", "accept")

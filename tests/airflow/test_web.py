@@ -3,106 +3,27 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from fastapi import HTTPException, Request
 from fastapi.testclient import TestClient
 
 from headrace.catalog import Catalog
 from headrace.cli.system import build_jobs_table
-from headrace.errors import Error, OperationalError
+from headrace.errors import OperationalError
 from headrace.model.clock import ManualClock
 from headrace.model.jobs import DesiredState, JobProgress, JobState, StopReason
 from headrace.model.ledger import Chunk
 from headrace.model.positions import Position
 from headrace.runtime.dag_ids import stream_dag_id
-from headrace.runtime.metrics import slow_batches
-from headrace.runtime.snode import busy_jobs
 from headrace.runtime.supervision import read_snapshot, stale_after_ms
 from headrace.settings import Settings
-from headrace.streams.sources.poller import JobActivity
 from headrace.web.app import create_app
 from tests.airflow.conftest import NOW
 from tests.airflow.samples import LIVE, SOURCE, add_stream
+from tests.airflow.web_page import ACTION, Executed, Rights, beat, only_job
 
-ACTION = {"X-Headrace-Action": "pause"}
 FAILED = StopReason("TYPE", "column v is gone", "fix the cause, then RESUME STREAM", NOW - 5_000)
-
-
-@dataclass
-class Rights:
-    """Rights for tests: `hidden` DAGs cannot be read, `fixed` ones not edited, `kept` ones not deleted."""
-
-    logged_in: bool = True
-    hidden: set[str] = field(default_factory=set)
-    fixed: set[str] = field(default_factory=set)
-    kept: set[str] = field(default_factory=set)
-
-    url: str = ""
-
-    @property
-    def base_url(self) -> str:
-        return self.url
-
-    async def authenticate(self, request: Request) -> Any:  # noqa: ARG002
-        if not self.logged_in:
-            raise HTTPException(401, "Not authenticated")
-        return "vera"
-
-    def user_name(self, user: Any) -> str:
-        return str(user)
-
-    def readable_dags(self, user: Any, dag_ids: set[str]) -> set[str]:  # noqa: ARG002
-        return dag_ids - self.hidden
-
-    def can_edit(self, user: Any, dag_id: str) -> bool:  # noqa: ARG002
-        return dag_id not in self.fixed
-
-    def can_delete(self, user: Any, dag_id: str) -> bool:  # noqa: ARG002
-        return dag_id not in self.kept
-
-
-@dataclass
-class Executed:
-    """Records statements instead of running them."""
-
-    statements: list[str] = field(default_factory=list)
-    dialects: list[str] = field(default_factory=list)
-    users: list[str] = field(default_factory=list)
-    error: Error | None = None
-
-    def __call__(self, sql: str, dialect: str, user: str) -> None:
-        if self.error is not None:
-            raise self.error
-        self.statements.append(sql)
-        self.dialects.append(dialect)
-        self.users.append(user)
-
-
-@pytest.fixture
-def rights() -> Rights:
-    return Rights()
-
-
-@pytest.fixture
-def executed() -> Executed:
-    return Executed()
-
-
-@pytest.fixture
-def page(home: Settings, catalog: Catalog, clock: ManualClock, rights: Rights, executed: Executed) -> Iterator[TestClient]:
-    assert catalog
-    with TestClient(create_app(rights, home, execute=executed, clock=clock), raise_server_exceptions=False) as client:
-        yield client
-
-
-def only(page: TestClient) -> dict[str, Any]:
-    """Return the only stream of the list."""
-    (stream,) = page.get("/api/jobs").json()["jobs"]
-    return dict(stream)
 
 
 def test_the_page_and_its_parts_are_served(page: TestClient) -> None:
@@ -157,7 +78,7 @@ def test_a_stream_whose_dag_may_not_be_seen_does_not_exist(page: TestClient, cat
 
 def test_the_list_has_state_reason_lag_and_counters(page: TestClient, catalog: Catalog) -> None:
     add_stream(catalog, state=JobState.STOPPED, reason=FAILED)
-    stream = only(page)
+    stream = only_job(page)
     assert (stream["state"], stream["lag_ms"], stream["source"]) == ("STOPPED", 40, "power.meters")
     assert stream["reason"]["message"] == FAILED.message
     counters = stream["counters"]
@@ -165,19 +86,11 @@ def test_the_list_has_state_reason_lag_and_counters(page: TestClient, catalog: C
     assert counters["rows_in"] == sum(counters[part] for part in parts) == 100
 
 
-def beat(catalog: Catalog, stream: str, *, lag_ms: int = 0, in_flight_ms: int = 0) -> None:
-    """Write a heartbeat of the stream's driver like an snode, with a lease that outlives the test."""
-    lease = catalog.leases.acquire("default", "elsewhere:1:1", 3_600_000)
-    assert lease is not None
-    activity = {stream: JobActivity(in_flight_ms, 0, catalog.now() - lag_ms)}
-    catalog.snodes.beat(lease, detail={"jobs": busy_jobs(activity, catalog.now()), "slow_batches": slow_batches(activity, 120_000)})
-
-
 def test_a_running_micro_batch_shows_its_age_and_the_lag_from_now(page: TestClient, catalog: Catalog, clock: ManualClock) -> None:
     stream = add_stream(catalog, progress=JobProgress(Position(1, {})))
     beat(catalog, stream, lag_ms=900, in_flight_ms=700)
     clock.advance(250)
-    shown = only(page)
+    shown = only_job(page)
     assert (shown["batch_ms"], shown["slow_batch"], shown["lag_ms"]) == (700, None, 1_150)
     assert page.get("/api/jobs").json()["health"]["worst_lag"] == {"ms": 1_150, "name": "power.avg_v"}
 
@@ -185,7 +98,7 @@ def test_a_running_micro_batch_shows_its_age_and_the_lag_from_now(page: TestClie
 def test_a_slow_micro_batch_is_shown_on_the_page(page: TestClient, catalog: Catalog) -> None:
     stream = add_stream(catalog)
     beat(catalog, stream, in_flight_ms=180_000)
-    shown = only(page)
+    shown = only_job(page)
     assert shown["batch_ms"] == 180_000
     assert shown["slow_batch"].startswith("the micro-batch has been running for 3 minutes")
 
@@ -200,14 +113,14 @@ def test_a_stale_heartbeat_is_no_running_micro_batch(page: TestClient, catalog: 
     stream = add_stream(catalog)
     beat(catalog, stream, lag_ms=900, in_flight_ms=180_000)
     clock.advance(60_000)
-    shown = only(page)
+    shown = only_job(page)
     assert (shown["batch_ms"], shown["slow_batch"], shown["lag_ms"]) == (None, None, 60_040)
 
 
 def test_a_stream_that_is_not_live_has_no_lag(page: TestClient, catalog: Catalog) -> None:
     stream = add_stream(catalog, progress=JobProgress())
     beat(catalog, stream, in_flight_ms=5)
-    assert only(page)["lag_ms"] is None
+    assert only_job(page)["lag_ms"] is None
 
 
 def test_the_health_numbers_count_every_stream_once(page: TestClient, catalog: Catalog) -> None:
@@ -226,11 +139,11 @@ def test_rates_need_two_samples(page: TestClient, catalog: Catalog, clock: Manua
 
     monkeypatch.setattr(app, "MAX_SNAPSHOT_AGE_S", -1.0)
     stream = add_stream(catalog)
-    assert only(page)["rate"] is None
+    assert only_job(page)["rate"] is None
     clock.advance(2_000)
     catalog.jobs.set_progress(stream, replace(LIVE, counters=replace(LIVE.counters, rows_in=150, rows_out=24)))
-    assert only(page)["rate"] == {"rows_in": 25.0, "rows_out": 2.0}
-    assert only(page)["history"][0] == 25.0
+    assert only_job(page)["rate"] == {"rows_in": 25.0, "rows_out": 2.0}
+    assert only_job(page)["history"][0] == 25.0
 
 
 def test_a_filling_stream_shows_progress_and_remaining_time(page: TestClient, catalog: Catalog, clock: ManualClock) -> None:
@@ -239,7 +152,7 @@ def test_a_filling_stream_shows_progress_and_remaining_time(page: TestClient, ca
     catalog.ledger.claim(stream, "history", 0)
     clock.advance(3_000)
     catalog.ledger.finish(stream, "history", 0, 500)
-    backfill = only(page)["backfill"]
+    backfill = only_job(page)["backfill"]
     assert (backfill["fraction"], backfill["eta_ms"], backfill["chunks"]) == (0.25, 9_000, 4)
     detail = page.get(f"/api/jobs/{stream}").json()
     assert [chunk["state"] for chunk in detail["chunks"]] == ["DONE", "PENDING", "PENDING", "PENDING"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -20,31 +19,9 @@ from headrace.web.app import create_app
 from tests.airflow.conftest import NOW
 from tests.airflow.query_samples import BLOCKED, DISCARD, EVERY, FIRST, SQL, add_query, done, failed
 from tests.airflow.samples import add_stream
-from tests.airflow.test_web import ACTION, Executed, Rights
+from tests.airflow.web_page import ACTION, Executed, Rights, only_job
 
 FAILED = StopReason("DATA", "line1.s1 overflows", "fix the cause, then RESUME CONTINUOUS QUERY", NOW - 5_000)
-
-
-@pytest.fixture
-def rights() -> Rights:
-    return Rights()
-
-
-@pytest.fixture
-def executed() -> Executed:
-    return Executed()
-
-
-@pytest.fixture
-def page(home: Settings, catalog: Catalog, clock: ManualClock, rights: Rights, executed: Executed) -> Iterator[TestClient]:
-    assert catalog
-    with TestClient(create_app(rights, home, execute=executed, clock=clock), raise_server_exceptions=False) as client:
-        yield client
-
-
-def only(page: TestClient) -> dict[str, Any]:
-    (job,) = page.get("/api/jobs").json()["jobs"]
-    return dict(job)
 
 
 def test_streams_and_continuous_queries_are_listed_alike(page: TestClient, catalog: Catalog) -> None:
@@ -64,7 +41,7 @@ def test_a_query_has_its_schedule_its_last_execution_and_its_lag(page: TestClien
     query = add_query(catalog)
     done(catalog, query, *range(FIRST, NOW - EVERY, EVERY))
     clock.advance(4_000)
-    shown = only(page)
+    shown = only_job(page)
     assert (shown["source"], shown["target"], shown["lag_ms"], shown["waiting"]) == (
         "root.plant.line1",
         "root.agg.line1",
@@ -85,13 +62,13 @@ def test_a_query_that_is_not_executed_has_no_next_execution(
     page: TestClient, catalog: Catalog, desired: DesiredState, state: JobState
 ) -> None:
     catalog.jobs.set_desired(add_query(catalog, state=state), desired)
-    assert only(page)["schedule"]["next"] is None
+    assert only_job(page)["schedule"]["next"] is None
 
 
 @pytest.mark.parametrize(("every", "executor"), [(59_000, "a timer of snode default"), (60_000, "Airflow")])
 def test_a_query_says_who_executes_it(page: TestClient, catalog: Catalog, every: int, executor: str) -> None:
     add_query(catalog, schedule=replace(BLOCKED, every=every))
-    assert only(page)["executor"].startswith(executor)
+    assert only_job(page)["executor"].startswith(executor)
 
 
 def states(executions: list[dict[str, Any]]) -> list[str]:
@@ -208,7 +185,7 @@ def test_a_query_that_may_not_be_read_is_answered_like_one_that_does_not_exist(
     page: TestClient, catalog: Catalog, rights: Rights
 ) -> None:
     query = add_query(catalog)
-    rights.hidden = {only(page)["dag_id"]}
+    rights.hidden = {only_job(page)["dag_id"]}
     hidden, missing = page.get(f"/api/jobs/{query}"), page.get("/api/jobs/nothing")
     assert (hidden.status_code, missing.status_code) == (404, 404)
     assert hidden.json()["hint"] == missing.json()["hint"] == "it was dropped, or you have no right to read its DAG"

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,13 @@ DEADLINE_S = 120
 
 @pytest.fixture
 def connection(tmp_path: Path) -> Iterator[headrace.Connection]:
-    settings = load(home=tmp_path / "home", cq_attempts=2)
+    with opened_home(tmp_path / "home", attempts=2) as opened:
+        yield opened
+
+
+@contextmanager
+def opened_home(home: Path, attempts: int) -> Iterator[headrace.Connection]:
+    settings = load(home=home, cq_attempts=attempts)
     with headrace.connect(dialect="iotdb", clock=headrace.ManualClock(START), settings=settings) as opened:
         opened.execute("create timeseries root.plant.line1.s1 with datatype=INT32")
         values = ", ".join(f"({START + second * SECOND}, {second})" for second in range(-10, 60))
@@ -63,6 +70,10 @@ def wait_until(holds: Callable[[], bool]) -> None:
     while not holds():
         assert time.monotonic() < deadline
         time.sleep(0.02)
+
+
+def becomes(read: Callable[[], object], expected: object) -> Callable[[], bool]:
+    return lambda: read() == expected
 
 
 def done(connection: headrace.Connection, name: str) -> int:
@@ -108,6 +119,37 @@ def test_a_query_that_fails_is_tried_again_and_stopped_while_others_go_on(connec
     (execution,) = ledger(connection, "bad")
     assert (execution.state, execution.attempt) == (ExecutionState.FAILED, 2)
     assert "not compatible" in str(records(connection)[0].reason)
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+def test_pauses_between_attempts_double(tmp_path: Path) -> None:
+    with opened_home(tmp_path / "home", attempts=4) as connection:
+        create(connection, "bad")
+        create(connection, "good")
+        connection.execute("create timeseries root.agg.bad.c with datatype=TEXT")
+        check_pauses(connection)
+
+
+def check_pauses(connection: headrace.Connection) -> None:
+    pauses = [retry_pause_ms(SECOND, attempt) for attempt in (1, 2, 3)]
+    assert pauses == [SECOND, 2 * SECOND, 4 * SECOND]
+
+    def attempts() -> list[int]:
+        return [execution.attempt for execution in ledger(connection, "bad") if execution.state is ExecutionState.FAILED]
+
+    with running(connection):
+        for number, pause in enumerate(pauses, start=1):
+            wait_until(becomes(attempts, [number]))
+            elapsed = (connection.clock.now() - START) // SECOND
+            for second in range(1, pause // SECOND):
+                connection.clock.advance(SECOND)
+                # The timers have seen the clock once the other query is done.
+                wait_until(becomes(partial(done, connection, "good"), elapsed + second + 1))
+                assert attempts() == [number]
+            connection.clock.advance(SECOND)
+        wait_until(lambda: records(connection)[0].state is JobState.STOPPED)
+    assert attempts() == [4]
 
 
 @pytest.mark.spark

@@ -120,7 +120,7 @@ class Jobs:
             seen: The job as the writer read it.
             state: The new state.
             reason: The reason that goes with it; None clears it.
-            driver: If given, the job's driver must still be as the writer saw it.
+            driver: If set, the job's driver must still be as the writer saw it.
 
         Returns:
             False if the state, its reason or the driver has changed since, or the job was dropped; nothing is written then.

@@ -35,12 +35,12 @@ from headrace.compute.plan_sources import OneRow, Scan, ScanUnion, SeriesRows
 from headrace.compute.shares import ShareProvider
 from headrace.compute.sql_text import resolve_now, to_stored_type
 from headrace.compute.statistics import StatisticsProvider, TableStatistics
-from headrace.compute.types import spark_type
+from headrace.compute.types import spark_type, to_ticks
 from headrace.compute.window_plans import IntervalWindow, RangeWindow, RunWindow, SessionWindow, StateWindow
 from headrace.compute.windows import intervals
 from headrace.compute.windows.fill import fill_windows
 from headrace.compute.windows.numbering import number_rows
-from headrace.compute.windows.ranges import assign_windows, window_grid, within_range
+from headrace.compute.windows.ranges import assign_windows, rows_in_windows, window_grid, within_range
 from headrace.compute.windows.row_runs import number_runs
 from headrace.compute.windows.runs import merge_runs
 from headrace.compute.windows.segments import (
@@ -107,13 +107,18 @@ def project(plan: Plan, rows: DataFrame) -> DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class Evaluator:
-    """Builds the data frame of a plan. Results have columns `o…` with instants as ticks."""
+    """Builds the data frame of a plan. Results have columns `o…` with instants as ticks.
+
+    Attributes:
+        within: The plan with the windows that rows of series must lie in: a sub-query sees no others.
+    """
 
     read: Reader
     ordered: bool
     statistics: StatisticsProvider | None = None
     shares: ShareProvider | None = None
     cached: list[DataFrame] = field(default_factory=list)
+    within: Plan | None = None
 
     def evaluate(self, plan: AnyPlan) -> DataFrame:
         """Return the rows of a plan, sorted and limited."""
@@ -130,7 +135,10 @@ class Evaluator:
 
     def _evaluate_rows(self, plan: Plan) -> tuple[DataFrame, list[str]]:
         """Return the result of a plan by Spark SQL, and its natural order."""
-        rows = self._read(plan.source)
+        is_outer = isinstance(plan.window, RangeWindow) and isinstance(plan.source, Plan)
+        rows = (replace(self, within=plan) if is_outer else self)._read(plan.source)
+        if isinstance(plan.source, SeriesRows) and self.within is not None and isinstance(self.within.window, RangeWindow):
+            rows = rows_in_windows(self.within, self.within.window, rows, to_ticks("time", plan.precision))
         # Regrouped rows have their time in ticks.
         if isinstance(plan.window, RangeWindow) and isinstance(plan.source, SeriesRows) and plan.source.regrouping is None:
             rows = within_range(plan, plan.window, rows, "time")

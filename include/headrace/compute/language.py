@@ -77,7 +77,7 @@ class Operators:
         unary: Returns the term of a unary operator, by its name.
         binary: Returns the term of a binary operator, by its name.
         comparisons: Names of binary operators that convert both operands to instants if one of them is.
-        instant: Converts a term to an instant, given time zone and precision.
+        instant: Converts a term to an instant in a time zone and precision.
         truth: Converts a term to a condition.
         cast: Converts a term to a declared type.
         common_type: Returns the type that holds the values of several types, None if all are bare NULLs.

@@ -1,4 +1,4 @@
-"""The bound plan of a query: names resolved, types known, every expression as Spark SQL text. Plans are values and need no Spark.
+"""The bound plan of a query: names and types resolved, every expression as Spark SQL text. Plans are values and need no Spark.
 
 Columns of the data frames between evaluation steps:
 

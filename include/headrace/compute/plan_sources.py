@@ -90,7 +90,7 @@ class SeriesRows:
         slots: Number of copies of each row, numbered in `_slot`.
         stored: What `columns` mean, for readers that do not evaluate SQL: of each scan the stored series of each column, None for
             NULL. Empty if a column is computed otherwise, or if rows have to meet further conditions than to be of the devices.
-        groups: If given, a row is copied for each group of its device, with the group instead of the device. `devices` are the
+        groups: If set, a row is copied for each group of its device, with the group instead of the device. `devices` are the
             groups then.
         projections: Of each scan Spark SQL of the columns `time`, `device` and those that `columns` reads; empty if the table has
             them.

@@ -21,7 +21,7 @@ NULL: Final = "NULL"
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A value known when the statement is planned. A `relative` instant is an offset in ticks from the present."""
+    """A value that planning can compute. A `relative` instant is an offset in ticks from the present."""
 
     value: Scalar
     relative: bool = False
@@ -40,7 +40,7 @@ class Term:
 
     Attributes:
         type: None for a bare NULL.
-        constant: The value, if it is known when the statement is planned.
+        constant: The value, if planning can compute it.
         role: Set if the term is, unchanged, the time or series key column of its source.
     """
 

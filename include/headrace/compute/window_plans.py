@@ -16,7 +16,7 @@ class Bound:
     relative: bool = False
 
     def at(self, now: int) -> int:
-        """Return the bound in ticks, given the present in ticks."""
+        """Return the bound in ticks; `now` is the present in ticks."""
         return self.ticks + now if self.relative else self.ticks
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Final
 
 from headrace.errors import ExistsError, TypeMismatchError
 from headrace.model.failpoints import failpoint
-from headrace.model.paths import PathPattern, split_path
+from headrace.model.paths import PathPattern, join_path, split_path
 from headrace.model.tables import Database
 from headrace.model.tree_status import TreeStatus
 from headrace.model.tree_types import WIDER_KINDS, type_name
@@ -83,11 +83,33 @@ def assign_template(context: Context, database: Database, path: str, name: str |
             templates.set(name, database.name, path)
 
 
+def covering_templates(paths: Iterable[str], context: Context) -> dict[str, DeviceTemplate]:
+    """Return the templates that are set to paths of devices, or to paths above them, by the device's path."""
+    catalog = context.catalog
+    names = catalog.templates.paths()
+    templates = {name: catalog.templates.get(name) for name in set(names.values())}
+    covered = ((path, next((name for prefix in prefixes(path) if (name := names.get(prefix))), None)) for path in paths)
+    return {path: templates[name] for path, name in covered if name is not None}
+
+
+def prefixes(path: str) -> Iterator[str]:
+    """Yield a path and those above it."""
+    nodes = split_path(path)
+    return (join_path(nodes[:length]) for length in range(len(nodes), 0, -1))
+
+
 def activate_device(context: Context, database: Database, path: str, template_name: str) -> None:
     """Create a device with the series of its template, unless it exists."""
+    activate_devices(context, database, [path], template_name)
+
+
+def activate_devices(context: Context, database: Database, paths: Sequence[str], template_name: str) -> None:
+    """Create those devices that do not exist, with the series of their template."""
     catalog, name = context.catalog, database.name
     with catalog.lock(TEMPLATES_LOCK), catalog.lock(f"ddl {name}"):
-        if path in catalog.trees.find(name, [path]):
+        present = catalog.trees.find(name, paths)
+        missing = [path for path in paths if path not in present]
+        if not missing:
             return
         template = catalog.templates.get(template_name)
         columns = allocate_columns(catalog.tables.get(name, TREE_TABLE), database, template.series, context)
@@ -96,8 +118,8 @@ def activate_device(context: Context, database: Database, path: str, template_na
             Timeseries(one.measurement, one.type, columns[one.measurement, one.type].name, one.encoding, one.compression)
             for one in template.series
         )
-        device = Device(name, path, series, template.aligned, template=template.name)
-        catalog.trees.change(name, [path], lambda _: [device], list(columns.values()))
+        devices = [Device(name, path, series, template.aligned, template=template.name) for path in missing]
+        catalog.trees.change(name, missing, lambda _: devices, list(columns.values()))
 
 
 def deactivate_devices(context: Context, database: Database, paths: Sequence[str]) -> None:

@@ -45,7 +45,7 @@ class StatementResult:
 
 
 RunSql = Callable[[str, str, str | None], StatementResult]
-"""Runs a statement, given as SQL, dialect and current database. Raises `headrace.errors.Error`. Must be thread-safe."""
+"""Runs a statement: SQL, dialect and current database. Raises `headrace.errors.Error`. Must be thread-safe."""
 
 
 @dataclass(frozen=True, slots=True)

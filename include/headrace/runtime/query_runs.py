@@ -178,7 +178,7 @@ def release_dead(context: Context, job_id: str, run: QueryRun, is_alive: Callabl
 def release_own(context: Context, job_id: str, holder: str, message: str) -> str:
     """Mark the executions FAILED that a process was at when it ended, and return why it failed.
 
-    The reason is the one that the process has recorded, or the given one if it could not.
+    The reason is the one that the process has recorded, or `message` if it could not.
     """
     own = [
         execution

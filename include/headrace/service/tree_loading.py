@@ -10,10 +10,11 @@ import pyarrow as pa
 
 from headrace.errors import ExistsError, TypeMismatchError
 from headrace.model.tables import Column, Database, Table
-from headrace.model.tree_types import TREE_TYPES
-from headrace.model.trees import TREE_TABLE, Device, NewSeries
+from headrace.model.tree_types import TREE_TYPES, type_name
+from headrace.model.trees import TREE_TABLE, Device, DeviceTemplate, NewSeries, TemplateSeries
 from headrace.model.types import DataType
 from headrace.queries.columns import Allocation, allocate_columns, candidates, find_column
+from headrace.queries.templates import TEMPLATES_LOCK, activate_devices, covering_templates, extend_template
 from headrace.queries.trees import with_series
 from headrace.runtime.context import Context
 from headrace.service.tree_stages import LoadTree
@@ -51,6 +52,7 @@ class CatalogSeries:
     def plan(self, series: pa.Table) -> SeriesColumns:
         """Return the columns that series have or would get."""
         table = self.context.catalog.tables.get(self.database.name, TREE_TABLE)
+        series = self.with_template_types(series)
         present = self.devices(series)
         missing = missing_series(series, present)
         columns = planned_columns(table, missing)
@@ -58,19 +60,51 @@ class CatalogSeries:
         return series_columns(table, series, present, columns)
 
     def create(self, series: pa.Table) -> SeriesColumns:
-        """Create the series that are missing, all in one transaction, and return the columns that series have."""
+        """Create the series that are missing, and return the columns that series have.
+
+        Below device templates these are extended and activated, as by INSERT; all other series are created in one transaction.
+        """
         catalog, name = self.context.catalog, self.database.name
-        with catalog.lock(f"ddl {name}"):
-            missing = missing_series(series, self.devices(series))
-            if missing:
-                table = catalog.tables.get(name, TREE_TABLE)
-                every = list(dict.fromkeys(new for group in missing.values() for new in group))
-                self.add_planned_columns(table, missing)
-                columns = allocate_columns(table, self.database, every, self.context)
-                catalog.trees.change(
-                    name, list(missing), lambda present: self.with_missing(present, missing, columns), list(columns.values())
-                )
+        with catalog.lock(TEMPLATES_LOCK), catalog.lock(f"ddl {name}"):
+            typed = self.with_template_types(series)
+            missing = missing_series(typed, self.devices(typed))
+            templates = covering_templates(missing, self.context)
+            self.use_templates(templates, missing)
+            self.create_own({path: new for path, new in missing.items() if path not in templates})
             return self.plan(series)
+
+    def create_own(self, missing: Mapping[str, Sequence[NewSeries]]) -> None:
+        """Create series of devices that have no template."""
+        if not missing:
+            return
+        catalog, name = self.context.catalog, self.database.name
+        table = catalog.tables.get(name, TREE_TABLE)
+        every = list(dict.fromkeys(new for group in missing.values() for new in group))
+        self.add_planned_columns(table, missing)
+        columns = allocate_columns(table, self.database, every, self.context)
+        catalog.trees.change(
+            name, list(missing), lambda present: self.with_missing(present, missing, columns), list(columns.values())
+        )
+
+    def use_templates(self, templates: Mapping[str, DeviceTemplate], missing: Mapping[str, Sequence[NewSeries]]) -> None:
+        """Extend templates by the measurements that they lack, and create devices from them; `templates` has those of devices."""
+        for template in {template.name: template for template in templates.values()}.values():
+            paths = [path for path, own in templates.items() if own.name == template.name]
+            series = {new.measurement: TemplateSeries(new.measurement, new.type) for path in paths for new in missing[path]}
+            extend_template(self.context, template.name, list(series.values()), if_not_exists=True)
+            activate_devices(self.context, self.database, paths, template.name)
+
+    def with_template_types(self, series: pa.Table) -> pa.Table:
+        """Return series with the types of device templates: those of a template's measurements, or one for each new one."""
+        templates = covering_templates(series["device"].unique().to_pylist(), self.context)
+        if not templates:
+            return series
+        types = {(template.name, one.measurement): one.type for template in templates.values() for one in template.series}
+        named = []
+        for device, measurement, type_ in series_rows(series):
+            template = templates.get(device)
+            named.append(type_ if template is None else types.setdefault((template.name, measurement), type_))
+        return series.set_column(series.column_names.index("type"), "type", pa.array(map(type_name, named), pa.string()))
 
     def add_planned_columns(self, table: Table, missing: Mapping[str, Sequence[NewSeries]]) -> None:
         """Add the columns that series are likely to get in one commit; those that are taken get other names afterwards."""

@@ -292,7 +292,7 @@ class VerifyTree:
     """Run a query over trees with Spark and with DuckDB, and compare. `sql` is the query's text."""
 
     query: TreeQuery
-    plan: TreePlan
+    plan: TreePlan | TagPlan
     scope: TreeScope
     sql: str
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from headrace.compute.iotdb.select import TreePlan
 from headrace.errors import NotSupportedError
 from headrace.model.tables import Database, Table
 from headrace.model.tree_queries import TreeQuery
@@ -43,9 +44,11 @@ def query_rows(stage: VerifyTree, session: SessionState) -> pa.Table:
     """Return the query's rows, from a live snode if there is one, like any SELECT."""
     snode = living_snode(session.context)
     result = None if snode is None else query_snode(snode, stage.sql, session.dialect, session.database)
-    rows = evaluate_query(stage.plan.plan, session.context) if result is None else result.table
-    assert rows is not None
-    return rows
+    if result is None:
+        rows = evaluate_query(stage.plan.plan, session.context)
+        return rows if isinstance(stage.plan, TreePlan) else stage.plan.finish(rows)
+    assert result.table is not None
+    return result.table
 
 
 def verify_tree_range(

@@ -56,7 +56,7 @@ class LexicalRules:
         self._piece = re.compile(rf"(?P<blank>\s+|{self.COMMENT})|(?P<stop>;)|{quoted}|(?P<open>['\"`]|/\*)|[^\s;'\"`/-]+|.", re.S)
 
     def unquote(self, raw: str) -> str:
-        """Return the value of a string literal, given with its quotes."""
+        """Return the value of a string literal with its quotes."""
         body = raw[1:-1]
         quote = raw[0]
         if "\\" not in body and quote not in body:

@@ -17,7 +17,7 @@ from headrace.sql import expression_sql, instant_sql, lexical_rules_of
 from headrace.sql.tokens import Token, tokenize
 
 DATA_STATEMENTS: Final = frozenset({("INSERT",), ("ALTER",), ("CREATE", "TABLE")})
-"""Statements whose values are data for columns of known types, not expressions."""
+"""Statements whose values are data for typed columns, not expressions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +205,7 @@ def date_sql(value: date, dialect: str, is_data: bool) -> str:
 
 
 def text_time_sql(text: str, dialect: str, is_data: bool) -> str:
-    """Write a timestamp given as text."""
+    """Write a timestamp that is text."""
     return instant_sql(text, dialect, is_data=is_data)
 
 

@@ -14,7 +14,7 @@ MIN_SIMILARITY = 0.65
 
 
 def unexpected_token(text: str, span: Span, expected: Iterable[str], *, hint: str = "") -> SqlSyntaxError:
-    """Return the error for the text at `span`, given what was expected there. An empty span is the end of the statement."""
+    """Return the error for the text at `span`, where something else was expected. An empty span is the end of the statement."""
     unexpected = text[span.start : span.end]
     choices = list(dict.fromkeys(expected))
     what = f"unexpected {_quote_text(unexpected)}" if unexpected else "the statement ends too early"

@@ -27,7 +27,7 @@ class WindowParser(FormParser):
     """Parses window clauses, by a table of the words that begin them, and `FILL`."""
 
     WINDOWS: ClassVar[Mapping[str, Callable[[Any, int], WindowClause]]] = {}
-    """Parsers of the rest of a window clause, given the index of its first token."""
+    """Parsers of the rest of a window clause, from the index of its first token."""
 
     UNSUPPORTED_WINDOWS: ClassVar[tuple[str, ...]] = ()
     """Windows of the language that Headrace lacks."""

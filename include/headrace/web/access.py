@@ -28,7 +28,7 @@ class Access(Protocol):
         ...
 
     def readable_dags(self, user: Any, dag_ids: set[str]) -> set[str]:
-        """Return the given DAGs that the user may read."""
+        """Return the DAGs among `dag_ids` that the user may read."""
         ...
 
     def can_edit(self, user: Any, dag_id: str) -> bool:

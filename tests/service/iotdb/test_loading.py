@@ -302,3 +302,37 @@ def csv_text(rows: list[dict[str, Any]]) -> str:
     writer.writeheader()
     writer.writerows(rows)
     return lines.getvalue()
+
+
+def test_a_load_below_a_device_template_uses_its_measurements(plant: headrace.Connection, file: Writing) -> None:
+    plant.execute("create device template t aligned (s1 INT64, s2 FLOAT)")
+    plant.execute("set device template t to root.plant.west")
+    plant.execute("create timeseries using device template on root.plant.west.d0")
+    text = (
+        "time,device,s1,s3\n1,root.plant.west.d1,5,on\n1,root.plant.west.d2,6,7\n2,root.plant.west.d0,7,\n3,root.plant.east,8,9\n"
+    )
+    plant.load(file("a.csv", text), into="root.plant")
+    template = {"s1": "INT64", "s2": "FLOAT", "s3": "TEXT"}
+    expected = {f"root.plant.west.{device}.{name}": type_ for device in ("d0", "d1", "d2") for name, type_ in template.items()}
+    expected |= {"root.plant.east.s1": "DOUBLE", "root.plant.east.s3": "DOUBLE"}
+    loaded = types(plant)
+    assert {path: loaded[path] for path in expected} == expected
+    assert fetch(plant, "show devices root.plant.west.**") == [
+        (f"root.plant.west.{device}", "true", "t", "INF") for device in ("d0", "d1", "d2")
+    ]
+    assert {row[0]: row[1] for row in fetch(plant, "show nodes in device template t")} == template
+    rows = fetch(plant, "select s1, s2, s3 from root.plant.west.* align by device")
+    assert [row[1:] for row in rows] == [
+        ("root.plant.west.d0", 7, None, None),
+        ("root.plant.west.d1", 5, None, "on"),
+        ("root.plant.west.d2", 6, None, "7"),
+    ]
+    assert [row[1:] for row in fetch(plant, "select s1, s3 from root.plant.east")] == [(8.0, 9.0)]
+
+
+def test_a_value_that_a_device_template_cannot_hold_is_refused(plant: headrace.Connection, file: Writing) -> None:
+    plant.execute("create device template t (s1 INT64)")
+    plant.execute("set device template t to root.plant.west")
+    with pytest.raises(DataError, match=r"root.plant.west.d1.s1"):
+        plant.load(file("a.csv", "time,s1\n1,5\n2,high\n"), into="root.plant.west.d1")
+    assert fetch(plant, "show devices root.plant.west.**") == []

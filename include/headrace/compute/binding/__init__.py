@@ -1,1 +1,1 @@
-"""A query as written becomes a plan: names resolved, types known, limits checked."""
+"""A query as written becomes a plan: names resolved, types determined, limits checked."""

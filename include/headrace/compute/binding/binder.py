@@ -1,4 +1,4 @@
-"""Binding of expressions: every name resolved, every type known."""
+"""Binding of expressions: every name resolved, every type determined."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Resolver(Protocol):
     """Resolves what depends on where an expression occurs: over rows, over groups, or over points of an interpolation."""
 
     def resolve_expression(self, node: Expression) -> Term | None:
-        """Return the term of an expression known as a whole, such as a group key, or None."""
+        """Return the term of an expression that is bound as a whole, such as a group key, or None."""
 
     def resolve_column(self, reference: ColumnRef) -> Term:
         """Return the term of a column, or raise `NotFoundError`."""

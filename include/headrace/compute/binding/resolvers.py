@@ -69,7 +69,7 @@ class RowResolver:
     clause: str = "here"
 
     def resolve_expression(self, _: Expression) -> Term | None:
-        """Return None: no expression over rows is known as a whole."""
+        """Return None: no expression over rows is bound as a whole."""
         return None
 
     def resolve_column(self, reference: ColumnRef) -> Term:

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from headrace.compute.functions.series_arrow import TIME, VALUE, apply_rule
 from headrace.compute.plan import Plan, SeriesArrowCall
+from headrace.compute.plan_sources import SeriesRows
 from headrace.compute.sql_text import resolve_now
 from headrace.compute.types import from_ticks, spark_type
 from headrace.storage.spark.functions import F
@@ -24,12 +25,15 @@ def add_series_arrow_calls(plan: Plan, rows: DataFrame) -> DataFrame:
 
     A series passes through one task, as Arrow.
     """
-    keys = ["device"] if plan.series_key else []
+    keys = [plan.series_key.strip("`")] if plan.series_key else []
     timed = rows.selectExpr("*", f"{plan.time} AS {INSTANT}")
     joined = timed
     for call in plan.series_arrow:
         joined = joined.join(call_points(plan, call, timed, keys), [*keys, INSTANT], "full_outer")
-    return joined.withColumn("time", F.expr(from_ticks(INSTANT, plan.precision))).drop(INSTANT)
+    # A sub-query returns its time in ticks.
+    name, time = ("time", from_ticks(INSTANT, plan.precision)) if isinstance(plan.source, SeriesRows) else (plan.time, INSTANT)
+    assert name is not None
+    return joined.withColumn(name, F.expr(time)).drop(INSTANT)
 
 
 def call_points(plan: Plan, call: SeriesArrowCall, timed: DataFrame, keys: Sequence[str]) -> DataFrame:

@@ -111,7 +111,7 @@ class AggregateFunction:
 
     Attributes:
         accepts: The kinds of type that its first argument may have.
-        rule: Returns the rule for given arguments.
+        rule: Returns the rule for the arguments of a call.
         summary: Description in the function reference.
         pick: Set for selection functions: picks the row with the least (`min`) or greatest (`max`) value of `order`, never one
             whose order is NULL. Plain columns in the same select list come from that row.
@@ -142,7 +142,7 @@ class AggregateFunction:
         check_count(self.name, self.min_arguments, self.max_arguments, count)
 
     def make_rule(self, arguments: AggregateArguments) -> AggregateRule:
-        """Return the rule for given arguments, or raise `TypeMismatchError` if the first has an invalid type."""
+        """Return the rule for the arguments of a call, or raise `TypeMismatchError` if the first has an invalid type."""
         if arguments.type.kind not in self.accepts:
             raise TypeMismatchError(f"{self.name} does not take {arguments.type}")
         return self.rule(arguments)

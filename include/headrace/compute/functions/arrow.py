@@ -53,6 +53,6 @@ class ArrowFunction:
     streams: StreamUse = StreamUse.NONE
 
     def make_rule(self, arguments: ArrowArguments) -> ArrowRule:
-        """Return the rule for given arguments, or raise `TypeMismatchError`."""
+        """Return the rule for the arguments of a call, or raise `TypeMismatchError`."""
         check_count(self.name, self.min_arguments, self.max_arguments, len(arguments.types))
         return self.rule(arguments)

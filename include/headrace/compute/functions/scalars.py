@@ -71,7 +71,7 @@ class ScalarFunction:
     """A single-row function of `min_arguments` to `max_arguments` arguments, without limit if that is None.
 
     Attributes:
-        build: Returns the term for given arguments.
+        build: Returns the term for the arguments of a call.
         summary: Description in the function reference.
     """
 

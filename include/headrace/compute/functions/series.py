@@ -43,7 +43,7 @@ class SeriesFunction:
 
     Attributes:
         accepts: The kinds of type that its first argument may have.
-        rule: Returns the rule for given arguments.
+        rule: Returns the rule for the arguments of a call.
     """
 
     name: str
@@ -59,7 +59,7 @@ class SeriesFunction:
         check_count(self.name, self.min_arguments, self.max_arguments, count)
 
     def make_rule(self, arguments: AggregateArguments) -> SeriesRule:
-        """Return the rule for given arguments, or raise `TypeMismatchError` if the first has an invalid type."""
+        """Return the rule for the arguments of a call, or raise `TypeMismatchError` if the first has an invalid type."""
         if arguments.type.kind not in self.accepts:
             raise TypeMismatchError(f"{self.name} does not take {arguments.type}")
         return self.rule(arguments)

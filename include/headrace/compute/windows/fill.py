@@ -132,7 +132,7 @@ def step_counts(window: IntervalWindow, precision: Precision, low: bool, high: b
 
 
 def slides_between(window: IntervalWindow, first: str, second: str, precision: Precision) -> str:
-    """Return how many slides lie between two window starts, given as wall clocks."""
+    """Return how many slides lie between two window starts in wall-clock time."""
     if window.sliding.is_calendar:
         count = f"({calendar.months(second, precision)} - {calendar.months(first, precision)})"
         return f"({count} div {window.sliding.months}L)"

@@ -74,6 +74,18 @@ def within_range(plan: Plan, window: RangeWindow, rows: DataFrame, time: str) ->
     return rows.where(f"{time} <= {from_ticks(bigint_sql(end), plan.precision)}") if end < high else rows
 
 
+def rows_in_windows(plan: Plan, window: RangeWindow, rows: DataFrame, ticks: str) -> DataFrame:
+    """Return the rows that lie in a window, once each; `ticks` is their instant."""
+    at = f"({ticks} - 1L)" if window.right else ticks
+    if any(window.months):
+        grid = window_grid(plan, window, rows.sparkSession)
+        return rows.join(F.broadcast(grid), F.expr(f"{at} BETWEEN {WSTART} AND {WEND}"), "left_semi")
+    first, end = range_bounds(plan, window)
+    inside = rows.where(f"{at} >= {bigint_sql(first)} AND {at} < {bigint_sql(end)}")
+    is_between = f"({at} - {bigint_sql(first)}) % {bigint_sql(window.step)} >= {bigint_sql(window.length)}"
+    return inside.where(f"NOT {is_between}") if window.step > window.length else inside
+
+
 def window_grid(plan: Plan, window: RangeWindow, spark: SparkSession) -> DataFrame:
     """Return the start and last instant of every window.
 

@@ -17,7 +17,7 @@ from headrace.service.tree_stages import MakeTree
 
 @dataclass(frozen=True, slots=True)
 class TreeTarget:
-    """The database that files are loaded into, the stages that create it, and the device of all rows if it is known."""
+    """The database that files are loaded into, the stages that create it, and the device of all rows, if they have one."""
 
     database: Database
     makers: tuple[Stage, ...] = ()

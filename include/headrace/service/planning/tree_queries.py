@@ -36,8 +36,8 @@ def query_stages(query: TreeQuery, session: PlanningContext) -> list[Stage]:
         check_into(query)
     if query.last:
         return [last(query, session)]
-    if query.grouping is not None and query.grouping.tags and not query.grouping.levels:
-        return [by_tags(query, query.grouping.tags, session)]
+    if tags := grouped_tags(query):
+        return [by_tags(query, tags, session)]
     bound = bind(query, session)
     if query.into:
         from headrace.compute.iotdb.into import into_targets
@@ -58,10 +58,11 @@ def plan_tree_verification(query: TreeQuery, session: PlanningContext, text: str
         clause = "LAST" if query.last else "INTO"
         raise NotSupportedError(f"verify does not support {clause}", hint="leave it out of the query to verify the rest")
     from headrace.compute.iotdb.binding import bind_tree
+    from headrace.compute.iotdb.by_tags import TagQuery
     from headrace.queries.scope import tree_scope
 
-    scope = tree_scope(query, session.context)
-    bound = bind_tree(query, scope)
+    scope, tags = tree_scope(query, session.context), grouped_tags(query)
+    bound = TagQuery(query, scope, tags).plan() if tags else bind_tree(query, scope)
     if bound is None:
         raise NotFoundError("the query's paths match no series", hint="SHOW TIMESERIES lists what there is", span=query.span)
     return VerifyTree(query, bound, scope, text)
@@ -85,6 +86,11 @@ def last(query: TreeQuery, session: PlanningContext) -> Stage:
         columns = {"Time": INSTANT, "Timeseries": STRING, "Value": STRING, "DataType": STRING}
         return no_series(columns)
     return FindLast(bound)
+
+
+def grouped_tags(query: TreeQuery) -> tuple[str, ...]:
+    """Return the tags of GROUP BY; GROUP BY LEVEL takes precedence."""
+    return () if query.grouping is None or query.grouping.levels else query.grouping.tags
 
 
 def by_tags(query: TreeQuery, tags: tuple[str, ...], session: PlanningContext) -> Stage:

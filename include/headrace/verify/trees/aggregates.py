@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
-from headrace.model.types import BIGINT, DOUBLE, DataType
+from headrace.model.expressions import Call, ColumnRef, Expression, Literal, transform, walk
+from headrace.model.types import BIGINT, BOOL, DOUBLE, DataType
 from headrace.verify.trees.scalars import FLOATS, NUMBERS, double
 from headrace.verify.values import Value, unsupported
 
@@ -122,8 +123,7 @@ AGGREGATES: Final[dict[str, Rule]] = {
     "mode": mode,
 }
 
-UNSUPPORTED: Final = frozenset({"count_if"})
-"""Aggregates that are not recomputed."""
+COUNT_IF: Final = "count_if"
 
 NEED_UNIQUE_INSTANTS: Final = frozenset({"first_value", "last_value", "max_by", "min_by", "mode"})
 """Aggregates whose result is not defined if several series of a group have values at one instant."""
@@ -131,4 +131,43 @@ NEED_UNIQUE_INSTANTS: Final = frozenset({"first_value", "last_value", "max_by", 
 
 def is_aggregate(function: str) -> bool:
     """Return whether a function aggregates rows."""
-    return function in AGGREGATES or function in UNSUPPORTED
+    return function in AGGREGATES or function == COUNT_IF
+
+
+def aggregate_calls(node: Expression) -> list[Call]:
+    """Return the calls of aggregates in an expression."""
+    return [part for part in walk(node) if isinstance(part, Call) and is_aggregate(part.function)]
+
+
+def with_length(node: Expression) -> Expression:
+    """Replace the second argument of each `count_if`, such as `KEEP >= 2` or `2`, by a text with operator and number."""
+
+    def change(part: Expression) -> Expression | None:
+        match part:
+            case Call(
+                function="count_if",
+                arguments=(condition, Call(function=sign, arguments=(ColumnRef(), Literal(value=int(rows)))) as length),
+            ):
+                spelling = "!=" if sign == "<>" else sign
+                keep = next(str(child.name) for child in length.arguments if isinstance(child, ColumnRef))
+                return replace(part, arguments=(condition, Literal(f"{sign} {rows}", spelling=f"{keep} {spelling} {rows}")))
+            case Call(function="count_if", arguments=(condition, Literal(value=int(rows)) as length)):
+                return replace(
+                    part, arguments=(condition, replace(length, value=f">= {rows}", spelling=length.spelling or str(rows)))
+                )
+        return None
+
+    return transform(node, change)
+
+
+def count_if(node: Call, values: Sequence[Value]) -> TreeAggregate:
+    """Return the rule that counts the runs of true rows whose length meets a condition. NULL is passed over, or ends a run."""
+    condition, length = values
+    if condition.type != BOOL or not isinstance(length.constant, str):
+        raise unsupported("count_if of this condition")
+    # A series alone has no NULL.
+    is_skipped = isinstance(node.arguments[0], ColumnRef) or dict(node.attributes).get("ignoreNull", "true").lower() == "true"
+    letters = f"string_agg(CASE WHEN {condition.sql} THEN 't' ELSE 'f' END, '' ORDER BY {TIME})"
+    sql = f"{letters} FILTER (WHERE {condition.sql} IS NOT NULL)" if is_skipped else letters
+    runs = "list_filter(string_split_regex({a}, 'f+'), lambda r: r <> '' AND length(r) " + length.constant + ")"
+    return TreeAggregate(sql, BIGINT, f"coalesce(len({runs}), 0)")

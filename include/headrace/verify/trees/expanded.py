@@ -2,39 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from headrace.model.expressions import Call, ColumnRef, Expression
-from headrace.model.paths import split_path
+from headrace.model.expressions import ColumnRef, Expression, Literal
 from headrace.model.queries import SelectItem
-from headrace.model.tree_queries import TreeOrdering, TreeQuery
+from headrace.model.tree_queries import TreeGrouping, TreeOrdering, TreeQuery
 from headrace.sql.iotdb.names import result_name
-from headrace.verify.trees.aggregates import AGGREGATES, NEED_UNIQUE_INSTANTS
+from headrace.verify.trees.aggregates import aggregate_calls, with_length
+from headrace.verify.trees.conditions import condition, conditions, is_null, or_any
 from headrace.verify.trees.expansion import (
     MeasurementNames,
     PathNames,
     column_references,
     combinations,
-    conjunction,
     counts_times,
     from_devices,
-    masked_path,
 )
+from headrace.verify.trees.levels import LevelExpansion
 from headrace.verify.trees.rows import Rows, RowsBuilder
-from headrace.verify.trees.source import Series, TreeSource
+from headrace.verify.trees.source import TreeSource
+from headrace.verify.trees.tags import TagExpansion, TagGroups
 from headrace.verify.values import unsupported
 
 
 @dataclass(frozen=True, slots=True)
 class Expanded:
-    """A query without wildcards: its columns by name, conditions, sort keys and the rows that it reads."""
+    """A query without wildcards: its columns by name, conditions, sort keys and the rows that it reads.
+
+    Attributes:
+        control: The expression by which GROUP BY VARIATION, CONDITION or COUNT groups rows.
+        absent: The devices, or groups of GROUP BY TAGS, that have no series of a column, by its expression.
+    """
 
     items: tuple[SelectItem, ...]
     where: Expression | None
     having: Expression | None
     orders: tuple[TreeOrdering, ...]
     rows: Rows
+    control: Expression | None = None
+    absent: Mapping[Expression, frozenset[str]] = field(default_factory=dict)
+    tags: TagGroups | None = None
 
 
 @dataclass(slots=True)
@@ -47,11 +55,21 @@ class Expansion:
 
     def expand(self) -> Expanded | None:
         """Return the query without wildcards; None if it matches no series."""
+        items = tuple(replace(item, expression=with_length(item.expression)) for item in self.query.items)
+        self.query = replace(self.query, items=items, having=self.query.having and with_length(self.query.having))
+        grouping = self.query.grouping or TreeGrouping()
+        if grouping.tags:
+            return self.by_tags(grouping.tags)
         if self.query.by_device:
             return self.by_device()
-        if self.query.grouping is not None and self.query.grouping.levels:
-            return self.by_level(self.query.grouping.levels)
+        if grouping.levels:
+            return self.by_level(grouping.levels)
         return self.by_time()
+
+    @property
+    def control(self) -> Expression | None:
+        """The expression by which GROUP BY groups rows."""
+        return None if self.query.grouping is None else getattr(self.query.grouping.rows, "expression", None)
 
     def by_time(self) -> Expanded | None:
         """Return the query over rows aligned by time, with full paths."""
@@ -59,14 +77,16 @@ class Expansion:
         items = tuple(item for part in query.items for item in expanded_items(part, names))
         if not items:
             return None
-        where, having = (self.condition(node, [names]) for node in (query.where, query.having))
+        where, having = (condition(node, [names.or_nothing]) for node in (query.where, query.having))
         orders = tuple(replace(order, key=single(order.key, names)) for order in query.order_by)
-        nodes = [*(item.expression for item in items), *present(where, having), *(order.key for order in orders)]
+        control = None if self.control is None else single(self.control, names)
+        nodes = [*(item.expression for item in items), *present(where, having, control), *(order.key for order in orders)]
         used = {reference.name for node in nodes for reference in column_references(node)}
         if any(counts_times(node) for node in nodes):
             used |= set(names.all_names())
         series = {name: part for name, part in names.series.items() if name in used}
-        return Expanded(items, where, having, orders, self.builder.by_time(series)) if series else None
+        having = Literal(False) if is_null(where) else having
+        return Expanded(items, where, having, orders, self.builder.by_time(series), control) if series else None
 
     def by_device(self) -> Expanded | None:
         """Return the query over rows of devices, with measurements."""
@@ -75,63 +95,55 @@ class Expansion:
         resolvers = list(names.values())
         every = [item for part in query.items for resolver in resolvers for item in expanded_items(part, resolver)]
         items = tuple({item.expression: item for item in reversed(every)}.values())[::-1]
-        where, having = (self.condition(node, resolvers) for node in (query.where, query.having))
+        lookups = [or_any(resolver, resolvers) for resolver in resolvers]
+        where, having = (condition(node, lookups) for node in (query.where, query.having))
         keys = [key for order in query.order_by for resolver in resolvers for key in combinations(order.key, resolver)]
-        nodes = [*(item.expression for item in items), *present(where, having), *keys]
+        controls = [part for part in present(self.control) for resolver in resolvers for part in combinations(part, resolver)]
+        control = next(iter(controls), None)
+        nodes = [*(item.expression for item in items), *present(where, having, control), *keys]
         used = {reference.name for node in nodes for reference in column_references(node)}
         if any(counts_times(node) for node in nodes):
             used |= {name for resolver in resolvers for name in resolver.all_names()}
-        columns = [{reference.name for reference in column_references(item.expression)} for item in items]
+        columns = {item.expression: {reference.name for reference in column_references(item.expression)} for item in items}
+        aggregated = any(aggregate_calls(node) for node in columns)
         measured = {
             path: {name: part for name, part in resolver.series.items() if name in used}
             for path, resolver in names.items()
             # A device that lacks a measurement of each column is left out.
-            if any(column <= resolver.series.keys() for column in columns)
+            if any(column <= resolver.series.keys() for column in columns.values())
+            # So is one without rows because it lacks a measurement of WHERE.
+            and not (aggregated and any(map(is_null, conditions(query.where, [resolver]))))
         }
         if not items or not any(measured.values()):
             return None
-        return Expanded(items, where, having, query.order_by, self.builder.by_device(measured))
+        absent = {
+            node: frozenset(path for path in measured if not column <= names[path].series.keys())
+            for node, column in columns.items()
+        }
+        return Expanded(items, where, having, query.order_by, self.builder.by_device(measured), control, absent)
+
+    def by_tags(self, keys: tuple[str, ...]) -> Expanded | None:
+        """Return the query over the points of groups of series with the same tags."""
+        expansion = TagExpansion(self.query, self.source, keys)
+        expansion.resolve()
+        if not expansion.outputs:
+            return None
+        groups = expansion.groups()
+        rows = self.builder.by_tags(expansion.points(), groups.values)
+        where = condition(self.query.where, [PathNames(self.source, self.query.prefixes).or_nothing])
+        items = tuple(expansion.items())
+        return Expanded(items, where, None, self.query.order_by, rows, absent=expansion.absent(groups), tags=groups)
 
     def by_level(self, levels: Sequence[int]) -> Expanded | None:
         """Return the query over the points of groups of series."""
-        groups: dict[str, dict[str, Series]] = {}
-        every = [item for part in self.query.items for item in self.grouped_items(part, levels, groups)]
-        items = list({item.name: item for item in every}.values())
-        if not items:
-            return None
-        if self.query.having is not None:
-            raise unsupported("HAVING with GROUP BY LEVEL")
         if self.query.where is not None and column_references(self.query.where):
             raise unsupported("conditions on values with GROUP BY LEVEL")
-        where = self.condition(self.query.where, [lambda _: []])
-        rows = self.builder.by_group({name: list(parts.values()) for name, parts in groups.items()})
-        return Expanded(tuple(items), where, None, self.query.order_by, rows)
-
-    def grouped_items(self, item: SelectItem, levels: Sequence[int], groups: dict[str, dict[str, Series]]) -> list[SelectItem]:
-        """Return the columns of one item of GROUP BY LEVEL, and add their series to the groups, by the names of the columns."""
-        match item.expression:
-            case Call(function=function, arguments=(ColumnRef() as pattern,)) as call if function in AGGREGATES:
-                if function in NEED_UNIQUE_INSTANTS or function == "count_time":
-                    raise unsupported(f"{function} with GROUP BY LEVEL")
-            case other:
-                raise unsupported(f"{result_name(other)} with GROUP BY LEVEL")
-        names = PathNames(self.source, self.query.prefixes)
-        keep = not (call.function == "count" and split_path(pattern.name)[-1] in ("*", "**"))
-        columns: dict[str, SelectItem] = {}
-        for path in names(pattern):
-            masked = masked_path(names.series[path], levels, keep_measurement=keep)
-            name = result_name(replace(call, arguments=(ColumnRef(masked),)))
-            groups.setdefault(name, {})[path] = names.series[path]
-            columns[name] = SelectItem(replace(call, arguments=(ColumnRef(name),)), name)
-        return list(columns.values())
-
-    @staticmethod
-    def condition(node: Expression | None, resolvers: Sequence[Callable[[ColumnRef], Sequence[str]]]) -> Expression | None:
-        """Return a condition on every series that its paths match."""
-        if node is None:
+        expansion = LevelExpansion(self.query, PathNames(self.source, self.query.prefixes), levels)
+        items, having = expansion.items(), expansion.having()
+        if not items:
             return None
-        parts = [part for resolver in resolvers for part in combinations(node, resolver)]
-        return conjunction(list(dict.fromkeys(parts)))
+        rows = self.builder.by_group(expansion.series(), expansion.types())
+        return Expanded(tuple(items), condition(self.query.where, [lambda _: []]), having, self.query.order_by, rows)
 
 
 def present(*nodes: Expression | None) -> list[Expression]:

@@ -17,6 +17,8 @@ from headrace.verify.trees.source import Series, TreeSource, matching_series
 TIME: Final = "time"
 END_TIME: Final = "__endTime"
 COUNT_TIME: Final = "count_time"
+NOTHING: Final = "no series"
+"""What takes the place of a path that matches no series; no path has that name."""
 
 Resolve = Callable[[ColumnRef], Sequence[str]]
 """Returns the names of the columns that a path expands to."""
@@ -85,11 +87,19 @@ class PathNames:
 
     def __call__(self, reference: ColumnRef) -> list[str]:
         """Return the full paths of the series that a path matches."""
+        return [path for paths in self.by_prefix(reference) for path in paths]
+
+    def or_nothing(self, reference: ColumnRef) -> list[str]:
+        """Return the full paths that a path matches, and `NOTHING` for each prefix below which it matches none."""
+        return [path for paths in self.by_prefix(reference) for path in paths or [NOTHING]]
+
+    def by_prefix(self, reference: ColumnRef) -> list[list[str]]:
+        """Return the full paths that a path matches below each prefix; in one list if it is itself full."""
         nodes = split_path(reference.name)
         patterns = [PathPattern(nodes)] if nodes[0] == ROOT else [PathPattern(prefix.nodes + nodes) for prefix in self.prefixes]
-        matched = [part for pattern in patterns for part in matching_series(self.source.devices, pattern)]
-        self.series |= {part.path: part for part in matched}
-        return [part.path for part in matched]
+        matched = [matching_series(self.source.devices, pattern) for pattern in patterns]
+        self.series |= {part.path: part for parts in matched for part in parts}
+        return [[part.path for part in parts] for parts in matched]
 
     def all_names(self) -> list[str]:
         """Return every series that FROM covers."""
@@ -107,8 +117,8 @@ class MeasurementNames:
         """Return the measurements that a name matches."""
         pattern = PathPattern((*self.device.nodes, *split_path(reference.name)))
         matched = matching_series([self.device], pattern)
-        self.series |= {part.series.measurement: part for part in matched}
-        return [part.series.measurement for part in matched]
+        self.series |= {part.name: part for part in matched}
+        return [part.name for part in matched]
 
     def all_names(self) -> list[str]:
         """Return every measurement of the device."""
@@ -122,10 +132,10 @@ def from_devices(source: TreeSource, query: TreeQuery) -> list[Device]:
 
 def masked_path(part: Series, levels: Sequence[int], *, keep_measurement: bool) -> str:
     """Return the path of a series with `*` at the levels that GROUP BY LEVEL does not name."""
-    nodes = split_path(part.path)
+    nodes = (*part.device.nodes, part.series.measurement)
     last = len(nodes) - 1
 
     def is_kept(level: int) -> bool:
-        return level == 0 or level in levels or (level == last and keep_measurement)
+        return keep_measurement if level == last else level == 0 or level in levels
 
     return join_path(node if is_kept(level) else "*" for level, node in enumerate(nodes))

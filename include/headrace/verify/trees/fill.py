@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import date
+
 from headrace.model.expressions import Call, Expression, Literal
 from headrace.model.time import Precision
 from headrace.model.tree_queries import TreeFill, TreeFillMode
 from headrace.model.types import DataType, TypeKind
 from headrace.verify.trees.scalars import FLOATS, NUMBERS
-from headrace.verify.trees.spans import length_of
+from headrace.verify.trees.spans import ticks_of
 from headrace.verify.values import duck_type, quoted, unsupported
 
 TEXTS = (TypeKind.VARCHAR, TypeKind.NCHAR)
@@ -29,10 +31,10 @@ def filled(fill: TreeFill, column: str, type_: DataType | None, by: str, precisi
         case TreeFillMode.PREVIOUS:
             if fill.max_age is None:
                 return f"{previous}.v"
-            age = length_of(fill.max_age, precision)
-            if age.months:
+            if any(part.unit == "n" for part in fill.max_age):
                 raise unsupported("FILL with an age in months")
-            return f"CASE WHEN _time - {previous}.t <= {age.ticks} THEN {previous}.v END"
+            # In descending order, the row before is later.
+            return f"CASE WHEN abs(_time - {previous}.t) <= {ticks_of(fill.max_age, precision)} THEN {previous}.v END"
         case TreeFillMode.LINEAR:
             return linear(column, type_, previous, following)
 
@@ -54,10 +56,14 @@ def constant_text(node: Expression | None, type_: DataType) -> str | None:
             return constant_text(Literal(-value), type_)
         case Literal(value=bool(value)):
             written, fits = str(value).lower(), type_.kind is TypeKind.BOOL
+        case Literal(value=int(value)) if type_.kind is TypeKind.DATE:
+            return date_text(f"{str(value)[:-4]}-{str(value)[-4:-2]}-{str(value)[-2:]}")
         case Literal(value=int(value)):
-            written, fits = str(value), type_.kind in NUMBERS
+            written, fits = str(value), fits_integer(value, type_)
         case Literal(value=float(value)):
             written, fits = repr(value), type_.kind in FLOATS
+        case Literal(value=str(value)) if type_.kind is TypeKind.DATE:
+            return date_text(value)
         case Literal(value=str(value)):
             written, fits = value, False
         case _:
@@ -65,3 +71,18 @@ def constant_text(node: Expression | None, type_: DataType) -> str | None:
     if type_.kind in TEXTS:
         return quoted(written)
     return f"CAST({quoted(written)} AS {duck_type(type_)})" if fits else None
+
+
+def fits_integer(value: int, type_: DataType) -> bool:
+    """Return whether a type can hold an integer."""
+    if type_.kind is TypeKind.INT:
+        return -(2**31) <= value < 2**31
+    return type_.kind in (*NUMBERS, TypeKind.TIMESTAMP)
+
+
+def date_text(written: str) -> str | None:
+    """Return a day such as 2024-05-01 as SQL; None if there is no such day."""
+    try:
+        return f"DATE {quoted(str(date.fromisoformat(written)))}"
+    except ValueError:
+        return None

@@ -17,7 +17,8 @@ from headrace.storage.sandbox import open_database
 from headrace.verify.aggregates import ComparisonMode
 from headrace.verify.compare import Mismatch, ResultRow, first_difference
 from headrace.verify.result import MAX_SAMPLE_ROWS, Difference, Sample, VerificationResult, to_rows
-from headrace.verify.trees.query import DEVICE_NAME, TIME_NAME, TreeRecomputation, TreeResult
+from headrace.verify.trees.query import TreeRecomputation
+from headrace.verify.trees.select import DEVICE_NAME, TIME_NAME, TreeResult
 from headrace.verify.trees.source import TreeSource
 from headrace.verify.values import unsupported
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from headrace.model.types import BIGINT, DataType
+from headrace.model.types import BIGINT, DOUBLE, DataType
 from headrace.verify.trees.source import Loader, Series, is_among, quoted_name, text
 from headrace.verify.values import Value, unsupported
 
@@ -78,26 +78,43 @@ class RowsBuilder:
         whens = [f"WHEN {is_among(devices)} THEN {quoted_name(column)}" for column, devices in by_column.items()]
         return f"CASE {' '.join(whens)} END" if whens else "NULL"
 
-    def by_group(self, groups: Mapping[str, Sequence[Series]]) -> Rows:
-        """Return one row for each point of a series, with its value in the column of each group that it belongs to."""
-        types = {name: common_type(parts) for name, parts in groups.items()}
+    def by_group(self, groups: Mapping[str, Sequence[Series]], types: Mapping[str, DataType]) -> Rows:
+        """Return one row for each point of a series and group, with its value in the column of the group."""
         columns = named_columns(types)
         tables = {
             database: self.loader.load(database, parts)
             for database, parts in by_database(part for parts in groups.values() for part in parts).items()
         }
-        points = []
-        for name, parts in groups.items():
-            for part in parts:
-                column = quoted_name(part.series.column)
-                # Groups of several types are only counted.
-                value = column if types[name] == part.series.type else f"CASE WHEN {column} IS NOT NULL THEN 1 END"
-                cells = [f"{value if other == name else 'NULL'} AS {columns[other].sql}" for other in groups]
-                points.append(
-                    f"SELECT _ts, {', '.join(cells)} FROM {tables[part.device.database]}"
-                    f" WHERE _device = {text(part.device.path)} AND {column} IS NOT NULL"
-                )
+        points = [
+            self.point_rows(part, tables[part.device.database], name, columns) for name, parts in groups.items() for part in parts
+        ]
         return Rows(self.step("rows", " UNION ALL ".join(points)), columns)
+
+    def by_tags(self, columns: Mapping[str, Mapping[str, Sequence[Series]]], labels: Iterable[str]) -> Rows:
+        """Return one row for each point of a series, with the label of its group as device and its value in one column."""
+        parts = {name: [part for own in groups.values() for part in own] for name, groups in columns.items()}
+        types = {name: common_type(own) for name, own in parts.items()}
+        named = named_columns(types)
+        every = [part for own in parts.values() for part in own]
+        tables = {database: self.loader.load(database, own) for database, own in by_database(every).items()}
+        points = [
+            self.point_rows(part, tables[part.device.database], name, named, label)
+            for name, groups in columns.items()
+            for label, own in groups.items()
+            for part in own
+        ]
+        return Rows(self.step("rows", " UNION ALL ".join(points)), named, tuple(sorted(labels)))
+
+    @staticmethod
+    def point_rows(part: Series, table: str, name: str, columns: Mapping[str, Value], label: str | None = None) -> str:
+        """Return the points of a series as rows with its values in the column of one name, and NULL in the others."""
+        stored, type_ = quoted_name(part.series.column), columns[name].type
+        # Groups of several types are computed as DOUBLE, or only counted.
+        value = stored if type_ == part.series.type else f"CAST({stored} AS DOUBLE)" if type_ == DOUBLE else "1"
+        cells = [f"{value if other == name else 'NULL'} AS {column.sql}" for other, column in columns.items()]
+        fixed = ["_ts"] if label is None else ["_ts", f"{text(label)} AS _device"]
+        where = f"_device = {text(part.device.path)} AND {stored} IS NOT NULL"
+        return f"SELECT {', '.join([*fixed, *cells])} FROM (SELECT * FROM {table} WHERE {where})"
 
 
 def common_type(parts: Sequence[Series]) -> DataType:

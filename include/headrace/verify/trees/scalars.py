@@ -6,8 +6,9 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from headrace.model.tree_types import TREE_TYPES
 from headrace.model.types import BOOL, DOUBLE, VARCHAR, DataType, TypeKind
-from headrace.verify.values import Value, quoted, unsupported
+from headrace.verify.values import Value, duck_type, quoted, unsupported
 
 NAN: Final = "CAST('NaN' AS DOUBLE)"
 INFINITY: Final = "CAST('Infinity' AS DOUBLE)"
@@ -79,6 +80,65 @@ def on_off(arguments: Sequence[Value], attributes: Attributes) -> Value:
     return Value(f"({x} >= {number(attributes, 'threshold')} AND NOT isnan({x}))", BOOL)
 
 
+def where_present(arguments: Sequence[Value], sql: str, type_: DataType) -> Value:
+    """Return a value in the rows in which an argument has one."""
+    present = " OR ".join(f"{value.sql} IS NOT NULL" for value in arguments)
+    return Value(f"(CASE WHEN {present} THEN {sql} END)", type_)
+
+
+def number_constant(value: float) -> Scalar:
+    """Return a function that is a constant, DOUBLE."""
+    return lambda arguments, _: where_present(arguments, f"CAST('{value!r}' AS DOUBLE)", DOUBLE)
+
+
+def typed_constant(arguments: Sequence[Value], attributes: Attributes) -> Value:
+    """Return the attribute `value` with the type `type`."""
+    type_ = TREE_TYPES[attributes["type"].upper()]
+    return where_present(arguments, f"CAST({quoted(attributes['value'])} AS {duck_type(type_)})", type_)
+
+
+def concatenated(arguments: Sequence[Value], attributes: Attributes) -> Value:
+    """Join the inputs that have a value and the attributes `target…`, these first with `series_behind`."""
+    inputs = [f"coalesce({value.sql}, '')" for value in texts(arguments)]
+    targets = [quoted(value) for name, value in attributes.items() if name.startswith("target")]
+    is_behind = attributes.get("series_behind", "false").lower() == "true"
+    return where_present(arguments, " || ".join(targets + inputs if is_behind else inputs + targets), VARCHAR)
+
+
+def located(arguments: Sequence[Value], attributes: Attributes) -> Value:
+    """Return where a text begins in another, from 0."""
+    (value,) = texts(arguments)
+    if attributes.get("reverse", "false").lower() == "true":
+        raise unsupported("locate from the end")
+    return Value(f"(CAST(instr({value.sql}, {quoted(attributes['target'])}) AS INTEGER) - 1)", INT32)
+
+
+def replaced(arguments: Sequence[Value], _: Attributes) -> Value:
+    """Replace a text that is not empty by another one."""
+    value, old, new = texts(arguments)
+    if not old.constant:
+        raise unsupported("replace of an empty text")
+    return Value(f"replace({value.sql}, {old.sql}, {new.sql})", VARCHAR)
+
+
+def part_of(arguments: Sequence[Value], _: Attributes) -> Value:
+    """Return the characters from a position on, counted from 1; those before the first are empty."""
+    (value,) = texts(arguments[:1])
+    begin, *length = (argument.constant for argument in arguments[1:])
+    if not isinstance(begin, int) or not all(isinstance(number, int) for number in length):
+        raise unsupported("substring at a position that is not a constant")
+    first = max(begin, 1)
+    characters = "" if not length else f", {max(begin + int(str(length[0])) - first, 0)}"
+    return Value(f"substring({value.sql}, {first}{characters})", VARCHAR)
+
+
+def texts(arguments: Sequence[Value]) -> Sequence[Value]:
+    """Return arguments, which have to be text."""
+    if not all(value.is_text for value in arguments):
+        raise unsupported("a function of text with other types")
+    return arguments
+
+
 SCALARS: Final[dict[str, Scalar]] = {
     **{
         name: of_double(f"{name}({{x}})")
@@ -100,6 +160,15 @@ SCALARS: Final[dict[str, Scalar]] = {
     "lower": of_text("lower({x})", VARCHAR),
     "startswith": of_text("starts_with({x}, {target})", BOOL, "target"),
     "endswith": of_text("ends_with({x}, {target})", BOOL, "target"),
+    "pi": number_constant(math.pi),
+    "e": number_constant(math.e),
+    "const": typed_constant,
+    "concat": concatenated,
+    "locate": located,
+    "replace": replaced,
+    "substring": part_of,
+    "trim": of_text("regexp_replace({x}, '^[\\x00-\\x20]+|[\\x00-\\x20]+$', '', 'g')", VARCHAR),
+    "string_matches": of_text("regexp_full_match({x}, {regex})", BOOL, "regex"),
     "string_contains": of_text("contains({x}, {s})", BOOL, "s"),
 }
 

@@ -52,30 +52,34 @@ class TreeSource:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One series of one device."""
+    """One series of one device; `alias` is set if a query calls it so."""
 
     device: Device
     series: Timeseries
+    alias: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The measurement, or the alias."""
+        return self.alias or self.series.measurement
 
     @property
     def path(self) -> str:
-        """The full path."""
-        return self.device.series_path(self.series.measurement)
+        """The full path, with the alias if the query has it."""
+        return self.device.series_path(self.name)
 
 
 def matching_series(devices: Iterable[Device], pattern: PathPattern) -> list[Series]:
-    """Return the series that a pattern matches; without wildcards also by an alias."""
-    matched = [
-        Series(device, series)
-        for device in devices
-        for series in device.series
-        if pattern.matches((*device.nodes, series.measurement))
-    ]
-    if matched or pattern.has_wildcard:
-        return matched
-    owners = [device for device in devices if device.nodes == pattern.nodes[:-1]]
-    aliased = ((device, device.find(pattern.nodes[-1])) for device in owners)
-    return [Series(device, series) for device, series in aliased if series is not None]
+    """Return the series that a pattern matches by measurement, or by alias."""
+    matched: list[Series] = []
+    for device in devices:
+        for series in device.series:
+            alias = device.labels_of(series.measurement).alias
+            if pattern.matches((*device.nodes, series.measurement)):
+                matched.append(Series(device, series))
+            elif alias is not None and alias == pattern.nodes[-1] and PathPattern(pattern.nodes[:-1]).matches(device.nodes):
+                matched.append(Series(device, series, alias))
+    return matched
 
 
 @dataclass(slots=True)

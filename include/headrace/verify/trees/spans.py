@@ -19,6 +19,8 @@ from headrace.verify.values import unsupported
 MAX_WINDOWS: Final = 1_000_000
 MAX_TICKS: Final = 2**63 - 1
 YEAR_DAYS: Final = 365
+CALENDAR_UNITS: Final = {"n": 1, "y": 12}
+"""Months of the units whose length depends on the calendar."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +35,10 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Length:
-    """A length of time: ticks, or calendar months."""
+    """A length of time: calendar months, and ticks after them."""
 
-    ticks: int = 0
     months: int = 0
+    ticks: int = 0
 
 
 def within(query: TreeQuery, start: int, end: int) -> TreeQuery:
@@ -73,14 +75,15 @@ def is_constant(node: Expression) -> bool:
 
 
 def length_of(duration: CompoundDuration, precision: Precision) -> Length:
-    """Return a duration of GROUP BY."""
-    months = sum(part.count for part in duration if part.unit == "n")
-    if months:
-        if any(part.unit not in ("n", "y") for part in duration):
-            raise unsupported("months with other units in GROUP BY")
-        return Length(months=months + 12 * sum(part.count for part in duration if part.unit == "y"))
+    """Return a duration of GROUP BY time, with years and months of the calendar."""
+    months = sum(part.count * CALENDAR_UNITS.get(part.unit, 0) for part in duration)
+    return Length(months, ticks_of(tuple(part for part in duration if part.unit not in CALENDAR_UNITS), precision))
+
+
+def ticks_of(duration: CompoundDuration, precision: Precision) -> int:
+    """Return a duration without months in ticks; a year has 365 days."""
     day = 86_400 * precision.ticks_per_second
-    return Length(sum(YEAR_DAYS * day * part.count if part.unit == "y" else part.ticks(precision) for part in duration))
+    return sum(YEAR_DAYS * day * part.count if part.unit == "y" else part.ticks(precision) for part in duration)
 
 
 def windows_of(clause: GroupByTime, ticks: Callable[[Expression], int], precision: Precision, zone: str) -> list[Window]:
@@ -95,12 +98,9 @@ def windows_of(clause: GroupByTime, ticks: Callable[[Expression], int], precisio
     while (start := later(first, step, len(windows), precision, zone)) < end:
         if len(windows) == MAX_WINDOWS:
             raise LimitError(f"verify recomputes at most {MAX_WINDOWS} windows", hint="make the range shorter")
-        both = step.months and length.months
-        stop = (
-            later(first, Length(months=step.months * len(windows) + length.months), 1, precision, zone)
-            if both
-            else later(start, length, 1, precision, zone)
-        )
+        # Months are counted from the start of the range.
+        passed = Length(step.months * len(windows) + length.months, step.ticks * len(windows) + length.ticks)
+        stop = later(first, passed, 1, precision, zone)
         last = min(stop, end) - 1
         windows.append(Window(start + shift, last + shift, last + shift if shift else start, last + shift))
     return windows
@@ -116,4 +116,4 @@ def later(start: int, length: Length, count: int, precision: Precision, zone: st
     year = wall.year + years
     day = min(wall.day, calendar.monthrange(year, month + 1)[1])
     moved = datetime(year, month + 1, day, wall.hour, wall.minute, wall.second, tzinfo=wall.tzinfo)
-    return round((moved - EPOCH).total_seconds()) * precision.ticks_per_second + rest
+    return round((moved - EPOCH).total_seconds()) * precision.ticks_per_second + rest + length.ticks * count

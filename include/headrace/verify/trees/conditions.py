@@ -1,0 +1,65 @@
+"""Conditions over paths: a path that matches no series is NULL."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headrace.model.expressions import Call, Cast, ColumnRef, Expression, Literal, transform
+from headrace.verify.trees.aggregates import is_aggregate
+from headrace.verify.trees.expansion import NOTHING, Resolve, combinations, conjunction
+
+
+def condition(node: Expression | None, resolvers: Sequence[Resolve]) -> Expression | None:
+    """Return a condition on every series that its paths match."""
+    return conjunction(conditions(node, resolvers))
+
+
+def conditions(node: Expression | None, resolvers: Sequence[Resolve]) -> list[Expression]:
+    """Return a condition once for each combination of the series that its paths match."""
+    if node is None:
+        return []
+    return list(dict.fromkeys(as_null(part) for resolver in resolvers for part in combinations(node, or_nothing(resolver))))
+
+
+def or_nothing(resolve: Resolve) -> Resolve:
+    """Return a resolver with a name for a path that matches no series."""
+    return lambda reference: resolve(reference) or [NOTHING]
+
+
+def or_any(resolve: Resolve, others: Sequence[Resolve]) -> Resolve:
+    """Return a resolver that asks others, in their order, for a path that matches no series."""
+
+    def resolved(reference: ColumnRef) -> Sequence[str]:
+        return next((names for names in (resolver(reference) for resolver in (resolve, *others)) if names), [])
+
+    return resolved
+
+
+def as_null(node: Expression) -> Expression:
+    """Replace what takes the place of missing series, and aggregates of them, by NULL."""
+
+    def change(part: Expression) -> Expression | None:
+        match part:
+            case ColumnRef(name=name) if name == NOTHING:
+                return Literal(None)
+            case Call(function=function, arguments=arguments) if is_aggregate(function) and ColumnRef(NOTHING) in arguments:
+                return Literal(None)
+        return None
+
+    return transform(node, change)
+
+
+def is_null(node: Expression | None) -> bool:
+    """Return whether a condition is NULL whatever the rows: AND and OR if both sides are, other operators if one is."""
+    match node:
+        case Literal(value=value):
+            return value is None
+        case Call(function="and" | "or" | "&" | "|", arguments=arguments):
+            return all(map(is_null, arguments))
+        case Call(function="is null" | "is not null"):
+            return False
+        case Call(arguments=arguments):
+            return any(map(is_null, arguments))
+        case Cast(operand=operand):
+            return is_null(operand)
+    return False

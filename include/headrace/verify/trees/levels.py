@@ -1,0 +1,124 @@
+"""GROUP BY LEVEL: groups of the series whose paths have the same nodes at some levels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from headrace.model.expressions import Call, ColumnRef, Expression, transform
+from headrace.model.paths import split_path
+from headrace.model.queries import SelectItem
+from headrace.model.tree_queries import TreeQuery
+from headrace.model.types import BIGINT, DOUBLE, DataType
+from headrace.sql.iotdb.names import result_name
+from headrace.verify.trees.aggregates import NEED_UNIQUE_INSTANTS, aggregate_calls, is_aggregate
+from headrace.verify.trees.conditions import condition
+from headrace.verify.trees.expansion import COUNT_TIME, PathNames, combinations, masked_path
+from headrace.verify.trees.scalars import NUMBERS
+from headrace.verify.trees.source import Series
+from headrace.verify.values import unsupported
+
+COUNTING: Final = frozenset(("count", "min_time", "max_time", "time_duration"))
+"""Aggregates that do not read values, so that series of any types can be in one group."""
+COMPUTING: Final = frozenset(("sum", "avg", "stddev", "stddev_pop", "stddev_samp", "variance", "var_pop", "var_samp"))
+"""Aggregates of DOUBLE, so that series of any numbers can be in one group."""
+
+
+@dataclass(slots=True)
+class LevelExpansion:
+    """Resolves the paths of a query with GROUP BY LEVEL.
+
+    Attributes:
+        groups: The series, by path, of each aggregate of a path with `*` at the other levels.
+    """
+
+    query: TreeQuery
+    names: PathNames
+    levels: Sequence[int]
+    groups: dict[Call, dict[str, Series]] = field(default_factory=dict)
+
+    def items(self) -> list[SelectItem]:
+        """Return the columns, as aggregates of the names in `series`. From `count(*)` on, groups combine all measurements."""
+        items: dict[str, SelectItem] = {}
+        keep_measurement = True
+        for item in self.query.items:
+            keep_measurement = keep_measurement and not is_count_of_all(item.expression)
+            for node in combinations(item.expression, self.names):
+                if not aggregate_calls(node):
+                    raise unsupported(f"{result_name(item.expression)} with GROUP BY LEVEL")
+                masked = self.masked(node, keep_measurement=keep_measurement)
+                name = item.alias or result_name(masked)
+                items[name] = SelectItem(over_groups(masked), name)
+        return list(items.values())
+
+    def having(self) -> Expression | None:
+        """Return HAVING, as a condition on aggregates of the names in `series`."""
+        expanded = condition(self.query.having, [self.names.or_nothing])
+        return None if expanded is None else over_groups(self.masked(expanded, keep_measurement=True))
+
+    def masked(self, node: Expression, *, keep_measurement: bool) -> Expression:
+        """Replace the paths in an expression by those of their groups, and record the series of these."""
+
+        def change(part: Expression) -> Expression | None:
+            if not isinstance(part, Call) or not is_aggregate(part.function):
+                return None
+            match part.arguments:
+                case (ColumnRef(name=path),) if part.function != COUNT_TIME:
+                    series = self.names.series[path]
+                    masked = masked_path(series, self.levels, keep_measurement=keep_measurement)
+                    group = replace(part, arguments=(ColumnRef(masked),))
+                    self.groups.setdefault(group, {})[path] = series
+                    return group
+            raise unsupported(f"{result_name(part)} with GROUP BY LEVEL")
+
+        return transform(node, change)
+
+    def series(self) -> dict[str, list[Series]]:
+        """Return the series of each group, by a name for their values."""
+        for call, parts in self.groups.items():
+            if call.function in NEED_UNIQUE_INSTANTS and len(parts) > 1:
+                raise unsupported(f"{call.function} with GROUP BY LEVEL of several series")
+        return {group_name(call): list(parts.values()) for call, parts in self.groups.items()}
+
+    def types(self) -> dict[str, DataType]:
+        """Return the types of the values of each group."""
+        return {
+            group_name(call): common_type(call.function, {part.series.type for part in parts.values()})
+            for call, parts in self.groups.items()
+        }
+
+
+def is_count_of_all(node: Expression) -> bool:
+    """Return whether an expression is `count(*)`."""
+    match node:
+        case Call(function="count", arguments=(ColumnRef(name=name),)):
+            return split_path(name)[-1] in ("*", "**")
+    return False
+
+
+def group_name(call: Call) -> str:
+    """Return the name of the values that an aggregate of a group reads."""
+    return result_name(replace(call, spelling=call.function))
+
+
+def over_groups(node: Expression) -> Expression:
+    """Replace the paths of groups in an expression by the names of their values."""
+
+    def change(part: Expression) -> Expression | None:
+        if isinstance(part, Call) and is_aggregate(part.function):
+            return replace(part, arguments=(ColumnRef(group_name(part)),))
+        return None
+
+    return transform(node, change)
+
+
+def common_type(function: str, types: set[DataType]) -> DataType:
+    """Return the type of the values of a group; BIGINT of those that are only counted."""
+    if len(types) == 1:
+        return next(iter(types))
+    if function in COMPUTING and all(type_.kind in NUMBERS for type_ in types):
+        return DOUBLE
+    if function in COUNTING:
+        return BIGINT
+    raise unsupported(f"{function} with GROUP BY LEVEL of several types")
