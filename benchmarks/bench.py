@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.model.tables import Database, Table
-from headrace.settings import load
+from headrace.settings import Settings, load
 from headrace.storage.delta.handles import rows_uri
 
 if TYPE_CHECKING:
@@ -72,9 +72,22 @@ class Bench:
     @functools.cached_property
     def connection(self) -> Connection:
         """Connection to the home, with the benchmarks' database selected."""
+        return self._connect(self.settings)
+
+    @functools.cached_property
+    def spark_sql(self) -> Connection:
+        """Connection that evaluates windows by Spark SQL."""
+        return self._connect(self.settings.model_copy(update={"kernels": "never"}))
+
+    @functools.cached_property
+    def kernels(self) -> Connection:
+        """Connection that evaluates windows by kernels."""
+        return self._connect(self.settings.model_copy(update={"kernels": "always"}))
+
+    def _connect(self, settings: Settings) -> Connection:
         from headrace.service.connection import connect
 
-        connection = connect(settings=self.settings, dialect="tdengine")
+        connection = connect(settings=settings, dialect="tdengine")
         connection.execute(f"CREATE DATABASE IF NOT EXISTS {DATABASE}")
         connection.execute(f"USE {DATABASE}")
         return connection
@@ -126,6 +139,6 @@ class Bench:
 
     def close(self) -> None:
         """Close the connections that were opened. The Spark session stays."""
-        for name in ("connection", "tree"):
+        for name in ("connection", "spark_sql", "kernels", "tree"):
             if name in self.__dict__:
                 getattr(self, name).close()

@@ -7,9 +7,14 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
 
 from benchmarks.bench import DATABASE, Bench
 from headrace.model.tables import TBNAME, Table
+from headrace.storage.delta.staged_files import stage_rows
+from headrace.storage.delta.staging import add_files
+from headrace.storage.types import rows_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -50,6 +55,22 @@ def prepare_meters(bench: Bench, rows: int, subtables: int, *, breaks: bool = Fa
     bench.log(f"{name}: generating")
     table = create_meters(bench, name, subtables)
     generate_rows(bench.spark, name, rows, subtables, breaks=breaks).write.format("delta").mode("append").save(bench.location(name))
+    return table
+
+
+def prepare_loaded_meters(bench: Bench, rows: int, subtables: int) -> Table:
+    """Create a supertable with breaks whose files are those of a load: each has a range of time, ordered by subtable and time."""
+    unordered = prepare_meters(bench, rows, subtables, breaks=True)
+    name = f"{unordered.name}_loaded"
+    if bench.has_table(name) and bench.context.tables.rows(bench.table(name)) == rows:
+        bench.log(f"{name}: reused from an earlier run")
+        return bench.table(name)
+    bench.log(f"{name}: generating")
+    table, schema = create_meters(bench, name, subtables), rows_schema(unordered, bench.database)
+    uri = bench.location(name)
+    paths = DeltaTable(bench.location(unordered.name)).file_uris()
+    staged = [stage_rows(pq.read_table(path).select(schema.names).cast(schema), table, uri) for path in paths]
+    add_files(DeltaTable(uri), staged, None)
     return table
 
 

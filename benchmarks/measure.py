@@ -96,13 +96,15 @@ def format_duration(seconds: float) -> str:
 
 @dataclass
 class Peak:
-    """Peak memory in bytes: resident memory of this process, and used heap of Spark's JVM including garbage."""
+    """Peak memory in bytes: resident, of this process and of Spark's Python workers, and used heap of the JVM with garbage."""
 
     python: int = 0
     heap: int = 0
+    workers: int = 0
 
     def __str__(self) -> str:
-        return f"Python {self.python // MEBIBYTE} MiB, JVM heap {self.heap // MEBIBYTE} MiB"
+        workers = f", workers {self.workers // MEBIBYTE} MiB" if self.workers else ""
+        return f"Python {self.python // MEBIBYTE} MiB{workers}, JVM heap {self.heap // MEBIBYTE} MiB"
 
 
 @dataclass
@@ -147,10 +149,19 @@ def sample_peak(peak: Peak) -> Iterator[None]:
 
 
 def sample_resident_memory(peak: Peak, done: threading.Event) -> None:
-    """Sample this process's resident memory until `done` is set."""
+    """Sample the resident memory of this process and of its Python children until `done` is set."""
     process = psutil.Process()
     while not done.wait(SAMPLE_SECONDS):
         peak.python = max(peak.python, process.memory_info().rss)
+        peak.workers = max(peak.workers, sum(resident_memory(child) for child in process.children(recursive=True)))
+
+
+def resident_memory(process: psutil.Process) -> int:
+    """Return the resident memory of a Python process; 0 for others, such as the JVM, and for those that have ended."""
+    try:
+        return int(process.memory_info().rss) if process.name().startswith("python") else 0
+    except psutil.Error:
+        return 0
 
 
 def heap_pools(spark: SparkSession) -> list[Any]:

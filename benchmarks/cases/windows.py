@@ -1,4 +1,4 @@
-"""Batch queries over windows with Arrow results, against PySpark, and DuckDB on the same files for information."""
+"""Batch queries over windows with Arrow results, by kernels and by Spark SQL, against PySpark, and DuckDB on the same files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 
 from benchmarks.bench import Bench
 from benchmarks.compare import check_equal
-from benchmarks.data import prepare_meters
+from benchmarks.data import prepare_loaded_meters
 from benchmarks.handwritten import batch
 from benchmarks.measure import Memory, interleave, time_call
 from benchmarks.results import Limit, Measurement
@@ -31,6 +31,7 @@ class WindowQuery:
     keys: tuple[str, ...]
 
 
+SPARK_SQL: Final = "headrace by Spark SQL"
 BY_TIME: Final = "PARTITION BY tbname ORDER BY ts"
 OURS: Final = "SELECT tbname, _wstart AS ts, COUNT(*) AS cnt, AVG(voltage) AS av FROM {{source}} PARTITION BY tbname {window}"
 
@@ -102,7 +103,7 @@ QUERIES: Final[dict[str, WindowQuery]] = {
 
 
 class QueryRun:
-    """Runs a query on its three sides, and keeps their last results."""
+    """Runs a query on its sides, and keeps their last results."""
 
     def __init__(self, bench: Bench, windows: WindowQuery, name: str) -> None:
         self.bench = bench
@@ -114,7 +115,11 @@ class QueryRun:
 
     def ours(self) -> None:
         sql = self.windows.sql.format(source=self.name)
-        self.results["ours"] = self.bench.connection.execute(sql).fetch_arrow_table()
+        self.results["ours"] = self.bench.kernels.execute(sql).fetch_arrow_table()
+
+    def spark_sql(self) -> None:
+        sql = self.windows.sql.format(source=self.name)
+        self.results["Spark SQL"] = self.bench.spark_sql.execute(sql).fetch_arrow_table()
 
     def theirs(self) -> None:
         self.results["theirs"] = self.windows.by_hand(batch.read(self.bench.spark, self.location)).toArrow()
@@ -126,14 +131,14 @@ class QueryRun:
             self.results["duckdb"] = connection.sql(sql).to_arrow_table()
 
     def check(self) -> None:
-        check_equal(self.results["ours"], self.results["theirs"], self.windows.keys)
-        check_equal(self.results["ours"], self.results["duckdb"], self.windows.keys)
+        for side in ("Spark SQL", "theirs", "duckdb"):
+            check_equal(self.results["ours"], self.results[side], self.windows.keys)
 
 
 def run(bench: Bench) -> Iterator[Measurement]:
     """Measure each query."""
     rows = bench.sizes.window_rows
-    table = prepare_meters(bench, rows, bench.sizes.subtables, breaks=True)
+    table = prepare_loaded_meters(bench, rows, bench.sizes.subtables)
     for name, windows in QUERIES.items():
         if bench.sizes.only not in name:
             continue
@@ -141,6 +146,7 @@ def run(bench: Bench) -> Iterator[Measurement]:
         sides = {
             "headrace": memory.watch("headrace", time_call(query.ours)),
             "hand-written": memory.watch("hand-written", time_call(query.theirs)),
+            SPARK_SQL: memory.watch(SPARK_SQL, time_call(query.spark_sql)),
             "DuckDB": time_call(query.duckdb),
         }
         timings = interleave(sides, bench.sizes.rounds, bench.log)
@@ -150,6 +156,6 @@ def run(bench: Bench) -> Iterator[Measurement]:
             timings["headrace"],
             timings["hand-written"],
             Limit(ratio=1.0),
-            others={"DuckDB": timings["DuckDB"]},
+            others={name: timings[name] for name in (SPARK_SQL, "DuckDB")},
             peaks=memory.peaks,
         )

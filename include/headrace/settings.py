@@ -42,8 +42,9 @@ class Settings(BaseSettings):
     )
     kernels: Literal["auto", "always", "never"] = Field(
         "auto",
-        description="What turns rows into windows: `auto` is Arrow kernels for plans that they know and Spark SQL for the others, "
-        "`never` is Spark SQL for all; with `always`, plans that kernels do not know are refused, for tests.",
+        description="What turns rows into windows: `auto` is Arrow kernels for plans that they know (in queries and backfills if "
+        "the table has a million rows or more) and Spark SQL for the others, `never` is Spark SQL for all; with `always`, plans "
+        "that kernels do not know are refused, for tests.",
     )
     poll_ms: int = Field(50, ge=1, description="Milliseconds between polls of a source for new versions.")
     local_rows: int = Field(

@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 
 import headrace
+from headrace.errors import NotSupportedError
+from headrace.settings import load
 from headrace.sql import parse_script
 from tests.conformance.results import TOLERANCE, comparable, results_match
 
@@ -25,17 +27,45 @@ CASES = [json.loads(line) for line in (HERE / "queries.jsonl").read_text().split
 DIFFERENCES = {entry["id"]: entry["why"] for entry in tomllib.loads((HERE / "differences.toml").read_text())["difference"]}
 
 
+WINDOWS = ("interval(", "session(", "state_window(", "event_window", "count_window(")
+WINDOWED = [case for case in CASES if any(word in case["query"].lower() for word in WINDOWS)]
+CLOCK = headrace.ManualClock(1_700_000_000_000)
+
+
 @pytest.fixture(scope="module")
 def connection(tmp_path_factory: pytest.TempPathFactory) -> Iterator[headrace.Connection]:
     home = tmp_path_factory.mktemp("conformance")
-    with headrace.connect(home, clock=headrace.ManualClock(1_700_000_000_000)) as opened:
+    with headrace.connect(home, clock=CLOCK) as opened:
         for statement, _ in parse_script((HERE / "setup.sql").read_text()):
             opened.execute(statement)
         yield opened
 
 
+@pytest.fixture(scope="module")
+def kernels(connection: headrace.Connection) -> Iterator[headrace.Connection]:
+    """Provide a connection to the same tables that refuses windows that kernels cannot compute."""
+    session = connection.session
+    with headrace.connect(settings=load(home=session.context.settings.home, kernels="always"), clock=CLOCK) as opened:
+        opened.execute(f"use {session.state.database}")
+        yield opened
+
+
 @pytest.mark.parametrize("case", CASES, ids=[case["id"] for case in CASES])
 def test_a_query_returns_the_recorded_rows(connection: headrace.Connection, case: dict[str, Any]) -> None:
+    check(connection, case)
+
+
+# A third of the queries, as they run twice.
+@pytest.mark.parametrize("case", WINDOWED[::3], ids=[case["id"] for case in WINDOWED[::3]])
+def test_kernels_return_the_recorded_rows(kernels: headrace.Connection, case: dict[str, Any]) -> None:
+    try:
+        check(kernels, case)
+    except NotSupportedError as error:
+        pytest.skip(str(error))
+
+
+def check(connection: headrace.Connection, case: dict[str, Any]) -> None:
+    """Compare the result of a query with the recorded rows."""
     actual = [[comparable(value) for value in row] for row in connection.execute(case["query"]).fetchall()]
     expected = [[comparable(value) for value in row] for row in case["rows"]]
     if not case.get("ordered", True):

@@ -56,7 +56,14 @@ def through_spark(meters: Meters) -> None:
     meters.context = replace(meters.context, settings=settings)
 
 
-large = pytest.mark.parametrize("prepare", [lambda _: None, through_spark], ids=["small", "large"])
+def by_kernels(meters: Meters) -> None:
+    """Have all windows computed by kernels."""
+    through_spark(meters)
+    settings = meters.context.settings.model_copy(update={"kernels": "always"})
+    meters.context = replace(meters.context, settings=settings)
+
+
+large = pytest.mark.parametrize("prepare", [lambda _: None, through_spark, by_kernels], ids=["small", "large", "kernels"])
 Prepare = Callable[[Meters], None]
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from headrace.errors import DataError, FencedError, NotFoundError, NotSupportedError
@@ -14,7 +15,7 @@ from headrace.model.tables import TBNAME, Column, Database, Table
 from headrace.model.time import Precision
 from headrace.model.types import DataType, TypeKind
 from headrace.storage import Bounds, Commit, Tables
-from headrace.storage.delta import staging
+from headrace.storage.delta import spark_writes, staging
 from headrace.storage.delta.commits import stream_app
 from headrace.storage.loading import loader
 from tests.storage.samples import METERS, POWER, TS, Row, open_tables, read, rows
@@ -226,3 +227,15 @@ def test_a_load_too_large_for_memory_is_deduplicated_and_merged_by_spark(
     assert [row["b"] for row in read(large.scan(METERS, POWER))] == [1.0] * 10 + [None] * 65
     assert pa.compute.count_distinct(large.scan(METERS, POWER)["ts"]).as_py() == 75
     assert tables_agree(spark, large)
+
+
+def test_files_that_executors_write_are_ordered_by_series_and_time(
+    spark: SparkSession, meters: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark_writes, "ROW_GROUP_ROWS", 100)
+    unordered = [{TBNAME: f"d{at % 7}", "ts": (at * 7919) % 1000, "a": at} for at in range(1000)]
+    meters.replace_frame(spark, METERS, POWER, frame(spark, unordered), None, None, fresh=True)
+    for path in meters._handles.reader(METERS).at(1).file_uris():
+        written = pq.read_table(path, columns=[TBNAME, "ts"])
+        assert written.equals(written.sort_by([(TBNAME, "ascending"), ("ts", "ascending")]))
+        assert max(pq.read_metadata(path).row_group(0).num_rows, 100) == 100

@@ -12,6 +12,7 @@ from headrace.compute.evaluation.aligned_windows import aggregate_by_device
 from headrace.compute.evaluation.empty_groups import add_empty_groups
 from headrace.compute.evaluation.gap_fill import fill_gaps
 from headrace.compute.evaluation.interp import POINT, interpolate
+from headrace.compute.evaluation.kernel_windows import KernelWindows, aggregate_by_kernels
 from headrace.compute.evaluation.ordering import RANGE_PARTITION, RANK, order_result, order_union
 from headrace.compute.evaluation.series_arrow import add_series_arrow_calls
 from headrace.compute.evaluation.series_rows import add_empty_windows, series_rows
@@ -31,6 +32,7 @@ from headrace.compute.plan import (
     UnionPlan,
 )
 from headrace.compute.plan_sources import OneRow, Scan, ScanUnion, SeriesRows
+from headrace.compute.shares import ShareProvider
 from headrace.compute.sql_text import resolve_now, to_stored_type
 from headrace.compute.statistics import StatisticsProvider, TableStatistics
 from headrace.compute.types import spark_type, to_ticks
@@ -63,7 +65,12 @@ if TYPE_CHECKING:
 
 
 def evaluate(
-    plan: AnyPlan, rows: DataFrame | Reader, *, ordered: bool = True, statistics: StatisticsProvider | None = None
+    plan: AnyPlan,
+    rows: DataFrame | Reader,
+    *,
+    ordered: bool = True,
+    statistics: StatisticsProvider | None = None,
+    shares: ShareProvider | None = None,
 ) -> DataFrame:
     """Return the result of a query: columns named and ordered as in the select list, in stored types.
 
@@ -73,9 +80,11 @@ def evaluate(
         ordered: Whether a result without ORDER BY is sorted by partition and time. Unsorted is faster for large results.
         statistics: Lets large tables use faster strategies with the same result. Their caches are freed with the returned
             data frame.
+        shares: Lets Spark's tasks read the files of tables and compute windows by kernels, with the same result. A task raises
+            `UnsupportedError` for a value that only Spark SQL handles; evaluate the plan without shares then.
     """
     read: Reader = rows if callable(rows) else lambda _: rows
-    evaluator = Evaluator(read, ordered, statistics)
+    evaluator = Evaluator(read, ordered, statistics, shares)
     ticks = evaluator.evaluate(plan)
     columns = [f"{to_stored_type(output.column, output.type, plan.precision)} AS {output.column}" for output in plan.outputs]
     result = ticks.selectExpr(*columns).toDF(*(output.name for output in plan.outputs))
@@ -107,6 +116,7 @@ class Evaluator:
     read: Reader
     ordered: bool
     statistics: StatisticsProvider | None = None
+    shares: ShareProvider | None = None
     cached: list[DataFrame] = field(default_factory=list)
     within: Plan | None = None
 
@@ -114,6 +124,17 @@ class Evaluator:
         """Return the rows of a plan, sorted and limited."""
         if isinstance(plan, UnionPlan):
             return self._evaluate_union(plan)
+        by_kernels = aggregate_by_kernels(plan, self.shares) if plan.aggregated else None
+        if by_kernels is not None:
+            result, natural = finish_kernel_windows(plan, by_kernels)
+        else:
+            result, natural = self._evaluate_rows(plan)
+        if plan.gap_fill is not None:
+            result = fill_gaps(plan, plan.gap_fill, result)
+        return order_result(plan, result, natural, ordered=self.ordered)
+
+    def _evaluate_rows(self, plan: Plan) -> tuple[DataFrame, list[str]]:
+        """Return the result of a plan by Spark SQL, and its natural order."""
         is_outer = isinstance(plan.window, RangeWindow) and isinstance(plan.source, Plan)
         rows = (replace(self, within=plan) if is_outer else self)._read(plan.source)
         if isinstance(plan.source, SeriesRows) and self.within is not None and isinstance(self.within.window, RangeWindow):
@@ -122,24 +143,15 @@ class Evaluator:
         if isinstance(plan.window, RangeWindow) and isinstance(plan.source, SeriesRows) and plan.source.regrouping is None:
             rows = within_range(plan, plan.window, rows, "time")
         if plan.interp is not None:
-            result, natural = interpolate(plan, plan.interp, prepare(plan, rows)), [*key_columns(plan), POINT]
-        elif plan.aggregated:
-            result, natural = self._aggregate(plan, rows)
-        else:
-            result, natural = project_query(plan, rows)
-        if plan.gap_fill is not None:
-            result = fill_gaps(plan, plan.gap_fill, result)
-        return order_result(plan, result, natural, ordered=self.ordered)
+            return interpolate(plan, plan.interp, prepare(plan, rows)), [*key_columns(plan), POINT]
+        return self._aggregate(plan, rows) if plan.aggregated else project_query(plan, rows)
 
     def _aggregate(self, plan: Plan, rows: DataFrame) -> tuple[DataFrame, list[str]]:
         """Return finished windows or groups, and their natural order."""
         windows, ranked = self._aggregate_windows(plan, rows)
-        natural = [*key_columns(plan), *([WSTART] if plan.window is not None else [])]
-        if plan.fill is not None and isinstance(plan.window, IntervalWindow):
-            return fill_windows(plan, plan.fill, plan.window, finish_as_ticks(plan, windows)), natural
-        if ranked is None:
-            return finish_as_ticks(plan, windows), prefer_outputs(plan, natural)
-        ranks = [RANK if name == ranked.column else name for name in natural]
+        if ranked is None or is_filled(plan):
+            return finish_windows(plan, windows)
+        ranks = [RANK if name == ranked.column else name for name in natural_order(plan)]
         return finish_as_ticks(plan, windows, [RANK, RANGE_PARTITION]), prefer_outputs(plan, ranks)
 
     def _aggregate_windows(self, plan: Plan, rows: DataFrame) -> tuple[DataFrame, Key | None]:
@@ -242,6 +254,32 @@ class Evaluator:
         rows = replace(self, ordered=False).evaluate(side)
         pairs = zip(side.outputs, plan.outputs, strict=True)
         return rows.selectExpr(*(f"CAST({own.column} AS {spark_type(other.type)}) AS {other.column}" for own, other in pairs))
+
+
+def finish_windows(plan: Plan, windows: DataFrame) -> tuple[DataFrame, list[str]]:
+    """Return finished windows or groups, with those that FILL adds, and their natural order."""
+    finished = finish_as_ticks(plan, windows)
+    if plan.fill is not None and isinstance(plan.window, IntervalWindow):
+        return fill_windows(plan, plan.fill, plan.window, finished), natural_order(plan)
+    return finished, prefer_outputs(plan, natural_order(plan))
+
+
+def finish_kernel_windows(plan: Plan, segments: KernelWindows) -> tuple[DataFrame, list[str]]:
+    """Return finished windows, and their natural order; none if they are in it and only have to be returned."""
+    finished, natural = finish_windows(plan, segments.windows)
+    is_limited = plan.limit is not None or bool(plan.offset) or plan.series_limit is not None
+    is_final = segments.is_ordered and not is_filled(plan) and not plan.sorts and not is_limited
+    return finished, [] if is_final else natural
+
+
+def is_filled(plan: Plan) -> bool:
+    """Return whether FILL adds windows."""
+    return plan.fill is not None and isinstance(plan.window, IntervalWindow)
+
+
+def natural_order(plan: Plan) -> list[str]:
+    """Return the columns that order windows or groups by keys and time."""
+    return [*key_columns(plan), *([WSTART] if plan.window is not None else [])]
 
 
 def prefer_outputs(plan: Plan, columns: Sequence[str]) -> list[str]:

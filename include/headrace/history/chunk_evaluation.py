@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,9 @@ import pyarrow as pa
 
 from headrace.compute import aggregate_windows, finish, prepare
 from headrace.compute.evaluate import project
+from headrace.compute.evaluation.kernel_windows import aggregate_by_kernels
 from headrace.compute.plan import TS, WEND, WSTART
+from headrace.compute.shares import KernelUse
 from headrace.compute.terms import ColumnRole, quote
 from headrace.compute.window_plans import IntervalWindow
 from headrace.history.chunk_results import ArrowChunkResult, ChunkResult, DataFrameChunkResult
@@ -23,6 +25,7 @@ from headrace.storage.spark.functions import F
 from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.sinks.target import TargetTable
+from headrace.streams.sources.shares import TableShares, is_unsupported
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -40,21 +43,29 @@ class ChunkEvaluation:
     @contextmanager
     def result(self, target: TargetTable, chunk: Chunk, watermark: int | None) -> Iterator[ChunkResult]:
         """Yield the finished windows of a chunk. Spark caches them until the `with` block ends if there may be many."""
-        windows = self.windows(chunk.start, chunk.end, watermark)
+        from pyspark.errors import PythonException
+
+        with ExitStack() as cleanup:
+            try:
+                windows = self.windows(chunk.start, chunk.end, watermark)
+                result = self._compute(target, chunk, windows, cleanup)
+            except PythonException as error:
+                if not is_unsupported(error):
+                    raise
+                windows = self.windows(chunk.start, chunk.end, watermark, use=KernelUse.NEVER)
+                result = self._compute(target, chunk, windows, cleanup)
+            yield result
+
+    def _compute(self, target: TargetTable, chunk: Chunk, windows: DataFrame, cleanup: ExitStack) -> ChunkResult:
+        """Compute the finished windows of a chunk, cached by Spark until `cleanup` if there may be many."""
         max_rows = self._context.settings.driver_rows
         if self.max_windows(chunk) <= max_rows:
-            yield ArrowChunkResult(self._context, target, windows.toArrow())
-            return
+            return ArrowChunkResult(self._context, target, windows.toArrow())
         cached = windows.persist()
-        try:
-            fits_driver = cached.count() <= max_rows
-            yield (
-                ArrowChunkResult(self._context, target, cached.toArrow())
-                if fits_driver
-                else DataFrameChunkResult(self._context, target, cached)
-            )
-        finally:
-            cached.unpersist()
+        cleanup.callback(cached.unpersist)
+        if cached.count() <= max_rows:
+            return ArrowChunkResult(self._context, target, cached.toArrow())
+        return DataFrameChunkResult(self._context, target, cached)
 
     def max_windows(self, chunk: Chunk) -> int:
         """Return an upper bound of a chunk's windows: one for each row, or for each subtable the window starts in its range."""
@@ -74,25 +85,28 @@ class ChunkEvaluation:
         is_single = self._plan.source_subtable is not None or source.kind is not TableKind.SUPER
         return 1 if is_single else self._context.tables.read_tags(source).num_rows
 
-    def windows(self, start: int, end: int, watermark: int | None) -> DataFrame:
+    def windows(self, start: int, end: int, watermark: int | None, use: KernelUse | None = None) -> DataFrame:
         """Return finished windows that start in `[start, end)` and end before `watermark` (None: all).
 
-        Columns: `p…`, `_wstart` (the timestamp without a window), `o…`.
+        Columns: `p…`, `_wstart` (the timestamp without a window), `o…`. `use` replaces the setting.
         """
         query = self._plan.query
-        rows = self._rows(start, self._last_instant(end))
         if query.window is None:
-            return (
-                project(query, rows)
-                if self._is_exact(start, end)
-                else project(query, rows).where(self._ownership_condition(start, end))
-            )
-        windows = aggregate_windows(query, prepare(query, rows))
+            rows = project(query, self._rows(start, self._last_instant(end)))
+            return rows if self._is_exact(start, end) else rows.where(self._ownership_condition(start, end))
+        windows = self._aggregate(start, self._last_instant(end), use or KernelUse(self._context.settings.kernels))
         if self._grid is not None and not self._is_exact(start, end):
             windows = windows.where(self._ownership_condition(start, end))
         if watermark is not None:
             windows = windows.where(f"{WEND} < {watermark}L")
         return finish(query, windows)
+
+    def _aggregate(self, first: int, last: int | None, use: KernelUse) -> DataFrame:
+        """Return the windows of the rows from `first` to `last`, both inclusive, by kernels if they can."""
+        query = self._plan.query
+        self._context.spark()  # started here, since kernels ask for the active session
+        by_kernels = aggregate_by_kernels(query, TableShares(self._context, use, self._version, first, last))
+        return aggregate_windows(query, prepare(query, self._rows(first, last))) if by_kernels is None else by_kernels.windows
 
     def groups(self) -> pa.Table:
         """Return the keys of all groups of the query, at any time."""

@@ -12,11 +12,13 @@ import pyarrow as pa
 from headrace.compute import AnyPlan, Scan, TableStatistics, evaluate
 from headrace.compute.local.evaluation import evaluate_locally
 from headrace.compute.plan import Plan
+from headrace.compute.shares import KernelUse
 from headrace.errors import DataError, LimitError, OperationalError
 from headrace.model.tables import Table, TableKind
 from headrace.queries.local_reads import LocalReader
 from headrace.storage.delta.extents import extents
 from headrace.streams.context import Context
+from headrace.streams.sources.shares import TableShares, is_unsupported
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -82,14 +84,12 @@ def collect(plan: AnyPlan, context: Context, *, ordered: bool = True, max_rows: 
 
     It is evaluated again without surrogate keys if a subtable was added meanwhile, whose rows then lack a name.
     """
-
-    def fetch(statistics: Statistics) -> pa.Table:
-        frame = evaluate(plan, lambda scan: read_scan(scan, context), ordered=ordered, statistics=statistics)
-        return (frame if max_rows is None else frame.limit(max_rows)).toArrow()
-
     statistics = Statistics(context)
-    result = fetch(statistics)
-    return fetch(Statistics(context, large=False)) if statistics.is_outdated() else result
+    result = evaluate_with_kernels(plan, context, statistics, ordered=ordered, max_rows=max_rows)
+    if not statistics.is_outdated():
+        return result
+    frame = evaluate(plan, lambda scan: read_scan(scan, context), ordered=ordered, statistics=Statistics(context, large=False))
+    return limited(frame, max_rows)
 
 
 def evaluate_bounded(plan: Plan, context: Context, max_rows: int) -> pa.Table | None:
@@ -130,6 +130,29 @@ def stored_result(plan: Plan, context: Context) -> Iterator[DataFrame]:
 def unordered(plan: Plan) -> Plan:
     """Return a plan without its ORDER BY, unless that decides which rows LIMIT keeps."""
     return plan if plan.limit is not None or plan.offset is not None else replace(plan, sorts=())
+
+
+def evaluate_with_kernels(
+    plan: AnyPlan, context: Context, statistics: Statistics, *, ordered: bool, max_rows: int | None
+) -> pa.Table:
+    """Evaluate a plan, by kernels if they can; without them if they meet a value that they do not handle."""
+    from pyspark.errors import PythonException
+
+    def read(scan: Scan) -> DataFrame:
+        return read_scan(scan, context)
+
+    try:
+        shares = TableShares(context, KernelUse(context.settings.kernels))
+        return limited(evaluate(plan, read, ordered=ordered, statistics=statistics, shares=shares), max_rows)
+    except PythonException as error:
+        if not is_unsupported(error):
+            raise
+        return limited(evaluate(plan, read, ordered=ordered, statistics=statistics), max_rows)
+
+
+def limited(frame: DataFrame, max_rows: int | None) -> pa.Table:
+    """Return all rows of a data frame, or `max_rows` of them."""
+    return (frame if max_rows is None else frame.limit(max_rows)).toArrow()
 
 
 def evaluate_query(plan: AnyPlan, context: Context) -> pa.Table:

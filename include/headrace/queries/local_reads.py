@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from headrace.storage.delta.pruning import Bounds
-from headrace.storage.values.scalars import stored_units_per_tick
+from headrace.streams.sources.shares import MAX_STORED, stored_bounds
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from headrace.compute.plan_sources import Scan
     from headrace.streams.context import Context
-
-MAX_STORED: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +29,3 @@ class LocalReader:
     def batches(self, scan: Scan, devices: tuple[str, ...], first: int | None, last: int | None) -> Iterator[pa.RecordBatch]:
         """Return the columns of the scan as stored, the series key dictionary-encoded."""
         return self.context.tables.batches(scan.table, scan.columns, devices, stored_bounds(scan, first, last))
-
-
-def stored_bounds(scan: Scan, first: int | None, last: int | None) -> Bounds | None:
-    """Return a range of ticks in the unit of stored timestamps; None for all."""
-    if first is None and last is None:
-        return None
-    unit = stored_units_per_tick(scan.database.precision)
-    low = -MAX_STORED if first is None else max(-MAX_STORED, first * unit)
-    high = MAX_STORED if last is None else min(MAX_STORED, last * unit + unit - 1)
-    return Bounds(low, high)

@@ -141,8 +141,22 @@ def describe_query(plan: AnyPlan) -> list[str]:
     from headrace.compute import explain
     from headrace.compute.local.evaluation import is_supported
 
-    place = "in this process with Arrow, or on Spark if it reads many rows" if is_supported(plan) else "on Spark"
+    place = "in this process with Arrow, or on Spark if it reads many rows" if is_supported(plan) else f"on Spark{kernels(plan)}"
     return [f"query {place}", *(f"  {line}" for line in explain(plan))]
+
+
+def kernels(plan: AnyPlan) -> str:
+    """Describe what computes the windows of a query on Spark."""
+    from headrace.compute import Plan, Scan
+    from headrace.compute.evaluation.kernel_windows import unsupported_by_kernels
+    from headrace.streams.sources.shares import MIN_ROWS
+
+    if not isinstance(plan, Plan) or (plan.window is None and not isinstance(plan.source, Plan)):
+        return ""
+    if plan.window is None or not isinstance(plan.source, Scan):
+        return kernels(plan.source) if isinstance(plan.source, Plan) else ""
+    reason = unsupported_by_kernels(plan)
+    return f", windows by kernels from {MIN_ROWS:,} rows on" if reason is None else f", windows by Spark SQL: {reason}"
 
 
 def describe_verification(stage: stages.VerifyTree) -> list[str]:

@@ -23,6 +23,8 @@ from headrace.storage.delta.outbox import Outbox
 from headrace.storage.delta.points import ReplacedPoints
 from headrace.storage.delta.points_frame import PointsFrameWriter
 from headrace.storage.delta.pruning import Bounds
+from headrace.storage.delta.share_planning import Footers
+from headrace.storage.delta.shares import ALL_SERIES, SeriesRange, Share, with_tags
 from headrace.storage.delta.subtable_names import SubtableNames
 from headrace.storage.delta.tags import Tags
 from headrace.storage.delta.writer import Lock, Ranges, Writer
@@ -54,6 +56,7 @@ class Tables:
         self._tags = Tags(self._handles, self._writer, SubtableNames(self._handles))
         self._evolution = Evolution(self._handles, self._writer)
         self._maintenance = Maintenance(self._handles, self._writer)
+        self._footers = Footers(self._handles)
 
     def create(self, table: Table, database: Database) -> None:
         """Create a table's Delta tables: its rows, and for a supertable its tags. An empty table of the same columns may exist.
@@ -340,6 +343,36 @@ class Tables:
     def count_scanned(self, table: Table, tbnames: Collection[str], bounds: Bounds | None) -> int | None:
         """Return the number of rows of the files that `batches` reads, from statistics; None if they are missing."""
         return scans.count_scanned_rows(self._handles.reader(table), table, tbnames, bounds)
+
+    def shares(
+        self,
+        table: Table,
+        columns: Sequence[str],
+        tasks: int,
+        *,
+        version: int | None = None,
+        bounds: Bounds | None = None,
+        series: SeriesRange = ALL_SERIES,
+        by_series: bool = True,
+    ) -> list[Share]:
+        """Divide the rows of a table, now or as of a version, among tasks that read them from the data files with Arrow.
+
+        Args:
+            table: The table.
+            columns: Stored columns, series key and tags that the tasks will read.
+            tasks: Number of tasks that run at the same time.
+            version: The version; None for the newest.
+            bounds: Range of stored timestamps, inclusive; None for all times.
+            series: Range of series.
+            by_series: Whether each share has all rows of its series. Otherwise a share has some row groups.
+
+        Raises:
+            NotSupportedError: The files do not define the rows alone, or reading them in shares takes too long or too much memory.
+        """
+        tags = self.read_tags(table) if table.tags else None
+        names = tags[table.series_key].to_pylist() if tags is not None else []
+        shares = self._footers.plan(table, version, bounds, series, names, tasks, by_series=by_series)
+        return shares if tags is None else with_tags(shares, tags, [name for name in columns if table.is_tag(name)])
 
     def frame(self, spark: SparkSession, table: Table, *, version: int | None = None) -> DataFrame:
         """Rows as stored, as a DataFrame, now or as of a version: the declared columns and `tbname`; tags are not joined."""

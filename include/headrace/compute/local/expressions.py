@@ -58,13 +58,13 @@ def infer_type(node: Node, types: Mapping[str, pa.DataType]) -> pa.DataType:
             if text not in SPECIAL_DOUBLES:
                 raise UnsupportedError(text)
             return TYPES["double"]
-        case Operation(name="cast" | "try_cast", operands=(operand,), type=type_):
-            return cast_type(infer_type(operand, types), type_)
+        case Operation(name="cast" | "try_cast" as name, operands=(operand,), type=type_):
+            return cast_type(infer_type(operand, types), type_, is_try=name == "try_cast")
         case Operation(name=name, operands=operands):
             return operation_type(name, [infer_type(operand, types) for operand in operands])
 
 
-def cast_type(source: pa.DataType, name: str) -> pa.DataType:
+def cast_type(source: pa.DataType, name: str, *, is_try: bool) -> pa.DataType:
     """Return the target of a cast that never loses a value, or rounds as Spark does."""
     target = TYPES.get(name)
     if pa.types.is_decimal(source) and name == f"decimal({source.precision},{source.scale})":
@@ -72,8 +72,8 @@ def cast_type(source: pa.DataType, name: str) -> pa.DataType:
     if target is None:
         raise UnsupportedError(f"cast to {name}")
     widened = pa.types.is_integer(source) and pa.types.is_integer(target) and source.bit_width <= target.bit_width
-    is_numeric = pa.types.is_integer(source) or pa.types.is_floating(source)
-    if source == target or pa.types.is_null(source) or widened or (is_numeric and pa.types.is_floating(target)):
+    converted = is_number(source) and (pa.types.is_floating(target) or (is_try and name in ("int", "bigint")))
+    if source == target or pa.types.is_null(source) or widened or converted:
         return target
     raise UnsupportedError(f"cast of {source} to {name}")
 
@@ -139,11 +139,34 @@ def evaluate(node: Node, columns: Mapping[str, Values]) -> Values:
             return pa.scalar(value, TYPES[type_])
         case Operation(name="cast" | "try_cast", operands=(Constant(value=str(text), type="string"),), type="double"):
             return pa.scalar(SPECIAL_DOUBLES[text], pa.float64())
+        case Operation(name="try_cast", operands=(operand,), type="int" | "bigint" as type_):
+            return truncate(evaluate(operand, columns), TYPES[type_])
         case Operation(name="cast" | "try_cast", operands=(operand,), type=type_):
             values = evaluate(operand, columns)
             return values if pa.types.is_decimal(values.type) else pc.cast(values, TYPES[type_], safe=False)
         case Operation(name=name, operands=operands):
             return apply(name, [evaluate(operand, columns) for operand in operands])
+
+
+def is_number(type_: pa.DataType) -> bool:
+    """Return whether a type is of integers or floating-point numbers."""
+    return bool(pa.types.is_integer(type_) or pa.types.is_floating(type_))
+
+
+def truncate(values: Values, target: pa.DataType) -> Values:
+    """Return numbers as INT or BIGINT without their fraction, NULL if they are out of range or NaN."""
+    bits = target.bit_width - 1
+    if pa.types.is_integer(values.type):
+        fits = pc.and_(pc.less_equal(values, 2**bits - 1), pc.greater_equal(values, -(2**bits)))
+        return pc.cast(pc.if_else(fits, values, pa.scalar(None, values.type)), target)
+    if not pa.types.is_floating(values.type):
+        return pc.cast(values, target)
+    whole = pc.trunc(pc.cast(values, pa.float64()))
+    fits = pc.and_(pc.less(whole, 2.0**bits), pc.greater_equal(whole, -(2.0**bits)))
+    truncated = pc.cast(pc.if_else(fits, whole, pa.scalar(None, pa.float64())), target)
+    # Spark compares BIGINT with its greatest value as DOUBLE, which is 2^63.
+    is_limit = pc.and_(pc.equal(whole, 2.0**bits), pa.scalar(bits == 63))
+    return pc.if_else(pc.fill_null(is_limit, False), pa.scalar(2**bits - 1, target), truncated)
 
 
 def apply(name: str, values: list[Values]) -> Values:

@@ -59,7 +59,7 @@ def read_batches(
     schema: pa.Schema,
     columns: list[str],
     where: pc.Expression | None,
-    series: tuple[str, Collection[str]],
+    series: tuple[str, Collection[str] | None],
     *,
     encoded: bool = True,
     max_rows: int = BATCH_ROWS,
@@ -72,7 +72,7 @@ def read_batches(
         schema: Columns of the table.
         columns: Columns to read.
         where: Filter that is pushed down into the files; may compare text only by `text_field`.
-        series: The series key, and names. Row groups that cannot contain these are skipped.
+        series: The series key, and names; None for all series. Row groups that cannot contain these are skipped.
         encoded: Whether the series key is read as a dictionary.
         max_rows: Rows of a batch at most.
     """

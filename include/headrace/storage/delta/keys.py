@@ -15,9 +15,11 @@ from headrace.model.tables import Table
 from headrace.storage.delta.data_files import read_data_files
 from headrace.storage.delta.handles import Handle
 from headrace.storage.delta.pruning import Bounds, key_filter, prune_files, time_bounds
+from headrace.storage.delta.row_order import has_distinct_times
 from headrace.storage.types import MICROSECONDS
 
 _ORDER: Final = "__order"
+MIN_CHECKED_ROWS: Final = 10_000
 
 
 def conform_rows(rows: pa.Table, schema: pa.Schema, key: Sequence[str], owner: str) -> pa.Table:
@@ -51,11 +53,18 @@ def _cast(column: pa.ChunkedArray | pa.Array, type_: pa.DataType) -> pa.ChunkedA
 
 def keep_last_per_key(rows: pa.Table, key: Sequence[str]) -> pa.Table:
     """Deduplicate rows by key, keeping the last of each."""
-    if rows.num_rows < 2:
+    if rows.num_rows < 2 or (rows.num_rows >= MIN_CHECKED_ROWS and are_distinct(rows, key)):
         return rows
     numbered = rows.select(list(key)).append_column(_ORDER, pa.array(np.arange(rows.num_rows)))
     last = numbered.group_by(list(key), use_threads=False).aggregate([(_ORDER, "max")])[f"{_ORDER}_max"]
     return rows if len(last) == rows.num_rows else rows.take(last.take(pc.sort_indices(last)))
+
+
+def are_distinct(rows: pa.Table, key: Sequence[str]) -> bool:
+    """Return whether series and time alone tell all rows apart, which is cheaper to find out than the last row of each key."""
+    if len(key) < 2 or any(rows[name].null_count for name in key[:2]):
+        return False
+    return has_distinct_times(rows, *key[:2])
 
 
 def keep_last_values_per_key(rows: pa.Table, key: Sequence[str]) -> pa.Table:

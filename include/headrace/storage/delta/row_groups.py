@@ -115,7 +115,7 @@ def parquet_format(key: str, *, encoded: bool) -> ds.ParquetFileFormat:
 
 
 def series_dataset(
-    uris: Sequence[str], schema: pa.Schema, system: pafs.FileSystem, key: str, names: Collection[str], *, encoded: bool
+    uris: Sequence[str], schema: pa.Schema, system: pafs.FileSystem, key: str, names: Collection[str] | None, *, encoded: bool
 ) -> ds.FileSystemDataset:
     """Return data files without the row groups that cannot hold any of some series.
 
@@ -126,11 +126,13 @@ def series_dataset(
         schema: Columns of the table; with `encoded`, the series key is a dictionary.
         system: The file system.
         key: The series key.
-        names: The series.
+        names: The series; None for all.
         encoded: Whether the series key is read as a dictionary.
     """
     import pyarrow.dataset as ds
 
+    if names is None:
+        return ds.dataset(list(uris), schema=schema, format=parquet_format(key, encoded=encoded), filesystem=system)
     wanted = sorted(names)
     selected = (FOOTERS.get(uri, system, key, encoded=encoded).select(wanted) for uri in uris)
     fragments = [fragment for fragment in selected if fragment is not None]

@@ -14,7 +14,7 @@ from headrace.model.tables import Table, TableKind
 from headrace.storage.delta.commits import WriteMetrics
 from headrace.storage.delta.handles import first_line, spark_path
 from headrace.storage.delta.pruning import Bounds
-from headrace.storage.delta.staged_files import StagedFile, staged_files_in
+from headrace.storage.delta.staged_files import ROW_GROUP_ROWS, StagedFile, staged_files_in
 from headrace.storage.loading.conversion import SplitTarget, StagedSplit, stage_split
 from headrace.storage.loading.splits import FileSplit
 from headrace.storage.types import MICROSECONDS
@@ -71,10 +71,11 @@ def _try(function: Callable[[FileSplit], Outcome], file_split: FileSplit) -> Out
 
 
 def stage_frame(frame: DataFrame, uri: str, table: Table, schema: pa.Schema) -> list[StagedFile]:
-    """Write rows of a DataFrame (stored columns) as staged files of a table."""
+    """Write rows of a DataFrame (stored columns) as staged files of a table, each ordered by series and time."""
     folder = f"staged-{uuid.uuid4().hex}"
     with translate_spark_errors(table.name):
-        write_parquet(stored_frame(frame, schema), f"{spark_path(uri)}/{folder}")
+        ordered = stored_frame(frame, schema).sortWithinPartitions(*(quote_identifier(name) for name in table.primary_key))
+        write_parquet(ordered, f"{spark_path(uri)}/{folder}")
     return staged_files_in(uri, folder, table, schema)
 
 
@@ -93,6 +94,7 @@ def stage_sorted(frame: DataFrame, uri: str, table: Table, schema: pa.Schema, ma
 def write_parquet(rows: DataFrame, path: str, max_rows: int = 0) -> None:
     """Write rows as Parquet files of at most so many rows; 0 for any number."""
     writer = rows.write.option("compression", "zstd").option("maxRecordsPerFile", max_rows)
+    writer = writer.option("parquet.block.row.count.limit", ROW_GROUP_ROWS)
     writer.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false").parquet(path)
 
 

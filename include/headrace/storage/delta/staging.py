@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from itertools import accumulate, pairwise
 from typing import Final
 
 import pyarrow as pa
@@ -17,11 +18,13 @@ from headrace.storage.delta.data_files import read_data_files
 from headrace.storage.delta.handles import Handle, file_system
 from headrace.storage.delta.keys import keep_last_per_key, keep_last_values_per_key, semi_join
 from headrace.storage.delta.merging import MergeScope
-from headrace.storage.delta.pruning import Bounds, prune_files
+from headrace.storage.delta.pruning import Bounds, key_filter, prune_files
 from headrace.storage.delta.staged_files import StagedFile, stage_rows
 
 # Beyond this many rows, Spark compares the keys.
 MAX_ROWS_COMPARED_IN_MEMORY: Final = 5_000_000
+# As many rows are compared in memory one range of time after the other.
+MAX_ROWS_COMPARED_BY_RANGE: Final = 50_000_000
 MAX_ROWS_PER_FILE: Final = 1_000_000
 
 
@@ -37,6 +40,51 @@ def find_overlapping(files: Sequence[StagedFile]) -> list[StagedFile]:
                 overlapping |= {file.path, other.path}
         open_.append(file)
     return [file for file in files if file.path in overlapping]
+
+
+def may_share_keys(uri: str, files: Sequence[StagedFile], table: Table, schema: pa.Schema) -> bool:
+    """Return whether a key is in two files, or may be because too many rows would have to be compared.
+
+    Files of rows in the order of time overlap only for a while, so that few rows have to be, range by range.
+    """
+    total = 0.0
+    for times, own in shared_times(files):
+        expected = sum(expected_rows(file, times) for file in own)
+        total += expected
+        if expected > MAX_ROWS_COMPARED_IN_MEMORY or total > MAX_ROWS_COMPARED_BY_RANGE:
+            return True
+    key = list(table.primary_key)
+    for times, own in shared_times(files):
+        keys = read_data_files(uri, [file.path for file in own], schema, key, key_filter(table, schema, times, None))
+        if keep_last_per_key(keys, key).num_rows < keys.num_rows:
+            return True
+    return False
+
+
+def shared_times(files: Sequence[StagedFile]) -> Iterator[tuple[Bounds, list[StagedFile]]]:
+    """Yield disjoint ranges of time, each with the files that may share keys in it."""
+    starts = sorted({file.times.low for file in files} | {file.times.high + 1 for file in files})
+    for low, end in pairwise(starts):
+        times = Bounds(low, end - 1)
+        own = with_shared_names([file for file in files if file.times.overlaps(times)])
+        if own:
+            yield times, own
+
+
+def with_shared_names(files: Sequence[StagedFile]) -> list[StagedFile]:
+    """Return the files whose range of names overlaps that of another."""
+    ordered = sorted(files, key=lambda file: file.names)
+    highest = list(accumulate((file.names[1] for file in ordered), max))
+    starts_within = [number > 0 and file.names[0] <= highest[number - 1] for number, file in enumerate(ordered)]
+    followed = [*starts_within[1:], False]
+    return [
+        file for file, is_within, is_followed in zip(ordered, starts_within, followed, strict=False) if is_within or is_followed
+    ]
+
+
+def expected_rows(file: StagedFile, times: Bounds) -> float:
+    """Return about how many rows a file has in a range of time within its own."""
+    return file.rows * (times.high - times.low + 1) / (file.times.high - file.times.low + 1)
 
 
 def total_rows(files: Sequence[StagedFile]) -> int:

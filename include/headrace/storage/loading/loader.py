@@ -183,7 +183,7 @@ class Loader:
         """Return files with one row per key."""
         if staging.total_rows(files) <= staging.MAX_ROWS_COMPARED_IN_MEMORY:
             return staging.deduplicate_in_memory(self._uri, files, self._table, self._schema)
-        if staging.find_overlapping(files):
+        if staging.may_share_keys(self._uri, files, self._table, self._schema):
             return spark_writes.deduplicate(self._spark(), self._uri, files, self._table, self._schema)
         return files
 

@@ -1,0 +1,137 @@
+"""Windows by kernels: Spark's tasks read their shares of a table's files, and make segments of the rows with Arrow and NumPy.
+
+The choice between kernels and Spark SQL is made in `compile_kernel` and `aggregate_by_kernels`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from headrace.compute.kernels import SegmentKernel, UnsupportedError
+from headrace.compute.plan import WSTART, Plan
+from headrace.compute.plan_sources import Scan
+from headrace.compute.shares import KernelUse, ShareProvider, TaskShare
+from headrace.compute.terms import ColumnRole
+from headrace.compute.window_plans import IntervalWindow, SessionWindow
+from headrace.compute.windows.segments import add_derived_keys, base_key_columns, merge
+from headrace.errors import NotSupportedError
+from headrace.storage.types import arrow_type
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+MAX_BATCH_ROWS: Final = 1 << 16
+"""Greatest number of segments that go from a worker to its JVM at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelWindows:
+    """One segment for each window, and whether they are in the order of keys and time."""
+
+    windows: DataFrame
+    is_ordered: bool
+
+
+def aggregate_by_kernels(plan: Plan, provider: ShareProvider | None) -> KernelWindows | None:
+    """Return the windows of a plan by kernels; None if Spark SQL has to compute them, or does so sooner.
+
+    Raises:
+        NotSupportedError: Kernels are to be used always, but cannot compute the windows.
+    """
+    if provider is None or provider.use is KernelUse.NEVER or plan.window is None:
+        return None
+    is_forced = provider.use is KernelUse.ALWAYS
+    try:
+        scan, kernel = compile_kernel(plan)
+        return aggregate_shares(plan, scan, kernel, provider) if is_forced or provider.is_large(scan) else None
+    except (UnsupportedError, NotSupportedError) as error:
+        if is_forced:
+            raise NotSupportedError(f"kernels cannot compute the windows: {error}", hint="set HEADRACE_KERNELS=auto") from error
+        return None
+
+
+def compile_kernel(plan: Plan) -> tuple[Scan, SegmentKernel]:
+    """Return the scan and the kernel of a plan with a window, without the keys that are derived from the series key.
+
+    Raises:
+        UnsupportedError: Only Spark SQL computes it.
+    """
+    scan = plan.source
+    if not isinstance(scan, Scan):
+        raise UnsupportedError("a source that is not one table")
+    if not is_within_series(plan, scan) and not is_mergeable(plan):
+        raise UnsupportedError("windows across series that depend on single rows")
+    columns = (*scan.table.columns, *scan.table.tags)
+    types = {column.name: arrow_type(column.type, plan.precision) for column in columns} | {scan.table.series_key: pa.string()}
+    kernel = SegmentKernel.compile(replace(plan, keys=tuple(key for key in plan.keys if not key.is_derived)), types)
+    return scan, kernel
+
+
+def unsupported_by_kernels(plan: Plan) -> str | None:
+    """Return what kernels do not know of a plan with a window; None if they compute it."""
+    try:
+        compile_kernel(plan)
+    except UnsupportedError as error:
+        return str(error)
+    return None
+
+
+def is_within_series(plan: Plan, scan: Scan) -> bool:
+    """Return whether no window has rows of two series."""
+    return plan.grouped_series is not None or scan.subtable is not None or not scan.table.has_series
+
+
+def is_mergeable(plan: Plan) -> bool:
+    """Return whether the segments of a window can be merged whatever rows they are made of."""
+    return isinstance(plan.window, IntervalWindow | SessionWindow)
+
+
+def aggregate_shares(plan: Plan, scan: Scan, kernel: SegmentKernel, provider: ShareProvider) -> KernelWindows:
+    """Return the windows of a plan. They have to be merged only if shares are not made by series.
+
+    Raises:
+        NotSupportedError: The table cannot be divided among tasks.
+    """
+    if is_within_series(plan, scan):
+        try:
+            shares = provider.shares(scan, kernel.columns, *plan.range, by_series=True)
+            return KernelWindows(add_derived_keys(plan, to_frame(kernel, shares)), is_ordered_by_series(plan))
+        except NotSupportedError:
+            if not is_mergeable(plan):
+                raise
+    shares = provider.shares(scan, kernel.columns, *plan.range, by_series=False)
+    return KernelWindows(add_derived_keys(plan, merge(kernel.plan, to_frame(kernel, shares))), is_ordered=False)
+
+
+def is_ordered_by_series(plan: Plan) -> bool:
+    """Return whether batches of series, each ordered by keys and time, are ordered by keys and time."""
+    return plan.grouped_series is None or plan.keys[0].role is ColumnRole.SERIES
+
+
+def to_frame(kernel: SegmentKernel, shares: Sequence[TaskShare]) -> DataFrame:
+    """Return the segments of shares as a data frame with a partition for each."""
+    from pyspark.sql import SparkSession
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    session = SparkSession.active()
+    numbers = session.range(0, len(shares), 1, max(1, len(shares)))
+    return numbers.mapInArrow(segment_reader(kernel, shares), from_arrow_schema(kernel.schema))
+
+
+def segment_reader(
+    kernel: SegmentKernel, shares: Sequence[TaskShare]
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return the function that runs in Spark's workers: the segments of the shares with the numbers in its input."""
+    order = [(name, "ascending", "at_start") for name in (*base_key_columns(kernel.plan), WSTART)]
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                for rows in shares[number].read(kernel.columns):
+                    yield from kernel.segments(rows).sort_by(order).to_batches(MAX_BATCH_ROWS)
+
+    return read

@@ -1,0 +1,249 @@
+"""Planning of shares: which row groups, of which series, each of several tasks reads. Decided by the footers of the data files."""
+
+from __future__ import annotations
+
+import bisect
+import threading
+from collections.abc import Collection, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+from typing import Final
+from urllib.parse import unquote
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+
+from headrace.errors import NotSupportedError
+from headrace.model.tables import Table
+from headrace.storage.delta.handles import Handle, Handles, file_system, list_files, stored_schema, translate_errors
+from headrace.storage.delta.pruning import Bounds, prune_files
+from headrace.storage.delta.shares import FilePart, SeriesRange, Share
+from headrace.storage.types import MICROSECONDS
+
+TARGET_ROWS: Final = 5_000_000
+"""Rows of a share. Fewer make tasks read more row groups that they share with others; more take more memory."""
+MAX_ROWS: Final = 12_000_000
+"""Greatest number of rows of a share, which are in memory at the same time."""
+MAX_READS: Final = 4.0
+"""How often a row may be read on average, because row groups have rows of several shares."""
+FEW_READS: Final = 2.0
+"""If rows are read more often, shares are made as large as possible."""
+MAX_DATA_FILES: Final = 20_000
+"""Greatest number of data files whose footers are read."""
+MAX_NAMES: Final = 100_000
+"""Names of series by which shares are made equally large; of more names, every n-th."""
+FOOTER_THREADS: Final = 8
+STORED_UNITS: Final = (MICROSECONDS, pa.int64())
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroup:
+    """A row group of a data file: the number of its rows, the range of its names, and that of its timestamps, as stored.
+
+    Ranges are inclusive; None is unknown. `has_nulls` says whether a row may lack its name or timestamp.
+    """
+
+    path: str
+    number: int
+    rows: int
+    names: tuple[str | None, str | None]
+    times: Bounds | None
+    has_nulls: bool
+
+    @property
+    def first(self) -> int:
+        """The least timestamp, for ordering."""
+        return self.times.low if self.times is not None else 0
+
+    def overlaps(self, series: SeriesRange, bounds: Bounds | None) -> bool:
+        """Return whether it may have rows of a range of series and times."""
+        in_time = bounds is None or self.times is None or self.times.overlaps(bounds)
+        return in_time and series.overlaps(*self.names)
+
+
+class Footers:
+    """Reads the footer of each data file once: a data file never changes, so it is kept while the table has the file."""
+
+    def __init__(self, handles: Handles) -> None:
+        self._handles = handles
+        self._mutex = threading.Lock()
+        self._tables: dict[str, dict[str, tuple[RowGroup, ...]]] = {}
+
+    def plan(
+        self,
+        table: Table,
+        version: int | None,
+        bounds: Bounds | None,
+        series: SeriesRange,
+        names: Collection[str],
+        tasks: int,
+        *,
+        by_series: bool,
+    ) -> list[Share]:
+        """Divide a table among tasks.
+
+        Args:
+            table: The table.
+            version: Its version; None for the newest.
+            bounds: Range of stored timestamps, inclusive; None for all times.
+            series: Range of series.
+            names: Names of series, by which shares are made equally large; they need not be complete.
+            tasks: Number of tasks that run at the same time.
+            by_series: Whether each share has all rows of its series.
+
+        Raises:
+            NotSupportedError: The files do not define the rows alone, or reading them in such shares takes too long or too much
+                memory.
+        """
+        handle = self._handles.reader(table)
+        with handle.latest() as delta:
+            schema = stored_schema(delta)
+            is_latest = version is None or version == delta.version()
+            files = handle.files(delta) if is_latest else None
+        if files is None:
+            files = list_files(handle.at(version or 0))
+        paths = prune_files(files, table, schema, bounds, None)["path"].to_pylist()
+        groups = [group for group in self._row_groups(handle, table, paths) if group.overlaps(series, bounds)]
+        check(groups)
+        ranges = divide_series(groups, series, names, tasks) if by_series else divide_groups(groups, series, tasks)
+        key, time = table.series_key, table.timestamp.name
+        return [Share(handle.uri, file_parts(own), schema, key, time, range_, bounds, whole=by_series) for range_, own in ranges]
+
+    def _row_groups(self, handle: Handle, table: Table, paths: list[str]) -> list[RowGroup]:
+        if len(paths) > MAX_DATA_FILES:
+            raise NotSupportedError(f"{handle.name} has {len(paths)} data files", hint="compact the table")
+        with self._mutex:
+            kept = self._tables.setdefault(handle.uri, {})
+            system, root = file_system(handle.uri)
+            missing = [path for path in paths if path not in kept]
+            with translate_errors(handle.name), ThreadPoolExecutor(FOOTER_THREADS) as executor:
+                footers = executor.map(lambda path: read_footer(system, root, path, table), missing)
+                kept.update(zip(missing, footers, strict=True))
+            if len(kept) > 2 * MAX_DATA_FILES:
+                self._tables[handle.uri] = {path: kept[path] for path in paths}
+            return [group for path in paths for group in kept[path]]
+
+
+def read_footer(system: pafs.FileSystem, root: str, path: str, table: Table) -> tuple[RowGroup, ...]:
+    """Return the row groups of a data file."""
+    metadata = pq.read_metadata(path if "://" in path else f"{root}/{unquote(path)}", filesystem=system)
+    schema = metadata.schema.to_arrow_schema()
+    key, time = (schema.get_field_index(name) for name in (table.series_key, table.timestamp.name))
+    in_unit = schema.field(time).type in STORED_UNITS
+    groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
+    return tuple(describe(path, number, group, key, time, in_unit=in_unit) for number, group in enumerate(groups))
+
+
+def describe(path: str, number: int, group: pq.RowGroupMetaData, key: int, time: int, *, in_unit: bool) -> RowGroup:
+    """Return what the statistics of a row group say of its series and times, the latter if they are in the stored unit."""
+    names, times = group.column(key).statistics, group.column(time).statistics
+    has_nulls = any(part is None or not part.has_null_count or part.null_count > 0 for part in (names, times))
+    is_bounded = names is not None and names.has_min_max and isinstance(names.max, str)
+    is_timed = in_unit and times is not None and times.has_min_max
+    ends = (names.min, names.max) if is_bounded else (None, None)
+    return RowGroup(path, number, group.num_rows, ends, Bounds(times.min_raw, times.max_raw) if is_timed else None, has_nulls)
+
+
+def check(groups: Iterable[RowGroup]) -> None:
+    """Raise `NotSupportedError` if rows may lack a series or a timestamp, which only foreign writers do."""
+    for group in groups:
+        if group.has_nulls:
+            raise NotSupportedError(f"{group.path} may have rows without a series or timestamp", hint="use Spark SQL")
+
+
+def divide_groups(groups: Sequence[RowGroup], series: SeriesRange, tasks: int) -> list[tuple[SeriesRange, list[RowGroup]]]:
+    """Divide row groups among shares of about equal size, in the order of time, whatever series they have."""
+    ordered = sorted(groups, key=lambda group: group.first)
+    ends = np.cumsum([0, *(group.rows for group in ordered)])
+    number = share_count(int(ends[-1]), tasks)
+    shares: list[list[RowGroup]] = [[] for _ in range(number)]
+    for group, end in zip(ordered, ends[1:], strict=True):
+        shares[min(int((end - 1) * number // max(ends[-1], 1)), number - 1)].append(group)
+    return [(series, share) for share in shares if share]
+
+
+def divide_series(
+    groups: Sequence[RowGroup], series: SeriesRange, names: Collection[str], tasks: int
+) -> list[tuple[SeriesRange, list[RowGroup]]]:
+    """Divide series among shares of about equal size, each with the row groups that may have rows of its series.
+
+    Raises:
+        NotSupportedError: A share has too many rows, or rows are read too often.
+    """
+    total = sum(group.rows for group in groups)
+    points, ends = rows_by_name(groups, series, names)
+    shares = assign(groups, cut(points, ends, series, share_count(total, tasks)))
+    if reads(shares, total) > FEW_READS:
+        shares = assign(groups, cut(points, ends, series, max(min(tasks, int(MAX_READS)), -(-total // MAX_ROWS))))
+    if reads(shares, total) > MAX_READS:
+        raise NotSupportedError("the data files are not ordered by series", hint="compact the table")
+    largest = max((estimate(points, ends, range_) for range_, _ in shares), default=0)
+    if largest > MAX_ROWS:
+        raise NotSupportedError(f"a series has about {int(largest)} rows", hint="restrict the query in time")
+    return shares
+
+
+def share_count(rows: int, tasks: int) -> int:
+    """Return the number of shares: as many for each task."""
+    return tasks * max(1, -(-rows // (TARGET_ROWS * tasks)))
+
+
+def rows_by_name(
+    groups: Sequence[RowGroup], series: SeriesRange, names: Collection[str]
+) -> tuple[list[str], npt.NDArray[np.float64]]:
+    """Return the names of a range in order, and the estimated number of rows up to and including each.
+
+    The rows of a row group are spread evenly over its names.
+    """
+    ends = {name for group in groups for name in group.names if name is not None}
+    some = list(names)[:: 1 + len(names) // MAX_NAMES]
+    points = sorted(name for name in ends.union(some) if series.overlaps(name, name)) or [""]
+    changes = np.zeros(len(points) + 1)
+    for group in groups:
+        low, high = group.names
+        first = 0 if low is None else min(bisect.bisect_left(points, low), len(points) - 1)
+        last = len(points) - 1 if high is None else max(bisect.bisect_right(points, high) - 1, first)
+        density = group.rows / (last - first + 1)
+        changes[first] += density
+        changes[last + 1] -= density
+    return points, np.cumsum(np.cumsum(changes[:-1]))
+
+
+def cut(points: Sequence[str], ends: npt.NDArray[np.float64], series: SeriesRange, number: int) -> list[SeriesRange]:
+    """Cut a range of names into at most `number` ranges with about equally many rows."""
+    targets = ends[-1] * np.arange(1, number) / number
+    starts = sorted({int(position) for position in np.searchsorted(ends, targets * (1 - 1e-9)) + 1 if position < len(points)})
+    limits = [series.first, *(points[position] for position in starts), series.end]
+    return [SeriesRange(first, end) for first, end in pairwise(limits)]
+
+
+def assign(groups: Sequence[RowGroup], ranges: Sequence[SeriesRange]) -> list[tuple[SeriesRange, list[RowGroup]]]:
+    """Return the row groups that may have rows of each range; ranges without any are left out."""
+    shares = [(series, [group for group in groups if series.overlaps(*group.names)]) for series in ranges]
+    return [(series, own) for series, own in shares if own]
+
+
+def reads(shares: Sequence[tuple[SeriesRange, list[RowGroup]]], total: int) -> float:
+    """Return how often a row is read on average."""
+    return sum(group.rows for _, own in shares for group in own) / max(total, 1)
+
+
+def estimate(points: Sequence[str], ends: npt.NDArray[np.float64], series: SeriesRange) -> float:
+    """Return the estimated number of rows in a range of series."""
+    first = 0 if series.first is None else bisect.bisect_left(points, series.first)
+    last = len(points) if series.end is None else bisect.bisect_left(points, series.end)
+    before = float(ends[first - 1]) if first else 0.0
+    return float(ends[last - 1]) - before if last else 0.0
+
+
+def file_parts(groups: Sequence[RowGroup]) -> tuple[FilePart, ...]:
+    """Return row groups by file, files in the order of time."""
+    firsts: dict[str, int] = {}
+    for group in groups:
+        firsts[group.path] = min(group.first, firsts.get(group.path, group.first))
+    ordered = sorted(groups, key=lambda group: (firsts[group.path], group.path, group.number))
+    return tuple(FilePart(path, tuple(group.number for group in own)) for path, own in groupby(ordered, lambda group: group.path))

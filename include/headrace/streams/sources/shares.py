@@ -1,0 +1,84 @@
+"""Shares of the tables that plans read, for evaluation by kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from headrace.compute.kernels import UnsupportedError
+from headrace.compute.shares import KernelUse
+from headrace.model.tables import TableKind
+from headrace.storage.delta.pruning import Bounds
+from headrace.storage.delta.shares import ALL_SERIES, SeriesRange
+from headrace.storage.values.scalars import stored_units_per_tick
+
+if TYPE_CHECKING:
+    from pyspark.errors import PythonException
+
+    from headrace.compute import Scan
+    from headrace.storage.delta.shares import Share
+    from headrace.streams.context import Context
+
+MIN_ROWS: Final = 1_000_000
+"""For fewer rows, Spark SQL is about as fast."""
+MAX_STORED: Final = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class TableShares:
+    """Shares of tables at their newest version, or at `version`; `first` and `last` (ticks, inclusive) restrict rows further."""
+
+    context: Context
+    use: KernelUse
+    version: int | None = None
+    first: int | None = None
+    last: int | None = None
+
+    def is_large(self, scan: Scan) -> bool:
+        """Return whether a table has `MIN_ROWS` rows."""
+        return scan.table.kind is not TableKind.TREE and self.context.tables.rows(scan.table) >= MIN_ROWS
+
+    def shares(
+        self, scan: Scan, columns: Sequence[str], first: int | None, last: int | None, *, by_series: bool
+    ) -> Sequence[Share]:
+        """Divide the rows of a scan among tasks; see `ShareProvider`."""
+        return self.context.tables.shares(
+            scan.table,
+            columns,
+            self.context.spark().sparkContext.defaultParallelism,
+            version=self.version,
+            bounds=stored_bounds(scan, largest(first, self.first), least(last, self.last)),
+            series=ALL_SERIES if scan.subtable is None else single_series(scan.subtable),
+            by_series=by_series,
+        )
+
+
+def single_series(name: str) -> SeriesRange:
+    """Return the range of one series."""
+    return SeriesRange(name, f"{name}\0")
+
+
+def largest(one: int | None, other: int | None) -> int | None:
+    """Return the later of two lower limits; None is no limit."""
+    return max((limit for limit in (one, other) if limit is not None), default=None)
+
+
+def least(one: int | None, other: int | None) -> int | None:
+    """Return the earlier of two upper limits; None is no limit."""
+    return min((limit for limit in (one, other) if limit is not None), default=None)
+
+
+def stored_bounds(scan: Scan, first: int | None, last: int | None) -> Bounds | None:
+    """Return a range of ticks in the unit of stored timestamps; None for all."""
+    if first is None and last is None:
+        return None
+    unit = stored_units_per_tick(scan.database.precision)
+    low = -MAX_STORED if first is None else max(-MAX_STORED, first * unit)
+    high = MAX_STORED if last is None else min(MAX_STORED, last * unit + unit - 1)
+    return Bounds(low, high)
+
+
+def is_unsupported(error: PythonException) -> bool:
+    """Return whether a task failed because kernels do not handle a value."""
+    return UnsupportedError.__name__ in str(error)
