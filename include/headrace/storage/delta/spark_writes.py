@@ -92,7 +92,7 @@ def stage_sorted(frame: DataFrame, uri: str, table: Table, schema: pa.Schema, ma
 
 
 def write_parquet(rows: DataFrame, path: str, max_rows: int = 0) -> None:
-    """Write rows as Parquet files of at most so many rows; 0 for any number."""
+    """Write rows as Parquet files of at most this many rows; 0 for any number."""
     writer = rows.write.option("compression", "zstd").option("maxRecordsPerFile", max_rows)
     writer = writer.option("parquet.block.row.count.limit", ROW_GROUP_ROWS)
     writer.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false").parquet(path)
