@@ -6,6 +6,7 @@ import threading
 import time
 from dataclasses import replace
 from typing import Final
+from weakref import WeakSet
 
 from headrace.catalog.processes import process_identity
 from headrace.errors import FencedError, OperationalError
@@ -15,12 +16,15 @@ from headrace.model.snodes import Lease
 from headrace.runtime.context import Context
 from headrace.runtime.continuous_queries import execute_due
 from headrace.runtime.epochs import raise_epoch
+from headrace.settings import Settings
 from headrace.streams.sources.poller import SourcePollers
 
 # How long `settle` waits for a live snode that makes no progress.
 MAX_STALL_SECONDS: Final = 120
 # Streams that write to each other's sources would never settle.
 MAX_ROUNDS: Final = 10_000
+
+_runners: WeakSet[EmbeddedRunner] = WeakSet()
 
 
 class EmbeddedRunner:
@@ -31,17 +35,21 @@ class EmbeddedRunner:
         self._lease: Lease | None = None
         self._pollers: SourcePollers | None = None
         self._holder = f"connection {process_identity()} {threading.get_ident()}-{id(self)}"
+        self._busy = threading.Lock()
+        _runners.add(self)
 
     def settle(self) -> None:
         """Return when every running stream has processed all that was written before the call, and no execution is due.
 
-        If a live snode holds the lease, wait for it instead.
+        If a live snode holds the lease, wait for it instead. Another connection of this process hands its lease over.
         """
-        if not self._load_records():
-            return
-        if not self._take_lease():
-            self._wait_for_snode()
-            return
+        with self._busy:
+            if not self._load_records():
+                return
+            if self._take_lease() or self._take_over() or self._wait_for_snode():
+                self._run_fenced()
+
+    def _run_fenced(self) -> None:
         try:
             self._run()
         except FencedError:
@@ -63,6 +71,25 @@ class EmbeddedRunner:
 
     def close(self) -> None:
         """Stop the streams and release the lease."""
+        with self._busy:
+            self._release()
+
+    def _take_over(self) -> bool:
+        """Take the lease that an idle connection of this process holds, which would not use it until it settles again."""
+        for other in list(_runners):
+            if other is not self and other.is_of(self._context.settings) and other._busy.acquire(blocking=False):
+                try:
+                    other._release()
+                finally:
+                    other._busy.release()
+        return self._take_lease()
+
+    def is_of(self, settings: Settings) -> bool:
+        """Return whether it runs the streams of the snode that these settings name."""
+        own = self._context.settings
+        return (own.catalog, own.snode) == (settings.catalog, settings.snode)
+
+    def _release(self) -> None:
         self._drop_pollers()
         if self._lease is not None:
             self._context.catalog.leases.release(self._lease)
@@ -107,8 +134,8 @@ class EmbeddedRunner:
             if record.state is JobState.FILLING and record.desired is DesiredState.RUNNING:
                 fill_history(self._context, record.definition.id)
 
-    def _wait_for_snode(self) -> None:
-        """Wait until the snode has processed what has been written so far."""
+    def _wait_for_snode(self) -> bool:
+        """Wait until the snode has processed what has been written so far; return True if its lease has ended before that."""
         required = {
             record.definition.id: self._source_version(record)
             for record in self._load_records()
@@ -124,6 +151,9 @@ class EmbeddedRunner:
                     f"snode {self._context.settings.snode} makes no progress with {len(behind)} streams", hint="see its log"
                 )
             time.sleep(0.05)
+            if self._take_lease():
+                return True
+        return False
 
     def _lagging_streams(self, required: dict[str, int]) -> dict[str, int | None]:
         """Return the source versions of the running streams that have not reached the required ones, by stream."""

@@ -149,5 +149,5 @@ def test_a_stream_reads_what_a_query_over_a_table_of_the_other_language_writes(p
         assert seconds(fetch(power, stream)) == [(-20, 18.0, 2), (0, 100.0, 1)]
         measure(power, ("m1", -7, 1))
         assert tree.session.backfill_query("q", str(START - 10_000), str(START)) == 1
-    power.settle()
-    assert seconds(fetch(power, stream)) == [(-20, 19.0, 2), (0, 100.0, 1)]
+        power.settle()
+        assert seconds(fetch(power, stream)) == [(-20, 19.0, 2), (0, 100.0, 1)]

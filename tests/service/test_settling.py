@@ -1,0 +1,57 @@
+"""Several connections of one process that run the streams of a home in turn."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import headrace
+from headrace.settings import load
+
+STREAM = "CREATE STREAM d.s TRIGGER AT_ONCE INTO d.counts AS SELECT _wstart, count(*) n FROM d.t INTERVAL(1m)"
+LONG_MS = 600_000
+"""A lease that outlives the test: nobody can wait for its end."""
+
+
+def insert_and_settle(connection: headrace.Connection, second: int) -> list[int]:
+    """Insert a row, settle, and return the counts."""
+    connection.execute(f"INSERT INTO d.t VALUES ('2026-01-01 00:00:{second:02}', {second})")
+    connection.settle()
+    return counts(connection)
+
+
+def counts(connection: headrace.Connection) -> list[int]:
+    """Return the stored counts, which needs no Spark."""
+    context = connection.session.context
+    target, database = context.catalog.tables.get("d", "counts"), context.catalog.databases.get("d")
+    return list(context.tables.scan(target, database, columns=["n"])["n"].to_pylist())
+
+
+def test_connections_hand_the_streams_over_to_each_other(tmp_path: Path) -> None:
+    settings = load(home=tmp_path / "home", lease_ms=LONG_MS, kernels="always")
+    with headrace.connect(settings=settings) as first, headrace.connect(settings=settings) as second:
+        first.execute("CREATE DATABASE d")
+        first.execute("CREATE TABLE d.t (ts TIMESTAMP, v INT)")
+        first.execute(STREAM)
+        assert [insert_and_settle(one, number) for number, one in enumerate((first, second, first, second))] == [[1], [2], [3], [4]]
+
+
+def test_connections_that_settle_at_the_same_time_lose_nothing(tmp_path: Path) -> None:
+    settings = load(home=tmp_path / "home", kernels="always")
+    with headrace.connect(settings=settings) as connection:
+        connection.execute("CREATE DATABASE d")
+        connection.execute("CREATE TABLE d.t (ts TIMESTAMP, v INT)")
+        connection.execute(STREAM)
+
+        def write(thread: int) -> None:
+            with headrace.connect(settings=settings) as own:
+                for number in range(5):
+                    insert_and_settle(own, 10 * thread + number)
+
+        threads = [threading.Thread(target=write, args=(number,)) for number in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        connection.settle()
+        assert counts(connection) == [15]
