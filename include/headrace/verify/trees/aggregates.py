@@ -165,8 +165,7 @@ def count_if(node: Call, values: Sequence[Value]) -> TreeAggregate:
     condition, length = values
     if condition.type != BOOL or not isinstance(length.constant, str):
         raise unsupported("count_if of this condition")
-    # A series alone has no NULL.
-    is_skipped = isinstance(node.arguments[0], ColumnRef) or dict(node.attributes).get("ignoreNull", "true").lower() == "true"
+    is_skipped = dict(node.attributes).get("ignoreNull", "true").lower() == "true"
     letters = f"string_agg(CASE WHEN {condition.sql} THEN 't' ELSE 'f' END, '' ORDER BY {TIME})"
     sql = f"{letters} FILTER (WHERE {condition.sql} IS NOT NULL)" if is_skipped else letters
     runs = "list_filter(string_split_regex({a}, 'f+'), lambda r: r <> '' AND length(r) " + length.constant + ")"

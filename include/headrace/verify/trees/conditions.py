@@ -49,6 +49,16 @@ def as_null(node: Expression) -> Expression:
     return transform(node, change)
 
 
+def excludes_all(node: Expression | None) -> bool:
+    """Return whether a condition holds in no row, since it needs missing series: AND if one side does, OR if both do."""
+    match node:
+        case Call(function="and" | "&", arguments=arguments):
+            return any(map(excludes_all, arguments))
+        case Call(function="or" | "|", arguments=arguments):
+            return all(map(excludes_all, arguments))
+    return is_null(node)
+
+
 def is_null(node: Expression | None) -> bool:
     """Return whether a condition is NULL whatever the rows: AND and OR if both sides are, other operators if one is."""
     match node:

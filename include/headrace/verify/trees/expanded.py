@@ -10,10 +10,11 @@ from headrace.model.queries import SelectItem
 from headrace.model.tree_queries import TreeGrouping, TreeOrdering, TreeQuery
 from headrace.sql.iotdb.names import result_name
 from headrace.verify.trees.aggregates import aggregate_calls, with_length
-from headrace.verify.trees.conditions import condition, conditions, is_null, or_any
+from headrace.verify.trees.conditions import condition, conditions, excludes_all, or_any
 from headrace.verify.trees.expansion import (
     MeasurementNames,
     PathNames,
+    Resolve,
     column_references,
     combinations,
     counts_times,
@@ -85,7 +86,7 @@ class Expansion:
         if any(counts_times(node) for node in nodes):
             used |= set(names.all_names())
         series = {name: part for name, part in names.series.items() if name in used}
-        having = Literal(False) if is_null(where) else having
+        having = Literal(False) if excludes_all(where) else having
         return Expanded(items, where, having, orders, self.builder.by_time(series), control) if series else None
 
     def by_device(self) -> Expanded | None:
@@ -93,8 +94,7 @@ class Expansion:
         query = self.query
         names = {device.path: MeasurementNames(device) for device in from_devices(self.source, query)}
         resolvers = list(names.values())
-        every = [item for part in query.items for resolver in resolvers for item in expanded_items(part, resolver)]
-        items = tuple({item.expression: item for item in reversed(every)}.values())[::-1]
+        items = tuple(item for part in query.items for item in items_of_any(part, resolvers))
         lookups = [or_any(resolver, resolvers) for resolver in resolvers]
         where, having = (condition(node, lookups) for node in (query.where, query.having))
         keys = [key for order in query.order_by for resolver in resolvers for key in combinations(order.key, resolver)]
@@ -112,7 +112,7 @@ class Expansion:
             # A device that lacks a measurement of each column is left out.
             if any(column <= resolver.series.keys() for column in columns.values())
             # So is one without rows because it lacks a measurement of WHERE.
-            and not (aggregated and any(map(is_null, conditions(query.where, [resolver]))))
+            and not (aggregated and any(map(excludes_all, conditions(query.where, [resolver]))))
         }
         if not items or not any(measured.values()):
             return None
@@ -155,6 +155,11 @@ def expanded_items(item: SelectItem, resolve: Callable[[ColumnRef], Sequence[str
     """Return one item for each column that an item expands to."""
     nodes = combinations(item.expression, resolve)
     return [SelectItem(node, item.alias or result_name(item.expression if counts_times(node) else node)) for node in nodes]
+
+
+def items_of_any(item: SelectItem, resolvers: Sequence[Resolve]) -> list[SelectItem]:
+    """Return one item for each column that an item expands to in any device."""
+    return list({part.expression: part for resolver in resolvers for part in expanded_items(item, resolver)}.values())
 
 
 def single(node: Expression, resolve: Callable[[ColumnRef], Sequence[str]]) -> Expression:

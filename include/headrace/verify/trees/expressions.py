@@ -16,6 +16,7 @@ from headrace.verify.values import Value, constant, instant, quoted, unsupported
 
 COMPARISONS: Final = {"=": "=", "==": "=", "<>": "<>", "!=": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 LOGIC: Final = {"and": "AND", "&": "AND", "or": "OR", "|": "OR"}
+LIKE_WILDCARDS: Final = {"%": ".*?", "_": "."}
 ORDERED: Final = (*NUMBERS, TypeKind.TIMESTAMP)
 
 
@@ -115,8 +116,7 @@ class TreeCompiler:
         if function in ("match", "nmatch"):
             matches = f"regexp_matches({subject.sql}, {quoted(pattern.constant)})"
         else:
-            escaped = re.sub(r"\\(?![%_\\])", r"\\\\", pattern.constant)
-            matches = f"({subject.sql} LIKE {quoted(escaped)} ESCAPE '\\')"
+            matches = like(subject.sql, pattern.constant)
         return Value(f"(NOT {matches})" if function in ("not like", "nmatch") else matches, BOOL)
 
     def case(self, node: Case) -> Value:
@@ -135,6 +135,15 @@ class TreeCompiler:
         sqls = [double(result) if are_numbers else result.sql for result in results]
         branches = " ".join(f"WHEN {when} THEN {then}" for when, then in zip(whens, sqls, strict=False))
         return Value(f"(CASE {branches}{f' ELSE {sqls[-1]}' if node.default is not None else ''} END)", type_)
+
+
+def like(subject: str, written: str) -> str:
+    """Return LIKE. Of two backslashes one is kept, which escapes `%`, `_` and itself; before others it means what REGEXP reads."""
+    parts = re.findall(r"\\.|.", written.replace("\\\\", "\\"), re.DOTALL)
+    if all(part[1:] in ("%", "_", "\\") for part in parts if part.startswith("\\")):
+        return f"({subject} LIKE {quoted(''.join(parts))} ESCAPE '\\')"
+    pattern = "".join(LIKE_WILDCARDS.get(part) or (part if part.startswith("\\") else re.escape(part)) for part in parts)
+    return f"regexp_matches({subject}, {quoted(f'^{pattern}$')})"
 
 
 def arithmetic(sign: str, left: Value, right: Value) -> Value:
