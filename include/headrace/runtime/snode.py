@@ -67,7 +67,7 @@ def run_snode(
         context: The process's context.
         name: The name of the snode.
         run_sql: Runs the statements of `POST /sql`.
-        fill_histories: Whether it backfills streams itself. If Airflow does, the snode waits for FILLING streams.
+        fill_histories: Whether it backfills all streams itself. If Airflow does, it fills only small histories.
         wait_s: How long to wait for a lease that another driver holds; None for as long as it takes, 0 to fail at once.
     """
     return Snode(context, name, run_sql, fill_histories=fill_histories).run(wait_s)
