@@ -86,6 +86,8 @@ class SegmentKernel:
         partial_types = {name: infer_type(node, row_types) for name, node in rows.items()}
         reducers = {name: reducer(partial, partial_types) for name, partial in partials.items()}
         schema = segment_schema(plan, prepared_types, partial_types)
+        used = {name for node in rows.values() for name in columns_of(node)} | set(schema.names) | {TS, *tie_breakers(plan)}
+        prepared = {name: node for name, node in prepared.items() if name in used}
         return cls(plan, types, filter_, prepared, rows, reducers, grid, schema)
 
     @property
@@ -245,8 +247,7 @@ class SegmentKernel:
 
     def _ties(self, prepared: Arrays) -> list[Int64s]:
         """Return what orders rows of a group with equal instants."""
-        names = () if self.plan.unique else (SERIES_KEY, KEY)
-        return [ranks(decoded(prepared[name])) for name in names if name in prepared]
+        return [ranks(decoded(prepared[name])) for name in tie_breakers(self.plan) if name in prepared]
 
 
 def prepared_columns(plan: Plan) -> dict[str, str]:
@@ -264,6 +265,12 @@ def prepared_columns(plan: Plan) -> dict[str, str]:
         case _:
             raise UnsupportedError("window")
     return columns
+
+
+def tie_breakers(plan: Plan) -> tuple[str, ...]:
+    """Return the columns that order rows of a group with equal instants, for windows to which order matters."""
+    depends_on_order = isinstance(plan.window, StateWindow | EventWindow | CountWindow)
+    return (SERIES_KEY, KEY) if depends_on_order and not plan.unique else ()
 
 
 def check_types(plan: Plan, types: Mapping[str, pa.DataType]) -> None:
