@@ -11,7 +11,7 @@ from itertools import combinations
 from typing import Final
 
 from headrace.errors import Error, FencedError, NotFoundError
-from headrace.model.continuous_queries import ExecutionState
+from headrace.model.continuous_queries import Execution, ExecutionState
 from headrace.model.jobs import DesiredState, JobKind, JobRecord, JobState
 from headrace.queries import executions
 from headrace.queries.continuous_query import may_read
@@ -227,13 +227,20 @@ class QueryTimers:
         else:
             may_try_again(self._context, record, instants[0], error)
             execution = self._context.catalog.executions.get(job_id, instants[0])
-            self._postpone([record], 1 if execution is None else execution.attempt)
+            self._postpone([record], execution)
 
-    def _postpone(self, records: Sequence[JobRecord], attempt: int = 1) -> None:
-        """Try queries again after a pause."""
+    def _postpone(self, records: Sequence[JobRecord], failed: Execution | None = None) -> None:
+        """Try queries again after a pause, which begins with the failure."""
         now = self._context.clock.now()
         for record in records:
-            self._retry_at[record.definition.id] = now + retry_pause_ms(record.definition.schedule.every, attempt)
+            pause = retry_pause_ms(record.definition.schedule.every, 1 if failed is None else failed.attempt)
+            self._retry_at[record.definition.id] = failure_time(failed, now, pause) + pause
+
+
+def failure_time(failed: Execution | None, now: int, pause: int) -> int:
+    """Return when an execution failed, as the ledger has it; now if the clock of the catalog's machine differs much."""
+    finished = None if failed is None else failed.finished
+    return finished if finished is not None and now - pause <= finished <= now else now
 
 
 def split_work(due: Sequence[JobRecord], linked: Collection[str], groups: int) -> list[list[list[JobRecord]]]:
