@@ -77,8 +77,10 @@ class DeviceQuery:
         rows = self.rows(members, nodes, selected)
         if not rows.devices:
             return None
+        # A query of raw rows too is refused if WHERE is only a path that a device lacks.
+        empty = self.empty_devices(members)
         if aggregated:
-            self.drop_empty_devices(rows, members)
+            drop_devices(rows, empty)
         outputs = self.outputs(items, has_time=not aggregated or clause is not None)
         orders = self.orders(aggregated and clause is None)
         series = {name: ref for resolver in resolvers for name, ref in resolver.series.items()}
@@ -116,12 +118,6 @@ class DeviceQuery:
         """Return the select list: the time, the device, and the columns."""
         device = SelectItem(ColumnRef(device_column(self.scope)), DEVICE_HEADER)
         return [*([time_item()] if has_time else []), device, *end_time_items(items), *items_without_end_time(items)]
-
-    def drop_empty_devices(self, rows: RowsBuilder, names: Sequence[tuple[Device, DeviceNames]]) -> None:
-        """Leave out the devices for which WHERE is NULL, unless it is for all."""
-        empty = self.empty_devices(names)
-        if len(empty) < len(rows.devices):
-            rows.devices = {path: device for path, device in rows.devices.items() if path not in empty}
 
     @staticmethod
     def without_missing(bound: TreePlan, items: Sequence[SelectItem], names: Sequence[tuple[Device, DeviceNames]]) -> TreePlan:
@@ -266,3 +262,9 @@ class DeviceQuery:
             Ordering(keys[name]) for name in (DEVICE, TIME) if keys[name] not in present and not (is_one_row and name == TIME)
         ]
         return orders
+
+
+def drop_devices(rows: RowsBuilder, empty: set[str]) -> None:
+    """Leave out devices, unless these are all."""
+    if len(empty) < len(rows.devices):
+        rows.devices = {path: device for path, device in rows.devices.items() if path not in empty}

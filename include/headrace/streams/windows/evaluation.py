@@ -124,7 +124,8 @@ class KernelEvaluation:
 
     def finalize_windows(self, segments: pa.Table) -> pa.Table:
         """See `WindowEvaluation`."""
-        return self.finish(self.merge(self._segments(segments)))
+        typed = self._segments(segments)
+        return self.finish(self.windows.merge(typed, apart=np.asarray(to_numpy(typed[window_sql.ADDED]) == 0)))
 
     def finalize_numbered(self, segments: pa.Table) -> pa.Table:
         """See `WindowEvaluation`."""
@@ -144,9 +145,10 @@ class KernelEvaluation:
             return self.windows.row_segments(typed)
         return self.windows.segments(typed)
 
-    def merge(self, segments: pa.Table) -> pa.Table:
-        """Merge segments into windows, two of which are separate if neither has new rows."""
-        return self.windows.merge(segments, apart=np.asarray(to_numpy(segments[window_sql.ADDED]) == 0))
+    def add(self, windows: pa.Table, added: pa.Table) -> pa.Table:
+        """Merge segments of new rows into windows, two of which stay separate: runs between them may not be in state."""
+        segments = pa.concat_tables([windows, added])
+        return self.windows.merge(segments, apart=np.arange(segments.num_rows) < windows.num_rows)
 
     def passing(self, rows: pa.Table) -> Bools:
         """Return a mask of the rows that have segments."""

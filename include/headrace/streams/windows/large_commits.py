@@ -66,7 +66,7 @@ class LargeCommits:
             added = self.kernels.piece_segments(batch.rows)
             if not self._is_on_time(batch, state, tally) or not self._continues(windows, added, state):
                 return None
-            windows = self.kernels.merge(pa.concat_tables([windows, added]))
+            windows = self.kernels.add(windows, added)
             tally = self._counted(batch, tally)
         if self._touches_evicted(windows, affected, state):
             return None

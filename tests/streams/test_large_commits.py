@@ -1,0 +1,70 @@
+"""Commits that are merged piece by piece: what a piece must not change."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from headrace.compute.plan import STATE, WEND, WSTART
+from headrace.storage.delta import changes
+from headrace.streams.windows.evaluation import KernelEvaluation
+from headrace.streams.windows.large_commits import LargeCommits
+from tests.streams.environment import StreamEnvironment, open_environment
+
+
+def windows(kernels: KernelEvaluation, *runs: tuple[str, int, int]) -> pa.Table:
+    """Return runs of a state, from its first to its last instant, as segments of one group."""
+    rows: list[dict[str, Any]] = [
+        {"p0": "d0", WSTART: first, WEND: last, STATE: state, "x0": 1, "_added": 1, "_used": 1, "_recalculated": False}
+        for state, first, last in runs
+    ]
+    return pa.Table.from_pylist(rows, schema=kernels.windows.schema)
+
+
+def test_runs_stay_separate_although_the_runs_between_them_are_not_in_state(offline_env: StreamEnvironment) -> None:
+    plan = offline_env.define(
+        "create stream s into t as select _wstart, count(*) from readings partition by tbname state_window(b)"
+    )
+    kernels = KernelEvaluation.compile(plan)
+    added = kernels.add(windows(kernels, ("x", 0, 10), ("x", 30, 40)), windows(kernels, ("x", 50, 60), ("y", 70, 70)))
+    found = [(row[STATE], row[WSTART], row[WEND], row["x0"]) for row in added.to_pylist()]
+    assert found == [("x", 0, 10, 1), ("x", 30, 60, 2), ("y", 70, 70, 1)]
+
+
+@pytest.mark.parametrize("clause", ["interval(10s)", "session(ts, 2s)", "state_window(b)", "count_window(3)"])
+def test_a_large_commit_is_merged_piece_by_piece(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clause: str) -> None:
+    monkeypatch.setattr(changes, "PIECE_ROWS", 10)
+    monkeypatch.setattr(LargeCommits, "merge", counted := CountedMerge(LargeCommits.merge))
+    with open_environment(tmp_path / "home", no_spark, driver_rows=20) as env:
+        plan = env.create(
+            "create stream s trigger at_once ignore expired 1 watermark 1d into t as "
+            f"select _wstart, count(*) n from readings partition by tbname {clause}"
+        )
+        env.insert([("d0", 500 * number, 1, "x") for number in range(60)])
+        env.settle()
+        assert env.record(plan).reason is None
+        assert counted.merged == 1
+        assert sum(env.tables.scan(plan.target, plan.target_database, columns=["n"])["n"].to_pylist()) == 60
+
+
+def no_spark() -> Any:
+    raise AssertionError("nothing here needs Spark")
+
+
+class CountedMerge:
+    """Counts the large commits that were merged piece by piece."""
+
+    def __init__(self, merge: Any) -> None:
+        self.merge = merge
+        self.merged = 0
+
+    def __get__(self, instance: LargeCommits, _: type) -> Any:
+        def call(*arguments: Any) -> Any:
+            result = self.merge(instance, *arguments)
+            self.merged += result is not None
+            return result
+
+        return call
