@@ -50,6 +50,7 @@ STATEMENTS = {
     "pause stream s": "operate stream d.s",
     "resume stream s": "operate stream d.s, describe stream d.s",
 }
+SPLIT = "org.apache.iotdb.library.string.UDTFRegexSplit"
 TREE_STATEMENTS = {
     "create database root.other": "create database root.other",
     "delete database root.plant": "drop database root.plant",
@@ -72,6 +73,8 @@ TREE_STATEMENTS = {
     "pause cq tens": "operate continuous query root.tens",
     "resume cq tens": "operate continuous query root.tens, describe continuous query root.tens",
     "show devices where time > 1": "describe catalog, read catalog",
+    f"create function parts as '{SPLIT}'": "create catalog",
+    "drop function part": "drop catalog",
     "create device template t2 (s1 INT32)": "create catalog",
     "drop device template t0": "drop catalog",
     "alter device template t1 add (s2 INT32)": "alter catalog",
@@ -136,6 +139,7 @@ def tree_session(tmp_path: Path, denier: DenyAll) -> Iterator[Session]:
         connection.execute("create cq tens begin select count(s1) into root.plant.n(c) from root.plant.line1 group by (1m) end")
         for name in ("t0", "t1"):
             connection.execute(f"create device template {name} (s1 INT32)")
+        connection.execute(f"create function part as '{SPLIT}'")
         connection.execute("set device template t1 to root.plant.pumps")
         connection.execute("create timeseries using device template on root.plant.pumps.p1")
         yield Session(connection.session.context, "iotdb", user="vera", authorizer=denier)
