@@ -247,3 +247,29 @@ def test_a_guarded_driver_ends_with_its_task_even_if_that_is_killed(settings: Se
     task.kill()
     task.wait()
     wait_until(lambda: not is_running(driver) and not is_running(shell), "driver and shell to end")
+
+
+KEEP_RUNNING = str(Path(__file__).parents[2] / "bin" / "keep-running")
+COUNT_STARTS = "echo started >> $0; [ $(wc -l < $0) -ge 3 ] || exit 7"
+
+
+def test_what_fails_after_it_has_run_is_started_again(tmp_path: Path) -> None:
+    starts = tmp_path / "starts"
+    assert subprocess.run([KEEP_RUNNING, "0", "sh", "-c", COUNT_STARTS, str(starts)], check=False).returncode == 0
+    assert len(starts.read_text().split()) == 3
+
+
+def test_what_fails_at_once_is_not_started_again(tmp_path: Path) -> None:
+    starts = tmp_path / "starts"
+    assert subprocess.run([KEEP_RUNNING, "600", "sh", "-c", COUNT_STARTS, str(starts)], check=False).returncode == 7
+    assert len(starts.read_text().split()) == 1
+
+
+def test_what_is_asked_to_stop_is_not_started_again(tmp_path: Path) -> None:
+    ended = tmp_path / "ended"
+    script = f"trap 'echo > {ended}; exit 3' TERM; echo > {tmp_path}/ready; while :; do sleep 0.1; done"
+    with subprocess.Popen([KEEP_RUNNING, "0", "sh", "-c", script]) as process:
+        wait_until((tmp_path / "ready").exists, "the script to start")
+        process.terminate()
+        assert process.wait(30) == 0
+    assert ended.exists()

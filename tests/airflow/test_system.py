@@ -6,6 +6,7 @@ import shutil
 from typing import Any
 
 import httpx
+import psutil
 import pytest
 
 from headrace.history.backfill import HISTORY
@@ -88,6 +89,18 @@ def test_the_history_is_filled_and_the_stream_goes_live_under_supervision(up: Ru
     assert record.progress.boundary is not None
     up.until(lambda: up.task_is("avg_v", "supervise", "deferred"), "supervision to start")
     up.until(lambda: len(up.sql("SELECT * FROM power.avg_v_out")) >= 1, "results")
+
+
+def test_a_scheduler_that_crashes_is_restarted(up: RunningSystem) -> None:
+    (component,) = [one for one in embedded_airflow.status(up.settings).components if one.name == "scheduler"]
+    (crashed,) = psutil.Process(component.pid).children()
+    crashed.kill()
+
+    def is_restarted() -> bool:
+        children = psutil.Process(component.pid).children()
+        return bool(children) and children[0].pid != crashed.pid and embedded_airflow.status(up.settings).healthy
+
+    up.until(is_restarted, "the scheduler to be healthy again")
 
 
 def test_a_small_history_needs_no_spark_process_of_airflow(up: RunningSystem) -> None:

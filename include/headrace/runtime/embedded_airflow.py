@@ -50,6 +50,8 @@ DRIVER_SECONDS: Final = 15.0
 GRACE_SECONDS: Final = 10.0
 # Airflow's components take half a minute to start on two cores, and a driver as long again. These limits only end hopeless waits.
 HEALTH_SECONDS: Final = 300.0
+RESTARTED_AFTER_S: Final = "30"
+"""A component that crashes after this many seconds is restarted: some errors of its database end Airflow's scheduler."""
 STREAMS_SECONDS: Final = 600.0
 
 
@@ -136,8 +138,9 @@ def services(settings: Settings) -> list[Service]:
     """Return Airflow's components as services of this home."""
     home = AirflowHome.of(settings)
     logs = settings.home_path / "logs"
+    keep_running = (str(settings.project / "bin" / "keep-running"), RESTARTED_AFTER_S)
     return [
-        Service(name, (sys.executable, "-m", "airflow", name), logs / f"{name}.log", home.run / f"{name}.json")
+        Service(name, (*keep_running, sys.executable, "-m", "airflow", name), logs / f"{name}.log", home.run / f"{name}.json")
         for name in COMPONENTS
     ]
 
