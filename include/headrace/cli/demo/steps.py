@@ -96,8 +96,8 @@ class Demonstration:
             self.execute(stream.create_statement)
 
     def wait_for_history(self) -> None:
-        """Wait for the Spark jobs that Airflow submits, one for each chunk of each stream's history."""
-        print_heading("Compute the history: Airflow runs a Spark job per chunk")
+        """Wait until the history of each stream has been computed, by the snode or by tasks of Airflow."""
+        print_heading("Compute the history: the snode itself, as these tables are small")
         with progress_bar("  computing history") as progress:
             self.wait_until(HISTORY_SECONDS, "the history is not complete", lambda: self.is_history_done(progress))
         counts = [(stream.name, len(self.target_rows(stream))) for stream in STREAMS]
