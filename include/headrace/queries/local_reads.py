@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from headrace.streams.sources.shares import MAX_STORED, stored_bounds
+from headrace.streams.sources.shares import stored_bounds
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from headrace.compute.plan_sources import Scan
     from headrace.streams.context import Context
+
+
+UNKNOWN_ROWS: Final = 2**63 - 1
+"""Counted if statistics do not tell the number of rows: more than any limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +28,7 @@ class LocalReader:
     def count(self, scan: Scan, devices: tuple[str, ...], first: int | None, last: int | None) -> int:
         """Return the greatest number of rows that `batches` may return."""
         rows = self.context.tables.count_scanned(scan.table, devices, stored_bounds(scan, first, last))
-        return MAX_STORED if rows is None else rows
+        return UNKNOWN_ROWS if rows is None else rows
 
     def batches(self, scan: Scan, devices: tuple[str, ...], first: int | None, last: int | None) -> Iterator[pa.RecordBatch]:
         """Return the columns of the scan as stored, the series key dictionary-encoded."""

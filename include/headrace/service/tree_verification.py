@@ -19,7 +19,7 @@ from headrace.service.remote import living_snode, query_snode
 from headrace.service.state import SessionState
 from headrace.service.tree_stages import VerifyTree
 from headrace.service.verification import repeat_if_disturbed
-from headrace.storage.delta.writer import ticks_to_bounds
+from headrace.storage import Bounds
 from headrace.verify import VerificationResult
 from headrace.verify.trees import TreeRows, TreeSource, verify_tree, within
 
@@ -108,4 +108,4 @@ def read_rows(
     """Return the stored rows of devices within a range of ticks."""
     versions.setdefault(f"{table.database}.{table.name}", context.tables.version(table))
     names = [table.timestamp.name, table.series_key, *columns]
-    return context.tables.scan(table, database, columns=names, tbnames=devices, bounds=ticks_to_bounds(database, *bounds))
+    return context.tables.scan(table, database, columns=names, tbnames=devices, bounds=Bounds.of_ticks(*bounds, database.precision))

@@ -95,6 +95,12 @@ def rows_schema(table: Table, database: Database) -> pa.Schema:
     return pa.schema([*(field(column, database.precision) for column in table.columns), pa.field(table.series_key, pa.string())])
 
 
+def row_types(table: Table, precision: Precision) -> dict[str, pa.DataType]:
+    """Return the stored types of a table's columns, tags and series key."""
+    types = {column.name: arrow_type(column.type, precision) for column in (*table.columns, *table.tags)}
+    return {table.series_key: pa.string()} | types
+
+
 def tags_schema(table: Table, database: Database) -> pa.Schema:
     """Stored columns of a table's tags: `tbname`, then a column a tag."""
     return pa.schema([pa.field(table.series_key, pa.string()), *(field(tag, database.precision) for tag in table.tags)])

@@ -19,7 +19,7 @@ from headrace.compute.terms import ColumnRole
 from headrace.compute.window_plans import IntervalWindow, SessionWindow
 from headrace.compute.windows.segments import add_derived_keys, base_key_columns, merge
 from headrace.errors import NotSupportedError
-from headrace.storage.types import arrow_type
+from headrace.storage.types import row_types
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -65,9 +65,8 @@ def compile_kernel(plan: Plan) -> tuple[Scan, SegmentKernel]:
         raise UnsupportedError("a source that is not one table")
     if not is_within_series(plan, scan) and not is_mergeable(plan):
         raise UnsupportedError("windows across series that depend on single rows")
-    columns = (*scan.table.columns, *scan.table.tags)
-    types = {column.name: arrow_type(column.type, plan.precision) for column in columns} | {scan.table.series_key: pa.string()}
-    kernel = SegmentKernel.compile(replace(plan, keys=tuple(key for key in plan.keys if not key.is_derived)), types)
+    base = replace(plan, keys=tuple(key for key in plan.keys if not key.is_derived))
+    kernel = SegmentKernel.compile(base, row_types(scan.table, plan.precision))
     return scan, kernel
 
 

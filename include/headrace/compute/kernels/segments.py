@@ -30,8 +30,16 @@ from headrace.compute.local.expressions import evaluate, infer_type
 from headrace.compute.local.sql import Node, UnsupportedError, columns_of, parse
 from headrace.compute.plan import FIRST_ROW, IS_END, IS_START, KEY, ROW_COUNT, SERIES_KEY, STATE, TS, WEND, WSTART, Plan
 from headrace.compute.sql_text import resolve_now
-from headrace.compute.window_plans import CountWindow, EventWindow, IntervalWindow, SessionWindow, StateWindow
-from headrace.compute.windows.segments import key_columns
+from headrace.compute.window_plans import (
+    CountWindow,
+    EventWindow,
+    IntervalWindow,
+    RangeWindow,
+    RunWindow,
+    SessionWindow,
+    StateWindow,
+)
+from headrace.compute.windows.segments import key_columns, prepared_columns
 
 BIGINT = pa.int64()
 
@@ -71,6 +79,8 @@ class SegmentKernel:
         Raises:
             UnsupportedError: Kernels cannot evaluate a part of the plan.
         """
+        if isinstance(plan.window, RangeWindow | RunWindow):
+            raise UnsupportedError("windows that are not made of segments")
         filter_ = parse(resolve_now(plan, plan.filter)) if plan.filter else None
         if filter_ is not None and infer_type(filter_, types) != pa.bool_():
             raise UnsupportedError("WHERE")
@@ -248,23 +258,6 @@ class SegmentKernel:
     def _ties(self, prepared: Arrays) -> list[Int64s]:
         """Return what orders rows of a group with equal instants."""
         return [ranks(decoded(prepared[name])) for name in tie_breakers(self.plan) if name in prepared]
-
-
-def prepared_columns(plan: Plan) -> dict[str, str]:
-    """Return what prepared rows consist of, as Spark SQL over the source."""
-    columns = {key.column: key.sql for key in plan.keys}
-    columns |= {name: sql for name, sql in ((TS, plan.time), (SERIES_KEY, plan.series_key), (KEY, plan.key)) if sql}
-    columns |= {argument.column: argument.sql for argument in plan.arguments}
-    match plan.window:
-        case StateWindow(state=state):
-            columns[STATE] = state.sql
-        case EventWindow(start=start, end=end):
-            columns |= {IS_START: start, IS_END: end}
-        case None | IntervalWindow() | SessionWindow() | CountWindow():
-            pass
-        case _:
-            raise UnsupportedError("window")
-    return columns
 
 
 def tie_breakers(plan: Plan) -> tuple[str, ...]:

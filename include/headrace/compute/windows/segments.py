@@ -55,6 +55,12 @@ ATTRIBUTES: Final[dict[type, tuple[str, ...]]] = {
 def prepare(plan: Plan, rows: DataFrame) -> DataFrame:
     """Return the source rows (physical columns, series key, joined tags) that pass WHERE as prepared rows."""
     filtered = rows.where(resolve_now(plan, plan.filter)) if plan.filter else rows
+    prepared = filtered.selectExpr(*(resolve_now(plan, f"{sql} AS {column}") for column, sql in prepared_columns(plan).items()))
+    return prepared.where(f"{STATE} IS NOT NULL") if isinstance(plan.window, StateWindow) else prepared
+
+
+def prepared_columns(plan: Plan) -> dict[str, str]:
+    """Return what prepared rows consist of, as Spark SQL over the source."""
     columns = {key.column: key.sql for key in plan.keys}
     columns |= {name: sql for name, sql in ((TS, plan.time), (SERIES_KEY, plan.series_key), (KEY, plan.key)) if sql}
     columns |= {argument.column: argument.sql for argument in plan.arguments}
@@ -65,8 +71,7 @@ def prepare(plan: Plan, rows: DataFrame) -> DataFrame:
             columns |= {IS_START: start, IS_END: end}
         case RunWindow(control=control):
             columns[STATE] = control.sql
-    prepared = filtered.selectExpr(*(resolve_now(plan, f"{sql} AS {column}") for column, sql in columns.items()))
-    return prepared.where(f"{STATE} IS NOT NULL") if isinstance(plan.window, StateWindow) else prepared
+    return columns
 
 
 def to_segments(plan: Plan, prepared: DataFrame, *, by_row: bool = False) -> DataFrame:

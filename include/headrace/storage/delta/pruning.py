@@ -10,11 +10,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.model.tables import Table
+from headrace.model.time import Precision
 from headrace.storage.delta.data_files import text_field
 from headrace.storage.types import MICROSECONDS
+from headrace.storage.values.scalars import stored_units_per_tick
 
 # Statistics round timestamps down to milliseconds, so that a file's maximum may be this much greater.
 SLACK_MICROSECONDS: Final = 999
+MAX_INT64: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +26,13 @@ class Bounds:
 
     low: int
     high: int
+
+    @classmethod
+    def of_ticks(cls, low: int | None, high: int | None, precision: Precision) -> Bounds:
+        """Return a range of ticks, both ends inclusive, in the stored unit, clamped to 64 bits; None is unbounded."""
+        unit = stored_units_per_tick(precision)
+        least = -MAX_INT64 if low is None else max(low * unit, -MAX_INT64)
+        return cls(least, MAX_INT64 if high is None else min(high * unit + unit - 1, MAX_INT64))
 
     def overlaps(self, other: Bounds) -> bool:
         """Return True if two ranges have an instant in common."""

@@ -17,7 +17,6 @@ from deltalake import DeltaTable, write_deltalake
 from headrace.errors import ConflictError, TransientError
 from headrace.model.failpoints import failpoint
 from headrace.model.tables import Database, Table, TableKind
-from headrace.model.time import Precision
 from headrace.storage.delta import merging
 from headrace.storage.delta.commits import (
     Commit,
@@ -52,7 +51,6 @@ log = logging.getLogger(__name__)
 # Each retry means that another writer committed first. This many in a row indicate a fault.
 MAX_ATTEMPTS: Final = 50
 MAX_BACKOFF_S: Final = 0.02
-MAX_INT64: Final = 2**63 - 1
 NO_ROWS: Final = "false"
 
 Lock = Callable[[str], AbstractContextManager[None]]
@@ -284,7 +282,7 @@ def delete_predicate(
     conditions = [subtable_condition(sorted(tbnames), table.series_key)] if tbnames is not None else []
     if ranges is not None:
         schema = rows_schema(table, database)
-        spans = [_range(schema, table.timestamp.name, ticks_to_bounds(database, low, high)) for low, high in ranges]
+        spans = [_range(schema, table.timestamp.name, Bounds.of_ticks(low, high, database.precision)) for low, high in ranges]
         conditions.append(f"({' OR '.join(spans)})")
     if where:
         conditions.append(f"({where})")
@@ -311,13 +309,6 @@ def clearing(table: Table, database: Database, names: Sequence[str], devices: Se
         changed=f"{scope} AND ({has_values})",
         updates={quote_identifier(name): "NULL" for name in names},
     )
-
-
-def ticks_to_bounds(database: Database, low: int, high: int) -> Bounds:
-    """Convert a range of ticks, both ends inclusive, to the stored unit, clamped to 64 bits."""
-    if database.precision is not Precision.MILLISECOND:
-        return Bounds(low, high)
-    return Bounds(max(low * 1000, -MAX_INT64), min(high * 1000 + 999, MAX_INT64))
 
 
 def _range(schema: pa.Schema, name: str, bounds: Bounds) -> str:

@@ -11,7 +11,6 @@ from headrace.compute.shares import KernelUse
 from headrace.model.tables import TableKind
 from headrace.storage.delta.pruning import Bounds
 from headrace.storage.delta.shares import ALL_SERIES, SeriesRange
-from headrace.storage.values.scalars import stored_units_per_tick
 
 if TYPE_CHECKING:
     from pyspark.errors import PythonException
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 
 MIN_ROWS: Final = 1_000_000
 """For fewer rows, Spark SQL is about as fast."""
-MAX_STORED: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +71,7 @@ def stored_bounds(scan: Scan, first: int | None, last: int | None) -> Bounds | N
     """Return a range of ticks in the unit of stored timestamps; None for all."""
     if first is None and last is None:
         return None
-    unit = stored_units_per_tick(scan.database.precision)
-    low = -MAX_STORED if first is None else max(-MAX_STORED, first * unit)
-    high = MAX_STORED if last is None else min(MAX_STORED, last * unit + unit - 1)
-    return Bounds(low, high)
+    return Bounds.of_ticks(first, last, scan.database.precision)
 
 
 def is_unsupported(error: PythonException) -> bool:

@@ -14,11 +14,12 @@ import pyarrow as pa
 
 from headrace.compute import Key, Plan
 from headrace.compute.kernels import OutputKernel, SegmentKernel, UnsupportedError
+from headrace.compute.shares import KernelUse
 from headrace.compute.window_plans import CountWindow, EventWindow
 from headrace.compute.windows.numbering import WINDOW_NUMBER
-from headrace.errors import OperationalError
+from headrace.errors import NotSupportedError
 from headrace.model.types import BIGINT
-from headrace.storage.types import arrow_type
+from headrace.storage.types import row_types
 from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.windows import window_sql
@@ -202,7 +203,7 @@ def window_evaluation(context: Context, plan: StreamPlan) -> WindowEvaluation:
     """Return how the windows of a stream are evaluated.
 
     Raises:
-        OperationalError: The settings demand kernels, which cannot evaluate the query.
+        NotSupportedError: The settings demand kernels, which cannot evaluate the query.
     """
     spark = SparkEvaluation(context, plan.query)
     kernels = kernel_for(context, plan, lambda: KernelEvaluation.compile(plan))
@@ -213,16 +214,17 @@ def kernel_for(context: Context, plan: StreamPlan, compile_: Callable[[], T]) ->
     """Return what `compile_` does, or None if kernels are off or cannot evaluate the query.
 
     Raises:
-        OperationalError: The settings demand kernels, which cannot evaluate the query.
+        NotSupportedError: The settings demand kernels, which cannot evaluate the query.
     """
-    if context.settings.kernels == "never":
+    use = KernelUse(context.settings.kernels)
+    if use is KernelUse.NEVER:
         return None
     try:
         return compile_()
     except UnsupportedError as error:
-        if context.settings.kernels == "always":
-            raise OperationalError(
-                f"kernels cannot evaluate stream {plan.name}: {error}", hint="set HEADRACE_KERNELS to auto"
+        if use is KernelUse.ALWAYS:
+            raise NotSupportedError(
+                f"kernels cannot evaluate stream {plan.name}: {error}", hint="set HEADRACE_KERNELS=auto"
             ) from None
         return None
 
@@ -241,6 +243,5 @@ def numbered(rows: pa.Table) -> pa.Table:
 
 def source_schema(plan: StreamPlan) -> pa.Schema:
     """Return the columns that a stream's query reads, with the types in which they are stored."""
-    table, precision = plan.source, plan.query.precision
-    types = {column.name: arrow_type(column.type, precision) for column in (*table.columns, *table.tags)}
-    return pa.schema([(name, types.get(name, pa.string())) for name in plan.query.scans[0].columns])
+    types = row_types(plan.source, plan.query.precision)
+    return pa.schema([(name, types[name]) for name in plan.query.scans[0].columns])

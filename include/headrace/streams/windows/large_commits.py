@@ -16,7 +16,7 @@ from headrace.compute.plan import WEND, WSTART
 from headrace.compute.window_plans import EventWindow, IntervalWindow, SessionWindow
 from headrace.compute.windows import key_columns
 from headrace.model.jobs import JobCounters
-from headrace.model.time import Precision
+from headrace.storage.values.scalars import stored_units_per_tick
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.state.checkpoints import StreamState
 from headrace.streams.windows.accounting import BatchCount, count_rows
@@ -56,8 +56,9 @@ class LargeCommits:
         """Return the windows after a commit; None if it may need recalculation."""
         if isinstance(self.plan.query.window, EventWindow) and subtable_key(self.plan) is None:
             return None
-        times = [to_ticks(value, self.plan.query.precision) for value in (commit.inserted.times.low, commit.inserted.times.high)]
-        affected, others = split_state(self.plan, state, Span(times[0], times[1], times[1]))
+        unit, times = stored_units_per_tick(self.plan.query.precision), commit.inserted.times
+        first, last = times.low // unit, times.high // unit
+        affected, others = split_state(self.plan, state, Span(first, last, last))
         windows, tally = self.kernels.carried(affected), replace(state, counters=JobCounters())
         for piece in commit.pieces():
             batch = change_batch(self.plan, replace(changes, source=piece), ignore_update=self.plan.options.ignore_update)
@@ -117,8 +118,3 @@ class LargeCommits:
             max_event_time=count.max_event_time,
             counters=tally.counters.plus(count.counters),
         )
-
-
-def to_ticks(stored: int, precision: Precision) -> int:
-    """Return a stored timestamp in ticks."""
-    return stored // 1000 if precision is Precision.MILLISECOND else stored

@@ -23,8 +23,6 @@ from headrace.streams.windows.versioned_rows import FROM, TO, with_versions
 MAX_RANGES: Final = 32
 """Ranges to read separately; if there are more, the closest are merged."""
 
-MAX_INT64: Final = 2**63 - 1
-
 Ranges = list[tuple[int, int]]
 """Disjoint ranges of ticks, both ends inclusive, in order."""
 
@@ -41,7 +39,7 @@ class VersionedRows:
 def read_stored_rows(context: Context, plan: StreamPlan, batch: ChangeBatch, changes: Changes, ranges: Ranges) -> VersionedRows:
     """Return the rows that the source had, at any write of a batch, within ranges of time."""
     names = affected_subtables(plan, batch)
-    bounds = [stored_bounds(low, high, plan.query.precision) for low, high in ranges]
+    bounds = [Bounds.of_ticks(low, high, plan.query.precision) for low, high in ranges]
     columns = [name for name in plan.query.scans[0].columns if not plan.source.is_tag(name)]
     rows = context.tables.scan(
         plan.source,
@@ -86,13 +84,6 @@ def coalesce_ranges(low: Int64s, high: Int64s) -> Ranges:
 def is_covered(ranges: Ranges, others: Ranges) -> bool:
     """Return True if every range lies within one of the others."""
     return all(any(low <= first and last <= high for low, high in others) for first, last in ranges)
-
-
-def stored_bounds(low: int, high: int, precision: Precision) -> Bounds:
-    """Convert a range of ticks to the unit in which timestamps are stored."""
-    if precision is not Precision.MILLISECOND:
-        return Bounds(low, high)
-    return Bounds(max(low * 1000, -MAX_INT64), min(high * 1000 + 999, MAX_INT64))
 
 
 def in_ranges(plan: StreamPlan, bounds: list[Bounds]) -> pc.Expression:
