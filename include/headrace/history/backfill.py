@@ -197,7 +197,7 @@ def activate(context: Context, job_id: str) -> None:
     )
 
 
-def is_resident(context: Context, record: JobRecord) -> bool:
+def has_small_source(context: Context, record: JobRecord) -> bool:
     """Return whether the source of a stream is so small that its snode fills the history itself."""
     source = record.definition.source
     table = context.catalog.tables.get(source.database, source.name)

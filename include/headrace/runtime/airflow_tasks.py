@@ -65,7 +65,7 @@ def plan_history(context: Context, job_id: str) -> list[Chunk]:
     if record.is_live:
         return []
     chunks = backfill.plan_chunks(context, job_id)
-    if backfill.is_resident(context, record):
+    if backfill.has_small_source(context, record):
         wait_for_snode(context, job_id)
         chunks = context.catalog.ledger.chunks(job_id, backfill.HISTORY)
     return [chunk for chunk in chunks if chunk.state is not ChunkState.DONE]

@@ -169,7 +169,7 @@ class Driver:
             return False
         job_id = record.definition.id
         if job_id not in self._resident:
-            self._resident[job_id] = backfill.is_resident(self._context, record)
+            self._resident[job_id] = backfill.has_small_source(self._context, record)
         return self._resident[job_id]
 
     def _act(self, record: JobRecord, stream_role: Role) -> None:
