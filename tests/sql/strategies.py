@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from headrace.model import statements as model
 from headrace.model.expressions import Call, Case, Cast, ColumnRef, DurationLiteral, Expression, Literal, Star
+from headrace.model.notifications import SUBSCRIBABLE_EVENTS, FailurePolicy, Notification
 from headrace.model.queries import (
     CountClause,
     EventClause,
@@ -27,7 +28,6 @@ from headrace.model.queries import (
     Union,
     WindowClause,
 )
-from headrace.model.notifications import SUBSCRIBABLE_EVENTS, FailurePolicy, Notification
 from headrace.model.streams import StreamOptions, TriggerMode
 from headrace.model.tables import Column, Name
 from headrace.model.time import UNIT_NAMES, Duration, Precision
