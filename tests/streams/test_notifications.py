@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from headrace.errors import InvalidStreamError
+from headrace.history.backfill import fill_history
 from headrace.model.failpoints import FailpointError, armed
 from headrace.streams.notifications.messages import murmur3
-from tests.streams.environment import MICRO_BATCH_FAILPOINTS, START, Row, StreamEnvironment
+from tests.streams.environment import MICRO_BATCH_FAILPOINTS, START, Row, StreamEnvironment, millis
 from tests.streams.websocket_server import WebSocketServer
 from tests.support.waiting import wait_until
 
@@ -245,3 +249,84 @@ def test_window_ids_are_the_murmur_hash_of_group_and_start() -> None:
     """The expected hashes are those of the reference implementation over the same 16 bytes, little-endian."""
     first, second = np.array([0, 7, 2**63 + 1], np.uint64), np.array([0, 1_700_000_000_000, 5], np.uint64)
     assert murmur3(first, second).tolist() == [0x4BBD1BF27DA918D6, 0x51D04C506E2BD28, 0x621ABF6DE522E0A1]
+
+
+HISTORY: list[Row] = [("d0", 0, 1, "x"), ("d0", 1_000, 2, None), ("d0", 12_000, 2, "x")]
+
+
+@pytest.mark.parametrize("window", ["interval(10s)", "state_window(a)", "event_window start with a > 0 end with b = 'x'"])
+@pytest.mark.parametrize("fault", ["", "history.commit:1:raise"])
+def test_the_history_is_sent_before_live_windows_if_asked_for(
+    env: StreamEnvironment, server: WebSocketServer, window: str, fault: str
+) -> None:
+    query = f"select _wstart, count(*) n from readings partition by tbname {window}"
+    env.insert(HISTORY)
+    plan = env.create(f"create stream s fill_history 1 into t as {query}" + notify(server, options="notify_history 1"))
+    with armed(fault), suppress(FailpointError):
+        fill_history(env.context, plan.id)
+    fill_history(env.context, plan.id)
+    env.insert([("d0", 40_000, 3, None), ("d0", 50_000, 1, "x"), ("d0", 60_000, 1, None)])
+    env.settle()
+    live = [event for event in server.events() if event["windowStart"] - START >= 40_000]
+    history = server.events()[: -len(live)]
+    expected = {
+        "interval(10s)": [(0, 10_000, 2), (10_000, 20_000, 1)],
+        "state_window(a)": [(0, 0, 1), (1_000, 12_000, 2)],
+        "event_window start with a > 0 end with b = 'x'": [(0, 0, 1), (1_000, 12_000, 2)],
+    }[window]
+    briefs = [brief(event) for event in history if event["eventType"] == CLOSE]
+    assert [event[1:] for event in briefs[: len(expected)]] == expected
+    opened = [event["windowStart"] - START for event in history if event["eventType"] == OPEN]
+    assert opened == [start for start, _, _ in expected]
+    assert live[0]["eventType"] == OPEN
+    assert all("curState" not in event or event["curState"] is not None for event in history)
+
+
+def test_the_history_is_not_sent_unless_asked_for(env: StreamEnvironment, server: WebSocketServer) -> None:
+    env.insert(HISTORY)
+    plan = env.create(f"create stream s fill_history 1 into t as {QUERY}" + notify(server))
+    fill_history(env.context, plan.id)
+    env.settle()
+    assert len(env.results(plan)) == 2
+    assert server.events() == []
+
+
+LIVE_WRITES = st.lists(
+    st.tuples(st.sampled_from(["d0", "d1", "d2"]), st.integers(0, 40), st.sampled_from([1, 2, None]), st.sampled_from(["x", None])),
+    min_size=1,
+    max_size=6,
+)
+OPERATIONS = st.lists(LIVE_WRITES | st.tuples(st.sampled_from(["d0", "d1"]), st.integers(0, 40), st.integers(0, 10)), max_size=6)
+WINDOWS = ["interval(10s)", "session(ts, 3s)", "state_window(a)", "event_window start with a = 1 end with b = 'x'"]
+
+
+@pytest.mark.parametrize("window", WINDOWS)
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_closed_and_invalidated_windows_are_the_rows_of_the_target(
+    env: StreamEnvironment, server: WebSocketServer, window: str, data: st.DataObject
+) -> None:
+    trigger = data.draw(st.sampled_from(["at_once", "window_close"]))
+    options = f"trigger {trigger} ignore update 0 ignore expired 0"
+    query = f"select _wstart, count(*) n, max(a) top from readings partition by tbname {window}"
+    with env.new_database({"d0": (1, 0), "d1": (1, 0), "d2": (2, 0)}) as own:
+        server.received.clear()
+        plan = own.create(f"create stream s {options} into t as {query}" + notify(server))
+        for operation in data.draw(OPERATIONS):
+            if isinstance(operation, tuple):
+                own.delete(operation[0], operation[1] * 1_000, (operation[1] + operation[2]) * 1_000)
+            else:
+                rows = {(row[0], row[1]): (row[0], row[1] * 1_000, row[2], row[3]) for row in operation}
+                own.insert(list(rows.values()))
+            own.settle()
+        present: dict[tuple[str, int], tuple[int, Any]] = {}
+        for event in server.events():
+            key = event["tableName"], event["windowStart"] - START
+            if event["eventType"] == CLOSE:
+                present[key] = event["result"]["n"], event["result"]["top"]
+            elif event["eventType"] == INVALIDATION:
+                del present[key]
+        rows = own.tables.scan(plan.target, plan.target_database)
+        starts = [start - START for start in millis(rows["_wstart"]) if start is not None]
+        expected = zip(rows["tbname"].to_pylist(), starts, rows["n"].to_pylist(), rows["top"].to_pylist(), strict=True)
+        assert present == {(name, start): (n, top) for name, start, n, top in expected}

@@ -1,4 +1,4 @@
-"""The values that made event windows start and end, for notifications: hidden columns of a stream's query."""
+"""What notifications tell of windows besides their results: hidden columns of a stream's query."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from headrace.model.expressions import Call, ColumnRef, Expression, walk
-from headrace.model.queries import EventClause, Query, SelectItem
+from headrace.model.queries import EventClause, Query, SelectItem, StateClause
 from headrace.model.statements import CreateStream
 from headrace.model.tables import Table
 
@@ -16,17 +16,26 @@ LAST_ROW_VALUE = "last_row"
 
 @dataclass(frozen=True, slots=True)
 class ConditionValues:
-    """Where the values of the columns in START and END stand: pairs of a column's name and its output column."""
+    """The output columns with what defines a window.
+
+    Attributes:
+        start, end: For each source column in the conditions of an event window, its name and the output column.
+        state: The output column with the state of a state window.
+    """
 
     start: tuple[tuple[str, str], ...] = ()
     end: tuple[tuple[str, str], ...] = ()
+    state: str = ""
 
 
 def add_condition_values(query: Query, statement: CreateStream, source: Table) -> tuple[Query, ConditionValues]:
-    """Add the values that notifications of event windows have: of the first row for START, and of the last row for END."""
-    window = query.window
-    if statement.notification is None or not isinstance(window, EventClause):
+    """Add the values that notifications have: of the first row for START and states, and of the last row for END."""
+    window, hidden_output = query.window, f"o{len(query.items)}"
+    if statement.notification is None or not isinstance(window, EventClause | StateClause):
         return query, ConditionValues()
+    if isinstance(window, StateClause):
+        state = SelectItem(Call(FIRST_ROW_VALUE, (window.expression,)), "_condition_0")
+        return replace(query, items=(*query.items, state)), ConditionValues(state=hidden_output)
     starts, ends = (tuple(condition_columns(condition, source)) for condition in (window.start, window.end))
     calls = [*((FIRST_ROW_VALUE, name) for name in starts), *((LAST_ROW_VALUE, name) for name in ends)]
     hidden = tuple(

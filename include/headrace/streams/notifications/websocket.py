@@ -29,7 +29,7 @@ class Receiver:
 
     url: str
     connection: ClientConnection | None = None
-    last: tuple[int, int] = (-1, -1)
+    last: tuple[int, int] | None = None
     retry_at: float = 0.0
     dropped: int = 0
 
@@ -48,7 +48,8 @@ class WebSocketSender:
     def __call__(self, messages: Sequence[Message]) -> None:
         """Send messages; raise if a server may not have them, unless they may be dropped."""
         for receiver in self._receivers:
-            new = [message for message in messages if (message.batch, message.number) > receiver.last]
+            last = receiver.last
+            new = [message for message in messages if last is None or (message.batch, message.number) > last]
             if new:
                 self._send(receiver, new)
                 receiver.last = (new[-1].batch, new[-1].number)
