@@ -62,7 +62,7 @@ class WebSocketSender:
         else:
             try:
                 send_all(receiver, messages)
-            except Exception as error:  # whatever a server does, the stream goes on
+            except Exception as error:  # no error of a server may stop the stream
                 receiver.retry_at = time.monotonic() + RECONNECT_PAUSE_S
                 drop(receiver, messages, f"{type(error).__name__}: {error}")
 

@@ -32,7 +32,7 @@ Encode = Callable[[BatchResult], Iterable[bytes]]
 Send = Callable[[Sequence[Message]], None]
 """Delivers messages: returns once the receiver has them, raises if it may not have them. Must not block forever."""
 Report = Callable[[str], None]
-"""Is told of the first of consecutive failures to deliver."""
+"""Records the first of consecutive failures to deliver."""
 
 
 class OutboxSink:
