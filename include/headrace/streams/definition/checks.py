@@ -276,7 +276,5 @@ def check_supported(statement: CreateStream) -> None:
         raise NotSupportedError(
             f"TRIGGER {options.trigger} is not supported yet", hint="use AT_ONCE or WINDOW_CLOSE", span=statement.name.span
         )
-    if query.fill is not None:
-        raise NotSupportedError("FILL is not supported in streams yet", hint="fill when you read the target", span=query.fill.span)
     if query.interpolation is not None:
         raise NotSupportedError("INTERP is not supported in streams yet", hint="use a window", span=query.span)
