@@ -24,6 +24,9 @@ campaign: setup ## Compare random queries between both engines (QUERIES=2000 SEE
 campaign-streams: setup ## Test streams with random, late, updated and deleted rows (EXAMPLES=200)
 	HEADRACE_STREAM_EXAMPLES=$(or $(EXAMPLES),200) bin/run-tests tests/streams/test_windows.py tests/streams/test_batching.py tests/streams/test_maintained.py
 
+soak: setup ## Write at random, and kill, freeze and restart parts of the system (MINUTES=20 SEED=1)
+	$(BIN)/python -m tests.soak --minutes $(or $(MINUTES),20) $(if $(SEED),--seed $(SEED))
+
 compare-iotdb: setup ## Compare random queries with an IoTDB server (QUERIES=500 SEED=1 IOTDB=host:port)
 	$(BIN)/python -m tests.iotdb_comparison --server $(or $(IOTDB),127.0.0.1:6667) --queries $(or $(QUERIES),500) --seed $(or $(SEED),1) $(ARGS)
 
