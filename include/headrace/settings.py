@@ -7,12 +7,17 @@ import getpass
 import os
 import re
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
-from pydantic import Field, SecretStr, ValidationError
+from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from headrace.errors import ConfigurationError
+from headrace.model.spark_options import mask_options, parse_spark_options
+
+MEMORY_PATTERN: Final = r"^\d+[kmgt]$"
+MAY_HAVE_SECRETS: Final = frozenset({"catalog_url", "spark_options"})
+"""Settings whose invalid values are not shown."""
 
 
 class Settings(BaseSettings):
@@ -30,7 +35,42 @@ class Settings(BaseSettings):
     timezone: str = Field("UTC", description="Time zone of databases created without `TIMEZONE`.")
     snode: str = Field("default", description="Snode that runs the streams created with this setting.")
     spark_master: str = Field("local[*]", description="Spark master for drivers.")
-    driver_memory: str = Field("3g", description="Heap size of a Spark driver.")
+    driver_memory: str = Field("3g", pattern=MEMORY_PATTERN, description="Heap size of a Spark driver.")
+    task_driver_memory: str = Field(
+        "",
+        pattern=f"{MEMORY_PATTERN}|^$",
+        description="Heap size of the drivers of backfill chunks and of continuous queries in Airflow; if empty, `driver_memory`.",
+    )
+    snode_cores: int = Field(
+        2,
+        ge=1,
+        description="Maximum number of cores of a standalone Spark cluster that an snode uses. Without a maximum, it would leave "
+        "none for backfills.",
+    )
+    task_cores: int = Field(
+        2,
+        ge=1,
+        description="Maximum number of cores of a standalone Spark cluster for every other driver: of a backfill chunk, of a "
+        "continuous query in Airflow, or of a client.",
+    )
+    snode_executor_memory: str = Field("1g", pattern=MEMORY_PATTERN, description="Heap size of an snode's executors on a cluster.")
+    task_executor_memory: str = Field(
+        "1g", pattern=MEMORY_PATTERN, description="Heap size of the executors of every other driver on a cluster."
+    )
+    executor_cores: int = Field(
+        0, ge=0, description="Number of cores of an executor on a cluster; 0 for the cluster's default, which is all of a worker."
+    )
+    spark_options: str = Field(
+        "",
+        description="Further Spark options for all drivers: `spark.name=value`, separated by spaces; quote values that have "
+        "spaces. Options that have a setting, or that Headrace depends on, are refused.",
+    )
+    task_timeout_s: int = Field(
+        21_600,
+        ge=1,
+        description="Seconds after which Airflow ends a task that computes a backfill chunk or executes a continuous query, and "
+        "then retries it. The driver of an snode has no limit.",
+    )
     shuffle_partitions: int = Field(2, ge=1, description="Number of shuffle partitions in a micro-batch.")
     batch_rows: int = Field(
         1_000_000, ge=1, description="Maximum number of source rows in a micro-batch, unless a single commit has more."
@@ -116,6 +156,12 @@ class Settings(BaseSettings):
         Path(__file__).resolve().parents[2], description="Folder that contains `dags/`, `plugins/` and `spark_jobs/`."
     )
 
+    @field_validator("spark_options")
+    @classmethod
+    def _check_spark_options(cls, text: str) -> str:
+        parse_spark_options(text)
+        return text
+
     @property
     def home_path(self) -> Path:
         """The home directory, absolute."""
@@ -141,7 +187,13 @@ class Settings(BaseSettings):
 
     def display_values(self) -> dict[str, str]:
         """Return each setting as text, defaults applied and secrets hidden, also within URLs."""
-        derived = {"home": self.home_path, "user": self.login, "catalog_url": self.catalog, "warehouse": self.tables_uri}
+        derived = {
+            "home": self.home_path,
+            "user": self.login,
+            "catalog_url": self.catalog,
+            "warehouse": self.tables_uri,
+            "spark_options": mask_options(self.spark_options),
+        }
         return {name: mask_secrets(str(derived.get(name, getattr(self, name)))) for name in type(self).model_fields}
 
     def environment(self) -> dict[str, str]:
@@ -171,7 +223,7 @@ def load(**overrides: Any) -> Settings:
         first = error.errors()[0]
         name = str(first["loc"][0]) if first["loc"] else "?"
         raise ConfigurationError(
-            f"setting {name}: {first['msg']}, got {first['input']!r}",
+            f"setting {name}: {first['msg']}" + ("" if name in MAY_HAVE_SECRETS else f", got {first['input']!r}"),
             hint=f"set HEADRACE_{name.upper()} to a valid value, or unset it",
         ) from None
 

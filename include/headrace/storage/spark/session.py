@@ -7,9 +7,10 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headrace.errors import OperationalError
+from headrace.model.spark_options import Role, parse_spark_options
 from headrace.settings import Settings
 from headrace.storage.spark.jars import cache_directory, delta_jars, spark_home
 from headrace.storage.spark.java import check_java
@@ -26,6 +27,13 @@ appender.console.target = SYSTEM_ERR
 appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
 """
+DEFAULTS: Final = {
+    # The default of 50 partitions for a table's own snapshot costs more than the snapshot.
+    "spark.databricks.delta.snapshotPartitions": "2",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+"""Options that users may change."""
 
 
 def class_archive() -> Path:
@@ -66,22 +74,37 @@ def java_options(archive: Path | None = None) -> str:
     return " ".join(options)
 
 
-def launch_conf(settings: Settings, archive: Path | None = None) -> dict[str, str]:
+def launch_conf(settings: Settings, role: Role = Role.EMBEDDED, archive: Path | None = None) -> dict[str, str]:
     """Return configuration that must be set before the JVM starts: on the command line of spark-submit."""
     jars = [str(jar) for jar in delta_jars()]
     conf = {
-        "spark.driver.memory": settings.driver_memory,
+        "spark.driver.memory": driver_memory(settings, role),
         "spark.driver.extraJavaOptions": java_options(archive),
         "spark.driver.extraClassPath": os.pathsep.join(jars),
     }
     if not settings.spark_master.startswith("local"):
-        conf["spark.jars"] = ",".join(jars)
-    return conf
+        conf |= {"spark.jars": ",".join(jars)} | executor_conf(settings, role)
+    return parse_spark_options(settings.spark_options) | conf
+
+
+def driver_memory(settings: Settings, role: Role) -> str:
+    """Return the heap size of a driver."""
+    return (settings.task_driver_memory if role is Role.TASK else "") or settings.driver_memory
+
+
+def executor_conf(settings: Settings, role: Role) -> dict[str, str]:
+    """Return a driver's share of a cluster."""
+    is_snode = role is Role.SNODE
+    conf = {
+        "spark.cores.max": str(settings.snode_cores if is_snode else settings.task_cores),
+        "spark.executor.memory": settings.snode_executor_memory if is_snode else settings.task_executor_memory,
+    }
+    return conf | ({"spark.executor.cores": str(settings.executor_cores)} if settings.executor_cores else {})
 
 
 def session_conf(settings: Settings) -> dict[str, str]:
     """Return configuration of the session."""
-    return {
+    own = {
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.sql.session.timeZone": "UTC",
@@ -89,14 +112,13 @@ def session_conf(settings: Settings) -> dict[str, str]:
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         "spark.sql.warehouse.dir": str(settings.home_path / "spark-warehouse"),
-        # The default of 50 partitions for a table's own snapshot costs more than the snapshot.
-        "spark.databricks.delta.snapshotPartitions": "2",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
     }
+    return DEFAULTS | parse_spark_options(settings.spark_options) | own
 
 
-def start_session(settings: Settings, *, archive: Path | None = None, application: str = "headrace") -> SparkSession:
+def start_session(
+    settings: Settings, *, role: Role = Role.EMBEDDED, archive: Path | None = None, application: str = "headrace"
+) -> SparkSession:
     """Return the process's Spark session; start it if there is none.
 
     Raises:
@@ -104,7 +126,7 @@ def start_session(settings: Settings, *, archive: Path | None = None, applicatio
         OperationalError: Spark did not start.
     """
     check_java()
-    conf = launch_conf(settings, archive) | session_conf(settings)
+    conf = session_conf(settings) | launch_conf(settings, role, archive)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ["SPARK_HOME"] = str(spark_home())
     from pyspark.sql import SparkSession
