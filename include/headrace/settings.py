@@ -31,6 +31,18 @@ class Settings(BaseSettings):
     user: str = Field("", description="User name for rights and events; if empty, the login of the operating system.")
     catalog_url: str = Field("", description="SQLAlchemy URL of the catalog database; if empty, SQLite in the home folder.")
     warehouse: str = Field("", description="URI of the folder for Delta tables; if empty, the home folder.")
+    s3_endpoint: str = Field(
+        "",
+        pattern="^(https?://.+)?$",
+        description="URL of the S3 service of a warehouse `s3://bucket/folder`; if empty, that of AWS.",
+    )
+    s3_region: str = Field("", description="Region of the S3 service; if empty, `AWS_REGION`, or us-east-1.")
+    s3_access_key_id: str = Field(
+        "",
+        description="Access key of the S3 service; if empty, delta-rs, Arrow and Hadoop find credentials in the environment "
+        "(`AWS_ACCESS_KEY_ID`, …) or in the machine's role.",
+    )
+    s3_secret_access_key: SecretStr = Field(SecretStr(""), description="Secret key that belongs to `s3_access_key_id`.")
     dialect: str = Field("tdengine", description="SQL dialect of statements, `tdengine` or `iotdb`.")
     timezone: str = Field("UTC", description="Time zone of databases created without `TIMEZONE`.")
     snode: str = Field("default", description="Snode that runs the streams created with this setting.")
@@ -65,6 +77,11 @@ class Settings(BaseSettings):
         description="Further Spark options for all drivers: `spark.name=value`, separated by spaces; quote values that have "
         "spaces. Options that have a setting, or that Headrace depends on, are refused.",
     )
+    spark_secret: SecretStr = Field(
+        SecretStr(""),
+        description="Secret of a Spark cluster whose parts authenticate each other and encrypt messages; if empty, they do not. "
+        "Master and workers get it as `_SPARK_AUTH_SECRET`, and need `spark.authenticate` and `spark.network.crypto.enabled`.",
+    )
     task_timeout_s: int = Field(
         21_600,
         ge=1,
@@ -87,6 +104,11 @@ class Settings(BaseSettings):
         "that kernels do not know are refused, for tests.",
     )
     poll_ms: int = Field(50, ge=1, description="Milliseconds between polls of a source for new versions.")
+    object_store_poll_ms: int = Field(
+        1_000,
+        ge=1,
+        description="Milliseconds between polls if the warehouse is an object store: each costs one request per source.",
+    )
     local_rows: int = Field(
         50_000_000,
         ge=0,
@@ -181,9 +203,20 @@ class Settings(BaseSettings):
         return self.catalog_url or f"sqlite:///{self.home_path / 'catalog.db'}"
 
     @property
+    def is_on_object_store(self) -> bool:
+        """Whether the tables are in an object store."""
+        return self.tables_uri.startswith("s3://")
+
+    @property
+    def idle_poll_ms(self) -> int:
+        """Milliseconds between polls of sources that have nothing new."""
+        return self.object_store_poll_ms if self.is_on_object_store else self.poll_ms
+
+    @property
     def tables_uri(self) -> str:
-        """URI of the Delta tables, defaults applied, without a trailing slash."""
-        return (self.warehouse or str(self.home_path / "tables")).rstrip("/")
+        """URI of the Delta tables, defaults applied, without a trailing slash; Hadoop's `s3a:` becomes `s3:`."""
+        uri = (self.warehouse or str(self.home_path / "tables")).rstrip("/")
+        return f"s3://{uri.removeprefix('s3a://')}" if uri.startswith("s3a://") else uri
 
     def display_values(self) -> dict[str, str]:
         """Return each setting as text, defaults applied and secrets hidden, also within URLs."""

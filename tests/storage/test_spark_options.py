@@ -55,7 +55,7 @@ def test_options_that_headrace_sets_are_refused_by_name(name: str) -> None:
 
 
 def test_every_option_that_headrace_sets_is_a_default_or_refused() -> None:
-    names = {name for role in Role for name in conf(role, executor_cores=1)}
+    names = {name for role in Role for name in conf(role, executor_cores=1, spark_secret="secret")}
     assert names <= {*DEFAULTS, *OWN_SETTINGS, *RESERVED}
 
 
@@ -71,7 +71,7 @@ def test_the_own_settings_exist() -> None:
 
 
 def test_secret_options_are_not_shown(tmp_path: Path) -> None:
-    options = "spark.a=b spark.ssl.keyPassword=pa55 spark.authenticate.secret=pa55"
+    options = "spark.a=b spark.ssl.keyPassword=pa55 spark.example.token=pa55"
     environment = os.environ | {"HEADRACE_SPARK_OPTIONS": options, "COLUMNS": "200"}
     command = [sys.executable, "-m", "headrace.cli.main", "config", "--home", str(tmp_path)]
     shown = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
@@ -80,6 +80,13 @@ def test_secret_options_are_not_shown(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError) as raised:
         load(spark_options=f"{options} spark.jars=pa55.jar")
     assert "pa55" not in str(raised.value)
+
+
+def test_the_secret_of_a_cluster_is_not_on_the_command_line() -> None:
+    settings = load(home="home", spark_master=CLUSTER, spark_secret="pa55")
+    assert session_conf(settings)["spark.authenticate.secret"] == "pa55"
+    assert "pa55" not in str(launch_conf(settings))
+    assert "spark.authenticate" not in session_conf(load(home="home", spark_master=CLUSTER))
 
 
 def test_memory_has_a_unit() -> None:

@@ -50,6 +50,10 @@ def open_context(settings: Settings, clock: Clock | None = None, role: Role = Ro
     """
     from headrace.catalog import Catalog
 
+    if settings.is_on_object_store:
+        from headrace.storage.object_store import register
+
+        register(settings.tables_uri, settings)
     clock = clock or SystemClock()
     # All machines share the catalog's own time, so replace it only by a clock that is not the machine's.
     catalog = Catalog.open(settings.catalog, clock=None if isinstance(clock, SystemClock) else clock.now)

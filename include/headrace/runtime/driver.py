@@ -121,7 +121,7 @@ class Driver:
             busy = self._pollers.poll(MAX_POLL_S)
             self._polled_at = time.monotonic()
             if not busy:
-                self._stopping.wait(self._context.settings.poll_ms / 1000)
+                self._stopping.wait(self._context.settings.idle_poll_ms / 1000)
 
     def reconcile(self) -> None:
         """Run what the catalog asks for, and nothing else."""
