@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -220,6 +221,16 @@ def test_the_first_window_is_the_current_one_with_the_rows_before_the_stream(env
     assert rows(env, plan) == [(10_000, 1, 2)]
 
 
+def test_a_window_with_more_rows_than_the_driver_reads_is_computed_by_spark(env: StreamEnvironment) -> None:
+    env.context = replace(env.context, settings=env.context.settings.model_copy(update={"driver_rows": 2}))
+    plan = env.create(FORCED.format("", BY_TABLE))
+    for second in range(8):
+        env.insert([("d0", second * 3000, 1, None)])
+    env.clock.advance(30_000)
+    env.settle()
+    assert rows(env, plan) == [(0, 4, 4), (10_000, 3, 3), (20_000, 1, 1)]
+
+
 def test_windows_slide(env: StreamEnvironment) -> None:
     plan = env.create(FORCED.format("", "partition by tbname interval(10s) sliding(5s)"))
     put(env, (1000, 1), (6000, 2))
@@ -228,10 +239,8 @@ def test_windows_slide(env: StreamEnvironment) -> None:
 
 
 @pytest.mark.parametrize("batch_rows", [1, 1000])
-def test_windows_missed_while_paused_are_computed_from_all_that_arrived(
-    env: StreamEnvironment, batch_rows: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(type(env.context.settings), "batch_rows", batch_rows, raising=False)
+def test_windows_missed_while_paused_are_computed_from_all_that_arrived(env: StreamEnvironment, batch_rows: int) -> None:
+    env.context = replace(env.context, settings=env.context.settings.model_copy(update={"batch_rows": batch_rows}))
     plan = env.create(FORCED.format("", BY_TABLE))
     put(env, (0, 1))
     env.catalog.jobs.set_desired(plan.id, DesiredState.PAUSED)
@@ -271,6 +280,17 @@ def test_fill_adds_a_row_for_each_window_of_the_groups_that_were_seen(
     assert rows(env, plan) == [(10_000, 1, 1), (20_000, *filled), (30_000, *filled), (40_000, 2, 5), (50_000, *last)]
 
 
+def test_a_query_over_one_subtable_has_one_group(env: StreamEnvironment) -> None:
+    select = "create stream {} trigger force_window_close into out_{} as select {} from d1 {}"
+    sums = env.create(select.format("s", "s", "_wstart, twa(a) mean, elapsed(ts, 1s) lasted", "interval(10s) fill(prev)"))
+    levels = env.create(select.format("p", "p", "_irowts, interp(a) level", "every(10s) fill(prev)"))
+    env.insert([("d1", 2000, 4, None), ("d1", 12_000, 6, None), ("d0", 1000, 100, None)])
+    env.settle()
+    wait(env, 30_000)
+    assert rows(env, sums) == [(0, 4.8, 8), (10_000, 5.8, 2), (20_000, 5.8, 2)]
+    assert rows(env, levels, 2) == [(10_000, 4), (20_000, 6), (30_000, 6)]
+
+
 def test_fill_none_adds_nothing(env: StreamEnvironment) -> None:
     plan = env.create(FORCED.format("", f"{BY_TABLE} fill(none)"))
     put(env, (1000, 1))
@@ -307,7 +327,9 @@ def test_interp_gives_a_point_for_each_instant_of_the_groups_that_were_seen(
     assert rows(env, plan) == expected
 
 
-def test_interp_starts_from_the_rows_before_the_stream(env: StreamEnvironment) -> None:
+@pytest.mark.parametrize("driver_rows", [0, 1000])
+def test_interp_starts_from_the_rows_before_the_stream(env: StreamEnvironment, driver_rows: int) -> None:
+    env.context = replace(env.context, settings=env.context.settings.model_copy(update={"driver_rows": driver_rows}))
     env.insert([("d0", -100_000, 4, None), ("d0", -50_000, 6, None)])
     plan = env.create(
         "create stream s trigger force_window_close into out as select _irowts, interp(a) level from readings "

@@ -22,7 +22,7 @@ from headrace.storage.values.scalars import stored_units_per_tick
 from headrace.streams.batches import BatchResult
 from headrace.streams.clocked.grid import GridWindows, window_grid
 from headrace.streams.clocked.results import ResultEvaluation
-from headrace.streams.clocked.rows import last_rows, needs_rows_before, stored_frame, stored_rows
+from headrace.streams.clocked.rows import last_rows, needs_rows_before, stored_frame, stored_pieces, stored_rows
 from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.state.checkpoints import StreamState
@@ -31,8 +31,10 @@ from headrace.streams.windows.change_batch import ChangeBatch, Changes, LargeCom
 from headrace.streams.windows.evaluation import window_evaluation
 from headrace.streams.windows.window_sql import ROW
 
-MAX_WINDOWS_PER_BATCH: Final = 10_000
-"""Windows to compute in one micro-batch. Those that were missed beyond it are computed in the next ones."""
+MAX_FILLED_WINDOWS: Final = 10_000
+"""Windows, or points, to compute in one micro-batch if all groups have a row for each. The next ones compute the rest."""
+MAX_WINDOWS: Final = 10_000_000
+"""The same if only windows with rows have results."""
 
 NO_ROWS: Final = pa.table({})
 
@@ -47,6 +49,7 @@ class ClockedProcessor:
         self.results = ResultEvaluation(context, plan)
         self.arrivals = window_evaluation(context, arrival_plan(plan))
         self.needs_rows_before = needs_rows_before(plan.query)
+        self.is_filled = plan.query.fill is not None or plan.query.interp is not None
 
     def process_batch(self, state: StreamState, changes: Changes) -> BatchResult:
         """Count the rows of a micro-batch, and compute the windows that are due."""
@@ -65,7 +68,7 @@ class ClockedProcessor:
         version = state.due_version if state.due_version is not None else self.context.tables.version(self.plan.source)
         if changes.last < version:
             return BatchResult(NO_ROWS, NO_ROWS, replace(state, due_version=version), changes.now)
-        windows = self.limited(self.grid.ended(start, instant, MAX_WINDOWS_PER_BATCH))
+        windows = self.limited(self.grid.ended(start, instant, MAX_FILLED_WINDOWS if self.is_filled else MAX_WINDOWS))
         results, state = self.compute(state, windows, changes)
         counters = state.counters.plus(JobCounters(rows_out=results.num_rows))
         moved = replace(state, computed_before=self.grid.next_start(int(windows.start[-1])), due_version=None, counters=counters)
@@ -90,10 +93,19 @@ class ClockedProcessor:
         low, following = int(windows.start[0]), self.grid.next_start(int(windows.start[-1]))
         before = state.rows_before
         if before is None:
-            before = last_rows(self.plan, self.passing(stored_rows(self.context, self.plan, None, low - 1, changes.last)), low)
+            before = self.rows_before_stream(low, changes.last)
         rows = self.passing(stored_rows(self.context, self.plan, low, None, changes.last))
         known = pa.concat_tables([before, rows], promote_options="permissive")
         return replace(state, rows_before=last_rows(self.plan, known, following)), known
+
+    def rows_before_stream(self, low: int, version: int) -> pa.Table:
+        """Return the last rows of each group before the first window."""
+        if not self.has_many_rows(None, low - 1):
+            return last_rows(self.plan, self.passing(stored_rows(self.context, self.plan, None, low - 1, version)), low)
+        before = stored_rows(self.context, self.plan, low, low - 1, version)
+        for piece in stored_pieces(self.context, self.plan, low - 1):
+            before = last_rows(self.plan, pa.concat_tables([before, self.passing(piece)], promote_options="permissive"), low)
+        return before
 
     def limited(self, windows: GridWindows) -> GridWindows:
         """Return as many of consecutive windows, at least one, as have rows that the driver should read at once."""
@@ -102,7 +114,7 @@ class ClockedProcessor:
             count //= 2
         return GridWindows(windows.start[:count], windows.last[:count])
 
-    def has_many_rows(self, low: int, high: int) -> bool:
+    def has_many_rows(self, low: int | None, high: int) -> bool:
         """Return whether a range of ticks may have more rows than the driver should read at once."""
         table, limit = self.plan.source, self.context.settings.driver_rows
         if self.context.tables.rows(table) <= limit:
@@ -114,13 +126,12 @@ class ClockedProcessor:
     def waiting(self, state: StreamState, changes: Changes) -> BatchResult:
         """Return a result without rows that asks for a wake-up when the next window has ended, if anything can be in it."""
         assert state.computed_before is not None
-        is_filled = self.plan.query.fill is not None or self.plan.query.interp is not None
+        due = self.grid.end(state.computed_before) + self.plan.watermark
+        wake_at = max(-(-due * 1000 // self.plan.query.precision.ticks_per_second), changes.now)
         groups = state.last_results if self.plan.query.fill is not None else state.rows_before
-        has_groups = is_filled and groups is not None and groups.num_rows > 0
-        wake_at = None
-        if has_groups or self.has_rows_from(state.computed_before):
-            due = self.grid.end(state.computed_before) + self.plan.watermark
-            wake_at = max(-(-due * 1000 // self.plan.query.precision.ticks_per_second), changes.now)
+        has_groups = self.is_filled and groups is not None and groups.num_rows > 0
+        if not (has_groups or wake_at == state.wake_at or self.has_rows_from(state.computed_before)):
+            return BatchResult(NO_ROWS, NO_ROWS, state)
         return BatchResult(NO_ROWS, NO_ROWS, state, wake_at)
 
     def has_rows_from(self, instant: int) -> bool:

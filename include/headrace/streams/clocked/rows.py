@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -36,6 +37,19 @@ def stored_rows(context: Context, plan: StreamPlan, low: int | None, high: int |
         bounds=Bounds.of_ticks(low, high, plan.query.precision),
     )
     return with_tags(context.tables, plan.source, rows, scan.tags).select(list(scan.columns))
+
+
+def stored_pieces(context: Context, plan: StreamPlan, high: int) -> Iterator[pa.Table]:
+    """Yield the rows that the source has up to an instant in pieces, with the columns that the query reads. Others may come too."""
+    scan, key = plan.query.scans[0], plan.source.series_key
+    columns = [name for name in scan.columns if not plan.source.is_tag(name)]
+    names = () if plan.source_subtable is None else (plan.source_subtable,)
+    for batch in context.tables.batches(plan.source, columns, names, Bounds.of_ticks(None, high, plan.query.precision)):
+        rows = pa.Table.from_batches([batch])
+        rows = rows.set_column(rows.schema.get_field_index(key), key, rows[key].cast(pa.string()))
+        if plan.source_subtable is not None:
+            rows = rows.filter(pc.equal(rows[key], plan.source_subtable))
+        yield with_tags(context.tables, plan.source, rows, scan.tags).select(list(scan.columns))
 
 
 def stored_frame(context: Context, plan: StreamPlan, low: int, high: int, version: int) -> DataFrame:
