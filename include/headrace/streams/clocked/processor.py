@@ -25,6 +25,7 @@ from headrace.streams.clocked.results import ResultEvaluation
 from headrace.streams.clocked.rows import last_rows, needs_rows_before, stored_frame, stored_pieces, stored_rows
 from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
+from headrace.streams.notifications.events import computed_events
 from headrace.streams.state.checkpoints import StreamState
 from headrace.streams.windows.accounting import count_rows
 from headrace.streams.windows.change_batch import ChangeBatch, Changes, LargeCommit, change_batch, to_numpy
@@ -72,7 +73,7 @@ class ClockedProcessor:
         results, state = self.compute(state, windows, changes)
         counters = state.counters.plus(JobCounters(rows_out=results.num_rows))
         moved = replace(state, computed_before=self.grid.next_start(int(windows.start[-1])), due_version=None, counters=counters)
-        return replace(self.waiting(moved, changes), upserts=results)
+        return replace(self.waiting(moved, changes), upserts=results, events=computed_events(self.plan, results))
 
     def compute(self, state: StreamState, windows: GridWindows, changes: Changes) -> tuple[pa.Table, StreamState]:
         """Return the results of windows, and the state with what later windows need."""

@@ -75,7 +75,7 @@ class ResultEvaluation:
         finished = finish_as_ticks(query, aggregate_windows(query, prepare(query, rows)))
         due = finished.where(f"{WSTART} BETWEEN {first}L AND {last}L")
         if query.fill is None or not isinstance(query.window, IntervalWindow):
-            return ClockedResults(due.selectExpr(*result_columns(query)).toArrow())
+            return ClockedResults(due.selectExpr(*result_columns(query), WEND).toArrow())
         return fill(query, query.fill, query.window, due, last_results, first, last)
 
 

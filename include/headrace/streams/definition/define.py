@@ -6,7 +6,7 @@ import contextlib
 import functools
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from headrace.catalog import Catalog
 from headrace.catalog.rules import target_taken
@@ -17,6 +17,7 @@ from headrace.compute.window_plans import EventWindow, IntervalWindow
 from headrace.errors import Error, InternalError, InvalidStreamError, LimitError, NotFoundError, TypeMismatchError
 from headrace.model.expressions import Cast, ColumnRef, Expression, Star
 from headrace.model.jobs import JobDefinition, JobKind
+from headrace.model.notifications import Notification
 from headrace.model.positions import SourceId, source_id
 from headrace.model.queries import Query
 from headrace.model.statements import CreateStream
@@ -25,6 +26,7 @@ from headrace.model.tables import Database, Name, Table
 from headrace.model.types import TypeKind
 from headrace.sql import parse
 from headrace.streams.definition.checks import MAX_STREAMS_PER_DATABASE, check_statement, source_name
+from headrace.streams.definition.event_conditions import ConditionValues, add_condition_values
 from headrace.streams.definition.groups import GroupKind, GroupRule, KeyColumn, TagSource
 from headrace.streams.definition.layout import (
     MAX_LENGTHS,
@@ -58,6 +60,7 @@ class StreamPlan:
         groups: How a group of the query gets its subtable of the target, with tags.
         watermark: The watermark delay, in ticks of the source's precision.
         delete_mark: How far behind the maximum event time state is dropped, in ticks; None if it never is.
+        conditions: With a notification, what made event windows start and end.
     """
 
     id: str
@@ -76,6 +79,8 @@ class StreamPlan:
     groups: GroupRule
     watermark: int
     delete_mark: int | None = None
+    notification: Notification | None = None
+    conditions: ConditionValues = field(default_factory=ConditionValues)
 
     @property
     def source_id(self) -> SourceId:
@@ -241,9 +246,11 @@ class Definer:
         prepended = query is not statement.query
         target_database, existing = self.resolve_target()
         layout = self.choose_layout(target_database, existing, bound, prepended)
-        final = self.bind_query(
-            replace(cast_to_target(query, bound, layout), partition_by=(*query.partition_by, *hidden_items(statement, layout)))
+        with_hidden = replace(
+            cast_to_target(query, bound, layout), partition_by=(*query.partition_by, *hidden_items(statement, layout))
         )
+        with_conditions, conditions = add_condition_values(with_hidden, statement, source.table)
+        final = self.bind_query(with_conditions)
         return StreamPlan(
             id=self.recorded.id if self.recorded else uuid.uuid4().hex,
             database=statement.name.database or self.database or target_database.name,
@@ -261,6 +268,8 @@ class Definer:
             groups=define_groups(statement, layout, final),
             watermark=statement.options.watermark.ticks(source.database.precision),
             delete_mark=effective_delete_mark(statement.options, final),
+            notification=statement.notification,
+            conditions=conditions,
         )
 
     def bind_query(self, query: Query) -> Plan:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 import zlib
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import accumulate, pairwise
 from typing import Final
@@ -19,6 +20,7 @@ from headrace.model.jobs import JobCounters
 from headrace.model.positions import Position
 
 MAGIC: Final = b"HRSTATE1"
+MESSAGE_COMPRESSION_LEVEL: Final = 1
 RETAINED_CHECKPOINTS: Final = 3
 """Checkpoints to keep: a damaged state can be recomputed from an older one and the changes since."""
 
@@ -56,6 +58,7 @@ class StreamState:
         due_version: The source's version when a window fell due that waits until the stream has handled that version.
         wake_at: When the job needs its next micro-batch even if nothing changes, in epoch ms of the connection's clock.
         handled_at: When the micro-batch was handled, by the same clock.
+        messages: The micro-batch's messages. A driver that finds them uncommitted commits them.
     """
 
     position: Position
@@ -71,6 +74,7 @@ class StreamState:
     due_version: int | None = None
     wake_at: int | None = None
     handled_at: int = 0
+    messages: tuple[bytes, ...] = ()
 
     def watermark(self, delay: int) -> int | None:
         """Return the watermark in ticks; windows that end before it are closed. None before the first row."""
@@ -80,6 +84,7 @@ class StreamState:
 def encode(state: StreamState) -> bytes:
     """Encode a state as bytes that end with a checksum."""
     tables = [b"" if table is None else to_ipc(table) for table in (getattr(state, name) for name in TABLES)]
+    messages = zlib.compress(b"".join(state.messages), MESSAGE_COMPRESSION_LEVEL) if state.messages else b""
     header = json.dumps(
         {
             "position": state.position.to_json(),
@@ -91,9 +96,10 @@ def encode(state: StreamState) -> bytes:
             "computed_before": state.computed_before,
             "due_version": state.due_version,
             "tables": [len(table) for table in tables],
+            "messages": [len(message) for message in state.messages],
         }
     ).encode()
-    body = b"".join((MAGIC, struct.pack("<I", len(header)), header, *tables))
+    body = b"".join((MAGIC, struct.pack("<I", len(header)), header, *tables, messages))
     return body + struct.pack("<I", zlib.crc32(body))
 
 
@@ -119,8 +125,17 @@ def decode(data: bytes) -> StreamState:
         counters=JobCounters(**header["counters"]),
         wake_at=header["wake_at"],
         handled_at=header["handled_at"],
+        messages=decode_messages(data[ends[-1] : -4], header["messages"]),
         **tables,
     )
+
+
+def decode_messages(data: bytes, lengths: Sequence[int]) -> tuple[bytes, ...]:
+    """Decode messages of these lengths."""
+    if not lengths:
+        return ()
+    joined, ends = zlib.decompress(data), list(accumulate(lengths))
+    return tuple(joined[end - length : end] for end, length in zip(ends, lengths, strict=True))
 
 
 def to_ipc(rows: pa.Table) -> bytes:

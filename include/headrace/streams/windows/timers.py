@@ -15,6 +15,7 @@ from headrace.model.streams import TriggerMode
 from headrace.model.time import Duration
 from headrace.streams.batches import BatchResult
 from headrace.streams.definition.define import StreamPlan
+from headrace.streams.notifications.events import combined_events, written_events
 from headrace.streams.state.checkpoints import StreamState
 from headrace.streams.windows.change_batch import Bools, Changes, LargeCommit, to_numpy
 from headrace.streams.windows.emission import EmitState, flags, is_closed
@@ -116,7 +117,8 @@ class DelayTimer:
         windows = state.windows.set_column(column, EMITTED, pa.array(emitted))
         counters = state.counters.plus(JobCounters(rows_out=upserts.num_rows))
         no_retractions = upserts.slice(0, 0).select(key)
-        tick = BatchResult(upserts, no_retractions, replace(state, windows=windows, counters=counters))
+        events = written_events(self.plan, upserts, windows)
+        tick = BatchResult(upserts, no_retractions, replace(state, windows=windows, counters=counters), events=events)
         return combined(result, tick, key)
 
 
@@ -151,4 +153,9 @@ def combined(first: BatchResult, second: BatchResult, key: list[str]) -> BatchRe
         kept = earlier if not later else anti_join(earlier, pa.concat_tables(later, promote_options="permissive"), key)
         return pa.concat_tables([kept, own], promote_options="permissive") if own.num_rows else kept
 
-    return BatchResult(joined(first.upserts, second.upserts), joined(first.retractions, second.retractions), second.state)
+    return BatchResult(
+        joined(first.upserts, second.upserts),
+        joined(first.retractions, second.retractions),
+        second.state,
+        events=combined_events(first.events, second.events, key),
+    )
