@@ -73,6 +73,8 @@ def initial_state(context: Context, plan: StreamPlan) -> StreamState:
     the stream's windows are complete. For other windows a stream starts with its first row.
     """
     position = Position(0, source_offsets(context, plan))
+    if plan.is_closed_by_clock:
+        return StreamState(position, wake_at=context.clock.now())
     has_complete_windows = isinstance(plan.query.window, IntervalWindow | SessionWindow)
     return StreamState(position, evicted_through=max_stored_time(context, plan) if has_complete_windows else None)
 
