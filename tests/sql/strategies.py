@@ -215,6 +215,13 @@ def _blocks(draw: st.DrawFn) -> model.InsertBlock:
     return model.InsertBlock(table, draw(_tuples(_tuples(row_values))), draw(_maybe(_tuples(names))), using)
 
 
+@st.composite
+def _file_blocks(draw: st.DrawFn) -> model.FileBlock:
+    table = draw(table_names)
+    using = draw(_maybe(_subtables(st.just(True), table)))
+    return model.FileBlock(table, draw(text), draw(_maybe(_tuples(names))), using)
+
+
 # Streams
 
 
@@ -295,5 +302,7 @@ plain_statements: st.SearchStrategy[model.Statement] = st.one_of(
 statements: st.SearchStrategy[model.Statement] = st.one_of(
     plain_statements,
     st.builds(model.Insert, _tuples(_blocks())),
+    st.builds(model.InsertFiles, _tuples(_file_blocks())),
+    st.builds(model.InsertSelect, table_names, queries, _maybe(_tuples(names))),
     st.builds(model.Explain, plain_statements),
 )

@@ -101,6 +101,35 @@ class Insert:
 
 
 @dataclass(frozen=True, slots=True)
+class FileBlock:
+    """`table [USING …] [(columns)] FILE 'path'`; `columns` is None if the file or the table names them."""
+
+    table: Name
+    path: str
+    columns: tuple[str, ...] | None = None
+    using: SubtableSpec | None = None
+    span: Span | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class InsertFiles:
+    """`INSERT INTO … FILE`, for one or more tables."""
+
+    blocks: tuple[FileBlock, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class InsertSelect:
+    """`INSERT INTO table [(columns)] SELECT …`; `columns` is None if the query has all columns in order."""
+
+    table: Name
+    query: Query | Union
+    columns: tuple[str, ...] | None = None
+    column_span: Span | None = field(default=None, compare=False)
+    query_span: Span | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Delete:
     """`DELETE FROM`."""
 
@@ -272,6 +301,8 @@ Statement = (
     | CreateTable
     | CreateSubtables
     | Insert
+    | InsertFiles
+    | InsertSelect
     | Delete
     | DropTable
     | SetTags

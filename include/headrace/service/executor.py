@@ -246,6 +246,20 @@ def _(stage: work_stages.LoadFiles, session: SessionState) -> Result:
     return Result(affected=load_files(stage, session.context))
 
 
+@apply.register(work_stages.InsertFiles)
+def _(stage: work_stages.InsertFiles, session: SessionState) -> Result:
+    from headrace.service.jobs import insert_files
+
+    return Result(affected=insert_files(stage, session.context))
+
+
+@apply.register(work_stages.InsertQuery)
+def _(stage: work_stages.InsertQuery, session: SessionState) -> Result:
+    from headrace.queries.insertion import insert_query
+
+    return Result(affected=insert_query(stage.plan, stage.target, session.context))
+
+
 @apply.register(work_stages.Backfill)
 def _(stage: work_stages.Backfill, session: SessionState) -> Result:
     """Backfill in this process; `affected` is the number of chunks."""

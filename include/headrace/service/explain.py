@@ -117,6 +117,20 @@ def _(stage: stages.WriteRows) -> list[str]:
 
 
 @describe.register
+def _(stage: work_stages.InsertFiles) -> list[str]:
+    files = ", ".join(file.path.name for file in stage.files)
+    return [f"load {files} into {stage.table.database}.{stage.table.name}, one commit"]
+
+
+@describe.register
+def _(stage: work_stages.InsertQuery) -> list[str]:
+    target = stage.target
+    columns = ", ".join(target.columns)
+    name = f"{target.table.database}.{target.subtable or target.table.name}"
+    return [f"write the rows of a query to {name} (columns {columns}), one commit", *explain_plan(stage.plan)]
+
+
+@describe.register
 def _(stage: stages.DeleteRows) -> list[str]:
     ranges = "all times" if stage.ranges is None else f"{len(stage.ranges)} time ranges"
     subtables = "all subtables" if stage.tbnames is None else ", ".join(stage.tbnames)

@@ -24,6 +24,8 @@ from headrace.service.tree_stages import TreeStage
 from headrace.service.work_stages import (
     Backfill,
     BackfillQuery,
+    InsertFiles,
+    InsertQuery,
     LoadFiles,
     VerifyContinuousQuery,
     VerifyQuery,
@@ -404,6 +406,8 @@ Stage = (
     | ReactivateJob
     | DescribeStages
     | LoadFiles
+    | InsertFiles
+    | InsertQuery
     | Backfill
     | BackfillQuery
     | VerifyQuery

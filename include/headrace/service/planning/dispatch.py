@@ -29,6 +29,8 @@ PLANNERS: Final[dict[type[Any], tuple[str, str]]] = {
     statements.CreateSubtables: ("rows", "create_subtables"),
     statements.SetTags: ("rows", "set_tags"),
     statements.Insert: ("rows", "insert"),
+    statements.InsertFiles: ("inserts", "insert_files"),
+    statements.InsertSelect: ("inserts", "insert_select"),
     statements.Delete: ("rows", "delete"),
     statements.Select: ("queries", "select"),
     statements.Explain: ("queries", "explain"),
@@ -74,6 +76,10 @@ class PlanningContext(Protocol):
     @property
     def database(self) -> str | None:
         """The current database."""
+
+    @property
+    def reads_files(self) -> bool:
+        """Whether statements may read files of this machine."""
 
     @property
     def dialect(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final
 
+from headrace.model.queries import Query, Union
 from headrace.model.statements import Delete, Describe, Explain, Select, Show, Statement
 from headrace.model.tables import Name
 from headrace.sql.tdengine.streams import TDengineStreams
@@ -50,6 +51,14 @@ class Parser(TDengineStreams):
         statement = self._parse_statement()
         self._expect_end()
         return statement
+
+    def query_from(self, offset: int) -> Query | Union:
+        """Parse the text from an offset to its end as a query."""
+        self._index = next(index for index, token in enumerate(self._tokens) if token.start >= offset)
+        self._token = self._tokens[self._index]
+        query = self._parse_query()
+        self._expect_end()
+        return query
 
     def _parse_statement(self) -> Statement:
         if self._token.word == "(":

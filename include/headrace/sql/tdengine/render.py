@@ -168,6 +168,23 @@ def _block_sql(block: model.InsertBlock) -> str:
     return _join_words(name_sql(block.table), using, columns, "VALUES", " ".join(map(_row_sql, block.rows)))
 
 
+@statement_sql.register
+def _(statement: model.InsertFiles) -> str:
+    return f"INSERT INTO {' '.join(map(_file_sql, statement.blocks))}"
+
+
+def _file_sql(block: model.FileBlock) -> str:
+    using = "" if block.using is None else _using_sql(block.using)
+    columns = "" if block.columns is None else _names_sql(block.columns)
+    return _join_words(name_sql(block.table), using, columns, "FILE", LEXICAL_RULES.quote(block.path))
+
+
+@statement_sql.register
+def _(statement: model.InsertSelect) -> str:
+    columns = "" if statement.columns is None else _names_sql(statement.columns)
+    return _join_words("INSERT INTO", name_sql(statement.table), columns, query_sql(statement.query))
+
+
 def _row_sql(row: Sequence[model.RowValue]) -> str:
     return _parenthesize(_now_sql(value) if isinstance(value, model.Now) else RENDERER.scalar_sql(value) for value in row)
 
