@@ -295,6 +295,8 @@ plain_statements: st.SearchStrategy[model.Statement] = st.one_of(
     shows,
     st.builds(model.Select, queries),
     streams,
+    st.builds(model.AlterStream, table_names, durations, _maybe(st.booleans()), _maybe(st.booleans()), st.booleans()),
+    st.builds(model.ResetStream, table_names, st.booleans()),
     st.builds(model.DropStream, table_names, st.booleans()),
     st.builds(model.PauseStream, table_names, st.booleans()),
     st.builds(model.ResumeStream, table_names, st.booleans(), st.booleans()),

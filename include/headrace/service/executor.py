@@ -9,7 +9,7 @@ from functools import singledispatch
 from typing import TYPE_CHECKING, Final
 
 from headrace.errors import ExistsError, InternalError
-from headrace.model.jobs import DesiredState, JobKind, JobState
+from headrace.model.jobs import DesiredState, JobKind, JobState, Replacement
 from headrace.service import stages, tree_stages, work_stages
 from headrace.service.results import Result, rows_result
 
@@ -178,6 +178,27 @@ def _(stage: stages.RecordStream, session: SessionState) -> Result:
 @apply.register(stages.FillHistory)
 def _(stage: stages.FillHistory, session: SessionState) -> Result:  # noqa: ARG001
     """Do nothing: the stream's record already says what its history is, and a driver or Airflow backfills it."""
+    return DONE
+
+
+@apply.register(stages.RebuildStream)
+def _(stage: stages.RebuildStream, session: SessionState) -> Result:
+    from headrace.streams.lifecycle import replace_stream
+
+    context, plan, old = session.context, stage.plan, stage.record.definition
+    replaces = Replacement(old.id, stage.clears) if old.target == plan.target.id else None
+    # The time of creation tells Airflow that the DAG belongs to another job, so it has to increase.
+    created = max(context.clock.now(), old.created + 1)
+    definition = plan.definition(created=created, snode=old.snode, dialect=old.dialect, replaces=replaces)
+    replace_stream(context, plan, definition, stage.record)
+    return DONE
+
+
+@apply.register(stages.RedefineStream)
+def _(stage: stages.RedefineStream, session: SessionState) -> Result:
+    catalog, definition = session.context.catalog, stage.definition
+    catalog.jobs.redefine(definition)
+    catalog.events.record("job", definition.id, "ALTERED", ", ".join(stage.changes))
     return DONE
 
 

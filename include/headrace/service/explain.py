@@ -181,6 +181,26 @@ def _(stage: stages.FillHistory) -> list[str]:
 
 
 @describe.register
+def _(stage: stages.RebuildStream) -> list[str]:
+    plan, old = stage.plan, stage.record.definition
+    target = f"{plan.target.database}.{plan.target.name}"
+    lines = [f"{'replace' if stage.differences else 'reset'} stream {old}", *indent(list(stage.differences))]
+    if old.target != plan.target.id:
+        lines += [explain_target(plan), f"leave the rows of {old.target} as they are"]
+    elif stage.clears:
+        lines.append(f"replace all rows of the target {target}")
+    else:
+        lines.append(f"replace the stream's rows in the target {target}")
+    return [*lines, f"recompute {stage.rows} stored rows of {old.source} in about {stage.chunks} chunks, on Spark"]
+
+
+@describe.register
+def _(stage: stages.RedefineStream) -> list[str]:
+    changes = indent(list(stage.changes) or ["nothing changes"])
+    return [f"alter stream {stage.definition}, which keeps its target and its position", *changes]
+
+
+@describe.register
 def _(stage: stages.NotifyAirflow) -> list[str]:
     return [f"notify Airflow, if it can be reached, of {stage.kind} {job_name(stage.kind, stage.database, stage.name)}"]
 

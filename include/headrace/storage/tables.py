@@ -171,6 +171,10 @@ class Tables:
         """Make commits of drivers of a stream with an older epoch fail; raise `FencedError` if a newer one is recorded."""
         self._writer.fence(table, job_id, epoch)
 
+    def retire(self, table: Table, job_id: str) -> None:
+        """Make all later commits of a job to its target fail, those of its drivers and of its backfills. Idempotent."""
+        self._writer.retire(table, job_id)
+
     def delete(
         self,
         table: Table,

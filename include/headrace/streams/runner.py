@@ -20,6 +20,7 @@ from headrace.model.positions import Position, latest
 from headrace.streams.batches import BatchResult, Processor
 from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan, plan_recorded_stream
+from headrace.streams.keep import KeepProcessor
 from headrace.streams.projection import ProjectionProcessor
 from headrace.streams.sinks.sink import DeltaSink, Sink
 from headrace.streams.state.checkpoints import StateError, StateStore, StreamState
@@ -60,7 +61,8 @@ class Advance(Enum):
 
 def processor_of(context: Context, plan: StreamPlan) -> Processor:
     """Return the processor for a plan's kind of query."""
-    return ProjectionProcessor(context, plan) if plan.query.window is None else WindowProcessor(context, plan)
+    processor = ProjectionProcessor(context, plan) if plan.query.window is None else WindowProcessor(context, plan)
+    return KeepProcessor(processor, plan)
 
 
 def state_store(context: Context, job_id: str) -> StateStore:

@@ -37,6 +37,8 @@ PLANNERS: Final[dict[type[Any], tuple[str, str]]] = {
     statements.Describe: ("shows", "describe"),
     statements.Show: ("shows", "show"),
     statements.CreateStream: ("streams", "create_stream"),
+    statements.AlterStream: ("replacements", "alter_stream"),
+    statements.ResetStream: ("replacements", "reset_stream"),
     statements.DropStream: ("streams", "drop_stream"),
     statements.PauseStream: ("streams", "pause_stream"),
     statements.ResumeStream: ("streams", "resume_stream"),

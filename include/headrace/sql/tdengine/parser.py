@@ -26,6 +26,7 @@ class Parser(TDengineStreams):
         "DROP": lambda self: self._parse_drop(),
         "EXPLAIN": lambda self: self._parse_explain(),
         "PAUSE": lambda self: self._parse_pause(),
+        "RESET": lambda self: self._parse_reset(),
         "RESUME": lambda self: self._parse_resume(),
         "SELECT": lambda self: self._parse_select_statement(),
         "SHOW": lambda self: self._parse_show(),
@@ -72,6 +73,9 @@ class Parser(TDengineStreams):
 
     def _parse_create(self) -> Statement:
         start = self._index - 1
+        if self._accept("OR", "REPLACE"):
+            self._expect("STREAM")
+            return self._parse_create_stream(start, or_replace=True)
         return self.CREATES[self._expect_one(*self.CREATES)](self, start)
 
     def _parse_drop(self) -> Statement:
@@ -82,11 +86,17 @@ class Parser(TDengineStreams):
             self._fail_unsupported(
                 "ALTER DATABASE", "its options have no effect here; create another database for another precision"
             )
+        if self._accept("STREAM"):
+            return self._parse_alter_stream()
         return self._parse_alter_table(supertable=self._expect_one("TABLE", "STABLE") == "STABLE")
 
     def _parse_pause(self) -> Statement:
         self._expect("STREAM")
         return self._parse_pause_stream()
+
+    def _parse_reset(self) -> Statement:
+        self._expect("STREAM")
+        return self._parse_reset_stream()
 
     def _parse_resume(self) -> Statement:
         self._expect("STREAM")

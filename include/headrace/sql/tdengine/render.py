@@ -236,7 +236,7 @@ def _(statement: model.CreateStream) -> str:
     tags = "" if statement.tags is None else f"TAGS {_parenthesize(map(_target_tag_sql, statement.tags))}"
     subtable = "" if statement.subtable is None else f"SUBTABLE({expression_sql(statement.subtable)})"
     return _join_words(
-        "CREATE STREAM",
+        "CREATE OR REPLACE STREAM" if statement.or_replace else "CREATE STREAM",
         _text_if(statement.if_not_exists, "IF NOT EXISTS"),
         name_sql(statement.name),
         _options_sql(statement.options),
@@ -276,6 +276,23 @@ def _target_column_sql(column: model.TargetColumn) -> str:
 
 def _target_tag_sql(tag: model.TargetTag) -> str:
     return LEXICAL_RULES.name_sql(tag.name) if tag.column is None else _column_sql(tag.column)
+
+
+@statement_sql.register
+def _(statement: model.AlterStream) -> str:
+    return _join_words(
+        "ALTER STREAM",
+        _text_if(statement.if_exists, "IF EXISTS"),
+        name_sql(statement.name),
+        _text_if(statement.watermark is not None, f"WATERMARK {statement.watermark}"),
+        _text_if(statement.ignore_expired is not None, f"IGNORE EXPIRED {int(statement.ignore_expired or False)}"),
+        _text_if(statement.ignore_update is not None, f"IGNORE UPDATE {int(statement.ignore_update or False)}"),
+    )
+
+
+@statement_sql.register
+def _(statement: model.ResetStream) -> str:
+    return _join_words("RESET STREAM", _text_if(statement.if_exists, "IF EXISTS"), name_sql(statement.name))
 
 
 @statement_sql.register

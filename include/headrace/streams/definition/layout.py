@@ -81,9 +81,9 @@ def column_names(statement: CreateStream, plan: Plan, prepended: bool) -> tuple[
     """Return the names of the new target's columns, and whether the second one is a key."""
     outputs = tuple(output.name for output in plan.outputs)
     check_distinct(statement, outputs)
+    keeps_key = source_key_name(plan) is not None and plan.window is None
     if statement.columns is None:
-        source_key = source_key_name(plan)
-        return outputs, source_key is not None and plan.window is None
+        return outputs, keeps_key
     listed = statement.columns
     if len(listed) != len(outputs) - prepended:
         raise InvalidStreamError(
@@ -92,7 +92,7 @@ def column_names(statement: CreateStream, plan: Plan, prepended: bool) -> tuple[
             span=listed[0].span,
         )
     names = (*outputs[:prepended], *(column.name for column in listed))
-    return names, check_keys(listed, prepended, plan)
+    return names, check_keys(listed, prepended, plan) or keeps_key
 
 
 def source_key_name(plan: Plan) -> str | None:
@@ -206,6 +206,12 @@ def existing_layout(statement: CreateStream, table: Table, plan: Plan, prepended
     typed = next((tag for tag in statement.tags or () if tag.column is not None), None)
     if typed is not None:
         raise ExistsError(f"the table {table.name} exists already", hint="write TAGS with names only", span=typed.span)
+    if table.key is None and plan.window is None and (key := source_key_name(plan)) is not None:
+        raise InvalidStreamError(
+            f"{table.name} has no key column for {key}, the key of the source: rows of one instant would replace each other",
+            hint="name a target with a composite key, or one that does not exist yet",
+            span=statement.target.span,
+        )
     check_distinct(statement, [output.name for output in plan.outputs])
     columns = existing_columns(statement, table, plan, prepended)
     fills, id_tag = existing_tags(statement, table)

@@ -135,6 +135,7 @@ def create_jobs() -> None:
         sa.Column("target_table", sa.String()),
         sa.Column("schema", sa.JSON()),
         sa.Column("continuous_query", sa.JSON()),
+        sa.Column("replaces", sa.JSON()),
         sa.Column("created", sa.BigInteger(), nullable=False),
         sa.Column("snode", NAME, nullable=False),
         sa.Column("desired", sa.String(), nullable=False),
