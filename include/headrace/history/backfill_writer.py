@@ -23,6 +23,7 @@ from headrace.errors import Error, FencedError, OperationalError
 from headrace.history.chunk_evaluation import ChunkEvaluation
 from headrace.history.chunk_results import ChunkResult
 from headrace.history.chunks import Grid
+from headrace.history.notifications import notify_chunk
 from headrace.model.failpoints import failpoint
 from headrace.model.jobs import JobRecord
 from headrace.model.ledger import Chunk, ChunkState
@@ -130,8 +131,9 @@ class BackfillWriter:
         with self._evaluation(version).result(self._target, chunk, watermark) as result:
             if not self._history:
                 self._retract_vanished(result, chunk, version, watermark)
-            elif (replaced := self._record.definition.replaces) is not None:
-                result.retract(self._replaced_bounds(chunk), None if replaced.clears else self._evaluation(version).groups)
+            else:
+                self._retract_replaced(result, chunk, version)
+                notify_chunk(self._context, self._target, chunk, result.windows())
             failpoint("history.commit")
             self._commit(result, chunk, version)
         failpoint("history.committed")
@@ -189,6 +191,12 @@ class BackfillWriter:
         end = chunk.end if watermark is None else min(chunk.end, watermark - self._grid.length + 1)
         if end > chunk.start:
             result.retract(self._target_bounds(chunk.start, end - 1), self._evaluation(version).groups)
+
+    def _retract_replaced(self, result: ChunkResult, chunk: Chunk, version: int) -> None:
+        """Retract the rows of the job that this one replaces."""
+        replaced = self._record.definition.replaces
+        if replaced is not None:
+            result.retract(self._replaced_bounds(chunk), None if replaced.clears else self._evaluation(version).groups)
 
     def _replaced_bounds(self, chunk: Chunk) -> Bounds:
         """Return the times whose rows a chunk replaces: up to the next chunk, and unbounded at the ends of the history."""

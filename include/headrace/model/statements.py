@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from headrace.model.expressions import Expression, Scalar
+from headrace.model.notifications import Notification
 from headrace.model.queries import Query, Union
 from headrace.model.spans import Span
 from headrace.model.streams import StreamOptions
@@ -258,6 +259,7 @@ class CreateStream:
     columns: tuple[TargetColumn, ...] | None = None
     tags: tuple[TargetTag, ...] | None = None
     subtable: Expression | None = None
+    notification: Notification | None = None
     if_not_exists: bool = False
     or_replace: bool = False
     text: str = field(default="", compare=False)

@@ -22,7 +22,8 @@ from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan, plan_recorded_stream
 from headrace.streams.keep import KeepProcessor
 from headrace.streams.projection import ProjectionProcessor
-from headrace.streams.sinks.sink import DeltaSink, Sink
+from headrace.streams.sinks.notifying import sink_of
+from headrace.streams.sinks.sink import Sink
 from headrace.streams.state.checkpoints import StateError, StateStore, StreamState
 from headrace.streams.state.rebuild import rebuild
 from headrace.streams.windows.change_batch import Changes
@@ -80,7 +81,7 @@ class Runner:
         reader: Reader,
         *,
         processor: Callable[[Context, StreamPlan], Processor] = processor_of,
-        sink: Callable[[Context, StreamPlan], Sink] = DeltaSink,
+        sink: Callable[[Context, StreamPlan], Sink] = sink_of,
     ) -> None:
         self.context = context
         self.plan = plan_recorded_stream(record.definition, context.catalog)
@@ -130,6 +131,10 @@ class Runner:
         """Return True if it is time to retry recording progress."""
         return self._record_at is not None and self._record_at <= time.monotonic()
 
+    def is_delivering(self) -> bool:
+        """Return True while the sink delivers results to receivers that answer."""
+        return self.sink.is_busy()
+
     def reset(self) -> None:
         """Forget the state in memory. After a failure only durable state counts."""
         self._state = None
@@ -152,7 +157,9 @@ class Runner:
             state, damage = None, error.message
         if state is not None and state.position != position:
             state, damage = None, "the checkpoint has other offsets"
-        return state if state is not None else self.recover(position, damage)
+        restored = state if state is not None else self.recover(position, damage)
+        self.sink.resume(restored)
+        return replace(restored, messages=())
 
     def recover(self, position: Position, damage: str | None) -> StreamState:
         """Compute the state of a position without checkpoint: from an older one and the changes since, else from stored rows."""
@@ -194,7 +201,7 @@ class Runner:
             if changes is None:
                 raise InternalError(f"the position of {self.plan.name} is version {last} of its source, which does not exist")
             result = self.processor.process_batch(state, replace(changes, now=state.handled_at))
-            state = replace(result.state, wake_at=result.wake_at)
+            state = replace(result.state, wake_at=result.wake_at, messages=self.sink.prepare(result, position).messages)
             offset = changes.last
         return replace(state, position=position)
 
@@ -252,14 +259,15 @@ class Runner:
         """Compute one micro-batch and make it durable."""
         state, now = self.state, self.context.clock.now()
         result = self.processor.process_batch(state, replace(changes, now=now))
-        offsets = {self.plan.source_id: changes.last}
-        moved = replace(result.state, position=state.position.next(offsets), wake_at=result.wake_at, handled_at=now)
+        position = state.position.next({self.plan.source_id: changes.last})
+        result = self.sink.prepare(result, position)
+        moved = replace(result.state, position=position, wake_at=result.wake_at, handled_at=now, messages=result.messages)
         failpoint("streams.evaluated")
         self.store.write(moved, self._durable_batch())
         failpoint("streams.state.written")
         self.commit(result, moved.position)
         failpoint("streams.target.committed")
-        self._state = moved
+        self._state = replace(moved, messages=())
         self.record()
         failpoint("streams.progress.recorded")
 
