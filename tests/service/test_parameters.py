@@ -164,7 +164,7 @@ def test_the_module_has_the_constructors_and_types_of_pep_249(typed: headrace.Co
     assert headrace.DateFromTicks(1_714_564_800) == headrace.Date(2024, 5, 1)
     assert headrace.TimeFromTicks(1_714_564_800) == headrace.Time(12, tzinfo=UTC)
     typed.execute("insert into t (ts, x) values (?, ?)", (noon, headrace.Binary(b"x")))
-    columns = typed.execute("select stream_name, lag_ms, create_time from information_schema.ins_streams").description
+    columns = typed.execute("select stream_name, lag_ms, create_time from information_schema.ins_stream_progress").description
     assert columns is not None
     assert [kind for _, kind, *_ in columns] == [headrace.STRING, headrace.NUMBER, headrace.DATETIME]
     assert headrace.BINARY not in [kind for _, kind, *_ in columns]

@@ -306,6 +306,8 @@ plain_statements: st.SearchStrategy[model.Statement] = st.one_of(
     streams,
     st.builds(model.AlterStream, table_names, durations, _maybe(st.booleans()), _maybe(st.booleans()), st.booleans()),
     st.builds(model.ResetStream, table_names, st.booleans()),
+    st.builds(model.CreateSnode, st.integers(1, 1000)),
+    st.builds(model.DropSnode, st.integers(1, 1000)),
     st.builds(model.DropStream, table_names, st.booleans()),
     st.builds(model.PauseStream, table_names, st.booleans()),
     st.builds(model.ResumeStream, table_names, st.booleans(), st.booleans()),

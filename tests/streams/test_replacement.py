@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import headrace
-from headrace.errors import Error, InvalidStreamError, NotFoundError, NotSupportedError
+from headrace.errors import Error, InternalError, InvalidStreamError, NotFoundError, NotSupportedError
 from headrace.model.failpoints import FailpointError, armed
 from headrace.model.jobs import DesiredState, JobRecord
 
@@ -34,6 +34,11 @@ def rows(connection: headrace.Connection, sql: str) -> list[tuple[object, ...]]:
     return connection.execute(sql).fetchall()
 
 
+def execute_and_settle(connection: headrace.Connection, sql: str) -> None:
+    connection.execute(sql)
+    connection.settle()
+
+
 def job(connection: headrace.Connection) -> JobRecord:
     return connection.session.context.catalog.jobs.get("d", "s")
 
@@ -52,10 +57,11 @@ def test_options_change_in_place_and_decide_on_later_rows(connection: headrace.C
     after = job(connection)
     assert (after.definition.id, after.progress.position) == (before.definition.id, before.progress.position)
     assert connection.execute("show create stream s").fetchall()[0][1] == (
-        "CREATE STREAM s TRIGGER AT_ONCE IGNORE EXPIRED 0 IGNORE UPDATE 0 INTO o AS SELECT _wstart, sum(a) AS total FROM m INTERVAL(1m)"
+        "CREATE STREAM s TRIGGER AT_ONCE IGNORE EXPIRED 0 IGNORE UPDATE 0 INTO o "
+        "AS SELECT _wstart, sum(a) AS total FROM m INTERVAL(1m)"
     )
-    connection.execute(f"insert into m1 values ({START + 1}, 10) ({START + 5 * MINUTE}, 20)")
-    assert rows(connection, "select total from o order by _wstart") == [(110,), (20,)]
+    connection.execute(f"insert into m1 values ({START + 2 * MINUTE}, 10) ({START + 5 * MINUTE}, 20)")
+    assert rows(connection, "select total from o order by _wstart") == [(1,), (10,), (20,)]
 
 
 @pytest.mark.parametrize(
@@ -155,6 +161,18 @@ def test_replacing_only_options_keeps_target_and_progress(connection: headrace.C
     assert rows(connection, "select total from o") == [(5,)]
 
 
+def test_replacing_the_notifications_keeps_target_and_progress(connection: headrace.Connection) -> None:
+    connection.execute(f"create stream s {SUMS}")
+    statement = f"create or replace stream s {SUMS} notify ('ws://localhost:1') on ('window_close') on_failure drop"
+    assert plan_text(connection, statement).splitlines()[1] == "  NOTIFY"
+    before = job(connection)
+    connection.execute(statement)
+    after = job(connection).definition
+    assert (after.id, "NOTIFY" in after.sql) == (before.definition.id, True)
+    connection.execute(f"create or replace stream s {SUMS}")
+    assert "NOTIFY" not in job(connection).definition.sql
+
+
 def test_replacing_the_query_rebuilds_the_target(connection: headrace.Connection) -> None:
     connection.execute(
         "create stream s trigger at_once into o tags (g int) as select _wstart, sum(a) total from m partition by g interval(1m)"
@@ -210,9 +228,9 @@ def test_a_crash_while_a_stream_is_replaced_leaves_the_old_or_the_new_one(connec
     connection.execute(f"create stream s {SUMS}")
     connection.execute(f"insert into m1 values ({START}, 1) ({START + 9 * MINUTE}, 2)")
     connection.settle()
-    with armed(f"{failpoint}:1:raise"), pytest.raises(FailpointError):
-        connection.execute("create or replace stream s trigger at_once into o as select _wstart, max(a) total from m interval(2m)")
-        connection.settle()
+    statement = "create or replace stream s trigger at_once into o as select _wstart, max(a) total from m interval(2m)"
+    with armed(f"{failpoint}:1:raise"), pytest.raises((FailpointError, InternalError)):
+        execute_and_settle(connection, statement)
     is_new = "max(a)" in job(connection).definition.sql
     assert is_new == (failpoint != "streams.replace.prepared")
     query = "select _wstart, max(a) from m interval(2m)" if is_new else "select _wstart, sum(a) from m interval(1m)"

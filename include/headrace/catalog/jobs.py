@@ -177,6 +177,12 @@ class Jobs:
         """Record offsets to skip to; the job's driver does so before the next micro-batch."""
         self._update(id, {"skip_to": dict(offsets)}, None)
 
+    def move(self, id: str, owner: str, snode: str) -> bool:
+        """Hand a job over to another snode; return False if its owner has changed, or it was dropped."""
+        with self._store.write() as connection:
+            moved = update(JOBS).where(JOBS.c.id == id, JOBS.c.snode == owner).values(snode=snode)
+            return connection.execute(moved).rowcount == 1
+
     def drop(self, id: str) -> None:
         """Remove the record and its ledger, if there is one."""
         with self._store.write() as connection:

@@ -323,6 +323,22 @@ class ResumeStream:
 
 
 @dataclass(frozen=True, slots=True)
+class CreateSnode:
+    """`CREATE SNODE ON DNODE n`."""
+
+    dnode: int
+    span: Span | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class DropSnode:
+    """`DROP SNODE ON DNODE n`."""
+
+    dnode: int
+    span: Span | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Explain:
     """`EXPLAIN [ANALYZE] statement`; `analyze` runs it and reports how long each stage took."""
 
@@ -352,6 +368,8 @@ Statement = (
     | DropStream
     | PauseStream
     | ResumeStream
+    | CreateSnode
+    | DropSnode
     | Explain
     | TreeStatement
 )

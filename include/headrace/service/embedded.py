@@ -16,6 +16,7 @@ from headrace.model.snodes import Lease
 from headrace.runtime.context import Context
 from headrace.runtime.continuous_queries import execute_due
 from headrace.runtime.epochs import raise_epoch
+from headrace.runtime.sharing import Moves, read_shared_jobs
 from headrace.settings import Settings
 from headrace.streams.sources.poller import SourcePollers
 
@@ -118,6 +119,7 @@ class EmbeddedRunner:
 
     def _run(self) -> None:
         assert self._lease is not None
+        self._lease = self._take_jobs(self._lease)
         if self._pollers is None:
             self._pollers = SourcePollers(replace(self._context, epoch=self._lease.epoch))
         for _ in range(MAX_ROUNDS):
@@ -128,6 +130,19 @@ class EmbeddedRunner:
                 return
             self._lease = self._context.catalog.leases.renew(self._lease, self._context.settings.lease_ms)
         raise OperationalError("the streams do not settle", hint="check that no two streams write to each other's source")
+
+    def _take_jobs(self, lease: Lease) -> Lease:
+        """Take the jobs of snodes that share them and are dead, and return the lease, whose epoch is newer than theirs."""
+        catalog = self._context.catalog
+        shared = read_shared_jobs(catalog)
+        moves = Moves() if shared is None else shared.moves(lease.snode)
+        epoch = 0 if shared is None else shared.newest_epoch(moves.take)
+        if epoch >= lease.epoch:
+            self._drop_pollers()
+            lease = catalog.leases.raise_epoch(lease, epoch + 1, self._context.settings.lease_ms)
+        for job_id, owner in moves.take.items():
+            catalog.jobs.move(job_id, owner, lease.snode)
+        return lease
 
     def _fill_histories(self) -> None:
         for record in self._load_records():

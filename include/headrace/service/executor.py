@@ -202,6 +202,26 @@ def _(stage: stages.RedefineStream, session: SessionState) -> Result:
     return DONE
 
 
+@apply.register(stages.AddSnode)
+def _(stage: stages.AddSnode, session: SessionState) -> Result:
+    from headrace.runtime.airflow import announce
+
+    member = session.context.catalog.members.create(stage.dnode, session.context.settings.snode)
+    session.context.catalog.events.record("snode", member.name, "CREATED", f"on dnode {stage.dnode}")
+    announce(session.context.settings)
+    return DONE
+
+
+@apply.register(stages.RemoveSnode)
+def _(stage: stages.RemoveSnode, session: SessionState) -> Result:
+    from headrace.runtime.airflow import announce
+
+    name = session.context.catalog.members.drop(stage.dnode)
+    session.context.catalog.events.record("snode", name, "DROPPED", f"on dnode {stage.dnode}")
+    announce(session.context.settings)
+    return DONE
+
+
 @apply.register(stages.NotifyAirflow)
 def _(stage: stages.NotifyAirflow, session: SessionState) -> Result:
     from headrace.runtime.airflow import AirflowClient  # imports an HTTP client, which only changes of jobs need

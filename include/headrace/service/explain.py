@@ -201,6 +201,16 @@ def _(stage: stages.RedefineStream) -> list[str]:
 
 
 @describe.register
+def _(stage: stages.AddSnode) -> list[str]:
+    return [f"add an snode on dnode {stage.dnode}; Airflow starts its driver, which takes its share of the streams"]
+
+
+@describe.register
+def _(stage: stages.RemoveSnode) -> list[str]:
+    return [f"remove the snode on dnode {stage.dnode}; its streams move to that of dnode 1"]
+
+
+@describe.register
 def _(stage: stages.NotifyAirflow) -> list[str]:
     return [f"notify Airflow, if it can be reached, of {stage.kind} {job_name(stage.kind, stage.database, stage.name)}"]
 

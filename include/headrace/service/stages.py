@@ -344,6 +344,30 @@ class RedefineStream:
 
 
 @dataclass(frozen=True, slots=True)
+class AddSnode:
+    """Register an snode, which takes its share of the jobs once it runs."""
+
+    dnode: int
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        """ALTER on the catalog."""
+        return (Right(Action.ALTER, CATALOG),)
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveSnode:
+    """Remove an snode; its jobs move to that of dnode 1."""
+
+    dnode: int
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        """ALTER on the catalog."""
+        return (Right(Action.ALTER, CATALOG),)
+
+
+@dataclass(frozen=True, slots=True)
 class RecordContinuousQuery:
     """Record a continuous query, which is executed from then on."""
 
@@ -443,6 +467,8 @@ Stage = (
     | FillHistory
     | RebuildStream
     | RedefineStream
+    | AddSnode
+    | RemoveSnode
     | NotifyAirflow
     | RecordContinuousQuery
     | RemoveJob

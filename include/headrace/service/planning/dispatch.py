@@ -42,6 +42,8 @@ PLANNERS: Final[dict[type[Any], tuple[str, str]]] = {
     statements.DropStream: ("streams", "drop_stream"),
     statements.PauseStream: ("streams", "pause_stream"),
     statements.ResumeStream: ("streams", "resume_stream"),
+    statements.CreateSnode: ("snodes", "create_snode"),
+    statements.DropSnode: ("snodes", "drop_snode"),
     tree_statements.CreateTreeDatabase: ("trees", "create_database"),
     tree_statements.DropTreeDatabases: ("trees", "drop_databases"),
     tree_statements.CreateTimeseries: ("trees", "create_timeseries"),

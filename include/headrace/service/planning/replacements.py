@@ -10,12 +10,11 @@ from headrace.errors import Error, InternalError, InvalidStreamError
 from headrace.model.jobs import JobDefinition, JobRecord
 from headrace.model.statements import ALTERABLE_OPTIONS, AlterStream, CreateStream, ResetStream
 from headrace.model.streams import StreamOptions
-from headrace.model.tables import Name
 from headrace.service.planning.dispatch import PlanningContext
 from headrace.service.planning.streams import find_stream
 from headrace.service.stages import RebuildStream, RedefineStream, Stage, notify
 from headrace.sql import parse, to_sql
-from headrace.streams.definition.checks import check_statement
+from headrace.streams.definition.checks import check_statement, source_name
 from headrace.streams.definition.define import StreamPlan, catalog_scope, define, plan_recorded_stream
 
 OPTION_TEXTS = {"ignore_expired": "IGNORE EXPIRED", "ignore_update": "IGNORE UPDATE"}
@@ -37,8 +36,10 @@ def alter_stream(statement: AlterStream, session: PlanningContext) -> list[Stage
 
 
 def redefine(record: JobRecord, recorded: CreateStream, altered: CreateStream) -> list[Stage]:
-    """Return the stages that change a stream's options in place; none if nothing changes."""
+    """Return the stages that change a stream's options and notifications in place; none if nothing changes."""
     changes = option_changes(recorded.options, altered.options)
+    if recorded.notification != altered.notification:
+        changes = (*changes, "NOTIFY" if altered.notification is not None else "no NOTIFY")
     if not changes:
         return []
     definition = replace(record.definition, sql=to_sql(altered, record.definition.dialect))
@@ -48,9 +49,7 @@ def redefine(record: JobRecord, recorded: CreateStream, altered: CreateStream) -
 def check_options(statement: CreateStream, definition: JobDefinition, session: PlanningContext) -> None:
     """Check a recorded stream's statement with other options."""
     scope = catalog_scope(session.context.catalog, definition.database, dialect=definition.dialect)
-    source = statement.query.source
-    assert source is not None
-    check_statement(statement, scope.relation(Name(definition.source.database, definition.source.name)), scope.language)
+    check_statement(statement, scope.relation(source_name(statement.query).name), scope.language)
 
 
 def reset_stream(statement: ResetStream, session: PlanningContext) -> list[Stage]:
@@ -87,7 +86,7 @@ def replace_stream(statement: CreateStream, record: JobRecord, session: Planning
         raise target_misfit(error, statement, definition, session) from None
     old = plan_recorded_stream(definition, context.catalog)
     if has_same_results(old, plan) and only_alterable_differ(recorded.options, statement.options):
-        return redefine(record, recorded, replace(recorded, options=statement.options))
+        return redefine(record, recorded, replace(recorded, options=statement.options, notification=statement.notification))
     # Groups that only the old query has would keep their rows otherwise.
     return rebuild(record, plan, session, clears=True, differences=plan_differences(old, plan))
 

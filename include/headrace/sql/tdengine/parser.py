@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final
 
 from headrace.model.queries import Query, Union
-from headrace.model.statements import Delete, Describe, Explain, Select, Show, Statement
+from headrace.model.statements import CreateSnode, Delete, Describe, DropSnode, Explain, Select, Show, Statement
 from headrace.model.tables import Name
 from headrace.sql.tdengine.streams import TDengineStreams
 
@@ -38,6 +38,7 @@ class Parser(TDengineStreams):
         "STABLE": lambda self, _: self._parse_create_stable(),
         "TABLE": lambda self, _: self._parse_create_table(),
         "STREAM": lambda self, start: self._parse_create_stream(start),
+        "SNODE": lambda self, start: CreateSnode(self._parse_dnode(), self._span(start)),
     }
 
     DROPS: ClassVar[Mapping[str, Callable[[Any], Statement]]] = {
@@ -45,6 +46,7 @@ class Parser(TDengineStreams):
         "STABLE": lambda self: self._parse_drop_table(supertable=True),
         "TABLE": lambda self: self._parse_drop_table(),
         "STREAM": lambda self: self._parse_drop_stream(),
+        "SNODE": lambda self: self._parse_drop_snode(),
     }
 
     def statement(self) -> Statement:
@@ -80,6 +82,16 @@ class Parser(TDengineStreams):
 
     def _parse_drop(self) -> Statement:
         return self.DROPS[self._expect_one(*self.DROPS)](self)
+
+    def _parse_dnode(self) -> int:
+        """Parse `ON DNODE n`."""
+        self._expect("ON", "DNODE")
+        token = self._token
+        return self._parse_integer("the number of a dnode") or self._fail_invalid("dnodes are numbered from 1", token)
+
+    def _parse_drop_snode(self) -> DropSnode:
+        start = self._index - 2
+        return DropSnode(self._parse_dnode(), self._span(start))
 
     def _parse_alter(self) -> Statement:
         if self._token.word == "DATABASE":

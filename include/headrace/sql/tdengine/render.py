@@ -322,3 +322,13 @@ def _(statement: model.PauseStream) -> str:
 def _(statement: model.ResumeStream) -> str:
     exists, untreated = _text_if(statement.if_exists, "IF EXISTS"), _text_if(statement.ignore_untreated, "IGNORE UNTREATED")
     return _join_words("RESUME STREAM", exists, untreated, name_sql(statement.name))
+
+
+@statement_sql.register
+def _(statement: model.CreateSnode) -> str:
+    return f"CREATE SNODE ON DNODE {statement.dnode}"
+
+
+@statement_sql.register
+def _(statement: model.DropSnode) -> str:
+    return f"DROP SNODE ON DNODE {statement.dnode}"

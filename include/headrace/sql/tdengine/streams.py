@@ -56,9 +56,7 @@ class TDengineStreams(TDengineNotifications):
         query = self._parse_stream_query()
         notification = self._parse_notification()
         text = self._text_since(start)
-        return CreateStream(
-            name, target, query, options, columns, tags, subtable, notification, if_not_exists, or_replace, text
-        )
+        return CreateStream(name, target, query, options, columns, tags, subtable, notification, if_not_exists, or_replace, text)
 
     def _parse_stream_options(self) -> StreamOptions:
         fields: dict[str, Any] = {}

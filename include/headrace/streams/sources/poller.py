@@ -276,7 +276,7 @@ class SourcePoller:
         """Handle the end of a micro-batch."""
         future, subscription.in_flight = subscription.in_flight, None
         error = future.exception() if future is not None else None
-        if isinstance(error, FencedError) and self._is_replaced(subscription):
+        if isinstance(error, FencedError) and self._has_left(subscription):
             self._drop(subscription)
             return
         if isinstance(error, FailpointError | FencedError) or (error is not None and not isinstance(error, Exception)):
@@ -288,15 +288,15 @@ class SourcePoller:
         elif future is not None:
             self._handle_success(subscription, future.result())
 
-    def _is_replaced(self, subscription: Subscription) -> bool:
-        """Return True if a stream is no longer in the catalog: its replacement has retired it, not another driver."""
+    def _has_left(self, subscription: Subscription) -> bool:
+        """Return True if a stream was replaced, or has moved to another snode: this driver's lease has not passed to another."""
+        definition = subscription.record.definition
         try:
-            self.context.catalog.jobs.by_id(subscription.record.definition.id)
+            return self.context.catalog.jobs.by_id(definition.id).definition.snode != definition.snode
         except NotFoundError:
             return True
         except TransientError:
             return False
-        return False
 
     def _handle_success(self, subscription: Subscription, advance: Advance) -> None:
         subscription.retry.record_success()
