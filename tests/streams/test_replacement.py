@@ -218,7 +218,22 @@ def test_a_target_that_does_not_fit_is_refused_and_nothing_changes(connection: h
         )
     assert "the target o does not fit the new results" in caught.value.message
     assert "name another target" in caught.value.hint
+    with pytest.raises(InvalidStreamError, match="the column total of o is BIGINT, the result is DOUBLE"):
+        connection.execute("create or replace stream s trigger at_once into o as select _wstart, avg(a) total from m interval(1m)")
     assert job(connection) == before
+
+
+def test_a_column_that_the_target_has_gained_can_be_filled_by_a_replacement(connection: headrace.Connection) -> None:
+    connection.execute(f"create stream s {SUMS}")
+    connection.execute(f"insert into m1 values ({START}, 1)")
+    connection.settle()
+    connection.execute("alter stable o add column n bigint")
+    connection.execute(
+        "create or replace stream s trigger at_once into o as select _wstart, sum(a) total, count(*) n from m interval(1m)"
+    )
+    assert rows(connection, "select total, n from o") == [(1, 1)]
+    connection.execute(f"insert into m1 values ({START + 1}, 2)")
+    assert rows(connection, "select total, n from o") == [(3, 2)]
 
 
 @pytest.mark.parametrize(

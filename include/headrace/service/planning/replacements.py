@@ -101,7 +101,7 @@ def target_misfit(error: Error, statement: CreateStream, definition: JobDefiniti
     if names_own and error.span == target.span:
         return InvalidStreamError(
             f"the target {target.name} does not fit the new results: {error.message}",
-            hint="name another target after INTO, or DROP STREAM and DROP STABLE first",
+            hint="add its columns with ALTER STABLE … ADD COLUMN, name another target, or DROP STREAM and DROP STABLE first",
             span=target.span,
         )
     return error

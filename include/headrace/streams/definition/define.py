@@ -33,6 +33,7 @@ from headrace.streams.definition.layout import (
     MAX_LENGTHS,
     Layout,
     TagFill,
+    check_types,
     existing_layout,
     hidden_items,
     is_created_by,
@@ -288,15 +289,7 @@ class Definer:
         if name.name in self.catalog.subtables.find(database, [name.name]):
             raise InvalidStreamError(f"{name} is not a supertable", span=name.span)
         table = next((table for table in self.catalog.tables.all(database) if table.name == name.name), None)
-        return target_database, table and self.restrict_to_recorded(table)
-
-    def restrict_to_recorded(self, table: Table) -> Table:
-        """Restrict a target to the columns and tags that the recorded stream fills."""
-        schema = self.recorded.schema if self.recorded else None
-        if schema is None:
-            return table
-        columns = tuple(column for column in table.columns if column.name in schema.fills)
-        return replace(table, columns=columns, tags=tuple(tag for tag in table.tags if tag.name in schema.fills))
+        return target_database, table and restrict_to_filled(table, self.recorded)
 
     def choose_layout(self, database: Database, existing: Table | None, bound: Plan, prepended: bool) -> Layout:
         """Return the target's layout. A table that a stream has created counts as new for itself and for its replacement."""
@@ -304,11 +297,28 @@ class Definer:
             return new_layout(self.statement, database.name, bound, prepended)
         own = self.recorded or self.replaced
         if own is not None and own.target == existing.id:
-            with contextlib.suppress(Error):
-                new_target = new_layout(self.statement, database.name, bound, prepended)
-                if is_created_by(new_target, existing):
-                    return replace(new_target, table=existing)
+            new_target = self.try_new_layout(database, bound, prepended)
+            for table in (existing, restrict_to_filled(existing, own)):
+                if new_target is not None and is_created_by(new_target, table):
+                    if self.recorded is None and self.statement.text != own.sql:
+                        check_types(self.statement, new_target.table, table)
+                    return replace(new_target, table=table)
         return existing_layout(self.statement, existing, bound, prepended)
+
+    def try_new_layout(self, database: Database, bound: Plan, prepended: bool) -> Layout | None:
+        """Return the layout that a new target would have; None if there cannot be one."""
+        with contextlib.suppress(Error):
+            return new_layout(self.statement, database.name, bound, prepended)
+        return None
+
+
+def restrict_to_filled(table: Table, stream: JobDefinition | None) -> Table:
+    """Restrict a target to the columns and tags that a recorded stream fills."""
+    schema = stream.schema if stream is not None else None
+    if schema is None:
+        return table
+    columns = tuple(column for column in table.columns if column.name in schema.fills)
+    return replace(table, columns=columns, tags=tuple(tag for tag in table.tags if tag.name in schema.fills))
 
 
 def check_plan(plan: Plan, statement: CreateStream, source: Relation, language: Language) -> None:

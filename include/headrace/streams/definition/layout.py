@@ -12,7 +12,7 @@ from headrace.model.expressions import Cast, ColumnRef, Expression, transform
 from headrace.model.queries import Query, SelectItem
 from headrace.model.statements import CreateStream, TargetColumn, TargetTag
 from headrace.model.tables import Column, Table, TableKind
-from headrace.model.types import DataType, TypeKind
+from headrace.model.types import INTEGERS, DataType, TypeKind
 
 GROUP_ID: Final = "group_id"
 GROUP_ID_TYPE: Final = DataType(TypeKind.UBIGINT)
@@ -270,6 +270,28 @@ def is_created_by(layout: Layout, table: Table) -> bool:
     """Return True if a table has the columns and tags that a layout creates."""
     has_same_columns = [column.name for column in layout.table.columns] == [column.name for column in table.columns]
     return has_same_columns and [tag.name for tag in layout.table.tags] == [tag.name for tag in table.tags]
+
+
+def check_types(statement: CreateStream, new: Table, table: Table) -> None:
+    """Refuse the target of a stream that is replaced if a column cannot hold all values of the new results."""
+    for result, column in zip((*new.columns, *new.tags), (*table.columns, *table.tags), strict=True):
+        if not can_hold(column.type, result.type):
+            raise InvalidStreamError(
+                f"the column {column.name} of {table.name} is {column.type}, the result is {result.type}",
+                hint=f"use CAST(… AS {column.type}), or name another target",
+                span=statement.target.span,
+            )
+
+
+def can_hold(column: DataType, result: DataType) -> bool:
+    """Return True if a column's type has all values of a result's type."""
+    if column.kind in INTEGERS and result.kind in INTEGERS:
+        low, high = column.integer_range()
+        least, greatest = result.integer_range()
+        return low <= least and greatest <= high
+    if column.kind is TypeKind.DOUBLE and result.kind is TypeKind.FLOAT:
+        return True
+    return column.kind is result.kind and (column.length or 0) >= (result.length or 0) and column.scale == result.scale
 
 
 def hidden_items(statement: CreateStream, layout: Layout) -> tuple[SelectItem, ...]:
