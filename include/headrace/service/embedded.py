@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 from weakref import WeakSet
@@ -45,10 +46,11 @@ class EmbeddedRunner:
         If a live snode holds the lease, wait for it instead. Another connection of this process hands its lease over.
         """
         with self._busy:
-            if not self._load_records():
+            if not self._load_records() and read_shared_jobs(self._context.catalog) is None:
                 return
             if self._take_lease() or self._take_over() or self._wait_for_snode():
                 self._run_fenced()
+                self._wait_for_others()
 
     def _run_fenced(self) -> None:
         try:
@@ -151,10 +153,23 @@ class EmbeddedRunner:
 
     def _wait_for_snode(self) -> bool:
         """Wait until the snode has processed what has been written so far; return True if its lease has ended before that."""
+        shared = read_shared_jobs(self._context.catalog)
+        records = self._load_records() if shared is None else list(shared.records.values())
+        return any(self._take_lease() for _ in self._watch_progress(records))
+
+    def _wait_for_others(self) -> None:
+        """Wait until the snodes that share jobs have processed what has been written so far; take jobs of dead ones."""
+        shared = read_shared_jobs(self._context.catalog)
+        if shared is None or self._context.settings.snode not in shared.members:
+            return
+        own = self._context.settings.snode
+        for _ in self._watch_progress([record for record in shared.records.values() if record.definition.snode != own]):
+            self._run_fenced()
+
+    def _watch_progress(self, records: list[JobRecord]) -> Iterator[None]:
+        """Yield until streams have processed what had been written at the start; raise if they make no progress."""
         required = {
-            record.definition.id: self._source_version(record)
-            for record in self._load_records()
-            if record.definition.kind is JobKind.STREAM
+            record.definition.id: self._source_version(record) for record in records if record.definition.kind is JobKind.STREAM
         }
         last_change, previous = time.monotonic(), None
         while behind := self._lagging_streams(required):
@@ -166,18 +181,17 @@ class EmbeddedRunner:
                     f"snode {self._context.settings.snode} makes no progress with {len(behind)} streams", hint="see its log"
                 )
             time.sleep(0.05)
-            if self._take_lease():
-                return True
-        return False
+            yield
 
     def _lagging_streams(self, required: dict[str, int]) -> dict[str, int | None]:
         """Return the source versions of the running streams that have not reached the required ones, by stream."""
         return {
             record.definition.id: record.source_version
-            for record in self._load_records()
-            if record.desired is DesiredState.RUNNING
+            for record in self._context.catalog.jobs.all(kind=JobKind.STREAM)
+            if record.definition.id in required
+            and record.desired is DesiredState.RUNNING
             and record.state is not JobState.STOPPED
-            and (record.source_version or 0) < required.get(record.definition.id, 0)
+            and (record.source_version or 0) < required[record.definition.id]
         }
 
     def _source_version(self, record: JobRecord) -> int:
