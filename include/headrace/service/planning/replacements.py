@@ -53,7 +53,7 @@ def check_options(statement: CreateStream, definition: JobDefinition, session: P
 
 
 def reset_stream(statement: ResetStream, session: PlanningContext) -> list[Stage]:
-    """Plan RESET STREAM: replace the stream by itself, with a backfill of all stored rows."""
+    """Plan RESET STREAM: replace the stream with itself, after a backfill of all stored rows."""
     record = find_stream(statement.name, session, statement.if_exists)
     if record is None:
         return []
@@ -92,7 +92,7 @@ def replace_stream(statement: CreateStream, record: JobRecord, session: Planning
 
 
 def target_misfit(error: Error, statement: CreateStream, definition: JobDefinition, session: PlanningContext) -> Error:
-    """Return the error of a definition; if the stream's own target does not fit the new results, say how to go on."""
+    """Return the error of a definition; if the stream's own target does not fit the new results, say how to continue."""
     target = statement.target
     names_own = definition.target is not None and (target.database or session.database, target.name) == (
         definition.target.database,
