@@ -46,7 +46,7 @@ class Reader(Protocol):
         """Return a batch without rows that leaves the offset at a version."""
 
     def pending(self, version: int) -> tuple[int, int | None]:
-        """Return the number of changes after a version, and when the oldest was committed (epoch ms; None if there is none)."""
+        """Return the number of rows written after a version, and when the oldest was committed (epoch ms; None without any)."""
 
 
 class Advance(Enum):
