@@ -118,9 +118,9 @@ EXPLANATIONS: Final[Sequence[Explanation]] = (
         "where",
     ),
     explain(
-        "the server compares BOOLEAN in conjunctions only",
+        "the server compares BOOLEAN in conjunctions of comparisons only",
         r"^answered.*IoTDB refuses 301: Unsupported Type",
-        r"where.*s5 [<>].* (or|\|)",
+        r"where.*s5 [<>].* (or|\|)|where.* (or|\||between) .*s5 [<>]",
     ),
     explain(
         "the server goes on from one device to the next with functions of aggregates",

@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
+from headrace.compute.binding.ranges import conjuncts
 from headrace.compute.iotdb.aggregates import normalize_count_if
-from headrace.compute.iotdb.expansion import Alternatives, expand
+from headrace.compute.iotdb.expansion import TIME, Alternatives, expand
 from headrace.compute.iotdb.types import type_error
 from headrace.compute.language import Language
-from headrace.model.expressions import Call, Cast, ColumnRef, Expression, Literal, transform
+from headrace.model.expressions import Call, Cast, ColumnRef, Expression, Literal, transform, walk
 
 ORDERS: Final[Mapping[str, Callable[[bool, bool], bool]]] = {
     "<": operator.lt,
@@ -22,14 +23,20 @@ ORDERS: Final[Mapping[str, Callable[[bool, bool], bool]]] = {
 
 
 def expand_where(node: Expression | None, alternatives: Alternatives) -> list[Expression]:
-    """Expand WHERE to the conditions that all have to be true. Raise `TypeMismatchError` if it is only a path of no series."""
+    """Expand WHERE to the conditions that all have to be true. Raise `TypeMismatchError` if it is only paths of no series."""
     parts = [] if node is None else expand(node, alternatives)
-    if any(isinstance(part, Literal) and part.value is None for part in parts):
+    if any(map(is_only_null, parts)):
         raise type_error(
             "The output type of the expression in WHERE clause should be BOOLEAN, actual data type: null.",
             hint="compare series that exist",
         )
     return [transform(part, order_booleans) for part in parts]
+
+
+def is_only_null(node: Expression) -> bool:
+    """Return whether a condition consists of paths of no series, beside those on time."""
+    rest = [part for part in conjuncts(node) if ColumnRef(TIME) not in walk(part)]
+    return bool(rest) and all(isinstance(part, Literal) and part.value is None for part in rest)
 
 
 def order_booleans(node: Expression) -> Expression | None:
