@@ -118,6 +118,20 @@ def _(stage: stages.WriteRows) -> list[str]:
 
 
 @describe.register
+def _(stage: work_stages.InsertFiles) -> list[str]:
+    files = ", ".join(file.path.name for file in stage.files)
+    return [f"load {files} into {stage.table.database}.{stage.table.name}, one commit"]
+
+
+@describe.register
+def _(stage: work_stages.InsertQuery) -> list[str]:
+    target = stage.target
+    columns = ", ".join(target.columns)
+    name = f"{target.table.database}.{target.subtable or target.table.name}"
+    return [f"write the rows of a query to {name} (columns {columns}), one commit", *explain_plan(stage.plan)]
+
+
+@describe.register
 def _(stage: stages.DeleteRows) -> list[str]:
     ranges = "all times" if stage.ranges is None else f"{len(stage.ranges)} time ranges"
     subtables = "all subtables" if stage.tbnames is None else ", ".join(stage.tbnames)
@@ -184,6 +198,36 @@ def explain_target(plan: StreamPlan) -> str:
 @describe.register
 def _(stage: stages.FillHistory) -> list[str]:
     return [f"fill history: {stage.rows} stored rows in about {stage.chunks} chunks, on Spark"]
+
+
+@describe.register
+def _(stage: stages.RebuildStream) -> list[str]:
+    plan, old = stage.plan, stage.record.definition
+    target = f"{plan.target.database}.{plan.target.name}"
+    lines = [f"{'replace' if stage.differences else 'reset'} stream {old}", *indent(list(stage.differences))]
+    if old.target != plan.target.id:
+        lines += [explain_target(plan), f"leave the rows of {old.target} as they are"]
+    elif stage.clears:
+        lines.append(f"replace all rows of the target {target}")
+    else:
+        lines.append(f"replace the stream's rows in the target {target}")
+    return [*lines, f"recompute {stage.rows} stored rows of {old.source} in about {stage.chunks} chunks, on Spark"]
+
+
+@describe.register
+def _(stage: stages.RedefineStream) -> list[str]:
+    changes = indent(list(stage.changes) or ["nothing changes"])
+    return [f"alter stream {stage.definition}, which keeps its target and its position", *changes]
+
+
+@describe.register
+def _(stage: stages.AddSnode) -> list[str]:
+    return [f"add an snode on dnode {stage.dnode}; Airflow starts its driver, which takes its share of the streams"]
+
+
+@describe.register
+def _(stage: stages.RemoveSnode) -> list[str]:
+    return [f"remove the snode on dnode {stage.dnode}; its streams move to that of dnode 1"]
 
 
 @describe.register

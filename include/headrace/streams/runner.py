@@ -21,6 +21,7 @@ from headrace.streams.batches import BatchResult, Processor
 from headrace.streams.clocked.processor import ClockedProcessor
 from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan, plan_recorded_stream
+from headrace.streams.keep import KeepProcessor
 from headrace.streams.projection import ProjectionProcessor
 from headrace.streams.sinks.notifying import sink_of
 from headrace.streams.sinks.sink import Sink
@@ -62,6 +63,11 @@ class Advance(Enum):
 
 def processor_of(context: Context, plan: StreamPlan) -> Processor:
     """Return the processor for a plan's kind of query."""
+    return KeepProcessor(window_processor(context, plan), plan)
+
+
+def window_processor(context: Context, plan: StreamPlan) -> Processor:
+    """Return the processor that computes all results, including those that the target does not keep."""
     if plan.is_closed_by_clock:
         return ClockedProcessor(context, plan)
     return ProjectionProcessor(context, plan) if plan.query.window is None else WindowProcessor(context, plan)

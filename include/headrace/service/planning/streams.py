@@ -14,12 +14,17 @@ from headrace.streams.definition.define import define
 def create_stream(statement: CreateStream, session: PlanningContext) -> list[Stage]:
     """Plan CREATE STREAM: record the definition, and fill the history if asked for."""
     context, database = session.context, database_of(statement.name, session)
-    if find_stream(statement.name, session, missing_ok=True) is not None:
+    existing = find_stream(statement.name, session, missing_ok=True)
+    if existing is not None and statement.or_replace:
+        from headrace.service.planning.replacements import replace_stream
+
+        return replace_stream(statement, existing, session)
+    if existing is not None:
         if statement.if_not_exists:
             return []
         raise ExistsError(
             f"stream {database}.{statement.name.name} already exists",
-            hint="use IF NOT EXISTS, another name, or DROP STREAM first",
+            hint="use IF NOT EXISTS, CREATE OR REPLACE STREAM, or another name",
             span=statement.name.span,
         )
     settings = context.settings

@@ -18,6 +18,7 @@ from headrace.errors import OperationalError, TerminalError
 from headrace.model.failpoints import failpoint
 from headrace.model.jobs import JobCounters
 from headrace.model.positions import Position
+from headrace.storage.object_store import file_system, is_object_store
 
 MAGIC: Final = b"HRSTATE1"
 MESSAGE_COMPRESSION_LEVEL: Final = 1
@@ -159,7 +160,8 @@ class StateStore:
     """
 
     def __init__(self, uri: str, job_id: str, epoch: int) -> None:
-        self.filesystem, root = fs.FileSystem.from_uri(uri)
+        self.filesystem, root = file_system(uri)
+        self._is_remote = is_object_store(uri)
         self.folder = f"{root}/{job_id}"
         self.epoch = epoch
 
@@ -175,15 +177,20 @@ class StateStore:
         """
         batch = state.position.batch
         try:
-            self.filesystem.create_dir(self.folder, recursive=True)
-            temporary = f"{self.folder}/.{batch}-{self.epoch}.part"
-            with self.filesystem.open_output_stream(temporary) as file:
-                file.write(encode(state))
-            failpoint("streams.state.rename")
-            self.filesystem.move(temporary, self._path(batch, self.epoch))
+            self._write(encode(state), self._path(batch, self.epoch), f"{self.folder}/.{batch}-{self.epoch}.part")
             self._delete_old(durable)
         except OSError as error:
             raise OperationalError(f"the state of a stream cannot be written: {error}", hint="check the storage") from error
+
+    def _write(self, data: bytes, path: str, temporary: str) -> None:
+        """Write a file atomically: an object appears when it is complete, a local file by a rename."""
+        if not self._is_remote:
+            self.filesystem.create_dir(self.folder, recursive=True)
+        with self.filesystem.open_output_stream(path if self._is_remote else temporary) as file:
+            file.write(data)
+        failpoint("streams.state.rename")
+        if not self._is_remote:
+            self.filesystem.move(temporary, path)
 
     def read(self, batch: int) -> StreamState | None:
         """Return the state after a micro-batch, as written by the newest epoch; None if there is none.
