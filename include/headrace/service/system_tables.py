@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from headrace.model.jobs import JobDefinition, JobKind, JobRecord
-from headrace.model.statements import CreateStream
-from headrace.model.streams import TriggerMode
+from headrace.model.jobs import JobKind, JobRecord
 from headrace.model.tables import Table
 from headrace.runtime.activity import NO_ACTIVITY, SLOW_BATCH, SLOW_BATCH_HINT, ReportedActivity, reported_activity
 from headrace.runtime.context import Context
 from headrace.runtime.supervision import read_snapshot, stale_after_ms
 from headrace.service import stream_tables
 from headrace.service.results import BIGINT, INSTANT, INT, STRING, CatalogRows, Type
-from headrace.sql import parse
 from headrace.streams.sources.lag import measure_counters, measure_lag_ms
 
 SCHEMA: Final = "information_schema"
@@ -125,7 +122,6 @@ def stream_progress(context: Context) -> CatalogRows:
         rows_discarded=BIGINT,
         updated=INSTANT,
         batch_ms=BIGINT,
-        trigger=STRING,
     )
 
 
@@ -156,16 +152,7 @@ def stream_row(context: Context, record: JobRecord, activity: ReportedActivity) 
         counters.rows_discarded,
         progress.updated,
         activity.batch_ms,
-        trigger_name(definition),
     )
-
-
-def trigger_name(definition: JobDefinition) -> str:
-    """Return the trigger of a stream as `ins_streams` shows it: empty for CONTINUOUS_WINDOW_CLOSE."""
-    statement = parse(definition.sql, definition.dialect)
-    if not isinstance(statement, CreateStream) or statement.options.trigger is TriggerMode.CONTINUOUS_WINDOW_CLOSE:
-        return ""
-    return statement.options.trigger.value.lower().replace("_", " ")
 
 
 def status_message(record: JobRecord, activity: ReportedActivity) -> str | None:

@@ -101,10 +101,8 @@ class ClockedProcessor:
 
     def rows_before_stream(self, low: int, version: int) -> pa.Table:
         """Return the last rows of each group before the first window."""
-        if not self.has_many_rows(None, low - 1):
-            return last_rows(self.plan, self.passing(stored_rows(self.context, self.plan, None, low - 1, version)), low)
         before = stored_rows(self.context, self.plan, low, low - 1, version)
-        for piece in stored_pieces(self.context, self.plan, low - 1):
+        for piece in stored_pieces(self.context, self.plan, low - 1, version):
             before = last_rows(self.plan, pa.concat_tables([before, self.passing(piece)], promote_options="permissive"), low)
         return before
 
@@ -115,7 +113,7 @@ class ClockedProcessor:
             count //= 2
         return GridWindows(windows.start[:count], windows.last[:count])
 
-    def has_many_rows(self, low: int | None, high: int) -> bool:
+    def has_many_rows(self, low: int, high: int) -> bool:
         """Return whether a range of ticks may have more rows than the driver should read at once."""
         table, limit = self.plan.source, self.context.settings.driver_rows
         if self.context.tables.rows(table) <= limit:
