@@ -10,8 +10,7 @@ from headrace.errors import Error, InternalError, InvalidStreamError, NotSupport
 from headrace.model.jobs import JobDefinition, JobRecord
 from headrace.model.statements import ALTERABLE_OPTIONS, AlterStream, CreateStream, ResetStream
 from headrace.model.streams import StreamOptions
-from headrace.service.planning.dispatch import PlanningContext
-from headrace.service.planning.streams import find_stream
+from headrace.service.planning.dispatch import PlanningContext, find_stream
 from headrace.service.stages import RebuildStream, RedefineStream, Stage, notify
 from headrace.sql import parse, to_sql
 from headrace.streams.definition.checks import check_statement, source_name
