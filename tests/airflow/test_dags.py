@@ -172,8 +172,8 @@ def test_while_the_catalog_is_unavailable_the_dags_are_cached(unavailable: Setti
     from headrace_generators.definitions import cache_file, write_cache
     from tests.airflow.samples import definition
 
-    write_cache(unavailable, [definition()])
-    assert set(generated()) == {SNODE, STREAM}
+    write_cache(unavailable, [definition()], ["snode2"])
+    assert set(generated()) == {SNODE, "headrace_snode__snode2", STREAM}
     assert set(generated(STREAM)) == {STREAM}
     assert cache_file(unavailable).stat().st_mode & 0o777 == 0o600
 
@@ -184,10 +184,12 @@ def test_definitions_are_cached_when_they_are_read(catalog: Catalog, home: Setti
     assert read_cache(home) is None
     add_stream(catalog)
     generated()
-    assert read_cache(home) == [catalog.jobs.get("power", "avg_v").definition]
+    catalog.members.create(2, "default")
+    generated()
+    assert read_cache(home) == ([catalog.jobs.get("power", "avg_v").definition], ["default", "snode2"])
     catalog.jobs.set_desired("id-avg_v", DesiredState.DROPPED)
     generated()
-    assert read_cache(home) == []
+    assert read_cache(home) == ([], ["default", "snode2"])
 
 
 @pytest.mark.parametrize("content", [None, "{", '{"catalog": "another", "definitions": []}', '{"definitions": 5}'])

@@ -79,6 +79,11 @@ class StreamEnvironment:
         return self.context.catalog
 
     @property
+    def clock(self) -> ManualClock:
+        assert isinstance(self.context.clock, ManualClock)
+        return self.context.clock
+
+    @property
     def tables(self) -> Tables:
         return self.context.tables
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from headrace.errors import Error, FencedError, TransientError
@@ -48,6 +48,7 @@ class Driver:
         self._poll_at = 0.0
         self._away_since: float | None = None
         self._thread = threading.Thread(target=self._run, name="driver", daemon=True)
+        self._leaving: dict[str, str] = {}
         self.failure: BaseException | None = None
         self.records: list[JobRecord] = []
 
@@ -126,15 +127,24 @@ class Driver:
             self._polled_at = time.monotonic()
             self._poll_at = self._polled_at + (0 if busy else self._context.settings.idle_poll_ms / 1000)
 
+    def give(self, jobs: Mapping[str, str]) -> None:
+        """Hand jobs over to other snodes, by id, once their micro-batches have ended. Replaces what was asked for before."""
+        self._leaving = dict(jobs)
+
     def reconcile(self) -> None:
         """Run what the catalog asks for, and nothing else."""
-        self.records = self._context.catalog.jobs.all(self._name)
+        records = self._context.catalog.jobs.all(self._name)
+        leaving = dict(self._leaving)
+        self.records = [record for record in records if record.definition.id not in leaving]
         roles = [(record, self._take_action(record)) for record in self.records]
         self._pollers.reconcile([record for record, role_ in roles if role_ is Role.POLL])
         self._timers.reconcile([record for record, role_ in roles if role_ is Role.EXECUTE])
         for record, role_ in roles:
             if role_ is Role.FORGET and record.definition.id not in self._pollers.streams:
                 self._try_forget(record)
+        for job_id, snode in leaving.items():
+            if job_id not in self._pollers.streams and self._context.catalog.jobs.move(job_id, self._name, snode):
+                self._context.catalog.events.record("job", job_id, "MOVED", f"from snode {self._name} to snode {snode}")
 
     def _is_own_query(self, record: JobRecord) -> bool:
         """Return whether this snode executes a continuous query, rather than Airflow."""

@@ -171,6 +171,10 @@ class Tables:
         """Make commits of drivers of a stream with an older epoch fail; raise `FencedError` if a newer one is recorded."""
         self._writer.fence(table, job_id, epoch)
 
+    def retire(self, table: Table, job_id: str) -> None:
+        """Make all later commits of a job to its target fail, those of its drivers and of its backfills. Idempotent."""
+        self._writer.retire(table, job_id)
+
     def delete(
         self,
         table: Table,
@@ -427,8 +431,11 @@ class Tables:
         Raises:
             DataError: A value is invalid: names the file, row, column, what is allowed, and how many more there are.
         """
-        loader = Loader(self._handles, self._writer, self.small_write_rows, spark, table, database)
-        return loader.load(files, progress, options or LoadOptions(), announce)
+        return self.loader(spark, table, database).load(files, progress, options or LoadOptions(), announce)
+
+    def loader(self, spark: Callable[[], SparkSession], table: Table, database: Database) -> Loader:
+        """Return what loads files and DataFrames into a table; `spark` starts the session, and is called only for large ones."""
+        return Loader(self._handles, self._writer, self.small_write_rows, spark, table, database)
 
     def load_tree(
         self,
