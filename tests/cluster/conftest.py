@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -17,6 +19,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 AIRFLOW_HOME = tempfile.mkdtemp(prefix="headrace-cluster-tests-")
+atexit.register(shutil.rmtree, AIRFLOW_HOME, ignore_errors=True)
 os.environ |= {"AIRFLOW_HOME": AIRFLOW_HOME, "AIRFLOW__CORE__LOAD_EXAMPLES": "False"}
 sys.path[:0] = [str(ROOT / "plugins"), str(ROOT / "dags")]
 
