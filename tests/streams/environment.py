@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -223,7 +223,10 @@ def open_environment(
     """Yield an environment with its table; stop everything that runs in it at the end."""
     loaded = load(home=home, **warehouse_options(), **settings)
     clock = ManualClock(START)
-    with Catalog.open(loaded.catalog, clock=clock.now) as catalog:
+    with ExitStack() as stack:
+        if loaded.is_on_object_store:  # for the processes that tests start
+            stack.enter_context(pytest.MonkeyPatch.context()).setenv("HEADRACE_WAREHOUSE", loaded.warehouse)
+        catalog = stack.enter_context(Catalog.open(loaded.catalog, clock=clock.now))
         tables = Tables(loaded.tables_uri, catalog.lock, loaded.small_write_rows)
         env = StreamEnvironment(Context(catalog, lambda: tables, spark, clock, loaded), Database("db", precision))
         env.create_tables()
