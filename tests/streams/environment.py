@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ from headrace.streams.runner import Runner
 from headrace.streams.sources.lag import measure_counters
 from headrace.streams.sources.poller import RunnerFactory, SourcePollers
 from headrace.streams.sources.tags import with_tags
+from tests.support.object_store import warehouse_options
 
 START = 1_700_000_000_000
 """The origin of the tests' times, in ms: a multiple of a minute."""
@@ -80,6 +81,11 @@ class StreamEnvironment:
     @property
     def catalog(self) -> Catalog:
         return self.context.catalog
+
+    @property
+    def clock(self) -> ManualClock:
+        assert isinstance(self.context.clock, ManualClock)
+        return self.context.clock
 
     @property
     def tables(self) -> Tables:
@@ -215,9 +221,12 @@ def open_environment(
     home: Path, spark: Callable[[], SparkSession], precision: Precision = Precision.MILLISECOND, **settings: Any
 ) -> Iterator[StreamEnvironment]:
     """Yield an environment with its table; stop everything that runs in it at the end."""
-    loaded = load(home=home, **settings)
+    loaded = load(home=home, **warehouse_options(), **settings)
     clock = ManualClock(START)
-    with Catalog.open(loaded.catalog, clock=clock.now) as catalog:
+    with ExitStack() as stack:
+        if loaded.is_on_object_store:  # for the processes that tests start
+            stack.enter_context(pytest.MonkeyPatch.context()).setenv("HEADRACE_WAREHOUSE", loaded.warehouse)
+        catalog = stack.enter_context(Catalog.open(loaded.catalog, clock=clock.now))
         tables = Tables(loaded.tables_uri, catalog.lock, loaded.small_write_rows)
         env = StreamEnvironment(Context(catalog, lambda: tables, spark, clock, loaded), Database("db", precision))
         env.create_tables()

@@ -94,7 +94,7 @@ def test_the_target_is_filled_at_every_moment(
         patch.setattr(emitted, "FIRST_SLIDES", 1)
         plans = [own.create(one.sql(f"s{number}")) for number, one in enumerate(options)]
         oracles = [Oracle(one, {name: g for name, (g, _) in scenario.subtables.items()}) for one in options]
-        for (actions, polled), crash in zip([*scenario.steps(), ([], True)], crashes, strict=False):
+        for (actions, polled, _), crash in zip([*scenario.steps(), ([], True, True)], crashes, strict=False):
             for verb, what in actions:
                 apply_action(own, (verb, what))
                 for oracle in oracles:

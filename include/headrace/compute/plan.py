@@ -132,6 +132,8 @@ class Aggregate:
     @property
     def one_pass(self) -> Aggregate:
         """The aggregate with the cheaper partials that cannot be merged."""
+        if not any(partial.direct for partial in self.partials):
+            return self
         return replace(self, partials=tuple(replace(partial, update=partial.direct or partial.update) for partial in self.partials))
 
 

@@ -94,6 +94,11 @@ def check_run(record: JobRecord, plan: StreamPlan, run: str, start: int | None, 
             f"the stream {record.definition.name} has no results yet, so no range can be recomputed",
             hint="wait until SHOW STREAMS shows it as RUNNING",
         )
+    if plan.is_closed_by_clock:
+        raise NotSupportedError(
+            f"the stream {record.definition.name} has FORCE_WINDOW_CLOSE: its windows are computed once",
+            hint="compute a range with a query",
+        )
     if grid_of(plan, run) is None and (start is not None or end is not None):
         raise NotSupportedError(
             f"the windows of {record.definition.name} have no fixed length, so no range of them can be recomputed",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -11,7 +12,6 @@ import pyarrow as pa
 
 from headrace.compute import AnyPlan, Scan, TableStatistics, evaluate
 from headrace.compute.local.evaluation import evaluate_locally
-from headrace.compute.plan import Plan
 from headrace.compute.shares import KernelUse
 from headrace.errors import DataError, LimitError, OperationalError
 from headrace.model.tables import Table, TableKind
@@ -23,6 +23,7 @@ from headrace.streams.sources.shares import TableShares, is_unsupported
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+STATUS: Final = re.compile(r"(\d{3}): (.*)", re.DOTALL)
 MIN_LARGE_TABLE_ROWS: Final = 1_000_000
 """Smaller tables are not worth collecting statistics for."""
 MAX_ENCODED_SUBTABLES: Final = 100_000
@@ -92,7 +93,7 @@ def collect(plan: AnyPlan, context: Context, *, ordered: bool = True, max_rows: 
     return limited(frame, max_rows)
 
 
-def evaluate_bounded(plan: Plan, context: Context, max_rows: int) -> pa.Table | None:
+def evaluate_bounded(plan: AnyPlan, context: Context, max_rows: int) -> pa.Table | None:
     """Evaluate a bound query and return all its rows in any order; None if there are more than `max_rows`.
 
     Raises what `evaluate_query` does.
@@ -108,7 +109,7 @@ def evaluate_bounded(plan: Plan, context: Context, max_rows: int) -> pa.Table | 
 
 
 @contextmanager
-def stored_result(plan: Plan, context: Context) -> Iterator[DataFrame]:
+def stored_result(plan: AnyPlan, context: Context) -> Iterator[DataFrame]:
     """Evaluate a bound query, and keep its rows on the executors' disks for the duration of the context, in any order.
 
     Columns are named `c0`, `c1`, …. Raises what `evaluate_query` does.
@@ -127,7 +128,7 @@ def stored_result(plan: Plan, context: Context) -> Iterator[DataFrame]:
         stored.unpersist()
 
 
-def unordered(plan: Plan) -> Plan:
+def unordered(plan: AnyPlan) -> AnyPlan:
     """Return a plan without its ORDER BY, unless that decides which rows LIMIT keeps."""
     return plan if plan.limit is not None or plan.offset is not None else replace(plan, sorts=())
 
@@ -183,9 +184,17 @@ def translated() -> Iterator[None]:
         first_line = str(error).strip().splitlines()[0]
         if condition == "USER_RAISED_EXCEPTION":
             message = (error.getMessageParameters() or {}).get("errorMessage", first_line)
-            raise LimitError(message, hint="narrow the range of timestamps in WHERE or RANGE, or make steps longer") from error
+            raise raised_error(message) from error
         if condition.startswith(("CAST_", "ARITHMETIC", "DIVIDE", "NUMERIC", "INVALID_")):
             raise DataError(
                 first_line, hint="a value is not valid for the expression; cast it, or leave it out with WHERE"
             ) from error
         raise OperationalError(f"Spark failed: {first_line}", hint="see the cause below, or the driver's log") from error
+
+
+def raised_error(message: str) -> LimitError | DataError:
+    """Return the error that an expression of the query has raised. The message begins with a status if its language has one."""
+    match = STATUS.fullmatch(message)
+    if match is None:
+        return LimitError(message, hint="narrow the range of timestamps in WHERE or RANGE, or make steps longer")
+    return DataError(match[2], hint="leave the value out with WHERE, or choose another type").with_status(int(match[1]))

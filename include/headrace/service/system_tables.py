@@ -10,6 +10,7 @@ from headrace.model.tables import Table
 from headrace.runtime.activity import NO_ACTIVITY, SLOW_BATCH, SLOW_BATCH_HINT, ReportedActivity, reported_activity
 from headrace.runtime.context import Context
 from headrace.runtime.supervision import read_snapshot, stale_after_ms
+from headrace.service import stream_tables
 from headrace.service.results import BIGINT, INSTANT, INT, STRING, CatalogRows, Type
 from headrace.streams.sources.lag import measure_counters, measure_lag_ms
 
@@ -87,7 +88,7 @@ def columns(context: Context) -> CatalogRows:
     return build_rows(rows, table_name=STRING, db_name=STRING, position=INT, col_name=STRING, col_type=STRING)
 
 
-def streams(context: Context) -> CatalogRows:
+def stream_progress(context: Context) -> CatalogRows:
     """Return a row for each stream, with its state, lag and counters."""
     state = read_snapshot(context.catalog, context.catalog.now())
     activity = reported_activity(state, stale_after_ms(context.settings))
@@ -118,13 +119,14 @@ def streams(context: Context) -> CatalogRows:
         rows_expired=BIGINT,
         rows_pending=BIGINT,
         rows_out=BIGINT,
+        rows_discarded=BIGINT,
         updated=INSTANT,
         batch_ms=BIGINT,
     )
 
 
 def stream_row(context: Context, record: JobRecord, activity: ReportedActivity) -> Row:
-    """Return a stream's row, values in the order of `streams`."""
+    """Return a stream's row, values in the order of `stream_progress`."""
     definition, progress, counters = record.definition, record.progress, measure_counters(context, record)
     return (
         definition.name,
@@ -147,6 +149,7 @@ def stream_row(context: Context, record: JobRecord, activity: ReportedActivity) 
         counters.rows_expired,
         counters.rows_pending,
         counters.rows_out,
+        counters.rows_discarded,
         progress.updated,
         activity.batch_ms,
     )
@@ -170,5 +173,7 @@ RELATIONS: Final[dict[str, Callable[[Context], CatalogRows]]] = {
     "ins_tables": tables,
     "ins_tags": tags,
     "ins_columns": columns,
-    "ins_streams": streams,
+    "ins_streams": stream_tables.streams,
+    "ins_stream_tasks": stream_tables.stream_tasks,
+    "ins_stream_progress": stream_progress,
 }

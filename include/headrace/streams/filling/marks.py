@@ -1,4 +1,4 @@
-"""The hidden column of a target that distinguishes the windows of a stream's query from those that FILL has added."""
+"""The hidden column of a target that marks the windows of a stream's query and those that FILL has added."""
 
 from __future__ import annotations
 
