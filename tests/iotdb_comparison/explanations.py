@@ -117,6 +117,22 @@ EXPLANATIONS: Final[Sequence[Explanation]] = (
         r"^refused: 701: Invalid input expression.*IoTDB answers 0 rows",
         "where",
     ),
+    explain("the server aggregates some series of several types by tags", "needs series of one type", "tags"),
+    explain(
+        "the server does not check what no row reaches",
+        r"^refused: 301: Unsupported dataType.*IoTDB answers 0 rows",
+        "where",
+    ),
+    explain(
+        "the server does not check the types of devices that LIMIT leaves out",
+        r"^refused: 701: ALIGN BY DEVICE: the data types",
+        r"group by .* limit .*align by device",
+    ),
+    explain(
+        "the server orders BOOLEAN in queries with time-series functions",
+        r"^refused: 301: Unsupported Type",
+        r"s5 [<>].*'\w+'='|'\w+'='.*s5 [<>]",
+    ),
     explain(
         "the server compares BOOLEAN in conjunctions of comparisons only",
         r"^answered.*IoTDB refuses 301: Unsupported Type",
