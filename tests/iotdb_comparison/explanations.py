@@ -91,6 +91,11 @@ EXPLANATIONS: Final[Sequence[Explanation]] = (
     explain("in the server, x of one of several equal y is max_by's by chance", r"^value:.*_by\(root", r"_by\((?!time).*level"),
     explain(
         "the server takes a condition after BETWEEN into the range",
+        "^refused: 701: The output type of the expression in WHERE.*IoTDB answers 0 rows",
+        r"where.*between \S+ and \S+ (and|&&?) ",
+    ),
+    explain(
+        "the server takes a condition after BETWEEN into the range",
         "^(rows|value)",
         r"where.*between \S+ and \S+ (and|&&?) .* is (not )?null",
     ),
