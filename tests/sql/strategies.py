@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from headrace.model import statements as model
 from headrace.model.expressions import Call, Case, Cast, ColumnRef, DurationLiteral, Expression, Literal, Star
+from headrace.model.notifications import SUBSCRIBABLE_EVENTS, FailurePolicy, Notification
 from headrace.model.queries import (
     CountClause,
     EventClause,
@@ -215,6 +216,13 @@ def _blocks(draw: st.DrawFn) -> model.InsertBlock:
     return model.InsertBlock(table, draw(_tuples(_tuples(row_values))), draw(_maybe(_tuples(names))), using)
 
 
+@st.composite
+def _file_blocks(draw: st.DrawFn) -> model.FileBlock:
+    table = draw(table_names)
+    using = draw(_maybe(_subtables(st.just(True), table)))
+    return model.FileBlock(table, draw(text), draw(_maybe(_tuples(names))), using)
+
+
 # Streams
 
 
@@ -244,6 +252,13 @@ def _target_columns(draw: st.DrawFn) -> tuple[model.TargetColumn, ...]:
 target_tags = _tuples(columns.map(lambda column: model.TargetTag(column, column.name))) | _tuples(
     names.map(lambda name: model.TargetTag(None, name))
 )
+notifications = st.builds(
+    Notification,
+    st.lists(st.sampled_from(["ws://localhost:8080/a?b=c", "wss://[::1]/it's"]), min_size=1, unique=True).map(tuple),
+    st.lists(st.sampled_from(SUBSCRIBABLE_EVENTS), min_size=1, unique=True).map(tuple),
+    st.sampled_from(FailurePolicy),
+    st.booleans(),
+)
 streams = st.builds(
     model.CreateStream,
     table_names,
@@ -253,6 +268,7 @@ streams = st.builds(
     _maybe(_target_columns()),
     _maybe(target_tags),
     _maybe(expressions),
+    _maybe(notifications),
     st.booleans(),
 )
 
@@ -288,6 +304,10 @@ plain_statements: st.SearchStrategy[model.Statement] = st.one_of(
     shows,
     st.builds(model.Select, queries),
     streams,
+    st.builds(model.AlterStream, table_names, durations, _maybe(st.booleans()), _maybe(st.booleans()), st.booleans()),
+    st.builds(model.ResetStream, table_names, st.booleans()),
+    st.builds(model.CreateSnode, st.integers(1, 1000)),
+    st.builds(model.DropSnode, st.integers(1, 1000)),
     st.builds(model.DropStream, table_names, st.booleans()),
     st.builds(model.PauseStream, table_names, st.booleans()),
     st.builds(model.ResumeStream, table_names, st.booleans(), st.booleans()),
@@ -295,5 +315,7 @@ plain_statements: st.SearchStrategy[model.Statement] = st.one_of(
 statements: st.SearchStrategy[model.Statement] = st.one_of(
     plain_statements,
     st.builds(model.Insert, _tuples(_blocks())),
+    st.builds(model.InsertFiles, _tuples(_file_blocks())),
+    st.builds(model.InsertSelect, table_names, queries, _maybe(_tuples(names))),
     st.builds(model.Explain, plain_statements),
 )

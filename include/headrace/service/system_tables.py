@@ -10,8 +10,9 @@ from headrace.model.tables import Table
 from headrace.runtime.activity import NO_ACTIVITY, SLOW_BATCH, SLOW_BATCH_HINT, ReportedActivity, reported_activity
 from headrace.runtime.context import Context
 from headrace.runtime.supervision import read_snapshot, stale_after_ms
+from headrace.service import stream_tables
 from headrace.service.results import BIGINT, INSTANT, INT, STRING, CatalogRows, Type
-from headrace.streams.sources.lag import measure_lag_ms
+from headrace.streams.sources.lag import measure_counters, measure_lag_ms
 
 SCHEMA: Final = "information_schema"
 Row = tuple[Any, ...]
@@ -87,7 +88,7 @@ def columns(context: Context) -> CatalogRows:
     return build_rows(rows, table_name=STRING, db_name=STRING, position=INT, col_name=STRING, col_type=STRING)
 
 
-def streams(context: Context) -> CatalogRows:
+def stream_progress(context: Context) -> CatalogRows:
     """Return a row for each stream, with its state, lag and counters."""
     state = read_snapshot(context.catalog, context.catalog.now())
     activity = reported_activity(state, stale_after_ms(context.settings))
@@ -113,18 +114,20 @@ def streams(context: Context) -> CatalogRows:
         lag_ms=BIGINT,
         rows_in=BIGINT,
         rows_used=BIGINT,
+        rows_updated=BIGINT,
         rows_filtered=BIGINT,
         rows_expired=BIGINT,
         rows_pending=BIGINT,
         rows_out=BIGINT,
+        rows_discarded=BIGINT,
         updated=INSTANT,
         batch_ms=BIGINT,
     )
 
 
 def stream_row(context: Context, record: JobRecord, activity: ReportedActivity) -> Row:
-    """Return a stream's row, values in the order of `streams`."""
-    definition, progress, counters = record.definition, record.progress, record.progress.counters
+    """Return a stream's row, values in the order of `stream_progress`."""
+    definition, progress, counters = record.definition, record.progress, measure_counters(context, record)
     return (
         definition.name,
         definition.database,
@@ -141,10 +144,12 @@ def stream_row(context: Context, record: JobRecord, activity: ReportedActivity) 
         measure_lag_ms(context, record),
         counters.rows_in,
         counters.rows_used,
+        counters.rows_updated,
         counters.rows_filtered,
         counters.rows_expired,
         counters.rows_pending,
         counters.rows_out,
+        counters.rows_discarded,
         progress.updated,
         activity.batch_ms,
     )
@@ -168,5 +173,7 @@ RELATIONS: Final[dict[str, Callable[[Context], CatalogRows]]] = {
     "ins_tables": tables,
     "ins_tags": tags,
     "ins_columns": columns,
-    "ins_streams": streams,
+    "ins_streams": stream_tables.streams,
+    "ins_stream_tasks": stream_tables.stream_tasks,
+    "ins_stream_progress": stream_progress,
 }

@@ -18,10 +18,13 @@ from headrace.model.failpoints import failpoint
 from headrace.model.jobs import DesiredState, JobProgress, JobRecord
 from headrace.model.positions import Position, latest
 from headrace.streams.batches import BatchResult, Processor
+from headrace.streams.clocked.processor import ClockedProcessor
 from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan, plan_recorded_stream
+from headrace.streams.keep import KeepProcessor
 from headrace.streams.projection import ProjectionProcessor
-from headrace.streams.sinks.sink import DeltaSink, Sink
+from headrace.streams.sinks.notifying import sink_of
+from headrace.streams.sinks.sink import Sink
 from headrace.streams.state.checkpoints import StateError, StateStore, StreamState
 from headrace.streams.state.rebuild import rebuild
 from headrace.streams.windows.change_batch import Changes
@@ -43,7 +46,7 @@ class Reader(Protocol):
         """Return a batch without rows that leaves the offset at a version."""
 
     def pending(self, version: int) -> tuple[int, int | None]:
-        """Return the number of changes after a version, and when the oldest was committed (epoch ms; None if there is none)."""
+        """Return the number of rows written after a version, and when the oldest was committed (epoch ms; None without any)."""
 
 
 class Advance(Enum):
@@ -60,6 +63,13 @@ class Advance(Enum):
 
 def processor_of(context: Context, plan: StreamPlan) -> Processor:
     """Return the processor for a plan's kind of query."""
+    return KeepProcessor(window_processor(context, plan), plan)
+
+
+def window_processor(context: Context, plan: StreamPlan) -> Processor:
+    """Return the processor that computes all results, including those that the target does not keep."""
+    if plan.is_closed_by_clock:
+        return ClockedProcessor(context, plan)
     return ProjectionProcessor(context, plan) if plan.query.window is None else WindowProcessor(context, plan)
 
 
@@ -78,7 +88,7 @@ class Runner:
         reader: Reader,
         *,
         processor: Callable[[Context, StreamPlan], Processor] = processor_of,
-        sink: Callable[[Context, StreamPlan], Sink] = DeltaSink,
+        sink: Callable[[Context, StreamPlan], Sink] = sink_of,
     ) -> None:
         self.context = context
         self.plan = plan_recorded_stream(record.definition, context.catalog)
@@ -128,6 +138,10 @@ class Runner:
         """Return True if it is time to retry recording progress."""
         return self._record_at is not None and self._record_at <= time.monotonic()
 
+    def is_delivering(self) -> bool:
+        """Return True while the sink delivers results to receivers that answer."""
+        return self.sink.is_busy()
+
     def reset(self) -> None:
         """Forget the state in memory. After a failure only durable state counts."""
         self._state = None
@@ -150,7 +164,9 @@ class Runner:
             state, damage = None, error.message
         if state is not None and state.position != position:
             state, damage = None, "the checkpoint has other offsets"
-        return state if state is not None else self.recover(position, damage)
+        restored = state if state is not None else self.recover(position, damage)
+        self.sink.resume(restored)
+        return replace(restored, messages=())
 
     def recover(self, position: Position, damage: str | None) -> StreamState:
         """Compute the state of a position without checkpoint: from an older one and the changes since, else from stored rows."""
@@ -192,9 +208,9 @@ class Runner:
             if changes is None:
                 raise InternalError(f"the position of {self.plan.name} is version {last} of its source, which does not exist")
             result = self.processor.process_batch(state, replace(changes, now=state.handled_at))
-            state = replace(result.state, wake_at=result.wake_at)
+            state = replace(result.state, wake_at=result.wake_at, messages=self.sink.prepare(result, position).messages)
             offset = changes.last
-        return replace(state, position=position)
+        return replace(state, position=position, computed_before=None)
 
     def advance(self) -> Advance:
         """Handle the next micro-batch if there is one and the user still wants the stream to run."""
@@ -250,14 +266,15 @@ class Runner:
         """Compute one micro-batch and make it durable."""
         state, now = self.state, self.context.clock.now()
         result = self.processor.process_batch(state, replace(changes, now=now))
-        offsets = {self.plan.source_id: changes.last}
-        moved = replace(result.state, position=state.position.next(offsets), wake_at=result.wake_at, handled_at=now)
+        position = state.position.next({self.plan.source_id: changes.last})
+        result = self.sink.prepare(result, position)
+        moved = replace(result.state, position=position, wake_at=result.wake_at, handled_at=now, messages=result.messages)
         failpoint("streams.evaluated")
         self.store.write(moved, self._durable_batch())
         failpoint("streams.state.written")
         self.commit(result, moved.position)
         failpoint("streams.target.committed")
-        self._state = moved
+        self._state = replace(moved, messages=())
         self.record()
         failpoint("streams.progress.recorded")
 

@@ -6,13 +6,14 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from headrace.errors import NotSupportedError, ProgrammingError
+from headrace.errors import NotFoundError, NotSupportedError, ProgrammingError
 from headrace.model import statements, tree_statements
 from headrace.model.spans import Span
 from headrace.model.statements import Statement
 from headrace.model.tables import Database, Name, Table, TableKind
 
 if TYPE_CHECKING:
+    from headrace.model.jobs import JobRecord
     from headrace.runtime.context import Context
     from headrace.service.stages import Stage
 
@@ -29,15 +30,21 @@ PLANNERS: Final[dict[type[Any], tuple[str, str]]] = {
     statements.CreateSubtables: ("rows", "create_subtables"),
     statements.SetTags: ("rows", "set_tags"),
     statements.Insert: ("rows", "insert"),
+    statements.InsertFiles: ("inserts", "insert_files"),
+    statements.InsertSelect: ("inserts", "insert_select"),
     statements.Delete: ("rows", "delete"),
     statements.Select: ("queries", "select"),
     statements.Explain: ("queries", "explain"),
     statements.Describe: ("shows", "describe"),
     statements.Show: ("shows", "show"),
     statements.CreateStream: ("streams", "create_stream"),
+    statements.AlterStream: ("replacements", "alter_stream"),
+    statements.ResetStream: ("replacements", "reset_stream"),
     statements.DropStream: ("streams", "drop_stream"),
     statements.PauseStream: ("streams", "pause_stream"),
     statements.ResumeStream: ("streams", "resume_stream"),
+    statements.CreateSnode: ("snodes", "create_snode"),
+    statements.DropSnode: ("snodes", "drop_snode"),
     tree_statements.CreateTreeDatabase: ("trees", "create_database"),
     tree_statements.DropTreeDatabases: ("trees", "drop_databases"),
     tree_statements.CreateTimeseries: ("trees", "create_timeseries"),
@@ -74,6 +81,10 @@ class PlanningContext(Protocol):
     @property
     def database(self) -> str | None:
         """The current database."""
+
+    @property
+    def reads_files(self) -> bool:
+        """Whether statements may read files of this machine."""
 
     @property
     def dialect(self) -> str:
@@ -135,3 +146,14 @@ def find_writable_table(name: Name, session: PlanningContext) -> tuple[Table, Da
             span=name.span,
         )
     return table, database
+
+
+def find_stream(name: Name, session: PlanningContext, missing_ok: bool) -> JobRecord | None:
+    """Return the stream of a name, or None if it is missing and `missing_ok`."""
+    try:
+        return session.context.catalog.jobs.get(database_of(name, session), name.name)
+    except NotFoundError as error:
+        if missing_ok:
+            return None
+        error.span = error.span or name.span
+        raise

@@ -9,6 +9,7 @@ from typing import Final
 from headrace.errors import InternalError
 from headrace.model import statements as model
 from headrace.model.expressions import Expression
+from headrace.model.notifications import FailurePolicy, Notification
 from headrace.model.streams import StreamOptions, TriggerMode
 from headrace.model.tables import Column, Name
 from headrace.model.time import Precision
@@ -168,6 +169,23 @@ def _block_sql(block: model.InsertBlock) -> str:
     return _join_words(name_sql(block.table), using, columns, "VALUES", " ".join(map(_row_sql, block.rows)))
 
 
+@statement_sql.register
+def _(statement: model.InsertFiles) -> str:
+    return f"INSERT INTO {' '.join(map(_file_sql, statement.blocks))}"
+
+
+def _file_sql(block: model.FileBlock) -> str:
+    using = "" if block.using is None else _using_sql(block.using)
+    columns = "" if block.columns is None else _names_sql(block.columns)
+    return _join_words(name_sql(block.table), using, columns, "FILE", LEXICAL_RULES.quote(block.path))
+
+
+@statement_sql.register
+def _(statement: model.InsertSelect) -> str:
+    columns = "" if statement.columns is None else _names_sql(statement.columns)
+    return _join_words("INSERT INTO", name_sql(statement.table), columns, query_sql(statement.query))
+
+
 def _row_sql(row: Sequence[model.RowValue]) -> str:
     return _parenthesize(_now_sql(value) if isinstance(value, model.Now) else RENDERER.scalar_sql(value) for value in row)
 
@@ -219,7 +237,7 @@ def _(statement: model.CreateStream) -> str:
     tags = "" if statement.tags is None else f"TAGS {_parenthesize(map(_target_tag_sql, statement.tags))}"
     subtable = "" if statement.subtable is None else f"SUBTABLE({expression_sql(statement.subtable)})"
     return _join_words(
-        "CREATE STREAM",
+        "CREATE OR REPLACE STREAM" if statement.or_replace else "CREATE STREAM",
         _text_if(statement.if_not_exists, "IF NOT EXISTS"),
         name_sql(statement.name),
         _options_sql(statement.options),
@@ -230,6 +248,18 @@ def _(statement: model.CreateStream) -> str:
         subtable,
         "AS",
         query_sql(statement.query),
+        "" if statement.notification is None else _notification_sql(statement.notification),
+    )
+
+
+def _notification_sql(notification: Notification) -> str:
+    return _join_words(
+        "NOTIFY",
+        _parenthesize(map(LEXICAL_RULES.quote, notification.urls)),
+        "ON",
+        _parenthesize(map(LEXICAL_RULES.quote, notification.events)),
+        _text_if(notification.on_failure is not FailurePolicy.PAUSE, f"ON_FAILURE {notification.on_failure}"),
+        _text_if(notification.history, "NOTIFY_HISTORY 1"),
     )
 
 
@@ -262,6 +292,23 @@ def _target_tag_sql(tag: model.TargetTag) -> str:
 
 
 @statement_sql.register
+def _(statement: model.AlterStream) -> str:
+    return _join_words(
+        "ALTER STREAM",
+        _text_if(statement.if_exists, "IF EXISTS"),
+        name_sql(statement.name),
+        _text_if(statement.watermark is not None, f"WATERMARK {statement.watermark}"),
+        _text_if(statement.ignore_expired is not None, f"IGNORE EXPIRED {int(statement.ignore_expired or False)}"),
+        _text_if(statement.ignore_update is not None, f"IGNORE UPDATE {int(statement.ignore_update or False)}"),
+    )
+
+
+@statement_sql.register
+def _(statement: model.ResetStream) -> str:
+    return _join_words("RESET STREAM", _text_if(statement.if_exists, "IF EXISTS"), name_sql(statement.name))
+
+
+@statement_sql.register
 def _(statement: model.DropStream) -> str:
     return _join_words("DROP STREAM", _text_if(statement.if_exists, "IF EXISTS"), name_sql(statement.name))
 
@@ -275,3 +322,13 @@ def _(statement: model.PauseStream) -> str:
 def _(statement: model.ResumeStream) -> str:
     exists, untreated = _text_if(statement.if_exists, "IF EXISTS"), _text_if(statement.ignore_untreated, "IGNORE UNTREATED")
     return _join_words("RESUME STREAM", exists, untreated, name_sql(statement.name))
+
+
+@statement_sql.register
+def _(statement: model.CreateSnode) -> str:
+    return f"CREATE SNODE ON DNODE {statement.dnode}"
+
+
+@statement_sql.register
+def _(statement: model.DropSnode) -> str:
+    return f"DROP SNODE ON DNODE {statement.dnode}"

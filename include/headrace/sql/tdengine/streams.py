@@ -7,26 +7,30 @@ from typing import Any, ClassVar, Final
 
 from headrace.errors import InvalidStreamError
 from headrace.model.queries import Query
+from headrace.model.spans import Span
 from headrace.model.statements import (
+    AlterStream,
     CreateStream,
     DropStream,
     PauseStream,
+    ResetStream,
     ResumeStream,
     TargetColumn,
     TargetTag,
 )
 from headrace.model.streams import StreamOptions, TriggerMode
-from headrace.sql.tdengine.tables import TDengineTables
+from headrace.sql.tdengine.notifications import TDengineNotifications
 
-PARTS: Final = "CREATE STREAM name, options, INTO target (columns) TAGS (…) SUBTABLE (…) AS query"
+PARTS: Final = "CREATE STREAM name, options, INTO target (columns) TAGS (…) SUBTABLE (…) AS query NOTIFY (…)"
 PARTS_HINT: Final = f"write the parts of a stream in this order: {PARTS}"
 PART_WORDS: Final = ("TRIGGER", "WATERMARK", "IGNORE", "DELETE_MARK", "FILL_HISTORY", "INTO", "TAGS", "SUBTABLE")
+ALTERABLE: Final = ("WATERMARK", "IGNORE EXPIRED", "IGNORE UPDATE")
 
 
-class TDengineStreams(TDengineTables):
+class TDengineStreams(TDengineNotifications):
     """Parses statements about streams. Each method begins after the keywords that identify the statement."""
 
-    MISPLACED: ClassVar[Mapping[str, str]] = {**TDengineTables.MISPLACED, **dict.fromkeys(PART_WORDS, PARTS_HINT)}
+    MISPLACED: ClassVar[Mapping[str, str]] = {**TDengineNotifications.MISPLACED, **dict.fromkeys(PART_WORDS, PARTS_HINT)}
 
     OPTIONS: ClassVar[Mapping[str, Callable[[Any], dict[str, Any]]]] = {
         "TRIGGER": lambda self: self._parse_trigger(),
@@ -38,8 +42,8 @@ class TDengineStreams(TDengineTables):
     }
     """Parsers of options by their keywords. They return fields of `StreamOptions`. Options come in any order, each at most once."""
 
-    def _parse_create_stream(self, start: int) -> CreateStream:
-        if_not_exists = self._parse_not_exists()
+    def _parse_create_stream(self, start: int, *, or_replace: bool = False) -> CreateStream:
+        if_not_exists = not or_replace and self._parse_not_exists()
         name = self._parse_name("a stream")
         options = self._parse_stream_options()
         self._expect("INTO")
@@ -50,7 +54,9 @@ class TDengineStreams(TDengineTables):
         subtable = self._parse_parenthesized(self._parse_expression) if self._accept("SUBTABLE") else None
         self._expect("AS")
         query = self._parse_stream_query()
-        return CreateStream(name, target, query, options, columns, tags, subtable, if_not_exists, self._text_since(start))
+        notification = self._parse_notification()
+        text = self._text_since(start)
+        return CreateStream(name, target, query, options, columns, tags, subtable, notification, if_not_exists, or_replace, text)
 
     def _parse_stream_options(self) -> StreamOptions:
         fields: dict[str, Any] = {}
@@ -85,11 +91,6 @@ class TDengineStreams(TDengineTables):
         """Parse `0 | 1 [ASYNC]`. ASYNC has no effect without history to fill."""
         fills = self._parse_switch()
         return {"fill_history": fills, "fill_history_async": self._accept("ASYNC") and fills}
-
-    def _parse_switch(self) -> bool:
-        token = self._token
-        value = self._parse_integer("0 or 1")
-        return bool(value) if value in (0, 1) else self._fail_invalid(f"{value} is not 0 or 1", token)
 
     # The target
 
@@ -126,8 +127,6 @@ class TDengineStreams(TDengineTables):
     def _parse_stream_query(self) -> Query:
         start = self._index
         query = self._parse_query()
-        if self._token.word == "NOTIFY":
-            self._fail_unsupported("NOTIFY", "read the results from the target table")
         if not isinstance(query, Query):
             raise InvalidStreamError(
                 "the query of a stream cannot be a UNION",
@@ -138,6 +137,38 @@ class TDengineStreams(TDengineTables):
         return query
 
     # Control
+
+    def _parse_alter_stream(self) -> AlterStream:
+        """Parse `[IF EXISTS] name option …`."""
+        if_exists = self._parse_exists()
+        name = self._parse_name("a stream")
+        fields: dict[str, Any] = {}
+        seen: set[str] = set()
+        while (option := self._parse_altered_option(seen)) is not None:
+            seen.add(option)
+            fields |= self.OPTIONS[option](self)
+        if not seen:
+            self._fail(*ALTERABLE)
+        return AlterStream(name, if_exists=if_exists, **fields)
+
+    def _parse_altered_option(self, seen: set[str]) -> str | None:
+        """Parse the keywords of an option that can be altered; raise for any other option or clause of CREATE STREAM."""
+        token = self._token
+        option = self._parse_option_name(seen)
+        unsupported = option if option is not None and option not in ALTERABLE else None
+        if option is None and token.word in PART_WORDS:
+            unsupported = token.word
+        if unsupported is not None:
+            self._fail_unsupported(
+                f"altering {unsupported} of a stream",
+                f"ALTER STREAM changes {', '.join(ALTERABLE)}; use CREATE OR REPLACE STREAM for the rest",
+                Span(token.start, token.end),
+            )
+        return option
+
+    def _parse_reset_stream(self) -> ResetStream:
+        if_exists = self._parse_exists()
+        return ResetStream(self._parse_name("a stream"), if_exists)
 
     def _parse_drop_stream(self) -> DropStream:
         if_exists = self._parse_exists()

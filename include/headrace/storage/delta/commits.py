@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from deltalake import CommitProperties, Transaction
 
@@ -44,12 +44,17 @@ class ExpectedTransaction:
     version: int | None
 
 
+class StaleReadError(Exception):
+    """A table has a newer version than the one from which the rows to write were computed. They have to be computed again."""
+
+
 @dataclass(frozen=True, slots=True)
 class Commit:
     """An app transaction that a commit records, and its guard.
 
     A commit whose `version` of `app` (or a later one) is recorded already changes nothing. `expected` must hold, and the epoch that
     the target has seen of the stream must not be newer than `epoch`; both are verified at the very version the commit builds on.
+    If rows follow from what the table had at `read_version`, that must be this version, else `StaleReadError`.
     """
 
     app: str
@@ -58,6 +63,7 @@ class Commit:
     job_id: str | None = None
     epoch: int = 0
     offsets: Offsets = field(default_factory=dict)
+    read_version: int | None = None
 
     @classmethod
     def of_stream(cls, job_id: str, batch: int, expected: int | None, epoch: int, offsets: Offsets | None = None) -> Commit:
@@ -93,6 +99,15 @@ def fence_commit(job_id: str, epoch: int) -> Commit:
     return Commit(epoch_app(job_id), epoch)
 
 
+RETIRED: Final = 2**62
+"""The epoch and micro-batch that a target records of a job that was replaced: later than those of any driver."""
+
+
+def retire_commit(job_id: str) -> Commit:
+    """Return the commit that makes all later commits of a job fail."""
+    return Commit(stream_app(job_id), RETIRED, None, job_id, RETIRED)
+
+
 def commit_status(delta: DeltaTable, commit: Commit | None) -> CommitStatus:
     """Return whether this version of a table has recorded a commit; raise `FencedError` if its guard does not hold."""
     if commit is None:
@@ -108,6 +123,8 @@ def commit_status(delta: DeltaTable, commit: Commit | None) -> CommitStatus:
             f"another driver has committed in between: {expected.app} is at {recorded}, not at {expected.version}",
             hint="this driver no longer owns the stream; nothing was written",
         )
+    if commit.read_version not in (None, delta.version()):
+        raise StaleReadError
     return CommitStatus.NEW
 
 

@@ -6,30 +6,34 @@ import contextlib
 import functools
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 from headrace.catalog import Catalog
 from headrace.catalog.rules import target_taken
 from headrace.compute import Key, Language, Plan, Relation, Scope, SeriesNames, bind, language
 from headrace.compute.terms import ColumnRole
 from headrace.compute.types import spark_type
-from headrace.compute.window_plans import EventWindow
+from headrace.compute.window_plans import EventWindow, IntervalWindow
 from headrace.errors import Error, InternalError, InvalidStreamError, LimitError, NotFoundError, TypeMismatchError
 from headrace.model.expressions import Cast, ColumnRef, Expression, Star
-from headrace.model.jobs import JobDefinition, JobKind
+from headrace.model.jobs import JobDefinition, JobKind, Replacement
+from headrace.model.notifications import Notification
 from headrace.model.positions import SourceId, source_id
-from headrace.model.queries import Query
+from headrace.model.queries import FillMode, IntervalClause, Query
 from headrace.model.statements import CreateStream
-from headrace.model.streams import StreamOptions, StreamSchema
+from headrace.model.streams import StreamOptions, StreamSchema, TriggerMode
 from headrace.model.tables import Database, Name, Table
 from headrace.model.types import TypeKind
 from headrace.sql import parse
 from headrace.streams.definition.checks import MAX_STREAMS_PER_DATABASE, check_statement, source_name
+from headrace.streams.definition.event_conditions import ConditionValues, add_condition_values
 from headrace.streams.definition.groups import GroupKind, GroupRule, KeyColumn, TagSource
 from headrace.streams.definition.layout import (
     MAX_LENGTHS,
     Layout,
     TagFill,
+    check_types,
     existing_layout,
     hidden_items,
     is_created_by,
@@ -38,6 +42,8 @@ from headrace.streams.definition.layout import (
     prepend_window_start,
     tag_value,
 )
+
+WINDOW_BOUNDS: Final = ("_wstart", "_wend")
 
 
 @dataclass(frozen=True)
@@ -57,6 +63,8 @@ class StreamPlan:
         columns: For each output column of `query`, in order, the column of `target` that it fills.
         groups: How a group of the query gets its subtable of the target, with tags.
         watermark: The watermark delay, in ticks of the source's precision.
+        delete_mark: How far behind the maximum event time state is dropped, in ticks; None if it never is.
+        conditions: With a notification, what made event windows start and end.
     """
 
     id: str
@@ -74,6 +82,9 @@ class StreamPlan:
     columns: tuple[str, ...]
     groups: GroupRule
     watermark: int
+    delete_mark: int | None = None
+    notification: Notification | None = None
+    conditions: ConditionValues = field(default_factory=ConditionValues)
 
     @property
     def source_id(self) -> SourceId:
@@ -81,9 +92,29 @@ class StreamPlan:
         return source_id(self.source_database.name, self.source.name)
 
     @property
+    def fills_gaps(self) -> bool:
+        """True if FILL is a step between the windows that the stream emits and its target."""
+        return self.query.fill is not None and self.query.fill.between
+
+    @property
     def leaves_rows_out(self) -> bool:
         """True if a row may belong to no window, so that only its subtable's progress shows whether it is in order."""
         return isinstance(self.query.window, EventWindow)
+
+    @property
+    def is_closed_by_clock(self) -> bool:
+        """True if the clock closes windows, not event time."""
+        return self.options.trigger is TriggerMode.FORCE_WINDOW_CLOSE
+
+    @property
+    def defers_changes(self) -> bool:
+        """True if late rows, updates and deletes only mark closed windows, which the clock has recalculated."""
+        return self.options.trigger is TriggerMode.CONTINUOUS_WINDOW_CLOSE
+
+    @property
+    def separates_late_rows(self) -> bool:
+        """True if a late row is not simply merged into its window."""
+        return self.options.ignore_expired or self.defers_changes
 
     @property
     def schema(self) -> StreamSchema:
@@ -92,7 +123,9 @@ class StreamPlan:
         filled = (*self.target.columns, *self.target.tags)
         return StreamSchema(self.source.columns, self.source.tags, tuple(used), tuple(column.name for column in filled))
 
-    def definition(self, *, created: int, snode: str = "default", dialect: str = "tdengine") -> JobDefinition:
+    def definition(
+        self, *, created: int, snode: str = "default", dialect: str = "tdengine", replaces: Replacement | None = None
+    ) -> JobDefinition:
         """Return the definition to record in the catalog."""
         return JobDefinition(
             id=self.id,
@@ -106,6 +139,7 @@ class StreamPlan:
             created=created,
             snode=snode,
             schema=self.schema,
+            replaces=replaces,
         )
 
 
@@ -141,11 +175,17 @@ def find_relation(catalog: Catalog, database: str, name: str) -> Relation:
 
 
 def define(
-    statement: CreateStream, catalog: Catalog, database: str | None, *, dialect: str = "tdengine", now: int = 0
+    statement: CreateStream,
+    catalog: Catalog,
+    database: str | None,
+    *,
+    dialect: str = "tdengine",
+    now: int = 0,
+    replaced: JobDefinition | None = None,
 ) -> StreamPlan:
     """Check a statement in the context of a current database, and return its plan.
 
-    Creates nothing. Does not check whether a stream of that name exists.
+    Creates nothing. Does not check whether a stream of that name exists. `replaced` is the stream whose place the new one takes.
 
     Raises:
         InvalidStreamError: The query or an option is not valid in a stream.
@@ -155,8 +195,9 @@ def define(
         LimitError: The database has too many streams, or an option is out of its range.
         TypeMismatchError: A result has the wrong type for the target.
     """
-    plan = Definer(statement, catalog, catalog_scope(catalog, database, dialect=dialect, now=now), database).plan()
-    check_other_streams(plan, statement, catalog)
+    scope = catalog_scope(catalog, database, dialect=dialect, now=now)
+    plan = Definer(statement, catalog, scope, database, replaced=replaced).plan()
+    check_other_streams(plan, statement, catalog, replaced)
     return plan
 
 
@@ -188,9 +229,9 @@ def scope_as_recorded(scope: Scope, definition: JobDefinition) -> Scope:
     return replace(scope, resolve=lambda name: tuple(map(as_recorded, scope.resolve(name))))
 
 
-def check_other_streams(plan: StreamPlan, statement: CreateStream, catalog: Catalog) -> None:
+def check_other_streams(plan: StreamPlan, statement: CreateStream, catalog: Catalog, replaced: JobDefinition | None = None) -> None:
     """Reject a target that another stream fills, and too many streams on one database."""
-    others = [record.definition for record in catalog.jobs.all(kind=JobKind.STREAM)]
+    others = [record.definition for record in catalog.jobs.all(kind=JobKind.STREAM) if record.definition != replaced]
     rival = next((other for other in others if other.target == plan.target.id), None)
     if rival is not None:
         error = target_taken(rival.name, plan.target.name)
@@ -205,13 +246,17 @@ def check_other_streams(plan: StreamPlan, statement: CreateStream, catalog: Cata
 
 @dataclass(frozen=True)
 class Definer:
-    """The plan of one statement in the making. `recorded` is the catalog's definition of a stream that exists."""
+    """The plan of one statement in the making.
+
+    `recorded` is the catalog's definition of a stream that exists, `replaced` that of the stream whose place the new one takes.
+    """
 
     statement: CreateStream
     catalog: Catalog
     scope: Scope
     database: str | None
     recorded: JobDefinition | None = None
+    replaced: JobDefinition | None = None
 
     def plan(self) -> StreamPlan:
         """Return the plan."""
@@ -223,16 +268,20 @@ class Definer:
         check_plan(bound, statement, source, self.scope.language)
         prepended = query is not statement.query
         target_database, existing = self.resolve_target()
+        check_precision(bound, query, target_database, statement)
         layout = self.choose_layout(target_database, existing, bound, prepended)
-        final = self.bind_query(
-            replace(cast_to_target(query, bound, layout), partition_by=(*query.partition_by, *hidden_items(statement, layout)))
+        check_filled_key(statement, layout, bound)
+        with_hidden = replace(
+            cast_to_target(query, bound, layout), partition_by=(*query.partition_by, *hidden_items(statement, layout))
         )
+        with_conditions, conditions = add_condition_values(with_hidden, statement, source.table)
+        final = self.bind_query(with_conditions)
         return StreamPlan(
             id=self.recorded.id if self.recorded else uuid.uuid4().hex,
             database=statement.name.database or self.database or target_database.name,
             name=statement.name.name,
             sql=self.recorded.sql if self.recorded else statement.text,
-            options=statement.options,
+            options=effective_options(statement.options),
             query=final,
             source=source.table,
             source_database=source.database,
@@ -243,13 +292,18 @@ class Definer:
             columns=layout.columns,
             groups=define_groups(statement, layout, final),
             watermark=statement.options.watermark.ticks(source.database.precision),
+            delete_mark=effective_delete_mark(statement.options, final),
+            notification=statement.notification,
+            conditions=conditions,
         )
 
     def bind_query(self, query: Query) -> Plan:
         """Bind a query to the source's columns."""
         plan = bind(query, self.scope, stream=True)
         assert isinstance(plan, Plan)
-        return plan
+        if plan.fill is None or self.statement.options.trigger is TriggerMode.FORCE_WINDOW_CLOSE:
+            return plan
+        return replace(plan, fill=replace(plan.fill, between=True))
 
     def resolve_target(self) -> tuple[Database, Table | None]:
         """Return the target's database, and the target if it exists."""
@@ -261,33 +315,58 @@ class Definer:
         if name.name in self.catalog.subtables.find(database, [name.name]):
             raise InvalidStreamError(f"{name} is not a supertable", span=name.span)
         table = next((table for table in self.catalog.tables.all(database) if table.name == name.name), None)
-        return target_database, table and self.restrict_to_recorded(table)
-
-    def restrict_to_recorded(self, table: Table) -> Table:
-        """Restrict a target to the columns and tags that the recorded stream fills."""
-        schema = self.recorded.schema if self.recorded else None
-        if schema is None:
-            return table
-        columns = tuple(column for column in table.columns if column.name in schema.fills)
-        return replace(table, columns=columns, tags=tuple(tag for tag in table.tags if tag.name in schema.fills))
+        return target_database, table and restrict_to_filled(table, self.recorded)
 
     def choose_layout(self, database: Database, existing: Table | None, bound: Plan, prepended: bool) -> Layout:
-        """Return the target's layout. A table that a recorded stream has created counts as new."""
+        """Return the target's layout. A table that a stream has created counts as new for itself and for its replacement."""
         if existing is None:
             return new_layout(self.statement, database.name, bound, prepended)
-        if self.recorded is not None:
-            with contextlib.suppress(Error):
-                new_target = new_layout(self.statement, database.name, bound, prepended)
-                if is_created_by(new_target, existing):
-                    return replace(new_target, table=existing)
+        own = self.recorded or self.replaced
+        if own is not None and own.target == existing.id:
+            new_target = self.try_new_layout(database, bound, prepended)
+            for table in (existing, restrict_to_filled(existing, own)):
+                if new_target is not None and is_created_by(new_target, table):
+                    if self.recorded is None and self.statement.text != own.sql:
+                        check_types(self.statement, new_target.table, table)
+                    return replace(new_target, table=table)
         return existing_layout(self.statement, existing, bound, prepended)
+
+    def try_new_layout(self, database: Database, bound: Plan, prepended: bool) -> Layout | None:
+        """Return the layout that a new target would have; None if there cannot be one."""
+        with contextlib.suppress(Error):
+            return new_layout(self.statement, database.name, bound, prepended)
+        return None
+
+
+def restrict_to_filled(table: Table, stream: JobDefinition | None) -> Table:
+    """Restrict a target to the columns and tags that a recorded stream fills."""
+    schema = stream.schema if stream is not None else None
+    if schema is None:
+        return table
+    columns = tuple(column for column in table.columns if column.name in schema.fills)
+    return replace(table, columns=columns, tags=tuple(tag for tag in table.tags if tag.name in schema.fills))
+
+
+def effective_options(options: StreamOptions) -> StreamOptions:
+    """Return the options that apply: FORCE_WINDOW_CLOSE has no history, and ignores late rows and updates."""
+    if options.trigger is not TriggerMode.FORCE_WINDOW_CLOSE:
+        return options
+    return replace(options, fill_history=False, fill_history_async=False, ignore_expired=True, ignore_update=True)
+
+
+def effective_delete_mark(options: StreamOptions, plan: Plan) -> int | None:
+    """Return DELETE_MARK in ticks, at least the watermark delay and the length of a window; None if state is never dropped."""
+    if options.delete_mark is None or options.delete_mark.count <= 0:
+        return None
+    mark = max(options.delete_mark.ticks(plan.precision), options.watermark.ticks(plan.precision))
+    return max(mark, plan.window.max_span(plan.precision)) if isinstance(plan.window, IntervalWindow) else mark
 
 
 def check_plan(plan: Plan, statement: CreateStream, source: Relation, language: Language) -> None:
     """Check what depends on resolved names: types, and the first columns of the result."""
     first = plan.outputs[0]
     if first.type.kind is not TypeKind.TIMESTAMP or (
-        plan.window is None and not is_timestamp_first(statement.query, source, language)
+        plan.window is None and plan.interp is None and not is_timestamp_first(statement.query, source, language)
     ):
         raise InvalidStreamError(
             f"the first column of the result is not the timestamp {source.table.timestamp.name}",
@@ -307,6 +386,29 @@ def check_plan(plan: Plan, statement: CreateStream, source: Relation, language: 
         )
 
 
+def check_precision(plan: Plan, query: Query, target: Database, statement: CreateStream) -> None:
+    """Refuse a target whose precision is too coarse for the timestamps of the results: rows would replace each other.
+
+    The bounds of an INTERVAL fit if its length, offset and step are whole ticks of the target.
+    """
+    tick = target.precision.nanoseconds
+    if tick <= plan.precision.nanoseconds:
+        return
+    window = query.window
+    fits = isinstance(window, IntervalClause) and all(
+        length is None or length.is_calendar or length.nanoseconds % tick == 0
+        for length in (window.length, window.offset, window.sliding)
+    )
+    for item, output in zip(query.items, plan.outputs, strict=False):
+        is_bound = isinstance(item.expression, ColumnRef) and item.expression.name in WINDOW_BOUNDS
+        if output.type.kind is TypeKind.TIMESTAMP and not (fits and is_bound):
+            raise InvalidStreamError(
+                f"{output.name} may have fractions of a {target.precision}, which the database {target.name} does not store",
+                hint=f"name a target in a database of precision '{plan.precision}'",
+                span=item.expression.span or statement.target.span,
+            )
+
+
 def is_timestamp_first(query: Query, source: Relation, language: Language) -> bool:
     """Return True if the first item of a query without a window is the source's timestamp."""
     return any(is_column_at(query, 0, name) for name in (source.table.timestamp.name, *language.pseudo_columns.row_time))
@@ -319,6 +421,21 @@ def is_column_at(query: Query, index: int, name: str) -> bool:
         return True
     expression = query.items[index].expression if index < len(query.items) else first
     return isinstance(expression, ColumnRef) and expression.name == name
+
+
+def check_filled_key(statement: CreateStream, layout: Layout, plan: Plan) -> None:
+    """Reject a FILL that leaves the key of the target empty."""
+    fill, key = plan.fill, layout.table.key
+    if fill is None or key is None:
+        return
+    output = next(output for output, name in zip(plan.outputs, layout.columns, strict=True) if name == key.name)
+    has_line = fill.mode is FillMode.LINEAR and output.type.is_number
+    if output.is_filled and not has_line and fill.mode in (FillMode.NULL, FillMode.NULL_F, FillMode.LINEAR):
+        raise InvalidStreamError(
+            f"FILL({fill.mode}) leaves {key.name} empty, which is part of the key of {layout.table.name}",
+            hint="use PREV, NEXT or VALUE",
+            span=statement.query.span,
+        )
 
 
 def cast_to_target(query: Query, bound: Plan, layout: Layout) -> Query:
