@@ -175,6 +175,12 @@ EXPLANATIONS: Final[Sequence[Explanation]] = (
         r"IoTDB's (507|609)|IoTDB refuses 507",
         r"(^|; )insert[^;]*$",
     ),
+    explain(
+        "the server subtracts values that leave a window, and keeps the rounding errors",
+        r"^value: row \d+, (a|b1|x y|value): ",
+        r"(stddev|var)\w*\(.*\) as .*group by .*, \d+\w+, \d+\w+\)",
+    ),
+    explain("the server stores how a binary constant is written in a TEXT", r"^value:.*IoTDB's \"X'", r"(^|; )insert"),
     explain("the server stores bytes that are no text in a TEXT", r"value b'", r"(^|; )insert[^;]*$"),
     explain(
         "the server limits the rows of a device before it sorts them",
