@@ -91,6 +91,11 @@ EXPLANATIONS: Final[Sequence[Explanation]] = (
     explain("in the server, x of one of several equal y is max_by's by chance", r"^value:.*_by\(root", r"_by\((?!time).*level"),
     explain(
         "the server takes a condition after BETWEEN into the range",
+        "^refused: 701: The output type of the expression in WHERE.*IoTDB answers 0 rows",
+        r"where.*between \S+ and \S+ (and|&&?) ",
+    ),
+    explain(
+        "the server takes a condition after BETWEEN into the range",
         "^(rows|value)",
         r"where.*between \S+ and \S+ (and|&&?) .* is (not )?null",
     ),
@@ -170,6 +175,12 @@ EXPLANATIONS: Final[Sequence[Explanation]] = (
         r"IoTDB's (507|609)|IoTDB refuses 507",
         r"(^|; )insert[^;]*$",
     ),
+    explain(
+        "the server subtracts values that leave a window, and keeps the rounding errors",
+        r"^value: row \d+, (a|b1|x y|value): ",
+        r"(stddev|var)\w*\(.*\) as .*group by .*, \d+\w+, \d+\w+\)",
+    ),
+    explain("the server stores how a binary constant is written in a TEXT", r"^value:.*IoTDB's \"X'", r"(^|; )insert"),
     explain("the server stores bytes that are no text in a TEXT", r"value b'", r"(^|; )insert[^;]*$"),
     explain(
         "the server limits the rows of a device before it sorts them",

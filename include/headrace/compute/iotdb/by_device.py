@@ -64,9 +64,9 @@ class DeviceQuery:
         if not items_without_end_time(items):
             return None
         aggregated = any(is_aggregated(item.expression, self.scope.language) for item in items)
-        clause = self.clause(resolvers)
         selected = [{path.name for path in paths(item.expression)} for item in items_without_end_time(items)]
         complete = [resolver for resolver in resolvers if has_column(resolver, selected)]
+        clause = self.clause(complete)
         where, having = self.conditions(complete, aggregated=aggregated)
         nodes = [
             *(item.expression for item in items),
