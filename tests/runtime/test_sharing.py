@@ -20,7 +20,8 @@ from headrace.runtime.sharing import plan_moves
 from headrace.runtime.snode import Exit
 from headrace.settings import Settings, load
 from tests.runtime.meters import DATABASE, START, Meters, readings
-from tests.runtime.test_snode import Job, context, settings, start, until
+from tests.runtime.test_snode import context, settings, start, until
+from tests.support.jobs import Job
 
 __all__ = ["context", "settings", "start"]
 

@@ -45,6 +45,7 @@ class Driver:
         self._retry_at: dict[str, int] = {}
         self._resident: dict[str, bool] = {}
         self._polled_at = time.monotonic()
+        self._poll_at = 0.0
         self._away_since: float | None = None
         self._thread = threading.Thread(target=self._run, name="driver", daemon=True)
         self._leaving: dict[str, str] = {}
@@ -118,11 +119,13 @@ class Driver:
             self._away_since = None
 
     def _poll_until(self, deadline: float) -> None:
-        while not self._stopping.is_set() and time.monotonic() < deadline:
+        while not self._stopping.is_set() and (now := time.monotonic()) < deadline:
+            if now < self._poll_at:
+                self._stopping.wait(min(self._poll_at, deadline) - now)
+                continue
             busy = self._pollers.poll(MAX_POLL_S)
             self._polled_at = time.monotonic()
-            if not busy:
-                self._stopping.wait(self._context.settings.poll_ms / 1000)
+            self._poll_at = self._polled_at + (0 if busy else self._context.settings.idle_poll_ms / 1000)
 
     def give(self, jobs: Mapping[str, str]) -> None:
         """Hand jobs over to other snodes, by id, once their micro-batches have ended. Replaces what was asked for before."""

@@ -187,7 +187,7 @@ def _(stage: stages.RebuildStream, session: SessionState) -> Result:
 
     context, plan, old = session.context, stage.plan, stage.record.definition
     replaces = Replacement(old.id, stage.clears) if old.target == plan.target.id else None
-    # The time of creation tells Airflow that the DAG belongs to another job, so it has to increase.
+    # Airflow identifies the job of a DAG by the time of creation, so it has to increase.
     created = max(context.clock.now(), old.created + 1)
     definition = plan.definition(created=created, snode=old.snode, dialect=old.dialect, replaces=replaces)
     replace_stream(context, plan, definition, stage.record)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from headrace.errors import InternalError
 from headrace.model.jobs import JobKind, job_name
+from headrace.model.streams import TriggerMode
 from headrace.model.tree_statements import TimeoutPolicy
 from headrace.service import stages, work_stages
 from headrace.service.rights import required_rights
@@ -156,14 +157,33 @@ def _(stage: stages.DescribeStages) -> list[str]:
 def _(stage: stages.RecordStream) -> list[str]:
     plan = stage.plan
     options = plan.options
+    recalculation = "mark their windows" if plan.defers_changes else "recalculate their windows"
     statistics = [
         f"trigger {options.trigger.value}",
+        f"results {describe_emission(plan)}",
         f"watermark {options.watermark}",
-        f"expired rows {'ignored and counted' if options.ignore_expired else 'recalculate their windows'}",
-        f"updates {'count as new rows' if options.ignore_update else 'recalculate their windows'}",
+        f"expired rows {'ignored and counted' if options.ignore_expired else recalculation}",
+        f"updates {'count as new rows' if options.ignore_update else recalculation}",
     ]
     head = f"maintain stream {plan.database}.{plan.name} on changes of {plan.source.database}.{plan.source.name}"
     return [explain_target(plan), head, *indent(statistics), *explain_plan(plan.query)]
+
+
+def describe_emission(plan: StreamPlan) -> str:
+    """Describe when a stream writes results."""
+    options, unit = plan.options, "row" if plan.query.window is None else "window"
+    match options.trigger:
+        case TriggerMode.AT_ONCE:
+            return f"whenever a {unit} changes"
+        case TriggerMode.MAX_DELAY:
+            return f"when event time closes a window, and at the latest {options.max_delay} after it has changed"
+        case TriggerMode.CONTINUOUS_WINDOW_CLOSE:
+            return f"when event time closes a window; later changes after {options.recalculation_interval}"
+        case TriggerMode.FORCE_WINDOW_CLOSE:
+            what = "for each point" if plan.query.interp is not None else "at the end of each window"
+            return f"by the clock, once, {what} plus the watermark delay"
+        case _:
+            return "when event time closes a window, and again when it changes"
 
 
 def explain_target(plan: StreamPlan) -> str:

@@ -12,7 +12,7 @@ from headrace.runtime.context import Context
 from headrace.runtime.supervision import read_snapshot, stale_after_ms
 from headrace.service import stream_tables
 from headrace.service.results import BIGINT, INSTANT, INT, STRING, CatalogRows, Type
-from headrace.streams.sources.lag import measure_lag_ms
+from headrace.streams.sources.lag import measure_counters, measure_lag_ms
 
 SCHEMA: Final = "information_schema"
 Row = tuple[Any, ...]
@@ -114,6 +114,7 @@ def stream_progress(context: Context) -> CatalogRows:
         lag_ms=BIGINT,
         rows_in=BIGINT,
         rows_used=BIGINT,
+        rows_updated=BIGINT,
         rows_filtered=BIGINT,
         rows_expired=BIGINT,
         rows_pending=BIGINT,
@@ -126,7 +127,7 @@ def stream_progress(context: Context) -> CatalogRows:
 
 def stream_row(context: Context, record: JobRecord, activity: ReportedActivity) -> Row:
     """Return a stream's row, values in the order of `stream_progress`."""
-    definition, progress, counters = record.definition, record.progress, record.progress.counters
+    definition, progress, counters = record.definition, record.progress, measure_counters(context, record)
     return (
         definition.name,
         definition.database,
@@ -143,6 +144,7 @@ def stream_row(context: Context, record: JobRecord, activity: ReportedActivity) 
         measure_lag_ms(context, record),
         counters.rows_in,
         counters.rows_used,
+        counters.rows_updated,
         counters.rows_filtered,
         counters.rows_expired,
         counters.rows_pending,

@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from headrace.errors import ProgrammingError
+from headrace.errors import NotSupportedError, ProgrammingError
 from headrace.model.expressions import Cast
 from headrace.model.jobs import JobRecord
 from headrace.model.queries import Query, SelectItem
@@ -24,6 +25,7 @@ from headrace.service.work_stages import VerifyQuery, VerifyStream
 from headrace.sql import parse
 from headrace.streams.definition.define import StreamPlan, find_relation, plan_recorded_stream
 from headrace.streams.definition.layout import find_partition_item, prepend_window_start
+from headrace.streams.filling.marks import MARK, window_mark
 from headrace.verify import Lookup, MaintainedTable, StoredTable, VerificationResult, verify
 
 MAX_ATTEMPTS: Final = 3
@@ -108,10 +110,10 @@ def read_tags(context: Context, table: Table) -> pa.Table:
 def verify_stream(stage: VerifyStream, context: Context) -> VerificationResult:
     """Compare a stream's target with its query over the rows that the stream has processed.
 
-    With WINDOW_CLOSE only closed windows are compared; without history, only the windows that the target has.
+    Except with AT_ONCE, only closed windows are compared; without history, only the windows that the target has, and none of FILL.
 
     Raises:
-        NotSupportedError: Its query uses something that verify does not support.
+        NotSupportedError: Its query uses something that verify does not support, or its trigger is FORCE_WINDOW_CLOSE.
     """
     verification = None
     for _ in range(MAX_ATTEMPTS):
@@ -132,8 +134,16 @@ def compare_stream(context: Context, record: JobRecord) -> VerificationResult:
         raise ProgrammingError(f"stream {definition.name} has processed nothing yet", hint="wait for its history, or settle")
     plan = plan_recorded_stream(definition, context.catalog)
     query, tags = add_tag_items(prepend_window_start(statement.query), statement)
-    rows = target_rows(context, plan, tags)
-    closes = statement.options.trigger is TriggerMode.WINDOW_CLOSE and query.window is not None
+    if statement.options.trigger is TriggerMode.FORCE_WINDOW_CLOSE:
+        raise NotSupportedError(
+            f"stream {definition.name} has FORCE_WINDOW_CLOSE: which rows had arrived at the close of a window is not stored",
+            hint="compare its target with a query yourself",
+        )
+    if not statement.options.fill_history:
+        # Such a stream fills what it takes for gaps: windows whose rows it has not seen.
+        query = replace(query, fill=None)
+    rows = target_rows(context, plan, tags, only_windows=query.fill is None)
+    closes = statement.options.trigger is not TriggerMode.AT_ONCE and query.window is not None
     watermark = (progress.watermark if progress.watermark is not None else -(2**62)) if closes else None
     # Results older than the target's KEEP are discarded, so such windows may be missing.
     partial = not statement.options.fill_history or plan.target_database.keep_ms is not None
@@ -152,6 +162,8 @@ def describe_option_differences(record: JobRecord, options: StreamOptions) -> st
         differences.append(f"the stream dropped {record.progress.counters.rows_expired} expired rows, which the query includes")
     if options.ignore_update:
         differences.append("with IGNORE UPDATE 1 it counts a rewritten row again")
+    if options.trigger is TriggerMode.CONTINUOUS_WINDOW_CLOSE:
+        differences.append("windows that late changes have marked are recalculated later")
     return "; ".join(differences)
 
 
@@ -166,9 +178,13 @@ def add_tag_items(query: Query, statement: CreateStream) -> tuple[Query, list[st
     return replace(query, items=(*query.items, *items)), names
 
 
-def target_rows(context: Context, plan: StreamPlan, tags: list[str]) -> pa.Table:
-    """Return the target's rows: the columns that the query fills, in its order, then the tags in `tags`."""
-    rows = context.tables.scan(plan.target, plan.target_database)
+def target_rows(context: Context, plan: StreamPlan, tags: list[str], *, only_windows: bool) -> pa.Table:
+    """Return the target's rows: the columns that the query fills, in its order, then the tags in `tags`.
+
+    With `only_windows`, windows that FILL has added are left out.
+    """
+    is_window = pc.field(MARK.name) == window_mark(plan) if only_windows and plan.fills_gaps else None
+    rows = context.tables.scan(plan.target, plan.target_database, filter=is_window)
     if tags:
         key = plan.target.series_key
         rows = rows.join(context.tables.read_tags(plan.target).select([key, *tags]), key)

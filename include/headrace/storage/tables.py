@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 from headrace.model.positions import Position, SourceId
 from headrace.model.tables import Column, Database, Table
 from headrace.storage.delta import changes, creation, scans, spark_reads
-from headrace.storage.delta.changes import InsertedRows
+from headrace.storage.delta.changes import CommitSize, InsertedRows
 from headrace.storage.delta.commits import Commit, WriteMetrics, committed_position
 from headrace.storage.delta.dataframe_writer import DataFrameWriter
 from headrace.storage.delta.evolution import Evolution
@@ -30,6 +30,7 @@ from headrace.storage.delta.tags import Tags
 from headrace.storage.delta.writer import Lock, Ranges, Writer
 from headrace.storage.loading.loader import Loader, LoadMetrics, LoadOptions
 from headrace.storage.loading.tree_loader import SeriesStore, TreeLoader, TreeLoadOptions
+from headrace.storage.object_store import delta_options
 from headrace.storage.types import field, rows_schema
 
 if TYPE_CHECKING:
@@ -45,13 +46,12 @@ class Tables:
         uri: Root of the tables.
         lock: Mutual exclusion among processes, by name.
         small_write_rows: Rows up to which a load is written by delta-rs rather than by Spark.
-        options: Storage options of delta-rs for object stores.
     """
 
-    def __init__(self, uri: str, lock: Lock, small_write_rows: int, options: Mapping[str, str] | None = None) -> None:
+    def __init__(self, uri: str, lock: Lock, small_write_rows: int) -> None:
         self.uri = normalize_root(uri)
         self.small_write_rows = small_write_rows
-        self._handles = Handles(self.uri, options or {})
+        self._handles = Handles(self.uri)
         self._writer = Writer(self._handles, lock)
         self._tags = Tags(self._handles, self._writer, SubtableNames(self._handles))
         self._evolution = Evolution(self._handles, self._writer)
@@ -65,7 +65,7 @@ class Tables:
             ExistsError: Other columns, or rows, are stored there.
             LimitError: A type or column name cannot be stored.
         """
-        creation.create_table(self.uri, table, database, self._handles.options)
+        creation.create_table(self.uri, table, database)
 
     def check(self, table: Table, database: Database) -> None:
         """Raise `LimitError` if the table has types or column names that cannot be stored; `create` does so too."""
@@ -110,7 +110,7 @@ class Tables:
 
     def exists(self, table: Table) -> bool:
         """Return whether the table's Delta table exists."""
-        return DeltaTable.is_deltatable(rows_uri(self.uri, table), storage_options=dict(self._handles.options) or None)
+        return DeltaTable.is_deltatable(rows_uri(self.uri, table), storage_options=delta_options(self.uri))
 
     def schema(self, table: Table, database: Database) -> pa.Schema:
         """Return the stored columns of a table: the declared ones, then `tbname`; field metadata has the declared type."""
@@ -163,6 +163,7 @@ class Tables:
 
         Raises:
             FencedError: The guard of `commit` does not hold; nothing is written.
+            StaleReadError: The table has changed since `commit.read_version`; nothing is written.
         """
         written = self._writer.replace(table, database, upserts, deletes, commit, fresh)
         return None if written is None else self._schedule_maintenance(table, written)
@@ -273,8 +274,7 @@ class Tables:
 
     def version(self, table: Table) -> int:
         """Return the newest version of a table's rows; cheap enough to poll."""
-        with self._handles.reader(table).latest() as delta:
-            return delta.version()
+        return self._handles.reader(table).version()
 
     def transaction(self, table: Table, app: str) -> int | None:
         """Return the version recorded for an app transaction, or None."""
@@ -312,6 +312,10 @@ class Tables:
     def change_rows(self, table: Table, first: int, last: int) -> int:
         """Return the number of rows of `changes`, from the log without reading data files."""
         return changes.count_changes(self._handles.reader(table), first, last)
+
+    def commit_size(self, table: Table, version: int) -> CommitSize:
+        """Return the number of rows of a version, from the log without reading data files."""
+        return changes.commit_size(self._handles.reader(table), version)
 
     def committed_at(self, table: Table, version: int) -> int | None:
         """Return when a version was committed, in epoch ms by its writer's clock; None if its log does not say, or was removed."""
@@ -479,7 +483,7 @@ class Tables:
 
     def outbox(self, job_id: str) -> Outbox:
         """Return a job's outbox; it may not exist yet."""
-        return Outbox(f"{self.uri}/{OUTBOXES}/{path_segment(job_id)}", job_id, self._writer, self._handles.options)
+        return Outbox(f"{self.uri}/{OUTBOXES}/{path_segment(job_id)}", job_id, self._writer)
 
     def close(self) -> None:
         """End background compaction."""

@@ -18,6 +18,7 @@ from headrace.model.failpoints import failpoint
 from headrace.model.jobs import DesiredState, JobProgress, JobRecord
 from headrace.model.positions import Position, latest
 from headrace.streams.batches import BatchResult, Processor
+from headrace.streams.clocked.processor import ClockedProcessor
 from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan, plan_recorded_stream
 from headrace.streams.keep import KeepProcessor
@@ -45,7 +46,7 @@ class Reader(Protocol):
         """Return a batch without rows that leaves the offset at a version."""
 
     def pending(self, version: int) -> tuple[int, int | None]:
-        """Return the number of changes after a version, and when the oldest was committed (epoch ms; None if there is none)."""
+        """Return the number of rows written after a version, and when the oldest was committed (epoch ms; None without any)."""
 
 
 class Advance(Enum):
@@ -62,8 +63,14 @@ class Advance(Enum):
 
 def processor_of(context: Context, plan: StreamPlan) -> Processor:
     """Return the processor for a plan's kind of query."""
-    processor = ProjectionProcessor(context, plan) if plan.query.window is None else WindowProcessor(context, plan)
-    return KeepProcessor(processor, plan)
+    return KeepProcessor(window_processor(context, plan), plan)
+
+
+def window_processor(context: Context, plan: StreamPlan) -> Processor:
+    """Return the processor that computes all results, including those that the target does not keep."""
+    if plan.is_closed_by_clock:
+        return ClockedProcessor(context, plan)
+    return ProjectionProcessor(context, plan) if plan.query.window is None else WindowProcessor(context, plan)
 
 
 def state_store(context: Context, job_id: str) -> StateStore:
@@ -203,7 +210,7 @@ class Runner:
             result = self.processor.process_batch(state, replace(changes, now=state.handled_at))
             state = replace(result.state, wake_at=result.wake_at, messages=self.sink.prepare(result, position).messages)
             offset = changes.last
-        return replace(state, position=position)
+        return replace(state, position=position, computed_before=None)
 
     def advance(self) -> Advance:
         """Handle the next micro-batch if there is one and the user still wants the stream to run."""

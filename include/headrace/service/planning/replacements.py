@@ -6,7 +6,7 @@ import difflib
 from dataclasses import fields, replace
 
 from headrace.compute import explain
-from headrace.errors import Error, InternalError, InvalidStreamError
+from headrace.errors import Error, InternalError, InvalidStreamError, NotSupportedError
 from headrace.model.jobs import JobDefinition, JobRecord
 from headrace.model.statements import ALTERABLE_OPTIONS, AlterStream, CreateStream, ResetStream
 from headrace.model.streams import StreamOptions
@@ -52,7 +52,7 @@ def check_options(statement: CreateStream, definition: JobDefinition, session: P
 
 
 def reset_stream(statement: ResetStream, session: PlanningContext) -> list[Stage]:
-    """Plan RESET STREAM: replace the stream by itself, with a backfill of all stored rows."""
+    """Plan RESET STREAM: replace the stream with itself, after a backfill of all stored rows."""
     record = find_stream(statement.name, session, statement.if_exists)
     if record is None:
         return []
@@ -91,7 +91,7 @@ def replace_stream(statement: CreateStream, record: JobRecord, session: Planning
 
 
 def target_misfit(error: Error, statement: CreateStream, definition: JobDefinition, session: PlanningContext) -> Error:
-    """Return the error of a definition; if the stream's own target does not fit the new results, say how to go on."""
+    """Return the error of a definition; if the stream's own target does not fit the new results, say how to continue."""
     target = statement.target
     names_own = definition.target is not None and (target.database or session.database, target.name) == (
         definition.target.database,
@@ -110,6 +110,11 @@ def rebuild(
     record: JobRecord, plan: StreamPlan, session: PlanningContext, *, clears: bool, differences: tuple[str, ...] = ()
 ) -> list[Stage]:
     """Return the stages that compute a stream again."""
+    if plan.is_closed_by_clock:
+        raise NotSupportedError(
+            f"the stream {plan.name} has FORCE_WINDOW_CLOSE: its windows are computed once",
+            hint="DROP STREAM, and create it with another target",
+        )
     rows = session.context.tables.rows(plan.source)
     chunks = max(1, -(-rows // session.context.settings.chunk_rows))
     return [RebuildStream(record, plan, clears, rows, chunks, differences), notify(record)]

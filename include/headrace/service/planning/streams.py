@@ -28,7 +28,7 @@ def create_stream(statement: CreateStream, session: PlanningContext) -> list[Sta
     settings = context.settings
     stream = define(statement, context.catalog, session.database, dialect=session.dialect, now=context.clock.now())
     stages: list[Stage] = [RecordStream(stream, statement.if_not_exists)]
-    if statement.options.fill_history:
+    if stream.options.fill_history:
         rows = context.tables.rows(stream.source)
         stages.append(FillHistory(stream, rows, max(1, -(-rows // settings.chunk_rows))))
     return [*stages, NotifyAirflow(JobKind.STREAM, database, statement.name.name)]

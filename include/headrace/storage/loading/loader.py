@@ -30,6 +30,7 @@ from headrace.storage.loading.conversion import (
 )
 from headrace.storage.loading.inserted import InsertedFile, split_inserted
 from headrace.storage.loading.splits import FileSplit, describe, split_files
+from headrace.storage.object_store import is_object_store
 from headrace.storage.types import rows_schema
 from headrace.storage.values.columns import MAX_EXAMPLES, InvalidValues
 
@@ -188,7 +189,8 @@ class Loader:
             rows = staging.read_batches(self._uri, files, self._schema)
             return merging.upsert(delta, self._table, self._schema, rows, staging.staged_scope(files), present_columns, None)
 
-        by_spark = staging.total_rows(files) > MAX_ROWS_MERGED_IN_DRIVER
+        # On an object store, Spark may replace a commit that another writer has made meanwhile.
+        by_spark = staging.total_rows(files) > MAX_ROWS_MERGED_IN_DRIVER and not is_object_store(self._uri)
         with self._writer.exclusive(self._writer.lock_name(self._table), needed=by_spark):
             written = self._writer.attempts(self._handles.writer(self._table), work)
             return self._merge_by_spark(files, present_columns) if written is None else written

@@ -14,15 +14,15 @@ from headrace.catalog.rules import target_taken
 from headrace.compute import Key, Language, Plan, Relation, Scope, SeriesNames, bind, language
 from headrace.compute.terms import ColumnRole
 from headrace.compute.types import spark_type
-from headrace.compute.window_plans import EventWindow
+from headrace.compute.window_plans import EventWindow, IntervalWindow
 from headrace.errors import Error, InternalError, InvalidStreamError, LimitError, NotFoundError, TypeMismatchError
 from headrace.model.expressions import Cast, ColumnRef, Expression, Star
 from headrace.model.jobs import JobDefinition, JobKind, Replacement
 from headrace.model.notifications import Notification
 from headrace.model.positions import SourceId, source_id
-from headrace.model.queries import IntervalClause, Query
+from headrace.model.queries import FillMode, IntervalClause, Query
 from headrace.model.statements import CreateStream
-from headrace.model.streams import StreamOptions, StreamSchema
+from headrace.model.streams import StreamOptions, StreamSchema, TriggerMode
 from headrace.model.tables import Database, Name, Table
 from headrace.model.types import TypeKind
 from headrace.sql import parse
@@ -63,6 +63,7 @@ class StreamPlan:
         columns: For each output column of `query`, in order, the column of `target` that it fills.
         groups: How a group of the query gets its subtable of the target, with tags.
         watermark: The watermark delay, in ticks of the source's precision.
+        delete_mark: How far behind the maximum event time state is dropped, in ticks; None if it never is.
         conditions: With a notification, what made event windows start and end.
     """
 
@@ -81,6 +82,7 @@ class StreamPlan:
     columns: tuple[str, ...]
     groups: GroupRule
     watermark: int
+    delete_mark: int | None = None
     notification: Notification | None = None
     conditions: ConditionValues = field(default_factory=ConditionValues)
 
@@ -90,9 +92,29 @@ class StreamPlan:
         return source_id(self.source_database.name, self.source.name)
 
     @property
+    def fills_gaps(self) -> bool:
+        """True if FILL is a step between the windows that the stream emits and its target."""
+        return self.query.fill is not None and self.query.fill.between
+
+    @property
     def leaves_rows_out(self) -> bool:
         """True if a row may belong to no window, so that only its subtable's progress shows whether it is in order."""
         return isinstance(self.query.window, EventWindow)
+
+    @property
+    def is_closed_by_clock(self) -> bool:
+        """True if the clock closes windows, not event time."""
+        return self.options.trigger is TriggerMode.FORCE_WINDOW_CLOSE
+
+    @property
+    def defers_changes(self) -> bool:
+        """True if late rows, updates and deletes only mark closed windows, which the clock has recalculated."""
+        return self.options.trigger is TriggerMode.CONTINUOUS_WINDOW_CLOSE
+
+    @property
+    def separates_late_rows(self) -> bool:
+        """True if a late row is not simply merged into its window."""
+        return self.options.ignore_expired or self.defers_changes
 
     @property
     def schema(self) -> StreamSchema:
@@ -248,6 +270,7 @@ class Definer:
         target_database, existing = self.resolve_target()
         check_precision(bound, query, target_database, statement)
         layout = self.choose_layout(target_database, existing, bound, prepended)
+        check_filled_key(statement, layout, bound)
         with_hidden = replace(
             cast_to_target(query, bound, layout), partition_by=(*query.partition_by, *hidden_items(statement, layout))
         )
@@ -258,7 +281,7 @@ class Definer:
             database=statement.name.database or self.database or target_database.name,
             name=statement.name.name,
             sql=self.recorded.sql if self.recorded else statement.text,
-            options=statement.options,
+            options=effective_options(statement.options),
             query=final,
             source=source.table,
             source_database=source.database,
@@ -269,6 +292,7 @@ class Definer:
             columns=layout.columns,
             groups=define_groups(statement, layout, final),
             watermark=statement.options.watermark.ticks(source.database.precision),
+            delete_mark=effective_delete_mark(statement.options, final),
             notification=statement.notification,
             conditions=conditions,
         )
@@ -277,7 +301,9 @@ class Definer:
         """Bind a query to the source's columns."""
         plan = bind(query, self.scope, stream=True)
         assert isinstance(plan, Plan)
-        return plan
+        if plan.fill is None or self.statement.options.trigger is TriggerMode.FORCE_WINDOW_CLOSE:
+            return plan
+        return replace(plan, fill=replace(plan.fill, between=True))
 
     def resolve_target(self) -> tuple[Database, Table | None]:
         """Return the target's database, and the target if it exists."""
@@ -321,11 +347,26 @@ def restrict_to_filled(table: Table, stream: JobDefinition | None) -> Table:
     return replace(table, columns=columns, tags=tuple(tag for tag in table.tags if tag.name in schema.fills))
 
 
+def effective_options(options: StreamOptions) -> StreamOptions:
+    """Return the options that apply: FORCE_WINDOW_CLOSE has no history, and ignores late rows and updates."""
+    if options.trigger is not TriggerMode.FORCE_WINDOW_CLOSE:
+        return options
+    return replace(options, fill_history=False, fill_history_async=False, ignore_expired=True, ignore_update=True)
+
+
+def effective_delete_mark(options: StreamOptions, plan: Plan) -> int | None:
+    """Return DELETE_MARK in ticks, at least the watermark delay and the length of a window; None if state is never dropped."""
+    if options.delete_mark is None or options.delete_mark.count <= 0:
+        return None
+    mark = max(options.delete_mark.ticks(plan.precision), options.watermark.ticks(plan.precision))
+    return max(mark, plan.window.max_span(plan.precision)) if isinstance(plan.window, IntervalWindow) else mark
+
+
 def check_plan(plan: Plan, statement: CreateStream, source: Relation, language: Language) -> None:
     """Check what depends on resolved names: types, and the first columns of the result."""
     first = plan.outputs[0]
     if first.type.kind is not TypeKind.TIMESTAMP or (
-        plan.window is None and not is_timestamp_first(statement.query, source, language)
+        plan.window is None and plan.interp is None and not is_timestamp_first(statement.query, source, language)
     ):
         raise InvalidStreamError(
             f"the first column of the result is not the timestamp {source.table.timestamp.name}",
@@ -380,6 +421,21 @@ def is_column_at(query: Query, index: int, name: str) -> bool:
         return True
     expression = query.items[index].expression if index < len(query.items) else first
     return isinstance(expression, ColumnRef) and expression.name == name
+
+
+def check_filled_key(statement: CreateStream, layout: Layout, plan: Plan) -> None:
+    """Reject a FILL that leaves the key of the target empty."""
+    fill, key = plan.fill, layout.table.key
+    if fill is None or key is None:
+        return
+    output = next(output for output, name in zip(plan.outputs, layout.columns, strict=True) if name == key.name)
+    has_line = fill.mode is FillMode.LINEAR and output.type.is_number
+    if output.is_filled and not has_line and fill.mode in (FillMode.NULL, FillMode.NULL_F, FillMode.LINEAR):
+        raise InvalidStreamError(
+            f"FILL({fill.mode}) leaves {key.name} empty, which is part of the key of {layout.table.name}",
+            hint="use PREV, NEXT or VALUE",
+            span=statement.query.span,
+        )
 
 
 def cast_to_target(query: Query, bound: Plan, layout: Layout) -> Query:

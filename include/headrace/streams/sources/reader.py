@@ -51,14 +51,14 @@ class ChangeReader:
         return self._with_tags(Changes(version + 1, version, rows), tags)
 
     def pending(self, version: int) -> tuple[int, int | None]:
-        """Return the number of changes after a version, and when the oldest was committed (epoch ms; None if there is none).
+        """Return the number of rows written after a version, and when the oldest was committed (epoch ms; None if there is none).
 
-        A long backlog is counted only as far as `CommitSizes.count_range` looks ahead.
+        A long backlog is counted only as far as `CommitSizes.count_written` looks ahead.
         """
         latest_version = self.latest_version()
         if version >= latest_version:
             return 0, None
-        return self._sizes.count_range(version + 1, latest_version), self.context.tables.committed_at(self.source, version + 1)
+        return self._sizes.count_written(version + 1, latest_version), self.context.tables.committed_at(self.source, version + 1)
 
     def committed_at(self, version: int) -> int | None:
         """Return when a version was committed, in epoch ms; None if unknown."""
