@@ -83,9 +83,9 @@ class JobDefinition:
         return self.sources[0]
 
     @property
-    def source_id(self) -> SourceId:
-        """The first source, as offsets name it."""
-        return source_id(self.source.database, self.source.name)
+    def source_ids(self) -> tuple[SourceId, ...]:
+        """The sources, as offsets name them."""
+        return tuple(source_id(source.database, source.name) for source in self.sources)
 
     @property
     def databases(self) -> frozenset[str]:
@@ -195,14 +195,20 @@ class JobRecord:
         return JobState.RUNNING if is_live else JobState.FILLING
 
     @property
+    def offsets(self) -> Offsets | None:
+        """The last version of each source that the job has handled; None before it is live."""
+        return None if self.progress.position is None else self.progress.position.offsets
+
+    @property
     def source_version(self) -> int | None:
         """The last version of the job's first source that it has handled; None before it is live."""
-        position = self.progress.position
-        if position is None or not self.definition.sources:
-            return None
-        return position.offsets.get(self.definition.source_id)
+        return self._first_offset(self.offsets)
 
     @property
     def boundary_version(self) -> int | None:
         """The version of the job's first source that ends its history; None if it has none."""
-        return None if self.progress.boundary is None else self.progress.boundary.get(self.definition.source_id)
+        return self._first_offset(self.progress.boundary)
+
+    def _first_offset(self, offsets: Offsets | None) -> int | None:
+        ids = self.definition.source_ids
+        return offsets.get(ids[0]) if offsets is not None and ids else None

@@ -12,12 +12,14 @@ from headrace.catalog.processes import process_identity
 from headrace.errors import FencedError, OperationalError
 from headrace.history.backfill import fill_history
 from headrace.model.jobs import DesiredState, JobKind, JobRecord, JobState
+from headrace.model.positions import Offsets, is_behind
 from headrace.model.snodes import Lease
 from headrace.runtime.context import Context
 from headrace.runtime.continuous_queries import execute_due
 from headrace.runtime.epochs import raise_epoch
 from headrace.settings import Settings
 from headrace.streams.sources.poller import SourcePollers
+from headrace.streams.sources.stored import latest_offsets
 
 # How long `settle` waits for a live snode that makes no progress.
 MAX_STALL_SECONDS: Final = 120
@@ -137,7 +139,7 @@ class EmbeddedRunner:
     def _wait_for_snode(self) -> bool:
         """Wait until the snode has processed what has been written so far; return True if its lease has ended before that."""
         required = {
-            record.definition.id: self._source_version(record)
+            record.definition.id: latest_offsets(self._context, record.definition.sources)
             for record in self._load_records()
             if record.definition.kind is JobKind.STREAM
         }
@@ -155,17 +157,12 @@ class EmbeddedRunner:
                 return True
         return False
 
-    def _lagging_streams(self, required: dict[str, int]) -> dict[str, int | None]:
-        """Return the source versions of the running streams that have not reached the required ones, by stream."""
+    def _lagging_streams(self, required: dict[str, Offsets]) -> dict[str, Offsets]:
+        """Return the offsets of the running streams that have not reached the required ones, by stream."""
         return {
-            record.definition.id: record.source_version
+            record.definition.id: record.offsets or {}
             for record in self._load_records()
             if record.desired is DesiredState.RUNNING
             and record.state is not JobState.STOPPED
-            and (record.source_version or 0) < required.get(record.definition.id, 0)
+            and is_behind(record.offsets or {}, required.get(record.definition.id, {}))
         }
-
-    def _source_version(self, record: JobRecord) -> int:
-        definition = record.definition
-        table = self._context.catalog.tables.get(definition.source.database, definition.source.name)
-        return self._context.tables.version(table)

@@ -117,7 +117,7 @@ def verify_stream(stage: VerifyStream, context: Context) -> VerificationResult:
     for _ in range(MAX_ATTEMPTS):
         record = context.catalog.jobs.by_id(stage.definition.id)
         verification = compare_stream(context, record)
-        if verification.equal or context.catalog.jobs.by_id(stage.definition.id).source_version == record.source_version:
+        if verification.equal or context.catalog.jobs.by_id(stage.definition.id).offsets == record.offsets:
             return verification
     assert verification is not None
     return verification
@@ -128,7 +128,7 @@ def compare_stream(context: Context, record: JobRecord) -> VerificationResult:
     definition, progress = record.definition, record.progress
     statement = parse(definition.sql, definition.dialect)
     assert isinstance(statement, CreateStream)
-    if record.source_version is None:
+    if record.offsets is None:
         raise ProgrammingError(f"stream {definition.name} has processed nothing yet", hint="wait for its history, or settle")
     plan = plan_recorded_stream(definition, context.catalog)
     query, tags = add_tag_items(prepend_window_start(statement.query), statement)
@@ -136,7 +136,7 @@ def compare_stream(context: Context, record: JobRecord) -> VerificationResult:
     closes = statement.options.trigger is TriggerMode.WINDOW_CLOSE and query.window is not None
     watermark = (progress.watermark if progress.watermark is not None else -(2**62)) if closes else None
     maintained = MaintainedTable(watermark, partial=not statement.options.fill_history)
-    source = stored_table(context, plan.source, plan.source_database, plan.source_subtable, record.source_version)
+    source = stored_table(context, plan.source, plan.source_database, plan.source_subtable, record.offsets[plan.source_ids[0]])
     verification = verify(query, lambda: rows, lambda _: source, maintained=maintained)
     return (
         verification if verification.equal else replace(verification, remark=describe_option_differences(record, statement.options))

@@ -21,7 +21,7 @@ from headrace.model.positions import SourceId, source_id
 from headrace.model.queries import Query
 from headrace.model.statements import CreateStream
 from headrace.model.streams import StreamOptions, StreamSchema
-from headrace.model.tables import Database, Name, Table
+from headrace.model.tables import Database, Name, Table, TableId
 from headrace.model.types import TypeKind
 from headrace.sql import parse
 from headrace.streams.definition.checks import MAX_STREAMS_PER_DATABASE, check_statement, source_name
@@ -76,9 +76,14 @@ class StreamPlan:
     watermark: int
 
     @property
-    def source_id(self) -> SourceId:
-        """The id of the source table."""
-        return source_id(self.source_database.name, self.source.name)
+    def sources(self) -> tuple[TableId, ...]:
+        """The stored tables whose changes are read."""
+        return (self.source.id,)
+
+    @property
+    def source_ids(self) -> tuple[SourceId, ...]:
+        """The sources, as offsets name them."""
+        return tuple(source_id(source.database, source.name) for source in self.sources)
 
     @property
     def leaves_rows_out(self) -> bool:
@@ -101,7 +106,7 @@ class StreamPlan:
             name=self.name,
             sql=self.sql,
             dialect=dialect,
-            sources=(self.source.id,),
+            sources=self.sources,
             target=self.target.id,
             created=created,
             snode=snode,
