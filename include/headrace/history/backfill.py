@@ -27,7 +27,7 @@ from headrace.streams import lifecycle
 from headrace.streams.context import Context
 from headrace.streams.definition import define
 from headrace.streams.definition.define import StreamPlan
-from headrace.streams.sources.stored import source_extents, source_tables
+from headrace.streams.sources.stored import count_rows, source_extents
 
 HISTORY: Final = "history"
 """The run in the ledger that backfills a stream's history; other runs are recomputations that a user started."""
@@ -210,8 +210,7 @@ def describe_offsets(offsets: Offsets) -> str:
 
 def has_small_source(context: Context, record: JobRecord) -> bool:
     """Return whether the source of a stream is so small that its snode fills the history itself."""
-    tables = source_tables(context, record.definition.sources).values()
-    return sum(context.tables.rows(table) for table in tables) <= context.settings.resident_history_rows
+    return count_rows(context, record.definition.sources) <= context.settings.resident_history_rows
 
 
 def is_filled(context: Context, job_id: str) -> bool:

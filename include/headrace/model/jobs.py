@@ -79,8 +79,18 @@ class JobDefinition:
 
     @property
     def source(self) -> TableId:
-        """The first source."""
-        return self.sources[0]
+        """The table that the query names: the first source, or the virtual table over the sources."""
+        return self.virtual or self.sources[0]
+
+    @property
+    def virtual(self) -> TableId | None:
+        """The virtual table that the job reads; None if it reads stored tables."""
+        return None if self.schema is None else self.schema.virtual
+
+    @property
+    def tables(self) -> frozenset[TableId]:
+        """The tables that the job reads or writes, virtual and stored."""
+        return frozenset({*self.sources, *filter(None, (self.virtual, self.target))})
 
     @property
     def source_ids(self) -> tuple[SourceId, ...]:
@@ -92,8 +102,7 @@ class JobDefinition:
         """The databases that the job belongs to, reads and writes; none of a continuous query, which outlives its databases."""
         if self.kind is JobKind.CONTINUOUS_QUERY:
             return frozenset()
-        tables = (*self.sources, *((self.target,) if self.target is not None else ()))
-        return frozenset({self.database, *(table.database for table in tables)})
+        return frozenset({self.database, *(table.database for table in self.tables)})
 
     @property
     def schedule(self) -> Schedule:

@@ -35,7 +35,7 @@ def maintain(
     """Compact and vacuum all tables, or those of one database. A table that fails is logged and skipped."""
     names = [database] if database is not None else [entry.name for entry in context.catalog.databases.all()]
     results = []
-    for table in (table for name in names for table in context.catalog.tables.all(name)):
+    for table in (table for name in names for table in context.catalog.tables.all(name) if not table.is_virtual):
         try:
             results.append(maintain_table(context, table, retention_hours))
         except Error as error:

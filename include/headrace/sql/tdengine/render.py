@@ -37,19 +37,22 @@ def name_sql(name: Name) -> str:
     return name_text if name.database is None else f"{LEXICAL_RULES.name_sql(name.database)}.{name_text}"
 
 
-def _parenthesize(parts: Iterable[str]) -> str:
+def parenthesize(parts: Iterable[str]) -> str:
+    """Write parts in parentheses, with commas."""
     return f"({', '.join(parts)})"
 
 
 def _names_sql(names: Iterable[str]) -> str:
-    return _parenthesize(LEXICAL_RULES.name_sql(name) for name in names)
+    return parenthesize(LEXICAL_RULES.name_sql(name) for name in names)
 
 
-def _join_words(*parts: str) -> str:
+def join_words(*parts: str) -> str:
+    """Join the parts that are not empty."""
     return " ".join(part for part in parts if part)
 
 
-def _text_if(condition: bool, text: str) -> str:
+def text_if(condition: bool, text: str) -> str:
+    """Return a text, or nothing."""
     return text if condition else ""
 
 
@@ -59,9 +62,9 @@ def _text_if(condition: bool, text: str) -> str:
 @statement_sql.register
 def _(statement: model.CreateDatabase) -> str:
     options = [_database_option(name, value) for name, value in statement.options]
-    precision = _text_if(statement.precision is not Precision.MILLISECOND, f"PRECISION '{statement.precision}'")
-    exists = _text_if(statement.if_not_exists, "IF NOT EXISTS")
-    return _join_words("CREATE DATABASE", exists, name_sql(statement.name), precision, *options)
+    precision = text_if(statement.precision is not Precision.MILLISECOND, f"PRECISION '{statement.precision}'")
+    exists = text_if(statement.if_not_exists, "IF NOT EXISTS")
+    return join_words("CREATE DATABASE", exists, name_sql(statement.name), precision, *options)
 
 
 def _database_option(name: str, value: str) -> str:
@@ -71,7 +74,7 @@ def _database_option(name: str, value: str) -> str:
 
 @statement_sql.register
 def _(statement: model.DropDatabase) -> str:
-    return _join_words("DROP DATABASE", _text_if(statement.if_exists, "IF EXISTS"), name_sql(statement.name))
+    return join_words("DROP DATABASE", text_if(statement.if_exists, "IF EXISTS"), name_sql(statement.name))
 
 
 @statement_sql.register
@@ -81,20 +84,21 @@ def _(statement: model.UseDatabase) -> str:
 
 @statement_sql.register
 def _(statement: model.CreateTable) -> str:
-    tags = f"TAGS {_parenthesize(map(_column_sql, statement.tags))}" if statement.tags else ""
-    return _join_words(
+    tags = f"TAGS {parenthesize(map(_column_sql, statement.tags))}" if statement.tags else ""
+    return join_words(
         f"CREATE {'STABLE' if statement.tags else 'TABLE'}",
-        _text_if(statement.if_not_exists, "IF NOT EXISTS"),
+        text_if(statement.if_not_exists, "IF NOT EXISTS"),
         name_sql(statement.name),
-        _parenthesize(map(_column_sql, statement.columns)),
+        parenthesize(map(_column_sql, statement.columns)),
         tags,
         _comment_sql(statement.comment),
+        text_if(statement.is_virtual, "VIRTUAL 1"),
     )
 
 
 def _column_sql(column: Column) -> str:
-    return _join_words(
-        LEXICAL_RULES.name_sql(column.name), str(column.type), _text_if(column.is_key, "PRIMARY KEY"), _comment_sql(column.comment)
+    return join_words(
+        LEXICAL_RULES.name_sql(column.name), str(column.type), text_if(column.is_key, "PRIMARY KEY"), _comment_sql(column.comment)
     )
 
 
@@ -105,33 +109,34 @@ def _comment_sql(comment: str | None) -> str:
 @statement_sql.register
 def _(statement: model.CreateSubtables) -> str:
     subtables = (
-        _join_words(_text_if(spec.if_not_exists, "IF NOT EXISTS"), name_sql(spec.name), _using_sql(spec))
+        join_words(text_if(spec.if_not_exists, "IF NOT EXISTS"), name_sql(spec.name), using_sql(spec))
         for spec in statement.subtables
     )
     return f"CREATE TABLE {' '.join(subtables)}"
 
 
-def _using_sql(spec: model.SubtableSpec) -> str:
+def using_sql(spec: model.SubtableSpec) -> str:
+    """Write `USING supertable [(tag, …)] TAGS (value, …)`."""
     names = "" if spec.tag_names is None else _names_sql(spec.tag_names)
-    values = _parenthesize(RENDERER.scalar_sql(value.value) for value in spec.tag_values)
-    return _join_words("USING", name_sql(spec.using), names, "TAGS", values)
+    values = parenthesize(RENDERER.scalar_sql(value.value) for value in spec.tag_values)
+    return join_words("USING", name_sql(spec.using), names, "TAGS", values)
 
 
 @statement_sql.register
 def _(statement: model.DropTable) -> str:
-    what = "DROP STABLE" if statement.supertable else "DROP TABLE"
-    return _join_words(what, _text_if(statement.if_exists, "IF EXISTS"), ", ".join(map(name_sql, statement.names)))
+    what = "DROP STABLE" if statement.supertable else "DROP VTABLE" if statement.is_virtual else "DROP TABLE"
+    return join_words(what, text_if(statement.if_exists, "IF EXISTS"), ", ".join(map(name_sql, statement.names)))
 
 
 @statement_sql.register
 def _(statement: model.SetTags) -> str:
     values = ", ".join(f"{LEXICAL_RULES.name_sql(name)} = {RENDERER.scalar_sql(value.value)}" for name, value in statement.values)
-    return f"ALTER TABLE {name_sql(statement.table)} SET TAG {values}"
+    return f"ALTER {'VTABLE' if statement.is_virtual else 'TABLE'} {name_sql(statement.table)} SET TAG {values}"
 
 
 def _alter_sql(statement: model.AlterTable, action: str, *parts: str) -> str:
     what = "STABLE" if statement.supertable else "TABLE"
-    return _join_words("ALTER", what, name_sql(statement.table), action, "TAG" if statement.is_tag else "COLUMN", *parts)
+    return join_words("ALTER", what, name_sql(statement.table), action, "TAG" if statement.is_tag else "COLUMN", *parts)
 
 
 @statement_sql.register
@@ -163,13 +168,13 @@ def _(statement: model.Insert) -> str:
 
 
 def _block_sql(block: model.InsertBlock) -> str:
-    using = "" if block.using is None else _using_sql(block.using)
+    using = "" if block.using is None else using_sql(block.using)
     columns = "" if block.columns is None else _names_sql(block.columns)
-    return _join_words(name_sql(block.table), using, columns, "VALUES", " ".join(map(_row_sql, block.rows)))
+    return join_words(name_sql(block.table), using, columns, "VALUES", " ".join(map(_row_sql, block.rows)))
 
 
 def _row_sql(row: Sequence[model.RowValue]) -> str:
-    return _parenthesize(_now_sql(value) if isinstance(value, model.Now) else RENDERER.scalar_sql(value) for value in row)
+    return parenthesize(_now_sql(value) if isinstance(value, model.Now) else RENDERER.scalar_sql(value) for value in row)
 
 
 def _now_sql(now: model.Now) -> str:
@@ -179,7 +184,7 @@ def _now_sql(now: model.Now) -> str:
 @statement_sql.register
 def _(statement: model.Delete) -> str:
     where = "" if statement.where is None else f"WHERE {expression_sql(statement.where)}"
-    return _join_words("DELETE FROM", name_sql(statement.table), where)
+    return join_words("DELETE FROM", name_sql(statement.table), where)
 
 
 # Queries
@@ -194,10 +199,10 @@ def _(statement: model.Describe) -> str:
 def _(statement: model.Show) -> str:
     what = statement.what.upper()
     if statement.name is not None:
-        return _join_words("SHOW", what, _text_if(what == "TAGS", "FROM"), name_sql(statement.name))
+        return join_words("SHOW", what, text_if(what == "TAGS", "FROM"), name_sql(statement.name))
     database = "" if statement.database is None else f"FROM {LEXICAL_RULES.name_sql(statement.database)}"
     like = "" if statement.like is None else f"LIKE {LEXICAL_RULES.quote(statement.like)}"
-    return _join_words("SHOW", what, database, like)
+    return join_words("SHOW", what, database, like)
 
 
 @statement_sql.register
@@ -215,12 +220,12 @@ def _(statement: model.Explain) -> str:
 
 @statement_sql.register
 def _(statement: model.CreateStream) -> str:
-    columns = "" if statement.columns is None else _parenthesize(map(_target_column_sql, statement.columns))
-    tags = "" if statement.tags is None else f"TAGS {_parenthesize(map(_target_tag_sql, statement.tags))}"
+    columns = "" if statement.columns is None else parenthesize(map(_target_column_sql, statement.columns))
+    tags = "" if statement.tags is None else f"TAGS {parenthesize(map(_target_tag_sql, statement.tags))}"
     subtable = "" if statement.subtable is None else f"SUBTABLE({expression_sql(statement.subtable)})"
-    return _join_words(
+    return join_words(
         "CREATE STREAM",
-        _text_if(statement.if_not_exists, "IF NOT EXISTS"),
+        text_if(statement.if_not_exists, "IF NOT EXISTS"),
         name_sql(statement.name),
         _options_sql(statement.options),
         "INTO",
@@ -234,14 +239,14 @@ def _(statement: model.CreateStream) -> str:
 
 
 def _options_sql(options: StreamOptions) -> str:
-    return _join_words(
+    return join_words(
         _trigger_sql(options),
-        _text_if(options.watermark != DEFAULTS.watermark, f"WATERMARK {options.watermark}"),
-        _text_if(not options.ignore_expired, "IGNORE EXPIRED 0"),
-        _text_if(not options.ignore_update, "IGNORE UPDATE 0"),
-        _text_if(options.delete_mark is not None, f"DELETE_MARK {options.delete_mark}"),
-        _text_if(options.fill_history, "FILL_HISTORY 1"),
-        _text_if(options.fill_history_async, "ASYNC"),
+        text_if(options.watermark != DEFAULTS.watermark, f"WATERMARK {options.watermark}"),
+        text_if(not options.ignore_expired, "IGNORE EXPIRED 0"),
+        text_if(not options.ignore_update, "IGNORE UPDATE 0"),
+        text_if(options.delete_mark is not None, f"DELETE_MARK {options.delete_mark}"),
+        text_if(options.fill_history, "FILL_HISTORY 1"),
+        text_if(options.fill_history_async, "ASYNC"),
     )
 
 
@@ -250,11 +255,11 @@ def _trigger_sql(options: StreamOptions) -> str:
         return ""
     recalculate = "" if options.recalculate is None else f"RECALCULATE {options.recalculate}"
     delay = str(options.max_delay) if options.trigger is TriggerMode.MAX_DELAY else ""
-    return _join_words("TRIGGER", options.trigger, delay, recalculate)
+    return join_words("TRIGGER", options.trigger, delay, recalculate)
 
 
 def _target_column_sql(column: model.TargetColumn) -> str:
-    return _join_words(LEXICAL_RULES.name_sql(column.name), _text_if(column.is_key, "PRIMARY KEY"))
+    return join_words(LEXICAL_RULES.name_sql(column.name), text_if(column.is_key, "PRIMARY KEY"))
 
 
 def _target_tag_sql(tag: model.TargetTag) -> str:
@@ -263,15 +268,15 @@ def _target_tag_sql(tag: model.TargetTag) -> str:
 
 @statement_sql.register
 def _(statement: model.DropStream) -> str:
-    return _join_words("DROP STREAM", _text_if(statement.if_exists, "IF EXISTS"), name_sql(statement.name))
+    return join_words("DROP STREAM", text_if(statement.if_exists, "IF EXISTS"), name_sql(statement.name))
 
 
 @statement_sql.register
 def _(statement: model.PauseStream) -> str:
-    return _join_words("PAUSE STREAM", _text_if(statement.if_exists, "IF EXISTS"), name_sql(statement.name))
+    return join_words("PAUSE STREAM", text_if(statement.if_exists, "IF EXISTS"), name_sql(statement.name))
 
 
 @statement_sql.register
 def _(statement: model.ResumeStream) -> str:
-    exists, untreated = _text_if(statement.if_exists, "IF EXISTS"), _text_if(statement.ignore_untreated, "IGNORE UNTREATED")
-    return _join_words("RESUME STREAM", exists, untreated, name_sql(statement.name))
+    exists, untreated = text_if(statement.if_exists, "IF EXISTS"), text_if(statement.ignore_untreated, "IGNORE UNTREATED")
+    return join_words("RESUME STREAM", exists, untreated, name_sql(statement.name))

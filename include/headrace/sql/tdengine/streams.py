@@ -86,11 +86,6 @@ class TDengineStreams(TDengineTables):
         fills = self._parse_switch()
         return {"fill_history": fills, "fill_history_async": self._accept("ASYNC") and fills}
 
-    def _parse_switch(self) -> bool:
-        token = self._token
-        value = self._parse_integer("0 or 1")
-        return bool(value) if value in (0, 1) else self._fail_invalid(f"{value} is not 0 or 1", token)
-
     # The target
 
     def _parse_target_columns(self) -> tuple[TargetColumn, ...]:

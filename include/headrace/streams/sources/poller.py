@@ -7,15 +7,19 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Final
+from weakref import WeakValueDictionary
 
 from headrace.errors import Error, FencedError, TerminalError, TransientError
 from headrace.model.failpoints import FailpointError
-from headrace.model.jobs import DesiredState, JobRecord, JobState
+from headrace.model.jobs import DesiredState, JobDefinition, JobRecord, JobState
 from headrace.model.positions import Offsets, SourceId, is_behind
+from headrace.model.tables import TableId
 from headrace.streams.context import Context
+from headrace.streams.definition.define import plan_recorded_stream
 from headrace.streams.failures import stop_stream, to_error
 from headrace.streams.runner import Advance, Reader, Runner
 from headrace.streams.sources.reader import ChangeReader
+from headrace.streams.sources.virtual_reader import VirtualReader
 
 MAX_ATTEMPTS: Final = 5
 """Attempts at a micro-batch, or at reading a source's version, that fail with a transient error."""
@@ -329,7 +333,8 @@ class SourcePollers:
         self._runner = runner
         self._pool = ThreadPoolExecutor(BATCH_THREADS, thread_name_prefix="poller")
         self._version_pool = ThreadPoolExecutor(VERSION_READ_THREADS, thread_name_prefix="version")
-        self._pollers: dict[SourceId, SourcePoller] = {}
+        self._pollers: dict[str, SourcePoller] = {}
+        self._readers: WeakValueDictionary[SourceId, ChangeReader] = WeakValueDictionary()
 
     @property
     def streams(self) -> frozenset[str]:
@@ -423,13 +428,32 @@ class SourcePollers:
         poller.add(record)
 
     def _poller(self, record: JobRecord) -> SourcePoller:
-        (source,) = record.definition.source_ids
-        if source not in self._pollers:
-            database = self.context.catalog.databases.get(record.definition.source.database)
-            table = self.context.catalog.tables.get(database.name, record.definition.source.name)
-            reader = ChangeReader(self.context, table, database)
-            self._pollers[source] = SourcePoller(reader, self.context, self._pool, self._observe, self._runner)
-        return self._pollers[source]
+        definition = record.definition
+        # Virtual tables may differ in their origins from stream to stream.
+        key = definition.source_ids[0] if definition.virtual is None else definition.id
+        if key not in self._pollers:
+            reader = self._reader(definition)
+            self._pollers[key] = SourcePoller(reader, self.context, self._pool, self._observe, self._runner)
+        return self._pollers[key]
+
+    def _reader(self, definition: JobDefinition) -> Reader:
+        """Return the reader of what a stream reads."""
+        readers = {
+            id: self._change_reader(id, source) for id, source in zip(definition.source_ids, definition.sources, strict=True)
+        }
+        if definition.virtual is None:
+            (reader,) = readers.values()
+            return reader
+        return VirtualReader(self.context, plan_recorded_stream(definition, self.context.catalog).scan, readers)
+
+    def _change_reader(self, id: SourceId, source: TableId) -> ChangeReader:
+        """Return the reader of a stored table, which all pollers share."""
+        reader = self._readers.get(id)
+        if reader is None:
+            database = self.context.catalog.databases.get(source.database)
+            reader = ChangeReader(self.context, self.context.catalog.tables.get(source.database, source.name), database)
+            self._readers[id] = reader
+        return reader
 
     def _set_state(self, record: JobRecord, state: JobState) -> None:
         self.context.catalog.jobs.set_state(record.definition.id, state, epoch=self.context.epoch or None)

@@ -14,6 +14,8 @@ from headrace.storage import Bounds
 from headrace.storage.delta import extents
 from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
+from headrace.streams.sources.virtual_frames import virtual_frame
+from headrace.streams.sources.virtual_rows import scan_virtual
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -45,6 +47,9 @@ def scan_source(
     bounds: Bounds | None = None,
 ) -> pa.Table:
     """Return stored rows as of offsets; `filter`, `series` and `bounds` restrict them as those of `Tables.scan` do."""
+    if plan.source.is_virtual:
+        rows = scan_virtual(context, plan.scan, offsets, series, bounds).select(columns)
+        return rows if filter is None else rows.filter(filter)
     return context.tables.scan(
         plan.source,
         plan.source_database,
@@ -58,6 +63,8 @@ def scan_source(
 
 def source_frame(context: Context, plan: StreamPlan, offsets: Offsets) -> DataFrame:
     """Return all stored rows as of offsets, without tags."""
+    if plan.source.is_virtual:
+        return virtual_frame(context, plan.scan, offsets)
     return context.tables.frame(context.spark(), plan.source, version=offsets[plan.source_ids[0]])
 
 
@@ -69,6 +76,11 @@ def source_extents(context: Context, plan: StreamPlan, offsets: Offsets) -> list
         for source, table in tables.items()
         for extent in extents.extents(context.tables, table, plan.source_database, offsets[source])
     ]
+
+
+def count_rows(context: Context, sources: Sequence[TableId]) -> int:
+    """Return the number of rows of all sources, from statistics."""
+    return sum(context.tables.rows(table) for table in source_tables(context, sources).values())
 
 
 def max_stored_time(context: Context, plan: StreamPlan) -> int | None:

@@ -65,7 +65,7 @@ class WindowProcessor:
         merged = self.merge_large_commit(state, changes)
         if merged is not None:
             return self.to_result(state, merged.evaluated, merged.others)
-        batch = change_batch(self.plan, changes, ignore_update=self.plan.options.ignore_update)
+        batch = change_batch(self.plan, changes, ignore_update=self.plan.ignores_updates)
         if batch.rows.num_rows == 0:
             return idle_result(state)
         affected, others = split_state(self.plan, state, Span.of(batch))
