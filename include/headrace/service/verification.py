@@ -8,13 +8,15 @@ from typing import Final
 
 import pyarrow as pa
 
-from headrace.errors import ProgrammingError
+from headrace.compute import AnyPlan, Relation, Scan
+from headrace.errors import NotSupportedError, ProgrammingError
 from headrace.model.expressions import Cast
 from headrace.model.jobs import JobRecord
+from headrace.model.positions import Offsets, source_id
 from headrace.model.queries import Query, SelectItem
 from headrace.model.statements import CreateStream
 from headrace.model.streams import StreamOptions, TriggerMode
-from headrace.model.tables import Database, Name, Table, TableKind
+from headrace.model.tables import Database, Name, Table, TableId, TableKind
 from headrace.queries.evaluation import evaluate_query
 from headrace.runtime.context import Context
 from headrace.service.planning.dispatch import current_timezone, database_of, parse_name
@@ -25,6 +27,7 @@ from headrace.sql import parse
 from headrace.streams.definition.define import StreamPlan, find_relation, plan_recorded_stream
 from headrace.streams.definition.layout import find_partition_item, prepend_window_start
 from headrace.verify import Lookup, MaintainedTable, StoredTable, VerificationResult, verify
+from headrace.verify.virtual import virtual_rows
 
 MAX_ATTEMPTS: Final = 3
 """A comparison is repeated if rows were written during it."""
@@ -39,7 +42,7 @@ def verify_query(stage: VerifyQuery, session: SessionState) -> VerificationResul
     timezone = current_timezone(session)
 
     def compare(versions: dict[str, int]) -> VerificationResult:
-        return verify(stage.query, lambda: query_rows(stage, session), stored_tables(session, versions), timezone)
+        return verify(stage.query, lambda: query_rows(stage, session), stored_tables(session, stage.plan, versions), timezone)
 
     return repeat_if_disturbed(session, compare)
 
@@ -74,16 +77,53 @@ def version_of(session: SessionState, text: str) -> int:
     return session.context.tables.version(find_relation(session.context.catalog, database_of(name, session), name.name).table)
 
 
-def stored_tables(session: SessionState, versions: dict[str, int]) -> Lookup:
+def stored_tables(session: SessionState, plan: AnyPlan, versions: dict[str, int]) -> Lookup:
     """Return a lookup of tables by the names in a query, which records in `versions` each table's version before it is read."""
     context = session.context
 
     def lookup(name: Name) -> StoredTable:
         source = find_relation(context.catalog, database_of(name, session), name.name)
+        if source.table.is_virtual:
+            scan = find_scan(plan, source)
+            for reference in scan.references_read:
+                origin = reference.origin
+                table = context.catalog.tables.get(origin.database, origin.name)
+                versions.setdefault(str(origin), context.tables.version(table))
+            return virtual_table(context, scan)
         versions.setdefault(str(name), context.tables.version(source.table))
         return stored_table(context, source.table, source.database, source.subtable)
 
     return lookup
+
+
+def find_scan(plan: AnyPlan, source: Relation) -> Scan:
+    """Return the read of a virtual table in a query.
+
+    Raises:
+        NotSupportedError: The query reads it several times, with different columns, which makes other rows.
+    """
+    scans = [scan for scan in plan.scans if scan.table.id == source.table.id and scan.subtable == source.subtable]
+    if len({scan.values for scan in scans}) > 1:
+        raise NotSupportedError(
+            f"verify does not support a query that reads the virtual table {source.table.name} with different columns",
+            hint="verify its parts one by one",
+        )
+    return scans[0]
+
+
+def virtual_table(context: Context, scan: Scan, offsets: Offsets | None = None) -> StoredTable:
+    """Return a virtual table as a query reads it, now or as of offsets of its origins."""
+    table, database = scan.table, scan.database
+
+    def read_origin(origin: TableId) -> tuple[Table, pa.Table]:
+        stored = context.catalog.tables.get(origin.database, origin.name)
+        version = None if offsets is None else offsets[source_id(origin.database, origin.name)]
+        return stored, context.tables.scan(stored, context.catalog.databases.get(origin.database), version=version)
+
+    def rows() -> pa.Table:
+        return virtual_rows(table, context.tables.schema(table, database), scan.references_read, read_origin)
+
+    return StoredTable(table, database, scan.subtable, rows, lambda: read_tags(context, table))
 
 
 def stored_table(
@@ -136,7 +176,11 @@ def compare_stream(context: Context, record: JobRecord) -> VerificationResult:
     closes = statement.options.trigger is TriggerMode.WINDOW_CLOSE and query.window is not None
     watermark = (progress.watermark if progress.watermark is not None else -(2**62)) if closes else None
     maintained = MaintainedTable(watermark, partial=not statement.options.fill_history)
-    source = stored_table(context, plan.source, plan.source_database, plan.source_subtable, record.offsets[plan.source_ids[0]])
+    source = (
+        virtual_table(context, plan.scan, record.offsets)
+        if plan.source.is_virtual
+        else stored_table(context, plan.source, plan.source_database, plan.source_subtable, record.offsets[plan.source_ids[0]])
+    )
     verification = verify(query, lambda: rows, lambda _: source, maintained=maintained)
     return (
         verification if verification.equal else replace(verification, remark=describe_option_differences(record, statement.options))
@@ -148,7 +192,7 @@ def describe_option_differences(record: JobRecord, options: StreamOptions) -> st
     differences = []
     if options.ignore_expired and record.progress.counters.rows_expired:
         differences.append(f"the stream dropped {record.progress.counters.rows_expired} expired rows, which the query includes")
-    if options.ignore_update:
+    if options.ignore_update and record.definition.virtual is None:
         differences.append("with IGNORE UPDATE 1 it counts a rewritten row again")
     return "; ".join(differences)
 

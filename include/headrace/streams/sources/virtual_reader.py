@@ -62,7 +62,9 @@ class VirtualReader:
             parts = list(self._read_origin(source, offsets, last))
             if parts:
                 reached[source] = parts[-1].offsets[source]
-                changes[origin] = self._changed_rows(table, pa.concat_tables([part.rows for part in parts]))
+                changes[origin] = self._changed_rows(
+                    table, pa.concat_tables([part.rows for part in parts], promote_options="default")
+                )
         if reached == dict(offsets):
             return None
         rows = self._virtual_changes(changes, reached)
