@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from headrace.model import statements as model
 from headrace.model.expressions import Call, Case, Cast, ColumnRef, DurationLiteral, Expression, Literal, Star
+from headrace.model.notifications import SUBSCRIBABLE_EVENTS, FailurePolicy, Notification
 from headrace.model.queries import (
     CountClause,
     EventClause,
@@ -255,6 +256,13 @@ def _target_columns(draw: st.DrawFn) -> tuple[model.TargetColumn, ...]:
 target_tags = _tuples(columns.map(lambda column: model.TargetTag(column, column.name))) | _tuples(
     names.map(lambda name: model.TargetTag(None, name))
 )
+notifications = st.builds(
+    Notification,
+    st.lists(st.sampled_from(["ws://localhost:8080/a?b=c", "wss://[::1]/it's"]), min_size=1, unique=True).map(tuple),
+    st.lists(st.sampled_from(SUBSCRIBABLE_EVENTS), min_size=1, unique=True).map(tuple),
+    st.sampled_from(FailurePolicy),
+    st.booleans(),
+)
 streams = st.builds(
     model.CreateStream,
     table_names,
@@ -264,6 +272,7 @@ streams = st.builds(
     _maybe(_target_columns()),
     _maybe(target_tags),
     _maybe(expressions),
+    _maybe(notifications),
     st.booleans(),
 )
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from headrace.runtime.processes import find_free_port
 from headrace.storage.delta.outbox import Message
 
 TIMEOUT_S = 1.0
@@ -25,9 +26,7 @@ class Receiver:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.process: subprocess.Popen[str] | None = None
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = find_free_port()
 
     def start(self) -> None:
         """Start, or restart on the same port with the messages received so far."""

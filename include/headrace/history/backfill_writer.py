@@ -23,6 +23,7 @@ from headrace.errors import Error, FencedError, OperationalError
 from headrace.history.chunk_evaluation import ChunkEvaluation
 from headrace.history.chunk_results import ChunkResult
 from headrace.history.chunks import Grid
+from headrace.history.notifications import notify_chunk
 from headrace.model.failpoints import failpoint
 from headrace.model.jobs import JobRecord
 from headrace.model.ledger import Chunk, ChunkState
@@ -119,6 +120,8 @@ class BackfillWriter:
         with self._evaluation(offsets).result(self._target, chunk, watermark) as result:
             if not self._history:
                 self._retract_vanished(result, chunk, offsets, watermark)
+            else:
+                notify_chunk(self._context, self._target, chunk, result.windows())
             failpoint("history.commit")
             self._commit(result, chunk, offsets)
         failpoint("history.committed")

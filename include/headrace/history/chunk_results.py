@@ -5,7 +5,7 @@ Both write the same rows in one commit under the same guard. The size decides wh
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import reduce
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -29,6 +29,9 @@ SUBTABLE: Final = "_target"
 class ChunkResult(Protocol):
     """The rows of a chunk for a stream's target."""
 
+    def windows(self) -> Iterator[pa.Table]:
+        """Yield the finished windows, in parts."""
+
     def retract(self, bounds: Bounds, groups: Callable[[], pa.Table]) -> None:
         """Retract what else the target has within bounds (in stored units), in subtables of the query's `groups`."""
 
@@ -46,8 +49,13 @@ class ArrowChunkResult:
     def __init__(self, context: Context, target: TargetTable, windows: pa.Table) -> None:
         self._context = context
         self._target = target
+        self._windows = windows
         self._rows = target.to_rows(windows)
         self._retractions: pa.Table | None = None
+
+    def windows(self) -> Iterator[pa.Table]:
+        """See `ChunkResult`."""
+        yield self._windows
 
     def retract(self, bounds: Bounds, groups: Callable[[], pa.Table]) -> None:
         """See `ChunkResult`."""
@@ -71,8 +79,14 @@ class DataFrameChunkResult:
     def __init__(self, context: Context, target: TargetTable, windows: DataFrame) -> None:
         self._context = context
         self._target = target
+        self._windows = windows
         self._rows = self._to_target_rows(windows)
         self._retractions: DataFrame | None = None
+
+    def windows(self) -> Iterator[pa.Table]:
+        """See `ChunkResult`. A part is a partition."""
+        for partition in range(self._windows.rdd.getNumPartitions()):
+            yield self._windows.where(F.spark_partition_id() == partition).toArrow()
 
     def retract(self, bounds: Bounds, groups: Callable[[], pa.Table]) -> None:
         """See `ChunkResult`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from headrace.model.expressions import Expression, Scalar
+from headrace.model.notifications import Notification
 from headrace.model.queries import Query, Union
 from headrace.model.spans import Span
 from headrace.model.streams import StreamOptions
@@ -280,6 +281,7 @@ class CreateStream:
     columns: tuple[TargetColumn, ...] | None = None
     tags: tuple[TargetTag, ...] | None = None
     subtable: Expression | None = None
+    notification: Notification | None = None
     if_not_exists: bool = False
     text: str = field(default="", compare=False)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -25,6 +26,8 @@ SYSTEM_VARIABLE: Final = "HEADRACE_SYSTEM"
 MAX_LOG_BYTES: Final = 10_000_000
 # The creation time of a process has the resolution of the kernel's clock tick.
 START_TOLERANCE_S: Final = 0.05
+LISTENING_PORTS: Final = range(20_000, 32_768)
+"""Ports that servers may have: below those that Linux uses for outgoing connections."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,10 +145,9 @@ def is_port_free(port: int, host: str = "127.0.0.1") -> bool:
 
 
 def find_free_port() -> int:
-    """Return a free loopback port."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Return a free loopback port. It is not one that systems use for outgoing connections, which might take it meanwhile."""
+    candidates = random.sample(LISTENING_PORTS, len(LISTENING_PORTS))
+    return next(port for port in candidates if is_port_free(port))
 
 
 def describe_port_owner(port: int) -> str:

@@ -7,6 +7,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from headrace.streams.notifications.events import WindowEvents
 from headrace.streams.state.checkpoints import StreamState
 from headrace.streams.windows.change_batch import Changes
 
@@ -21,12 +22,16 @@ class BatchResult:
         state: The state after the micro-batch. The runner sets its position.
         wake_at: When the job needs its next micro-batch even if nothing changes, in epoch ms of the connection's clock. Each
             result replaces the request of the one before: None cancels it.
+        events: The events of the stream's notification.
+        messages: What has to be sent; set by the sink.
     """
 
     upserts: pa.Table
     retractions: pa.Table
     state: StreamState
     wake_at: int | None = None
+    events: WindowEvents | None = None
+    messages: tuple[bytes, ...] = ()
 
 
 class Processor(Protocol):

@@ -21,7 +21,8 @@ from headrace.streams.batches import BatchResult, Processor
 from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan, plan_recorded_stream
 from headrace.streams.projection import ProjectionProcessor
-from headrace.streams.sinks.sink import DeltaSink, Sink
+from headrace.streams.sinks.notifying import sink_of
+from headrace.streams.sinks.sink import Sink
 from headrace.streams.state.checkpoints import StateError, StateStore, StreamState
 from headrace.streams.state.rebuild import rebuild
 from headrace.streams.windows.change_batch import Changes
@@ -89,7 +90,7 @@ class Runner:
         reader: Reader,
         *,
         processor: Callable[[Context, StreamPlan], Processor] = processor_of,
-        sink: Callable[[Context, StreamPlan], Sink] = DeltaSink,
+        sink: Callable[[Context, StreamPlan], Sink] = sink_of,
     ) -> None:
         self.context = context
         self.plan = plan_recorded_stream(record.definition, context.catalog)
@@ -139,6 +140,10 @@ class Runner:
         """Return True if it is time to retry recording progress."""
         return self._record_at is not None and self._record_at <= time.monotonic()
 
+    def is_delivering(self) -> bool:
+        """Return True while the sink delivers results to receivers that answer."""
+        return self.sink.is_busy()
+
     def reset(self) -> None:
         """Forget the state in memory. After a failure only durable state counts."""
         self._state = None
@@ -161,7 +166,9 @@ class Runner:
             state, damage = None, error.message
         if state is not None and state.position != position:
             state, damage = None, "the checkpoint has other offsets"
-        return state if state is not None else self.recover(position, damage)
+        restored = state if state is not None else self.recover(position, damage)
+        self.sink.resume(restored)
+        return replace(restored, messages=())
 
     def recover(self, position: Position, damage: str | None) -> StreamState:
         """Compute the state of a position without checkpoint: from an older one and the changes since, else from stored rows."""
@@ -201,7 +208,7 @@ class Runner:
             if changes is None:
                 raise InternalError(f"{self.plan.name} has read its sources up to {dict(last)}, which do not exist")
             result = self.processor.process_batch(state, replace(changes, now=state.handled_at))
-            state = replace(result.state, wake_at=result.wake_at)
+            state = replace(result.state, wake_at=result.wake_at, messages=self.sink.prepare(result, position).messages)
             offsets = changes.offsets
         return replace(state, position=position)
 
@@ -259,13 +266,15 @@ class Runner:
         """Compute one micro-batch and make it durable."""
         state, now = self.state, self.context.clock.now()
         result = self.processor.process_batch(state, replace(changes, now=now))
-        moved = replace(result.state, position=state.position.next(changes.offsets), wake_at=result.wake_at, handled_at=now)
+        position = state.position.next(changes.offsets)
+        result = self.sink.prepare(result, position)
+        moved = replace(result.state, position=position, wake_at=result.wake_at, handled_at=now, messages=result.messages)
         failpoint("streams.evaluated")
         self.store.write(moved, self._durable_batch())
         failpoint("streams.state.written")
         self.commit(result, moved.position)
         failpoint("streams.target.committed")
-        self._state = moved
+        self._state = replace(moved, messages=())
         self.record()
         failpoint("streams.progress.recorded")
 

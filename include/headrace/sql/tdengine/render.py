@@ -9,6 +9,7 @@ from typing import Final
 from headrace.errors import InternalError
 from headrace.model import statements as model
 from headrace.model.expressions import Expression
+from headrace.model.notifications import FailurePolicy, Notification
 from headrace.model.streams import StreamOptions, TriggerMode
 from headrace.model.tables import Column, Name
 from headrace.model.time import Precision
@@ -235,6 +236,18 @@ def _(statement: model.CreateStream) -> str:
         subtable,
         "AS",
         query_sql(statement.query),
+        "" if statement.notification is None else _notification_sql(statement.notification),
+    )
+
+
+def _notification_sql(notification: Notification) -> str:
+    return join_words(
+        "NOTIFY",
+        parenthesize(map(LEXICAL_RULES.quote, notification.urls)),
+        "ON",
+        parenthesize(map(LEXICAL_RULES.quote, notification.events)),
+        text_if(notification.on_failure is not FailurePolicy.PAUSE, f"ON_FAILURE {notification.on_failure}"),
+        text_if(notification.history, "NOTIFY_HISTORY 1"),
     )
 
 

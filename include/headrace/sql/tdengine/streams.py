@@ -16,17 +16,17 @@ from headrace.model.statements import (
     TargetTag,
 )
 from headrace.model.streams import StreamOptions, TriggerMode
-from headrace.sql.tdengine.tables import TDengineTables
+from headrace.sql.tdengine.notifications import TDengineNotifications
 
-PARTS: Final = "CREATE STREAM name, options, INTO target (columns) TAGS (…) SUBTABLE (…) AS query"
+PARTS: Final = "CREATE STREAM name, options, INTO target (columns) TAGS (…) SUBTABLE (…) AS query NOTIFY (…)"
 PARTS_HINT: Final = f"write the parts of a stream in this order: {PARTS}"
 PART_WORDS: Final = ("TRIGGER", "WATERMARK", "IGNORE", "DELETE_MARK", "FILL_HISTORY", "INTO", "TAGS", "SUBTABLE")
 
 
-class TDengineStreams(TDengineTables):
+class TDengineStreams(TDengineNotifications):
     """Parses statements about streams. Each method begins after the keywords that identify the statement."""
 
-    MISPLACED: ClassVar[Mapping[str, str]] = {**TDengineTables.MISPLACED, **dict.fromkeys(PART_WORDS, PARTS_HINT)}
+    MISPLACED: ClassVar[Mapping[str, str]] = {**TDengineNotifications.MISPLACED, **dict.fromkeys(PART_WORDS, PARTS_HINT)}
 
     OPTIONS: ClassVar[Mapping[str, Callable[[Any], dict[str, Any]]]] = {
         "TRIGGER": lambda self: self._parse_trigger(),
@@ -50,7 +50,10 @@ class TDengineStreams(TDengineTables):
         subtable = self._parse_parenthesized(self._parse_expression) if self._accept("SUBTABLE") else None
         self._expect("AS")
         query = self._parse_stream_query()
-        return CreateStream(name, target, query, options, columns, tags, subtable, if_not_exists, self._text_since(start))
+        notification = self._parse_notification()
+        return CreateStream(
+            name, target, query, options, columns, tags, subtable, notification, if_not_exists, self._text_since(start)
+        )
 
     def _parse_stream_options(self) -> StreamOptions:
         fields: dict[str, Any] = {}
@@ -121,8 +124,6 @@ class TDengineStreams(TDengineTables):
     def _parse_stream_query(self) -> Query:
         start = self._index
         query = self._parse_query()
-        if self._token.word == "NOTIFY":
-            self._fail_unsupported("NOTIFY", "read the results from the target table")
         if not isinstance(query, Query):
             raise InvalidStreamError(
                 "the query of a stream cannot be a UNION",

@@ -99,11 +99,17 @@ class Outbox:
         with self._handle.latest() as delta:
             return committed_position(delta, self.job_id, sources)
 
-    def append(self, payloads: Sequence[bytes], commit: Commit) -> bool:
-        """Commit the messages of a micro-batch; False if they are committed already."""
-        batch = pa.repeat(pa.scalar(commit.version, pa.int64()), len(payloads))
+    def append(self, payloads: Sequence[bytes], commit: Commit, batch: int | None = None) -> bool:
+        """Commit the messages of a micro-batch; False if they are committed already.
+
+        Args:
+            payloads: The messages, in order.
+            commit: The commit; its version is the micro-batch's number.
+            batch: The number that orders the messages, if it is not that one.
+        """
+        batches = pa.repeat(pa.scalar(commit.version if batch is None else batch, pa.int64()), len(payloads))
         rows = pa.Table.from_arrays(
-            [batch, pa.array(range(len(payloads)), pa.int64()), pa.array(payloads, pa.binary())], schema=SCHEMA
+            [batches, pa.array(range(len(payloads)), pa.int64()), pa.array(payloads, pa.binary())], schema=SCHEMA
         )
 
         def work(_: Handle, delta: DeltaTable) -> bool:

@@ -241,6 +241,16 @@ def check_watermark(statement: CreateStream, _: Relation, _language: Language) -
             )
 
 
+def check_notification(statement: CreateStream, _: Relation, _language: Language) -> None:
+    """Reject a notification of a query without a window."""
+    if statement.notification is not None and statement.query.window is None:
+        raise InvalidStreamError(
+            "NOTIFY sends events of windows, and the query has none",
+            hint="add a window such as INTERVAL, or remove NOTIFY",
+            span=statement.query.span,
+        )
+
+
 CHECKS: Final[tuple[Check, ...]] = (
     check_event_window,
     check_shape,
@@ -255,6 +265,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     check_delays,
     check_having,
     check_watermark,
+    check_notification,
 )
 
 

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from headrace.catalog import Catalog
 from headrace.catalog.rules import target_taken
@@ -17,6 +17,7 @@ from headrace.compute.window_plans import EventWindow
 from headrace.errors import Error, InternalError, InvalidStreamError, LimitError, NotFoundError, TypeMismatchError
 from headrace.model.expressions import Cast, ColumnRef, Expression, Star
 from headrace.model.jobs import JobDefinition, JobKind
+from headrace.model.notifications import Notification
 from headrace.model.positions import SourceId, source_id
 from headrace.model.queries import Query
 from headrace.model.statements import CreateStream
@@ -25,6 +26,7 @@ from headrace.model.tables import ColumnReference, Database, Name, Table, TableI
 from headrace.model.types import TypeKind
 from headrace.sql import parse
 from headrace.streams.definition.checks import MAX_STREAMS_PER_DATABASE, check_statement, source_name
+from headrace.streams.definition.event_conditions import ConditionValues, add_condition_values
 from headrace.streams.definition.groups import GroupKind, GroupRule, KeyColumn, TagSource
 from headrace.streams.definition.layout import (
     MAX_LENGTHS,
@@ -57,6 +59,7 @@ class StreamPlan:
         columns: For each output column of `query`, in order, the column of `target` that it fills.
         groups: How a group of the query gets its subtable of the target, with tags.
         watermark: The watermark delay, in ticks of the source's precision.
+        conditions: With a notification, what made event windows start and end.
     """
 
     id: str
@@ -74,6 +77,8 @@ class StreamPlan:
     columns: tuple[str, ...]
     groups: GroupRule
     watermark: int
+    notification: Notification | None = None
+    conditions: ConditionValues = field(default_factory=ConditionValues)
 
     @property
     def scan(self) -> Scan:
@@ -261,9 +266,11 @@ class Definer:
         check_virtual_source(bound, statement)
         target_database, existing = self.resolve_target()
         layout = self.choose_layout(target_database, existing, bound, prepended)
-        final = self.bind_query(
-            replace(cast_to_target(query, bound, layout), partition_by=(*query.partition_by, *hidden_items(statement, layout)))
+        with_hidden = replace(
+            cast_to_target(query, bound, layout), partition_by=(*query.partition_by, *hidden_items(statement, layout))
         )
+        with_conditions, conditions = add_condition_values(with_hidden, statement, source.table)
+        final = self.bind_query(with_conditions)
         return StreamPlan(
             id=self.recorded.id if self.recorded else uuid.uuid4().hex,
             database=statement.name.database or self.database or target_database.name,
@@ -280,6 +287,8 @@ class Definer:
             columns=layout.columns,
             groups=define_groups(statement, layout, final),
             watermark=statement.options.watermark.ticks(source.database.precision),
+            notification=statement.notification,
+            conditions=conditions,
         )
 
     def bind_query(self, query: Query) -> Plan:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from itertools import groupby
 from typing import Final
 
@@ -15,6 +16,7 @@ from headrace.storage import Commit
 from headrace.storage.delta.outbox import Message, MessageFile, Outbox
 from headrace.streams.batches import BatchResult
 from headrace.streams.context import Context
+from headrace.streams.state.checkpoints import StreamState
 
 logger = logging.getLogger(__name__)
 
@@ -29,6 +31,8 @@ MAX_PAUSE_S: Final = 5.0
 Encode = Callable[[BatchResult], Iterable[bytes]]
 Send = Callable[[Sequence[Message]], None]
 """Delivers messages: returns once the receiver has them, raises if it may not have them. Must not block forever."""
+Report = Callable[[str], None]
+"""Records the first of consecutive failures to deliver."""
 
 
 class OutboxSink:
@@ -47,6 +51,7 @@ class OutboxSink:
         send: Send,
         *,
         max_backlog: int = MAX_BACKLOG_MESSAGES,
+        report: Report = lambda _: None,
     ) -> None:
         self._job_id = job_id
         self._sources = sources
@@ -54,7 +59,7 @@ class OutboxSink:
         self._encode = encode
         self._max_backlog = max_backlog
         self._outbox = context.tables.outbox(job_id)
-        self._deliverer = Deliverer(self._outbox, context.epoch, send)
+        self._deliverer = Deliverer(self._outbox, context.epoch, send, report)
 
     @property
     def deliverer(self) -> Deliverer:
@@ -75,9 +80,24 @@ class OutboxSink:
         """See `Sink`. False while the receiver does not keep up."""
         return self._outbox.backlog() < self._max_backlog
 
+    def prepare(self, result: BatchResult, position: Position) -> BatchResult:
+        """See `Sink`. The messages follow from the result alone."""
+        del position
+        return result
+
+    def resume(self, state: StreamState) -> None:
+        """See `Sink`. There is nothing but the outbox, so nothing can be missing from it."""
+
+    def is_busy(self) -> bool:
+        """See `Sink`. True while messages are delivered, unless a receiver fails."""
+        return self._deliverer.is_busy
+
     def commit(self, result: BatchResult, position: Position, expected: int | None) -> bool:
         """See `Sink`."""
-        payloads = list(self._encode(result))
+        return self.append(list(self._encode(result)), position, expected)
+
+    def append(self, payloads: Sequence[bytes], position: Position, expected: int | None) -> bool:
+        """Commit the messages of a micro-batch; return False if there are none."""
         if not payloads:
             return False
         commit = Commit.of_stream(self._job_id, position.batch, expected, self._epoch, position.offsets)
@@ -93,15 +113,24 @@ class OutboxSink:
 class Deliverer:
     """Delivers the messages of an outbox in its own thread, until it is stopped or another driver owns the job."""
 
-    def __init__(self, outbox: Outbox, epoch: int, send: Send) -> None:
+    def __init__(self, outbox: Outbox, epoch: int, send: Send, report: Report) -> None:
         self._outbox = outbox
         self._epoch = epoch
         self._send = send
+        self._report = report
         self._wake = threading.Event()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._failures = 0
+        self._requested = 1
+        self._completed = 0
         self.error: str | None = None
+
+    @property
+    def is_busy(self) -> bool:
+        """True while it delivers messages, unless the last attempt failed."""
+        is_running = self._thread is not None and self._thread.is_alive() and not self._stopping.is_set()
+        return is_running and self._completed < self._requested and self.error is None
 
     def start(self) -> None:
         """Start the thread. Has no effect if it is running."""
@@ -111,6 +140,7 @@ class Deliverer:
 
     def wake(self) -> None:
         """Make the thread check for new messages."""
+        self._requested += 1
         self._wake.set()
 
     def stop(self, grace_s: float) -> None:
@@ -123,10 +153,13 @@ class Deliverer:
     def _run(self) -> None:
         while not self._stopping.is_set():
             self._wake.clear()
+            requested = self._requested
             try:
-                if not self._deliver():
-                    self._wake.wait()
+                has_delivered = self._deliver()
                 self._failures, self.error = 0, None
+                if not has_delivered:
+                    self._completed = requested
+                    self._wake.wait()
             except FencedError as error:
                 logger.info("stopping delivery for %s: %s", self._outbox.job_id, error.message)
                 return
@@ -136,7 +169,13 @@ class Deliverer:
                 self._failures += 1
                 self.error = f"{type(error).__name__}: {error}"
                 logger.warning("retrying delivery for %s: %s", self._outbox.job_id, self.error)
+                self._report_first()
                 self._stopping.wait(min(MAX_PAUSE_S, FIRST_PAUSE_S * 2 ** min(self._failures - 1, 16)))
+
+    def _report_first(self) -> None:
+        if self._failures == 1 and self.error is not None:
+            with suppress(Exception):  # a report that fails must not end delivery
+                self._report(self.error)
 
     def _deliver(self) -> bool:
         """Deliver pending messages, one micro-batch after another; return False if there were none."""

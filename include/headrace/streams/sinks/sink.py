@@ -14,6 +14,7 @@ from headrace.streams.batches import BatchResult
 from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.sinks.target import TargetTable
+from headrace.streams.state.checkpoints import StreamState
 from headrace.streams.windows.row_matching import anti_join, row_ids
 
 
@@ -32,6 +33,15 @@ class Sink(Protocol):
 
     def has_room(self) -> bool:
         """Return False if the job has to wait before its next micro-batch."""
+
+    def is_busy(self) -> bool:
+        """Return True while background work is expected to end soon."""
+
+    def prepare(self, result: BatchResult, position: Position) -> BatchResult:
+        """Add the messages that `commit` will need to a result, so that the checkpoint holds them."""
+
+    def resume(self, state: StreamState) -> None:
+        """Commit the messages of a restored state's micro-batch, if a driver has died before it did."""
 
     def commit(self, result: BatchResult, position: Position, expected: int | None) -> bool:
         """Commit the results of a micro-batch together with its position, or nothing.
@@ -76,6 +86,18 @@ class DeltaSink:
 
     def close(self, grace_s: float) -> None:
         """See `Sink`. There is no background work."""
+
+    def is_busy(self) -> bool:
+        """See `Sink`. There is no background work."""
+        return False
+
+    def prepare(self, result: BatchResult, position: Position) -> BatchResult:
+        """See `Sink`. There are no messages."""
+        del position
+        return result
+
+    def resume(self, state: StreamState) -> None:
+        """See `Sink`. There are no messages."""
 
     def commit(self, result: BatchResult, position: Position, expected: int | None) -> bool:
         """See `Sink`. A micro-batch without rows for the target does not touch it."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -17,7 +18,7 @@ from headrace.storage.types import arrow_type
 from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.definition.groups import GroupKind
-from headrace.streams.windows.change_batch import from_ticks
+from headrace.streams.windows.change_batch import Int64s, from_ticks
 from headrace.streams.windows.row_matching import row_ids
 
 MAX_CACHED_GROUPS: Final = 1_000_000
@@ -31,6 +32,12 @@ class TargetTable:
         self.context = context
         self.plan = plan
         self._names: dict[tuple[Any, ...], str | None] = {}
+        self._group_ids: dict[tuple[Any, ...], int] = {}
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The stored columns of the target."""
+        return self.context.tables.schema(self.plan.target, self.plan.target_database)
 
     def to_rows(self, windows: pa.Table) -> pa.Table:
         """Convert finished windows to rows of the target.
@@ -41,8 +48,7 @@ class TargetTable:
         Args:
             windows: Key columns `p*` and the query's output columns `o*`.
         """
-        plan = self.plan
-        schema = self.context.tables.schema(plan.target, plan.target_database)
+        plan, schema = self.plan, self.schema
         filled = {name: f"o{index}" for index, name in enumerate(plan.columns)}
         columns = []
         for field in schema:
@@ -73,20 +79,39 @@ class TargetTable:
 
     def assign_subtables(self, windows: pa.Table) -> pa.ChunkedArray:
         """Return for each window the target's subtable for its group; NULL if the name is not available."""
+        groups, group_index = self.distinct_groups(windows)
+        names = pa.array(self.subtable_names(groups), pa.string())
+        return pa.chunked_array([names.take(pa.array(group_index))])
+
+    def identify(self, windows: pa.Table) -> tuple[npt.NDArray[np.uint64], pa.Array]:
+        """Return for each window the id of its group, and the name of the group's subtable, whether or not it exists.
+
+        Of a group whose source subtable was dropped they are 0 and NULL.
+        """
+        groups, group_index = self.distinct_groups(windows)
+        new = [group for group in groups if group not in self._group_ids]
+        if new:
+            self._group_ids.update(self.group_ids(new))
+        group_ids = {group: self._group_ids[group] for group in groups if group in self._group_ids}
+        names = self.names_of(group_ids)
+        ids = np.array([group_ids.get(group, 0) for group in groups], np.uint64)
+        return ids[group_index], pa.array([names.get(group) for group in groups], pa.string()).take(pa.array(group_index))
+
+    def distinct_groups(self, windows: pa.Table) -> tuple[list[tuple[Any, ...]], Int64s]:
+        """Return the groups of windows, and for each window the index of its group."""
         columns = list(self.plan.groups.columns)
         if not columns:
-            (name,) = self.subtable_names([()])
-            return pa.chunked_array([pa.repeat(pa.scalar(name, pa.string()), windows.num_rows)])
+            return [()], np.zeros(windows.num_rows, np.int64)
         (group_ids,) = row_ids([windows], columns)
         _, first, group_index = np.unique(group_ids, return_index=True, return_inverse=True)
         groups = windows.select(columns).take(pa.array(first)).to_pylist()
-        names = self.subtable_names([tuple(group[column] for column in columns) for group in groups])
-        return pa.chunked_array([pa.array(names, pa.string()).take(pa.array(group_index))])
+        return [tuple(group[column] for column in columns) for group in groups], group_index.astype(np.int64)
 
     def subtable_names(self, groups: Sequence[tuple[Any, ...]]) -> list[str | None]:
         """Return the subtables of groups, creating those of new groups."""
         if len(self._names) > MAX_CACHED_GROUPS:
             self._names.clear()
+            self._group_ids.clear()
         new = [group for group in groups if group not in self._names]
         if new:
             self._names.update(self.create_subtables(new))
@@ -95,18 +120,21 @@ class TargetTable:
     def create_subtables(self, groups: Sequence[tuple[Any, ...]]) -> dict[tuple[Any, ...], str | None]:
         """Create the subtables of groups and set their tags."""
         group_ids = self.group_ids(groups)
-        rule = self.plan.groups
-        index = {column: number for number, column in enumerate(rule.columns)}
-        names = {
-            group: rule.subtable_name(group_ids[group], group[index[rule.name]] if rule.name is not None else None)
-            for group in groups
-            if group in group_ids
-        }
+        names = self.names_of(group_ids)
         available = self.add_subtables(list(dict.fromkeys(names.values())))
         assigned = {group: name for group, name in names.items() if name in available}
         if assigned and self.plan.target.tags:
             self.context.tables.upsert_tags(self.plan.target, self.tag_rows(assigned, group_ids))
         return {group: assigned.get(group) for group in groups}
+
+    def names_of(self, group_ids: Mapping[tuple[Any, ...], int]) -> dict[tuple[Any, ...], str]:
+        """Return the names of groups' subtables, whether or not they exist."""
+        rule = self.plan.groups
+        index = {column: number for number, column in enumerate(rule.columns)}
+        return {
+            group: rule.subtable_name(id_, group[index[rule.name]] if rule.name is not None else None)
+            for group, id_ in group_ids.items()
+        }
 
     def group_ids(self, groups: Sequence[tuple[Any, ...]]) -> dict[tuple[Any, ...], int]:
         """Return the ids of groups. A group of a subtable that was dropped has none."""

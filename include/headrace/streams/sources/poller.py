@@ -27,6 +27,7 @@ MAX_ATTEMPTS: Final = 5
 FIRST_PAUSE_S: Final = 0.1
 MAX_PAUSE_S: Final = 5.0
 FULL_SINK_PAUSE_S: Final = 0.05
+DELIVERY_CHECK_S: Final = 0.01
 CLOSE_GRACE_S: Final = 5.0
 BATCH_THREADS: Final = 4
 VERSION_READ_THREADS: Final = 32
@@ -258,6 +259,8 @@ class SourcePoller:
                 subscription.in_flight = self._pool.submit(self._advance, subscription)
         if subscription.in_flight is not None:
             round_.in_flight.append(subscription.in_flight)
+        elif subscription.runner is not None and subscription.runner.is_delivering():
+            round_.wait_until(time.monotonic() + DELIVERY_CHECK_S)
 
     def _advance(self, subscription: Subscription) -> Advance:
         if subscription.runner is None:

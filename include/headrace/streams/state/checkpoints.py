@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import struct
 import zlib
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import accumulate
 from typing import Final
 
 import pyarrow as pa
@@ -18,6 +20,7 @@ from headrace.model.jobs import JobCounters
 from headrace.model.positions import Position
 
 MAGIC: Final = b"HRSTATE1"
+MESSAGE_COMPRESSION_LEVEL: Final = 1
 RETAINED_CHECKPOINTS: Final = 3
 """Checkpoints to keep: a damaged state can be recomputed from an older one and the changes since."""
 
@@ -47,6 +50,7 @@ class StreamState:
         counters: Totals since the stream was created, without pending rows.
         wake_at: When the job needs its next micro-batch even if nothing changes, in epoch ms of the connection's clock.
         handled_at: When the micro-batch was handled, by the same clock.
+        messages: The micro-batch's messages. A driver that finds them uncommitted commits them.
     """
 
     position: Position
@@ -57,6 +61,7 @@ class StreamState:
     counters: JobCounters = field(default_factory=JobCounters)
     wake_at: int | None = None
     handled_at: int = 0
+    messages: tuple[bytes, ...] = ()
 
     def watermark(self, delay: int) -> int | None:
         """Return the watermark in ticks; windows that end before it are closed. None before the first row."""
@@ -66,6 +71,8 @@ class StreamState:
 def encode(state: StreamState) -> bytes:
     """Encode a state as bytes that end with a checksum."""
     windows = b"" if state.windows is None else to_ipc(state.windows)
+    times = to_ipc(state.max_event_time_by_subtable)
+    messages = zlib.compress(b"".join(state.messages), MESSAGE_COMPRESSION_LEVEL) if state.messages else b""
     header = json.dumps(
         {
             "position": state.position.to_json(),
@@ -75,9 +82,11 @@ def encode(state: StreamState) -> bytes:
             "evicted_through": state.evicted_through,
             "counters": asdict(state.counters),
             "windows": len(windows),
+            "times": len(times),
+            "messages": [len(message) for message in state.messages],
         }
     ).encode()
-    body = b"".join((MAGIC, struct.pack("<I", len(header)), header, windows, to_ipc(state.max_event_time_by_subtable)))
+    body = b"".join((MAGIC, struct.pack("<I", len(header)), header, windows, times, messages))
     return body + struct.pack("<I", zlib.crc32(body))
 
 
@@ -93,16 +102,26 @@ def decode(data: bytes) -> StreamState:
     windows_start = header_start + struct.unpack("<I", data[len(MAGIC) : header_start])[0]
     header = json.loads(data[header_start:windows_start])
     times_start = windows_start + header["windows"]
+    messages_start = times_start + header["times"]
     return StreamState(
         position=Position.from_json(header["position"]),
         windows=from_ipc(data[windows_start:times_start]) if header["windows"] else None,
-        max_event_time_by_subtable=from_ipc(data[times_start:-4]),
+        max_event_time_by_subtable=from_ipc(data[times_start:messages_start]),
         max_event_time=header["max_event_time"],
         evicted_through=header["evicted_through"],
         counters=JobCounters(**header["counters"]),
         wake_at=header["wake_at"],
         handled_at=header["handled_at"],
+        messages=decode_messages(data[messages_start:-4], header["messages"]),
     )
+
+
+def decode_messages(data: bytes, lengths: Sequence[int]) -> tuple[bytes, ...]:
+    """Decode messages of these lengths."""
+    if not lengths:
+        return ()
+    joined, ends = zlib.decompress(data), list(accumulate(lengths))
+    return tuple(joined[end - length : end] for end, length in zip(ends, lengths, strict=True))
 
 
 def to_ipc(rows: pa.Table) -> bytes:

@@ -16,6 +16,7 @@ from headrace.model.streams import TriggerMode
 from headrace.streams.batches import BatchResult, idle_result
 from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
+from headrace.streams.notifications.events import window_events
 from headrace.streams.state.checkpoints import StreamState
 from headrace.streams.windows import window_sql
 from headrace.streams.windows.accounting import count_inserts
@@ -224,5 +225,8 @@ class WindowProcessor:
         counters = state.counters.plus(replace(count.counters, rows_out=rows_out, windows_recalculated=evaluated.recalculated))
         parts = [others, evaluated.unaffected, emission.windows]
         return BatchResult(
-            emission.upserts, emission.retractions, evict_windows(self.plan, replace(new_state, counters=counters), parts)
+            emission.upserts,
+            emission.retractions,
+            evict_windows(self.plan, replace(new_state, counters=counters), parts),
+            events=window_events(self.plan, evaluated, emission, others),
         )

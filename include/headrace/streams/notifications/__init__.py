@@ -1,0 +1,1 @@
+"""Notifications: window events of a stream, as messages to WebSocket servers."""

@@ -1,0 +1,103 @@
+"""Events of a micro-batch: which windows opened, got a result, or lost it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headrace.compute.plan import STATE, WEND, WSTART
+from headrace.compute.window_plans import StateWindow
+from headrace.compute.windows import key_columns
+from headrace.model.notifications import EventType
+from headrace.streams.definition.define import StreamPlan
+from headrace.streams.windows.change_batch import to_numpy
+from headrace.streams.windows.emission import Emission, EmitState
+from headrace.streams.windows.evaluated_batch import EvaluatedBatch
+from headrace.streams.windows.row_matching import anti_join, match_rows, row_ids
+from headrace.streams.windows.window_sql import EMITTED
+
+PREVIOUS_STATE: Final = "_previous_state"
+NEXT_STATE: Final = "_next_state"
+
+
+@dataclass(frozen=True)
+class WindowEvents:
+    """The windows of a micro-batch with an event, by the event's type.
+
+    Columns: group keys `p*`, `_wstart`, `_wend` (ticks, inclusive) and, except for invalidated windows, the select list `o*`. State
+    windows also have `_state`, `_previous_state` and `_next_state`, which are NULL if there is no such window in state.
+    """
+
+    windows: dict[EventType, pa.Table]
+
+
+def window_events(plan: StreamPlan, evaluated: EvaluatedBatch, emission: Emission, others: pa.Table | None) -> WindowEvents | None:
+    """Return the events to which a stream's notification subscribes; None if it has none.
+
+    A window that has left the state and is computed again opens again.
+
+    Args:
+        plan: The stream.
+        evaluated: The windows after the micro-batch.
+        emission: What is written of them.
+        others: The windows in state that the micro-batch does not concern.
+    """
+    notification = plan.notification
+    if notification is None:
+        return None
+    key = [*key_columns(plan.query), WSTART]
+    in_state = [windows.select(key) for windows in (evaluated.state_windows, evaluated.unaffected) if windows.num_rows]
+    opened = anti_join(evaluated.windows, pa.concat_tables(in_state), key) if in_state else evaluated.windows
+    closed = emission.upserts
+    if isinstance(plan.query.window, StateWindow):
+        neighbors = [evaluated.windows, evaluated.unaffected, *([] if others is None else [others])]
+        opened, closed = (add_neighbor_states(windows, neighbors, key) for windows in (opened, closed))
+    windows = {
+        EventType.WINDOW_INVALIDATION: invalidated_windows(evaluated, emission, key),
+        EventType.WINDOW_OPEN: opened,
+        EventType.WINDOW_CLOSE: closed,
+    }
+    return WindowEvents({type_: rows for type_, rows in windows.items() if rows.num_rows and notification.subscribes_to(type_)})
+
+
+def invalidated_windows(evaluated: EvaluatedBatch, emission: Emission, key: Sequence[str]) -> pa.Table:
+    """Return the windows whose results are removed. Those that have left the state are not among them: they may have had none."""
+    before = evaluated.state_windows
+    had_result = before.filter(pa.array(to_numpy(before[EMITTED]) != EmitState.NONE)).select([*key, WEND])
+    if had_result.num_rows == 0 or emission.retractions.num_rows == 0:
+        return had_result.slice(0, 0)
+    return had_result.filter(pa.array(match_rows(had_result, distinct(emission.retractions, key), key) >= 0))
+
+
+def distinct(rows: pa.Table, columns: Sequence[str]) -> pa.Table:
+    """Return one row for each combination of values of the columns."""
+    (ids,) = row_ids([rows], columns)
+    return rows.take(pa.array(np.unique(ids, return_index=True)[1]))
+
+
+def add_neighbor_states(windows: pa.Table, all_windows: Sequence[pa.Table], key: Sequence[str]) -> pa.Table:
+    """Add the states of the windows before and after each window of the same group."""
+    columns = [*key, STATE]
+    sorted_windows = distinct(
+        pa.concat_tables([part.select(columns) for part in all_windows], promote_options="permissive").combine_chunks(), key
+    )
+    group = row_ids([sorted_windows], key[:-1])[0] if len(key) > 1 else np.zeros(sorted_windows.num_rows, np.int64)
+    order = np.lexsort((to_numpy(sorted_windows[WSTART]), group))
+    sorted_windows, group = sorted_windows.take(pa.array(order)), group[order]
+    index = match_rows(windows, sorted_windows, key)
+    states = sorted_windows[STATE].combine_chunks()
+    for name, step in ((PREVIOUS_STATE, -1), (NEXT_STATE, 1)):
+        windows = windows.append_column(name, states.take(neighbor_index(index, group, step)))
+    return windows
+
+
+def neighbor_index(index: npt.NDArray[np.int64], group: npt.NDArray[np.int64], step: int) -> pa.Array:
+    """Return for each index the one a step away in the same group; NULL if there is none."""
+    neighbor = np.clip(index + step, 0, max(len(group) - 1, 0))
+    has_neighbor = (neighbor == index + step) & (group[neighbor] == group[index])
+    return pa.array(neighbor, mask=~has_neighbor)

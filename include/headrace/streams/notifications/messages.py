@@ -1,0 +1,240 @@
+"""Messages about window events: JSON with the fields that TDengine sends."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.compute.plan import STATE, WEND, WSTART
+from headrace.compute.window_plans import (
+    CountWindow,
+    EventWindow,
+    IntervalWindow,
+    SessionWindow,
+    StateWindow,
+)
+from headrace.model.notifications import EventType
+from headrace.model.positions import Position
+from headrace.model.time import Precision
+from headrace.storage.sandbox import open_database
+from headrace.streams.definition.define import StreamPlan
+from headrace.streams.notifications.events import NEXT_STATE, PREVIOUS_STATE, WindowEvents
+from headrace.streams.sinks.target import TargetTable
+from headrace.streams.windows.change_batch import to_numpy
+
+MAX_EVENTS_PER_MESSAGE: Final = 1_000
+MAX_MESSAGE_BYTES: Final = 256 * 1024
+"""A message with more than one event is not larger than this."""
+UNDISPLAYABLE: Final = "<Unable to display this data type>"
+WINDOW_TYPES: Final = {
+    IntervalWindow: "Time",
+    StateWindow: "State",
+    SessionWindow: "Session",
+    EventWindow: "Event",
+    CountWindow: "Count",
+}
+
+Fields = dict[str, pa.Array]
+
+
+@dataclass(frozen=True)
+class EventTexts:
+    """Events as JSON, with what orders them: the instant in ticks, and whether the window opens."""
+
+    instant: npt.NDArray[np.int64]
+    opens: npt.NDArray[np.bool_]
+    texts: list[str]
+
+
+class MessageEncoder:
+    """Encodes the events of one stream's micro-batches."""
+
+    def __init__(self, plan: StreamPlan, target: TargetTable) -> None:
+        self._plan = plan
+        self._target = target
+
+    def encode(self, events: WindowEvents, position: Position, now: int) -> list[bytes]:
+        """Return the messages of a micro-batch, in the order of event time; `now` is in epoch ms.
+
+        The same events at the same position have the same message ids.
+        """
+        parts = [self._texts(type_, windows, now) for type_, windows in events.windows.items()]
+        if not parts:
+            return []
+        instant, opens = np.concatenate([part.instant for part in parts]), np.concatenate([part.opens for part in parts])
+        texts = [text for part in parts for text in part.texts]
+        # A window that ends at the instant at which it starts opens first.
+        ordered = [texts[index] for index in np.lexsort((~opens, instant))]
+        return [self._message(chunk, position, number, now) for number, chunk in enumerate(chunks(ordered))]
+
+    def _texts(self, type_: EventType, windows: pa.Table, now: int) -> EventTexts:
+        fields = self._fields(type_, windows.combine_chunks(), now)
+        instant = windows[WSTART if type_ is EventType.WINDOW_OPEN else WEND]
+        return EventTexts(
+            to_numpy(instant).astype(np.int64),
+            np.full(windows.num_rows, type_ is EventType.WINDOW_OPEN),
+            to_json(pa.StructArray.from_arrays([combine(array) for array in fields.values()], list(fields))),
+        )
+
+    def _fields(self, type_: EventType, windows: pa.Table, now: int) -> Fields:
+        """Return the fields of events of one type, in the order in which they are sent."""
+        size = windows.num_rows
+        group_ids, names = self._target.identify(windows)
+        fields: Fields = {
+            "eventType": constant(type_.value, size),
+            "eventTime": constant(now, size),
+            "windowId": window_ids(group_ids, to_numpy(windows[WSTART]).astype(np.int64)),
+            "windowType": constant(WINDOW_TYPES[type(self._plan.query.window)], size),
+            "groupId": pa.array(group_ids, pa.uint64()).cast(pa.string()),
+            "windowStart": self._to_target_ticks(windows[WSTART]),
+        }
+        if type_ is not EventType.WINDOW_OPEN:
+            fields["windowEnd"] = self._to_target_ticks(self._window_end(windows))
+        if type_ is not EventType.WINDOW_INVALIDATION:
+            fields |= self._window_type_fields(type_, windows)
+        if type_ is EventType.WINDOW_CLOSE:
+            fields["result"] = self._result(windows)
+        return fields | {"tableName": names}
+
+    def _window_end(self, windows: pa.Table) -> pa.ChunkedArray:
+        """Return the end of windows: exclusive for INTERVAL, else the last row."""
+        is_interval = isinstance(self._plan.query.window, IntervalWindow)
+        return pc.add(windows[WEND], 1) if is_interval else windows[WEND]
+
+    def _window_type_fields(self, type_: EventType, windows: pa.Table) -> Fields:
+        """Return the fields that only one type of window has."""
+        opens = type_ is EventType.WINDOW_OPEN
+        match self._plan.query.window:
+            case StateWindow():
+                columns = (
+                    {"prevState": PREVIOUS_STATE, "curState": STATE} if opens else {"curState": STATE, "nextState": NEXT_STATE}
+                )
+                return {name: combine(windows[column]) for name, column in columns.items()}
+            case EventWindow():
+                conditions = self._plan.conditions.start if opens else self._plan.conditions.end
+                precision = self._plan.query.precision
+                values = {name: displayable(windows[column], precision) for name, column in conditions}
+                return {
+                    "triggerCondition": struct({"conditionIndex": constant(0, windows.num_rows), "fieldValues": struct(values)})
+                }
+            case _:
+                return {}
+
+    def _result(self, windows: pa.Table) -> pa.Array:
+        """Return the row of the target for each window."""
+        schema, precision = self._target.schema, self._plan.target_database.precision
+        values = {
+            name: displayable(self._target.to_stored(windows[f"o{index}"], schema.field(name)), precision)
+            for index, name in enumerate(self._plan.columns)
+        }
+        return struct(values)
+
+    def _to_target_ticks(self, ticks: pa.ChunkedArray) -> pa.Array:
+        return combine(convert_ticks(ticks, self._plan.query.precision, self._plan.target_database.precision))
+
+    def _message(self, events: Sequence[str], position: Position, number: int, now: int) -> bytes:
+        id_ = uuid.uuid5(uuid.NAMESPACE_URL, f"headrace:{self._plan.id}/{position.batch}/{number}")
+        (name,) = to_json(pa.array([self._plan.name]))
+        return (
+            f'{{"messageId":"{id_}","timestamp":{now},"streams":[{{"streamName":{name},"events":[{",".join(events)}]}}]}}'
+        ).encode()
+
+
+def chunks(texts: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Divide events into those of one message each."""
+    ends = np.cumsum([len(text.encode()) + 1 for text in texts])
+    first = 0
+    while first < len(texts):
+        sent = ends[first - 1] if first else 0
+        fitting = int(np.searchsorted(ends, sent + MAX_MESSAGE_BYTES, side="right"))
+        last = max(first + 1, min(fitting, first + MAX_EVENTS_PER_MESSAGE))
+        yield texts[first:last]
+        first = last
+
+
+def to_json(values: pa.Array) -> list[str]:
+    """Return each value as JSON."""
+    with open_database() as database:
+        database.register("events", pa.table({"event": values}))
+        return [text for (text,) in database.execute("SELECT CAST(to_json(event) AS VARCHAR) FROM events").fetchall()]
+
+
+def displayable(values: pa.ChunkedArray, precision: Precision) -> pa.Array:
+    """Return stored values as they appear in messages: booleans, numbers, texts; timestamps as ticks; NULL if not finite."""
+    array, type_ = combine(values), values.type
+    if pa.types.is_floating(type_):
+        return pc.if_else(pc.is_finite(array), array, pa.scalar(None, type_))
+    if pa.types.is_timestamp(type_):
+        ticks = array.cast(pa.int64())
+        return pc.divide(ticks, 1000) if precision is Precision.MILLISECOND else ticks
+    if pa.types.is_decimal(type_) and type_.scale == 0:
+        return array.cast(pa.decimal128(20, 0)).cast(pa.uint64())
+    if pa.types.is_decimal(type_):
+        return array.cast(pa.float64())
+    if pa.types.is_binary(type_) or pa.types.is_large_binary(type_):
+        return pc.if_else(pc.is_valid(array), pa.scalar(UNDISPLAYABLE), pa.scalar(None, pa.string()))
+    return array
+
+
+def constant(value: str | int, size: int) -> pa.Array:
+    """Return an array of equal values."""
+    return pa.repeat(pa.scalar(value), size)
+
+
+def struct(values: Fields) -> pa.Array:
+    """Return an array of objects with these fields."""
+    return pa.StructArray.from_arrays(list(values.values()), list(values))
+
+
+def combine(values: pa.ChunkedArray | pa.Array) -> pa.Array:
+    """Return a column as one array."""
+    if isinstance(values, pa.Array):
+        return values
+    return values.combine_chunks() if values.num_chunks != 1 else values.chunk(0)
+
+
+def convert_ticks(ticks: pa.ChunkedArray, source: Precision, target: Precision) -> pa.ChunkedArray:
+    """Convert ticks of one precision to another, rounding down."""
+    ratio = target.ticks_per_second / source.ticks_per_second
+    if ratio >= 1:
+        return pc.multiply(ticks, int(ratio))
+    return pa.chunked_array([pa.array(np.floor_divide(to_numpy(ticks).astype(np.int64), round(1 / ratio)))])
+
+
+def window_ids(group_ids: npt.NDArray[np.uint64], start: npt.NDArray[np.int64]) -> pa.Array:
+    """Return the id of each window: 64 bits of the MurmurHash3 of its group's id and its start, as decimal text."""
+    return pa.array(murmur3(group_ids, start.view(np.uint64)), pa.uint64()).cast(pa.string())
+
+
+def murmur3(first: npt.NDArray[np.uint64], second: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """Return the first 64 bits of MurmurHash3 x64 128 (seed 0) over two words, for each pair.
+
+    Austin Appleby's algorithm, in the public domain.
+    """
+    c1, c2, length = np.uint64(0x87C37B91114253D5), np.uint64(0x4CF5AD432745937F), np.uint64(16)
+    h1 = rotate(first * c1, 31) * c2
+    h1 = rotate(h1, 27) * np.uint64(5) + np.uint64(0x52DCE729)
+    h2 = rotate(second * c2, 33) * c1
+    h2 = (rotate(h2, 31) + h1) * np.uint64(5) + np.uint64(0x38495AB5)
+    h1, h2 = h1 ^ length, h2 ^ length
+    h1 = h1 + h2
+    return mix(h1) + mix(h2 + h1)
+
+
+def rotate(words: npt.NDArray[np.uint64], bits: int) -> npt.NDArray[np.uint64]:
+    """Rotate words to the left."""
+    return (words << np.uint64(bits)) | (words >> np.uint64(64 - bits))
+
+
+def mix(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """Return words whose bits all depend on all bits."""
+    words = (words ^ (words >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
+    words = (words ^ (words >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)
+    return words ^ (words >> np.uint64(33))

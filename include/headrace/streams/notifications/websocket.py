@@ -1,0 +1,103 @@
+"""Sending of messages to WebSocket servers."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from headrace.model.notifications import FailurePolicy
+from headrace.storage.delta.outbox import Message
+
+if TYPE_CHECKING:
+    from websockets.sync.client import ClientConnection
+
+logger = logging.getLogger(__name__)
+
+OPEN_TIMEOUT_S: Final = 3.0
+REPLY_TIMEOUT_S: Final = 10.0
+CLOSE_TIMEOUT_S: Final = 1.0
+RECONNECT_PAUSE_S: Final = 1.0
+"""With ON_FAILURE DROP, messages are dropped for this long after a failure before the server is tried again."""
+
+
+@dataclass(slots=True)
+class Receiver:
+    """One server: its connection, the last message that it has, and when it may be tried again (monotonic clock)."""
+
+    url: str
+    connection: ClientConnection | None = None
+    last: tuple[int, int] | None = None
+    retry_at: float = 0.0
+    dropped: int = 0
+
+
+class WebSocketSender:
+    """Sends messages to servers, to one after the other, each message in one text frame.
+
+    A server has a message once it answers a ping that follows the message. A message that a server has is not sent to it again
+    because another server failed; after a restart it may be.
+    """
+
+    def __init__(self, urls: Sequence[str], policy: FailurePolicy) -> None:
+        self._receivers = [Receiver(url) for url in urls]
+        self._policy = policy
+
+    def __call__(self, messages: Sequence[Message]) -> None:
+        """Send messages; raise if a server may not have them, unless they may be dropped."""
+        for receiver in self._receivers:
+            last = receiver.last
+            new = [message for message in messages if last is None or (message.batch, message.number) > last]
+            if new:
+                self._send(receiver, new)
+                receiver.last = (new[-1].batch, new[-1].number)
+
+    def _send(self, receiver: Receiver, messages: Sequence[Message]) -> None:
+        if self._policy is FailurePolicy.PAUSE:
+            send_all(receiver, messages)
+        elif receiver.retry_at > time.monotonic():
+            drop(receiver, messages, "the server has just failed")
+        else:
+            try:
+                send_all(receiver, messages)
+            except Exception as error:  # no error of a server may stop the stream
+                receiver.retry_at = time.monotonic() + RECONNECT_PAUSE_S
+                drop(receiver, messages, f"{type(error).__name__}: {error}")
+
+
+def drop(receiver: Receiver, messages: Sequence[Message], reason: str) -> None:
+    """Count messages that are dropped."""
+    receiver.dropped += len(messages)
+    logger.warning("dropped %d notifications to %s (%d in all): %s", len(messages), receiver.url, receiver.dropped, reason)
+
+
+def send_all(receiver: Receiver, messages: Sequence[Message]) -> None:
+    """Send messages and wait until the server has them. After a failure the next call connects again."""
+    try:
+        if receiver.connection is None:
+            receiver.connection = connect(receiver.url)
+        for message in messages:
+            receiver.connection.send(message.payload.decode())
+        if not receiver.connection.ping().wait(REPLY_TIMEOUT_S):
+            raise TimeoutError(f"{receiver.url} does not answer")
+    except Exception:
+        disconnect(receiver)
+        raise
+
+
+def connect(url: str) -> ClientConnection:
+    """Open a connection. The certificate of a `wss` address is verified."""
+    from websockets.sync.client import connect as open_connection
+
+    connection = open_connection(url, open_timeout=OPEN_TIMEOUT_S, close_timeout=CLOSE_TIMEOUT_S, compression=None)
+    assert not isinstance(connection, type)
+    return connection
+
+
+def disconnect(receiver: Receiver) -> None:
+    """Close the connection, if there is one."""
+    connection, receiver.connection = receiver.connection, None
+    if connection is not None:
+        connection.close()

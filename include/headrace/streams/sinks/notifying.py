@@ -1,0 +1,101 @@
+"""The sink of a stream with a notification: its target table, and an outbox with the messages about its windows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from headrace.model.notifications import Notification
+from headrace.model.positions import Position, latest
+from headrace.streams.batches import BatchResult
+from headrace.streams.context import Context
+from headrace.streams.definition.define import StreamPlan
+from headrace.streams.notifications.messages import MessageEncoder
+from headrace.streams.notifications.websocket import WebSocketSender
+from headrace.streams.sinks.outbox import OutboxSink
+from headrace.streams.sinks.sink import DeltaSink, Sink
+from headrace.streams.state.checkpoints import StreamState
+
+FAILED_EVENT = "NOTIFY_FAILED"
+
+
+class NotifyingSink:
+    """Commits results to the target, then messages to the outbox.
+
+    If a driver dies in between, the next one finds the messages in the checkpoint of the micro-batch and commits them. So a message
+    is sent if and only if its micro-batch is committed.
+    """
+
+    def __init__(self, context: Context, plan: StreamPlan, notification: Notification) -> None:
+        self._context = context
+        self._plan = plan
+        self._table = DeltaSink(context, plan)
+        self._outbox = OutboxSink(
+            context,
+            plan.id,
+            plan.source_ids,
+            lambda result: result.messages,
+            WebSocketSender(notification.urls, notification.on_failure),
+            report=self._report,
+        )
+        self._table_batch: int | None = None
+        self._outbox_batch: int | None = None
+
+    def fence(self) -> None:
+        """See `Sink`."""
+        self._table.fence()
+        self._outbox.fence()
+
+    def position(self) -> Position | None:
+        """See `Sink`."""
+        table, outbox = self._table.position(), self._outbox.position()
+        self._table_batch = None if table is None else table.batch
+        self._outbox_batch = None if outbox is None else outbox.batch
+        return latest(table, outbox)
+
+    def has_room(self) -> bool:
+        """See `Sink`. False while the receivers do not keep up."""
+        return self._outbox.has_room()
+
+    def is_busy(self) -> bool:
+        """See `Sink`."""
+        return self._outbox.is_busy()
+
+    def prepare(self, result: BatchResult, position: Position) -> BatchResult:
+        """See `Sink`."""
+        if result.events is None:
+            return result
+        encoder = MessageEncoder(self._plan, self._table.target)
+        return replace(result, messages=tuple(encoder.encode(result.events, position, self._context.clock.now())))
+
+    def resume(self, state: StreamState) -> None:
+        """See `Sink`."""
+        if self._outbox_batch is None or self._outbox_batch < state.position.batch:
+            self._append(state.messages, state.position)
+
+    def commit(self, result: BatchResult, position: Position, expected: int | None) -> bool:
+        """See `Sink`. The table and the outbox have their own last micro-batches, so `expected` is not used."""
+        del expected
+        has_rows = self._table.commit(result, position, self._table_batch)
+        if has_rows:
+            self._table_batch = position.batch
+        return self._append(result.messages, position) or has_rows
+
+    def close(self, grace_s: float) -> None:
+        """See `Sink`."""
+        self._outbox.close(grace_s)
+
+    def _append(self, messages: tuple[bytes, ...], position: Position) -> bool:
+        has_messages = self._outbox.append(messages, position, self._outbox_batch)
+        if has_messages:
+            self._outbox_batch = position.batch
+        return has_messages
+
+    def _report(self, error: str) -> None:
+        self._context.catalog.events.record("job", self._plan.id, FAILED_EVENT, f"retrying a notification: {error}")
+
+
+def sink_of(context: Context, plan: StreamPlan) -> Sink:
+    """Return the sink of a stream."""
+    if plan.notification is None:
+        return DeltaSink(context, plan)
+    return NotifyingSink(context, plan, plan.notification)

@@ -1,0 +1,332 @@
+"""Notifications: WebSocket servers get exactly the events of the committed micro-batches, in order."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from headrace.errors import InvalidStreamError
+from headrace.history.backfill import fill_history
+from headrace.model.failpoints import FailpointError, armed
+from headrace.streams.notifications.messages import murmur3
+from tests.streams.environment import MICRO_BATCH_FAILPOINTS, START, Row, StreamEnvironment, millis
+from tests.streams.websocket_server import WebSocketServer
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.spark
+
+OPEN, CLOSE, INVALIDATION = "WINDOW_OPEN", "WINDOW_CLOSE", "WINDOW_INVALIDATION"
+
+
+@pytest.fixture
+def server() -> Iterator[WebSocketServer]:
+    made = WebSocketServer()
+    made.start()
+    yield made
+    made.stop()
+
+
+def notify(server: WebSocketServer, *, events: str = "'window_open', 'window_close'", options: str = "") -> str:
+    return f" notify ('{server.url}') on ({events}) {options}"
+
+
+def wait_for_failure(env: StreamEnvironment, job_id: str) -> None:
+    events = env.catalog.events
+    wait_until(lambda: "NOTIFY_FAILED" in [event.kind for event in events.all("job", job_id)], "the failure to be recorded")
+
+
+def brief(event: dict[str, Any]) -> tuple[Any, ...]:
+    """Return an event's type, start and end in ms after `START`, and the row count of its result."""
+    end, result = event.get("windowEnd"), event.get("result", {})
+    return event["eventType"], event["windowStart"] - START, None if end is None else end - START, result.get("n")
+
+
+def run(env: StreamEnvironment, server: WebSocketServer, query: str, writes: list[list[Row]], options: str = "") -> list[Any]:
+    """Create a stream, write, and return its events."""
+    env.create(f"create stream s {options} into t as {query}" + notify(server))
+    for write in writes:
+        env.insert(write)
+        env.settle()
+    return server.events()
+
+
+def test_a_message_has_the_fields_that_tdengine_sends(env: StreamEnvironment, server: WebSocketServer) -> None:
+    query = "select _wstart, count(*) n, max(b) top, avg(a) mean, last(ts) seen from readings partition by tbname interval(10s)"
+    plan = env.create(f"create stream s into t as {query}" + notify(server))
+    env.insert([("d0", 1_000, 4, 'a "b"'), ("d0", 12_000, None, None)])
+    env.settle()
+    (message,) = server.messages()
+    uuid.UUID(message["messageId"])
+    assert list(message) == ["messageId", "timestamp", "streams"]
+    assert message["timestamp"] == env.context.clock.now()
+    assert [list(stream) for stream in message["streams"]] == [["streamName", "events"]]
+    first, close, second = message["streams"][0]["events"]
+    (subtable, uid) = env.catalog.subtables.uids("db", ["d0"]).popitem()
+    assert subtable == "d0"
+    assert list(first) == ["eventType", "eventTime", "windowId", "windowType", "groupId", "windowStart", "tableName"]
+    assert list(close) == [*list(first)[:-1], "windowEnd", "result", "tableName"]
+    assert [event["eventType"] for event in (first, close, second)] == [OPEN, CLOSE, OPEN]
+    assert {event["windowType"] for event in (first, close, second)} == {"Time"}
+    assert {event["groupId"] for event in (first, close, second)} == {str(uid)}
+    assert first["windowId"] == close["windowId"] != second["windowId"]
+    assert (close["windowStart"], close["windowEnd"]) == (START, START + 10_000)
+    assert close["result"] == {"_wstart": START, "n": 1, "top": 'a "b"', "mean": 4.0, "seen": START + 1_000}
+    assert close["tableName"] in env.results(plan, names=True)[0]
+
+
+def test_a_state_window_tells_the_states_around_it(env: StreamEnvironment, server: WebSocketServer) -> None:
+    query = "select _wstart, count(*) n from readings partition by tbname state_window(a)"
+    events = run(env, server, query, [[("d0", 0, 1, None)], [("d0", 1_000, 2, None)], [("d0", 2_000, 3, None)]])
+    assert [brief(event) for event in events] == [
+        (OPEN, 0, None, None),
+        (CLOSE, 0, 0, 1),
+        (OPEN, 1_000, None, None),
+        (CLOSE, 1_000, 1_000, 1),
+        (OPEN, 2_000, None, None),
+    ]
+    assert [(event["prevState"], event["curState"]) for event in events if event["eventType"] == OPEN] == [
+        (None, 1),
+        (1, 2),
+        (2, 3),
+    ]
+    assert [(event["curState"], event["nextState"]) for event in events if event["eventType"] == CLOSE] == [(1, 2), (2, 3)]
+
+
+def test_an_event_window_tells_what_started_and_ended_it(env: StreamEnvironment, server: WebSocketServer) -> None:
+    query = "select _wstart, count(*) n from readings partition by tbname event_window start with a > 5 and g > 0 end with b = 'x'"
+    writes: list[list[Row]] = [
+        [("d0", 0, 1, "x")],
+        [("d0", 1_000, 6, None)],
+        [("d0", 2_000, 7, "y"), ("d0", 3_000, 8, "x")],
+        [("d0", 4_000, 1, None)],
+    ]
+    events = run(env, server, query, writes)
+    assert [brief(event) for event in events] == [(OPEN, 1_000, None, None), (CLOSE, 1_000, 3_000, 3)]
+    assert [event["triggerCondition"] for event in events] == [
+        {"conditionIndex": 0, "fieldValues": {"a": 6, "g": 1}},
+        {"conditionIndex": 0, "fieldValues": {"b": "x"}},
+    ]
+    assert set(events[1]["result"]) == {"_wstart", "n"}
+
+
+@pytest.mark.parametrize(
+    ("window", "type_", "expected"),
+    [
+        ("session(ts, 1s)", "Session", [(OPEN, 0, None, None), (CLOSE, 0, 1_000, 2), (OPEN, 5_000, None, None)]),
+        ("count_window(2)", "Count", [(OPEN, 0, None, None), (CLOSE, 0, 1_000, 2), (OPEN, 5_000, None, None)]),
+    ],
+)
+def test_sessions_and_count_windows_end_at_their_last_row(
+    env: StreamEnvironment, server: WebSocketServer, window: str, type_: str, expected: list[Any]
+) -> None:
+    query = f"select _wstart, count(*) n from readings partition by tbname {window}"
+    rows: list[Row] = [("d0", 0, 1, None), ("d0", 1_000, 1, None), ("d0", 5_000, 1, None)]
+    events = run(env, server, query, [rows], "watermark 1s")
+    assert [brief(event) for event in events] == expected
+    assert {event["windowType"] for event in events} == {type_}
+
+
+def test_each_result_of_at_once_closes_and_a_lost_one_invalidates(env: StreamEnvironment, server: WebSocketServer) -> None:
+    query = "select _wstart, count(*) n from readings interval(10s)"
+    env.create(f"create stream s trigger at_once ignore update 0 into t as {query}" + notify(server))
+    env.insert([("d0", 0, 1, None)])
+    env.settle()
+    env.insert([("d0", 1_000, 1, None)])
+    env.settle()
+    env.delete("d0", 0, 5_000)
+    env.settle()
+    assert [brief(event) for event in server.events()] == [
+        (OPEN, 0, None, None),
+        (CLOSE, 0, 10_000, 1),
+        (CLOSE, 0, 10_000, 2),
+        (INVALIDATION, 0, 10_000, None),
+    ]
+    assert len({event["windowId"] for event in server.events()}) == 1
+
+
+def test_only_the_events_that_are_asked_for_are_sent(env: StreamEnvironment, server: WebSocketServer) -> None:
+    query = "select _wstart, count(*) n from readings interval(10s)"
+    env.create(f"create stream s trigger at_once into t as {query}" + notify(server, events="'window_open'"))
+    env.insert([("d0", 0, 1, None)])
+    env.settle()
+    env.delete("d0", 0, 0)
+    env.settle()
+    assert [event["eventType"] for event in server.events()] == [OPEN]
+
+
+WRITES: list[list[Row]] = [[("d0", second * 1_000, 1, None)] for second in (0, 12, 24, 36)]
+QUERY = "select _wstart, count(*) n from readings interval(10s)"
+EXPECTED = [
+    (OPEN, 0, None, None),
+    (CLOSE, 0, 10_000, 1),
+    (OPEN, 10_000, None, None),
+    (CLOSE, 10_000, 20_000, 1),
+    (OPEN, 20_000, None, None),
+    (CLOSE, 20_000, 30_000, 1),
+    (OPEN, 30_000, None, None),
+]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # commits of the delivering thread fail too
+@pytest.mark.parametrize("passage", [1, 2])
+@pytest.mark.parametrize("point", MICRO_BATCH_FAILPOINTS)
+def test_a_driver_that_dies_anywhere_sends_the_events_of_its_commits_once(
+    env: StreamEnvironment, server: WebSocketServer, point: str, passage: int
+) -> None:
+    env.create(f"create stream s into t as {QUERY}" + notify(server))
+    for write in WRITES:
+        env.insert(write)
+        with armed(f"{point}:{passage}:raise"):
+            try:
+                env.settle()
+            except FailpointError:
+                close(env)
+    close(env)
+    env.settle()
+    assert [brief(event) for event in server.events()] == EXPECTED
+
+
+def close(env: StreamEnvironment) -> None:
+    """End the driver, with the thread that delivers."""
+    if env.pollers is not None:
+        env.pollers.close()
+    env.restart()
+
+
+def test_a_stream_goes_on_while_its_receiver_is_away_and_sends_all_later(env: StreamEnvironment, server: WebSocketServer) -> None:
+    plan = env.create(f"create stream s into t as {QUERY}" + notify(server))
+    env.insert(WRITES[0])
+    env.settle()
+    server.stop()
+    for write in WRITES[1:]:
+        env.insert(write)
+        env.settle()
+    assert len(env.results(plan)) == 3
+    wait_for_failure(env, plan.id)
+    server.start()
+    wait_until(lambda: len(server.events()) == len(EXPECTED), "the events")
+    assert [brief(event) for event in server.events()] == EXPECTED
+
+
+def test_messages_to_a_receiver_that_is_away_can_be_dropped(env: StreamEnvironment, server: WebSocketServer) -> None:
+    other = WebSocketServer()
+    sql = f"create stream s into t as {QUERY} notify ('{other.url}', '{server.url}') on ('window_open') on_failure drop"
+    env.create(sql)
+    for write in WRITES:
+        env.insert(write)
+        env.settle()
+    assert [brief(event) for event in server.events()] == [event for event in EXPECTED if event[0] == OPEN]
+    assert other.received == []
+
+
+def test_one_receiver_gets_nothing_again_because_another_fails(env: StreamEnvironment, server: WebSocketServer) -> None:
+    other = WebSocketServer()
+    plan = env.create(
+        f"create stream s into t as {QUERY} notify ('{server.url}', '{other.url}') on ('window_open', 'window_close')"
+    )
+    env.insert(WRITES[0])
+    env.settle()
+    wait_for_failure(env, plan.id)
+    other.start()
+    wait_until(lambda: len(other.received) == 1, "the message")
+    other.stop()
+    assert len(server.received) == len(other.received) == 1
+
+
+def test_a_notification_needs_a_window(env: StreamEnvironment, server: WebSocketServer) -> None:
+    with pytest.raises(InvalidStreamError, match="NOTIFY sends events of windows"):
+        env.create("create stream s trigger at_once into t as select ts, a from readings partition by tbname" + notify(server))
+
+
+def test_window_ids_are_the_murmur_hash_of_group_and_start() -> None:
+    """The expected hashes are those of the reference implementation over the same 16 bytes, little-endian."""
+    first, second = np.array([0, 7, 2**63 + 1], np.uint64), np.array([0, 1_700_000_000_000, 5], np.uint64)
+    assert murmur3(first, second).tolist() == [0x4BBD1BF27DA918D6, 0x51D04C506E2BD28, 0x621ABF6DE522E0A1]
+
+
+HISTORY: list[Row] = [("d0", 0, 1, "x"), ("d0", 1_000, 2, None), ("d0", 12_000, 2, "x")]
+
+
+@pytest.mark.parametrize("window", ["interval(10s)", "state_window(a)", "event_window start with a > 0 end with b = 'x'"])
+@pytest.mark.parametrize("fault", ["", "history.commit:1:raise"])
+def test_the_history_is_sent_before_live_windows_if_asked_for(
+    env: StreamEnvironment, server: WebSocketServer, window: str, fault: str
+) -> None:
+    query = f"select _wstart, count(*) n from readings partition by tbname {window}"
+    env.insert(HISTORY)
+    plan = env.create(f"create stream s fill_history 1 into t as {query}" + notify(server, options="notify_history 1"))
+    with armed(fault), suppress(FailpointError):
+        fill_history(env.context, plan.id)
+    fill_history(env.context, plan.id)
+    env.insert([("d0", 40_000, 3, None), ("d0", 50_000, 1, "x"), ("d0", 60_000, 1, None)])
+    env.settle()
+    live = [event for event in server.events() if event["windowStart"] - START >= 40_000]
+    history = server.events()[: -len(live)]
+    expected = {
+        "interval(10s)": [(0, 10_000, 2), (10_000, 20_000, 1)],
+        "state_window(a)": [(0, 0, 1), (1_000, 12_000, 2)],
+        "event_window start with a > 0 end with b = 'x'": [(0, 0, 1), (1_000, 12_000, 2)],
+    }[window]
+    briefs = [brief(event) for event in history if event["eventType"] == CLOSE]
+    assert [event[1:] for event in briefs[: len(expected)]] == expected
+    opened = [event["windowStart"] - START for event in history if event["eventType"] == OPEN]
+    assert opened == [start for start, _, _ in expected]
+    assert live[0]["eventType"] == OPEN
+    assert all("curState" not in event or event["curState"] is not None for event in history)
+
+
+def test_the_history_is_not_sent_unless_asked_for(env: StreamEnvironment, server: WebSocketServer) -> None:
+    env.insert(HISTORY)
+    plan = env.create(f"create stream s fill_history 1 into t as {QUERY}" + notify(server))
+    fill_history(env.context, plan.id)
+    env.settle()
+    assert len(env.results(plan)) == 2
+    assert server.events() == []
+
+
+LIVE_WRITES = st.lists(
+    st.tuples(st.sampled_from(["d0", "d1", "d2"]), st.integers(0, 40), st.sampled_from([1, 2, None]), st.sampled_from(["x", None])),
+    min_size=1,
+    max_size=6,
+)
+OPERATIONS = st.lists(LIVE_WRITES | st.tuples(st.sampled_from(["d0", "d1"]), st.integers(0, 40), st.integers(0, 10)), max_size=6)
+WINDOWS = ["interval(10s)", "session(ts, 3s)", "state_window(a)", "event_window start with a = 1 end with b = 'x'"]
+
+
+@pytest.mark.parametrize("window", WINDOWS)
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_closed_and_invalidated_windows_are_the_rows_of_the_target(
+    env: StreamEnvironment, server: WebSocketServer, window: str, data: st.DataObject
+) -> None:
+    trigger = data.draw(st.sampled_from(["at_once", "window_close"]))
+    options = f"trigger {trigger} ignore update 0 ignore expired 0"
+    query = f"select _wstart, count(*) n, max(a) top from readings partition by tbname {window}"
+    with env.new_database({"d0": (1, 0), "d1": (1, 0), "d2": (2, 0)}) as own:
+        server.received.clear()
+        plan = own.create(f"create stream s {options} into t as {query}" + notify(server))
+        for operation in data.draw(OPERATIONS):
+            if isinstance(operation, tuple):
+                own.delete(operation[0], operation[1] * 1_000, (operation[1] + operation[2]) * 1_000)
+            else:
+                rows = {(row[0], row[1]): (row[0], row[1] * 1_000, row[2], row[3]) for row in operation}
+                own.insert(list(rows.values()))
+            own.settle()
+        present: dict[tuple[str, int], tuple[int, Any]] = {}
+        for event in server.events():
+            key = event["tableName"], event["windowStart"] - START
+            if event["eventType"] == CLOSE:
+                present[key] = event["result"]["n"], event["result"]["top"]
+            elif event["eventType"] == INVALIDATION:
+                del present[key]
+        rows = own.tables.scan(plan.target, plan.target_database)
+        starts = [start - START for start in millis(rows["_wstart"]) if start is not None]
+        expected = zip(rows["tbname"].to_pylist(), starts, rows["n"].to_pylist(), rows["top"].to_pylist(), strict=True)
+        assert present == {(name, start): (n, top) for name, start, n, top in expected}
