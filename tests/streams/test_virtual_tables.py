@@ -27,7 +27,7 @@ QUERIES = {
     "by_name": "select _wstart, tbname name, count(*) n, last(b) lb from devices partition by tbname interval(10s) sliding(5s)",
     "of_one": "select _wstart, count(*) n, sum(v) sv from v1 where a > 0 interval(10s)",
     "one_column": "select _wstart, count(*) n, count(v) nv from v0 interval(10s)",
-    "sessions": "select _wstart, _wend, count(*) n, sum(v) sv from devices partition by tbname session(ts, 3s)",
+    "sessions": "select _wstart, count(*) n, sum(v) sv from devices partition by tbname session(ts, 3s)",
     "states": "select _wstart, count(*) n, last_row(b) lb from v0 state_window(a)",
     "events": "select _wstart, count(*) n from devices partition by tbname event_window start with a > 1 end with v > 2",
     "by_tag": "select _wstart, loc place, avg(a) aa from devices partition by loc interval(10s)",
@@ -101,7 +101,7 @@ def test_a_driver_that_dies_anywhere_is_followed_by_one_that_continues(devices: 
 
 
 def test_a_micro_batch_without_checkpoint_is_repeated_as_it_was(devices: VirtualTables) -> None:
-    env, query = devices.env, "select _wstart, count(*) n, sum(v) sv from devices interval(10s)"
+    env, query = devices.env, "select _wstart, count(*) n, sum(a) sa, sum(v) sv from devices interval(10s)"
     plan = env.create(f"create stream s watermark 5s into out as {query}")
     devices.apply(("readings", [("d0", 0, 1, None)]))
     env.settle()

@@ -66,8 +66,10 @@ def compile_kernel(plan: Plan) -> tuple[Scan, SegmentKernel]:
         UnsupportedError: Only Spark SQL computes it.
     """
     scan = plan.source
-    if not isinstance(scan, Scan) or scan.table.is_virtual:
+    if not isinstance(scan, Scan):
         raise UnsupportedError("a source that is not one table")
+    if scan.table.is_virtual:
+        raise UnsupportedError("a virtual table")
     if not is_within_series(plan, scan) and not is_mergeable(plan):
         raise UnsupportedError("windows across series that depend on single rows")
     base = replace(plan, keys=tuple(key for key in plan.keys if not key.is_derived))

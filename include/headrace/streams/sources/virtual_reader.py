@@ -133,11 +133,12 @@ class VirtualReader:
         if changed is not None:
             wanted = anti_join(wanted, changed.select(key), key)
         if wanted.num_rows == 0:
-            schema = self.context.tables.schema(table, self.context.catalog.databases.get(table.database))
+            schema = self.context.tables.schema(table, self.scan.database)
             return pa.schema([schema.field(name) for name in stored_columns(table, self.references)]).empty_table()
         times = pc.min_max(wanted[table.timestamp.name].cast(pa.int64()))
         rows = scan_origin(
             self.context,
+            self.scan,
             table,
             self.references,
             reached,

@@ -78,12 +78,13 @@ def scan_virtual(
     """Return the rows of a virtual table as of offsets of its origins, of some series, within bounds (stored, inclusive)."""
     references = [one for one in scan.references_read if series is None or one.series in series]
     tables = origin_tables(context, references)
-    parts = {origin: scan_origin(context, table, references, offsets, bounds=bounds) for origin, table in tables.items()}
+    parts = {origin: scan_origin(context, scan, table, references, offsets, bounds=bounds) for origin, table in tables.items()}
     return align(scan, parts, tables, references)
 
 
 def scan_origin(
     context: Context,
+    scan: Scan,
     table: Table,
     references: Sequence[ColumnReference],
     offsets: Offsets,
@@ -91,12 +92,15 @@ def scan_origin(
     series: Collection[str] | None = None,
     bounds: Bounds | None = None,
 ) -> pa.Table:
-    """Return the rows of a stored table that references name: timestamp, columns, series key; `series` restricts them further."""
+    """Return the rows of a stored table that references name: timestamp, columns, series key; `series` restricts them further.
+
+    Origins have the precision of the virtual table.
+    """
     own = [reference for reference in references if reference.origin == table.id]
     names = {reference.origin_series for reference in own} if series is None else set(series)
     return context.tables.scan(
         table,
-        context.catalog.databases.get(table.database),
+        scan.database,
         columns=stored_columns(table, own),
         version=offsets[source_id(table.database, table.name)],
         tbnames=sorted(names),
