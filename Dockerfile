@@ -22,8 +22,8 @@ COPY --chown=headrace:headrace bin bin
 RUN pip install --no-cache-dir --no-deps --no-build-isolation --editable .
 
 USER headrace
-# Fetches Delta's jars and creates the class archive that halves a driver's start time.
-RUN headrace setup
+# Fetches Spark's jars, with those for object stores, and creates the class archive that halves a driver's start time.
+RUN headrace setup && HEADRACE_WAREHOUSE=s3://any headrace setup
 
 ENV HEADRACE_PROJECT=/opt/headrace \
     HEADRACE_HOME=/srv/headrace \

@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 PROSE := include plugins dags spark_jobs benchmarks bin docs Makefile Dockerfile docker-compose.yaml README.md CHANGELOG.md CONTRIBUTING.md
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test campaign campaign-streams compare-iotdb check format setup bench lock docs clean
+.PHONY: help demo test campaign campaign-streams s3-server test-object-store compare-iotdb check format setup bench lock docs clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
@@ -23,6 +23,15 @@ campaign: setup ## Compare random queries between both engines (QUERIES=2000 SEE
 
 campaign-streams: setup ## Test streams with random, late, updated and deleted rows (EXAMPLES=200)
 	HEADRACE_STREAM_EXAMPLES=$(or $(EXAMPLES),200) bin/run-tests tests/streams/test_windows.py tests/streams/test_batching.py tests/streams/test_maintained.py
+
+soak: setup ## Write at random, and kill, freeze and restart parts of the system (MINUTES=20 SEED=1)
+	$(BIN)/python -m tests.soak --minutes $(or $(MINUTES),20) $(if $(SEED),--seed $(SEED))
+
+s3-server: setup ## Build the S3 server for tests (MinIO; needs Go 1.24)
+	$(BIN)/python -m tests.support.object_store
+
+test-object-store: setup ## Test streams with their tables on an S3 server (ARGS="tests/streams -k …")
+	$(BIN)/python -m tests.support.object_store bin/run-tests $(or $(ARGS),tests/streams)
 
 compare-iotdb: setup ## Compare random queries with an IoTDB server (QUERIES=500 SEED=1 IOTDB=host:port)
 	$(BIN)/python -m tests.iotdb_comparison --server $(or $(IOTDB),127.0.0.1:6667) --queries $(or $(QUERIES),500) --seed $(or $(SEED),1) $(ARGS)

@@ -11,6 +11,7 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from headrace.errors import TerminalError
+from headrace.model.spark_options import Role
 from headrace.settings import current
 
 if TYPE_CHECKING:
@@ -24,13 +25,20 @@ class SparkJob(SparkSubmitOperator):
     """
 
     ui_color = "#f6e3c5"
+    role = Role.TASK
 
     def execute(self, context: Any) -> None:
         """Submit the job and wait for its end."""
         from headrace.storage.spark.session import launch_conf
 
-        self.conf = {**launch_conf(current()), **(self.conf or {})}
+        self.conf = {**launch_conf(current(), self.role), **(self.conf or {})}
         super().execute(context)
+
+
+class SnodeDriver(SparkJob):
+    """Submits the resident driver of an snode."""
+
+    role = Role.SNODE
 
 
 class FillChunk(SparkJob):

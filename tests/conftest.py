@@ -10,6 +10,7 @@ import pytest
 
 from headrace.settings import Settings, load
 from tests.support import waiting
+from tests.support.object_store import object_store, warehouse_options  # noqa: F401  (fixture)
 from tests.support.postgres import postgres, postgres_url  # noqa: F401  (fixtures)
 
 if TYPE_CHECKING:
@@ -27,7 +28,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """Provide the Spark session that all tests of the process share."""
     from headrace.storage.spark.session import start_session
 
-    session = start_session(load(home=tmp_path_factory.mktemp("spark"), spark_master="local[2]", driver_memory="2g"))
+    home = tmp_path_factory.mktemp("spark")
+    session = start_session(load(home=home, spark_master="local[2]", driver_memory="2g", **warehouse_options()))
     yield session
     session.stop()
 

@@ -39,8 +39,8 @@ def generate(only: str | None = None) -> Iterator[DAG]:
     if only is not None and (snode := snode_from_dag_id(only)) is not None:
         yield build_or_replace(only, lambda: snode_dag(snode, settings))
         return
-    definitions = read_definitions(settings, only)
-    for name in sorted({settings.snode, *(definition.snode for definition in definitions)}):
+    definitions, members = read_catalog(settings, only)
+    for name in sorted({settings.snode, *members, *(definition.snode for definition in definitions)}):
         if only is None or only == snode_dag_id(name):
             yield build_or_replace(snode_dag_id(name), lambda name=name: snode_dag(name, settings))  # type: ignore[misc]
     for definition in definitions:
@@ -60,10 +60,10 @@ def build_or_replace(dag_id: str, build: Callable[[], DAG]) -> DAG:
     return dag
 
 
-def read_definitions(settings: Settings, only: str | None = None) -> list[JobDefinition]:
-    """Return the definitions of all jobs that are not dropped, or of the one whose DAG has the id `only`.
+def read_catalog(settings: Settings, only: str | None = None) -> tuple[list[JobDefinition], list[str]]:
+    """Return the definitions of all jobs that are not dropped, or of the one whose DAG has the id `only`, and the members.
 
-    While the catalog is unavailable, they are read from the cache.
+    Members are the snodes that share jobs. While the catalog is unavailable, they are read from the cache.
 
     Raises:
         TransientError: The catalog is unavailable, and there is no cache.
@@ -72,15 +72,16 @@ def read_definitions(settings: Settings, only: str | None = None) -> list[JobDef
         with Catalog.open(settings.catalog) as catalog:
             job = None if only is None else job_from_dag_id(only)
             if job is not None:
-                return find_definition(catalog, *job)
+                return find_definition(catalog, *job), []
+            members = [member.name for member in catalog.members.all()]
             definitions = [record.definition for record in catalog.jobs.all() if record.desired is not DesiredState.DROPPED]
     except TransientError as error:
         if (cached := read_cache(settings)) is None:
             raise
         log.warning("catalog is unavailable, using cached definitions: %s", error.message)
         return cached
-    write_cache(settings, definitions)
-    return definitions
+    write_cache(settings, definitions, members)
+    return definitions, members
 
 
 def find_definition(catalog: Catalog, kind: JobKind, database: str, name: str) -> list[JobDefinition]:
@@ -92,23 +93,24 @@ def find_definition(catalog: Catalog, kind: JobKind, database: str, name: str) -
     return []
 
 
-def read_cache(settings: Settings) -> list[JobDefinition] | None:
-    """Return the definitions last read from this catalog, or None if the cache is missing or invalid."""
+def read_cache(settings: Settings) -> tuple[list[JobDefinition], list[str]] | None:
+    """Return the definitions and members last read from this catalog, or None if the cache is missing or invalid."""
     try:
         content = read_json(cache_file(settings))
         if content.get("catalog") != fingerprint(settings):
             return None
-        return [definition_from_row(fields) for fields in content["definitions"]]
+        return [definition_from_row(fields) for fields in content["definitions"]], list(content["members"])
     except (ConfigurationError, KeyError, TypeError) as error:
         log.warning("ignoring the cache %s: %s", cache_file(settings), error)
         return None
 
 
-def write_cache(settings: Settings, definitions: list[JobDefinition]) -> None:
-    """Cache the definitions, for use while the catalog is unavailable."""
+def write_cache(settings: Settings, definitions: list[JobDefinition], members: list[str]) -> None:
+    """Cache the definitions and members, for use while the catalog is unavailable."""
     content: dict[str, Any] = {
         "catalog": fingerprint(settings),
         "definitions": [definition_to_row(definition) for definition in definitions],
+        "members": members,
     }
     path = cache_file(settings)
     with suppress(ConfigurationError):

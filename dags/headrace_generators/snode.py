@@ -8,7 +8,7 @@ from airflow.sdk import DAG
 
 from headrace.runtime.dag_ids import SPARK_CONNECTION, snode_dag_id
 from headrace.settings import Settings
-from headrace_operators import SparkJob
+from headrace_operators import SnodeDriver
 from headrace_timetable import BackToBack
 
 DOC_TEMPLATE = """
@@ -36,7 +36,7 @@ def snode_dag(name: str, settings: Settings) -> DAG:
         doc_md=DOC_TEMPLATE.format(name=name),
         default_args={"owner": "headrace"},
     ) as dag:
-        SparkJob(
+        SnodeDriver(
             task_id="driver",
             conn_id=SPARK_CONNECTION,
             application=str(settings.project / "spark_jobs" / "snode.py"),

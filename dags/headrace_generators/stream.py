@@ -108,6 +108,7 @@ def build_fill_task(settings: Settings, stream: dict[str, Any]) -> Any:
         spark_binary=str(settings.project / "bin" / "spark-submit-guard"),
         pool=settings.backfill_pool,
         max_active_tis_per_dag=settings.backfill_slots,
+        execution_timeout=timedelta(seconds=settings.task_timeout_s),
         map_index_template="chunk {{ task.application_args[-1] }}",
         retry_exponential_backoff=2.0,
         on_failure_callback=stop_stream_on_failure,

@@ -7,12 +7,17 @@ import getpass
 import os
 import re
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
-from pydantic import Field, SecretStr, ValidationError
+from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from headrace.errors import ConfigurationError
+from headrace.model.spark_options import mask_options, parse_spark_options
+
+MEMORY_PATTERN: Final = r"^\d+[kmgt]$"
+MAY_HAVE_SECRETS: Final = frozenset({"catalog_url", "spark_options"})
+"""Settings whose invalid values are not shown."""
 
 
 class Settings(BaseSettings):
@@ -26,11 +31,63 @@ class Settings(BaseSettings):
     user: str = Field("", description="User name for rights and events; if empty, the login of the operating system.")
     catalog_url: str = Field("", description="SQLAlchemy URL of the catalog database; if empty, SQLite in the home folder.")
     warehouse: str = Field("", description="URI of the folder for Delta tables; if empty, the home folder.")
+    s3_endpoint: str = Field(
+        "",
+        pattern="^(https?://.+)?$",
+        description="URL of the S3 service of a warehouse `s3://bucket/folder`; if empty, that of AWS.",
+    )
+    s3_region: str = Field("", description="Region of the S3 service; if empty, `AWS_REGION`, or us-east-1.")
+    s3_access_key_id: str = Field(
+        "",
+        description="Access key of the S3 service; if empty, delta-rs, Arrow and Hadoop find credentials in the environment "
+        "(`AWS_ACCESS_KEY_ID`, …) or in the machine's role.",
+    )
+    s3_secret_access_key: SecretStr = Field(SecretStr(""), description="Secret key that belongs to `s3_access_key_id`.")
     dialect: str = Field("tdengine", description="SQL dialect of statements, `tdengine` or `iotdb`.")
     timezone: str = Field("UTC", description="Time zone of databases created without `TIMEZONE`.")
     snode: str = Field("default", description="Snode that runs the streams created with this setting.")
     spark_master: str = Field("local[*]", description="Spark master for drivers.")
-    driver_memory: str = Field("3g", description="Heap size of a Spark driver.")
+    driver_memory: str = Field("3g", pattern=MEMORY_PATTERN, description="Heap size of a Spark driver.")
+    task_driver_memory: str = Field(
+        "",
+        pattern=f"{MEMORY_PATTERN}|^$",
+        description="Heap size of the drivers of backfill chunks and of continuous queries in Airflow; if empty, `driver_memory`.",
+    )
+    snode_cores: int = Field(
+        2,
+        ge=1,
+        description="Maximum number of cores of a standalone Spark cluster that an snode uses. Without a maximum, it would leave "
+        "none for backfills.",
+    )
+    task_cores: int = Field(
+        2,
+        ge=1,
+        description="Maximum number of cores of a standalone Spark cluster for every other driver: of a backfill chunk, of a "
+        "continuous query in Airflow, or of a client.",
+    )
+    snode_executor_memory: str = Field("1g", pattern=MEMORY_PATTERN, description="Heap size of an snode's executors on a cluster.")
+    task_executor_memory: str = Field(
+        "1g", pattern=MEMORY_PATTERN, description="Heap size of the executors of every other driver on a cluster."
+    )
+    executor_cores: int = Field(
+        0, ge=0, description="Number of cores of an executor on a cluster; 0 for the cluster's default, which is all of a worker."
+    )
+    spark_options: str = Field(
+        "",
+        description="Further Spark options for all drivers: `spark.name=value`, separated by spaces; quote values that have "
+        "spaces. Options that have a setting, or that Headrace depends on, are refused.",
+    )
+    spark_secret: SecretStr = Field(
+        SecretStr(""),
+        description="Secret of a Spark cluster whose parts authenticate each other and encrypt messages; if empty, they do not. "
+        "Master and workers get it as `_SPARK_AUTH_SECRET`, and need `spark.authenticate` and `spark.network.crypto.enabled`.",
+    )
+    task_timeout_s: int = Field(
+        21_600,
+        ge=1,
+        description="Seconds after which Airflow ends a task that computes a backfill chunk or executes a continuous query, and "
+        "then retries it. The driver of an snode has no limit.",
+    )
     shuffle_partitions: int = Field(2, ge=1, description="Number of shuffle partitions in a micro-batch.")
     batch_rows: int = Field(
         1_000_000, ge=1, description="Maximum number of source rows in a micro-batch, unless a single commit has more."
@@ -47,6 +104,11 @@ class Settings(BaseSettings):
         "that kernels do not know are refused, for tests.",
     )
     poll_ms: int = Field(50, ge=1, description="Milliseconds between polls of a source for new versions.")
+    object_store_poll_ms: int = Field(
+        1_000,
+        ge=1,
+        description="Milliseconds between polls if the warehouse is an object store: each costs one request per source.",
+    )
     local_rows: int = Field(
         50_000_000,
         ge=0,
@@ -116,6 +178,12 @@ class Settings(BaseSettings):
         Path(__file__).resolve().parents[2], description="Folder that contains `dags/`, `plugins/` and `spark_jobs/`."
     )
 
+    @field_validator("spark_options")
+    @classmethod
+    def _check_spark_options(cls, text: str) -> str:
+        parse_spark_options(text)
+        return text
+
     @property
     def home_path(self) -> Path:
         """The home directory, absolute."""
@@ -135,13 +203,30 @@ class Settings(BaseSettings):
         return self.catalog_url or f"sqlite:///{self.home_path / 'catalog.db'}"
 
     @property
+    def is_on_object_store(self) -> bool:
+        """Whether the tables are in an object store."""
+        return self.tables_uri.startswith("s3://")
+
+    @property
+    def idle_poll_ms(self) -> int:
+        """Milliseconds between polls of sources that have nothing new."""
+        return self.object_store_poll_ms if self.is_on_object_store else self.poll_ms
+
+    @property
     def tables_uri(self) -> str:
-        """URI of the Delta tables, defaults applied, without a trailing slash."""
-        return (self.warehouse or str(self.home_path / "tables")).rstrip("/")
+        """URI of the Delta tables, defaults applied, without a trailing slash; Hadoop's `s3a:` becomes `s3:`."""
+        uri = (self.warehouse or str(self.home_path / "tables")).rstrip("/")
+        return f"s3://{uri.removeprefix('s3a://')}" if uri.startswith("s3a://") else uri
 
     def display_values(self) -> dict[str, str]:
         """Return each setting as text, defaults applied and secrets hidden, also within URLs."""
-        derived = {"home": self.home_path, "user": self.login, "catalog_url": self.catalog, "warehouse": self.tables_uri}
+        derived = {
+            "home": self.home_path,
+            "user": self.login,
+            "catalog_url": self.catalog,
+            "warehouse": self.tables_uri,
+            "spark_options": mask_options(self.spark_options),
+        }
         return {name: mask_secrets(str(derived.get(name, getattr(self, name)))) for name in type(self).model_fields}
 
     def environment(self) -> dict[str, str]:
@@ -171,7 +256,7 @@ def load(**overrides: Any) -> Settings:
         first = error.errors()[0]
         name = str(first["loc"][0]) if first["loc"] else "?"
         raise ConfigurationError(
-            f"setting {name}: {first['msg']}, got {first['input']!r}",
+            f"setting {name}: {first['msg']}" + ("" if name in MAY_HAVE_SECRETS else f", got {first['input']!r}"),
             hint=f"set HEADRACE_{name.upper()} to a valid value, or unset it",
         ) from None
 

@@ -7,18 +7,37 @@ import os
 import re
 import subprocess
 import sys
+import uuid
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
+from psycopg import sql
 
 from headrace.runtime.dag_ids import BACKFILL_POOL, SPARK_CONNECTION
-from headrace.settings import Settings
+from headrace.settings import Settings, load
+from headrace.storage.spark.session import AUTHENTICATION
 from tests.airflow.samples import repository
 from tests.airflow.test_processes import unknown_options
 
 COMPONENTS = ("api-server", "scheduler", "dag-processor", "triggerer")
+SERVERS = (*COMPONENTS, "postgres", "object-store", "spark-master", "spark-worker")
+SECRETS = {
+    "POSTGRES_PASSWORD": {"postgres"},
+    "CATALOG_PASSWORD": {"postgres", "prepare", *COMPONENTS},
+    "AIRFLOW_DB_PASSWORD": {"postgres", "prepare", *COMPONENTS},
+    "OBJECT_STORE_PASSWORD": {"object-store", "prepare-object-store"},
+    "TABLES_SECRET_KEY": {"prepare-object-store", "api-server", "scheduler"},
+    "SPARK_SECRET": {"scheduler", "spark-master", "spark-worker"},
+    "ADMIN_PASSWORD": {"api-server", "scheduler"},
+    "JWT_SECRET": {"api-server", "scheduler"},
+    "API_SECRET_KEY": {"api-server", "scheduler", "triggerer"},
+    "FERNET_KEY": {"prepare", *COMPONENTS},
+}
+"""The services that know each secret."""
+S3_VARIABLES = ("HEADRACE_WAREHOUSE", "HEADRACE_S3_ENDPOINT", "HEADRACE_S3_ACCESS_KEY_ID")
 
 
 @cache
@@ -36,6 +55,50 @@ def environment(name: str) -> dict[str, str]:
     return {key: str(value) for key, value in service(name).get("environment", {}).items()}
 
 
+def test_the_file_is_valid_by_the_compose_specification() -> None:
+    import jsonschema  # type: ignore[import-untyped]
+
+    schema = json.loads((Path(__file__).parent / "data" / "compose-spec.json").read_text())
+    validator = jsonschema.Draft7Validator(schema)
+    assert [error.message for error in validator.iter_errors(compose())] == []
+    assert list(validator.iter_errors({"services": {"a": {"imagine": "b"}}})), "the schema accepts anything"
+
+
+@pytest.mark.parametrize("name", sorted(SECRETS))
+def test_a_secret_is_known_only_to_the_services_that_need_it(name: str) -> None:
+    owners = {service_name for service_name in compose()["services"] if f"${{{name}" in json.dumps(service(service_name))}
+    assert owners == SECRETS[name]
+
+
+def test_services_have_no_more_privileges_than_they_need() -> None:
+    for name in compose()["services"]:
+        if name != "postgres":  # its image starts as root and changes the user itself
+            assert service(name)["cap_drop"] == ["ALL"], name
+            assert "no-new-privileges:true" in service(name)["security_opt"], name
+
+
+def test_drivers_and_the_cluster_authenticate_each_other() -> None:
+    for name in ("spark-master", "spark-worker"):
+        options = dict(part.removeprefix("-D").split("=") for part in environment(name)["SPARK_DAEMON_JAVA_OPTS"].split())
+        assert options == AUTHENTICATION
+        secrets = {environment(name)["_SPARK_AUTH_SECRET"], environment("scheduler")["HEADRACE_SPARK_SECRET"]}
+        assert {secret.partition(":")[0].strip("${}") for secret in secrets} == {"SPARK_SECRET"}
+
+
+def test_the_workers_have_room_for_an_snode_and_the_tasks_of_a_backfill() -> None:
+    settings = load()
+    worker = service("spark-worker")
+    replicas, cores = (int(default(str(text))) for text in (worker["deploy"]["replicas"], worker["command"][3]))
+    slots = int(default(environment("scheduler")["HEADRACE_BACKFILL_SLOTS"]))
+    assert replicas >= 2
+    assert replicas * cores >= settings.snode_cores + slots * settings.task_cores
+
+
+def default(text: str) -> str:
+    """Return the value of a variable that is not set."""
+    return text.partition(":-")[2].removesuffix("}")
+
+
 @pytest.mark.parametrize("name", COMPONENTS)
 def test_every_variable_is_a_setting_that_exists(name: str) -> None:
     settings = {f"HEADRACE_{setting.upper()}" for setting in Settings.model_fields}
@@ -43,9 +106,9 @@ def test_every_variable_is_a_setting_that_exists(name: str) -> None:
     assert unknown_options(environment(name)) == []
 
 
-def test_all_components_share_their_secrets() -> None:
+def test_components_that_share_a_secret_have_the_same() -> None:
     for key in ("AIRFLOW__API_AUTH__JWT_SECRET", "AIRFLOW__API__SECRET_KEY", "AIRFLOW__CORE__FERNET_KEY"):
-        assert len({environment(name)[key] for name in COMPONENTS}) == 1
+        assert len({value for name in COMPONENTS if (value := environment(name).get(key))}) == 1
         assert "${" in environment("scheduler")[key], "the file must not contain secrets"
 
 
@@ -54,7 +117,7 @@ def test_the_script_generates_every_secret_of_the_file() -> None:
     required = set(re.findall(r"\$\{(\w+):\?", text))
     printed = subprocess.run([repository() / "bin" / "compose-env"], capture_output=True, text=True, check=True).stdout
     generated = dict(line.split("=", 1) for line in printed.splitlines())
-    assert required == set(generated)
+    assert required == set(generated) == set(SECRETS)
     assert len(set(generated.values())) == len(generated)
 
 
@@ -65,7 +128,7 @@ def test_airflow_accepts_the_generated_key() -> None:
     Fernet(dict(line.split("=", 1) for line in printed.splitlines())["FERNET_KEY"])
 
 
-@pytest.mark.parametrize("name", sorted({*COMPONENTS, "postgres", "spark-master", "spark-worker"}))
+@pytest.mark.parametrize("name", sorted(SERVERS))
 def test_every_long_running_service_has_a_health_check_init_and_restarts(name: str) -> None:
     assert service(name)["healthcheck"]["test"][0] == "CMD"
     assert service(name)["init"] is True
@@ -80,13 +143,39 @@ def test_services_depend_on_services_that_exist() -> None:
         assert service(name)["depends_on"]["prepare"]["condition"] == "service_completed_successfully"
 
 
-def test_volumes_are_declared_and_the_tables_are_in_a_shared_one() -> None:
-    declared = set(compose()["volumes"])
+def test_volumes_and_configs_are_declared() -> None:
     for name in compose()["services"]:
-        assert {volume.split(":")[0] for volume in service(name).get("volumes", [])} <= declared
-    for name in (*COMPONENTS, "spark-master", "spark-worker"):
-        assert "home:/srv/headrace" in service(name)["volumes"]
-    assert environment("scheduler")["HEADRACE_WAREHOUSE"].startswith("/srv/headrace/")
+        assert {volume.split(":")[0] for volume in service(name).get("volumes", [])} <= set(compose()["volumes"])
+        assert {config["source"] for config in service(name).get("configs", [])} <= set(compose()["configs"])
+
+
+def test_services_that_use_tables_find_them_in_the_bucket_of_the_policy() -> None:
+    policy = json.loads(compose()["configs"]["bucket-policy"]["content"])
+    buckets = {resource.split(":::")[1].split("/")[0] for part in policy["Statement"] for resource in part["Resource"]}
+    for name in ("api-server", "scheduler"):
+        settings = load(**{key.removeprefix("HEADRACE_").lower(): environment(name)[key] for key in S3_VARIABLES})
+        assert settings.is_on_object_store
+        assert {settings.tables_uri.split("/")[2]} == buckets
+
+
+@pytest.mark.postgres
+def test_the_databases_belong_to_users_that_are_no_superusers(postgres_url: str) -> None:
+    """Run the script of the file, with other names, since the server of the tests is shared."""
+    script = compose()["configs"]["databases"]["content"]
+    names = {name: f"{name}_{uuid.uuid4().hex[:8]}" for name in ("headrace", "airflow")}
+    for name, other in names.items():
+        script = re.sub(rf"\b{name}\b", other, script)
+    variables = os.environ | {"CATALOG_PASSWORD": "c'atalog", "AIRFLOW_DB_PASSWORD": "airflow"}
+    subprocess.run(["psql", "-v", "ON_ERROR_STOP=1", postgres_url], input=script, text=True, env=variables, check=True)
+    query = "SELECT rolname, rolsuper, rolcreaterole, rolcreatedb FROM pg_roles WHERE rolname = ANY(%s) ORDER BY 1"
+    owned = "SELECT datname, pg_get_userbyid(datdba) FROM pg_database WHERE datname = ANY(%s)"
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        others = list(names.values())
+        assert [row[1:] for row in connection.execute(query, [others])] == [(False, False, False)] * 2
+        assert set(connection.execute(owned, [others])) == {(other, other) for other in others}
+        for other in others:
+            connection.execute(sql.SQL("DROP DATABASE {}").format(sql.Identifier(other)))
+            connection.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(other)))
 
 
 def test_tasks_use_an_existing_pool_and_connection() -> None:

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from sqlalchemy import Engine, event
 from headrace.catalog import Catalog
 from headrace.errors import TransientError
 from headrace.model.jobs import DesiredState
+from headrace.model.spark_options import Role
 from headrace.model.tables import Database
 from headrace.runtime.dag_ids import stream_dag_id
 from headrace.runtime.processes import find_free_port
@@ -170,8 +172,8 @@ def test_while_the_catalog_is_unavailable_the_dags_are_cached(unavailable: Setti
     from headrace_generators.definitions import cache_file, write_cache
     from tests.airflow.samples import definition
 
-    write_cache(unavailable, [definition()])
-    assert set(generated()) == {SNODE, STREAM}
+    write_cache(unavailable, [definition()], ["snode2"])
+    assert set(generated()) == {SNODE, "headrace_snode__snode2", STREAM}
     assert set(generated(STREAM)) == {STREAM}
     assert cache_file(unavailable).stat().st_mode & 0o777 == 0o600
 
@@ -182,10 +184,12 @@ def test_definitions_are_cached_when_they_are_read(catalog: Catalog, home: Setti
     assert read_cache(home) is None
     add_stream(catalog)
     generated()
-    assert read_cache(home) == [catalog.jobs.get("power", "avg_v").definition]
+    catalog.members.create(2, "default")
+    generated()
+    assert read_cache(home) == ([catalog.jobs.get("power", "avg_v").definition], ["default", "snode2"])
     catalog.jobs.set_desired("id-avg_v", DesiredState.DROPPED)
     generated()
-    assert read_cache(home) == []
+    assert read_cache(home) == ([], ["default", "snode2"])
 
 
 @pytest.mark.parametrize("content", [None, "{", '{"catalog": "another", "definitions": []}', '{"definitions": 5}'])
@@ -316,6 +320,22 @@ def test_the_drivers_task_is_guarded_and_retried(home: Settings) -> None:
     assert command[-3:] == ["--snode", "default", "--no-fill"]
     assert task.retries > 5
     assert task.retry_exponential_backoff
+
+
+def test_tasks_that_compute_have_a_time_limit_and_the_driver_has_none(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADRACE_TASK_TIMEOUT_S", "600")
+    current.cache_clear()
+    add_stream(catalog)
+    dags = generated()
+    assert dags[STREAM].get_task("fill_history").execution_timeout == timedelta(seconds=600)
+    assert dags[SNODE].get_task("driver").execution_timeout is None
+
+
+def test_the_driver_and_the_tasks_have_different_shares_of_a_cluster(catalog: Catalog) -> None:
+    add_stream(catalog)
+    dags = generated()
+    assert dags[SNODE].get_task("driver").role is Role.SNODE
+    assert dags[STREAM].get_task("fill_history").operator_class.role is Role.TASK
 
 
 def test_names_that_need_quotes_have_dags(catalog: Catalog) -> None:

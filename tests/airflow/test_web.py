@@ -193,9 +193,9 @@ def test_of_many_chunks_those_that_are_not_done_are_listed_first(page: TestClien
 @pytest.mark.parametrize(
     ("state", "desired", "actions"),
     [
-        (JobState.RUNNING, DesiredState.RUNNING, ["pause", "drop"]),
-        (JobState.PAUSED, DesiredState.PAUSED, ["resume", "drop"]),
-        (JobState.STOPPED, DesiredState.RUNNING, ["resume", "drop"]),
+        (JobState.RUNNING, DesiredState.RUNNING, ["pause", "reset", "drop"]),
+        (JobState.PAUSED, DesiredState.PAUSED, ["resume", "reset", "drop"]),
+        (JobState.STOPPED, DesiredState.RUNNING, ["resume", "reset", "drop"]),
     ],
 )
 def test_the_actions_are_those_that_the_state_allows(
@@ -236,12 +236,12 @@ def test_an_action_needs_the_right_to_edit_the_dag(page: TestClient, catalog: Ca
 def test_dropping_needs_the_right_to_delete_the_dag(page: TestClient, catalog: Catalog, rights: Rights, executed: Executed) -> None:
     stream = add_stream(catalog)
     rights.kept = {stream_dag_id("power", "avg_v")}
-    assert [action["action"] for action in page.get(f"/api/jobs/{stream}").json()["actions"]] == ["pause"]
+    assert [action["action"] for action in page.get(f"/api/jobs/{stream}").json()["actions"]] == ["pause", "reset"]
     drop = {"json": {"sql": "DROP STREAM power.avg_v"}, "headers": ACTION}
     answer = page.post(f"/api/jobs/{stream}/drop", **drop)
     assert (answer.status_code, executed.statements) == (403, [])
     rights.kept = set()
-    assert [action["action"] for action in page.get(f"/api/jobs/{stream}").json()["actions"]] == ["pause", "drop"]
+    assert [action["action"] for action in page.get(f"/api/jobs/{stream}").json()["actions"]] == ["pause", "reset", "drop"]
     assert page.post(f"/api/jobs/{stream}/drop", **drop).status_code == 200
 
 

@@ -118,7 +118,8 @@ class LeaseMachine(RuleBasedStateMachine):
         assert (lease is not None) == free
         if lease is None:
             return multiple()
-        assert lease == Lease(self.stream.snode, holder, expected.epoch + 1, now + ttl)
+        assert lease == Lease(self.stream.snode, holder, lease.epoch, now + ttl)
+        assert lease.epoch > expected.epoch
         self.expected = Expected(holder, lease.epoch, lease.expires)
         return lease
 

@@ -206,3 +206,23 @@ def create(meters: Meters, name: str) -> str:
     meters.context.catalog.jobs.create(definition)
     meters.context.catalog.jobs.set_progress(name, JobProgress(Position(1, {definition.source_ids[0]: 1})))
     return name
+
+
+def test_rare_polls_delay_nothing_but_themselves(meters: Meters, context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = context.settings.model_copy(update={"poll_ms": 3_600_000, "heartbeat_ms": 100})
+    driver = Driver(replace(context, settings=settings), "default", fills=False, batches=Histogram(), ended=lambda: None)
+    polls: list[float] = []
+
+    def poll(timeout_s: float) -> bool:
+        polls.append(timeout_s)
+        return False
+
+    monkeypatch.setattr(driver._pollers, "poll", poll)
+    driver.start()
+    try:
+        wait_until(lambda: polls, "the first poll")
+        stream = meters.create_stream("TRIGGER AT_ONCE")
+        wait_until(lambda: state_of(meters, stream) is JobState.RUNNING, "the driver to reconcile")
+        assert len(polls) == 1
+    finally:
+        driver.stop(0)

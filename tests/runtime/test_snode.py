@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,11 +22,11 @@ from headrace.runtime.context import Context, open_context
 from headrace.runtime.snode import Exit
 from headrace.settings import Settings, load
 from tests.runtime.meters import START, Meters, readings
+from tests.support.jobs import Job
 
 pytestmark = [pytest.mark.spark, pytest.mark.e2e, pytest.mark.timeout(600)]
 
 PATIENCE_S = 180.0
-QUICK = {"HEADRACE_LEASE_MS": "3000", "HEADRACE_HEARTBEAT_MS": "200", "HEADRACE_DRIVER_MEMORY": "1g"}
 
 
 @pytest.fixture
@@ -46,45 +42,6 @@ def context(settings: Settings) -> Iterator[Context]:
     opened.catalog.close()
 
 
-class Job:
-    """A script of `spark_jobs/` as a process of its own, with its log in a file."""
-
-    def __init__(self, settings: Settings, folder: Path, script: str, *arguments: str, faults: str = "") -> None:
-        self.log = folder / f"{script}-{time.monotonic_ns()}.log"
-        environment = os.environ | QUICK | {"HEADRACE_HOME": str(settings.home_path), "HEADRACE_FAILPOINTS": faults}
-        environment |= {"HEADRACE_SPARK_MASTER": settings.spark_master, "HEADRACE_CATALOG_URL": settings.catalog_url}
-        command = [sys.executable, str(settings.project / "spark_jobs" / f"{script}.py"), *arguments]
-        with self.log.open("wb") as log:
-            self.process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
-
-    @property
-    def text(self) -> str:
-        return self.log.read_text()
-
-    def signal(self, number: int) -> None:
-        self.process.send_signal(number)
-
-    def ended(self) -> int:
-        """The exit code, once the process and its JVM are gone."""
-        family = [self.process.pid, *(child.pid for child in self.children())]
-        code = self.process.wait(PATIENCE_S)
-        until(lambda: not any(lives(pid) for pid in family), f"the JVM of a job that ended with {code} is left behind")
-        return code
-
-    def children(self) -> list[psutil.Process]:
-        try:
-            return psutil.Process(self.process.pid).children(recursive=True)
-        except psutil.NoSuchProcess:
-            return []
-
-    def clean_up(self) -> None:
-        for child in self.children():
-            with contextlib.suppress(psutil.NoSuchProcess):
-                child.kill()
-        self.process.kill()
-        self.process.wait(10)
-
-
 @pytest.fixture
 def start(settings: Settings, tmp_path: Path) -> Iterator[Callable[..., Job]]:
     """Starts jobs; whatever is left of them at the end is killed by its id."""
@@ -97,13 +54,6 @@ def start(settings: Settings, tmp_path: Path) -> Iterator[Callable[..., Job]]:
     yield run
     for job in jobs:
         job.clean_up()
-
-
-def lives(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 def until(condition: Callable[[], Any], complaint: str, jobs: tuple[Job, ...] = ()) -> None:

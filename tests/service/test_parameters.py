@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import headrace
 from headrace.compute import Plan
 from headrace.errors import DataError, ProgrammingError
+from headrace.model.statements import Insert
 from headrace.service.stages import RunQuery
 from headrace.sql import parse
 from headrace.sql.parameters import literal_sql, render_many, split_template
@@ -94,14 +95,17 @@ def test_parameters_are_a_sequence(connection: headrace.Connection, parameters: 
 @given(text=st.text(st.characters(codec="utf-8")))
 def test_any_text_round_trips(text: str) -> None:
     statement = parse(f"insert into t values (0, {literal_sql(text, 'tdengine', is_data=True)})")
-    assert statement.blocks[0].rows[0][1] == text  # type: ignore[union-attr]
+    assert isinstance(statement, Insert)
+    assert statement.blocks[0].rows[0][1] == text
 
 
 @given(
     values=st.lists(st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(2**63), 2**63 - 1) | st.booleans() | st.none())
 )
 def test_any_number_round_trips(values: list[Any]) -> None:
-    (block,) = parse(render(f"insert into t values (0{', ?' * len(values)})", *values)).blocks  # type: ignore[union-attr]
+    statement = parse(render(f"insert into t values (0{', ?' * len(values)})", *values))
+    assert isinstance(statement, Insert)
+    (block,) = statement.blocks
     assert block.rows[0][1:] == tuple(values)
 
 
@@ -160,7 +164,7 @@ def test_the_module_has_the_constructors_and_types_of_pep_249(typed: headrace.Co
     assert headrace.DateFromTicks(1_714_564_800) == headrace.Date(2024, 5, 1)
     assert headrace.TimeFromTicks(1_714_564_800) == headrace.Time(12, tzinfo=UTC)
     typed.execute("insert into t (ts, x) values (?, ?)", (noon, headrace.Binary(b"x")))
-    columns = typed.execute("select stream_name, lag_ms, create_time from information_schema.ins_streams").description
+    columns = typed.execute("select stream_name, lag_ms, create_time from information_schema.ins_stream_progress").description
     assert columns is not None
     assert [kind for _, kind, *_ in columns] == [headrace.STRING, headrace.NUMBER, headrace.DATETIME]
     assert headrace.BINARY not in [kind for _, kind, *_ in columns]

@@ -96,7 +96,7 @@ def test_every_row_is_accounted_for(readings: headrace.Connection) -> None:
     readings.execute(f"insert into dev1 values ({START + 1_000}, 1, 0)")
     readings.settle()
     columns = "rows_in, rows_used, rows_filtered, rows_expired, rows_pending"
-    ((rows_in, *parts),) = fetch(readings, f"select {columns} from information_schema.ins_streams")
+    ((rows_in, *parts),) = fetch(readings, f"select {columns} from information_schema.ins_stream_progress")
     assert (rows_in, *parts) == (4, 2, 1, 1, 0)
 
 
@@ -151,7 +151,7 @@ def test_a_stream_of_sliding_days_counts_each_row_once_and_equals_the_query_wher
         "insert into hours values " + " ".join(f"({change + 900_000 * position}, {position})" for position in range(-8, 8))
     )
     connection.settle()
-    assert fetch(connection, "select rows_in, rows_used from information_schema.ins_streams") == [(16, 16)]
+    assert fetch(connection, "select rows_in, rows_used from information_schema.ins_stream_progress") == [(16, 16)]
     assert fetch(connection, "select _wstart, _wend, n from out1 order by 1") == fetch(connection, f"{query} order by 1")
 
 

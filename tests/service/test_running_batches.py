@@ -12,7 +12,7 @@ from headrace.runtime.metrics import slow_batches
 from headrace.runtime.snode import busy_jobs
 from headrace.streams.sources.poller import JobActivity
 
-QUERY = "select batch_ms, message from information_schema.ins_streams"
+QUERY = "select batch_ms, message from information_schema.ins_stream_progress"
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ def test_pause_insert_and_resume_in_a_row_skip_what_was_inserted(readings: headr
     readings.execute("resume stream ignore untreated s")
     readings.settle()
     assert readings.execute("select total from out").fetchall() == [(1,)]
-    assert readings.execute("select lag_ms from information_schema.ins_streams").fetchall() == [(0,)]
+    assert readings.execute("select lag_ms from information_schema.ins_stream_progress").fetchall() == [(0,)]
     readings.execute(f"insert into dev1 values ({START + 2}, 4, null)")
     readings.settle()
     assert readings.execute("select total from out").fetchall() == [(5,)]

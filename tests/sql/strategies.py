@@ -227,6 +227,13 @@ def _blocks(draw: st.DrawFn) -> model.InsertBlock:
     return model.InsertBlock(table, draw(_tuples(_tuples(row_values))), draw(_maybe(_tuples(names))), using)
 
 
+@st.composite
+def _file_blocks(draw: st.DrawFn) -> model.FileBlock:
+    table = draw(table_names)
+    using = draw(_maybe(_subtables(st.just(True), table)))
+    return model.FileBlock(table, draw(text), draw(_maybe(_tuples(names))), using)
+
+
 # Streams
 
 
@@ -318,6 +325,10 @@ plain_statements: st.SearchStrategy[model.Statement] = st.one_of(
     shows,
     st.builds(model.Select, queries),
     streams,
+    st.builds(model.AlterStream, table_names, durations, _maybe(st.booleans()), _maybe(st.booleans()), st.booleans()),
+    st.builds(model.ResetStream, table_names, st.booleans()),
+    st.builds(model.CreateSnode, st.integers(1, 1000)),
+    st.builds(model.DropSnode, st.integers(1, 1000)),
     st.builds(model.DropStream, table_names, st.booleans()),
     st.builds(model.PauseStream, table_names, st.booleans()),
     st.builds(model.ResumeStream, table_names, st.booleans(), st.booleans()),
@@ -325,5 +336,7 @@ plain_statements: st.SearchStrategy[model.Statement] = st.one_of(
 statements: st.SearchStrategy[model.Statement] = st.one_of(
     plain_statements,
     st.builds(model.Insert, _tuples(_blocks())),
+    st.builds(model.InsertFiles, _tuples(_file_blocks())),
+    st.builds(model.InsertSelect, table_names, queries, _maybe(_tuples(names))),
     st.builds(model.Explain, plain_statements),
 )

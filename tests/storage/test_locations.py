@@ -8,7 +8,10 @@ import pytest
 from headrace.errors import ConfigurationError, ExistsError, LimitError
 from headrace.model.tables import TBNAME, Column, Table, TableKind
 from headrace.model.types import DataType, TypeKind
+from headrace.settings import load
 from headrace.storage import Tables
+from headrace.storage.delta.handles import spark_path
+from headrace.storage.object_store import delta_options, file_system, object_store, register
 from tests.storage.samples import METERS, PLAIN, POWER, TS, CountedLock, open_tables, read, rows
 
 ODD_NAMES = [
@@ -164,3 +167,22 @@ def test_the_series_key_is_that_of_the_kind_of_table(tables: Tables) -> None:
     stored = tables.scan(tree, POWER, tbnames=["x"], columns=["device", "a"])
     assert sorted(map(tuple, (row.values() for row in stored.to_pylist()))) == [("x", 3), ("x", 10)]
     assert tables.scan(tree, POWER, tbnames=["y"]).num_rows == 0
+
+
+@pytest.mark.parametrize("uri", ["s3://bucket/folder", "s3a://bucket/folder/"])
+def test_an_object_store_has_one_uri_for_all_libraries(uri: str, tmp_path: Path) -> None:
+    settings = load(home=tmp_path, warehouse=uri)
+    assert settings.is_on_object_store
+    assert settings.tables_uri == "s3://bucket/folder"
+    assert spark_path(f"{settings.tables_uri}/db/t/rows") == "s3a://bucket/folder/db/t/rows"
+    system, path = file_system(f"{settings.tables_uri}/db")
+    assert (system.type_name, path) == ("s3", "bucket/folder/db")
+
+
+def test_each_root_has_the_credentials_of_its_settings(tmp_path: Path) -> None:
+    for number in range(2):
+        register(f"s3://bucket/{number}", load(home=tmp_path, s3_access_key_id=f"key{number}", s3_secret_access_key="secret"))
+    keys = [object_store(f"s3://bucket/{number}/db").access_key_id for number in range(2)]
+    assert keys == ["key0", "key1"]
+    assert object_store("s3://bucket/10").access_key_id == ""
+    assert delta_options(str(tmp_path)) is None

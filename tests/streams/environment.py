@@ -31,6 +31,7 @@ from headrace.streams.definition.define import StreamPlan, catalog_scope, define
 from headrace.streams.runner import Runner
 from headrace.streams.sources.poller import RunnerFactory, SourcePollers
 from headrace.streams.sources.tags import with_tags
+from tests.support.object_store import warehouse_options
 
 START = 1_700_000_000_000
 """The origin of the tests' times, in ms: a multiple of a minute."""
@@ -76,6 +77,11 @@ class StreamEnvironment:
     @property
     def catalog(self) -> Catalog:
         return self.context.catalog
+
+    @property
+    def clock(self) -> ManualClock:
+        assert isinstance(self.context.clock, ManualClock)
+        return self.context.clock
 
     @property
     def tables(self) -> Tables:
@@ -186,7 +192,7 @@ def open_environment(
     home: Path, spark: Callable[[], SparkSession], precision: Precision = Precision.MILLISECOND, **settings: Any
 ) -> Iterator[StreamEnvironment]:
     """Yield an environment with its table; stop everything that runs in it at the end."""
-    loaded = load(home=home, **settings)
+    loaded = load(home=home, **warehouse_options(), **settings)
     clock = ManualClock(START)
     with Catalog.open(loaded.catalog, clock=clock.now) as catalog:
         tables = Tables(loaded.tables_uri, catalog.lock, loaded.small_write_rows)

@@ -34,10 +34,14 @@ LANES = st.lists(st.one_of(INSERTS, INSERTS, INSERTS, DELETES), min_size=1, max_
 
 @dataclass(frozen=True)
 class Scenario:
-    """The writes of all lanes. In each step each lane performs its next action. After steps in `polls` the streams catch up."""
+    """The writes of all lanes. In each step each lane performs its next action. After steps in `polls` the streams catch up.
+
+    After steps in `ticks`, every step if there are none, the clock passes all delays.
+    """
 
     lanes: Sequence[Sequence[Action]]
     polls: Sequence[bool] = ()
+    ticks: Sequence[bool] = ()
 
     @property
     def subtables(self) -> dict[str, tuple[int, int]]:
@@ -48,17 +52,27 @@ class Scenario:
             for device in DEVICES
         }
 
-    def steps(self) -> Iterator[tuple[list[Action], bool]]:
-        """Yield for each step its writes, and whether the streams catch up after it. The inserts of all lanes are one write."""
+    def steps(self) -> Iterator[tuple[list[Action], bool, bool]]:
+        """Yield for each step its writes (all inserts are one), and whether streams catch up and delays pass after it."""
         for number in range(max(len(lane) for lane in self.lanes)):
             actions = [(lane, *actions[number]) for lane, actions in enumerate(self.lanes) if number < len(actions)]
             rows = [(lane_subtable(row[0], lane), *row[1:]) for lane, verb, what in actions if verb == "insert" for row in what]
             cuts = [(lane_subtable(what[0], lane), *what[1:]) for lane, verb, what in actions if verb == "delete"]
             writes: list[Action] = [("insert", rows)] if rows else []
-            yield [*writes, *(("delete", cut) for cut in cuts)], number < len(self.polls) and self.polls[number]
+            yield (
+                [*writes, *(("delete", cut) for cut in cuts)],
+                holds(self.polls, number),
+                not self.ticks or holds(self.ticks, number),
+            )
 
 
-SCENARIOS = st.builds(Scenario, st.lists(LANES, min_size=1, max_size=MAX_LANES), st.lists(st.booleans(), min_size=10, max_size=10))
+STEPS = st.lists(st.booleans(), min_size=10, max_size=10)
+SCENARIOS = st.builds(Scenario, st.lists(LANES, min_size=1, max_size=MAX_LANES), STEPS, STEPS)
+
+
+def holds(steps: Sequence[bool], number: int) -> bool:
+    """Return whether something happens after a step."""
+    return number < len(steps) and steps[number]
 
 
 def lane_subtable(device: str, lane: int) -> str:

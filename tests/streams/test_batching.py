@@ -62,7 +62,7 @@ def test_results_do_not_depend_on_how_writes_are_batched(home: StreamEnvironment
     with home.new_database(scenario.subtables) as own:
         plans = [own.create(one.sql(f"s{number}")) for number, one in enumerate([*tried, *tried])]
         one_by_one, together = plans[: len(tried)], plans[len(tried) :]
-        for writes, polled in [*scenario.steps(), ([], True)]:
+        for writes, polled, _ in [*scenario.steps(), ([], True, True)]:
             for write in writes:
                 apply_action(own, write)
                 own.settle({plan.id for plan in one_by_one})

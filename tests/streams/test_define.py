@@ -140,7 +140,57 @@ REFUSED = [
         InvalidStreamError,
         "a state window is not supported over keyed: its primary key includes k",
     ),
-    ("create stream s trigger max_delay 6s into out as select count(*) from readings interval(1s)", NotSupportedError, "MAX_DELAY"),
+    (
+        "create stream s trigger continuous_window_close recalculate 599s into out as select count(*) from readings interval(1s)",
+        LimitError,
+        "RECALCULATE 599s is shorter than 600s",
+    ),
+    (
+        "create stream s trigger continuous_window_close into out as select count(*) from readings session(ts, 1s)",
+        InvalidStreamError,
+        "CONTINUOUS_WINDOW_CLOSE needs INTERVAL",
+    ),
+    (
+        "create stream s trigger force_window_close into out as select count(*) from readings interval(1s)",
+        InvalidStreamError,
+        "mixes its subtables",
+    ),
+    (
+        "create stream s trigger force_window_close into out as select count(*) from d0 session(ts, 1s)",
+        InvalidStreamError,
+        "FORCE_WINDOW_CLOSE needs INTERVAL",
+    ),
+    (
+        "create stream s trigger force_window_close into out as select twa(a) from d0 state_window(a)",
+        InvalidStreamError,
+        "twa in a stream needs INTERVAL",
+    ),
+    (
+        "create stream s trigger force_window_close into out as select count(*) from d0 interval(1s) fill(next)",
+        InvalidStreamError,
+        "the next row is not known",
+    ),
+    ("create stream s trigger force_window_close into out as select ts, a from d0", InvalidStreamError, "AT_ONCE"),
+    (
+        "create stream s trigger at_once into out as select _irowts, interp(a) from d0 every(1s)",
+        InvalidStreamError,
+        "interp in a stream needs TRIGGER FORCE_WINDOW_CLOSE",
+    ),
+    (
+        "create stream s trigger force_window_close into out as select _irowts, interp(a) from readings every(1s)",
+        InvalidStreamError,
+        "mixes its subtables",
+    ),
+    (
+        "create stream s trigger force_window_close into out as select _irowts, interp(a) from d0 range(1, 2) every(1s)",
+        InvalidStreamError,
+        "no RANGE",
+    ),
+    (
+        "create stream s trigger force_window_close into out as select interp(a) from d0 every(1s)",
+        InvalidStreamError,
+        "the first column",
+    ),
     ("create stream s into out as select count(*) from readings interval(1s) fill(null)", NotSupportedError, "FILL"),
     ("create stream s into out as select count(*) from nowhere interval(1s)", NotFoundError, "nowhere"),
     ("create stream s into out as select count(x) from readings interval(1s)", NotFoundError, "x"),

@@ -54,7 +54,7 @@ def test_a_stream_equals_its_definition_for_any_order_and_batching(
     with home.new_database(scenario.subtables) as own:
         plans = [own.create(one.sql(f"s{number}")) for number, one in enumerate(options)]
         oracles = [Oracle(one, {name: g for name, (g, _) in scenario.subtables.items()}) for one in options]
-        for writes, polled in [*scenario.steps(), ([], True)]:
+        for writes, polled, _ in [*scenario.steps(), ([], True, True)]:
             for verb, what in writes:
                 apply_action(own, (verb, what))
                 for oracle in oracles:

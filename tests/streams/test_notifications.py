@@ -99,6 +99,20 @@ def test_a_state_window_tells_the_states_around_it(env: StreamEnvironment, serve
     assert [(event["curState"], event["nextState"]) for event in events if event["eventType"] == CLOSE] == [(1, 2), (2, 3)]
 
 
+@pytest.mark.parametrize(
+    ("trigger", "window", "end"),
+    [("max_delay 5s", "state_window(a)", 0), ("max_delay 5s", "interval(5s)", 5000), ("force_window_close", "interval(5s)", 5000)],
+)
+def test_a_window_that_the_clock_writes_is_sent(
+    env: StreamEnvironment, server: WebSocketServer, trigger: str, window: str, end: int
+) -> None:
+    query = f"select _wstart, count(*) n from readings partition by tbname {window}"
+    run(env, server, query, [[("d0", 0, 1, None)]], f"trigger {trigger}")
+    env.clock.advance(5000)
+    env.settle()
+    assert [brief(event) for event in server.events()] == [(OPEN, 0, None, None), (CLOSE, 0, end, 1)]
+
+
 def test_an_event_window_tells_what_started_and_ended_it(env: StreamEnvironment, server: WebSocketServer) -> None:
     query = "select _wstart, count(*) n from readings partition by tbname event_window start with a > 5 and g > 0 end with b = 'x'"
     writes: list[list[Row]] = [

@@ -17,9 +17,14 @@ from tests.streams.scenarios import EXAMPLES, SCENARIOS, Action, Scenario, apply
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from headrace.streams.definition.define import StreamPlan
+
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(max(300, 20 * EXAMPLES))]
 
 FAR = 10_000_000
+TRIGGERS = ("at_once", "window_close", "max_delay 5s")
+DELAYS_MS = 600_000
+"""The longest delay of a trigger."""
 EVENTS = (
     ("a > 5", lambda row: row[1] is not None and row[1] > 5, "a < 3", lambda row: row[1] is not None and row[1] < 3),
     ("b = 'x'", lambda row: row[2] == "x", "a > 6", lambda row: row[1] is not None and row[1] > 6),
@@ -61,19 +66,24 @@ class Stream:
     """A stream that drops nothing, so that it equals its query."""
 
     shape: Shape
-    at_once: bool
+    trigger: str
     watermark: int
 
+    @property
+    def closed_before(self) -> int | None:
+        """The watermark delay if the target has only closed windows once all delays have passed, else None."""
+        return None if self.trigger.startswith(("at_once", "max_delay")) else self.watermark
+
     def sql(self, name: str) -> str:
-        trigger = "at_once" if self.at_once else "window_close"
         # Windows of COUNT need IGNORE EXPIRED 1; with such a watermark nothing expires.
         options = f"watermark {self.watermark}a ignore expired {int(self.shape.clause.startswith('count'))} ignore update 0"
-        return f"create stream {name} trigger {trigger} {options} into out_{name} as {self.shape.query}"
+        return f"create stream {name} trigger {self.trigger} {options} into out_{name} as {self.shape.query}"
 
 
 def streams(kind: str) -> st.SearchStrategy[list[Stream]]:
     watermarks = [100_000] if kind == "count" else [0, 3000, 15_000]
-    one = st.builds(Stream, st.sampled_from(SHAPES[kind]), st.booleans(), st.sampled_from(watermarks))
+    triggers = [*TRIGGERS, "continuous_window_close recalculate 600s"] if kind == "interval" else TRIGGERS
+    one = st.builds(Stream, st.sampled_from(SHAPES[kind]), st.sampled_from(triggers), st.sampled_from(watermarks))
     return st.lists(one, min_size=2, max_size=3, unique=True)
 
 
@@ -92,17 +102,35 @@ def check(env: StreamEnvironment, scenario: Scenario, tried: list[Stream]) -> No
         plans = [own.create(one.sql(f"s{number}")) for number, one in enumerate(tried)]
         stored = SourceModel(scenario.subtables)
         closing = [("insert", [(name, FAR + extra, 9, "x") for name in scenario.subtables]) for extra in (0, 200_000)]
-        for writes, polled in [*scenario.steps(), ([], True), *(([write], True) for write in closing)]:
+        for writes, polled, ticked in [*scenario.steps(), ([], True, True), *(([write], True, True) for write in closing)]:
             for write in writes:
                 apply_action(own, write)
                 stored.apply(write, [one.shape for one in tried])
             if not polled:
                 continue
             own.settle()
+            check_before_delays(own, stored, dict(zip(tried, plans, strict=True)))
+            if not ticked:
+                continue
+            own.clock.advance(DELAYS_MS)
+            own.settle()
             for plan, one in zip(plans, tried, strict=True):
                 assert own.record(plan).reason is None
-                expected = stored.results(one.shape, None if one.at_once else one.watermark)
-                assert [row[:7] for row in own.results(plan)] == expected, one.sql("s")
+                assert target_rows(own, plan) == stored.results(one.shape, one.closed_before), one.sql("s")
+
+
+def check_before_delays(env: StreamEnvironment, stored: SourceModel, plans: dict[Stream, StreamPlan]) -> None:
+    """Compare the streams without a delay with their queries, and what MAX_DELAY writes at once with the closed windows."""
+    for one, plan in plans.items():
+        rows = target_rows(env, plan)
+        if one.trigger.startswith("max_delay"):
+            assert set(stored.results(one.shape, one.watermark)) <= set(rows), one.sql("s")
+        elif not one.trigger.startswith("continuous"):
+            assert rows == stored.results(one.shape, one.closed_before), one.sql("s")
+
+
+def target_rows(env: StreamEnvironment, plan: StreamPlan) -> list[tuple[object, ...]]:
+    return [row[:7] for row in env.results(plan)]
 
 
 def inserts(*instants: int, a: int = 1, b: str = "x") -> list[Action]:
@@ -111,7 +139,7 @@ def inserts(*instants: int, a: int = 1, b: str = "x") -> list[Action]:
 
 
 def streams_of(clause: str, windows: Windows, watermark: int = 100_000) -> list[Stream]:
-    return [Stream(Shape(clause, windows), at_once, watermark) for at_once in (True, False)]
+    return [Stream(Shape(clause, windows), trigger, watermark) for trigger in TRIGGERS]
 
 
 LATE = ("insert", [("d0", 1500, 1, "y")])

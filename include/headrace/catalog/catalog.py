@@ -17,6 +17,7 @@ from headrace.catalog.jobs import Jobs
 from headrace.catalog.leases import Leases
 from headrace.catalog.ledger import Ledger
 from headrace.catalog.locks import LOCK_MS, AdvisoryLocks, FileLocks, Locks
+from headrace.catalog.members import Members
 from headrace.catalog.migrate import migrate
 from headrace.catalog.snodes import Snodes
 from headrace.catalog.store import Store, is_sqlite
@@ -46,6 +47,7 @@ class Catalog:
         self.jobs = Jobs(store)
         self.leases = Leases(store)
         self.snodes = Snodes(store)
+        self.members = Members(store)
         self.ledger = Ledger(store)
         self.executions = Executions(store)
         self.events = Events(store)

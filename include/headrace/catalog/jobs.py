@@ -64,16 +64,48 @@ class Jobs:
                 if if_not_exists:
                     return False
                 raise exists(definition.kind.value, str(definition))
-            refuse_rival(connection, definition)
-            require_columns(connection, definition)
-            if target is None and definition.target is not None and definition.schema is not None:
-                require_table(connection, definition.target.database, definition.target.name)
-            if target is not None:
-                add_table(connection, target, self._store.now(connection))
-            statement = insert(connection, JOBS).values(row).on_conflict_do_nothing()
-            if connection.scalar(statement.returning(JOBS.c.id)) is None:
-                raise ExistsError(f"a job with the id {definition.id} exists already")
+            self._insert(connection, row, definition, target)
         return True
+
+    def replace(
+        self, replaced: str, definition: JobDefinition, *, desired: DesiredState, target: Table | None, progress: JobProgress
+    ) -> None:
+        """Record a job in place of another one in one transaction. It begins with its backfill.
+
+        Args:
+            replaced: The id of the job that goes, with its ledger.
+            definition: The job.
+            desired: Its desired state.
+            target: Its target if that is to be recorded too.
+            progress: Where it begins.
+
+        Raises:
+            NotFoundError: The other job was dropped, or what `create` names.
+            InvalidStreamError: Another job fills the target.
+        """
+        row = to_row(JobRecord(definition, desired, JobState.FILLING, progress))
+        with self._store.write() as connection:
+            hold_databases(connection, *definition.databases)
+            for source in definition.sources:
+                require_table(connection, source.database, source.name)
+            if connection.execute(delete(JOBS).where(JOBS.c.id == replaced)).rowcount != 1:
+                raise _missing_id(replaced)
+            self._insert(connection, row, definition, target)
+
+    def redefine(self, definition: JobDefinition) -> None:
+        """Record another statement for a job, whose driver then runs it from its present position."""
+        self._update(definition.id, {"sql": definition.sql}, None)
+
+    def _insert(self, connection: Connection, row: dict[str, Any], definition: JobDefinition, target: Table | None) -> None:
+        refuse_rival(connection, definition)
+        require_columns(connection, definition)
+        if target is None and definition.target is not None and definition.schema is not None:
+            require_table(connection, definition.target.database, definition.target.name)
+        if target is not None:
+            add_table(connection, target, self._store.now(connection))
+        statement = insert(connection, JOBS).values(row).on_conflict_do_nothing()
+        if connection.scalar(statement.returning(JOBS.c.id)) is None:
+            raise ExistsError(f"a job with the id {definition.id} exists already")
 
     def get(self, database: str, name: str, kind: JobKind = JobKind.STREAM) -> JobRecord:
         """Return the job of a name; raise `NotFoundError` with the nearest name."""
@@ -144,6 +176,12 @@ class Jobs:
     def skip(self, id: str, offsets: Offsets) -> None:
         """Record offsets to skip to; the job's driver does so before the next micro-batch."""
         self._update(id, {"skip_to": dict(offsets)}, None)
+
+    def move(self, id: str, owner: str, snode: str) -> bool:
+        """Hand a job over to another snode; return False if its owner has changed, or it was dropped."""
+        with self._store.write() as connection:
+            moved = update(JOBS).where(JOBS.c.id == id, JOBS.c.snode == owner).values(snode=snode)
+            return connection.execute(moved).rowcount == 1
 
     def drop(self, id: str) -> None:
         """Remove the record and its ledger, if there is one."""

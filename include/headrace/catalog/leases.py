@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sqlalchemy import ColumnElement, or_, select, update
+from sqlalchemy import ColumnElement, case, func, or_, select, update
 
 from headrace.catalog.rows.leases import LEASES, from_row
 from headrace.catalog.store import Store, insert
@@ -25,13 +25,17 @@ class Leases:
         """
         with self._store.write() as connection:
             now = self._store.now(connection)
-            row = {"snode": snode, "holder": holder, "epoch": 1, "expires": now + ttl_ms, "address": address}
+            # Newer than the epochs of all snodes, since jobs may move between them.
+            epoch = select(func.coalesce(func.max(LEASES.c.epoch), 0) + 1).scalar_subquery()
+            row = {"snode": snode, "holder": holder, "epoch": epoch, "expires": now + ttl_ms, "address": address}
             free = or_(LEASES.c.holder.is_(None), LEASES.c.holder == holder, LEASES.c.expires <= now)
             statement = insert(connection, LEASES).values(row)
-            new_values = {"holder": holder, "epoch": LEASES.c.epoch + 1, "expires": now + ttl_ms, "address": address}
+            # The row may have been changed since the statement began, which the subquery does not see.
+            newer = case((LEASES.c.epoch >= epoch, LEASES.c.epoch + 1), else_=epoch)
+            new_values = {"holder": holder, "epoch": newer, "expires": now + ttl_ms, "address": address}
             statement = statement.on_conflict_do_update(index_elements=[LEASES.c.snode], set_=new_values, where=free)
-            epoch = connection.scalar(statement.returning(LEASES.c.epoch))
-        return None if epoch is None else Lease(snode, holder, epoch, now + ttl_ms, address)
+            acquired = connection.scalar(statement.returning(LEASES.c.epoch))
+        return None if acquired is None else Lease(snode, holder, acquired, now + ttl_ms, address)
 
     def renew(self, lease: Lease, ttl_ms: int) -> Lease:
         """Extend a lease; raise `FencedError` if it was released or taken by another, even if that one has expired."""

@@ -241,7 +241,7 @@ def aggregate_row(function: AggregateFunction) -> tuple[str, ...]:
         f"`{function.name}({format_signature(function.min_arguments, function.max_arguments)})`",
         describe_types(function),
         function.summary,
-        "yes" if function.streams is StreamUse.ANY else "no",
+        {StreamUse.ANY: "yes", StreamUse.FORCED_CLOSE: "`FORCE_WINDOW_CLOSE`", StreamUse.NONE: "no"}[function.streams],
         "yes" if function.selects else "",
         "fixed" if function.bounded else "rows",
     )

@@ -16,7 +16,7 @@ from headrace.cli.console import err, out
 from headrace.errors import ConfigurationError, Error
 from headrace.model.jobs import JobKind
 from headrace.settings import Settings, load
-from headrace.storage.spark.jars import cache_directory, delta_jars
+from headrace.storage.spark.jars import cache_directory, spark_jars
 from headrace.storage.spark.java import check_java
 from headrace.storage.spark.session import class_archive, outdated_archives
 
@@ -80,13 +80,34 @@ def check_catalog(settings: Settings) -> str:
         return f"{len(catalog.databases.all())} databases, {streams} streams, {queries} continuous queries"
 
 
+def check_warehouse(settings: Settings) -> str:
+    """Return where the tables are.
+
+    Raises:
+        ConfigurationError: The object store cannot be used, or does not keep writers from overwriting each other's commits.
+    """
+    if settings.is_on_object_store:
+        from headrace.storage.object_store import check_exclusive_commits, register
+
+        register(settings.tables_uri, settings)
+        check_exclusive_commits(settings.tables_uri)
+    return settings.tables_uri
+
+
+def check_class_archive(settings: Settings) -> str:
+    """Return whether there is a class archive for the jars as they are."""
+    exists = class_archive(s3=settings.is_on_object_store).exists()
+    return "exists" if exists else "missing; run `headrace setup` for faster starts of Spark"
+
+
 CHECKS: Final[dict[str, Callable[[Settings], str]]] = {
     "Java": lambda _: check_java(),
     "memory": check_memory,
     "home": check_home,
     "catalog": check_catalog,
-    "Delta's jars": lambda _: f"{len(delta_jars())} jars in {cache_directory()}",
-    "class archive": lambda _: "exists" if class_archive().exists() else "missing; run `headrace setup` for faster starts of Spark",
+    "warehouse": check_warehouse,
+    "Spark's jars": lambda settings: f"{len(spark_jars(s3=settings.is_on_object_store))} jars in {cache_directory()}",
+    "class archive": check_class_archive,
 }
 
 
@@ -105,8 +126,9 @@ def run_checks(home: Path | None) -> int:
 
 def prepare_spark() -> None:
     """Fetch the jars if they are missing, and write the class archive if there is none for the jars as they are."""
-    jars = delta_jars()
-    archive = class_archive()
+    s3 = load().is_on_object_store
+    jars = spark_jars(s3=s3)
+    archive = class_archive(s3=s3)
     if not archive.exists():
         with err.status("preparing Spark's start (once, about half a minute)"):
             write_class_archive(archive)

@@ -37,6 +37,9 @@ def sql(
     database: DatabaseName = None,
     dialect: DialectName = None,
     output_format: Output = Format.TABLE,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Replace streams (CREATE OR REPLACE STREAM) without a question.")
+    ] = False,
 ) -> None:
     """Run SQL statements separated by semicolons, stopping at the first error. Without statements, a terminal gets a shell."""
     from headrace.cli.script import run_script
@@ -48,7 +51,7 @@ def sql(
             run_shell(connection, output_format)
         else:
             text = statement if statement is not None else file.read_text() if file else sys.stdin.read()
-            run_script(connection, text, output_format, file)
+            run_script(connection, text, output_format, file, yes=yes)
 
 
 @app.command(epilog=format_example('headrace explain -d cold "DROP TABLE a1"'))

@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from headrace.cli.confirmation import confirm_replacement
 from headrace.cli.console import Format, err, show_rows
-from headrace.errors import Error
+from headrace.errors import Error, OperationalError
 from headrace.model.spans import Span
 from headrace.sql import lexical_rules_of, parse
 
@@ -25,7 +26,7 @@ def show_result(result: Result, output_format: Format) -> None:
         err.print("OK" if result.affected < 0 else f"OK, {result.affected} rows", style="dim")
 
 
-def run_script(connection: Connection, text: str, output_format: Format, file: Path | None = None) -> None:
+def run_script(connection: Connection, text: str, output_format: Format, file: Path | None = None, *, yes: bool = False) -> None:
     """Run the statements of a text in order, stopping at the first error.
 
     All statements are parsed first, so a syntax error anywhere runs nothing.
@@ -35,6 +36,7 @@ def run_script(connection: Connection, text: str, output_format: Format, file: P
         text: The statements, separated by semicolons.
         output_format: Format of the rows.
         file: File that the text was read from; errors then name the file and line.
+        yes: Whether streams are replaced without a question.
     """
     dialect = connection.session.dialect
     spans = lexical_rules_of(dialect).statement_spans(text)
@@ -43,6 +45,8 @@ def run_script(connection: Connection, text: str, output_format: Format, file: P
             parse(text[span.start : span.end], dialect)
     for span in spans:
         with locate_error_in_file(text, span, file):
+            if not confirm_replacement(connection.session, text[span.start : span.end], yes=yes):
+                raise OperationalError("the stream was not replaced", hint="the statements before this one have been run")
             result = connection.session.execute(text[span.start : span.end])
         show_result(result, output_format)
 

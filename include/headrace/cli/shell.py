@@ -15,6 +15,7 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from rich.status import Status
 
 from headrace.cli.completion import SqlCompleter
+from headrace.cli.confirmation import confirm_replacement
 from headrace.cli.console import Format, err, out, show_error
 from headrace.cli.script import show_result
 from headrace.cli.shell_dialects import COMMON_HELP, DIALECTS
@@ -98,6 +99,8 @@ class Shell:
             return
         try:
             for statement in self._lexical_rules.statements(self._dialect.expand(text)):
+                if not confirm_replacement(self._session, statement, yes=False):
+                    return
                 with self._show_status():
                     result = self._session.execute(statement)
                 show_result(result, self._format)

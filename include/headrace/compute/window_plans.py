@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from headrace.model.time import Duration, Precision
 from headrace.model.types import DataType
+
+MAX_MONTH: Final = Duration(31, "d")
+DAY: Final = Duration(1, "d")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,12 @@ class IntervalWindow:
         """Return the maximum number of windows that contain one instant."""
         length = Duration(31 * self.length.months, "d") if self.length.is_calendar else self.length
         return -(-length.ticks(precision) // self.sliding.ticks(precision))
+
+    def max_span(self, precision: Precision) -> int:
+        """Return an upper bound of the distance between two instants of one window, in ticks."""
+        if not self.length.is_calendar:
+            return self.length.ticks(precision) + (DAY.ticks(precision) if self.zone is not None else 0)
+        return (self.length.months * MAX_MONTH.nanoseconds + DAY.nanoseconds) // precision.nanoseconds
 
 
 @dataclass(frozen=True, slots=True)

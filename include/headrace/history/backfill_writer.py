@@ -45,6 +45,9 @@ CHUNK_WAIT_MS: Final = 3_600_000
 MAX_RECOMPUTATIONS: Final = 5
 # The live stream commits a few times per second. More conflicts in a row than this have another cause.
 MAX_COMMIT_ATTEMPTS: Final = 100
+# Timestamps beyond these, in any stored unit, cannot be written by Spark as literals.
+MIN_STORED: Final = -62_135_596_800_000_000
+MAX_STORED: Final = 9_223_372_036_854_775_807
 
 
 class SourceChangedError(Exception):
@@ -78,6 +81,7 @@ class BackfillWriter:
         progress(0, chunk.rows)
         try:
             with translate_errors():
+                self._retire_replaced()
                 if self._context.tables.transaction(self._plan.target, self._app(chunk)) is None:
                     self._compute(chunk)
         except Exception as error:
@@ -85,6 +89,12 @@ class BackfillWriter:
                 self._context.catalog.ledger.fail(chunk.job_id, chunk.run, chunk.number, str(error))
             raise
         progress(chunk.rows, chunk.rows)
+
+    def _retire_replaced(self) -> None:
+        """Prevent commits of the job that this one replaces, so that it cannot add rows to chunks that are done."""
+        replaced = self._record.definition.replaces
+        if self._history and replaced is not None:
+            self._context.tables.retire(self._plan.target, replaced.job_id)
 
     def _compute(self, chunk: Chunk) -> None:
         for _ in range(MAX_RECOMPUTATIONS):
@@ -121,6 +131,7 @@ class BackfillWriter:
             if not self._history:
                 self._retract_vanished(result, chunk, offsets, watermark)
             else:
+                self._retract_replaced(result, chunk, offsets)
                 notify_chunk(self._context, self._target, chunk, result.windows())
             failpoint("history.commit")
             self._commit(result, chunk, offsets)
@@ -144,7 +155,8 @@ class BackfillWriter:
         """
         checked = offsets
         for _ in range(MAX_COMMIT_ATTEMPTS):
-            expected = None
+            # A job that was replaced is recorded with a micro-batch, which ends its backfill.
+            expected: ExpectedTransaction | None = ExpectedTransaction(stream_app(self._plan.id), None)
             if not self._history:
                 recorded, reached = self._live_offsets()
                 self._check_untouched(chunk, checked, reached)
@@ -153,6 +165,8 @@ class BackfillWriter:
                 result.write(Commit(self._app(chunk), 1, expected))
                 return
             except FencedError:
+                if self._history:
+                    raise
                 logger.debug("retrying the commit of a chunk: the live stream %s has committed", self._plan.name)
         raise OperationalError(f"chunk {chunk.number} could not be written: the live stream commits too often", hint="try again")
 
@@ -174,6 +188,20 @@ class BackfillWriter:
         end = chunk.end if watermark is None else min(chunk.end, watermark - self._grid.length + 1)
         if end > chunk.start:
             result.retract(self._target_bounds(chunk.start, end - 1), self._evaluation(offsets).groups)
+
+    def _retract_replaced(self, result: ChunkResult, chunk: Chunk, offsets: Offsets) -> None:
+        """Retract the rows of the job that this one replaces."""
+        replaced = self._record.definition.replaces
+        if replaced is not None:
+            result.retract(self._replaced_bounds(chunk), None if replaced.clears else self._evaluation(offsets).groups)
+
+    def _replaced_bounds(self, chunk: Chunk) -> Bounds:
+        """Return the times whose rows a chunk replaces: up to the next chunk, and unbounded at the ends of the history."""
+        chunks = self._context.catalog.ledger.chunks(chunk.job_id, chunk.run)
+        following = [other.start for other in chunks if other.number == chunk.number + 1]
+        first = None if chunk.number == 0 else self._target_bounds(chunk.start, chunk.start).low
+        last = self._target_bounds(following[0] - 1, following[0] - 1).high if following else None
+        return Bounds(MIN_STORED if first is None else first, MAX_STORED if last is None else last)
 
     def _target_bounds(self, first: int, last: int) -> Bounds:
         """Convert event times of the source, in ticks, to the units that the target stores."""

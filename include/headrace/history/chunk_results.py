@@ -18,6 +18,7 @@ from headrace.storage import Bounds, Commit
 from headrace.storage.spark.functions import F
 from headrace.storage.types import MICROSECONDS
 from headrace.streams.context import Context
+from headrace.streams.keep import kept_windows, oldest_kept
 from headrace.streams.sinks.target import TargetTable
 
 if TYPE_CHECKING:
@@ -32,8 +33,8 @@ class ChunkResult(Protocol):
     def windows(self) -> Iterator[pa.Table]:
         """Yield the finished windows, in parts."""
 
-    def retract(self, bounds: Bounds, groups: Callable[[], pa.Table]) -> None:
-        """Retract what else the target has within bounds (in stored units), in subtables of the query's `groups`."""
+    def retract(self, bounds: Bounds, groups: Callable[[], pa.Table] | None) -> None:
+        """Retract what else the target has within bounds (in stored units), in subtables of the query's `groups`; None for all."""
 
     def write(self, commit: Commit) -> None:
         """Commit the rows. Has no effect if the commit is recorded already.
@@ -49,23 +50,23 @@ class ArrowChunkResult:
     def __init__(self, context: Context, target: TargetTable, windows: pa.Table) -> None:
         self._context = context
         self._target = target
-        self._windows = windows
-        self._rows = target.to_rows(windows)
+        self._windows = kept_windows(target.plan, windows, context.clock.now())
+        self._rows = target.to_rows(self._windows)
         self._retractions: pa.Table | None = None
 
     def windows(self) -> Iterator[pa.Table]:
         """See `ChunkResult`."""
         yield self._windows
 
-    def retract(self, bounds: Bounds, groups: Callable[[], pa.Table]) -> None:
+    def retract(self, bounds: Bounds, groups: Callable[[], pa.Table] | None) -> None:
         """See `ChunkResult`."""
         plan, key = self._target.plan, list(self._target.plan.target.primary_key)
         present = self._context.tables.scan(plan.target, plan.target_database, columns=key, bounds=bounds)
         retractions = present.join(self._rows.select(key), key, join_type="left anti") if self._rows.num_rows else present
-        if retractions.num_rows:
-            self._retractions = retractions.filter(
-                pc.is_in(retractions[plan.target.series_key], find_subtables(self._target, groups()))
-            )
+        if retractions.num_rows and groups is not None:
+            own = find_subtables(self._target, groups())
+            retractions = retractions.filter(pc.is_in(retractions[plan.target.series_key], own))
+        self._retractions = retractions if retractions.num_rows else None
 
     def write(self, commit: Commit) -> None:
         """See `ChunkResult`."""
@@ -79,8 +80,8 @@ class DataFrameChunkResult:
     def __init__(self, context: Context, target: TargetTable, windows: DataFrame) -> None:
         self._context = context
         self._target = target
-        self._windows = windows
-        self._rows = self._to_target_rows(windows)
+        self._windows = self._kept(windows)
+        self._rows = self._to_target_rows(self._windows)
         self._retractions: DataFrame | None = None
 
     def windows(self) -> Iterator[pa.Table]:
@@ -88,7 +89,7 @@ class DataFrameChunkResult:
         for partition in range(self._windows.rdd.getNumPartitions()):
             yield self._windows.where(F.spark_partition_id() == partition).toArrow()
 
-    def retract(self, bounds: Bounds, groups: Callable[[], pa.Table]) -> None:
+    def retract(self, bounds: Bounds, groups: Callable[[], pa.Table] | None) -> None:
         """See `ChunkResult`."""
         plan, spark = self._target.plan, self._context.spark()
         key = [quote(name) for name in plan.target.primary_key]
@@ -97,14 +98,26 @@ class DataFrameChunkResult:
         present = stored.where(f"{key[1]} >= {low} AND {key[1]} <= {high}").select(*key)
         retractions = present.join(self._rows.select(*key), list(plan.target.primary_key), "left_anti")
         if retractions.limit(1).count():
-            series = plan.target.series_key
-            own_series = spark.createDataFrame(pa.table({series: find_subtables(self._target, groups())}))
-            self._retractions = retractions.join(own_series, series, "left_semi")
+            self._retractions = retractions if groups is None else self._of_groups(retractions, groups())
+
+    def _of_groups(self, retractions: DataFrame, groups: pa.Table) -> DataFrame:
+        """Return the retractions in subtables of groups."""
+        series = self._target.plan.target.series_key
+        own_series = self._context.spark().createDataFrame(pa.table({series: find_subtables(self._target, groups)}))
+        return retractions.join(own_series, series, "left_semi")
 
     def write(self, commit: Commit) -> None:
         """See `ChunkResult`."""
         plan, spark = self._target.plan, self._context.spark()
         self._context.tables.replace_frame(spark, plan.target, plan.target_database, self._rows, self._retractions, commit)
+
+    def _kept(self, windows: DataFrame) -> DataFrame:
+        """Leave out windows that the target's database does not keep."""
+        oldest = oldest_kept(self._target.plan, self._context.clock.now())
+        if oldest is None:
+            return windows
+        is_timestamp = windows.schema["o0"].dataType.typeName() == "timestamp"
+        return windows.where(f"o0 >= {f'timestamp_micros({oldest}L)' if is_timestamp else f'{oldest}L'}")
 
     @property
     def _stored_time(self) -> pa.DataType:

@@ -52,6 +52,17 @@ class StopReason:
 
 
 @dataclass(frozen=True, slots=True)
+class Replacement:
+    """The job whose place in the target a stream takes.
+
+    `clears` says that the target keeps nothing but the new results; otherwise only rows in subtables of the stream's groups go.
+    """
+
+    job_id: str
+    clears: bool
+
+
+@dataclass(frozen=True, slots=True)
 class JobDefinition:
     """A job as recorded: the statement's text, and the context in which its names were resolved.
 
@@ -62,6 +73,7 @@ class JobDefinition:
         created: Epoch milliseconds.
         schema: Columns for which the job was defined. Without it none of its tables' columns can be dropped.
         continuous_query: The schedule of a continuous query.
+        replaces: What the backfill of the job replaces in the target; None if it only adds.
     """
 
     id: str
@@ -76,6 +88,7 @@ class JobDefinition:
     snode: str = "default"
     schema: StreamSchema | None = None
     continuous_query: ContinuousQuery | None = None
+    replaces: Replacement | None = None
 
     @property
     def source(self) -> TableId:
@@ -125,6 +138,8 @@ def job_name(kind: JobKind, database: str, name: str) -> str:
 class JobCounters:
     """Rows of the sources by outcome: rows_in = rows_used + rows_filtered + rows_expired + rows_pending.
 
+    `rows_discarded` are results older than the KEEP of the target's database, which are not in `rows_out`.
+
     A continuous query counts only the rows that it has written, its executions that were done (`batches`), and attempts that failed
     (`failures`).
     """
@@ -135,6 +150,7 @@ class JobCounters:
     rows_expired: int = 0
     rows_pending: int = 0
     rows_out: int = 0
+    rows_discarded: int = 0
     windows_recalculated: int = 0
     batches: int = 0
     failures: int = 0
@@ -148,6 +164,7 @@ class JobCounters:
             self.rows_expired + other.rows_expired,
             other.rows_pending,
             self.rows_out + other.rows_out,
+            self.rows_discarded + other.rows_discarded,
             self.windows_recalculated + other.windows_recalculated,
             self.batches + other.batches,
             self.failures + other.failures,

@@ -45,3 +45,17 @@ class DriverStatus:
             return beats[0] == beats[1] and self.lease is lease
         is_same_holder = (self.lease.holder, self.lease.epoch) == (lease.holder, lease.epoch)
         return is_same_holder and (self.lease.expires >= self.at or self.lease.expires == lease.expires)
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """An snode that shares the jobs of the catalog with others: its name, its number, and when it was registered (epoch ms)."""
+
+    name: str
+    dnode: int
+    created: int
+
+
+def member_name(dnode: int) -> str:
+    """Return the name of the snode of a dnode; that of the first one is in the settings."""
+    return f"snode{dnode}"

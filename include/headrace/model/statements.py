@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 from headrace.model.expressions import Expression, Scalar
 from headrace.model.notifications import Notification
@@ -10,7 +11,7 @@ from headrace.model.queries import Query, Union
 from headrace.model.spans import Span
 from headrace.model.streams import StreamOptions
 from headrace.model.tables import Column, Name
-from headrace.model.time import Precision
+from headrace.model.time import Duration, Precision
 from headrace.model.tree_statements import TreeStatement
 from headrace.model.values import Now, RowValue
 
@@ -130,6 +131,35 @@ class Insert:
     """`INSERT INTO`, for one or more tables."""
 
     blocks: tuple[InsertBlock, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FileBlock:
+    """`table [USING …] [(columns)] FILE 'path'`; `columns` is None if the file or the table names them."""
+
+    table: Name
+    path: str
+    columns: tuple[str, ...] | None = None
+    using: SubtableSpec | None = None
+    span: Span | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class InsertFiles:
+    """`INSERT INTO … FILE`, for one or more tables."""
+
+    blocks: tuple[FileBlock, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class InsertSelect:
+    """`INSERT INTO table [(columns)] SELECT …`; `columns` is None if the query has all columns in order."""
+
+    table: Name
+    query: Query | Union
+    columns: tuple[str, ...] | None = None
+    column_span: Span | None = field(default=None, compare=False)
+    query_span: Span | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +313,40 @@ class CreateStream:
     subtable: Expression | None = None
     notification: Notification | None = None
     if_not_exists: bool = False
+    or_replace: bool = False
     text: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class AlterStream:
+    """`ALTER STREAM name option …`: the options that can change while a stream keeps its results; None leaves one as it is."""
+
+    name: Name
+    watermark: Duration | None = None
+    ignore_expired: bool | None = None
+    ignore_update: bool | None = None
+    if_exists: bool = False
+
+    def apply(self, options: StreamOptions) -> StreamOptions:
+        """Return the options of a stream with the changes."""
+        return replace(
+            options,
+            watermark=options.watermark if self.watermark is None else self.watermark,
+            ignore_expired=options.ignore_expired if self.ignore_expired is None else self.ignore_expired,
+            ignore_update=options.ignore_update if self.ignore_update is None else self.ignore_update,
+        )
+
+
+ALTERABLE_OPTIONS: Final = ("watermark", "ignore_expired", "ignore_update")
+"""Options of a stream that only decide on later rows, as fields of `StreamOptions`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResetStream:
+    """`RESET STREAM`: compute the stream again from the stored rows of its source."""
+
+    name: Name
+    if_exists: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,6 +375,22 @@ class ResumeStream:
 
 
 @dataclass(frozen=True, slots=True)
+class CreateSnode:
+    """`CREATE SNODE ON DNODE n`."""
+
+    dnode: int
+    span: Span | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class DropSnode:
+    """`DROP SNODE ON DNODE n`."""
+
+    dnode: int
+    span: Span | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Explain:
     """`EXPLAIN [ANALYZE] statement`; `analyze` runs it and reports how long each stage took."""
 
@@ -328,6 +407,8 @@ Statement = (
     | CreateVirtualTable
     | CreateVirtualSubtable
     | Insert
+    | InsertFiles
+    | InsertSelect
     | Delete
     | DropTable
     | SetTags
@@ -338,9 +419,13 @@ Statement = (
     | Show
     | Select
     | CreateStream
+    | AlterStream
+    | ResetStream
     | DropStream
     | PauseStream
     | ResumeStream
+    | CreateSnode
+    | DropSnode
     | Explain
     | TreeStatement
 )

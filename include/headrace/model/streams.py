@@ -21,6 +21,7 @@ class TriggerMode(StrEnum):
 
 
 NO_WATERMARK: Final = Duration(0, "a")
+DEFAULT_RECALCULATION_INTERVAL: Final = Duration(60, "m")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,11 @@ class StreamOptions:
     fill_history: bool = False
     fill_history_async: bool = False
     delete_mark: Duration | None = None
+
+    @property
+    def recalculation_interval(self) -> Duration:
+        """How long CONTINUOUS_WINDOW_CLOSE may leave a marked window as it is."""
+        return self.recalculate or DEFAULT_RECALCULATION_INTERVAL
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from headrace.model.spans import Span
-from headrace.model.time import Precision
+from headrace.model.time import Duration, Precision
 from headrace.model.types import DataType
 
 TBNAME = "tbname"
@@ -55,6 +55,13 @@ class Database:
     precision: Precision = Precision.MILLISECOND
     timezone: str = "UTC"
     options: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def keep_ms(self) -> int | None:
+        """How long rows are to be kept, in milliseconds: the longest time of KEEP; None if the database was created without it."""
+        times = [text.strip() for text in dict(self.options).get("keep", "").split(",") if text.strip()]
+        lengths = [Duration(int(text), "d") if text.isdigit() else Duration(int(text[:-1]), text[-1]) for text in times]
+        return max((length.nanoseconds // 1_000_000 for length in lengths), default=None)
 
 
 class TableKind(StrEnum):

@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from headrace.compute import AnyPlan, Scan, TableStatistics, evaluate
 from headrace.compute.local.evaluation import evaluate_locally
-from headrace.compute.plan import Plan
 from headrace.compute.shares import KernelUse
 from headrace.errors import DataError, LimitError, OperationalError
 from headrace.model.tables import Table, TableKind
@@ -93,7 +92,7 @@ def collect(plan: AnyPlan, context: Context, *, ordered: bool = True, max_rows: 
     return limited(frame, max_rows)
 
 
-def evaluate_bounded(plan: Plan, context: Context, max_rows: int) -> pa.Table | None:
+def evaluate_bounded(plan: AnyPlan, context: Context, max_rows: int) -> pa.Table | None:
     """Evaluate a bound query and return all its rows in any order; None if there are more than `max_rows`.
 
     Raises what `evaluate_query` does.
@@ -109,7 +108,7 @@ def evaluate_bounded(plan: Plan, context: Context, max_rows: int) -> pa.Table | 
 
 
 @contextmanager
-def stored_result(plan: Plan, context: Context) -> Iterator[DataFrame]:
+def stored_result(plan: AnyPlan, context: Context) -> Iterator[DataFrame]:
     """Evaluate a bound query, and keep its rows on the executors' disks for the duration of the context, in any order.
 
     Columns are named `c0`, `c1`, …. Raises what `evaluate_query` does.
@@ -128,7 +127,7 @@ def stored_result(plan: Plan, context: Context) -> Iterator[DataFrame]:
         stored.unpersist()
 
 
-def unordered(plan: Plan) -> Plan:
+def unordered(plan: AnyPlan) -> AnyPlan:
     """Return a plan without its ORDER BY, unless that decides which rows LIMIT keeps."""
     return plan if plan.limit is not None or plan.offset is not None else replace(plan, sorts=())
 

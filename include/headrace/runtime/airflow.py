@@ -265,3 +265,11 @@ def is_busy(response: httpx.Response) -> bool:
     return response.status_code == HTTPStatus.SERVICE_UNAVAILABLE or (
         response.status_code == HTTPStatus.INTERNAL_SERVER_ERROR and "Database error" in response.text
     )
+
+
+def announce(settings: Settings) -> None:
+    """Make Airflow, if one can be reached, parse the catalog's DAGs now."""
+    client = AirflowClient.find(settings)
+    if client is not None:
+        with client:
+            client.announce()

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from headrace.model.clock import Clock, SystemClock
+from headrace.model.spark_options import Role
 from headrace.streams.context import Context
 
 if TYPE_CHECKING:
@@ -42,17 +43,24 @@ class Lazy(Generic[T]):
             return self._value
 
 
-def open_context(settings: Settings, clock: Clock | None = None) -> Context:
-    """Open the catalog of the settings. Tables and Spark are opened on first use. The caller closes catalog and tables."""
+def open_context(settings: Settings, clock: Clock | None = None, role: Role = Role.EMBEDDED) -> Context:
+    """Open the catalog of the settings. Tables and Spark are opened on first use. The caller closes catalog and tables.
+
+    `role` is what the process is for.
+    """
     from headrace.catalog import Catalog
 
+    if settings.is_on_object_store:
+        from headrace.storage.object_store import register
+
+        register(settings.tables_uri, settings)
     clock = clock or SystemClock()
     # All machines share the catalog's own time, so replace it only by a clock that is not the machine's.
     catalog = Catalog.open(settings.catalog, clock=None if isinstance(clock, SystemClock) else clock.now)
     return Context(
         catalog=catalog,
         open_tables=Lazy(partial(open_tables, settings, catalog)),
-        spark=Lazy(partial(open_session, settings)),
+        spark=Lazy(partial(open_session, settings, role)),
         clock=clock,
         settings=settings,
     )
@@ -65,8 +73,8 @@ def open_tables(settings: Settings, catalog: Catalog) -> Tables:
     return Tables(settings.tables_uri, catalog.lock, settings.small_write_rows)
 
 
-def open_session(settings: Settings) -> SparkSession:
+def open_session(settings: Settings, role: Role) -> SparkSession:
     """Return the Spark session of the settings."""
     from headrace.storage.spark.session import start_session
 
-    return start_session(settings)
+    return start_session(settings, role=role)

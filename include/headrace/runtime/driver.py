@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from headrace.errors import Error, FencedError, TransientError
@@ -45,8 +45,10 @@ class Driver:
         self._retry_at: dict[str, int] = {}
         self._resident: dict[str, bool] = {}
         self._polled_at = time.monotonic()
+        self._poll_at = 0.0
         self._away_since: float | None = None
         self._thread = threading.Thread(target=self._run, name="driver", daemon=True)
+        self._leaving: dict[str, str] = {}
         self.failure: BaseException | None = None
         self.records: list[JobRecord] = []
 
@@ -117,21 +119,32 @@ class Driver:
             self._away_since = None
 
     def _poll_until(self, deadline: float) -> None:
-        while not self._stopping.is_set() and time.monotonic() < deadline:
+        while not self._stopping.is_set() and (now := time.monotonic()) < deadline:
+            if now < self._poll_at:
+                self._stopping.wait(min(self._poll_at, deadline) - now)
+                continue
             busy = self._pollers.poll(MAX_POLL_S)
             self._polled_at = time.monotonic()
-            if not busy:
-                self._stopping.wait(self._context.settings.poll_ms / 1000)
+            self._poll_at = self._polled_at + (0 if busy else self._context.settings.idle_poll_ms / 1000)
+
+    def give(self, jobs: Mapping[str, str]) -> None:
+        """Hand jobs over to other snodes, by id, once their micro-batches have ended. Replaces what was asked for before."""
+        self._leaving = dict(jobs)
 
     def reconcile(self) -> None:
         """Run what the catalog asks for, and nothing else."""
-        self.records = self._context.catalog.jobs.all(self._name)
+        records = self._context.catalog.jobs.all(self._name)
+        leaving = dict(self._leaving)
+        self.records = [record for record in records if record.definition.id not in leaving]
         roles = [(record, self._take_action(record)) for record in self.records]
         self._pollers.reconcile([record for record, role_ in roles if role_ is Role.POLL])
         self._timers.reconcile([record for record, role_ in roles if role_ is Role.EXECUTE])
         for record, role_ in roles:
             if role_ is Role.FORGET and record.definition.id not in self._pollers.streams:
                 self._try_forget(record)
+        for job_id, snode in leaving.items():
+            if job_id not in self._pollers.streams and self._context.catalog.jobs.move(job_id, self._name, snode):
+                self._context.catalog.events.record("job", job_id, "MOVED", f"from snode {self._name} to snode {snode}")
 
     def _is_own_query(self, record: JobRecord) -> bool:
         """Return whether this snode executes a continuous query, rather than Airflow."""

@@ -14,6 +14,7 @@ from typing import Final, NoReturn
 from headrace.errors import Error
 from headrace.history import backfill
 from headrace.model.ledger import ChunkState
+from headrace.model.spark_options import Role
 from headrace.runtime import table_maintenance
 from headrace.runtime.context import Context, open_context
 from headrace.runtime.http import RunSql
@@ -38,7 +39,7 @@ def snode(name: str | None, sql_runner: Callable[[Context], RunSql], *, fill_his
     """
     code: int = Exit.FAILED
     try:
-        with open_process() as context:
+        with open_process(Role.SNODE) as context:
             code = run_snode(
                 context,
                 name or context.settings.snode,
@@ -102,12 +103,12 @@ def maintain(database: str | None, retention_hours: int) -> int:
 
 
 @contextmanager
-def open_process() -> Iterator[Context]:
+def open_process(role: Role = Role.TASK) -> Iterator[Context]:
     """Set up the process, and yield a context for its settings."""
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=LOG_FORMAT)
     logging.getLogger("py4j").setLevel(logging.WARNING)
     end_with_parent()
-    context = open_context(current())
+    context = open_context(current(), role=role)
     try:
         yield context
     finally:

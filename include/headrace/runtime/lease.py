@@ -173,6 +173,18 @@ class LeaseKeeper:
             self._lease = raised or self._lease
         return raised is not None
 
+    def outrun(self, epoch: int) -> bool:
+        """Make the lease's epoch newer than another one; return False if it is so already.
+
+        Raises:
+            FencedError: The lease has passed to another driver.
+        """
+        if self._lease.epoch > epoch:
+            return False
+        with self._renewing:
+            self._lease = self._catalog.leases.raise_epoch(self._lease, epoch + 1, self._ttl_ms)
+        return True
+
     def report_alive(self) -> None:
         """Report that the main loop runs. Without reports the lease is left to expire."""
         self._reported_at = time.monotonic()

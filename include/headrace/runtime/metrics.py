@@ -27,6 +27,7 @@ COUNTERS: Final[tuple[tuple[str, str, Callable[[JobCounters], int]], ...]] = (
     ("stream_rows_filtered", "Rows dropped by WHERE.", lambda counters: counters.rows_filtered),
     ("stream_rows_expired", "Rows dropped because they were late.", lambda counters: counters.rows_expired),
     ("stream_rows_out", "Rows written to the target.", lambda counters: counters.rows_out),
+    ("stream_rows_discarded", "Results older than the target's KEEP.", lambda counters: counters.rows_discarded),
 )
 QUERY_LABELS: Final = ("snode", "cq")
 QUERY_COUNTERS: Final[tuple[tuple[str, str, Callable[[JobCounters], int]], ...]] = (

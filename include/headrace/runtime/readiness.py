@@ -69,8 +69,8 @@ def find_obstacles(state: Snapshot, settings: Settings) -> list[Obstacle]:
 
 
 def snode_names(state: Snapshot, settings: Settings) -> list[str]:
-    """Return the snode of the settings, and those of all jobs: Airflow keeps a driver of each alive."""
-    return sorted({settings.snode, *(record.definition.snode for record in state.jobs.values())})
+    """Return the snode of the settings, those that share jobs, and those of all jobs: Airflow keeps a driver of each alive."""
+    return sorted({settings.snode, *state.members, *(record.definition.snode for record in state.jobs.values())})
 
 
 def _snode_obstacle(name: str, records: list[JobRecord], state: Snapshot, settings: Settings) -> Obstacle | None:

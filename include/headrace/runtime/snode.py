@@ -27,6 +27,7 @@ from headrace.runtime.driver import Driver
 from headrace.runtime.http import Endpoint, Guard, Health, RunSql, create_app
 from headrace.runtime.lease import LeaseKeeper, acquire, holder_name
 from headrace.runtime.metrics import Histogram, SnodeMetrics, render_metrics, slow_batches
+from headrace.runtime.sharing import read_shared_jobs
 from headrace.streams.sources.poller import JobActivity
 
 if TYPE_CHECKING:
@@ -86,6 +87,7 @@ class Snode:
         self._token = context.settings.http_token.get_secret_value() or secrets.token_urlsafe(32)
         self._batch_durations = Histogram()
         self._started = context.clock.now()
+        self._is_member = False
         self._process = psutil.Process()
 
     def run(self, wait_s: float | None) -> Exit:
@@ -137,7 +139,8 @@ class Snode:
     def _try_restart(self, keeper: LeaseKeeper) -> bool:
         """Replace a driver that was fenced although it holds the lease, as after a catalog was restored from a backup."""
         try:
-            if not keeper.raise_epoch(self._context):
+            # An snode that shares jobs can also be fenced by one that a job has just moved to.
+            if not keeper.raise_epoch(self._context) and not (self._is_member and keeper.is_confirmed):
                 return False
         except (FencedError, TransientError) as error:
             logger.error("not restarting the fenced driver: %s", error.message)
@@ -172,9 +175,42 @@ class Snode:
             if self._stop_requested.is_set():
                 return Exit.OK
             keeper.report_alive()
+            if not self._share_jobs(keeper):
+                return Exit.OK
             self._send_heartbeat(keeper)
             self._wake.wait(self._context.settings.heartbeat_ms / 1000)
             self._wake.clear()
+
+    def _share_jobs(self, keeper: LeaseKeeper) -> bool:
+        """Give and take jobs so that all snodes of the catalog have equal numbers; return False if this one was dropped."""
+        try:
+            shared = read_shared_jobs(self._context.catalog)
+            if shared is not None:
+                self._is_member |= self._name in shared.members
+                moves = shared.moves(self._name)
+                self._driver.give(moves.give)
+                self._take_jobs(keeper, moves.take, shared.newest_epoch(moves.take))
+            members = () if shared is None else shared.members
+            return not self._is_member or self._name == self._context.settings.snode or self._name in members
+        except FencedError:
+            keeper.lost.set()
+        except TransientError as error:
+            logger.warning("not sharing jobs with other snodes: %s", error.message)
+        return True
+
+    def _take_jobs(self, keeper: LeaseKeeper, jobs: Mapping[str, str], epoch: int) -> None:
+        """Take jobs of snodes that are dead, under an epoch newer than theirs."""
+        if jobs and keeper.outrun(epoch):
+            self._restart_driver(keeper)
+        for job_id, owner in jobs.items():
+            if self._context.catalog.jobs.move(job_id, owner, self._name):
+                message = f"from snode {owner}, which is dead, to snode {self._name}"
+                self._context.catalog.events.record("job", job_id, "MOVED", message)
+
+    def _restart_driver(self, keeper: LeaseKeeper) -> None:
+        self._driver.stop(GRACE_S)
+        self._driver = self._create_driver(keeper.epoch)
+        self._driver.start()
 
     def _send_heartbeat(self, keeper: LeaseKeeper) -> None:
         try:

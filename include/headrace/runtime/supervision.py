@@ -60,12 +60,16 @@ class SupervisionResult:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The catalog at one moment of its own clock (epoch ms): jobs by id, leases and heartbeats by snode."""
+    """The catalog at one moment of its own clock (epoch ms): jobs by id, leases and heartbeats by snode.
+
+    `members` are the snodes that share jobs.
+    """
 
     now: int
     jobs: dict[str, JobRecord]
     leases: dict[str, Lease]
     beats: dict[str, Heartbeat]
+    members: tuple[str, ...] = ()
 
     def driver(self, snode: str) -> DriverStatus:
         """Return the driver of an snode at this moment."""
@@ -79,9 +83,10 @@ def read_snapshot(catalog: Catalog, now: int, *snodes: str) -> Snapshot:
     """
     streams = {record.definition.id: record for record in catalog.jobs.all()}
     beats = {beat.snode: beat for beat in catalog.snodes.all()}
-    names = {*snodes, *beats, *(record.definition.snode for record in streams.values())}
+    members = tuple(member.name for member in catalog.members.all())
+    names = {*snodes, *members, *beats, *(record.definition.snode for record in streams.values())}
     leases = {name: lease for name in names if (lease := catalog.leases.get(name)) is not None}
-    return Snapshot(now, streams, leases, beats)
+    return Snapshot(now, streams, leases, beats, members)
 
 
 def stale_after_ms(settings: Settings) -> int:

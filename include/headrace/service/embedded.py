@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 from weakref import WeakSet
@@ -17,6 +18,7 @@ from headrace.model.snodes import Lease
 from headrace.runtime.context import Context
 from headrace.runtime.continuous_queries import execute_due
 from headrace.runtime.epochs import raise_epoch
+from headrace.runtime.sharing import Moves, read_shared_jobs
 from headrace.settings import Settings
 from headrace.streams.sources.poller import SourcePollers
 from headrace.streams.sources.stored import latest_offsets
@@ -46,10 +48,11 @@ class EmbeddedRunner:
         If a live snode holds the lease, wait for it instead. Another connection of this process hands its lease over.
         """
         with self._busy:
-            if not self._load_records():
+            if not self._load_records() and read_shared_jobs(self._context.catalog) is None:
                 return
             if self._take_lease() or self._take_over() or self._wait_for_snode():
                 self._run_fenced()
+                self._wait_for_others()
 
     def _run_fenced(self) -> None:
         try:
@@ -120,6 +123,7 @@ class EmbeddedRunner:
 
     def _run(self) -> None:
         assert self._lease is not None
+        self._lease = self._take_jobs(self._lease)
         if self._pollers is None:
             self._pollers = SourcePollers(replace(self._context, epoch=self._lease.epoch))
         for _ in range(MAX_ROUNDS):
@@ -131,6 +135,19 @@ class EmbeddedRunner:
             self._lease = self._context.catalog.leases.renew(self._lease, self._context.settings.lease_ms)
         raise OperationalError("the streams do not settle", hint="check that no two streams write to each other's source")
 
+    def _take_jobs(self, lease: Lease) -> Lease:
+        """Take the jobs of snodes that share them and are dead, and return the lease, whose epoch is newer than theirs."""
+        catalog = self._context.catalog
+        shared = read_shared_jobs(catalog)
+        moves = Moves() if shared is None else shared.moves(lease.snode)
+        epoch = 0 if shared is None else shared.newest_epoch(moves.take)
+        if epoch >= lease.epoch:
+            self._drop_pollers()
+            lease = catalog.leases.raise_epoch(lease, epoch + 1, self._context.settings.lease_ms)
+        for job_id, owner in moves.take.items():
+            catalog.jobs.move(job_id, owner, lease.snode)
+        return lease
+
     def _fill_histories(self) -> None:
         for record in self._load_records():
             if record.state is JobState.FILLING and record.desired is DesiredState.RUNNING:
@@ -138,9 +155,24 @@ class EmbeddedRunner:
 
     def _wait_for_snode(self) -> bool:
         """Wait until the snode has processed what has been written so far; return True if its lease has ended before that."""
+        shared = read_shared_jobs(self._context.catalog)
+        records = self._load_records() if shared is None else list(shared.records.values())
+        return any(self._take_lease() for _ in self._watch_progress(records))
+
+    def _wait_for_others(self) -> None:
+        """Wait until the snodes that share jobs have processed what has been written so far; take jobs of dead ones."""
+        shared = read_shared_jobs(self._context.catalog)
+        if shared is None or self._context.settings.snode not in shared.members:
+            return
+        own = self._context.settings.snode
+        for _ in self._watch_progress([record for record in shared.records.values() if record.definition.snode != own]):
+            self._run_fenced()
+
+    def _watch_progress(self, records: list[JobRecord]) -> Iterator[None]:
+        """Yield until streams have processed what had been written at the start; raise if they make no progress."""
         required = {
             record.definition.id: latest_offsets(self._context, record.definition.sources)
-            for record in self._load_records()
+            for record in records
             if record.definition.kind is JobKind.STREAM
         }
         last_change, previous = time.monotonic(), None
@@ -153,16 +185,15 @@ class EmbeddedRunner:
                     f"snode {self._context.settings.snode} makes no progress with {len(behind)} streams", hint="see its log"
                 )
             time.sleep(0.05)
-            if self._take_lease():
-                return True
-        return False
+            yield
 
     def _lagging_streams(self, required: dict[str, Offsets]) -> dict[str, Offsets]:
         """Return the offsets of the running streams that have not reached the required ones, by stream."""
         return {
             record.definition.id: record.offsets or {}
-            for record in self._load_records()
-            if record.desired is DesiredState.RUNNING
+            for record in self._context.catalog.jobs.all(kind=JobKind.STREAM)
+            if record.definition.id in required
+            and record.desired is DesiredState.RUNNING
             and record.state is not JobState.STOPPED
-            and is_behind(record.offsets or {}, required.get(record.definition.id, {}))
+            and is_behind(record.offsets or {}, required[record.definition.id])
         }

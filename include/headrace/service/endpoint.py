@@ -17,7 +17,8 @@ def sql_runner(context: Context, authorizer: Authorizer | None = None) -> RunSql
     """Return the function behind `POST /sql`. It is thread-safe, so requests run concurrently."""
 
     def run(sql: str, dialect: str, database: str | None = None) -> StatementResult:
-        result = Session(context, dialect, database, user=HTTP_USER, authorizer=authorizer).execute(sql)
+        session = Session(context, dialect, database, user=HTTP_USER, authorizer=authorizer, reads_files=False)
+        result = session.execute(sql)
         return StatementResult(result.table, result.affected)
 
     return run

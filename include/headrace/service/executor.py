@@ -9,7 +9,7 @@ from functools import singledispatch
 from typing import TYPE_CHECKING, Final
 
 from headrace.errors import ExistsError, InternalError
-from headrace.model.jobs import DesiredState, JobKind, JobState
+from headrace.model.jobs import DesiredState, JobKind, JobState, Replacement
 from headrace.service import stages, tree_stages, virtual_stages, work_stages
 from headrace.service.results import Result, rows_result
 
@@ -212,6 +212,47 @@ def _(stage: stages.FillHistory, session: SessionState) -> Result:  # noqa: ARG0
     return DONE
 
 
+@apply.register(stages.RebuildStream)
+def _(stage: stages.RebuildStream, session: SessionState) -> Result:
+    from headrace.streams.lifecycle import replace_stream
+
+    context, plan, old = session.context, stage.plan, stage.record.definition
+    replaces = Replacement(old.id, stage.clears) if old.target == plan.target.id else None
+    # Airflow identifies the job of a DAG by the time of creation, so it has to increase.
+    created = max(context.clock.now(), old.created + 1)
+    definition = plan.definition(created=created, snode=old.snode, dialect=old.dialect, replaces=replaces)
+    replace_stream(context, plan, definition, stage.record)
+    return DONE
+
+
+@apply.register(stages.RedefineStream)
+def _(stage: stages.RedefineStream, session: SessionState) -> Result:
+    catalog, definition = session.context.catalog, stage.definition
+    catalog.jobs.redefine(definition)
+    catalog.events.record("job", definition.id, "ALTERED", ", ".join(stage.changes))
+    return DONE
+
+
+@apply.register(stages.AddSnode)
+def _(stage: stages.AddSnode, session: SessionState) -> Result:
+    from headrace.runtime.airflow import announce
+
+    member = session.context.catalog.members.create(stage.dnode, session.context.settings.snode)
+    session.context.catalog.events.record("snode", member.name, "CREATED", f"on dnode {stage.dnode}")
+    announce(session.context.settings)
+    return DONE
+
+
+@apply.register(stages.RemoveSnode)
+def _(stage: stages.RemoveSnode, session: SessionState) -> Result:
+    from headrace.runtime.airflow import announce
+
+    name = session.context.catalog.members.drop(stage.dnode)
+    session.context.catalog.events.record("snode", name, "DROPPED", f"on dnode {stage.dnode}")
+    announce(session.context.settings)
+    return DONE
+
+
 @apply.register(stages.NotifyAirflow)
 def _(stage: stages.NotifyAirflow, session: SessionState) -> Result:
     from headrace.runtime.airflow import AirflowClient  # imports an HTTP client, which only changes of jobs need
@@ -275,6 +316,20 @@ def _(stage: work_stages.LoadFiles, session: SessionState) -> Result:
     from headrace.service.jobs import load_files
 
     return Result(affected=load_files(stage, session.context))
+
+
+@apply.register(work_stages.InsertFiles)
+def _(stage: work_stages.InsertFiles, session: SessionState) -> Result:
+    from headrace.service.jobs import insert_files
+
+    return Result(affected=insert_files(stage, session.context))
+
+
+@apply.register(work_stages.InsertQuery)
+def _(stage: work_stages.InsertQuery, session: SessionState) -> Result:
+    from headrace.queries.insertion import insert_query
+
+    return Result(affected=insert_query(stage.plan, stage.target, session.context))
 
 
 @apply.register(work_stages.Backfill)

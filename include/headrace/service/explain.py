@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from headrace.errors import InternalError
 from headrace.model.jobs import JobKind, job_name
 from headrace.model.statements import AlterVirtualTable
+from headrace.model.streams import TriggerMode
 from headrace.model.tables import ColumnReference
 from headrace.model.tree_statements import TimeoutPolicy
 from headrace.service import stages, virtual_stages, work_stages
@@ -149,6 +150,20 @@ def _(stage: stages.WriteRows) -> list[str]:
 
 
 @describe.register
+def _(stage: work_stages.InsertFiles) -> list[str]:
+    files = ", ".join(file.path.name for file in stage.files)
+    return [f"load {files} into {stage.table.database}.{stage.table.name}, one commit"]
+
+
+@describe.register
+def _(stage: work_stages.InsertQuery) -> list[str]:
+    target = stage.target
+    columns = ", ".join(target.columns)
+    name = f"{target.table.database}.{target.subtable or target.table.name}"
+    return [f"write the rows of a query to {name} (columns {columns}), one commit", *explain_plan(stage.plan)]
+
+
+@describe.register
 def _(stage: stages.DeleteRows) -> list[str]:
     ranges = "all times" if stage.ranges is None else f"{len(stage.ranges)} time ranges"
     subtables = "all subtables" if stage.tbnames is None else ", ".join(stage.tbnames)
@@ -174,14 +189,33 @@ def _(stage: stages.DescribeStages) -> list[str]:
 def _(stage: stages.RecordStream) -> list[str]:
     plan = stage.plan
     options = plan.options
+    recalculation = "mark their windows" if plan.defers_changes else "recalculate their windows"
     statistics = [
         f"trigger {options.trigger.value}",
+        f"results {describe_emission(plan)}",
         f"watermark {options.watermark}",
-        f"expired rows {'ignored and counted' if options.ignore_expired else 'recalculate their windows'}",
-        f"updates {'count as new rows' if plan.ignores_updates else 'recalculate their windows'}",
+        f"expired rows {'ignored and counted' if options.ignore_expired else recalculation}",
+        f"updates {'count as new rows' if plan.ignores_updates else recalculation}",
     ]
     head = f"maintain stream {plan.database}.{plan.name} on changes of {', '.join(map(str, plan.sources))}"
     return [explain_target(plan), head, *indent(statistics), *explain_plan(plan.query)]
+
+
+def describe_emission(plan: StreamPlan) -> str:
+    """Describe when a stream writes results."""
+    options, unit = plan.options, "row" if plan.query.window is None else "window"
+    match options.trigger:
+        case TriggerMode.AT_ONCE:
+            return f"whenever a {unit} changes"
+        case TriggerMode.MAX_DELAY:
+            return f"when event time closes a window, and at the latest {options.max_delay} after it has changed"
+        case TriggerMode.CONTINUOUS_WINDOW_CLOSE:
+            return f"when event time closes a window; later changes after {options.recalculation_interval}"
+        case TriggerMode.FORCE_WINDOW_CLOSE:
+            what = "for each point" if plan.query.interp is not None else "at the end of each window"
+            return f"by the clock, once, {what} plus the watermark delay"
+        case _:
+            return "when event time closes a window, and again when it changes"
 
 
 def explain_target(plan: StreamPlan) -> str:
@@ -196,6 +230,36 @@ def explain_target(plan: StreamPlan) -> str:
 @describe.register
 def _(stage: stages.FillHistory) -> list[str]:
     return [f"fill history: {stage.rows} stored rows in about {stage.chunks} chunks, on Spark"]
+
+
+@describe.register
+def _(stage: stages.RebuildStream) -> list[str]:
+    plan, old = stage.plan, stage.record.definition
+    target = f"{plan.target.database}.{plan.target.name}"
+    lines = [f"{'replace' if stage.differences else 'reset'} stream {old}", *indent(list(stage.differences))]
+    if old.target != plan.target.id:
+        lines += [explain_target(plan), f"leave the rows of {old.target} as they are"]
+    elif stage.clears:
+        lines.append(f"replace all rows of the target {target}")
+    else:
+        lines.append(f"replace the stream's rows in the target {target}")
+    return [*lines, f"recompute {stage.rows} stored rows of {old.source} in about {stage.chunks} chunks, on Spark"]
+
+
+@describe.register
+def _(stage: stages.RedefineStream) -> list[str]:
+    changes = indent(list(stage.changes) or ["nothing changes"])
+    return [f"alter stream {stage.definition}, which keeps its target and its position", *changes]
+
+
+@describe.register
+def _(stage: stages.AddSnode) -> list[str]:
+    return [f"add an snode on dnode {stage.dnode}; Airflow starts its driver, which takes its share of the streams"]
+
+
+@describe.register
+def _(stage: stages.RemoveSnode) -> list[str]:
+    return [f"remove the snode on dnode {stage.dnode}; its streams move to that of dnode 1"]
 
 
 @describe.register

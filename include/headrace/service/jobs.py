@@ -11,7 +11,7 @@ from headrace.history.backfill import recompute
 from headrace.model.tables import Database, Table, TableKind
 from headrace.queries import executions
 from headrace.runtime.context import Context
-from headrace.service.work_stages import Backfill, BackfillQuery, LoadFiles
+from headrace.service.work_stages import Backfill, BackfillQuery, InsertFiles, LoadFiles
 from headrace.storage.loading.loader import LoadOptions
 from headrace.storage.types import tags_schema
 
@@ -30,6 +30,18 @@ def load_files(stage: LoadFiles, context: Context) -> int:
         lambda _, read: stage.progress(read, stage.bytes),
         options=LoadOptions(format=stage.format, tbname=stage.subtable, now=context.clock.now()),
         announce=lambda tags: make_subtables(context, stage.table, stage.database, tags),
+    )
+    return loaded.inserted + loaded.updated
+
+
+def insert_files(stage: InsertFiles, context: Context) -> int:
+    """Load the files of an INSERT and return the number of rows written.
+
+    Raises:
+        DataError: A value is invalid; nothing is written.
+    """
+    loaded = context.tables.loader(context.spark, stage.table, stage.database).insert(
+        stage.files, context.clock.now(), lambda tags: make_subtables(context, stage.table, stage.database, tags)
     )
     return loaded.inserted + loaded.updated
 

@@ -43,9 +43,19 @@ class Session:
         *,
         user: str = "",
         authorizer: Authorizer | None = None,
+        reads_files: bool = True,
     ) -> None:
-        """Create a session of a user (default: that of the settings) with an authorizer (default: one that allows everything)."""
-        self.state = SessionState(context, dialect, database, user or context.settings.login)
+        """Create a session.
+
+        Args:
+            context: The catalog, tables, Spark session and settings to use.
+            dialect: The language of statements.
+            database: The current database.
+            user: The user whose rights apply; the default is that of the settings.
+            authorizer: Decides what the user may do; the default allows everything.
+            reads_files: Whether statements may name files of this machine, which must not be so if they come from another one.
+        """
+        self.state = SessionState(context, dialect, database, user or context.settings.login, reads_files)
         self._authorizer = authorizer or AllowAll()
         self._embedded: EmbeddedRunner | None = None
 

@@ -25,6 +25,8 @@ from headrace.service.virtual_stages import VirtualStage
 from headrace.service.work_stages import (
     Backfill,
     BackfillQuery,
+    InsertFiles,
+    InsertQuery,
     LoadFiles,
     VerifyContinuousQuery,
     VerifyQuery,
@@ -301,6 +303,72 @@ class FillHistory:
 
 
 @dataclass(frozen=True, slots=True)
+class RebuildStream:
+    """Compute a stream again from the stored rows, with its own statement or another one, and replace its rows in the target.
+
+    Attributes:
+        record: The stream that is replaced.
+        plan: The stream that takes its place.
+        clears: Whether the target keeps nothing but the new results; otherwise only the subtables of the stream's groups.
+        rows: Estimated number of stored rows to read.
+        chunks: Estimated number of chunks.
+        differences: Lines that show how the plans differ.
+    """
+
+    record: JobRecord
+    plan: StreamPlan
+    clears: bool
+    rows: int
+    chunks: int
+    differences: tuple[str, ...] = ()
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        """OPERATE on the stream, for another statement DROP and CREATE; READ on its source; WRITE or CREATE on its target."""
+        stream = plan_securable(self.plan)
+        actions = (Action.DROP, Action.CREATE) if self.differences else (Action.OPERATE,)
+        target = Right(Action.WRITE if self.plan.target_exists else Action.CREATE, table_securable(self.plan.target))
+        return (*(Right(action, stream) for action in actions), Right(Action.READ, table_securable(self.plan.source)), target)
+
+
+@dataclass(frozen=True, slots=True)
+class RedefineStream:
+    """Change options of a stream that keeps its results and its position: the definition after it, and the changes as text."""
+
+    definition: JobDefinition
+    changes: tuple[str, ...]
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        """ALTER on the stream."""
+        return (Right(Action.ALTER, job_securable(self.definition)),)
+
+
+@dataclass(frozen=True, slots=True)
+class AddSnode:
+    """Register an snode, which takes its share of the jobs once it runs."""
+
+    dnode: int
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        """ALTER on the catalog."""
+        return (Right(Action.ALTER, CATALOG),)
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveSnode:
+    """Remove an snode; its jobs move to that of dnode 1."""
+
+    dnode: int
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        """ALTER on the catalog."""
+        return (Right(Action.ALTER, CATALOG),)
+
+
+@dataclass(frozen=True, slots=True)
 class RecordContinuousQuery:
     """Record a continuous query, which is executed from then on."""
 
@@ -398,6 +466,10 @@ Stage = (
     | ReadCatalog
     | RecordStream
     | FillHistory
+    | RebuildStream
+    | RedefineStream
+    | AddSnode
+    | RemoveSnode
     | NotifyAirflow
     | RecordContinuousQuery
     | RemoveJob
@@ -405,6 +477,8 @@ Stage = (
     | ReactivateJob
     | DescribeStages
     | LoadFiles
+    | InsertFiles
+    | InsertQuery
     | Backfill
     | BackfillQuery
     | VerifyQuery

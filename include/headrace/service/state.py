@@ -11,9 +11,13 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class SessionState:
-    """A session's context, dialect, user and current database. Only `database` changes, by USE."""
+    """A session's context, dialect, user and current database, and whether its statements may read files of this machine.
+
+    Only `database` changes, by USE.
+    """
 
     context: Context
     dialect: str
     database: str | None
     user: str
+    reads_files: bool = True

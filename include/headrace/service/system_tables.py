@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from headrace.model.jobs import JobKind, JobRecord
+from headrace.model.jobs import JobDefinition, JobKind, JobRecord
+from headrace.model.statements import CreateStream
+from headrace.model.streams import TriggerMode
 from headrace.model.tables import Table
 from headrace.runtime.activity import NO_ACTIVITY, SLOW_BATCH, SLOW_BATCH_HINT, ReportedActivity, reported_activity
 from headrace.runtime.context import Context
 from headrace.runtime.supervision import read_snapshot, stale_after_ms
+from headrace.service import stream_tables
 from headrace.service.results import BIGINT, INSTANT, INT, STRING, CatalogRows, Type
+from headrace.sql import parse
 from headrace.streams.sources.lag import measure_lag_ms
 
 SCHEMA: Final = "information_schema"
@@ -88,7 +92,7 @@ def columns(context: Context) -> CatalogRows:
     return build_rows(rows, table_name=STRING, db_name=STRING, position=INT, col_name=STRING, col_type=STRING)
 
 
-def streams(context: Context) -> CatalogRows:
+def stream_progress(context: Context) -> CatalogRows:
     """Return a row for each stream, with its state, lag and counters."""
     state = read_snapshot(context.catalog, context.catalog.now())
     activity = reported_activity(state, stale_after_ms(context.settings))
@@ -118,13 +122,15 @@ def streams(context: Context) -> CatalogRows:
         rows_expired=BIGINT,
         rows_pending=BIGINT,
         rows_out=BIGINT,
+        rows_discarded=BIGINT,
         updated=INSTANT,
         batch_ms=BIGINT,
+        trigger=STRING,
     )
 
 
 def stream_row(context: Context, record: JobRecord, activity: ReportedActivity) -> Row:
-    """Return a stream's row, values in the order of `streams`."""
+    """Return a stream's row, values in the order of `stream_progress`."""
     definition, progress, counters = record.definition, record.progress, record.progress.counters
     return (
         definition.name,
@@ -146,9 +152,19 @@ def stream_row(context: Context, record: JobRecord, activity: ReportedActivity) 
         counters.rows_expired,
         counters.rows_pending,
         counters.rows_out,
+        counters.rows_discarded,
         progress.updated,
         activity.batch_ms,
+        trigger_name(definition),
     )
+
+
+def trigger_name(definition: JobDefinition) -> str:
+    """Return the trigger of a stream as `ins_streams` shows it: empty for CONTINUOUS_WINDOW_CLOSE."""
+    statement = parse(definition.sql, definition.dialect)
+    if not isinstance(statement, CreateStream) or statement.options.trigger is TriggerMode.CONTINUOUS_WINDOW_CLOSE:
+        return ""
+    return statement.options.trigger.value.lower().replace("_", " ")
 
 
 def status_message(record: JobRecord, activity: ReportedActivity) -> str | None:
@@ -169,5 +185,7 @@ RELATIONS: Final[dict[str, Callable[[Context], CatalogRows]]] = {
     "ins_tables": tables,
     "ins_tags": tags,
     "ins_columns": columns,
-    "ins_streams": streams,
+    "ins_streams": stream_tables.streams,
+    "ins_stream_tasks": stream_tables.stream_tasks,
+    "ins_stream_progress": stream_progress,
 }

@@ -148,10 +148,10 @@ def read_tags(context: Context, table: Table) -> pa.Table:
 def verify_stream(stage: VerifyStream, context: Context) -> VerificationResult:
     """Compare a stream's target with its query over the rows that the stream has processed.
 
-    With WINDOW_CLOSE only closed windows are compared; without history, only the windows that the target has.
+    Except with AT_ONCE, only closed windows are compared; without history, only the windows that the target has.
 
     Raises:
-        NotSupportedError: Its query uses something that verify does not support.
+        NotSupportedError: Its query uses something that verify does not support, or its trigger is FORCE_WINDOW_CLOSE.
     """
     verification = None
     for _ in range(MAX_ATTEMPTS):
@@ -173,9 +173,16 @@ def compare_stream(context: Context, record: JobRecord) -> VerificationResult:
     plan = plan_recorded_stream(definition, context.catalog)
     query, tags = add_tag_items(prepend_window_start(statement.query), statement)
     rows = target_rows(context, plan, tags)
-    closes = statement.options.trigger is TriggerMode.WINDOW_CLOSE and query.window is not None
+    if statement.options.trigger is TriggerMode.FORCE_WINDOW_CLOSE:
+        raise NotSupportedError(
+            f"stream {definition.name} has FORCE_WINDOW_CLOSE: which rows had arrived at the close of a window is not stored",
+            hint="compare its target with a query yourself",
+        )
+    closes = statement.options.trigger is not TriggerMode.AT_ONCE and query.window is not None
     watermark = (progress.watermark if progress.watermark is not None else -(2**62)) if closes else None
-    maintained = MaintainedTable(watermark, partial=not statement.options.fill_history)
+    # Results older than the target's KEEP are discarded, so such windows may be missing.
+    partial = not statement.options.fill_history or plan.target_database.keep_ms is not None
+    maintained = MaintainedTable(watermark, partial=partial)
     source = (
         virtual_table(context, plan.scan, record.offsets)
         if plan.source.is_virtual
@@ -194,6 +201,8 @@ def describe_option_differences(record: JobRecord, options: StreamOptions) -> st
         differences.append(f"the stream dropped {record.progress.counters.rows_expired} expired rows, which the query includes")
     if options.ignore_update and record.definition.virtual is None:
         differences.append("with IGNORE UPDATE 1 it counts a rewritten row again")
+    if options.trigger is TriggerMode.CONTINUOUS_WINDOW_CLOSE:
+        differences.append("windows that late changes have marked are recalculated later")
     return "; ".join(differences)
 
 

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from headrace.model.progress import Progress
     from headrace.model.queries import Query, Union
     from headrace.model.tables import Database, Table
+    from headrace.queries.insertion import InsertTarget
+    from headrace.storage.loading.inserted import InsertedFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,38 @@ class LoadFiles:
     def required(self) -> tuple[Right, ...]:
         """WRITE on the table."""
         return (Right(Action.WRITE, table_securable(self.table)),)
+
+
+@dataclass(frozen=True, slots=True)
+class InsertFiles:
+    """Load the files of an INSERT into subtables of one table, all or nothing, in one commit."""
+
+    table: Table
+    database: Database
+    files: tuple[InsertedFile, ...]
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        """WRITE on the table."""
+        return (Right(Action.WRITE, table_securable(self.table)),)
+
+
+@dataclass(frozen=True, slots=True)
+class InsertQuery:
+    """Write the result of a query to a table, all or nothing, in one commit.
+
+    Attributes:
+        target: The table and its columns that the query's columns are written to.
+        plan: The query.
+    """
+
+    target: InsertTarget
+    plan: AnyPlan
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        """WRITE on the table, and READ on each table of the query."""
+        return (Right(Action.WRITE, table_securable(self.target.table)), *read_rights(self.plan))
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,6 +104,8 @@ def split_at_marks(sql: str, part: Span, tokens: Sequence[Token], dialect: str, 
 def is_data(tokens: Sequence[Token]) -> bool:
     """Return whether the values of a statement are data for columns."""
     words = [token.word for token in tokens if token.word != "EXPLAIN"]
+    if "SELECT" in words:
+        return False
     return (words[0],) in DATA_STATEMENTS or tuple(words[:2]) in DATA_STATEMENTS
 
 
@@ -112,7 +114,7 @@ def render_many(sql: str, rows: Iterable[Sequence[Any]], dialect: str) -> str | 
     tokens = tokenize(sql, lexical_rules_of(dialect))
     while len(tokens) > 1 and tokens[-2].word == ";":
         tokens = [*tokens[:-2], tokens[-1]]
-    if [token.word for token in tokens[:2]] != ["INSERT", "INTO"]:
+    if [token.word for token in tokens[:2]] != ["INSERT", "INTO"] or not is_data(tokens):
         return None
     part = tokens[repeated_start(tokens[:-1]) : -1]
     if not part:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -30,6 +30,7 @@ from headrace.storage.delta.tags import Tags
 from headrace.storage.delta.writer import Lock, Ranges, Writer
 from headrace.storage.loading.loader import Loader, LoadMetrics, LoadOptions
 from headrace.storage.loading.tree_loader import SeriesStore, TreeLoader, TreeLoadOptions
+from headrace.storage.object_store import delta_options
 from headrace.storage.types import field, rows_schema
 
 if TYPE_CHECKING:
@@ -45,13 +46,12 @@ class Tables:
         uri: Root of the tables.
         lock: Mutual exclusion among processes, by name.
         small_write_rows: Rows up to which a load is written by delta-rs rather than by Spark.
-        options: Storage options of delta-rs for object stores.
     """
 
-    def __init__(self, uri: str, lock: Lock, small_write_rows: int, options: Mapping[str, str] | None = None) -> None:
+    def __init__(self, uri: str, lock: Lock, small_write_rows: int) -> None:
         self.uri = normalize_root(uri)
         self.small_write_rows = small_write_rows
-        self._handles = Handles(self.uri, options or {})
+        self._handles = Handles(self.uri)
         self._writer = Writer(self._handles, lock)
         self._tags = Tags(self._handles, self._writer, SubtableNames(self._handles))
         self._evolution = Evolution(self._handles, self._writer)
@@ -65,7 +65,7 @@ class Tables:
             ExistsError: Other columns, or rows, are stored there.
             LimitError: A type or column name cannot be stored.
         """
-        creation.create_table(self.uri, table, database, self._handles.options)
+        creation.create_table(self.uri, table, database)
 
     def check(self, table: Table, database: Database) -> None:
         """Raise `LimitError` if the table has types or column names that cannot be stored; `create` does so too."""
@@ -110,7 +110,7 @@ class Tables:
 
     def exists(self, table: Table) -> bool:
         """Return whether the table's Delta table exists."""
-        return DeltaTable.is_deltatable(rows_uri(self.uri, table), storage_options=dict(self._handles.options) or None)
+        return DeltaTable.is_deltatable(rows_uri(self.uri, table), storage_options=delta_options(self.uri))
 
     def schema(self, table: Table, database: Database) -> pa.Schema:
         """Return the stored columns of a table: the declared ones, then `tbname`; field metadata has the declared type."""
@@ -170,6 +170,10 @@ class Tables:
     def fence(self, table: Table, job_id: str, epoch: int) -> None:
         """Make commits of drivers of a stream with an older epoch fail; raise `FencedError` if a newer one is recorded."""
         self._writer.fence(table, job_id, epoch)
+
+    def retire(self, table: Table, job_id: str) -> None:
+        """Make all later commits of a job to its target fail, those of its drivers and of its backfills. Idempotent."""
+        self._writer.retire(table, job_id)
 
     def delete(
         self,
@@ -269,8 +273,7 @@ class Tables:
 
     def version(self, table: Table) -> int:
         """Return the newest version of a table's rows; cheap enough to poll."""
-        with self._handles.reader(table).latest() as delta:
-            return delta.version()
+        return self._handles.reader(table).version()
 
     def transaction(self, table: Table, app: str) -> int | None:
         """Return the version recorded for an app transaction, or None."""
@@ -428,8 +431,11 @@ class Tables:
         Raises:
             DataError: A value is invalid: names the file, row, column, what is allowed, and how many more there are.
         """
-        loader = Loader(self._handles, self._writer, self.small_write_rows, spark, table, database)
-        return loader.load(files, progress, options or LoadOptions(), announce)
+        return self.loader(spark, table, database).load(files, progress, options or LoadOptions(), announce)
+
+    def loader(self, spark: Callable[[], SparkSession], table: Table, database: Database) -> Loader:
+        """Return what loads files and DataFrames into a table; `spark` starts the session, and is called only for large ones."""
+        return Loader(self._handles, self._writer, self.small_write_rows, spark, table, database)
 
     def load_tree(
         self,
@@ -472,7 +478,7 @@ class Tables:
 
     def outbox(self, job_id: str) -> Outbox:
         """Return a job's outbox; it may not exist yet."""
-        return Outbox(f"{self.uri}/{OUTBOXES}/{path_segment(job_id)}", job_id, self._writer, self._handles.options)
+        return Outbox(f"{self.uri}/{OUTBOXES}/{path_segment(job_id)}", job_id, self._writer)
 
     def close(self) -> None:
         """End background compaction."""

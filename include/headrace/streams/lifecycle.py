@@ -5,7 +5,7 @@ from __future__ import annotations
 from headrace.compute.window_plans import IntervalWindow, SessionWindow
 from headrace.errors import ExistsError, InvalidStreamError, NotFoundError
 from headrace.model.failpoints import failpoint
-from headrace.model.jobs import JobDefinition, JobProgress, JobState
+from headrace.model.jobs import JobDefinition, JobProgress, JobRecord, JobState
 from headrace.model.positions import Offsets, Position
 from headrace.model.tables import Table
 from headrace.model.time import Precision
@@ -46,6 +46,25 @@ def create(context: Context, plan: StreamPlan, definition: JobDefinition, *, if_
         return created
 
 
+def replace_stream(context: Context, plan: StreamPlan, definition: JobDefinition, replaced: JobRecord) -> None:
+    """Replace a stream by one that computes its target again from the stored rows.
+
+    One transaction of the catalog exchanges the streams. From then on the backfill of the new one replaces the target's rows, chunk
+    by chunk, and continues after a crash; before its first chunk it makes later commits of the old stream fail.
+    """
+    target, old = plan.target, replaced.definition
+    with context.catalog.lock(f"ddl {target.database}.{target.name}"):
+        new_target = None if plan.target_exists else create_target(context, plan)
+        progress = JobProgress(boundary=source_offsets(context, plan), updated=context.clock.now())
+        failpoint("streams.replace.prepared")
+        context.catalog.jobs.replace(old.id, definition, desired=replaced.desired, target=new_target, progress=progress)
+        failpoint("streams.replace.recorded")
+    context.catalog.events.record("job", definition.id, "REBUILDING", f"in place of the stream with the id {old.id}")
+    if old.target == target.id:
+        context.tables.retire(target, old.id)
+    forget(context, old.id)
+
+
 def create_target(context: Context, plan: StreamPlan) -> Table:
     """Create the target's files, unless the catalog has a table of that name by now: then recording the stream fails."""
     tables = context.catalog.tables.all(plan.target.database)
@@ -74,6 +93,8 @@ def initial_state(context: Context, plan: StreamPlan) -> StreamState:
     the stream's windows are complete. For other windows a stream starts with its first row.
     """
     position = Position(0, source_offsets(context, plan))
+    if plan.is_closed_by_clock:
+        return StreamState(position, wake_at=context.clock.now())
     has_complete_windows = isinstance(plan.query.window, IntervalWindow | SessionWindow)
     return StreamState(position, evicted_through=max_stored_time(context, plan) if has_complete_windows else None)
 

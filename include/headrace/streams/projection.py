@@ -20,7 +20,7 @@ from headrace.streams.windows.accounting import count_rows
 from headrace.streams.windows.change_batch import UPSERT_KINDS, ChangeBatch, Changes, change_batch, to_numpy
 from headrace.streams.windows.evaluation import kernel_for, numbered, source_schema, typed_rows
 from headrace.streams.windows.row_matching import row_ids
-from headrace.streams.windows.window_sql import ROW, small_session
+from headrace.streams.windows.window_sql import ROW, small_frame
 
 
 class ProjectionProcessor:
@@ -65,7 +65,7 @@ class ProjectionProcessor:
             with suppress(UnsupportedError):
                 results = self.kernel.project(typed_rows(self.plan, rows))
                 return results.rename_columns([WSTART if name == TS else name for name in results.column_names])
-        frame = small_session(self.context.spark()).createDataFrame(rows)
+        frame = small_frame(self.context.spark(), rows)
         return project(self.query, frame).withColumnRenamed(TS, WSTART).toArrow().sort_by(ROW)
 
     def result_key(self) -> list[str]:

@@ -18,8 +18,10 @@ from headrace.model.failpoints import failpoint
 from headrace.model.jobs import DesiredState, JobProgress, JobRecord
 from headrace.model.positions import Offsets, Position, SourceId, is_behind, latest
 from headrace.streams.batches import BatchResult, Processor
+from headrace.streams.clocked.processor import ClockedProcessor
 from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan, plan_recorded_stream
+from headrace.streams.keep import KeepProcessor
 from headrace.streams.projection import ProjectionProcessor
 from headrace.streams.sinks.notifying import sink_of
 from headrace.streams.sinks.sink import Sink
@@ -72,6 +74,13 @@ class Advance(Enum):
 
 def processor_of(context: Context, plan: StreamPlan) -> Processor:
     """Return the processor for a plan's kind of query."""
+    return KeepProcessor(window_processor(context, plan), plan)
+
+
+def window_processor(context: Context, plan: StreamPlan) -> Processor:
+    """Return the processor that computes all results, including those that the target does not keep."""
+    if plan.is_closed_by_clock:
+        return ClockedProcessor(context, plan)
     return ProjectionProcessor(context, plan) if plan.query.window is None else WindowProcessor(context, plan)
 
 
@@ -210,7 +219,7 @@ class Runner:
             result = self.processor.process_batch(state, replace(changes, now=state.handled_at))
             state = replace(result.state, wake_at=result.wake_at, messages=self.sink.prepare(result, position).messages)
             offsets = changes.offsets
-        return replace(state, position=position)
+        return replace(state, position=position, computed_before=None)
 
     def advance(self) -> Advance:
         """Handle the next micro-batch if there is one and the user still wants the stream to run."""

@@ -8,6 +8,7 @@ from headrace.catalog.rows.executions import EXECUTIONS
 from headrace.catalog.rows.functions import FUNCTIONS
 from headrace.catalog.rows.jobs import JOBS
 from headrace.catalog.rows.leases import LEASES
+from headrace.catalog.rows.members import MEMBERS
 from headrace.catalog.rows.snodes import SNODES
 from headrace.catalog.rows.subtables import SUBTABLES
 from headrace.catalog.rows.tables import TABLES
@@ -25,6 +26,7 @@ __all__ = [
     "FUNCTIONS",
     "JOBS",
     "LEASES",
+    "MEMBERS",
     "SNODES",
     "SUBTABLES",
     "TABLES",

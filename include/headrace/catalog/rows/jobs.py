@@ -22,7 +22,17 @@ from sqlalchemy import (
 from headrace.catalog.rows.metadata import METADATA, NAME
 from headrace.catalog.rows.tables import column_from_json, column_to_json
 from headrace.model.continuous_queries import ContinuousQuery, Schedule
-from headrace.model.jobs import DesiredState, JobCounters, JobDefinition, JobKind, JobProgress, JobRecord, JobState, StopReason
+from headrace.model.jobs import (
+    DesiredState,
+    JobCounters,
+    JobDefinition,
+    JobKind,
+    JobProgress,
+    JobRecord,
+    JobState,
+    Replacement,
+    StopReason,
+)
 from headrace.model.positions import Offsets, Position
 from headrace.model.streams import StreamSchema
 from headrace.model.tables import ColumnReference, TableId
@@ -43,6 +53,7 @@ class JobColumns(TypedColumns):
     target_table: Named[str | None] = Column(String, nullable=True)
     schema: Named[dict[str, Any] | None] = Column(JSON(none_as_null=True), nullable=True)
     continuous_query: Named[dict[str, Any] | None] = Column(JSON(none_as_null=True), nullable=True)
+    replaces: Named[dict[str, Any] | None] = Column(JSON(none_as_null=True), nullable=True)
     created: Named[int] = Column(BigInteger)
     snode: Named[str] = Column(NAME, index=True)
     desired: Named[str]
@@ -109,6 +120,7 @@ def definition_to_row(definition: JobDefinition) -> dict[str, Any]:
         "snode": definition.snode,
         "schema": schema_to_json(definition.schema),
         "continuous_query": None if definition.continuous_query is None else dataclasses.asdict(definition.continuous_query),
+        "replaces": None if definition.replaces is None else dataclasses.asdict(definition.replaces),
     }
 
 
@@ -128,6 +140,7 @@ def definition_from_row(row: Mapping[str, Any] | RowMapping) -> JobDefinition:
         snode=row["snode"],
         schema=schema_from_json(row["schema"]),
         continuous_query=continuous_query_from_json(row["continuous_query"]),
+        replaces=None if row["replaces"] is None else Replacement(**row["replaces"]),
     )
 
 

@@ -33,15 +33,21 @@ PLANNERS: Final[dict[type[Any], tuple[str, str]]] = {
     statements.AlterVirtualTable: ("virtual_tables", "alter_table"),
     statements.SetOrigin: ("virtual_tables", "set_origin"),
     statements.Insert: ("rows", "insert"),
+    statements.InsertFiles: ("inserts", "insert_files"),
+    statements.InsertSelect: ("inserts", "insert_select"),
     statements.Delete: ("rows", "delete"),
     statements.Select: ("queries", "select"),
     statements.Explain: ("queries", "explain"),
     statements.Describe: ("shows", "describe"),
     statements.Show: ("shows", "show"),
     statements.CreateStream: ("streams", "create_stream"),
+    statements.AlterStream: ("replacements", "alter_stream"),
+    statements.ResetStream: ("replacements", "reset_stream"),
     statements.DropStream: ("streams", "drop_stream"),
     statements.PauseStream: ("streams", "pause_stream"),
     statements.ResumeStream: ("streams", "resume_stream"),
+    statements.CreateSnode: ("snodes", "create_snode"),
+    statements.DropSnode: ("snodes", "drop_snode"),
     tree_statements.CreateTreeDatabase: ("trees", "create_database"),
     tree_statements.DropTreeDatabases: ("trees", "drop_databases"),
     tree_statements.CreateTimeseries: ("trees", "create_timeseries"),
@@ -78,6 +84,10 @@ class PlanningContext(Protocol):
     @property
     def database(self) -> str | None:
         """The current database."""
+
+    @property
+    def reads_files(self) -> bool:
+        """Whether statements may read files of this machine."""
 
     @property
     def dialect(self) -> str:

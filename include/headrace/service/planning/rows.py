@@ -139,7 +139,7 @@ def insert(statement: Insert, session: PlanningContext) -> list[Stage]:
     specs_to_tag: dict[Name, list[SubtableSpec]] = defaultdict(list)
     for block in statement.blocks:
         subtable = subtables.get(qualify_name(block.table, session))
-        owner = find_owner(block, subtable, session)
+        owner = find_owner(block.table, block.columns, block.using, subtable, session)
         table, database = tables[owner] if owner in tables else tables.setdefault(owner, find_writable_table(owner, session))
         if block.using is not None:
             (specs_to_create if subtable is None else specs_to_tag)[owner].append(replace(block.using, name=block.table))
@@ -158,25 +158,27 @@ def drop_duplicate_names(specs: Sequence[SubtableSpec]) -> list[SubtableSpec]:
     return list({spec.name: spec for spec in reversed(specs)}.values())[::-1]
 
 
-def find_owner(block: InsertBlock, subtable: Subtable | None, session: PlanningContext) -> Name:
-    """Return the table that a block's rows belong to."""
+def find_owner(
+    table: Name, columns: tuple[str, ...] | None, using: SubtableSpec | None, subtable: Subtable | None, session: PlanningContext
+) -> Name:
+    """Return the table that the rows for a name belong to."""
     if subtable is not None:
         return Name(subtable.database, subtable.table)
-    if block.using is not None:
-        return qualify_supertable(block.using, session)
-    database = database_of(block.table, session)
-    if block.columns is not None and TableKind.SUPER.series_key in block.columns:
-        return Name(database, block.table.name, block.table.span)
-    if any(table.name == block.table.name for table in session.context.catalog.tables.all(database)):
+    if using is not None:
+        return qualify_supertable(using, session)
+    database = database_of(table, session)
+    if columns is not None and TableKind.SUPER.series_key in columns:
+        return Name(database, table.name, table.span)
+    if any(other.name == table.name for other in session.context.catalog.tables.all(database)):
         raise ProgrammingError(
-            f"{block.table.name} is a supertable: which subtable are the rows for?",
-            hint=f"INSERT INTO subtable USING {block.table.name} TAGS (…) VALUES …, or name tbname among the columns",
-            span=block.table.span,
+            f"{table.name} is a supertable: which subtable are the rows for?",
+            hint=f"INSERT INTO subtable USING {table.name} TAGS (…) VALUES …, or name tbname among the columns",
+            span=table.span,
         )
     raise NotFoundError(
-        f"table {database}.{block.table.name} not found",
+        f"table {database}.{table.name} not found",
         hint="CREATE TABLE it, or INSERT INTO … USING supertable TAGS (…)",
-        span=block.table.span,
+        span=table.span,
     )
 
 

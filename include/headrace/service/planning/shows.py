@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
@@ -23,7 +24,7 @@ from headrace.model.statements import (
 from headrace.model.tables import ColumnReference, Name, Table, TableKind
 from headrace.service import system_tables
 from headrace.service.planning.dispatch import PlanningContext, database_of, find_table
-from headrace.service.results import BIGINT, BOOL, STRING, CatalogRows, Result, rows_result
+from headrace.service.results import BIGINT, BOOL, INT, STRING, CatalogRows, Result, rows_result
 from headrace.service.rights import CATALOG, Action, ObjectKind, Right, Securable, database_securable
 from headrace.service.stages import ReadCatalog, Stage
 from headrace.sql import to_sql
@@ -119,7 +120,7 @@ def read_system_table(relation: str, statement: Show, session: PlanningContext, 
 
 def show_streams(statement: Show, session: PlanningContext) -> Result:
     """List the streams of all databases, so that a stopped one does not hide, or of the database named."""
-    rows = system_tables.streams(session.context)
+    rows = system_tables.stream_progress(session.context)
     if statement.database is not None:
         rows = rows.where("db_name", statement.database)
     return Result(rows.select(STREAM_COLUMNS).like(statement.like))
@@ -136,15 +137,27 @@ def show_tags(statement: Show, session: PlanningContext) -> Result:
 
 
 def show_snodes(_: Show, session: PlanningContext) -> Result:
-    """List the snodes with their leases."""
-    names = sorted({session.context.settings.snode, *(job.definition.snode for job in session.context.catalog.jobs.all())})
-    leases = [(name, session.context.catalog.leases.get(name)) for name in names]
-    now = session.context.catalog.now()
+    """List the snodes with their leases, and the number of their streams and continuous queries."""
+    catalog = session.context.catalog
+    members = {member.name: member for member in catalog.members.all()}
+    jobs = Counter(job.definition.snode for job in catalog.jobs.all())
+    names = sorted({session.context.settings.snode, *members, *jobs})
+    leases = {name: catalog.leases.get(name) for name in names}
+    now = catalog.now()
     rows = [
-        (name, lease.epoch if lease else None, lease.holder if lease else None, bool(lease and lease.expires > now))
-        for name, lease in leases
+        (
+            members[name].dnode if name in members else None,
+            name,
+            lease.address if lease else None,
+            lease.epoch if lease else None,
+            lease.holder if lease else None,
+            bool(lease and lease.expires > now),
+            jobs[name],
+        )
+        for name, lease in leases.items()
     ]
-    return rows_result(("snode", "epoch", "holder", "alive"), rows, (STRING, BIGINT, STRING, BOOL))
+    names_of_columns = ("id", "snode", "endpoint", "epoch", "holder", "alive", "jobs")
+    return rows_result(names_of_columns, rows, (INT, STRING, STRING, BIGINT, STRING, BOOL, BIGINT))
 
 
 def show_create_table(statement: Show, session: PlanningContext) -> Result:
@@ -229,6 +242,7 @@ STREAM_COLUMNS: Final = [
     "rows_expired",
     "rows_pending",
     "rows_out",
+    "rows_discarded",
     "updated",
 ]
 LISTED_BY_DATABASE: Final = frozenset({"stables", "tables", "vtables", "normal vtables", "child vtables"})

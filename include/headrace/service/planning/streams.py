@@ -15,18 +15,23 @@ from headrace.streams.sources.stored import count_rows
 def create_stream(statement: CreateStream, session: PlanningContext) -> list[Stage]:
     """Plan CREATE STREAM: record the definition, and fill the history if asked for."""
     context, database = session.context, database_of(statement.name, session)
-    if find_stream(statement.name, session, missing_ok=True) is not None:
+    existing = find_stream(statement.name, session, missing_ok=True)
+    if existing is not None and statement.or_replace:
+        from headrace.service.planning.replacements import replace_stream
+
+        return replace_stream(statement, existing, session)
+    if existing is not None:
         if statement.if_not_exists:
             return []
         raise ExistsError(
             f"stream {database}.{statement.name.name} already exists",
-            hint="use IF NOT EXISTS, another name, or DROP STREAM first",
+            hint="use IF NOT EXISTS, CREATE OR REPLACE STREAM, or another name",
             span=statement.name.span,
         )
     settings = context.settings
     stream = define(statement, context.catalog, session.database, dialect=session.dialect, now=context.clock.now())
     stages: list[Stage] = [RecordStream(stream, statement.if_not_exists)]
-    if statement.options.fill_history:
+    if stream.options.fill_history:
         rows = count_rows(context, stream.sources)
         stages.append(FillHistory(stream, rows, max(1, -(-rows // settings.chunk_rows))))
     return [*stages, NotifyAirflow(JobKind.STREAM, database, statement.name.name)]

@@ -9,6 +9,7 @@ from headrace.errors import DataError, ExistsError, LimitError, NotFoundError, P
 from headrace.model.instants import ZONE_HINT, find_zone
 from headrace.model.statements import CreateDatabase, CreateTable, DropDatabase, DropTable, UseDatabase
 from headrace.model.tables import Column, Database, Name, Subtable, Table, TableKind
+from headrace.model.time import MONTHS
 from headrace.model.types import TypeKind
 from headrace.service.planning.dispatch import PlanningContext, database_of, find_table
 from headrace.service.stages import MakeDatabase, MakeTable, RemoveDatabase, RemoveSubtables, RemoveTable, Stage, SwitchDatabase
@@ -27,6 +28,12 @@ def create_database(statement: CreateDatabase, session: PlanningContext) -> list
     if find_zone(timezone) is None:
         raise DataError(f"time zone {timezone!r} does not exist", hint=ZONE_HINT)
     database = Database(statement.name.name, statement.precision, timezone=timezone, options=tuple(options.items()))
+    if any(time.endswith(tuple(MONTHS)) for time in options.get("keep", "").split(",")):
+        raise LimitError(
+            f"KEEP {options['keep']} has no fixed length",
+            hint="write days, or use the units m, h, d or w",
+            span=statement.name.span,
+        )
     return [MakeDatabase(database, statement.if_not_exists)]
 
 

@@ -6,8 +6,7 @@ from headrace.model.expressions import Expression
 from headrace.model.statements import Statement
 from headrace.sql.tdengine.insert import is_insert, parse_insert
 from headrace.sql.tdengine.parser import Parser
-from headrace.sql.tdengine.render import expression_sql
-from headrace.sql.tdengine.render_virtual_tables import statement_sql
+from headrace.sql.tdengine.render import expression_sql, statement_sql
 from headrace.sql.tdengine.words import LEXICAL_RULES
 
 

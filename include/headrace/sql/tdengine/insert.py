@@ -5,16 +5,29 @@ from __future__ import annotations
 import functools
 import math
 import re
+from dataclasses import dataclass
 from typing import Final
 
 from headrace.errors import NotSupportedError, SqlSyntaxError
 from headrace.model.expressions import Scalar
 from headrace.model.spans import Span
-from headrace.model.statements import Explain, Insert, InsertBlock, Now, RowValue, SubtableSpec, TagValue
+from headrace.model.statements import (
+    Explain,
+    FileBlock,
+    Insert,
+    InsertBlock,
+    InsertFiles,
+    InsertSelect,
+    Now,
+    RowValue,
+    SubtableSpec,
+    TagValue,
+)
 from headrace.model.tables import Name
 from headrace.model.time import NANOSECONDS
 from headrace.sql.lexical_rules import BLANKS
 from headrace.sql.rows import RowScanner
+from headrace.sql.tdengine.parser import Parser
 from headrace.sql.tdengine.words import LEXICAL_RULES
 
 INSERT: Final = re.compile(rf"{BLANKS}(EXPLAIN\b{BLANKS})?INSERT\b", re.IGNORECASE | re.DOTALL)
@@ -23,6 +36,7 @@ NOW: Final = re.compile(NOW_TEXT)
 NUMBER: Final = r"[+-]?(?:0x[0-9a-f]{1,32}|0b[01]{1,128}|(?:[0-9]{1,40}\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?)"
 OTHER_VALUE: Final = rf"{LEXICAL_RULES.string}|{NOW_TEXT}|[a-z]\w*|{NUMBER}"
 VALUE: Final = rf"([+-]?[0-9]{{1,40}})|([+-]?[0-9]{{1,40}}\.[0-9]*)|'([^'\\]*)'|\"([^\"\\]*)\"|({OTHER_VALUE})"
+STRING: Final = re.compile(LEXICAL_RULES.string, re.DOTALL)
 OFFSET: Final = re.compile(r"([+-])\s*([0-9]+)([busamhdw])", re.IGNORECASE)
 MAX_NOW_OFFSET: Final = 10**20
 """Nanoseconds from now that exceed every timestamp."""
@@ -47,7 +61,7 @@ def is_insert(text: str) -> bool:
     return INSERT.match(text) is not None
 
 
-def parse_insert(text: str) -> Insert | Explain:
+def parse_insert(text: str) -> Insert | InsertFiles | InsertSelect | Explain:
     """Parse an INSERT or EXPLAIN INSERT, or raise `SqlSyntaxError`."""
     return InsertScanner(text, LEXICAL_RULES).parse()
 
@@ -78,8 +92,21 @@ def _check_finite(value: float) -> float:
     return value
 
 
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What precedes the rows of a table: the table, its columns, and USING."""
+
+    table: Name
+    columns: tuple[str, ...] | None
+    using: SubtableSpec | None
+    column_span: Span | None
+
+
 class InsertScanner(RowScanner):
-    """Parses `INSERT INTO table [USING supertable [(tags)] TAGS (values)] [(columns)] VALUES (…) [,] (…) [table …]`."""
+    """Parses `INSERT INTO table [USING supertable [(tags)] TAGS (values)] [(columns)] rows [table …]`.
+
+    `rows` are `VALUES (…) [,] (…)` or `FILE 'path'`, and for a single table also a query.
+    """
 
     CONVERT = (str, int, float, str, str, _convert_other)
     EXPECTED_VALUE = "a value (number, string, TRUE, FALSE, NULL or now)"
@@ -92,43 +119,93 @@ class InsertScanner(RowScanner):
     def _lone_value(cls) -> re.Pattern[str]:
         return commented_value_pattern()
 
-    def parse(self) -> Insert | Explain:
+    def parse(self) -> Insert | InsertFiles | InsertSelect | Explain:
         """Parse the text."""
         return Explain(self.statement()) if self._accept("EXPLAIN") else self.statement()
 
-    def statement(self) -> Insert:
+    def statement(self) -> Insert | InsertFiles | InsertSelect:
         """Parse an INSERT up to the end of the text."""
         self._expect("INSERT", "INTO")
-        blocks = [self._parse_block()]
-        while not self._at_end() and self._current_word() != ";":
-            blocks.append(self._parse_block())
+        header = self._parse_header()
+        if self._at_query():
+            return self._parse_select(header)
+        if self._current_word() == "FILE":
+            return self._parse_files(header)
+        blocks = [self._parse_block(header)]
+        while self._has_more():
+            blocks.append(self._parse_block(self._parse_header()))
         self._expect_end()
         return Insert(tuple(blocks))
 
-    def _parse_block(self) -> InsertBlock:
+    def _has_more(self) -> bool:
+        return not self._at_end() and self._current_word() != ";"
+
+    def _parse_header(self) -> Header:
         table = self._parse_name("a table")
+        start = self._offset
         columns = self._parse_names("a column") if self._at_columns() else None
         using = self._parse_using(table) if self._accept("USING") else None
         if columns is None and self._at_columns():
+            start = self._offset
             columns = self._parse_names("a column")
-        self._expect_values()
-        rows, spans = self._parse_rows()
-        return InsertBlock(table, rows, columns, using, spans)
+        return Header(table, columns, using, None if columns is None else Span(start, self._offset))
 
     def _at_columns(self) -> bool:
-        if self._current_word() == "(":
+        if self._current_word() == "(" and not self._at_query():
             return True
         self._expected.append("(")
         return False
 
-    def _expect_values(self) -> None:
-        if self._current_word() == "FILE":
-            self._fail_unsupported("INSERT … FILE", "load files with: headrace load FILE… INTO database.table")
-        if self._current_word() == "SELECT":
-            self._fail_unsupported("INSERT … SELECT", "create a stream with FILL_HISTORY 1")
+    def _at_query(self) -> bool:
+        """Return True at SELECT, also in parentheses."""
+        start, expected = self._offset, self._expected
+        while self._current_word() == "(":
+            self._move_to(self._offset + 1)
+        is_query = self._current_word() == "SELECT"
+        self._offset, self._expected = start, expected
+        return is_query
+
+    def _parse_block(self, header: Header) -> InsertBlock:
+        """Parse `VALUES` and rows."""
+        if self._current_word() == "FILE" or self._at_query():
+            self._fail_unsupported(
+                f"{self._current_word().replace('(', 'SELECT')} beside VALUES", "write a statement for each of them"
+            )
         self._expect("VALUES")
         if self._current_word() != "(":
             self._fail("(")
+        rows, spans = self._parse_rows()
+        return InsertBlock(header.table, rows, header.columns, header.using, spans)
+
+    # FILE and SELECT
+
+    def _parse_files(self, first: Header) -> InsertFiles:
+        blocks = [self._parse_file(first)]
+        while self._has_more():
+            blocks.append(self._parse_file(self._parse_header()))
+        self._expect_end()
+        return InsertFiles(tuple(blocks))
+
+    def _parse_file(self, header: Header) -> FileBlock:
+        """Parse `FILE 'path'`."""
+        if self._current_word() == "VALUES" or self._at_query():
+            self._fail_unsupported(
+                f"{self._current_word().replace('(', 'SELECT')} beside FILE", "write a statement for each of them"
+            )
+        self._expect("FILE")
+        start = self._offset
+        match = STRING.match(self.text, start)
+        if match is None:
+            self.lexical_rules.check_closed(self.text)
+            self._fail("the path of a file in quotes")
+        self._move_to(match.end())
+        return FileBlock(header.table, LEXICAL_RULES.unquote(match[0]), header.columns, header.using, Span(start, match.end()))
+
+    def _parse_select(self, header: Header) -> InsertSelect:
+        if header.using is not None:
+            self._fail_unsupported("SELECT after USING", f"CREATE TABLE … USING {header.using.using.name} TAGS (…) first")
+        query = Parser(self.text).query_from(self._offset)
+        return InsertSelect(header.table, query, header.columns, header.column_span, Span(self._offset, len(self.text.rstrip())))
 
     def _parse_using(self, table: Name) -> SubtableSpec:
         using = self._parse_name("a supertable")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final
 
-from headrace.model.statements import Delete, Describe, Explain, Select, Show, Statement
+from headrace.model.queries import Query, Union
+from headrace.model.statements import CreateSnode, Delete, Describe, DropSnode, Explain, Select, Show, Statement
 from headrace.model.tables import Name
 from headrace.sql.tdengine.streams import TDengineStreams
 from headrace.sql.tdengine.virtual_tables import TDengineVirtualTables
@@ -26,6 +27,7 @@ class Parser(TDengineVirtualTables, TDengineStreams):
         "DROP": lambda self: self._parse_drop(),
         "EXPLAIN": lambda self: self._parse_explain(),
         "PAUSE": lambda self: self._parse_pause(),
+        "RESET": lambda self: self._parse_reset(),
         "RESUME": lambda self: self._parse_resume(),
         "SELECT": lambda self: self._parse_select_statement(),
         "SHOW": lambda self: self._parse_show(),
@@ -38,6 +40,7 @@ class Parser(TDengineVirtualTables, TDengineStreams):
         "TABLE": lambda self, _: self._parse_create_table(),
         "VTABLE": lambda self, _: self._parse_create_vtable(),
         "STREAM": lambda self, start: self._parse_create_stream(start),
+        "SNODE": lambda self, start: CreateSnode(self._parse_dnode(), self._span(start)),
     }
 
     DROPS: ClassVar[Mapping[str, Callable[[Any], Statement]]] = {
@@ -46,6 +49,7 @@ class Parser(TDengineVirtualTables, TDengineStreams):
         "TABLE": lambda self: self._parse_drop_table(),
         "VTABLE": lambda self: self._parse_drop_vtable(),
         "STREAM": lambda self: self._parse_drop_stream(),
+        "SNODE": lambda self: self._parse_drop_snode(),
     }
 
     def statement(self) -> Statement:
@@ -53,6 +57,14 @@ class Parser(TDengineVirtualTables, TDengineStreams):
         statement = self._parse_statement()
         self._expect_end()
         return statement
+
+    def query_from(self, offset: int) -> Query | Union:
+        """Parse the text from an offset to its end as a query."""
+        self._index = next(index for index, token in enumerate(self._tokens) if token.start >= offset)
+        self._token = self._tokens[self._index]
+        query = self._parse_query()
+        self._expect_end()
+        return query
 
     def _parse_statement(self) -> Statement:
         if self._token.word == "(":
@@ -66,22 +78,42 @@ class Parser(TDengineVirtualTables, TDengineStreams):
 
     def _parse_create(self) -> Statement:
         start = self._index - 1
+        if self._accept("OR", "REPLACE"):
+            self._expect("STREAM")
+            return self._parse_create_stream(start, or_replace=True)
         return self.CREATES[self._expect_one(*self.CREATES)](self, start)
 
     def _parse_drop(self) -> Statement:
         return self.DROPS[self._expect_one(*self.DROPS)](self)
+
+    def _parse_dnode(self) -> int:
+        """Parse `ON DNODE n`."""
+        self._expect("ON", "DNODE")
+        token = self._token
+        return self._parse_integer("the number of a dnode") or self._fail_invalid("dnodes are numbered from 1", token)
+
+    def _parse_drop_snode(self) -> DropSnode:
+        start = self._index - 2
+        return DropSnode(self._parse_dnode(), self._span(start))
 
     def _parse_alter(self) -> Statement:
         if self._token.word == "DATABASE":
             self._fail_unsupported(
                 "ALTER DATABASE", "its options have no effect here; create another database for another precision"
             )
-        what = self._expect_one("TABLE", "STABLE", "VTABLE")
-        return self._parse_alter_vtable() if what == "VTABLE" else self._parse_alter_table(supertable=what == "STABLE")
+        if self._accept("STREAM"):
+            return self._parse_alter_stream()
+        if self._accept("VTABLE"):
+            return self._parse_alter_vtable()
+        return self._parse_alter_table(supertable=self._expect_one("TABLE", "STABLE") == "STABLE")
 
     def _parse_pause(self) -> Statement:
         self._expect("STREAM")
         return self._parse_pause_stream()
+
+    def _parse_reset(self) -> Statement:
+        self._expect("STREAM")
+        return self._parse_reset_stream()
 
     def _parse_resume(self) -> Statement:
         self._expect("STREAM")

@@ -38,22 +38,19 @@ def name_sql(name: Name) -> str:
     return name_text if name.database is None else f"{LEXICAL_RULES.name_sql(name.database)}.{name_text}"
 
 
-def parenthesize(parts: Iterable[str]) -> str:
-    """Write parts in parentheses, with commas."""
+def _parenthesize(parts: Iterable[str]) -> str:
     return f"({', '.join(parts)})"
 
 
 def _names_sql(names: Iterable[str]) -> str:
-    return parenthesize(LEXICAL_RULES.name_sql(name) for name in names)
+    return _parenthesize(LEXICAL_RULES.name_sql(name) for name in names)
 
 
-def join_words(*parts: str) -> str:
-    """Join the parts that are not empty."""
+def _join_words(*parts: str) -> str:
     return " ".join(part for part in parts if part)
 
 
-def text_if(condition: bool, text: str) -> str:
-    """Return a text, or nothing."""
+def _text_if(condition: bool, text: str) -> str:
     return text if condition else ""
 
 
@@ -63,9 +60,9 @@ def text_if(condition: bool, text: str) -> str:
 @statement_sql.register
 def _(statement: model.CreateDatabase) -> str:
     options = [_database_option(name, value) for name, value in statement.options]
-    precision = text_if(statement.precision is not Precision.MILLISECOND, f"PRECISION '{statement.precision}'")
-    exists = text_if(statement.if_not_exists, "IF NOT EXISTS")
-    return join_words("CREATE DATABASE", exists, name_sql(statement.name), precision, *options)
+    precision = _text_if(statement.precision is not Precision.MILLISECOND, f"PRECISION '{statement.precision}'")
+    exists = _text_if(statement.if_not_exists, "IF NOT EXISTS")
+    return _join_words("CREATE DATABASE", exists, name_sql(statement.name), precision, *options)
 
 
 def _database_option(name: str, value: str) -> str:
@@ -75,7 +72,7 @@ def _database_option(name: str, value: str) -> str:
 
 @statement_sql.register
 def _(statement: model.DropDatabase) -> str:
-    return join_words("DROP DATABASE", text_if(statement.if_exists, "IF EXISTS"), name_sql(statement.name))
+    return _join_words("DROP DATABASE", _text_if(statement.if_exists, "IF EXISTS"), name_sql(statement.name))
 
 
 @statement_sql.register
@@ -85,21 +82,21 @@ def _(statement: model.UseDatabase) -> str:
 
 @statement_sql.register
 def _(statement: model.CreateTable) -> str:
-    tags = f"TAGS {parenthesize(map(_column_sql, statement.tags))}" if statement.tags else ""
-    return join_words(
+    tags = f"TAGS {_parenthesize(map(_column_sql, statement.tags))}" if statement.tags else ""
+    return _join_words(
         f"CREATE {'STABLE' if statement.tags else 'TABLE'}",
-        text_if(statement.if_not_exists, "IF NOT EXISTS"),
+        _text_if(statement.if_not_exists, "IF NOT EXISTS"),
         name_sql(statement.name),
-        parenthesize(map(_column_sql, statement.columns)),
+        _parenthesize(map(_column_sql, statement.columns)),
         tags,
         _comment_sql(statement.comment),
-        text_if(statement.is_virtual, "VIRTUAL 1"),
+        _text_if(statement.is_virtual, "VIRTUAL 1"),
     )
 
 
 def _column_sql(column: Column) -> str:
-    return join_words(
-        LEXICAL_RULES.name_sql(column.name), str(column.type), text_if(column.is_key, "PRIMARY KEY"), _comment_sql(column.comment)
+    return _join_words(
+        LEXICAL_RULES.name_sql(column.name), str(column.type), _text_if(column.is_key, "PRIMARY KEY"), _comment_sql(column.comment)
     )
 
 
@@ -110,23 +107,22 @@ def _comment_sql(comment: str | None) -> str:
 @statement_sql.register
 def _(statement: model.CreateSubtables) -> str:
     subtables = (
-        join_words(text_if(spec.if_not_exists, "IF NOT EXISTS"), name_sql(spec.name), using_sql(spec))
+        _join_words(_text_if(spec.if_not_exists, "IF NOT EXISTS"), name_sql(spec.name), _using_sql(spec))
         for spec in statement.subtables
     )
     return f"CREATE TABLE {' '.join(subtables)}"
 
 
-def using_sql(spec: model.SubtableSpec) -> str:
-    """Write `USING supertable [(tag, …)] TAGS (value, …)`."""
+def _using_sql(spec: model.SubtableSpec) -> str:
     names = "" if spec.tag_names is None else _names_sql(spec.tag_names)
-    values = parenthesize(RENDERER.scalar_sql(value.value) for value in spec.tag_values)
-    return join_words("USING", name_sql(spec.using), names, "TAGS", values)
+    values = _parenthesize(RENDERER.scalar_sql(value.value) for value in spec.tag_values)
+    return _join_words("USING", name_sql(spec.using), names, "TAGS", values)
 
 
 @statement_sql.register
 def _(statement: model.DropTable) -> str:
     what = "DROP STABLE" if statement.supertable else "DROP VTABLE" if statement.is_virtual else "DROP TABLE"
-    return join_words(what, text_if(statement.if_exists, "IF EXISTS"), ", ".join(map(name_sql, statement.names)))
+    return _join_words(what, _text_if(statement.if_exists, "IF EXISTS"), ", ".join(map(name_sql, statement.names)))
 
 
 @statement_sql.register
@@ -137,7 +133,7 @@ def _(statement: model.SetTags) -> str:
 
 def _alter_sql(statement: model.AlterTable, action: str, *parts: str) -> str:
     what = "STABLE" if statement.supertable else "TABLE"
-    return join_words("ALTER", what, name_sql(statement.table), action, "TAG" if statement.is_tag else "COLUMN", *parts)
+    return _join_words("ALTER", what, name_sql(statement.table), action, "TAG" if statement.is_tag else "COLUMN", *parts)
 
 
 @statement_sql.register
@@ -160,6 +156,49 @@ def _(statement: model.RenameColumn) -> str:
     return _alter_sql(statement, "RENAME", LEXICAL_RULES.name_sql(statement.name), LEXICAL_RULES.name_sql(statement.new_name))
 
 
+# Virtual tables
+
+
+def _origin_sql(origin: model.Origin) -> str:
+    return f"{name_sql(origin.table)}.{LEXICAL_RULES.name_sql(origin.column)}"
+
+
+def _virtual_column_sql(column: Column, origin: model.Origin | None) -> str:
+    source = "" if origin is None else f"FROM {_origin_sql(origin)}"
+    return _join_words(LEXICAL_RULES.name_sql(column.name), str(column.type), source)
+
+
+def _assigned_origin_sql(column: str | None, origin: model.Origin) -> str:
+    return _origin_sql(origin) if column is None else f"{LEXICAL_RULES.name_sql(column)} FROM {_origin_sql(origin)}"
+
+
+@statement_sql.register
+def _(statement: model.CreateVirtualTable) -> str:
+    exists = _text_if(statement.if_not_exists, "IF NOT EXISTS")
+    columns = map(_virtual_column_sql, statement.columns, statement.origins)
+    return _join_words("CREATE VTABLE", exists, name_sql(statement.name), _parenthesize(columns))
+
+
+@statement_sql.register
+def _(statement: model.CreateVirtualSubtable) -> str:
+    spec = statement.spec
+    origins = _parenthesize(_assigned_origin_sql(column, origin) for column, origin in statement.origins)
+    exists = _text_if(spec.if_not_exists, "IF NOT EXISTS")
+    return _join_words("CREATE VTABLE", exists, name_sql(spec.name), origins, _using_sql(spec))
+
+
+@statement_sql.register
+def _(statement: model.AlterVirtualTable) -> str:
+    change = statement_sql(statement.change).replace("ALTER TABLE", "ALTER VTABLE", 1)
+    return _join_words(change, "" if statement.origin is None else f"FROM {_origin_sql(statement.origin)}")
+
+
+@statement_sql.register
+def _(statement: model.SetOrigin) -> str:
+    origin = "NULL" if statement.origin is None else _origin_sql(statement.origin)
+    return f"ALTER VTABLE {name_sql(statement.table)} ALTER COLUMN {LEXICAL_RULES.name_sql(statement.column)} SET {origin}"
+
+
 # Rows
 
 
@@ -169,13 +208,30 @@ def _(statement: model.Insert) -> str:
 
 
 def _block_sql(block: model.InsertBlock) -> str:
-    using = "" if block.using is None else using_sql(block.using)
+    using = "" if block.using is None else _using_sql(block.using)
     columns = "" if block.columns is None else _names_sql(block.columns)
-    return join_words(name_sql(block.table), using, columns, "VALUES", " ".join(map(_row_sql, block.rows)))
+    return _join_words(name_sql(block.table), using, columns, "VALUES", " ".join(map(_row_sql, block.rows)))
+
+
+@statement_sql.register
+def _(statement: model.InsertFiles) -> str:
+    return f"INSERT INTO {' '.join(map(_file_sql, statement.blocks))}"
+
+
+def _file_sql(block: model.FileBlock) -> str:
+    using = "" if block.using is None else _using_sql(block.using)
+    columns = "" if block.columns is None else _names_sql(block.columns)
+    return _join_words(name_sql(block.table), using, columns, "FILE", LEXICAL_RULES.quote(block.path))
+
+
+@statement_sql.register
+def _(statement: model.InsertSelect) -> str:
+    columns = "" if statement.columns is None else _names_sql(statement.columns)
+    return _join_words("INSERT INTO", name_sql(statement.table), columns, query_sql(statement.query))
 
 
 def _row_sql(row: Sequence[model.RowValue]) -> str:
-    return parenthesize(_now_sql(value) if isinstance(value, model.Now) else RENDERER.scalar_sql(value) for value in row)
+    return _parenthesize(_now_sql(value) if isinstance(value, model.Now) else RENDERER.scalar_sql(value) for value in row)
 
 
 def _now_sql(now: model.Now) -> str:
@@ -185,7 +241,7 @@ def _now_sql(now: model.Now) -> str:
 @statement_sql.register
 def _(statement: model.Delete) -> str:
     where = "" if statement.where is None else f"WHERE {expression_sql(statement.where)}"
-    return join_words("DELETE FROM", name_sql(statement.table), where)
+    return _join_words("DELETE FROM", name_sql(statement.table), where)
 
 
 # Queries
@@ -200,10 +256,10 @@ def _(statement: model.Describe) -> str:
 def _(statement: model.Show) -> str:
     what = statement.what.upper()
     if statement.name is not None:
-        return join_words("SHOW", what, text_if(what == "TAGS", "FROM"), name_sql(statement.name))
+        return _join_words("SHOW", what, _text_if(what == "TAGS", "FROM"), name_sql(statement.name))
     database = "" if statement.database is None else f"FROM {LEXICAL_RULES.name_sql(statement.database)}"
     like = "" if statement.like is None else f"LIKE {LEXICAL_RULES.quote(statement.like)}"
-    return join_words("SHOW", what, database, like)
+    return _join_words("SHOW", what, database, like)
 
 
 @statement_sql.register
@@ -221,12 +277,12 @@ def _(statement: model.Explain) -> str:
 
 @statement_sql.register
 def _(statement: model.CreateStream) -> str:
-    columns = "" if statement.columns is None else parenthesize(map(_target_column_sql, statement.columns))
-    tags = "" if statement.tags is None else f"TAGS {parenthesize(map(_target_tag_sql, statement.tags))}"
+    columns = "" if statement.columns is None else _parenthesize(map(_target_column_sql, statement.columns))
+    tags = "" if statement.tags is None else f"TAGS {_parenthesize(map(_target_tag_sql, statement.tags))}"
     subtable = "" if statement.subtable is None else f"SUBTABLE({expression_sql(statement.subtable)})"
-    return join_words(
-        "CREATE STREAM",
-        text_if(statement.if_not_exists, "IF NOT EXISTS"),
+    return _join_words(
+        "CREATE OR REPLACE STREAM" if statement.or_replace else "CREATE STREAM",
+        _text_if(statement.if_not_exists, "IF NOT EXISTS"),
         name_sql(statement.name),
         _options_sql(statement.options),
         "INTO",
@@ -241,25 +297,25 @@ def _(statement: model.CreateStream) -> str:
 
 
 def _notification_sql(notification: Notification) -> str:
-    return join_words(
+    return _join_words(
         "NOTIFY",
-        parenthesize(map(LEXICAL_RULES.quote, notification.urls)),
+        _parenthesize(map(LEXICAL_RULES.quote, notification.urls)),
         "ON",
-        parenthesize(map(LEXICAL_RULES.quote, notification.events)),
-        text_if(notification.on_failure is not FailurePolicy.PAUSE, f"ON_FAILURE {notification.on_failure}"),
-        text_if(notification.history, "NOTIFY_HISTORY 1"),
+        _parenthesize(map(LEXICAL_RULES.quote, notification.events)),
+        _text_if(notification.on_failure is not FailurePolicy.PAUSE, f"ON_FAILURE {notification.on_failure}"),
+        _text_if(notification.history, "NOTIFY_HISTORY 1"),
     )
 
 
 def _options_sql(options: StreamOptions) -> str:
-    return join_words(
+    return _join_words(
         _trigger_sql(options),
-        text_if(options.watermark != DEFAULTS.watermark, f"WATERMARK {options.watermark}"),
-        text_if(not options.ignore_expired, "IGNORE EXPIRED 0"),
-        text_if(not options.ignore_update, "IGNORE UPDATE 0"),
-        text_if(options.delete_mark is not None, f"DELETE_MARK {options.delete_mark}"),
-        text_if(options.fill_history, "FILL_HISTORY 1"),
-        text_if(options.fill_history_async, "ASYNC"),
+        _text_if(options.watermark != DEFAULTS.watermark, f"WATERMARK {options.watermark}"),
+        _text_if(not options.ignore_expired, "IGNORE EXPIRED 0"),
+        _text_if(not options.ignore_update, "IGNORE UPDATE 0"),
+        _text_if(options.delete_mark is not None, f"DELETE_MARK {options.delete_mark}"),
+        _text_if(options.fill_history, "FILL_HISTORY 1"),
+        _text_if(options.fill_history_async, "ASYNC"),
     )
 
 
@@ -268,11 +324,11 @@ def _trigger_sql(options: StreamOptions) -> str:
         return ""
     recalculate = "" if options.recalculate is None else f"RECALCULATE {options.recalculate}"
     delay = str(options.max_delay) if options.trigger is TriggerMode.MAX_DELAY else ""
-    return join_words("TRIGGER", options.trigger, delay, recalculate)
+    return _join_words("TRIGGER", options.trigger, delay, recalculate)
 
 
 def _target_column_sql(column: model.TargetColumn) -> str:
-    return join_words(LEXICAL_RULES.name_sql(column.name), text_if(column.is_key, "PRIMARY KEY"))
+    return _join_words(LEXICAL_RULES.name_sql(column.name), _text_if(column.is_key, "PRIMARY KEY"))
 
 
 def _target_tag_sql(tag: model.TargetTag) -> str:
@@ -280,16 +336,43 @@ def _target_tag_sql(tag: model.TargetTag) -> str:
 
 
 @statement_sql.register
+def _(statement: model.AlterStream) -> str:
+    return _join_words(
+        "ALTER STREAM",
+        _text_if(statement.if_exists, "IF EXISTS"),
+        name_sql(statement.name),
+        _text_if(statement.watermark is not None, f"WATERMARK {statement.watermark}"),
+        _text_if(statement.ignore_expired is not None, f"IGNORE EXPIRED {int(statement.ignore_expired or False)}"),
+        _text_if(statement.ignore_update is not None, f"IGNORE UPDATE {int(statement.ignore_update or False)}"),
+    )
+
+
+@statement_sql.register
+def _(statement: model.ResetStream) -> str:
+    return _join_words("RESET STREAM", _text_if(statement.if_exists, "IF EXISTS"), name_sql(statement.name))
+
+
+@statement_sql.register
 def _(statement: model.DropStream) -> str:
-    return join_words("DROP STREAM", text_if(statement.if_exists, "IF EXISTS"), name_sql(statement.name))
+    return _join_words("DROP STREAM", _text_if(statement.if_exists, "IF EXISTS"), name_sql(statement.name))
 
 
 @statement_sql.register
 def _(statement: model.PauseStream) -> str:
-    return join_words("PAUSE STREAM", text_if(statement.if_exists, "IF EXISTS"), name_sql(statement.name))
+    return _join_words("PAUSE STREAM", _text_if(statement.if_exists, "IF EXISTS"), name_sql(statement.name))
 
 
 @statement_sql.register
 def _(statement: model.ResumeStream) -> str:
-    exists, untreated = text_if(statement.if_exists, "IF EXISTS"), text_if(statement.ignore_untreated, "IGNORE UNTREATED")
-    return join_words("RESUME STREAM", exists, untreated, name_sql(statement.name))
+    exists, untreated = _text_if(statement.if_exists, "IF EXISTS"), _text_if(statement.ignore_untreated, "IGNORE UNTREATED")
+    return _join_words("RESUME STREAM", exists, untreated, name_sql(statement.name))
+
+
+@statement_sql.register
+def _(statement: model.CreateSnode) -> str:
+    return f"CREATE SNODE ON DNODE {statement.dnode}"
+
+
+@statement_sql.register
+def _(statement: model.DropSnode) -> str:
+    return f"DROP SNODE ON DNODE {statement.dnode}"

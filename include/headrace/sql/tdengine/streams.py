@@ -7,10 +7,13 @@ from typing import Any, ClassVar, Final
 
 from headrace.errors import InvalidStreamError
 from headrace.model.queries import Query
+from headrace.model.spans import Span
 from headrace.model.statements import (
+    AlterStream,
     CreateStream,
     DropStream,
     PauseStream,
+    ResetStream,
     ResumeStream,
     TargetColumn,
     TargetTag,
@@ -21,6 +24,7 @@ from headrace.sql.tdengine.notifications import TDengineNotifications
 PARTS: Final = "CREATE STREAM name, options, INTO target (columns) TAGS (…) SUBTABLE (…) AS query NOTIFY (…)"
 PARTS_HINT: Final = f"write the parts of a stream in this order: {PARTS}"
 PART_WORDS: Final = ("TRIGGER", "WATERMARK", "IGNORE", "DELETE_MARK", "FILL_HISTORY", "INTO", "TAGS", "SUBTABLE")
+ALTERABLE: Final = ("WATERMARK", "IGNORE EXPIRED", "IGNORE UPDATE")
 
 
 class TDengineStreams(TDengineNotifications):
@@ -38,8 +42,8 @@ class TDengineStreams(TDengineNotifications):
     }
     """Parsers of options by their keywords. They return fields of `StreamOptions`. Options come in any order, each at most once."""
 
-    def _parse_create_stream(self, start: int) -> CreateStream:
-        if_not_exists = self._parse_not_exists()
+    def _parse_create_stream(self, start: int, *, or_replace: bool = False) -> CreateStream:
+        if_not_exists = not or_replace and self._parse_not_exists()
         name = self._parse_name("a stream")
         options = self._parse_stream_options()
         self._expect("INTO")
@@ -51,9 +55,8 @@ class TDengineStreams(TDengineNotifications):
         self._expect("AS")
         query = self._parse_stream_query()
         notification = self._parse_notification()
-        return CreateStream(
-            name, target, query, options, columns, tags, subtable, notification, if_not_exists, self._text_since(start)
-        )
+        text = self._text_since(start)
+        return CreateStream(name, target, query, options, columns, tags, subtable, notification, if_not_exists, or_replace, text)
 
     def _parse_stream_options(self) -> StreamOptions:
         fields: dict[str, Any] = {}
@@ -134,6 +137,38 @@ class TDengineStreams(TDengineNotifications):
         return query
 
     # Control
+
+    def _parse_alter_stream(self) -> AlterStream:
+        """Parse `[IF EXISTS] name option …`."""
+        if_exists = self._parse_exists()
+        name = self._parse_name("a stream")
+        fields: dict[str, Any] = {}
+        seen: set[str] = set()
+        while (option := self._parse_altered_option(seen)) is not None:
+            seen.add(option)
+            fields |= self.OPTIONS[option](self)
+        if not seen:
+            self._fail(*ALTERABLE)
+        return AlterStream(name, if_exists=if_exists, **fields)
+
+    def _parse_altered_option(self, seen: set[str]) -> str | None:
+        """Parse the keywords of an option that can be altered; raise for any other option or clause of CREATE STREAM."""
+        token = self._token
+        option = self._parse_option_name(seen)
+        unsupported = option if option is not None and option not in ALTERABLE else None
+        if option is None and token.word in PART_WORDS:
+            unsupported = token.word
+        if unsupported is not None:
+            self._fail_unsupported(
+                f"altering {unsupported} of a stream",
+                f"ALTER STREAM changes {', '.join(ALTERABLE)}; use CREATE OR REPLACE STREAM for the rest",
+                Span(token.start, token.end),
+            )
+        return option
+
+    def _parse_reset_stream(self) -> ResetStream:
+        if_exists = self._parse_exists()
+        return ResetStream(self._parse_name("a stream"), if_exists)
 
     def _parse_drop_stream(self) -> DropStream:
         if_exists = self._parse_exists()

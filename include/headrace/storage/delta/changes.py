@@ -14,9 +14,10 @@ from deltalake.exceptions import DeltaError
 from headrace.errors import HistoryGoneError, InternalError, StorageError
 from headrace.model.tables import Table
 from headrace.storage.delta.data_files import read_batches
-from headrace.storage.delta.handles import Handle, file_system, first_line, stored_schema
+from headrace.storage.delta.handles import Handle, first_line, stored_schema
 from headrace.storage.delta.log import LoggedCommit, count_changed_rows, files_exist, read_commit
 from headrace.storage.delta.pruning import Bounds, as_stored_integers
+from headrace.storage.object_store import file_system
 
 CHANGE_TYPE: Final = "_change_type"
 COMMIT_VERSION: Final = "_commit_version"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from deltalake import CommitProperties, Transaction
 
@@ -91,6 +91,15 @@ class CommitStatus(Enum):
 def fence_commit(job_id: str, epoch: int) -> Commit:
     """Return the commit that makes drivers of a stream with an older epoch fail."""
     return Commit(epoch_app(job_id), epoch)
+
+
+RETIRED: Final = 2**62
+"""The epoch and micro-batch that a target records of a job that was replaced: later than those of any driver."""
+
+
+def retire_commit(job_id: str) -> Commit:
+    """Return the commit that makes all later commits of a job fail."""
+    return Commit(stream_app(job_id), RETIRED, None, job_id, RETIRED)
 
 
 def commit_status(delta: DeltaTable, commit: Commit | None) -> CommitStatus:

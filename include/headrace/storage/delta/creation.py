@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import uuid
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -15,20 +14,21 @@ from deltalake import DeltaTable
 
 from headrace.errors import ExistsError, LimitError
 from headrace.model.tables import Database, Table, TableKind
-from headrace.storage.delta.handles import file_system, is_local, rows_uri, stored_schema, table_uri, tags_uri, translate_errors
+from headrace.storage.delta.handles import is_local, open_table, rows_uri, stored_schema, table_uri, tags_uri, translate_errors
+from headrace.storage.object_store import delta_options, file_system
 from headrace.storage.types import rows_schema, tags_schema
 
 # More versions between checkpoints slow opening a table, which reads each commit since; fewer slow commits.
 CHECKPOINT_INTERVAL_VERSIONS: Final = 100
 
 
-def create_table(root: str, table: Table, database: Database, options: Mapping[str, str]) -> None:
+def create_table(root: str, table: Table, database: Database) -> None:
     """Create the Delta tables of a table. Empty ones, which an interrupted creation leaves, are reused or replaced."""
     check_storable(table, database)
     with translate_errors(f"table {table.database}.{table.name}"):
         if table.kind is TableKind.SUPER:
-            _ensure(tags_uri(root, table), tags_schema(table, database), (table.series_key,), options, change_feed=False)
-        _ensure(rows_uri(root, table), rows_schema(table, database), table.primary_key, options, change_feed=True)
+            _ensure(tags_uri(root, table), tags_schema(table, database), (table.series_key,), change_feed=False)
+        _ensure(rows_uri(root, table), rows_schema(table, database), table.primary_key, change_feed=True)
 
 
 def check_storable(table: Table, database: Database) -> None:
@@ -44,10 +44,10 @@ def check_storable(table: Table, database: Database) -> None:
                 )
 
 
-def _ensure(uri: str, schema: pa.Schema, key: tuple[str, ...], options: Mapping[str, str], *, change_feed: bool) -> None:
-    if DeltaTable.is_deltatable(uri, storage_options=dict(options) or None) and _is_reusable(uri, schema, options):
+def _ensure(uri: str, schema: pa.Schema, key: tuple[str, ...], *, change_feed: bool) -> None:
+    if DeltaTable.is_deltatable(uri, storage_options=delta_options(uri)) and _is_reusable(uri, schema):
         return
-    DeltaTable.create(uri, schema, configuration=_configuration(key, change_feed), storage_options=dict(options) or None)
+    DeltaTable.create(uri, schema, configuration=_configuration(key, change_feed), storage_options=delta_options(uri))
 
 
 def _configuration(key: tuple[str, ...], change_feed: bool) -> dict[str, str | None]:
@@ -62,13 +62,13 @@ def _configuration(key: tuple[str, ...], change_feed: bool) -> dict[str, str | N
     return configuration
 
 
-def _is_reusable(uri: str, schema: pa.Schema, options: Mapping[str, str]) -> bool:
+def _is_reusable(uri: str, schema: pa.Schema) -> bool:
     """Return whether an empty table has these columns; remove one that has others and was never written to.
 
     Raises:
         ExistsError: The table has rows, or had some.
     """
-    delta = DeltaTable(uri, storage_options=dict(options) or None)
+    delta = open_table(uri)
     if not delta.file_uris() and stored_schema(delta) == schema:
         return True
     if delta.version() > 0:

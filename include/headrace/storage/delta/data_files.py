@@ -9,8 +9,8 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.storage.delta.handles import file_system
 from headrace.storage.delta.row_groups import series_dataset
+from headrace.storage.object_store import file_system
 
 BATCH_ROWS: Final = 1 << 20
 """Rows that `read_batches` returns at a time, at most."""

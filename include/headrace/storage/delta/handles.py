@@ -8,21 +8,24 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 from urllib.parse import unquote
 
 import pyarrow as pa
-import pyarrow.fs as pafs
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 from headrace.errors import ConfigurationError, ConflictError, NotFoundError, NotSupportedError, StorageError
 from headrace.model.tables import Table
+from headrace.storage.object_store import S3, S3A, delta_options, file_system, is_object_store, normalize
 
 LOG: Final = "_delta_log"
 UNSUPPORTED_FEATURES: Final = {"deletionVectors", "columnMapping"}
+# On an object store, `version` looks this often whether a table was dropped and created again.
+MAX_UNVERIFIED_S: Final = 10.0
 # File systems allow names of 255 bytes.
 MAX_SEGMENT_CHARACTERS: Final = 200
 
@@ -62,18 +65,21 @@ def first_line(error: BaseException) -> str:
 class Handle:
     """One Delta table, open at its newest version.
 
+    On an object store, `latest` takes two requests if nothing is new, and `version` one.
+
     One thread uses a handle at a time: `latest` holds its mutex. Readers and writers have separate handles, so that readers need
     not wait for a long commit.
     """
 
-    def __init__(self, uri: str, name: str, options: Mapping[str, str]) -> None:
+    def __init__(self, uri: str, name: str) -> None:
         self.uri = uri
         self.name = name
-        self._options = dict(options)
         self._mutex = threading.RLock()
         self._delta: DeltaTable | None = None
         # The last version read, and the identity of its log file.
-        self._seen: tuple[int, tuple[int, int] | None] | None = None
+        self._seen: tuple[int, tuple[int, int]] | None = None
+        # When the log was last seen to be the one that was read, on the monotonic clock.
+        self._verified = 0.0
         self._files: tuple[int, pa.Table] | None = None
 
     @contextmanager
@@ -86,10 +92,19 @@ class Handle:
             finally:
                 self._remember(delta)
 
+    def version(self) -> int:
+        """Return the newest version at low cost: on an object store, a table that was created again is noticed a little later."""
+        with self._mutex, translate_errors(self.name):
+            delta, is_verified = self._delta, time.monotonic() < self._verified + MAX_UNVERIFIED_S
+            if delta is not None and not is_local(self.uri) and is_verified and not self._has_newer_version(delta):
+                return int(delta.version())
+        with self.latest() as delta:
+            return int(delta.version())
+
     def at(self, version: int) -> DeltaTable:
         """Return the table as of a version."""
         with translate_errors(f"version {version} of {self.name}"):
-            return DeltaTable(self.uri, version=version, storage_options=self._options or None)
+            return open_table(self.uri, version)
 
     def files(self, delta: DeltaTable) -> pa.Table:
         """Return `list_files` of this version, cached until the next version."""
@@ -108,10 +123,11 @@ class Handle:
         delta = self._delta
         if delta is None or not self._is_same_log(delta):
             self._files = None
-            delta = self._delta = DeltaTable(self.uri, storage_options=self._options or None)
+            delta = self._delta = open_table(self.uri)
         elif self._has_newer_version(delta):
             delta.update_incremental()
         self._remember(delta)
+        self._verified = time.monotonic()
         return delta
 
     def _remember(self, delta: DeltaTable) -> None:
@@ -125,17 +141,37 @@ class Handle:
         return self._seen is not None and self._seen == (version, self._file_identity(version))
 
     def _has_newer_version(self, delta: DeltaTable) -> bool:
-        return not is_local(self.uri) or os.path.exists(log_file(self.uri, delta.version() + 1))
+        return file_exists(log_file(self.uri, delta.version() + 1))
 
-    def _file_identity(self, version: int) -> tuple[int, int] | None:
-        """Return the identity of a log file; None if the storage does not provide one."""
+    def _file_identity(self, version: int) -> tuple[int, int]:
+        """Return the identity of a log file."""
+        path = log_file(self.uri, version)
         if not is_local(self.uri):
-            return None
+            system, key = file_system(path)
+            info = system.get_file_info(key)
+            return (info.size or 0, info.mtime_ns or 0)
         try:
-            stat = os.stat(log_file(self.uri, version))
+            stat = os.stat(path)
         except FileNotFoundError:
             return (0, 0)
         return (stat.st_ino, stat.st_mtime_ns)
+
+
+def open_table(uri: str, version: int | None = None) -> DeltaTable:
+    """Open a Delta table at a version; None for the newest."""
+    return DeltaTable(uri, version=version, storage_options=delta_options(uri))
+
+
+def file_exists(uri: str) -> bool:
+    """Return whether a file exists. On an object store this takes one request."""
+    if is_local(uri):
+        return os.path.exists(uri)
+    system, path = file_system(uri)
+    try:
+        system.open_input_file(path).close()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def check_readable(delta: DeltaTable, name: str) -> None:
@@ -181,12 +217,14 @@ def normalize_root(uri: str) -> str:
             f"tables cannot be stored in {root}: delta-rs reads its % as an escape",
             hint="set HEADRACE_HOME or HEADRACE_WAREHOUSE to another path",
         )
-    return root.rstrip("/")
+    return normalize(root)
 
 
 def spark_path(uri: str) -> str:
-    """Return a table's path for Spark: Hadoop paths are not escaped."""
-    return f"file://{uri}" if is_local(uri) else uri
+    """Return a table's path for Spark: Hadoop paths are not escaped, and its connector to S3 has a scheme of its own."""
+    if is_local(uri):
+        return f"file://{uri}"
+    return S3A + uri.removeprefix(S3) if is_object_store(uri) else uri
 
 
 def log_file(uri: str, version: int) -> str:
@@ -194,23 +232,11 @@ def log_file(uri: str, version: int) -> str:
     return f"{uri}/{LOG}/{version:020}.json"
 
 
-def file_system(uri: str) -> tuple[pafs.FileSystem, str]:
-    """Return Arrow's file system for a URI, and the path in it.
-
-    A process that uses the file system of delta-rs from Python may abort at exit, so Arrow's is used.
-    """
-    if is_local(uri):
-        return pafs.LocalFileSystem(), uri
-    system, path = pafs.FileSystem.from_uri(uri)
-    return system, path
-
-
 class Handles:
     """The handles of one process: per table a reader and a writer of its rows, and one for its tags."""
 
-    def __init__(self, uri: str, options: Mapping[str, str]) -> None:
+    def __init__(self, uri: str) -> None:
         self.uri = uri.rstrip("/")
-        self.options = options
         self._open: dict[tuple[str, str], Handle] = {}
         self._mutex = threading.Lock()
 
@@ -234,7 +260,7 @@ class Handles:
 
     def _handle(self, purpose: str, uri: str, name: str) -> Handle:
         with self._mutex:
-            return self._open.setdefault((purpose, uri), Handle(uri, name, self.options))
+            return self._open.setdefault((purpose, uri), Handle(uri, name))
 
 
 def path_segment(name: str) -> str:

@@ -14,7 +14,8 @@ from urllib.parse import unquote
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from headrace.storage.delta.handles import file_system, log_file
+from headrace.storage.delta.handles import log_file
+from headrace.storage.object_store import file_system
 
 # Metric names by writer: delta-rs uses snake case, Spark camel case and text for numbers.
 INSERTED: Final = ("num_target_rows_inserted", "numTargetRowsInserted")

@@ -25,8 +25,9 @@ from headrace.storage.delta.commits import (
     epoch_app,
     fence_commit,
 )
-from headrace.storage.delta.handles import Handle, file_system, translate_errors
+from headrace.storage.delta.handles import Handle, translate_errors
 from headrace.storage.delta.writer import Writer, append_rows, commit_transactions
+from headrace.storage.object_store import delta_options, file_system
 
 BATCH: Final = "batch"
 NUMBER: Final = "number"
@@ -68,17 +69,20 @@ class MessageFile:
 class Outbox:
     """The messages of one job that are committed and not yet delivered. Safe for use by several threads."""
 
-    def __init__(self, uri: str, job_id: str, writer: Writer, options: Mapping[str, str]) -> None:
+    def __init__(self, uri: str, job_id: str, writer: Writer) -> None:
         self.job_id = job_id
         self._writer = writer
-        self._options = dict(options)
-        self._handle = Handle(uri, f"outbox of {job_id}", options)
+        self._handle = Handle(uri, f"outbox of {job_id}")
 
     def open(self) -> None:
         """Create the table if it does not exist, and remove files that no version names."""
         with translate_errors(self._handle.name):
             DeltaTable.create(
-                self._handle.uri, SCHEMA, mode="ignore", configuration=CONFIGURATION, storage_options=self._options or None
+                self._handle.uri,
+                SCHEMA,
+                mode="ignore",
+                configuration=CONFIGURATION,
+                storage_options=delta_options(self._handle.uri),
             )
         with self._handle.latest() as delta:
             if delta.vacuum(RETENTION_HOURS, dry_run=True):

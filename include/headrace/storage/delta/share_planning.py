@@ -19,9 +19,10 @@ import pyarrow.parquet as pq
 
 from headrace.errors import NotSupportedError
 from headrace.model.tables import Table
-from headrace.storage.delta.handles import Handle, Handles, file_system, list_files, stored_schema, translate_errors
+from headrace.storage.delta.handles import Handle, Handles, list_files, stored_schema, translate_errors
 from headrace.storage.delta.pruning import Bounds, prune_files
 from headrace.storage.delta.shares import FilePart, SeriesRange, Share
+from headrace.storage.object_store import file_system
 from headrace.storage.types import MICROSECONDS
 
 TARGET_ROWS: Final = 5_000_000

@@ -14,9 +14,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from headrace.errors import NotSupportedError
-from headrace.storage.delta.handles import file_system
+from headrace.model.failpoints import failpoint
 from headrace.storage.delta.pruning import Bounds
 from headrace.storage.delta.row_order import Array, as_dictionary, ordering, ranked, to_integers
+from headrace.storage.object_store import file_system
 
 SLICE_ROWS: Final = 1 << 20
 """Rows that `Share.read` returns at a time, unless a series has more."""
@@ -91,6 +92,7 @@ class Share:
         Args:
             columns: Stored columns, series key and tags. The series key and text of tags are dictionaries.
         """
+        failpoint("storage.share.read")
         for tables in self._batches(columns):
             rows = pa.concat_tables(tables)
             if self.key in rows.column_names:

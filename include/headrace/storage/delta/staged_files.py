@@ -19,9 +19,9 @@ from deltalake.transaction import AddAction
 from headrace.model.instants import EPOCH
 from headrace.model.tables import Table
 from headrace.storage.delta.data_files import read_data_files
-from headrace.storage.delta.handles import file_system
 from headrace.storage.delta.pruning import Bounds, time_bounds
 from headrace.storage.delta.row_order import sort_rows
+from headrace.storage.object_store import file_system
 from headrace.storage.types import MICROSECONDS
 
 ROW_GROUP_ROWS: Final = 131_072

@@ -15,11 +15,12 @@ from deltalake.transaction import AddAction
 from headrace.model.tables import Table, TableKind
 from headrace.storage.delta.commits import Commit, WriteMetrics, commit_properties
 from headrace.storage.delta.data_files import read_data_files
-from headrace.storage.delta.handles import Handle, file_system
+from headrace.storage.delta.handles import Handle
 from headrace.storage.delta.keys import keep_last_per_key, keep_last_values_per_key, semi_join
 from headrace.storage.delta.merging import MergeScope
 from headrace.storage.delta.pruning import Bounds, key_filter, prune_files
 from headrace.storage.delta.staged_files import StagedFile, stage_rows
+from headrace.storage.object_store import file_system
 
 # Beyond this many rows, Spark compares the keys.
 MAX_ROWS_COMPARED_IN_MEMORY: Final = 5_000_000

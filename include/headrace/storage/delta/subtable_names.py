@@ -14,7 +14,8 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from headrace.model.tables import TBNAME, Table
-from headrace.storage.delta.handles import Handles, file_system, translate_errors
+from headrace.storage.delta.handles import Handles, translate_errors
+from headrace.storage.object_store import file_system
 
 EMPTY: Final = pa.array([], pa.string())
 

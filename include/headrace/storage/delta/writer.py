@@ -19,6 +19,7 @@ from headrace.model.failpoints import failpoint
 from headrace.model.tables import Database, Table, TableKind
 from headrace.storage.delta import merging
 from headrace.storage.delta.commits import (
+    RETIRED,
     Commit,
     CommitStatus,
     WriteMetrics,
@@ -27,6 +28,7 @@ from headrace.storage.delta.commits import (
     commit_status,
     epoch_app,
     fence_commit,
+    retire_commit,
 )
 from headrace.storage.delta.handles import Handle, Handles, stored_schema
 from headrace.storage.delta.keys import (
@@ -165,6 +167,16 @@ class Writer:
                 commit_transactions(delta, fence_commit(job_id, epoch))
 
         # Without the lock, which the driver to be fenced may hold.
+        self.attempts(self._handles.writer(table), work)
+
+    def retire(self, table: Table, job_id: str) -> None:
+        """Make all later commits of a job fail; see `Tables.retire`."""
+
+        def work(_: Handle, delta: DeltaTable) -> None:
+            if delta.transaction_version(epoch_app(job_id)) != RETIRED:
+                commit_transactions(delta, retire_commit(job_id))
+
+        # Without the lock, which a driver of the job may hold.
         self.attempts(self._handles.writer(table), work)
 
     def delete(

@@ -28,12 +28,14 @@ from headrace.storage.loading.conversion import (
     match_columns,
     stage_converted,
 )
+from headrace.storage.loading.inserted import InsertedFile, split_inserted
 from headrace.storage.loading.splits import FileSplit, describe, split_files
+from headrace.storage.object_store import is_object_store
 from headrace.storage.types import rows_schema
 from headrace.storage.values.columns import MAX_EXAMPLES, InvalidValues
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 # Larger files are converted by Spark; for smaller ones its start would take longer than the conversion.
 MAX_LOCAL_BYTES: Final = 64 * 2**20
@@ -98,6 +100,19 @@ class Loader:
             work = split_files(files, options.format, options.delimiter)
             _check_headers(work, target)
             return self.load_splits(work, target, progress, announce)
+
+    def insert(self, files: Sequence[InsertedFile], now: int, announce: Announce | None) -> LoadMetrics:
+        """Read, validate, announce and commit the files of an INSERT."""
+        with translate_errors(f"table {self._table.database}.{self._table.name}"):
+            work, target = split_inserted(files, self._table, self._database, now)
+            return self.load_splits(work, target, None, announce)
+
+    def insert_frame(self, rows: DataFrame, columns: frozenset[str]) -> WriteMetrics:
+        """Commit rows of a DataFrame in stored types, which executors write; of rows with equal keys one is kept."""
+        with translate_errors(f"table {self._table.database}.{self._table.name}"), staging.StagedFileCleanup(self._uri) as sweep:
+            files = spark_writes.stage_frame(rows, self._uri, self._table, self._schema)
+            sweep.add(files)
+            return self._commit_staged(files, columns, sweep)
 
     def load_splits(
         self, work: list[FileSplit], target: SplitTarget, progress: Progress | None, announce: Announce | None
@@ -174,7 +189,8 @@ class Loader:
             rows = staging.read_batches(self._uri, files, self._schema)
             return merging.upsert(delta, self._table, self._schema, rows, staging.staged_scope(files), present_columns, None)
 
-        by_spark = staging.total_rows(files) > MAX_ROWS_MERGED_IN_DRIVER
+        # On an object store, Spark may replace a commit that another writer has made meanwhile.
+        by_spark = staging.total_rows(files) > MAX_ROWS_MERGED_IN_DRIVER and not is_object_store(self._uri)
         with self._writer.exclusive(self._writer.lock_name(self._table), needed=by_spark):
             written = self._writer.attempts(self._handles.writer(self._table), work)
             return self._merge_by_spark(files, present_columns) if written is None else written

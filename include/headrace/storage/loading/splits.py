@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv as python_csv
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ FORMATS: Final = {
     "jsonl": "ndjson",
     "json": "ndjson",
 }
+DOUBLE_QUOTE: Final = '"'
 BOM: Final = "\ufeff"
 
 
@@ -38,7 +40,7 @@ BOM: Final = "\ufeff"
 class FileSplit:
     """Bytes `start` to `end` of a file of lines (the lines that start there), or row groups of a Parquet file.
 
-    `escape` is the character of CSV that makes the next one part of a value.
+    `quote` encloses values of CSV; `escape` makes the next character part of a value.
     """
 
     number: int
@@ -52,6 +54,7 @@ class FileSplit:
 
     bytes: int = 0
     escape: str | None = None
+    quote: str = DOUBLE_QUOTE
 
     @property
     def name(self) -> str:
@@ -179,6 +182,8 @@ def _csv(file_split: FileSplit, text: bytes, invalid_values: InvalidValues) -> S
 
     if not text.strip():
         return nothing
+    if file_split.quote != DOUBLE_QUOTE:
+        return _quoted_csv(file_split, text, invalid_values)
     try:
         table = csv.read_csv(
             pa.BufferReader(text),
@@ -196,6 +201,28 @@ def _csv(file_split: FileSplit, text: bytes, invalid_values: InvalidValues) -> S
         return nothing
     # Rows after a skipped line would be miscounted, so their values are validated only once all lines can be read.
     return nothing if invalid_values.count else SplitContent({name: table[name] for name in table.column_names}, table.num_rows)
+
+
+def _quoted_csv(file_split: FileSplit, text: bytes, invalid_values: InvalidValues) -> SplitContent:
+    """Read CSV whose values are in other quotes than Arrow reads: after a delimiter, blanks may precede a quote."""
+    try:
+        lines = text.decode().splitlines()
+    except UnicodeDecodeError as error:
+        _add_undecodable(text, invalid_values, str(error))
+        return SplitContent({}, 0)
+    options: dict[str, Any] = {"delimiter": file_split.delimiter, "quotechar": file_split.quote, "skipinitialspace": True}
+    rows: list[list[str]] = []
+    for number, row in enumerate(python_csv.reader((line for line in lines if line.strip()), **options)):
+        if len(row) == len(file_split.names):
+            rows.append(row)
+        else:
+            allowed = f"one value for each of the {len(file_split.names)} columns"
+            invalid_values.add_text(number, LINE, f"{len(row)} values", allowed)
+    if invalid_values.count:
+        return SplitContent({}, 0)
+    columns = zip(*rows, strict=True) if rows else [()] * len(file_split.names)
+    values = [[None if value in NULLS else value for value in column] for column in columns]
+    return SplitContent(dict(zip(file_split.names, values, strict=True)), len(rows))
 
 
 def _add_undecodable(text: bytes, invalid_values: InvalidValues, error: str) -> None:

@@ -1,4 +1,4 @@
-"""Delta's jars: resolved once by Spark's Ivy into a cache, then put on the class path by name.
+"""The jars of Delta, and of Hadoop's connector to S3: resolved by Spark's Ivy into a cache, then put on the class path by name.
 
 Resolving takes seconds at every start, and a class path that changes between starts invalidates the class archive.
 """
@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
 from filelock import FileLock
@@ -46,6 +47,41 @@ IVY_SETTINGS = """<ivysettings>
 RESOLVE_SECONDS = 300
 
 
+@dataclass(frozen=True, slots=True)
+class JarSet:
+    """Maven packages, and the groups or modules among their dependencies that are left out."""
+
+    packages: str
+    excluded: tuple[str, ...]
+
+    @property
+    def key(self) -> str:
+        """A hash that names the folder of the jars."""
+        return hashlib.sha256(f"{self.packages}{self.excluded}".encode()).hexdigest()[:12]
+
+
+DELTA_JARS = JarSet(DELTA, IN_SPARK)
+# The connector of the Hadoop version in Spark. It asks for a bundle of all clients of AWS (600 MB), of which it needs three.
+HADOOP_VERSION = "3.5.0"
+AWS_VERSION = "2.35.4"
+S3_JARS = JarSet(
+    ",".join(
+        (
+            f"org.apache.hadoop:hadoop-aws:{HADOOP_VERSION}",
+            *(f"software.amazon.awssdk:{name}:{AWS_VERSION}" for name in ("s3", "s3-transfer-manager", "sts")),
+        )
+    ),
+    (
+        "software.amazon.awssdk:bundle",
+        "commons-codec",
+        "commons-logging",
+        "io.netty",
+        "org.apache.httpcomponents",
+        "org.slf4j",
+    ),
+)
+
+
 def cache_directory() -> Path:
     """Return the directory shared by all homes of a user."""
     base = os.environ.get("XDG_CACHE_HOME")
@@ -62,23 +98,32 @@ def spark_home() -> Path:
     return Path(spec.origin).parent
 
 
+def spark_jars(*, s3: bool) -> list[Path]:
+    """Return the jars that Spark needs beside its own, with those for S3 or without, in a stable order."""
+    return [*delta_jars(), *(cached_jars(S3_JARS) if s3 else [])]
+
+
 def delta_jars() -> list[Path]:
-    """Return Delta's jars in a stable order; fetch them if the cache has none."""
-    key = hashlib.sha256(f"{DELTA}{IN_SPARK}".encode()).hexdigest()[:12]
-    folder = cache_directory() / f"jars-{key}"
+    """Return Delta's jars."""
+    return cached_jars(DELTA_JARS)
+
+
+def cached_jars(jars: JarSet) -> list[Path]:
+    """Return jars in a stable order; fetch them if the cache has none."""
+    folder = cache_directory() / f"jars-{jars.key}"
     if not folder.exists():
         folder.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(f"{folder}.lock"):
             if not folder.exists():
-                fetch(folder)
+                fetch(jars, folder)
     return sorted(folder.glob("*.jar"))
 
 
-def fetch(folder: Path) -> None:
+def fetch(jars: JarSet, folder: Path) -> None:
     """Resolve the jars by Spark's Ivy beside `folder`, then move them into place atomically."""
     check_java()
     with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
-        resolved = resolve(Path(scratch))
+        resolved = resolve(jars, Path(scratch))
         if not resolved:
             raise ConfigurationError(
                 "Spark's Ivy fetched no jar", hint="check the network and the settings of the Maven repository"
@@ -90,17 +135,17 @@ def fetch(folder: Path) -> None:
         complete.rename(folder)
 
 
-def resolve(scratch: Path) -> list[Path]:
+def resolve(jars: JarSet, scratch: Path) -> list[Path]:
     """Run spark-submit on an empty program, so that it resolves the packages."""
     (scratch / "settings.xml").write_text(IVY_SETTINGS)
     (scratch / "nothing.py").write_text("")
     conf = {
         "spark.jars.ivy": str(scratch / "ivy"),
         "spark.jars.ivySettings": str(scratch / "settings.xml"),
-        "spark.jars.excludes": ",".join(f"{group}:*" for group in IN_SPARK),
+        "spark.jars.excludes": ",".join(name if ":" in name else f"{name}:*" for name in jars.excluded),
     }
     home = spark_home()
-    command = [str(home / "bin" / "spark-submit"), "--packages", DELTA]
+    command = [str(home / "bin" / "spark-submit"), "--packages", jars.packages]
     command += [part for name, value in conf.items() for part in ("--conf", f"{name}={value}")]
     environment = os.environ | {"SPARK_HOME": str(home), "PYSPARK_PYTHON": sys.executable}
     done = subprocess.run(
@@ -113,5 +158,5 @@ def resolve(scratch: Path) -> list[Path]:
     )
     if done.returncode != 0:
         last = "\n".join((done.stdout + done.stderr).strip().splitlines()[-12:])
-        raise ConfigurationError(f"Delta's jars could not be fetched:\n{last}", hint="check the network, then run it again")
+        raise ConfigurationError(f"Spark's jars could not be fetched:\n{last}", hint="check the network, then run it again")
     return sorted((scratch / "ivy" / "jars").glob("*.jar"))

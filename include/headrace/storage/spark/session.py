@@ -7,11 +7,13 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headrace.errors import OperationalError
+from headrace.model.spark_options import Role, parse_spark_options
 from headrace.settings import Settings
-from headrace.storage.spark.jars import cache_directory, delta_jars, spark_home
+from headrace.storage.object_store import ObjectStore
+from headrace.storage.spark.jars import cache_directory, spark_home, spark_jars
 from headrace.storage.spark.java import check_java
 
 if TYPE_CHECKING:
@@ -26,13 +28,22 @@ appender.console.target = SYSTEM_ERR
 appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
 """
+DEFAULTS: Final = {
+    # The default of 50 partitions for a table's own snapshot costs more than the snapshot.
+    "spark.databricks.delta.snapshotPartitions": "2",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+"""Options that users may change."""
+AUTHENTICATION: Final = {"spark.authenticate": "true", "spark.network.crypto.enabled": "true"}
+"""Options of a cluster with a secret."""
 
 
-def class_archive() -> Path:
+def class_archive(*, s3: bool = False) -> Path:
     """Return the class archive that halves a driver's start time; valid for one Java, one class path and one state of its jars."""
-    own, delta = sorted((spark_home() / "jars").glob("*.jar")), delta_jars()
-    class_path = digest(check_java(), str(spark_home()), *map(str, delta))
-    return cache_directory() / f"classes-{class_path}-{jar_stamp([*own, *delta])}.jsa"
+    own, added = sorted((spark_home() / "jars").glob("*.jar")), spark_jars(s3=s3)
+    class_path = digest(check_java(), str(spark_home()), *map(str, added))
+    return cache_directory() / f"classes-{class_path}-{jar_stamp([*own, *added])}.jsa"
 
 
 def outdated_archives(archive: Path) -> list[Path]:
@@ -52,7 +63,7 @@ def digest(*parts: str) -> str:
     return hashlib.sha256("|".join(parts).encode()).hexdigest()[:12]
 
 
-def java_options(archive: Path | None = None) -> str:
+def java_options(archive: Path | None = None, *, s3: bool = False) -> str:
     """Return options of a driver's JVM. With `archive` it writes the class archive at exit, else it uses an existing one."""
     logging = cache_directory() / "log4j2.properties"
     if not logging.exists():
@@ -61,27 +72,43 @@ def java_options(archive: Path | None = None) -> str:
     options = [f"-Dlog4j2.configurationFile=file:{logging}", "-XX:-UsePerfData"]
     if archive is not None:
         options.append(f"-XX:ArchiveClassesAtExit={archive}")
-    elif class_archive().exists():
-        options.append(f"-XX:SharedArchiveFile={class_archive()}")
+    elif class_archive(s3=s3).exists():
+        options.append(f"-XX:SharedArchiveFile={class_archive(s3=s3)}")
     return " ".join(options)
 
 
-def launch_conf(settings: Settings, archive: Path | None = None) -> dict[str, str]:
+def launch_conf(settings: Settings, role: Role = Role.EMBEDDED, archive: Path | None = None) -> dict[str, str]:
     """Return configuration that must be set before the JVM starts: on the command line of spark-submit."""
-    jars = [str(jar) for jar in delta_jars()]
+    s3 = settings.is_on_object_store
+    jars = [str(jar) for jar in spark_jars(s3=s3)]
     conf = {
-        "spark.driver.memory": settings.driver_memory,
-        "spark.driver.extraJavaOptions": java_options(archive),
+        "spark.driver.memory": driver_memory(settings, role),
+        "spark.driver.extraJavaOptions": java_options(archive, s3=s3),
         "spark.driver.extraClassPath": os.pathsep.join(jars),
     }
     if not settings.spark_master.startswith("local"):
-        conf["spark.jars"] = ",".join(jars)
-    return conf
+        conf |= {"spark.jars": ",".join(jars)} | executor_conf(settings, role)
+    return parse_spark_options(settings.spark_options) | conf
+
+
+def driver_memory(settings: Settings, role: Role) -> str:
+    """Return the heap size of a driver."""
+    return (settings.task_driver_memory if role is Role.TASK else "") or settings.driver_memory
+
+
+def executor_conf(settings: Settings, role: Role) -> dict[str, str]:
+    """Return a driver's share of a cluster."""
+    is_snode = role is Role.SNODE
+    conf = {
+        "spark.cores.max": str(settings.snode_cores if is_snode else settings.task_cores),
+        "spark.executor.memory": settings.snode_executor_memory if is_snode else settings.task_executor_memory,
+    }
+    return conf | ({"spark.executor.cores": str(settings.executor_cores)} if settings.executor_cores else {})
 
 
 def session_conf(settings: Settings) -> dict[str, str]:
-    """Return configuration of the session."""
-    return {
+    """Return configuration of the session. It includes secrets, so it is never part of a command line."""
+    own = {
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.sql.session.timeZone": "UTC",
@@ -89,14 +116,16 @@ def session_conf(settings: Settings) -> dict[str, str]:
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         "spark.sql.warehouse.dir": str(settings.home_path / "spark-warehouse"),
-        # The default of 50 partitions for a table's own snapshot costs more than the snapshot.
-        "spark.databricks.delta.snapshotPartitions": "2",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
     }
+    storage = ObjectStore.of(settings).spark_conf() if settings.is_on_object_store else {}
+    secret = settings.spark_secret.get_secret_value()
+    authentication = AUTHENTICATION | {"spark.authenticate.secret": secret} if secret else {}
+    return DEFAULTS | parse_spark_options(settings.spark_options) | own | storage | authentication
 
 
-def start_session(settings: Settings, *, archive: Path | None = None, application: str = "headrace") -> SparkSession:
+def start_session(
+    settings: Settings, *, role: Role = Role.EMBEDDED, archive: Path | None = None, application: str = "headrace"
+) -> SparkSession:
     """Return the process's Spark session; start it if there is none.
 
     Raises:
@@ -104,7 +133,7 @@ def start_session(settings: Settings, *, archive: Path | None = None, applicatio
         OperationalError: Spark did not start.
     """
     check_java()
-    conf = launch_conf(settings, archive) | session_conf(settings)
+    conf = session_conf(settings) | launch_conf(settings, role, archive)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ["SPARK_HOME"] = str(spark_home())
     from pyspark.sql import SparkSession

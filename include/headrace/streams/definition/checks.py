@@ -9,7 +9,7 @@ from headrace.compute import Language, Relation
 from headrace.compute.functions.stream_use import StreamUse
 from headrace.errors import InvalidStreamError, LimitError, NotSupportedError
 from headrace.model.expressions import Call, ColumnRef, Expression, walk
-from headrace.model.queries import CountClause, EventClause, IntervalClause, Query, StateClause, TableSource
+from headrace.model.queries import CountClause, EventClause, FillMode, IntervalClause, Query, StateClause, TableSource
 from headrace.model.statements import CreateStream
 from headrace.model.streams import TriggerMode
 from headrace.model.tables import TableKind
@@ -18,7 +18,10 @@ from headrace.model.time import Duration
 MAX_STREAMS_PER_DATABASE: Final = 61
 MIN_MAX_DELAY: Final = Duration(5, "s")
 MIN_RECALCULATION_INTERVAL: Final = Duration(600, "s")
-SUPPORTED_TRIGGERS: Final = (TriggerMode.AT_ONCE, TriggerMode.WINDOW_CLOSE)
+CLOCKED_FILL_MODES: Final = frozenset(
+    (FillMode.NONE, FillMode.PREV, FillMode.NULL, FillMode.NULL_F, FillMode.VALUE, FillMode.VALUE_F)
+)
+"""The modes of FILL that need no later row."""
 
 Check = Callable[[CreateStream, Relation, Language], None]
 
@@ -160,6 +163,30 @@ def check_composite_key(statement: CreateStream, source: Relation, _language: La
         )
 
 
+def check_interpolation(statement: CreateStream, source: Relation, language: Language) -> None:
+    """Restrict INTERP to queries by subtable with FORCE_WINDOW_CLOSE and EVERY."""
+    query = statement.query
+    call = next((call for call in calls(query) if call.function == language.interpolation), None)
+    if call is None:
+        return
+    if statement.options.trigger is not TriggerMode.FORCE_WINDOW_CLOSE:
+        raise InvalidStreamError(
+            f"{call.function} in a stream needs TRIGGER FORCE_WINDOW_CLOSE",
+            hint="use a window, or set that trigger",
+            span=call.span,
+        )
+    if query.interpolation is None or query.interpolation.every is None or query.interpolation.start is not None:
+        raise InvalidStreamError(
+            f"{call.function} in a stream takes EVERY and no RANGE", hint="add EVERY(1m), remove RANGE", span=query.span
+        )
+    if not is_split_by_subtable(query, source, language):
+        raise InvalidStreamError(
+            f"{call.function} over the supertable {source.table.name} mixes its subtables",
+            hint=f"add PARTITION BY {series_name(source, language)}",
+            span=call.span,
+        )
+
+
 def check_time_weighted(statement: CreateStream, source: Relation, language: Language) -> None:
     """Restrict time-weighted functions to INTERVAL queries by subtable with FORCE_WINDOW_CLOSE."""
     query = statement.query
@@ -189,6 +216,14 @@ def check_force_window_close(statement: CreateStream, source: Relation, language
             hint=f"add PARTITION BY {series_name(source, language)}",
             span=query.span,
         )
+    if trigger is TriggerMode.FORCE_WINDOW_CLOSE and query.window is not None and not isinstance(query.window, IntervalClause):
+        raise InvalidStreamError("FORCE_WINDOW_CLOSE needs INTERVAL", hint="use another trigger", span=query.span)
+    if trigger is TriggerMode.FORCE_WINDOW_CLOSE and query.fill is not None and query.fill.mode not in CLOCKED_FILL_MODES:
+        raise InvalidStreamError(
+            f"FILL({query.fill.mode}) is not allowed with FORCE_WINDOW_CLOSE: the next row is not known when a window is computed",
+            hint="use FILL(PREV), FILL(NULL) or FILL(VALUE, …)",
+            span=query.fill.span,
+        )
     if trigger is TriggerMode.CONTINUOUS_WINDOW_CLOSE and not isinstance(query.window, IntervalClause):
         raise InvalidStreamError("CONTINUOUS_WINDOW_CLOSE needs INTERVAL", hint="use another trigger", span=query.span)
 
@@ -210,11 +245,14 @@ def check_functions(statement: CreateStream, _: Relation, language: Language) ->
         )
 
 
-def check_delays(statement: CreateStream, _: Relation, _language: Language) -> None:
-    """Check the lower limits of MAX_DELAY and RECALCULATE."""
-    options = statement.options
-    check_minimum(options.max_delay, MIN_MAX_DELAY, "MAX_DELAY", statement)
-    check_minimum(options.recalculate, MIN_RECALCULATION_INTERVAL, "RECALCULATE", statement)
+def check_max_delay(statement: CreateStream, _: Relation, _language: Language) -> None:
+    """Check the lower limit of MAX_DELAY."""
+    check_minimum(statement.options.max_delay, MIN_MAX_DELAY, "MAX_DELAY", statement)
+
+
+def check_recalculate(statement: CreateStream, _: Relation, _language: Language) -> None:
+    """Check the lower limit of RECALCULATE."""
+    check_minimum(statement.options.recalculate, MIN_RECALCULATION_INTERVAL, "RECALCULATE", statement)
 
 
 def check_minimum(duration: Duration | None, minimum: Duration, option: str, statement: CreateStream) -> None:
@@ -258,12 +296,14 @@ CHECKS: Final[tuple[Check, ...]] = (
     check_trigger,
     check_count_window,
     check_composite_key,
+    check_interpolation,
     check_time_weighted,
     check_force_window_close,
     check_group_by,
     check_functions,
-    check_delays,
+    check_max_delay,
     check_having,
+    check_recalculate,
     check_watermark,
     check_notification,
 )
@@ -271,12 +311,6 @@ CHECKS: Final[tuple[Check, ...]] = (
 
 def check_supported(statement: CreateStream) -> None:
     """Raise `NotSupportedError` for what the language has and this version does not."""
-    query, options = statement.query, statement.options
-    if options.trigger not in SUPPORTED_TRIGGERS:
-        raise NotSupportedError(
-            f"TRIGGER {options.trigger} is not supported yet", hint="use AT_ONCE or WINDOW_CLOSE", span=statement.name.span
-        )
-    if query.fill is not None:
+    query = statement.query
+    if query.fill is not None and statement.options.trigger is not TriggerMode.FORCE_WINDOW_CLOSE:
         raise NotSupportedError("FILL is not supported in streams yet", hint="fill when you read the target", span=query.fill.span)
-    if query.interpolation is not None:
-        raise NotSupportedError("INTERP is not supported in streams yet", hint="use a window", span=query.span)

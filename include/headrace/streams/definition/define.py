@@ -7,21 +7,22 @@ import functools
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from headrace.catalog import Catalog
 from headrace.catalog.rules import target_taken
 from headrace.compute import Key, Language, Plan, Relation, Scan, Scope, SeriesNames, bind, language
 from headrace.compute.terms import ColumnRole
 from headrace.compute.types import spark_type
-from headrace.compute.window_plans import EventWindow
+from headrace.compute.window_plans import EventWindow, IntervalWindow
 from headrace.errors import Error, InternalError, InvalidStreamError, LimitError, NotFoundError, TypeMismatchError
 from headrace.model.expressions import Cast, ColumnRef, Expression, Star
-from headrace.model.jobs import JobDefinition, JobKind
+from headrace.model.jobs import JobDefinition, JobKind, Replacement
 from headrace.model.notifications import Notification
 from headrace.model.positions import SourceId, source_id
-from headrace.model.queries import Query
+from headrace.model.queries import IntervalClause, Query
 from headrace.model.statements import CreateStream
-from headrace.model.streams import StreamOptions, StreamSchema
+from headrace.model.streams import StreamOptions, StreamSchema, TriggerMode
 from headrace.model.tables import ColumnReference, Database, Name, Table, TableId
 from headrace.model.types import TypeKind
 from headrace.sql import parse
@@ -32,6 +33,7 @@ from headrace.streams.definition.layout import (
     MAX_LENGTHS,
     Layout,
     TagFill,
+    check_types,
     existing_layout,
     hidden_items,
     is_created_by,
@@ -40,6 +42,8 @@ from headrace.streams.definition.layout import (
     prepend_window_start,
     tag_value,
 )
+
+WINDOW_BOUNDS: Final = ("_wstart", "_wend")
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,7 @@ class StreamPlan:
         columns: For each output column of `query`, in order, the column of `target` that it fills.
         groups: How a group of the query gets its subtable of the target, with tags.
         watermark: The watermark delay, in ticks of the source's precision.
+        delete_mark: How far behind the maximum event time state is dropped, in ticks; None if it never is.
         conditions: With a notification, what made event windows start and end.
     """
 
@@ -77,6 +82,7 @@ class StreamPlan:
     columns: tuple[str, ...]
     groups: GroupRule
     watermark: int
+    delete_mark: int | None = None
     notification: Notification | None = None
     conditions: ConditionValues = field(default_factory=ConditionValues)
 
@@ -115,6 +121,21 @@ class StreamPlan:
         return isinstance(self.query.window, EventWindow)
 
     @property
+    def is_closed_by_clock(self) -> bool:
+        """True if the clock closes windows, not event time."""
+        return self.options.trigger is TriggerMode.FORCE_WINDOW_CLOSE
+
+    @property
+    def defers_changes(self) -> bool:
+        """True if late rows, updates and deletes only mark closed windows, which the clock has recalculated."""
+        return self.options.trigger is TriggerMode.CONTINUOUS_WINDOW_CLOSE
+
+    @property
+    def separates_late_rows(self) -> bool:
+        """True if a late row is not simply merged into its window."""
+        return self.options.ignore_expired or self.defers_changes
+
+    @property
     def schema(self) -> StreamSchema:
         """The columns of the source and target that the stream uses."""
         used = dict.fromkeys(name for scan in self.query.scans for name in scan.columns if name != scan.table.series_key)
@@ -128,7 +149,9 @@ class StreamPlan:
             references=self.references,
         )
 
-    def definition(self, *, created: int, snode: str = "default", dialect: str = "tdengine") -> JobDefinition:
+    def definition(
+        self, *, created: int, snode: str = "default", dialect: str = "tdengine", replaces: Replacement | None = None
+    ) -> JobDefinition:
         """Return the definition to record in the catalog."""
         return JobDefinition(
             id=self.id,
@@ -142,6 +165,7 @@ class StreamPlan:
             created=created,
             snode=snode,
             schema=self.schema,
+            replaces=replaces,
         )
 
 
@@ -181,11 +205,17 @@ def find_relation(catalog: Catalog, database: str, name: str) -> Relation:
 
 
 def define(
-    statement: CreateStream, catalog: Catalog, database: str | None, *, dialect: str = "tdengine", now: int = 0
+    statement: CreateStream,
+    catalog: Catalog,
+    database: str | None,
+    *,
+    dialect: str = "tdengine",
+    now: int = 0,
+    replaced: JobDefinition | None = None,
 ) -> StreamPlan:
     """Check a statement in the context of a current database, and return its plan.
 
-    Creates nothing. Does not check whether a stream of that name exists.
+    Creates nothing. Does not check whether a stream of that name exists. `replaced` is the stream whose place the new one takes.
 
     Raises:
         InvalidStreamError: The query or an option is not valid in a stream.
@@ -195,8 +225,9 @@ def define(
         LimitError: The database has too many streams, or an option is out of its range.
         TypeMismatchError: A result has the wrong type for the target.
     """
-    plan = Definer(statement, catalog, catalog_scope(catalog, database, dialect=dialect, now=now), database).plan()
-    check_other_streams(plan, statement, catalog)
+    scope = catalog_scope(catalog, database, dialect=dialect, now=now)
+    plan = Definer(statement, catalog, scope, database, replaced=replaced).plan()
+    check_other_streams(plan, statement, catalog, replaced)
     return plan
 
 
@@ -229,9 +260,9 @@ def scope_as_recorded(scope: Scope, definition: JobDefinition) -> Scope:
     return replace(scope, resolve=lambda name: tuple(map(as_recorded, scope.resolve(name))))
 
 
-def check_other_streams(plan: StreamPlan, statement: CreateStream, catalog: Catalog) -> None:
+def check_other_streams(plan: StreamPlan, statement: CreateStream, catalog: Catalog, replaced: JobDefinition | None = None) -> None:
     """Reject a target that another stream fills, and too many streams on one database."""
-    others = [record.definition for record in catalog.jobs.all(kind=JobKind.STREAM)]
+    others = [record.definition for record in catalog.jobs.all(kind=JobKind.STREAM) if record.definition != replaced]
     rival = next((other for other in others if other.target == plan.target.id), None)
     if rival is not None:
         error = target_taken(rival.name, plan.target.name)
@@ -246,13 +277,17 @@ def check_other_streams(plan: StreamPlan, statement: CreateStream, catalog: Cata
 
 @dataclass(frozen=True)
 class Definer:
-    """The plan of one statement in the making. `recorded` is the catalog's definition of a stream that exists."""
+    """The plan of one statement in the making.
+
+    `recorded` is the catalog's definition of a stream that exists, `replaced` that of the stream whose place the new one takes.
+    """
 
     statement: CreateStream
     catalog: Catalog
     scope: Scope
     database: str | None
     recorded: JobDefinition | None = None
+    replaced: JobDefinition | None = None
 
     def plan(self) -> StreamPlan:
         """Return the plan."""
@@ -265,6 +300,7 @@ class Definer:
         prepended = query is not statement.query
         check_virtual_source(bound, statement)
         target_database, existing = self.resolve_target()
+        check_precision(bound, query, target_database, statement)
         layout = self.choose_layout(target_database, existing, bound, prepended)
         with_hidden = replace(
             cast_to_target(query, bound, layout), partition_by=(*query.partition_by, *hidden_items(statement, layout))
@@ -276,7 +312,7 @@ class Definer:
             database=statement.name.database or self.database or target_database.name,
             name=statement.name.name,
             sql=self.recorded.sql if self.recorded else statement.text,
-            options=statement.options,
+            options=effective_options(statement.options),
             query=final,
             source=source.table,
             source_database=source.database,
@@ -287,6 +323,7 @@ class Definer:
             columns=layout.columns,
             groups=define_groups(statement, layout, final),
             watermark=statement.options.watermark.ticks(source.database.precision),
+            delete_mark=effective_delete_mark(statement.options, final),
             notification=statement.notification,
             conditions=conditions,
         )
@@ -309,33 +346,58 @@ class Definer:
         table = next((table for table in self.catalog.tables.all(database) if table.name == name.name), None)
         if table is not None and table.is_virtual:
             raise InvalidStreamError(f"{name} is a virtual table, which stores no rows", hint="name another target", span=name.span)
-        return target_database, table and self.restrict_to_recorded(table)
-
-    def restrict_to_recorded(self, table: Table) -> Table:
-        """Restrict a target to the columns and tags that the recorded stream fills."""
-        schema = self.recorded.schema if self.recorded else None
-        if schema is None:
-            return table
-        columns = tuple(column for column in table.columns if column.name in schema.fills)
-        return replace(table, columns=columns, tags=tuple(tag for tag in table.tags if tag.name in schema.fills))
+        return target_database, table and restrict_to_filled(table, self.recorded)
 
     def choose_layout(self, database: Database, existing: Table | None, bound: Plan, prepended: bool) -> Layout:
-        """Return the target's layout. A table that a recorded stream has created counts as new."""
+        """Return the target's layout. A table that a stream has created counts as new for itself and for its replacement."""
         if existing is None:
             return new_layout(self.statement, database.name, bound, prepended)
-        if self.recorded is not None:
-            with contextlib.suppress(Error):
-                new_target = new_layout(self.statement, database.name, bound, prepended)
-                if is_created_by(new_target, existing):
-                    return replace(new_target, table=existing)
+        own = self.recorded or self.replaced
+        if own is not None and own.target == existing.id:
+            new_target = self.try_new_layout(database, bound, prepended)
+            for table in (existing, restrict_to_filled(existing, own)):
+                if new_target is not None and is_created_by(new_target, table):
+                    if self.recorded is None and self.statement.text != own.sql:
+                        check_types(self.statement, new_target.table, table)
+                    return replace(new_target, table=table)
         return existing_layout(self.statement, existing, bound, prepended)
+
+    def try_new_layout(self, database: Database, bound: Plan, prepended: bool) -> Layout | None:
+        """Return the layout that a new target would have; None if there cannot be one."""
+        with contextlib.suppress(Error):
+            return new_layout(self.statement, database.name, bound, prepended)
+        return None
+
+
+def restrict_to_filled(table: Table, stream: JobDefinition | None) -> Table:
+    """Restrict a target to the columns and tags that a recorded stream fills."""
+    schema = stream.schema if stream is not None else None
+    if schema is None:
+        return table
+    columns = tuple(column for column in table.columns if column.name in schema.fills)
+    return replace(table, columns=columns, tags=tuple(tag for tag in table.tags if tag.name in schema.fills))
+
+
+def effective_options(options: StreamOptions) -> StreamOptions:
+    """Return the options that apply: FORCE_WINDOW_CLOSE has no history, and ignores late rows and updates."""
+    if options.trigger is not TriggerMode.FORCE_WINDOW_CLOSE:
+        return options
+    return replace(options, fill_history=False, fill_history_async=False, ignore_expired=True, ignore_update=True)
+
+
+def effective_delete_mark(options: StreamOptions, plan: Plan) -> int | None:
+    """Return DELETE_MARK in ticks, at least the watermark delay and the length of a window; None if state is never dropped."""
+    if options.delete_mark is None or options.delete_mark.count <= 0:
+        return None
+    mark = max(options.delete_mark.ticks(plan.precision), options.watermark.ticks(plan.precision))
+    return max(mark, plan.window.max_span(plan.precision)) if isinstance(plan.window, IntervalWindow) else mark
 
 
 def check_plan(plan: Plan, statement: CreateStream, source: Relation, language: Language) -> None:
     """Check what depends on resolved names: types, and the first columns of the result."""
     first = plan.outputs[0]
     if first.type.kind is not TypeKind.TIMESTAMP or (
-        plan.window is None and not is_timestamp_first(statement.query, source, language)
+        plan.window is None and plan.interp is None and not is_timestamp_first(statement.query, source, language)
     ):
         raise InvalidStreamError(
             f"the first column of the result is not the timestamp {source.table.timestamp.name}",
@@ -364,6 +426,29 @@ def check_virtual_source(plan: Plan, statement: CreateStream) -> None:
             hint=f"see SHOW CREATE VTABLE, and ALTER VTABLE {scan.subtable or scan.table.name} ALTER COLUMN … SET table.column",
             span=statement.query.span,
         )
+
+
+def check_precision(plan: Plan, query: Query, target: Database, statement: CreateStream) -> None:
+    """Refuse a target whose precision is too coarse for the timestamps of the results: rows would replace each other.
+
+    The bounds of an INTERVAL fit if its length, offset and step are whole ticks of the target.
+    """
+    tick = target.precision.nanoseconds
+    if tick <= plan.precision.nanoseconds:
+        return
+    window = query.window
+    fits = isinstance(window, IntervalClause) and all(
+        length is None or length.is_calendar or length.nanoseconds % tick == 0
+        for length in (window.length, window.offset, window.sliding)
+    )
+    for item, output in zip(query.items, plan.outputs, strict=False):
+        is_bound = isinstance(item.expression, ColumnRef) and item.expression.name in WINDOW_BOUNDS
+        if output.type.kind is TypeKind.TIMESTAMP and not (fits and is_bound):
+            raise InvalidStreamError(
+                f"{output.name} may have fractions of a {target.precision}, which the database {target.name} does not store",
+                hint=f"name a target in a database of precision '{plan.precision}'",
+                span=item.expression.span or statement.target.span,
+            )
 
 
 def is_timestamp_first(query: Query, source: Relation, language: Language) -> bool:

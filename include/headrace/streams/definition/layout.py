@@ -12,7 +12,7 @@ from headrace.model.expressions import Cast, ColumnRef, Expression, transform
 from headrace.model.queries import Query, SelectItem
 from headrace.model.statements import CreateStream, TargetColumn, TargetTag
 from headrace.model.tables import Column, Table, TableKind
-from headrace.model.types import DataType, TypeKind
+from headrace.model.types import INTEGERS, DataType, TypeKind
 
 GROUP_ID: Final = "group_id"
 GROUP_ID_TYPE: Final = DataType(TypeKind.UBIGINT)
@@ -81,9 +81,9 @@ def column_names(statement: CreateStream, plan: Plan, prepended: bool) -> tuple[
     """Return the names of the new target's columns, and whether the second one is a key."""
     outputs = tuple(output.name for output in plan.outputs)
     check_distinct(statement, outputs)
+    keeps_key = source_key_name(plan) is not None and plan.window is None
     if statement.columns is None:
-        source_key = source_key_name(plan)
-        return outputs, source_key is not None and plan.window is None
+        return outputs, keeps_key
     listed = statement.columns
     if len(listed) != len(outputs) - prepended:
         raise InvalidStreamError(
@@ -92,7 +92,7 @@ def column_names(statement: CreateStream, plan: Plan, prepended: bool) -> tuple[
             span=listed[0].span,
         )
     names = (*outputs[:prepended], *(column.name for column in listed))
-    return names, check_keys(listed, prepended, plan)
+    return names, check_keys(listed, prepended, plan) or keeps_key
 
 
 def source_key_name(plan: Plan) -> str | None:
@@ -206,6 +206,12 @@ def existing_layout(statement: CreateStream, table: Table, plan: Plan, prepended
     typed = next((tag for tag in statement.tags or () if tag.column is not None), None)
     if typed is not None:
         raise ExistsError(f"the table {table.name} exists already", hint="write TAGS with names only", span=typed.span)
+    if table.key is None and plan.window is None and (key := source_key_name(plan)) is not None:
+        raise InvalidStreamError(
+            f"{table.name} has no key column for {key}, the key of the source: rows of one instant would replace each other",
+            hint="name a target with a composite key, or one that does not exist yet",
+            span=statement.target.span,
+        )
     check_distinct(statement, [output.name for output in plan.outputs])
     columns = existing_columns(statement, table, plan, prepended)
     fills, id_tag = existing_tags(statement, table)
@@ -264,6 +270,28 @@ def is_created_by(layout: Layout, table: Table) -> bool:
     """Return True if a table has the columns and tags that a layout creates."""
     has_same_columns = [column.name for column in layout.table.columns] == [column.name for column in table.columns]
     return has_same_columns and [tag.name for tag in layout.table.tags] == [tag.name for tag in table.tags]
+
+
+def check_types(statement: CreateStream, new: Table, table: Table) -> None:
+    """Refuse the target of a stream that is replaced if a column cannot hold all values of the new results."""
+    for result, column in zip((*new.columns, *new.tags), (*table.columns, *table.tags), strict=True):
+        if not can_hold(column.type, result.type):
+            raise InvalidStreamError(
+                f"the column {column.name} of {table.name} is {column.type}, the result is {result.type}",
+                hint=f"use CAST(… AS {column.type}), or name another target",
+                span=statement.target.span,
+            )
+
+
+def can_hold(column: DataType, result: DataType) -> bool:
+    """Return True if a column's type has all values of a result's type."""
+    if column.kind in INTEGERS and result.kind in INTEGERS:
+        low, high = column.integer_range()
+        least, greatest = result.integer_range()
+        return low <= least and greatest <= high
+    if column.kind is TypeKind.DOUBLE and result.kind is TypeKind.FLOAT:
+        return True
+    return column.kind is result.kind and (column.length or 0) >= (result.length or 0) and column.scale == result.scale
 
 
 def hidden_items(statement: CreateStream, layout: Layout) -> tuple[SelectItem, ...]:

@@ -101,3 +101,42 @@ def neighbor_index(index: npt.NDArray[np.int64], group: npt.NDArray[np.int64], s
     neighbor = np.clip(index + step, 0, max(len(group) - 1, 0))
     has_neighbor = (neighbor == index + step) & (group[neighbor] == group[index])
     return pa.array(neighbor, mask=~has_neighbor)
+
+
+def written_events(plan: StreamPlan, written: pa.Table, all_windows: pa.Table) -> WindowEvents | None:
+    """Return the events of windows in state that the clock has written; None if the stream has no notification.
+
+    Args:
+        plan: The stream.
+        written: The windows, with their results.
+        all_windows: All windows in state.
+    """
+    notification = plan.notification
+    if notification is None or not notification.subscribes_to(EventType.WINDOW_CLOSE) or written.num_rows == 0:
+        return None
+    key = [*key_columns(plan.query), WSTART]
+    is_state_window = isinstance(plan.query.window, StateWindow)
+    closed = add_neighbor_states(written, [all_windows], key) if is_state_window else written
+    return WindowEvents({EventType.WINDOW_CLOSE: closed})
+
+
+def computed_events(plan: StreamPlan, computed: pa.Table) -> WindowEvents | None:
+    """Return the events of windows that the clock has opened and closed at once; None if the stream has no notification."""
+    notification = plan.notification
+    if notification is None or computed.num_rows == 0:
+        return None
+    types = (EventType.WINDOW_OPEN, EventType.WINDOW_CLOSE)
+    return WindowEvents({type_: computed for type_ in types if notification.subscribes_to(type_)})
+
+
+def combined_events(first: WindowEvents | None, second: WindowEvents | None, key: Sequence[str]) -> WindowEvents | None:
+    """Return the events of two steps of one micro-batch. The events of a window in the second step replace those of the first."""
+    if first is None or second is None:
+        return first or second
+    windows = dict(second.windows)
+    for type_, rows in first.windows.items():
+        later = windows.get(type_)
+        windows[type_] = (
+            rows if later is None else pa.concat_tables([anti_join(rows, later, key), later], promote_options="permissive")
+        )
+    return WindowEvents(windows)

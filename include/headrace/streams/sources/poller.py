@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Final
 from weakref import WeakValueDictionary
 
-from headrace.errors import Error, FencedError, TerminalError, TransientError
+from headrace.errors import Error, FencedError, NotFoundError, TerminalError, TransientError
 from headrace.model.failpoints import FailpointError
 from headrace.model.jobs import DesiredState, JobDefinition, JobRecord, JobState
 from headrace.model.positions import Offsets, SourceId, is_behind
@@ -156,6 +156,14 @@ class SourcePoller:
         """The ids of its streams, including those that will be removed once their micro-batch has ended."""
         return frozenset(self._subscriptions)
 
+    def outdated(self, runnable: Mapping[str, JobRecord]) -> set[str]:
+        """Return the ids of its streams that should not run, or whose definition has changed."""
+        return {
+            job_id
+            for job_id, subscription in self._subscriptions.items()
+            if job_id not in runnable or runnable[job_id].definition != subscription.record.definition
+        }
+
     def add(self, record: JobRecord) -> None:
         """Add a stream at its recorded position. An error is recorded as its stop reason, not raised."""
         self._subscriptions.setdefault(record.definition.id, Subscription(record))
@@ -276,6 +284,9 @@ class SourcePoller:
         """Handle the end of a micro-batch."""
         future, subscription.in_flight = subscription.in_flight, None
         error = future.exception() if future is not None else None
+        if isinstance(error, FencedError) and self._has_left(subscription):
+            self._drop(subscription)
+            return
         if isinstance(error, FailpointError | FencedError) or (error is not None and not isinstance(error, Exception)):
             raise error
         if subscription.is_removed:
@@ -284,6 +295,16 @@ class SourcePoller:
             self._handle_failure(subscription, to_error(error))
         elif future is not None:
             self._handle_success(subscription, future.result())
+
+    def _has_left(self, subscription: Subscription) -> bool:
+        """Return True if a stream was replaced, or has moved to another snode: this driver's lease has not passed to another."""
+        definition = subscription.record.definition
+        try:
+            return self.context.catalog.jobs.by_id(definition.id).definition.snode != definition.snode
+        except NotFoundError:
+            return True
+        except TransientError:
+            return False
 
     def _handle_success(self, subscription: Subscription, advance: Advance) -> None:
         subscription.retry.record_success()
@@ -354,11 +375,11 @@ class SourcePollers:
 
         Added: desired RUNNING and observed CREATED (without history), RUNNING or PAUSED; they become RUNNING. Streams that are
         desired PAUSED are removed, and become PAUSED once they have been. FILLING and STOPPED ones, and those not in `records`, do
-        not run.
+        not run. A stream whose definition has changed starts again with the new one.
         """
         runnable = {record.definition.id: record for record in records if is_runnable(record)}
         for poller in self._pollers.values():
-            for job_id in poller.streams - runnable.keys():
+            for job_id in poller.outdated(runnable):
                 poller.remove(job_id)
         running = self.streams
         for record in records:

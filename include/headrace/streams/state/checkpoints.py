@@ -7,7 +7,7 @@ import struct
 import zlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Final
 
 import pyarrow as pa
@@ -17,7 +17,8 @@ from headrace.compute.plan import SERIES_KEY
 from headrace.errors import OperationalError, TerminalError
 from headrace.model.failpoints import failpoint
 from headrace.model.jobs import JobCounters
-from headrace.model.positions import Position
+from headrace.model.positions import Offsets, Position
+from headrace.storage.object_store import file_system, is_object_store
 
 MAGIC: Final = b"HRSTATE1"
 MESSAGE_COMPRESSION_LEVEL: Final = 1
@@ -27,6 +28,9 @@ RETAINED_CHECKPOINTS: Final = 3
 MAX_EVENT_TIME: Final = "_max_event_time"
 MAX_EVENT_TIMES: Final = pa.schema([(SERIES_KEY, pa.string()), (MAX_EVENT_TIME, pa.int64())])
 """The largest event time of each subtable, in ticks."""
+
+TABLES: Final = ("windows", "max_event_time_by_subtable", "deferred", "rows_before", "last_results")
+"""The tables of a state, in the order of a checkpoint."""
 
 
 class StateError(TerminalError):
@@ -48,6 +52,11 @@ class StreamState:
         evicted_through: Windows up to this start (INTERVAL) or end (others) may have been evicted: if they are not in state, they
             may have stored rows. Later windows that are not in state have none. None if nothing has been evicted.
         counters: Totals since the stream was created, without pending rows.
+        deferred: Rows whose windows are recalculated at `wake_at`: the columns that the query reads. None if there are none.
+        rows_before: The last rows of each group before `computed_before`, for functions that look for the row before a window.
+        last_results: The last result of each group before `computed_before`, with instants in ticks, for FILL.
+        computed_before: With FORCE_WINDOW_CLOSE, the start of the first window that is not computed yet, in ticks.
+        due_offsets: The newest versions of the sources when a window fell due that waits until the stream has handled them.
         wake_at: When the job needs its next micro-batch even if nothing changes, in epoch ms of the connection's clock.
         handled_at: When the micro-batch was handled, by the same clock.
         messages: The micro-batch's messages. A driver that finds them uncommitted commits them.
@@ -59,6 +68,11 @@ class StreamState:
     max_event_time: int | None = None
     evicted_through: int | None = None
     counters: JobCounters = field(default_factory=JobCounters)
+    deferred: pa.Table | None = None
+    rows_before: pa.Table | None = None
+    last_results: pa.Table | None = None
+    computed_before: int | None = None
+    due_offsets: Offsets | None = None
     wake_at: int | None = None
     handled_at: int = 0
     messages: tuple[bytes, ...] = ()
@@ -70,8 +84,7 @@ class StreamState:
 
 def encode(state: StreamState) -> bytes:
     """Encode a state as bytes that end with a checksum."""
-    windows = b"" if state.windows is None else to_ipc(state.windows)
-    times = to_ipc(state.max_event_time_by_subtable)
+    tables = [b"" if table is None else to_ipc(table) for table in (getattr(state, name) for name in TABLES)]
     messages = zlib.compress(b"".join(state.messages), MESSAGE_COMPRESSION_LEVEL) if state.messages else b""
     header = json.dumps(
         {
@@ -81,12 +94,13 @@ def encode(state: StreamState) -> bytes:
             "max_event_time": state.max_event_time,
             "evicted_through": state.evicted_through,
             "counters": asdict(state.counters),
-            "windows": len(windows),
-            "times": len(times),
+            "computed_before": state.computed_before,
+            "due_offsets": None if state.due_offsets is None else dict(state.due_offsets),
+            "tables": [len(table) for table in tables],
             "messages": [len(message) for message in state.messages],
         }
     ).encode()
-    body = b"".join((MAGIC, struct.pack("<I", len(header)), header, windows, times, messages))
+    body = b"".join((MAGIC, struct.pack("<I", len(header)), header, *tables, messages))
     return body + struct.pack("<I", zlib.crc32(body))
 
 
@@ -99,20 +113,21 @@ def decode(data: bytes) -> StreamState:
     if len(data) < len(MAGIC) + 8 or not data.startswith(MAGIC) or zlib.crc32(data[:-4]) != struct.unpack("<I", data[-4:])[0]:
         raise StateError("the checkpoint is incomplete or damaged", hint="wait until it has been recomputed from the source")
     header_start = len(MAGIC) + 4
-    windows_start = header_start + struct.unpack("<I", data[len(MAGIC) : header_start])[0]
-    header = json.loads(data[header_start:windows_start])
-    times_start = windows_start + header["windows"]
-    messages_start = times_start + header["times"]
+    tables_start = header_start + struct.unpack("<I", data[len(MAGIC) : header_start])[0]
+    header = json.loads(data[header_start:tables_start])
+    ends = list(accumulate(header["tables"], initial=tables_start))
+    tables = {name: from_ipc(data[first:last]) for name, (first, last) in zip(TABLES, pairwise(ends), strict=True) if last > first}
     return StreamState(
         position=Position.from_json(header["position"]),
-        windows=from_ipc(data[windows_start:times_start]) if header["windows"] else None,
-        max_event_time_by_subtable=from_ipc(data[times_start:messages_start]),
         max_event_time=header["max_event_time"],
         evicted_through=header["evicted_through"],
+        computed_before=header["computed_before"],
+        due_offsets=header["due_offsets"],
         counters=JobCounters(**header["counters"]),
         wake_at=header["wake_at"],
         handled_at=header["handled_at"],
-        messages=decode_messages(data[messages_start:-4], header["messages"]),
+        messages=decode_messages(data[ends[-1] : -4], header["messages"]),
+        **tables,
     )
 
 
@@ -145,7 +160,8 @@ class StateStore:
     """
 
     def __init__(self, uri: str, job_id: str, epoch: int) -> None:
-        self.filesystem, root = fs.FileSystem.from_uri(uri)
+        self.filesystem, root = file_system(uri)
+        self._is_remote = is_object_store(uri)
         self.folder = f"{root}/{job_id}"
         self.epoch = epoch
 
@@ -161,15 +177,20 @@ class StateStore:
         """
         batch = state.position.batch
         try:
-            self.filesystem.create_dir(self.folder, recursive=True)
-            temporary = f"{self.folder}/.{batch}-{self.epoch}.part"
-            with self.filesystem.open_output_stream(temporary) as file:
-                file.write(encode(state))
-            failpoint("streams.state.rename")
-            self.filesystem.move(temporary, self._path(batch, self.epoch))
+            self._write(encode(state), self._path(batch, self.epoch), f"{self.folder}/.{batch}-{self.epoch}.part")
             self._delete_old(durable)
         except OSError as error:
             raise OperationalError(f"the state of a stream cannot be written: {error}", hint="check the storage") from error
+
+    def _write(self, data: bytes, path: str, temporary: str) -> None:
+        """Write a file atomically: an object appears when it is complete, a local file by a rename."""
+        if not self._is_remote:
+            self.filesystem.create_dir(self.folder, recursive=True)
+        with self.filesystem.open_output_stream(path if self._is_remote else temporary) as file:
+            file.write(data)
+        failpoint("streams.state.rename")
+        if not self._is_remote:
+            self.filesystem.move(temporary, path)
 
     def read(self, batch: int) -> StreamState | None:
         """Return the state after a micro-batch, as written by the newest epoch; None if there is none.

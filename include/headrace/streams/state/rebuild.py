@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.compute import Plan, aggregate_windows, prepare
+from headrace.compute import aggregate_windows, prepare
 from headrace.compute.plan import SERIES_KEY, TS, WEND, WSTART
 from headrace.compute.terms import quote
 from headrace.compute.types import from_ticks
@@ -16,7 +16,6 @@ from headrace.compute.window_plans import IntervalWindow
 from headrace.compute.windows import key_columns
 from headrace.model.jobs import JobCounters
 from headrace.model.positions import Offsets, Position
-from headrace.model.time import Duration
 from headrace.storage.spark.functions import F
 from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
@@ -27,9 +26,6 @@ from headrace.streams.windows.emission import EmitState
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-MAX_MONTH: Final = Duration(31, "d")
-DAY: Final = Duration(1, "d")
 
 
 def rebuild(
@@ -48,10 +44,12 @@ def rebuild(
             emitted in any case.
         counters: The counters recorded at the position.
     """
+    settled_counters = without_pending(replace(counters or JobCounters(), rows_pending=0))
+    if plan.is_closed_by_clock:
+        return StreamState(position, counters=settled_counters, wake_at=context.clock.now())
     rows = source_rows(context, plan, position.offsets)
     max_event_time_by_subtable = max_event_times(plan, rows)
     max_event_time = pc.max(max_event_time_by_subtable[MAX_EVENT_TIME]).as_py()
-    settled_counters = without_pending(replace(counters or JobCounters(), rows_pending=0))
     state = StreamState(
         position,
         max_event_time_by_subtable=max_event_time_by_subtable,
@@ -90,7 +88,7 @@ def max_event_times(plan: StreamPlan, rows: DataFrame) -> pa.Table:
 def open_windows(plan: StreamPlan, rows: DataFrame, watermark: int, emit_state: int) -> pa.Table:
     """Return the windows to keep in state: those open at a watermark, and the last ones of every partition."""
     if isinstance(plan.query.window, IntervalWindow):
-        low = from_ticks(f"{watermark - max_window_span(plan.query, plan.query.window)}L", plan.query.precision)
+        low = from_ticks(f"{watermark - plan.query.window.max_span(plan.query.precision)}L", plan.query.precision)
         recent = rows.where(f"{quote(plan.source.timestamp.name)} >= {low}")
         windows = aggregate_windows(plan.query, prepare(plan.query, recent)).where(f"{WEND} >= {watermark}L")
     else:
@@ -100,10 +98,3 @@ def open_windows(plan: StreamPlan, rows: DataFrame, watermark: int, emit_state: 
         windows = all_windows.selectExpr("*", f"{last} AS _last").where(f"{WEND} >= {watermark}L OR {WEND} >= _last").drop("_last")
     retained = windows.select(*window_sql.window_columns(plan.query)).toArrow()
     return retained.append_column(window_sql.EMITTED, pa.repeat(pa.scalar(emit_state, pa.int32()), retained.num_rows))
-
-
-def max_window_span(plan: Plan, window: IntervalWindow) -> int:
-    """Return an upper bound of the distance between two instants of one window, in ticks."""
-    if not window.length.is_calendar:
-        return window.length.ticks(plan.precision) + (DAY.ticks(plan.precision) if window.zone is not None else 0)
-    return (window.length.months * MAX_MONTH.nanoseconds + DAY.nanoseconds) // plan.precision.nanoseconds

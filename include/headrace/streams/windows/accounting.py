@@ -49,7 +49,7 @@ def count_rows(plan: StreamPlan, batch: ChangeBatch, state: StreamState, used: B
     if not passing.any():
         return BatchCount(counters, state.max_event_time_by_subtable, state.max_event_time)
     max_event_time_by_subtable = state.max_event_time_by_subtable
-    if plan.options.ignore_expired or plan.leaves_rows_out:
+    if plan.separates_late_rows or plan.leaves_rows_out:
         max_event_time_by_subtable = merge_max_times(
             max_event_time_by_subtable, max_times(batch.series.filter(pa.array(passing)), pa.array(batch.ts[passing]))
         )

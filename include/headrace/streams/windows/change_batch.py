@@ -167,6 +167,17 @@ def change_batch(plan: StreamPlan, changes: Changes, *, ignore_update: bool) -> 
     )
 
 
+def recalculation_batch(plan: StreamPlan, rows: pa.Table) -> ChangeBatch:
+    """Return rows as a batch that changes nothing but has their windows recalculated."""
+    return ChangeBatch(
+        rows=rows,
+        series_key=plan.source.series_key,
+        kind=np.full(rows.num_rows, RowKind.DELETE, np.int8),
+        version=np.zeros(rows.num_rows, np.int64),
+        ts=to_ticks(rows[plan.source.timestamp.name], plan.query.precision),
+    )
+
+
 def to_numpy(column: pa.ChunkedArray) -> npt.NDArray[np.generic]:
     """Convert a column to a NumPy array."""
     return np.asarray(column.to_numpy(zero_copy_only=False) if isinstance(column, pa.Array) else column.to_numpy())
@@ -231,35 +242,54 @@ def running_maximum_before(group: Int64s, version: Int64s, value: Int64s) -> Int
     return result
 
 
-def maybe_expired(batch: ChangeBatch, state: StreamState, watermark_delay: int) -> Bools:
+def maybe_expired(batch: ChangeBatch, state: StreamState, watermark_delay: int, delete_mark: int | None = None) -> Bools:
     """Return a mask of the rows that may be expired: out of order in their subtable, and older than the watermark.
 
     Rows that WHERE drops are included, so the result may have too many rows, but never too few.
     """
     max_event_time = max_event_time_before(batch, state.max_event_time)
     before_watermark = batch.is_written & (max_event_time != NEVER) & (batch.ts < max_event_time - watermark_delay)
-    return (
-        np.asarray(before_watermark & (batch.ts < max_subtable_time_before(batch, state)))
-        if before_watermark.any()
-        else np.asarray(before_watermark)
-    )
+    if not before_watermark.any():
+        return np.asarray(before_watermark)
+    return np.asarray(before_watermark & is_out_of_order(batch, state, delete_mark, max_event_time))
 
 
-def watermarks_before(batch: ChangeBatch, state: StreamState, watermark_delay: int, passing: Bools) -> Int64s:
+def is_out_of_order(batch: ChangeBatch, state: StreamState, delete_mark: int | None, max_event_time: Int64s) -> Bools:
+    """Return a mask of the rows that are older than an earlier row of their subtable.
+
+    The instants of subtables behind DELETE_MARK are not kept, so all rows behind it count as out of order.
+    """
+    out_of_order = batch.ts < max_subtable_time_before(batch, state)
+    if delete_mark is not None:
+        out_of_order |= (max_event_time != NEVER) & (batch.ts < max_event_time - delete_mark)
+    return np.asarray(out_of_order)
+
+
+def watermarks_before(
+    batch: ChangeBatch, state: StreamState, plan: StreamPlan, passing: Bools, *, of_changes: bool = False
+) -> Int64s:
     """Return for each row the watermark before its write if the row is out of order in its subtable; `NEVER` for all others.
 
     The row is expired for windows that end before that instant. Only rows that pass WHERE (`passing`) advance the watermark.
     Deleted rows never expire.
+
+    Args:
+        batch: The rows.
+        state: The state before them.
+        plan: The stream.
+        passing: The rows that pass WHERE.
+        of_changes: Whether deleted and updated rows get the watermark too, in order or not.
     """
     passing_batch, rows = filter_batch(batch, passing)
     max_event_time = max_event_time_before(passing_batch, state.max_event_time)
-    out_of_order = (
-        (passing_batch.kind != RowKind.DELETE)
-        & (max_event_time != NEVER)
-        & (passing_batch.ts < max_subtable_time_before(passing_batch, state))
-    )
+    out_of_order = is_out_of_order(passing_batch, state, plan.delete_mark, max_event_time)
+    if of_changes:
+        out_of_order |= np.isin(passing_batch.kind, RECALCULATION_KINDS)
+    else:
+        out_of_order &= passing_batch.kind != RowKind.DELETE
+    has_watermark = out_of_order & (max_event_time != NEVER)
     watermarks = np.full(len(passing), NEVER)
-    watermarks[rows[out_of_order]] = max_event_time[out_of_order] - watermark_delay
+    watermarks[rows[has_watermark]] = max_event_time[has_watermark] - plan.watermark
     return watermarks
 
 

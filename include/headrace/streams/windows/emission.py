@@ -50,8 +50,9 @@ def emit(
 ) -> Emission:
     """Decide which windows of a micro-batch to write and which to retract.
 
-    AT_ONCE writes touched windows. WINDOW_CLOSE writes a window when it closes, and again whenever it changes after that; rows of
-    open windows that a backfill has written remain until then. A window that no longer exists, or is open again, is retracted.
+    AT_ONCE writes touched windows. The others write a window when it closes, and again whenever it changes after that; rows of
+    open windows that a backfill has written remain until then. A window that no longer exists is retracted, and so is one that is
+    open again, unless MAX_DELAY will write it soon.
 
     Args:
         plan: The query.
@@ -69,7 +70,7 @@ def emit(
     touched, is_result = flags(pc.or_(pc.greater(windows[ADDED], 0), windows[RECALCULATED])), flags(windows[IS_RESULT])
     ready = is_result if trigger is TriggerMode.AT_ONCE else is_result & flags(is_closed(windows, watermark))
     is_upserted = ready & (touched if trigger is TriggerMode.AT_ONCE else touched | (emit_state != EmitState.CURRENT))
-    is_retracted = (emit_state != EmitState.NONE) & (~is_result | (~ready & was_closed))
+    is_retracted = (emit_state != EmitState.NONE) & (~is_result | (~ready & was_closed & (trigger is not TriggerMode.MAX_DELAY)))
     unless_written = np.where(touched & (emit_state == EmitState.CURRENT), EmitState.STALE, emit_state)
     new_emit_state = np.where(is_upserted, EmitState.CURRENT, np.where(is_retracted, EmitState.NONE, unless_written))
     new_windows = windows.select(list(window_columns(plan))).append_column(EMITTED, pa.array(new_emit_state.astype(np.int32)))

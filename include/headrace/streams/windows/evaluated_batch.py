@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+import numpy as np
 import pyarrow as pa
 
 from headrace.streams.windows.accounting import BatchCount
+from headrace.streams.windows.change_batch import Int64s
 
 
 @dataclass(frozen=True)
@@ -20,6 +22,7 @@ class EvaluatedBatch:
         possibly_emitted: Recalculated windows that the target may have although they are not in state.
         recalculated: The number of recalculated scopes.
         count: The batch's rows by outcome.
+        deferred_rows: The indexes of the batch's rows that only mark windows.
     """
 
     windows: pa.Table
@@ -28,3 +31,4 @@ class EvaluatedBatch:
     possibly_emitted: pa.Table
     recalculated: int
     count: BatchCount
+    deferred_rows: Int64s = field(default_factory=lambda: np.empty(0, np.int64))

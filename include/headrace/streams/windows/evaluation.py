@@ -72,8 +72,7 @@ class SparkEvaluation:
         return window_sql.finalize_numbered(self.plan, self._frame(segments).coalesce(1)).toArrow()
 
     def _frame(self, rows: pa.Table) -> DataFrame:
-        # PySpark fails on timestamp columns without chunks, which an empty selection has.
-        return window_sql.small_session(self.context.spark()).createDataFrame(rows if rows.num_rows else rows.schema.empty_table())
+        return window_sql.small_frame(self.context.spark(), rows)
 
 
 @dataclass(frozen=True)

@@ -82,7 +82,10 @@ class LargeCommits:
         """Return whether no row may be expired or, for windows that leave rows out, out of order in its subtable."""
         if self.plan.leaves_rows_out:
             return bool((max_subtable_time_in_state(tally, batch.series) < batch.ts).all())
-        return not self.plan.options.ignore_expired or not maybe_expired(batch, state, self.plan.watermark).any()
+        return not self.plan.separates_late_rows or not self._may_be_late(batch, state)
+
+    def _may_be_late(self, batch: ChangeBatch, state: StreamState) -> bool:
+        return bool(maybe_expired(batch, state, self.plan.watermark, self.plan.delete_mark).any())
 
     def _continues(self, windows: pa.Table, added: pa.Table, state: StreamState) -> bool:
         """Return whether segments only continue their partitions, where that is necessary to merge them."""

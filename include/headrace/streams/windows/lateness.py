@@ -48,7 +48,8 @@ class BatchSegments:
         end: The last instant, in ticks.
         kind: The `RowKind`.
         version: The version that wrote the row; `NEVER` for windows in state and stored rows.
-        expired: Whether the row is expired for this window.
+        expired: Whether the row is left out of this window: it is expired, or only marks the window.
+        deferred: Whether the row only marks the window, which is recalculated later.
         reached: The largest event time of the row's subtable before its write, for windows that leave rows out (EVENT).
         first: The first version in which a stored row had this value.
         last: The last such version.
@@ -61,6 +62,7 @@ class BatchSegments:
     kind: npt.NDArray[np.int8]
     version: Int64s
     expired: Bools
+    deferred: Bools
     reached: Int64s
     first: Int64s
     last: Int64s
@@ -76,15 +78,28 @@ class BatchSegments:
 
 
 def batch_segments(
-    plan: StreamPlan, batch: ChangeBatch, state: StreamState, row_segments: pa.Table, state_windows: pa.Table | None
+    plan: StreamPlan,
+    batch: ChangeBatch,
+    state: StreamState,
+    row_segments: pa.Table,
+    state_windows: pa.Table | None,
+    *,
+    defers: bool = False,
 ) -> BatchSegments:
-    """Return the segments of a batch's rows and of windows in state."""
+    """Return the segments of a batch's rows and of windows in state.
+
+    With `defers`, late, updated and deleted rows that are not expired only mark the windows that were closed before them.
+    """
     rows = append_state_windows(plan, row_segments, state_windows)
     row_index = to_numpy(rows[window_sql.ROW]).astype(np.int64)
     kind = np.append(batch.kind, np.int8(RowKind.IN_STATE))[row_index]
     end = to_numpy(rows[WEND]).astype(np.int64)
     passing = passes_filter(batch, row_index)
-    closed_before = np.append(expiry_watermarks(plan, batch, state, passing), NEVER)[row_index]
+    expired = np.asarray(end < np.append(expiry_watermarks(plan, batch, state, passing), NEVER)[row_index])
+    deferred = np.zeros(len(row_index), np.bool_)
+    if defers:
+        closed_before = watermarks_before(batch, state, plan, passing, of_changes=True)
+        deferred = np.asarray((end < np.append(closed_before, NEVER)[row_index]) & ~expired)
     reached = max_event_times_before(batch, state, passing) if plan.leaves_rows_out else np.full(len(batch.ts), NEVER)
     no_version = np.full(len(row_index), NEVER)
     return BatchSegments(
@@ -94,7 +109,8 @@ def batch_segments(
         end=end,
         kind=kind,
         version=np.append(batch.version, NEVER)[row_index],
-        expired=np.asarray(end < closed_before),
+        expired=expired | deferred,
+        deferred=deferred,
         reached=np.append(reached, NEVER)[row_index],
         first=no_version,
         last=no_version,
@@ -112,7 +128,7 @@ def expiry_watermarks(plan: StreamPlan, batch: ChangeBatch, state: StreamState, 
     """Return for each row the instant before which windows that end are closed to it; `NEVER` if there is none."""
     if not plan.options.ignore_expired:
         return np.full(len(batch.ts), NEVER)
-    return watermarks_before(batch, state, plan.watermark, passing)
+    return watermarks_before(batch, state, plan, passing)
 
 
 def append_state_windows(plan: StreamPlan, row_segments: pa.Table, state_windows: pa.Table | None) -> pa.Table:
@@ -141,6 +157,7 @@ def append_stored_rows(plan: StreamPlan, segments: BatchSegments, stored: pa.Tab
         kind=np.append(segments.kind, np.full(len(row_index), RowKind.STORED, np.int8)),
         version=np.append(segments.version, np.full(len(row_index), NEVER)),
         expired=np.append(segments.expired, np.zeros(len(row_index), np.bool_)),
+        deferred=np.append(segments.deferred, np.zeros(len(row_index), np.bool_)),
         reached=np.append(segments.reached, np.full(len(row_index), NEVER)),
         first=np.append(segments.first, first[row_index]),
         last=np.append(segments.last, last[row_index]),
@@ -201,6 +218,6 @@ def count_batch(plan: StreamPlan, batch: ChangeBatch, state: StreamState, segmen
     row_index = segments.row_index
     is_batch_row = row_index >= 0
     is_on_time = np.zeros(len(batch.ts), np.bool_)
-    is_on_time[row_index[is_batch_row & ~segments.expired]] = True
+    is_on_time[row_index[is_batch_row & (~segments.expired | segments.deferred)]] = True
     is_written = np.isin(batch.kind, UPSERT_KINDS) & passes_filter(batch, row_index)
     return count_rows(plan, batch, state, is_written & is_on_time, is_written & ~is_on_time)

@@ -29,6 +29,7 @@ from headrace.streams.windows.change_batch import (
     RowKind,
     change_batch,
     maybe_expired,
+    recalculation_batch,
     to_numpy,
 )
 from headrace.streams.windows.emission import EmitState, emit, flags, is_closed
@@ -47,8 +48,9 @@ from headrace.streams.windows.lateness import (
 from headrace.streams.windows.recalculation import RecalculationScopes, find_scopes, rows_before_scopes
 from headrace.streams.windows.retention import Span, empty_state_windows, evict_windows, split_state
 from headrace.streams.windows.rewritten_rows import mark_rewritten, rows_to_add, segments_to_add
-from headrace.streams.windows.row_matching import match_rows
+from headrace.streams.windows.row_matching import match_rows, row_ids
 from headrace.streams.windows.stored_rows import Ranges, coalesce_ranges, is_covered, read_stored_rows
+from headrace.streams.windows.timers import timer_of
 
 
 class WindowProcessor:
@@ -60,9 +62,15 @@ class WindowProcessor:
         self.evaluation = window_evaluation(context, plan)
         kernels = self.evaluation.kernels if isinstance(self.evaluation, FallbackEvaluation) else None
         self.large_commits = None if kernels is None else LargeCommits(plan, kernels)
+        self.timer = timer_of(self)
 
     def process_batch(self, state: StreamState, changes: Changes) -> BatchResult:
         """Compute one micro-batch."""
+        result = self.process_changes(state, changes)
+        return self.timer.apply(state, result, changes)
+
+    def process_changes(self, state: StreamState, changes: Changes) -> BatchResult:
+        """Compute what the changes alone make due."""
         merged = self.merge_large_commit(state, changes)
         if merged is not None:
             return self.to_result(state, merged.evaluated, merged.others)
@@ -71,7 +79,31 @@ class WindowProcessor:
             return idle_result(state)
         affected, others = split_state(self.plan, state, Span.of(batch))
         evaluated = self.merge_inserts(batch, state, affected) if self.can_use_fast_path(batch, state) else None
-        return self.to_result(state, evaluated or self.recalculate(batch, state, affected, changes), others)
+        if evaluated is not None:
+            return self.to_result(state, evaluated, others)
+        evaluated = self.recalculate(batch, state, affected, changes, defers=self.plan.defers_changes)
+        result = self.to_result(state, evaluated, others)
+        return replace(result, state=self.add_deferred_rows(result.state, batch, evaluated))
+
+    def recalculate_windows(self, state: StreamState, rows: pa.Table, changes: Changes) -> BatchResult:
+        """Recalculate the windows of rows from what the source has after the changes."""
+        batch = recalculation_batch(self.plan, rows)
+        affected, others = split_state(self.plan, state, Span.of(batch))
+        no_changes = replace(changes, source=changes.rows.slice(0, 0), is_one_write=True)
+        return self.to_result(state, self.recalculate(batch, state, affected, no_changes), others)
+
+    def add_deferred_rows(self, state: StreamState, batch: ChangeBatch, evaluated: EvaluatedBatch) -> StreamState:
+        """Return the state with the rows of a batch that only mark windows, as few as mark the same ones."""
+        if len(evaluated.deferred_rows) == 0:
+            return state
+        new = batch.rows.take(pa.array(np.unique(evaluated.deferred_rows)))
+        rows = new if state.deferred is None else pa.concat_tables([state.deferred, new], promote_options="permissive")
+        windows = self.evaluation.assign_windows(rows)
+        (window_ids,) = row_ids([windows], [*key_columns(self.plan.query), WSTART])
+        row_index = to_numpy(windows[window_sql.ROW]).astype(np.int64)
+        order = np.lexsort((row_index, window_ids))
+        is_first = np.concatenate(([True], np.diff(window_ids[order]) != 0))
+        return replace(state, deferred=rows.take(pa.array(np.unique(row_index[order][is_first]))))
 
     def merge_large_commit(self, state: StreamState, changes: Changes) -> MergedCommit | None:
         """Merge a large commit piece by piece; None if the batch is not one, or has to be computed from all rows at once."""
@@ -89,9 +121,9 @@ class WindowProcessor:
         """
         if batch.needs_recalculation or not isinstance(self.plan.query.window, IntervalWindow):
             return False
-        if not self.plan.options.ignore_expired:
+        if not self.plan.separates_late_rows:
             return True
-        return self.plan.query.filter is None and not maybe_expired(batch, state, self.plan.watermark).any()
+        return self.plan.query.filter is None and not maybe_expired(batch, state, self.plan.watermark, self.plan.delete_mark).any()
 
     def merge_inserts(self, batch: ChangeBatch, state: StreamState, affected: pa.Table | None) -> EvaluatedBatch | None:
         """Merge new rows in one step; None if a window turns out to have stored rows that are not in state."""
@@ -107,10 +139,13 @@ class WindowProcessor:
         no_windows = state_windows.slice(0, 0)
         return EvaluatedBatch(windows, state_windows, no_windows, no_windows, 0, count_inserts(self.plan, batch, state, windows))
 
-    def recalculate(self, batch: ChangeBatch, state: StreamState, affected: pa.Table | None, changes: Changes) -> EvaluatedBatch:
+    def recalculate(
+        self, batch: ChangeBatch, state: StreamState, affected: pa.Table | None, changes: Changes, *, defers: bool = False
+    ) -> EvaluatedBatch:
         """Assign rows to windows, re-read the source for affected windows, then merge."""
         row_segments = self.evaluation.assign_windows(batch.rows)
-        segments = mark_rewritten(self.plan.query, batch_segments(self.plan, batch, state, row_segments, affected))
+        own_segments = batch_segments(self.plan, batch, state, row_segments, affected, defers=defers)
+        segments = mark_rewritten(self.plan.query, own_segments)
         count = count_batch(self.plan, batch, state, segments)
         no_windows = empty_state_windows(self.plan, row_segments)
         if len(segments.start) == 0:
@@ -131,6 +166,7 @@ class WindowProcessor:
             possibly_emitted=segments.rows.filter(pa.array(possibly_emitted)),
             recalculated=int(scopes.needs_recalculation.sum()),
             count=count,
+            deferred_rows=segments.row_index[segments.deferred],
         )
         return self.add_rewritten_rows(evaluated, segments, rows_to_add(segments, scopes))
 

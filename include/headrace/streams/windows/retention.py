@@ -16,7 +16,7 @@ from headrace.compute.window_plans import IntervalWindow, SessionWindow
 from headrace.compute.windows import key_columns
 from headrace.model.streams import TriggerMode
 from headrace.streams.definition.define import StreamPlan
-from headrace.streams.state.checkpoints import StreamState
+from headrace.streams.state.checkpoints import MAX_EVENT_TIME, StreamState
 from headrace.streams.windows.change_batch import NEVER, Bools, ChangeBatch, Int64s, to_numpy
 from headrace.streams.windows.emission import EmitState, flags, is_closed
 from headrace.streams.windows.row_matching import row_ids
@@ -109,7 +109,8 @@ def subtable_key(plan: StreamPlan) -> str | None:
 
 
 def evict_windows(plan: StreamPlan, state: StreamState, parts: Sequence[pa.Table | None]) -> StreamState:
-    """Return the state with these windows. If too many are closed, the oldest of them are evicted."""
+    """Return the state with these windows. Those behind DELETE_MARK, and the oldest if too many are closed, are evicted."""
+    state = forget_subtables(plan, state)
     columns = state_columns(plan.query)
     windows = [part.select(columns) for part in parts if part is not None and part.num_rows]
     if not windows:
@@ -117,12 +118,16 @@ def evict_windows(plan: StreamPlan, state: StreamState, parts: Sequence[pa.Table
     all_windows = pa.concat_tables(windows, promote_options="permissive").combine_chunks()
     closed = flags(is_closed(all_windows, state.watermark(plan.watermark)))
     max_closed = max(MAX_CLOSED_WINDOWS, 2 * state.max_event_time_by_subtable.num_rows)
-    if closed.sum() <= max_closed:
-        return replace(state, windows=all_windows)
     start, end = to_numpy(all_windows[WSTART]).astype(np.int64), to_numpy(all_windows[WEND]).astype(np.int64)
+    mark = delete_mark_instant(plan, state)
+    is_evicted = end < (NEVER if mark is None else mark)
+    if closed.sum() <= max_closed and not is_evicted.any():
+        return replace(state, windows=all_windows)
     if not isinstance(plan.query.window, IntervalWindow):
         closed &= ~is_last_in_partition(row_ids([all_windows], key_columns(plan.query))[0], start, end)
-    is_evicted = select_oldest(closed, end, int(closed.sum()) - max_closed * 3 // 4)
+    is_evicted &= closed
+    if closed.sum() > max_closed:
+        is_evicted |= select_oldest(closed, end, int(closed.sum()) - max_closed * 3 // 4)
     if not is_evicted.any():
         return replace(state, windows=all_windows)
     evicted_through = int((start if isinstance(plan.query.window, IntervalWindow) else end)[is_evicted].max())
@@ -131,6 +136,23 @@ def evict_windows(plan: StreamPlan, state: StreamState, parts: Sequence[pa.Table
         windows=all_windows.filter(pa.array(~is_evicted)),
         evicted_through=evicted_through if state.evicted_through is None else max(evicted_through, state.evicted_through),
     )
+
+
+def delete_mark_instant(plan: StreamPlan, state: StreamState) -> int | None:
+    """Return the instant before which state is dropped; None if nothing is."""
+    if plan.delete_mark is None or state.max_event_time is None:
+        return None
+    return state.max_event_time - plan.delete_mark
+
+
+def forget_subtables(plan: StreamPlan, state: StreamState) -> StreamState:
+    """Return the state without the largest event times of subtables that are behind DELETE_MARK."""
+    instant, times = delete_mark_instant(plan, state), state.max_event_time_by_subtable
+    needs_order = plan.leaves_rows_out and not plan.options.ignore_expired
+    if instant is None or times.num_rows == 0 or needs_order:
+        return state
+    is_recent = pc.greater_equal(times[MAX_EVENT_TIME], instant)
+    return state if pc.all(is_recent).as_py() else replace(state, max_event_time_by_subtable=times.filter(is_recent))
 
 
 def select_oldest(closed: Bools, end: Int64s, count: int) -> Bools:

@@ -52,6 +52,12 @@ def small_session(spark: SparkSession) -> SparkSession:
     return _sessions[spark]
 
 
+def small_frame(spark: SparkSession, rows: pa.Table) -> DataFrame:
+    """Return a few rows as a DataFrame."""
+    # PySpark stops at an empty chunk, and fails on timestamp columns without chunks.
+    return small_session(spark).createDataFrame(rows.combine_chunks() if rows.num_rows else rows.schema.empty_table())
+
+
 def stream_plan(plan: Plan) -> Plan:
     """Return the plan with bookkeeping aggregates among its partials."""
     partials = (

@@ -160,6 +160,7 @@ def create_jobs() -> None:
         sa.Column("target_table", sa.String()),
         sa.Column("schema", sa.JSON()),
         sa.Column("continuous_query", sa.JSON()),
+        sa.Column("replaces", sa.JSON()),
         sa.Column("created", sa.BigInteger(), nullable=False),
         sa.Column("snode", NAME, nullable=False),
         sa.Column("desired", sa.String(), nullable=False),
@@ -225,7 +226,7 @@ def create_executions() -> None:
 
 
 def create_leases_and_snodes() -> None:
-    """Create `leases` and `snodes`, the last heartbeats."""
+    """Create `leases`, `members`, the snodes that share jobs, and `snodes`, the last heartbeats."""
     op.create_table(
         "leases",
         sa.Column("snode", NAME, nullable=False),
@@ -234,6 +235,14 @@ def create_leases_and_snodes() -> None:
         sa.Column("expires", sa.BigInteger(), nullable=False),
         sa.Column("address", sa.String()),
         sa.PrimaryKeyConstraint("snode", name="pk_leases"),
+    )
+    op.create_table(
+        "members",
+        sa.Column("name", NAME, nullable=False),
+        sa.Column("dnode", sa.Integer(), nullable=False),
+        sa.Column("created", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("name", name="pk_members"),
+        sa.UniqueConstraint("dnode", name="uq_members_dnode"),
     )
     op.create_table(
         "snodes",

@@ -1,0 +1,24 @@
+"""Snodes that share the jobs of the catalog."""
+
+from __future__ import annotations
+
+from sqlalchemy import BigInteger, Column, Integer, Named, RowMapping, Table, TypedColumns, UniqueConstraint
+
+from headrace.catalog.rows.metadata import METADATA, NAME
+from headrace.model.snodes import Member
+
+
+class MemberColumns(TypedColumns):
+    """Columns of `members`."""
+
+    name: Named[str] = Column(NAME, primary_key=True)
+    dnode: Named[int] = Column(Integer)
+    created: Named[int] = Column(BigInteger)
+
+
+MEMBERS = Table("members", METADATA, MemberColumns, UniqueConstraint("dnode"))
+
+
+def member_from_row(row: RowMapping) -> Member:
+    """Return the member that a row describes."""
+    return Member(row["name"], row["dnode"], row["created"])

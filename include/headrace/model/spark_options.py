@@ -1,0 +1,93 @@
+"""Roles of Spark drivers, and the options that users pass through to them."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from enum import Enum
+from typing import Final
+
+
+class Role(Enum):
+    """What a driver is for; decides on its share of memory and of a cluster."""
+
+    SNODE = "snode"
+    TASK = "task"
+    EMBEDDED = "embedded"
+
+
+OWN_SETTINGS: Final = {
+    "spark.master": "HEADRACE_SPARK_MASTER",
+    "spark.driver.memory": "HEADRACE_DRIVER_MEMORY",
+    "spark.cores.max": "HEADRACE_SNODE_CORES and HEADRACE_TASK_CORES",
+    "spark.executor.memory": "HEADRACE_SNODE_EXECUTOR_MEMORY and HEADRACE_TASK_EXECUTOR_MEMORY",
+    "spark.executor.cores": "HEADRACE_EXECUTOR_CORES",
+    "spark.authenticate": "HEADRACE_SPARK_SECRET",
+    "spark.authenticate.secret": "HEADRACE_SPARK_SECRET",
+    "spark.network.crypto.enabled": "HEADRACE_SPARK_SECRET",
+    "spark.executorEnv.HEADRACE_S3_ACCESS_KEY_ID": "HEADRACE_S3_ACCESS_KEY_ID",
+    "spark.executorEnv.HEADRACE_S3_ENDPOINT": "HEADRACE_S3_ENDPOINT",
+    "spark.executorEnv.HEADRACE_S3_REGION": "HEADRACE_S3_REGION",
+    "spark.executorEnv.HEADRACE_S3_SECRET_ACCESS_KEY": "HEADRACE_S3_SECRET_ACCESS_KEY",
+    "spark.hadoop.fs.s3a.access.key": "HEADRACE_S3_ACCESS_KEY_ID",
+    "spark.hadoop.fs.s3a.aws.credentials.provider": "HEADRACE_S3_ACCESS_KEY_ID",
+    "spark.hadoop.fs.s3a.connection.ssl.enabled": "HEADRACE_S3_ENDPOINT",
+    "spark.hadoop.fs.s3a.endpoint": "HEADRACE_S3_ENDPOINT",
+    "spark.hadoop.fs.s3a.endpoint.region": "HEADRACE_S3_REGION",
+    "spark.hadoop.fs.s3a.path.style.access": "HEADRACE_S3_ENDPOINT",
+    "spark.hadoop.fs.s3a.secret.key": "HEADRACE_S3_SECRET_ACCESS_KEY",
+    "spark.sql.shuffle.partitions": "HEADRACE_SHUFFLE_PARTITIONS",
+}
+"""Options that have a setting."""
+RESERVED: Final = frozenset(
+    {
+        "spark.driver.extraClassPath",
+        "spark.driver.extraJavaOptions",
+        "spark.jars",
+        "spark.sql.catalog.spark_catalog",
+        "spark.sql.execution.arrow.pyspark.enabled",
+        "spark.sql.extensions",
+        "spark.sql.parquet.outputTimestampType",
+        "spark.sql.session.timeZone",
+        "spark.sql.warehouse.dir",
+    }
+)
+"""Options on which results, or the start of a driver, depend."""
+SECRET: Final = re.compile(r"(?i)secret|password|token|access\.?key")
+
+
+def parse_spark_options(text: str) -> dict[str, str]:
+    """Parse `key=value` options that are separated by white space; quote a value that has some.
+
+    Raises:
+        ValueError: An option is malformed, repeated, or one that Headrace sets itself.
+    """
+    options: dict[str, str] = {}
+    for part in shlex.split(text):
+        name, equals, value = part.partition("=")
+        if not equals or not name.startswith("spark."):
+            raise ValueError(f"{mask_option(part)} is not an option of the form spark.name=value")
+        if name in options:
+            raise ValueError(f"{name} is set twice")
+        check_option(name)
+        options[name] = value
+    return options
+
+
+def check_option(name: str) -> None:
+    """Raise `ValueError` if Headrace sets this option itself."""
+    if name in OWN_SETTINGS:
+        raise ValueError(f"{name} has a setting of its own: {OWN_SETTINGS[name]}")
+    if name in RESERVED:
+        raise ValueError(f"{name} is set by Headrace and cannot be changed")
+
+
+def mask_option(option: str) -> str:
+    """Hide the value of an option whose name says that it is secret."""
+    name, equals, _ = option.partition("=")
+    return f"{name}=***" if equals and SECRET.search(name) else option
+
+
+def mask_options(text: str) -> str:
+    """Hide the secret values of options."""
+    return " ".join(shlex.quote(mask_option(part)) for part in shlex.split(text))

@@ -1,0 +1,200 @@
+"""The micro-batch of a stream whose windows the clock closes (`TRIGGER FORCE_WINDOW_CLOSE`).
+
+Rows that arrive are only counted. When a window has ended, it is computed once, from the rows that the source has by then. Rows
+that arrive later, updates and deletes change nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.compute.plan import WSTART
+from headrace.compute.window_plans import IntervalWindow
+from headrace.model.jobs import JobCounters
+from headrace.model.positions import Offsets, is_behind
+from headrace.model.time import Duration
+from headrace.storage import Bounds
+from headrace.storage.values.scalars import stored_units_per_tick
+from headrace.streams.batches import BatchResult
+from headrace.streams.clocked.grid import GridWindows, window_grid
+from headrace.streams.clocked.results import ResultEvaluation
+from headrace.streams.clocked.rows import last_rows, needs_rows_before, stored_frame, stored_pieces, stored_rows
+from headrace.streams.context import Context
+from headrace.streams.definition.define import StreamPlan
+from headrace.streams.notifications.events import computed_events
+from headrace.streams.sources.stored import latest_offsets, max_stored_time, source_tables
+from headrace.streams.state.checkpoints import StreamState
+from headrace.streams.windows.accounting import count_rows
+from headrace.streams.windows.change_batch import ChangeBatch, Changes, LargeCommit, change_batch, to_numpy
+from headrace.streams.windows.evaluation import window_evaluation
+from headrace.streams.windows.window_sql import ROW
+
+MAX_FILLED_WINDOWS: Final = 10_000
+"""Windows, or points, to compute in one micro-batch if all groups have a row for each. The next ones compute the rest."""
+MAX_WINDOWS: Final = 10_000_000
+"""The same if only windows with rows have results."""
+
+NO_ROWS: Final = pa.table({})
+
+
+class ClockedProcessor:
+    """Computes the micro-batches of a stream with FORCE_WINDOW_CLOSE."""
+
+    def __init__(self, context: Context, plan: StreamPlan) -> None:
+        self.context = context
+        self.plan = plan
+        self.grid = window_grid(plan.query, context.spark)
+        self.results = ResultEvaluation(context, plan)
+        self.arrivals = window_evaluation(context, arrival_plan(plan))
+        self.needs_rows_before = needs_rows_before(plan.query)
+        self.is_filled = plan.query.fill is not None or plan.query.interp is not None
+
+    def process_batch(self, state: StreamState, changes: Changes) -> BatchResult:
+        """Count the rows of a micro-batch, and compute the windows that are due."""
+        if state.computed_before is None:
+            state = replace(state, computed_before=self.first_window(state))
+        state = self.count(state, changes)
+        instant = self.ticks(changes.now) - self.plan.watermark
+        return self.compute_due(state, changes, instant)
+
+    def compute_due(self, state: StreamState, changes: Changes, instant: int) -> BatchResult:
+        """Compute the windows that have ended by an instant, in ticks, once all that had arrived by then is handled."""
+        start = state.computed_before
+        assert start is not None
+        if self.grid.end(start) > instant:
+            return self.waiting(state, changes)
+        due = state.due_offsets if state.due_offsets is not None else latest_offsets(self.context, self.plan.sources)
+        if is_behind(changes.offsets, due):
+            return BatchResult(NO_ROWS, NO_ROWS, replace(state, due_offsets=due), changes.now)
+        windows = self.limited(self.grid.ended(start, instant, MAX_FILLED_WINDOWS if self.is_filled else MAX_WINDOWS))
+        results, state = self.compute(state, windows, changes)
+        counters = state.counters.plus(JobCounters(rows_out=results.num_rows))
+        moved = replace(state, computed_before=self.grid.next_start(int(windows.start[-1])), due_offsets=None, counters=counters)
+        return replace(self.waiting(moved, changes), upserts=results, events=computed_events(self.plan, results))
+
+    def compute(self, state: StreamState, windows: GridWindows, changes: Changes) -> tuple[pa.Table, StreamState]:
+        """Return the results of windows, and the state with what later windows need."""
+        low, high = int(windows.start[0]), int(windows.last[-1])
+        if self.needs_rows_before:
+            state, rows = self.with_rows_before(state, windows, changes)
+            evaluated = self.results.evaluate(rows, windows, state.last_results, changes.now)
+        elif self.has_many_rows(low, high):
+            frame = stored_frame(self.context, self.plan, low, high, changes.offsets)
+            evaluated = self.results.evaluate_frame(frame, windows, state.last_results, changes.now)
+        else:
+            rows = stored_rows(self.context, self.plan, low, high, changes.offsets)
+            evaluated = self.results.evaluate(rows, windows, state.last_results, changes.now)
+        return evaluated.rows, replace(state, last_results=evaluated.last_results)
+
+    def with_rows_before(self, state: StreamState, windows: GridWindows, changes: Changes) -> tuple[StreamState, pa.Table]:
+        """Return the state for later windows, and the rows that these depend on: also the last ones before, and those after."""
+        low, following = int(windows.start[0]), self.grid.next_start(int(windows.start[-1]))
+        before = state.rows_before
+        if before is None:
+            before = self.rows_before_stream(low, changes.offsets)
+        rows = self.passing(stored_rows(self.context, self.plan, low, None, changes.offsets))
+        known = pa.concat_tables([before, rows], promote_options="permissive")
+        return replace(state, rows_before=last_rows(self.plan, known, following)), known
+
+    def rows_before_stream(self, low: int, offsets: Offsets) -> pa.Table:
+        """Return the last rows of each group before the first window."""
+        if self.plan.source.is_virtual or not self.has_many_rows(None, low - 1):
+            return last_rows(self.plan, self.passing(stored_rows(self.context, self.plan, None, low - 1, offsets)), low)
+        before = stored_rows(self.context, self.plan, low, low - 1, offsets)
+        for piece in stored_pieces(self.context, self.plan, low - 1):
+            before = last_rows(self.plan, pa.concat_tables([before, self.passing(piece)], promote_options="permissive"), low)
+        return before
+
+    def limited(self, windows: GridWindows) -> GridWindows:
+        """Return as many of consecutive windows, at least one, as have rows that the driver should read at once."""
+        count = len(windows.start)
+        while count > 1 and self.has_many_rows(int(windows.start[0]), int(windows.last[count - 1])):
+            count //= 2
+        return GridWindows(windows.start[:count], windows.last[:count])
+
+    def has_many_rows(self, low: int | None, high: int) -> bool:
+        """Return whether a range of ticks may have more rows than the driver should read at once."""
+        tables, limit = source_tables(self.context, self.plan.sources).values(), self.context.settings.driver_rows
+        if sum(self.context.tables.rows(table) for table in tables) <= limit:
+            return False
+        bounds = Bounds.of_ticks(low, high, self.plan.query.precision)
+        counts = [self.context.tables.count_scanned(table, (), bounds) for table in tables]
+        return any(count is None for count in counts) or sum(count or 0 for count in counts) > limit
+
+    def waiting(self, state: StreamState, changes: Changes) -> BatchResult:
+        """Return a result without rows that asks for a wake-up when the next window has ended, if anything can be in it."""
+        assert state.computed_before is not None
+        due = self.grid.end(state.computed_before) + self.plan.watermark
+        wake_at = max(-(-due * 1000 // self.plan.query.precision.ticks_per_second), changes.now)
+        groups = state.last_results if self.plan.query.fill is not None else state.rows_before
+        has_groups = self.is_filled and groups is not None and groups.num_rows > 0
+        if not (has_groups or wake_at == state.wake_at or self.has_rows_from(state.computed_before)):
+            return BatchResult(NO_ROWS, NO_ROWS, state)
+        return BatchResult(NO_ROWS, NO_ROWS, state, wake_at)
+
+    def has_rows_from(self, instant: int) -> bool:
+        """Return whether the source may have rows from an instant on."""
+        high = max_stored_time(self.context, self.plan)
+        return high is not None and high // stored_units_per_tick(self.plan.query.precision) >= instant
+
+    def first_window(self, state: StreamState) -> int:
+        """Return the start of the first window to compute: the one that was current when the stream was created.
+
+        A state that was recovered does not have it. Windows up to the last one in the target count as computed then.
+        """
+        start = self.grid.first_open(self.plan.query.present)
+        bounds = self.context.tables.bounds(self.plan.target) if state.position.batch else None
+        if bounds is None:
+            return start
+        ticks = bounds.high // stored_units_per_tick(self.plan.target_database.precision)
+        scale = self.plan.query.precision.ticks_per_second / self.plan.target_database.precision.ticks_per_second
+        return max(start, self.grid.first_open(self.grid.end(round(ticks * scale))))
+
+    def count(self, state: StreamState, changes: Changes) -> StreamState:
+        """Return the state with the rows of a micro-batch counted. A row whose windows are all computed is expired."""
+        source = changes.source
+        pieces = source.pieces() if isinstance(source, LargeCommit) else [source]
+        for piece in pieces:
+            if piece.num_rows:
+                state = self.count_piece(state, change_batch(self.plan, replace(changes, source=piece), ignore_update=True))
+        return state
+
+    def count_piece(self, state: StreamState, batch: ChangeBatch) -> StreamState:
+        """Return the state with some of the rows of a micro-batch counted."""
+        if batch.rows.num_rows == 0:
+            return state
+        segments = self.arrivals.assign_windows(batch.rows)
+        row = to_numpy(segments[ROW]).astype(np.int64)
+        is_open = to_numpy(segments[WSTART]).astype(np.int64) >= (state.computed_before or 0)
+        passing, on_time = (np.zeros(len(batch.ts), np.bool_) for _ in range(2))
+        passing[row], on_time[row[is_open]] = True, True
+        if self.plan.query.interp is not None:
+            on_time = passing
+        used, expired = batch.is_written & passing & on_time, batch.is_written & passing & ~on_time
+        counted = count_rows(self.plan, batch, state, used, expired)
+        return replace(state, max_event_time=counted.max_event_time, counters=state.counters.plus(counted.counters))
+
+    def passing(self, rows: pa.Table) -> pa.Table:
+        """Return the rows that pass WHERE."""
+        if self.plan.query.filter is None or rows.num_rows == 0:
+            return rows
+        return rows.take(pc.unique(self.arrivals.assign_windows(rows)[ROW]).sort())
+
+    def ticks(self, ms: int) -> int:
+        """Return an instant of the clock in ticks."""
+        return ms * self.plan.query.precision.ticks_per_second // 1000
+
+
+def arrival_plan(plan: StreamPlan) -> StreamPlan:
+    """Return the stream as one that only counts rows, to tell which pass WHERE and in which windows they are."""
+    window = plan.query.window
+    if plan.query.interp is not None:
+        tick = Duration(plan.query.interp.every * plan.query.precision.nanoseconds, "b")
+        window = IntervalWindow(tick, tick, Duration(0, "b"))
+    query = replace(plan.query, window=window, arguments=(), aggregates=(), outputs=(), fill=None, interp=None, aggregated=True)
+    return replace(plan, query=query)

@@ -1,0 +1,128 @@
+"""The results of windows that the clock has closed, from the rows that the source had then."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.compute import Plan, aggregate_windows, prepare
+from headrace.compute.evaluation.interp import POINT, interpolate
+from headrace.compute.plan import TS, WEND, WSTART, FillPlan, InterpPlan
+from headrace.compute.sql_text import to_stored_type
+from headrace.compute.terms import NOW
+from headrace.compute.window_plans import Bound, IntervalWindow
+from headrace.compute.windows import key_columns
+from headrace.compute.windows.fill import fill_windows
+from headrace.compute.windows.segments import finish_as_ticks
+from headrace.storage.spark.functions import F
+from headrace.streams.clocked.grid import GridWindows
+from headrace.streams.context import Context
+from headrace.streams.definition.define import StreamPlan
+from headrace.streams.windows.evaluation import KernelEvaluation, WindowEvaluation, kernel_for, typed_rows
+from headrace.streams.windows.window_sql import IS_RESULT, small_frame
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+TICKS_PREFIX: Final = "_t_"
+"""The prefix of outputs with instants as ticks, as FILL carries them."""
+
+
+@dataclass(frozen=True)
+class ClockedResults:
+    """The rows to write, and with FILL the last result of each group in ticks."""
+
+    rows: pa.Table
+    last_results: pa.Table | None = None
+
+
+class ResultEvaluation:
+    """Evaluates windows by kernels where the plan allows that, else by the Spark SQL of queries."""
+
+    def __init__(self, context: Context, plan: StreamPlan) -> None:
+        self.context = context
+        self.plan = plan
+        self.kernels: WindowEvaluation | None = None
+        if is_mergeable(plan.query):
+            self.kernels = kernel_for(context, plan, lambda: KernelEvaluation.compile(plan))
+
+    def evaluate(self, rows: pa.Table, windows: GridWindows, last_results: pa.Table | None, now: int) -> ClockedResults:
+        """Return the results of consecutive windows.
+
+        Args:
+            rows: The rows of the windows, and what else their values depend on.
+            windows: The windows.
+            last_results: With FILL, the last result of each group.
+            now: The present, in epoch ms.
+        """
+        first, last = int(windows.start[0]), int(windows.start[-1])
+        if self.kernels is not None:
+            results = self.kernels.merge_inserts(typed_rows(self.plan, rows), None)
+            is_due = pc.and_(pc.greater_equal(results[WSTART], first), pc.less_equal(results[WSTART], last))
+            return ClockedResults(results.filter(pc.and_(is_due, results[IS_RESULT])))
+        frame = small_frame(self.context.spark(), typed_rows(self.plan, rows))
+        return self.evaluate_frame(frame, windows, last_results, now)
+
+    def evaluate_frame(self, rows: DataFrame, windows: GridWindows, last_results: pa.Table | None, now: int) -> ClockedResults:
+        """Do what `evaluate` does by Spark SQL, from rows that may be many."""
+        first, last = int(windows.start[0]), int(windows.start[-1])
+        query = self.plan.query.at(now)
+        if query.interp is not None:
+            return ClockedResults(points(query, query.interp, rows, first, last).toArrow())
+        finished = finish_as_ticks(query, aggregate_windows(query, prepare(query, rows)))
+        due = finished.where(f"{WSTART} BETWEEN {first}L AND {last}L")
+        if query.fill is None or not isinstance(query.window, IntervalWindow):
+            return ClockedResults(due.selectExpr(*result_columns(query), WEND).toArrow())
+        return fill(query, query.fill, query.window, due, last_results, first, last)
+
+
+def is_mergeable(query: Plan) -> bool:
+    """Return whether the values of a window depend on its rows alone, and not on the present."""
+    texts = [query.filter or "", *(output.sql for output in query.outputs), *(key.sql for key in query.keys)]
+    texts += [argument.sql for argument in query.arguments]
+    return query.fill is None and query.interp is None and not any(NOW in text or " OVER " in text for text in texts)
+
+
+def fill(
+    query: Plan, plan: FillPlan, window: IntervalWindow, due: DataFrame, last_results: pa.Table | None, first: int, last: int
+) -> ClockedResults:
+    """Return due windows with those that FILL adds to the groups that have been seen, up to the last due one."""
+    known = due
+    if last_results is not None and last_results.num_rows:
+        known = due.unionByName(small_frame(due.sparkSession, last_results).selectExpr(*due.columns))
+    filled = fill_windows(replace(query, first=None, last=Bound(last)), plan, window, known)
+    ticks = [f"{output.column} AS {TICKS_PREFIX}{output.column}" for output in query.outputs]
+    rows = filled.selectExpr(*result_columns(query), WEND, *ticks).toArrow()
+    latest = rows.filter(pc.equal(rows[WSTART], last))
+    columns = [*key_columns(query), WSTART, WEND, *(TICKS_PREFIX + output.column for output in query.outputs)]
+    names = [name.removeprefix(TICKS_PREFIX) for name in columns]
+    return ClockedResults(rows.filter(pc.greater_equal(rows[WSTART], first)), latest.select(columns).rename_columns(names))
+
+
+def points(query: Plan, interp: InterpPlan, rows: DataFrame, first: int, last: int) -> DataFrame:
+    """Return the interpolated points of the groups that have a row at or before each."""
+    keys = key_columns(query)
+    prepared = prepare(query, rows)
+    values = interpolate(query, replace(interp, first=Bound(first), last=Bound(last)), prepared)
+    seen = prepared.groupBy(*keys).agg(F.min(TS).alias("_seen"))
+    same = [F.col(f"values.{key}").eqNullSafe(F.col(f"seen.{key}")) for key in keys]
+    condition = same[0] if same else F.lit(True)
+    for equality in same[1:]:
+        condition = condition & equality
+    joined = values.alias("values").join(seen.alias("seen"), condition).where(f"{POINT} >= _seen")
+    named = joined.select(*(F.col(f"values.{key}") for key in keys), F.col(POINT).alias(WSTART), *output_names(query))
+    return named.selectExpr(*result_columns(query))
+
+
+def output_names(query: Plan) -> list[str]:
+    """Return the columns of the select list."""
+    return [output.column for output in query.outputs]
+
+
+def result_columns(query: Plan) -> list[str]:
+    """Return what identifies a result, and the select list in stored types, as Spark SQL over finished windows."""
+    outputs = [f"{to_stored_type(output.column, output.type, query.precision)} AS {output.column}" for output in query.outputs]
+    return [*key_columns(query), WSTART, *outputs]

@@ -1,0 +1,97 @@
+"""The rows that windows are computed from: those that the source stores, and the last ones before a window."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.compute import Plan
+from headrace.compute.terms import bigint_sql, quote
+from headrace.compute.types import to_ticks as ticks_sql
+from headrace.model.positions import Offsets
+from headrace.storage import Bounds
+from headrace.streams.context import Context
+from headrace.streams.definition.define import StreamPlan
+from headrace.streams.sources.stored import scan_source
+from headrace.streams.sources.tags import with_tags
+from headrace.streams.state.rebuild import source_rows
+from headrace.streams.windows.change_batch import Bools, Int64s, to_numpy, to_ticks
+from headrace.streams.windows.row_matching import row_ids
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def stored_rows(context: Context, plan: StreamPlan, low: int | None, high: int | None, offsets: Offsets) -> pa.Table:
+    """Return the rows that the source has in a range of ticks, as of offsets, with the columns that the query reads."""
+    scan = plan.query.scans[0]
+    rows = scan_source(
+        context,
+        plan,
+        offsets,
+        [name for name in scan.columns if not plan.source.is_tag(name)],
+        series=None if plan.source_subtable is None else [plan.source_subtable],
+        bounds=Bounds.of_ticks(low, high, plan.query.precision),
+    )
+    return with_tags(context.tables, plan.source, rows, scan.tags).select(list(scan.columns))
+
+
+def stored_pieces(context: Context, plan: StreamPlan, high: int) -> Iterator[pa.Table]:
+    """Yield the rows that the source has up to an instant in pieces, with the columns that the query reads. Others may come too."""
+    scan, key = plan.query.scans[0], plan.source.series_key
+    columns = [name for name in scan.columns if not plan.source.is_tag(name)]
+    names = () if plan.source_subtable is None else (plan.source_subtable,)
+    for batch in context.tables.batches(plan.source, columns, names, Bounds.of_ticks(None, high, plan.query.precision)):
+        rows = pa.Table.from_batches([batch])
+        rows = rows.set_column(rows.schema.get_field_index(key), key, rows[key].cast(pa.string()))
+        if plan.source_subtable is not None:
+            rows = rows.filter(pc.equal(rows[key], plan.source_subtable))
+        yield with_tags(context.tables, plan.source, rows, scan.tags).select(list(scan.columns))
+
+
+def stored_frame(context: Context, plan: StreamPlan, low: int, high: int, offsets: Offsets) -> DataFrame:
+    """Return what `stored_rows` does as a DataFrame, for more rows than the driver should read."""
+    time = ticks_sql(quote(plan.source.timestamp.name), plan.query.precision)
+    return source_rows(context, plan, offsets).where(f"{time} BETWEEN {bigint_sql(low)} AND {bigint_sql(high)}")
+
+
+def needs_rows_before(plan: Plan) -> bool:
+    """Return True if a result depends on rows before its window: with time-weighted functions, and between the rows of INTERP."""
+    return plan.interp is not None or any(" OVER " in argument.sql for argument in plan.arguments)
+
+
+def last_rows(plan: StreamPlan, rows: pa.Table, before: int) -> pa.Table:
+    """Return the rows before an instant that later windows may need: of each group the last, and the last with each value.
+
+    Args:
+        plan: The stream.
+        rows: Rows that pass WHERE, with the columns that the query reads.
+        before: The instant, in ticks.
+    """
+    ts = to_ticks(rows[plan.source.timestamp.name], plan.query.precision)
+    (group,) = row_ids([rows], group_columns(plan, rows))
+    is_before = ts < before
+    validity = [to_numpy(pc.is_valid(rows[name])).astype(np.bool_) for name in rows.column_names]
+    conditions = [np.ones(len(ts), np.bool_), np.logical_and.reduce(validity), *validity]
+    kept = [last_of_each(group, ts, is_before & condition) for condition in conditions]
+    return rows.take(pa.array(np.unique(np.concatenate(kept))))
+
+
+def group_columns(plan: StreamPlan, rows: pa.Table) -> list[str]:
+    """Return the columns that tell groups apart: the series key, and the columns in PARTITION BY."""
+    keys = " ".join(key.sql for key in plan.query.keys)
+    used = [name for name in rows.column_names if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", keys)]
+    return list(dict.fromkeys([plan.source.series_key, *used]))
+
+
+def last_of_each(group: Int64s, ts: Int64s, selected: Bools) -> Int64s:
+    """Return the index of the latest selected row of each group."""
+    rows = np.flatnonzero(selected)
+    order = rows[np.lexsort((rows, ts[rows], group[rows]))]
+    is_last = np.concatenate((group[order][1:] != group[order][:-1], [True])) if len(order) else np.empty(0, np.bool_)
+    return np.asarray(order[is_last])

@@ -1,0 +1,161 @@
+"""What the clock makes due in streams whose windows are closed by event time: delayed windows and recalculations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.compute.plan import WSTART
+from headrace.compute.windows import key_columns
+from headrace.model.jobs import JobCounters
+from headrace.model.streams import TriggerMode
+from headrace.model.time import Duration
+from headrace.streams.batches import BatchResult
+from headrace.streams.definition.define import StreamPlan
+from headrace.streams.notifications.events import combined_events, written_events
+from headrace.streams.state.checkpoints import StreamState
+from headrace.streams.windows.change_batch import Bools, Changes, LargeCommit, to_numpy
+from headrace.streams.windows.emission import EmitState, flags, is_closed
+from headrace.streams.windows.evaluation import WindowEvaluation
+from headrace.streams.windows.row_matching import anti_join, match_rows
+from headrace.streams.windows.window_sql import EMITTED, IS_RESULT, append_bookkeeping
+
+
+class Recalculator(Protocol):
+    """The processor of a stream's windows, as far as timers need it."""
+
+    plan: StreamPlan
+    evaluation: WindowEvaluation
+
+    def recalculate_windows(self, state: StreamState, rows: pa.Table, changes: Changes) -> BatchResult:
+        """Recalculate the windows of rows from what the source has after the changes."""
+
+
+class Timer(Protocol):
+    """Adds what the clock makes due to the result of a micro-batch."""
+
+    def apply(self, before: StreamState, result: BatchResult, changes: Changes) -> BatchResult:
+        """Return the result with what is due, and when something is due next.
+
+        Args:
+            before: The state before the micro-batch, with the instant that was asked for.
+            result: What the changes alone make due.
+            changes: The changes, and the present.
+        """
+
+
+def timer_of(processor: Recalculator) -> Timer:
+    """Return the timer of a stream."""
+    options = processor.plan.options
+    match options.trigger:
+        case TriggerMode.MAX_DELAY if options.max_delay is not None:
+            return DelayTimer(processor.plan, processor.evaluation, milliseconds(options.max_delay))
+        case TriggerMode.CONTINUOUS_WINDOW_CLOSE:
+            return RecalculationTimer(processor, milliseconds(options.recalculation_interval))
+        case _:
+            return NoTimer()
+
+
+def milliseconds(duration: Duration) -> int:
+    """Return a duration of fixed length in milliseconds, rounded up."""
+    return -(-duration.nanoseconds // 1_000_000)
+
+
+class NoTimer:
+    """The timer of a stream that only changes drive."""
+
+    def apply(self, before: StreamState, result: BatchResult, changes: Changes) -> BatchResult:
+        """See `Timer`."""
+        del before, changes
+        return result
+
+
+@dataclass(frozen=True)
+class DelayTimer:
+    """MAX_DELAY: the first change of an open window that is not written yet starts the delay; at its end all such are written.
+
+    Attributes:
+        plan: The stream.
+        evaluation: Computes the values of windows.
+        delay_ms: The delay.
+    """
+
+    plan: StreamPlan
+    evaluation: WindowEvaluation
+    delay_ms: int
+
+    def apply(self, before: StreamState, result: BatchResult, changes: Changes) -> BatchResult:
+        """See `Timer`."""
+        if before.wake_at is not None and before.wake_at <= changes.now:
+            return self.write_overdue(result)
+        wake_at = before.wake_at
+        if wake_at is None and result.state is not before and self.delayed(result.state).any():
+            wake_at = changes.now + self.delay_ms
+        return replace(result, wake_at=wake_at)
+
+    def delayed(self, state: StreamState) -> Bools:
+        """Return a mask of the windows in state that are open, and that the target does not have as they are."""
+        if state.windows is None:
+            return np.zeros(0, np.bool_)
+        is_open = ~flags(is_closed(state.windows, state.watermark(self.plan.watermark)))
+        return np.asarray(is_open & (to_numpy(state.windows[EMITTED]) != EmitState.CURRENT))
+
+    def write_overdue(self, result: BatchResult) -> BatchResult:
+        """Return the result with all delayed windows."""
+        state, delayed = result.state, self.delayed(result.state)
+        if state.windows is None or not delayed.any():
+            return replace(result, wake_at=None)
+        key = [*key_columns(self.plan.query), WSTART]
+        finished = self.evaluation.finalize_windows(append_bookkeeping(state.windows.filter(pa.array(delayed))))
+        upserts = finished.filter(finished[IS_RESULT])
+        is_written = match_rows(state.windows.select(key), upserts.select(key), key) >= 0
+        emitted = np.where(is_written & delayed, np.int32(EmitState.CURRENT), to_numpy(state.windows[EMITTED])).astype(np.int32)
+        column = state.windows.schema.get_field_index(EMITTED)
+        windows = state.windows.set_column(column, EMITTED, pa.array(emitted))
+        counters = state.counters.plus(JobCounters(rows_out=upserts.num_rows))
+        no_retractions = upserts.slice(0, 0).select(key)
+        events = written_events(self.plan, upserts, windows)
+        tick = BatchResult(upserts, no_retractions, replace(state, windows=windows, counters=counters), events=events)
+        return combined(result, tick, key)
+
+
+@dataclass(frozen=True)
+class RecalculationTimer:
+    """CONTINUOUS_WINDOW_CLOSE: the first row that marks a window starts the interval; at its end the windows are recalculated."""
+
+    processor: Recalculator
+    interval_ms: int
+
+    def apply(self, before: StreamState, result: BatchResult, changes: Changes) -> BatchResult:
+        """See `Timer`."""
+        marks = result.state.deferred
+        if marks is None:
+            return replace(result, wake_at=None)
+        if before.wake_at is None or before.deferred is None:
+            return replace(result, wake_at=changes.now + self.interval_ms)
+        if before.wake_at > changes.now or isinstance(changes.source, LargeCommit):
+            return replace(result, wake_at=before.wake_at)
+        tick = self.processor.recalculate_windows(replace(result.state, deferred=None), marks, changes)
+        return combined(result, tick, [*key_columns(self.processor.plan.query), WSTART])
+
+
+def combined(first: BatchResult, second: BatchResult, key: list[str]) -> BatchResult:
+    """Return two results of one micro-batch as one. The second was computed from the state after the first, and prevails."""
+    later = [rows.select(key) for rows in (second.upserts, second.retractions) if rows.num_rows]
+
+    def joined(earlier: pa.Table, own: pa.Table) -> pa.Table:
+        """Return both tables, without the windows of the earlier one that the second result replaces."""
+        if earlier.num_rows == 0:
+            return own
+        kept = earlier if not later else anti_join(earlier, pa.concat_tables(later, promote_options="permissive"), key)
+        return pa.concat_tables([kept, own], promote_options="permissive") if own.num_rows else kept
+
+    return BatchResult(
+        joined(first.upserts, second.upserts),
+        joined(first.retractions, second.retractions),
+        second.state,
+        events=combined_events(first.events, second.events, key),
+    )

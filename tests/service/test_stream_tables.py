@@ -1,0 +1,71 @@
+"""`ins_streams` and `ins_stream_tasks`, whose columns are those of TDengine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import headrace
+from headrace.model.jobs import JobState, StopReason
+
+START = 1_700_000_000_000
+
+STREAM_COLUMNS = """
+stream_name create_time stream_id history_id sql status source_db target_db target_table watermark trigger sink_quota
+checkpoint_interval checkpoint_backup history_scan_idle message
+"""
+TASK_COLUMNS = """
+stream_name task_id node_type node_id level status stage in_queue process_total process_throughput out_total out_throughput
+info start_time start_id start_ver checkpoint_time checkpoint_id checkpoint_ver checkpoint_size checkpoint_backup extra_info
+history_task_id history_task_status notify_event_stat
+"""
+
+
+def select(connection: headrace.Connection, columns: str, table: str = "ins_streams") -> list[tuple[Any, ...]]:
+    return connection.execute(f"select {columns} from information_schema.{table}").fetchall()
+
+
+@pytest.fixture
+def stream(readings: headrace.Connection) -> headrace.Connection:
+    readings.execute(
+        "create stream s trigger at_once watermark 5s into o "
+        "as select _wstart, count(*) n from readings partition by tbname interval(1m)"
+    )
+    return readings
+
+
+def test_the_columns_are_those_of_tdengine(stream: headrace.Connection) -> None:
+    for table, columns in (("ins_streams", STREAM_COLUMNS), ("ins_stream_tasks", TASK_COLUMNS)):
+        description = stream.execute(f"select * from information_schema.{table}").description
+        assert description is not None
+        assert [name for name, *_ in description] == columns.split()
+
+
+def test_a_stream_is_described_in_the_words_of_tdengine(stream: headrace.Connection) -> None:
+    columns = "stream_name, status, source_db, target_db, target_table, `watermark`, `trigger`, sink_quota, message"
+    assert select(stream, columns) == [("s", "init", "d", "d", "o", 5000, "at once", "0", "")]
+    ((stream_id, history_id),) = select(stream, "stream_id, history_id")
+    assert (stream_id[:2], len(stream_id), history_id) == ("0x", 18, None)
+
+
+def test_the_status_follows_the_stream(stream: headrace.Connection) -> None:
+    stream.execute(f"insert into dev1 values ({START}, 1, 1)")
+    stream.settle()
+    assert select(stream, "status") == [("ready",)]
+    stream.execute("pause stream s")
+    assert select(stream, "status") == [("paused",)]
+    stream.execute("resume stream s")
+    job = stream.session.context.catalog.jobs.get("d", "s").definition.id
+    stream.session.context.catalog.jobs.set_state(job, JobState.STOPPED, StopReason("DATA", "too large", "cast it", START))
+    assert select(stream, "status, message") == [("failed", "[DATA] too large (cast it)")]
+    stream.session.context.catalog.jobs.set_state(job, JobState.STOPPED, StopReason("X", "lost", "wait", START, transient=True))
+    assert select(stream, "status") == [("recover",)]
+
+
+def test_a_task_shows_rows_and_checkpoint(stream: headrace.Connection) -> None:
+    stream.execute(f"insert into dev1 values ({START}, 1, 1) ({START + 1}, 2, 2)")
+    stream.settle()
+    columns = "stream_name, node_type, node_id, process_total, out_total, checkpoint_id, in_queue, history_task_id"
+    assert select(stream, columns, "ins_stream_tasks") == [("s", "snode", 1, "2 rows", "1 rows", 1, "0 rows", None)]
+    assert select(stream, "checkpoint_ver is not null and stage is not null", "ins_stream_tasks") == [(True,)]

@@ -1,0 +1,103 @@
+"""One soak from its beginning to the comparison of all streams."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import headrace
+from headrace.model.jobs import JobState
+from tests.soak.streams import STREAMS, STREAMS_OF_STREAMS, TABLES
+from tests.soak.system import System, is_away, open_system
+from tests.soak.workload import Workload
+from tests.support.waiting import wait_until
+
+ANNOUNCE_EVERY_S: Final = 30.0
+EQUAL: Final = "equal"
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a soak did, and for each stream `equal`, or how it differs."""
+
+    operations: Counter[str]
+    rows: int
+    streams: dict[str, str]
+
+    @property
+    def is_equal(self) -> bool:
+        """True if every stream equals its query."""
+        return all(outcome.startswith(EQUAL) for outcome in self.streams.values())
+
+
+def soak(
+    folder: Path, seed: int, *, minutes: float = 0, operations: int = 0, announce: Callable[[str], None] = lambda _: None
+) -> Report:
+    """Perform random operations for a time, or a number of them; then compare every stream with its query."""
+    with open_system(folder) as system:
+        with system.connect() as connection:
+            for sql in TABLES:
+                connection.execute(sql)
+        workload = Workload(system, seed)
+        workload.begin()
+        announced = time.monotonic()
+        for operation in planned(workload, minutes, operations):
+            workload.perform(operation)
+            if time.monotonic() - announced > ANNOUNCE_EVERY_S:
+                announced = time.monotonic()
+                announce(f"{workload.counts.total()} operations, {workload.rows} rows")
+        workload.end()
+        announce("comparing")
+        streams = compare(system)
+        workload.close()
+        return Report(workload.counts, workload.rows, streams)
+
+
+def planned(workload: Workload, minutes: float, operations: int) -> Iterator[str]:
+    """Yield each operation once or more often: `operations` of them, or as many as fit a time."""
+    if operations:
+        yield from workload.plan(operations)
+        return
+    end = time.monotonic() + minutes * 60
+    while time.monotonic() < end:
+        yield from workload.plan(50)
+
+
+def compare(system: System) -> dict[str, str]:
+    """Wait until every stream has handled everything, and return how each compares with its query."""
+    with system.connect() as connection:
+        wait_until(lambda: has_settled(connection), "all streams to handle everything", details=lambda: status(connection, system))
+        return {name: outcome(connection, name) for name in STREAMS | STREAMS_OF_STREAMS}
+
+
+def has_settled(connection: headrace.Connection) -> bool:
+    """Return True if every stream runs and has reached its source's last version."""
+    context = connection.session.context
+    try:
+        for record in context.catalog.jobs.all():
+            source = record.definition.source
+            version = context.tables.version(context.catalog.tables.get(source.database, source.name))
+            if record.state is not JobState.RUNNING or record.source_version != version:
+                return False
+    except headrace.Error as error:
+        if not is_away(error):
+            raise
+        return False
+    return True
+
+
+def status(connection: headrace.Connection, system: System) -> str:
+    """Return what each stream is doing, and the end of the driver's log."""
+    records = connection.session.context.catalog.jobs.all()
+    states = (f"{record.definition.name} {record.state} {record.source_version} {record.reason}" for record in records)
+    return "\n".join([*states, system.logs()])
+
+
+def outcome(connection: headrace.Connection, name: str) -> str:
+    """Compare a stream with its query over all rows."""
+    result = connection.session.verify_stream(f"soak.{name}")
+    return f"{EQUAL}, {result.rows} rows" if result.equal else f"differs: {result.difference} {result.remark}"

@@ -1,0 +1,116 @@
+"""The system under test: a home with a PostgreSQL catalog, and an snode whose processes are killed, frozen and replaced."""
+
+from __future__ import annotations
+
+import random
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+import psutil
+
+import headrace
+from headrace.errors import TransientError
+from headrace.settings import Settings, load
+from tests.support.jobs import Job
+from tests.support.postgres import MISSING, Server, find_programs
+from tests.support.waiting import wait_until
+
+SETTLE_STALL_S: Final = 600.0
+
+
+class System:
+    """An snode and its catalog."""
+
+    def __init__(self, folder: Path, server: Server, settings: Settings) -> None:
+        self._folder = folder
+        self._server = server
+        self.settings = settings
+        self._driver = self._start()
+        self._frozen: list[Job] = []
+
+    def connect(self) -> headrace.Connection:
+        """Open a connection as a user's process would."""
+        return headrace.connect(settings=self.settings, database="soak")
+
+    def kill_driver(self) -> None:
+        """Kill the driver's process, and start another one."""
+        self._driver.signal(signal.SIGKILL)
+        self._driver.ended()
+        self._driver = self._start()
+
+    def freeze_driver(self) -> None:
+        """Freeze the driver, start another one, and thaw the first once the second has taken over."""
+        frozen, epoch = self._driver, self._epoch()
+        frozen.signal(signal.SIGSTOP)
+        self._driver = self._start()
+        wait_until(lambda: self._epoch() > epoch, "another driver to take over")
+        frozen.signal(signal.SIGCONT)
+        self._frozen.append(frozen)
+
+    def kill_worker(self, choice: random.Random) -> bool:
+        """Kill one of the Python workers of the driver's Spark; return False if there is none."""
+        workers = [process for process in self._driver.children() if is_worker(process)]
+        if not workers:
+            return False
+        with suppress(psutil.NoSuchProcess):
+            choice.choice(workers).kill()
+        return True
+
+    def restart_catalog(self) -> None:
+        """Stop the catalog's database and start it again."""
+        self._server.halt()
+        self._server.resume()
+
+    def close(self) -> None:
+        """End all processes."""
+        for job in (self._driver, *self._frozen):
+            job.clean_up()
+
+    def logs(self) -> str:
+        """Return the end of the driver's log."""
+        return self._driver.text[-4_000:]
+
+    def _start(self) -> Job:
+        return Job(self.settings, self._folder, "snode")
+
+    def _epoch(self) -> int:
+        with self.connect() as connection:
+            lease = connection.session.context.catalog.leases.get("default")
+            return 0 if lease is None else lease.epoch
+
+
+def is_worker(process: psutil.Process) -> bool:
+    """Return True for a Python worker of Spark."""
+    try:
+        return "pyspark.daemon" in " ".join(process.cmdline())
+    except psutil.NoSuchProcess:
+        return False
+
+
+def is_away(error: Exception) -> bool:
+    """Return True if a statement failed because something was away that comes back."""
+    return isinstance(error, TransientError)
+
+
+@contextmanager
+def open_system(folder: Path) -> Iterator[System]:
+    """Yield a system with an empty catalog; end all of it afterwards."""
+    programs = find_programs()
+    if programs is None:
+        raise SystemExit(MISSING)
+    server = Server.start(programs)
+    try:
+        with server.database() as url:
+            settings = load(home=folder / "home", spark_master="local[2]", catalog_url=url, chunk_rows=2_000)
+            with headrace.connect(settings=settings) as connection:
+                connection.execute("CREATE DATABASE soak")
+            system = System(folder, server, settings)
+            try:
+                yield system
+            finally:
+                system.close()
+    finally:
+        server.stop()
