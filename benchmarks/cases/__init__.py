@@ -21,6 +21,7 @@ CASES: Final[dict[str, str]] = {
     "wide_trees": "statements over a tree of many devices with many measurements",
     "statements": "parsing and planning a statement",
     "inserts": "INSERT through the connection",
+    "notifications": "events of windows to a WebSocket server",
     "continuous": "continuous queries of one second: from the end of an interval to its result",
     "dags": "parsing the DAGs of many streams",
     "command": "the command line as a process",

@@ -15,7 +15,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from headrace.errors import ConfigurationError
 from headrace.model.spark_options import mask_options, parse_spark_options
 
-MEMORY_PATTERN: Final = r"^\d+[kmgt]$"
+MEMORY_PATTERN: Final = r"^\d+[kmgtKMGT]$"
 MAY_HAVE_SECRETS: Final = frozenset({"catalog_url", "spark_options"})
 """Settings whose invalid values are not shown."""
 

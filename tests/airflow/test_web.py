@@ -82,7 +82,7 @@ def test_the_list_has_state_reason_lag_and_counters(page: TestClient, catalog: C
     assert (stream["state"], stream["lag_ms"], stream["source"]) == ("STOPPED", 40, "power.meters")
     assert stream["reason"]["message"] == FAILED.message
     counters = stream["counters"]
-    parts = ("rows_used", "rows_filtered", "rows_expired", "rows_pending")
+    parts = ("rows_used", "rows_updated", "rows_filtered", "rows_expired", "rows_pending")
     assert counters["rows_in"] == sum(counters[part] for part in parts) == 100
 
 

@@ -58,7 +58,7 @@ def test_streams_and_structured_streaming_queries_give_equal_windows(task: Task,
     assert {"read changes", "step", "commit"} <= set(line.parts)
 
 
-@pytest.mark.parametrize("name", ["statements", "inserts", "command", "wide_trees"])
+@pytest.mark.parametrize("name", ["statements", "inserts", "command", "wide_trees", "notifications"])
 def test_benchmarks_that_need_no_spark_run_without_it(name: str, bench: Bench) -> None:
     lines = list(load_case(name)(bench))
 

@@ -23,10 +23,10 @@ from tests.conformance.results import TOLERANCE, comparable, results_match
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
 HERE = Path(__file__).parent
-SETUPS = ("iotdb_setup.sql", "iotdb_more_setup.sql")
+SETUPS = ("iotdb_setup.sql", "iotdb_more_setup.sql", "iotdb_clauses_setup.sql")
 CASES = [
     json.loads(line)
-    for name in ("iotdb_queries.jsonl", "iotdb_more_queries.jsonl")
+    for name in ("iotdb_queries.jsonl", "iotdb_more_queries.jsonl", "iotdb_clauses_queries.jsonl")
     for line in (HERE / name).read_text().splitlines()
 ]
 ANSWERED = [case for case in CASES if "rows" in case]

@@ -47,20 +47,29 @@ def play(seed: int, numbers: Sequence[int], ours: Side, theirs: Side) -> Iterato
                 if isinstance(answer, Refusal):
                     raise RuntimeError(f"{type(side).__name__} refuses {statement}: {answer.message}")
         for id_, statements in cases(seed, numbers, made):
-            for statement in statements:
-                result = compare(id_, statement, ours, theirs)
+            for number, statement in enumerate(statements):
+                result = compare(id_, statement, ours, theirs, statements[:number])
                 yield result
                 if result.difference is not None or (result.refused and statement.startswith("insert")):
+                    clean_up(statements, ours, theirs)
                     break
     finally:
         theirs.execute(f"delete database {databases}")
 
 
-def compare(id_: str, statement: str, ours: Side, theirs: Side) -> Comparison:
-    """Execute one statement on both sides."""
+def clean_up(statements: Sequence[str], ours: Side, theirs: Side) -> None:
+    """Drop what a case that ends early has created for the whole server."""
+    for statement in statements:
+        if statement.startswith("drop"):
+            for side in (ours, theirs):
+                side.execute(statement)
+
+
+def compare(id_: str, statement: str, ours: Side, theirs: Side, earlier: Sequence[str] = ()) -> Comparison:
+    """Execute one statement on both sides. What it returns may depend on the earlier ones of its case."""
     mine, other = ours.execute(statement), theirs.execute(statement)
     differs = difference(statement, mine, other)
-    reason = None if differs is None else explanation(statement, differs)
+    reason = None if differs is None else explanation("; ".join((*earlier, statement)), differs)
     return Comparison(id_, statement, isinstance(other, Refusal), differs, reason)
 
 

@@ -52,10 +52,9 @@ EXPLANATIONS: Final[Sequence[Explanation]] = (
     ),
     explain("the server finds no change points of STRING, BLOB, DATE and TIMESTAMP", r"^(rows|value)", r"change_points"),
     explain(
-        "the server concatenates the NULL results of other functions to a text",
-        r"^value: row \d+, concat.*: ours None, IoTDB's '[-!IoT]*'|^rows:.*IoTDB's \(\d+, .*'[-!IoT]*'",
-        r"concat\(\w+\(",
+        "in WHERE, the server calls concat for rows in which its argument has a value only", r"^(rows|value)", r"where .*concat\("
     ),
+    explain("the server drops arguments of concat that a device lacks", r"^names:.*concat\(", r"concat\([^)]*,.* align by device"),
     explain(
         "the server counts rows without a value of the argument, and reads 0 there",
         r"^(rows|value)",
@@ -90,6 +89,54 @@ EXPLANATIONS: Final[Sequence[Explanation]] = (
         "the server merges the bytes of max_by(time, x) of several types", r"GROUP BY LEVEL: the data types", r"_by\(time.*level"
     ),
     explain("in the server, x of one of several equal y is max_by's by chance", r"^value:.*_by\(root", r"_by\((?!time).*level"),
+    explain(
+        "the server takes a condition after BETWEEN into the range",
+        "^(rows|value)",
+        r"where.*between \S+ and \S+ (and|&&?) .* is (not )?null",
+    ),
+    explain(
+        "the server leaves rows out of a window whose distance from its first value is no number",
+        r"^value",
+        r"group by variation\((?!s\d+[,)])",
+    ),
+    explain("the server takes a constant in ORDER BY for raw data", "Raw data and aggregation hybrid", r"order by [^)]*\) \+ 1"),
+    explain("the server lets STRING and numbers mix in CASE", r"^refused: 701: CASE expression: STRING"),
+    explain(
+        "the server evaluates no window if OFFSET leaves all of them out",
+        r"^refused: 301: Unsupported data type \w+ for function mode.*IoTDB answers 0 rows",
+        r"group by .* offset",
+    ),
+    explain(
+        "the server evaluates the branches of CASE that it does not take",
+        r"^answered.*IoTDB refuses 301: (For input string|Invalid text|(Text|Double|float|double) value)",
+        r"case .*cast\(",
+    ),
+    explain("the server takes `5 > series` for `series > 5`", r"^(rows|value)", r"where .*[\dZ)] (<|>|<=|>=) (time|s\d+)\b"),
+    explain(
+        "the server does not check the types of conditions beside one of a missing series",
+        r"^refused: 701: Invalid input expression.*IoTDB answers 0 rows",
+        "where",
+    ),
+    explain(
+        "the server compares BOOLEAN in conjunctions of comparisons only",
+        r"^answered.*IoTDB refuses 301: Unsupported Type",
+        r"where.*s5 [<>].* (or|\|)|where.* (or|\||between) .*s5 [<>]",
+    ),
+    explain(
+        "the server goes on from one device to the next with functions of aggregates",
+        r"^(rows|value)",
+        r"(differen\w*|deriva\w*|diff|change_points|\w+_(count|duration)|\w+_k)\((count|avg|sum|m\w+_\w+|\w+_value)\(.* by device",
+    ),
+    explain(
+        "the server calls time-series functions with the latest row first if ORDER BY has it first",
+        r"^(rows|value)",
+        r"^select (?!last).*(differen|deriva|diff\(|change_points|zero_|m4|sample|_k\().*order by .*time desc",
+    ),
+    explain(
+        "the server subtracts values that leave a window, and keeps the rounding errors",
+        r"^value",
+        r"(stddev|var)[^;]* into [^;]*group by [^;]*, \d+\w+, \d+\w+\).*; select",
+    ),
     explain("the server sorts -0 before 0", r"^value", r"order by [^,]*[(*/-]"),
     explain(
         "the server subtracts values that leave a window, and keeps the rounding errors",
@@ -101,14 +148,26 @@ EXPLANATIONS: Final[Sequence[Explanation]] = (
     explain("the server forgets the types STRING, BLOB, DATE and TIMESTAMP of latest values", r"Value|DataType", r"^select last"),
     explain("the server does not compare TIMESTAMP with decimals", r"\[TIMESTAMP, INT64\]", r"s10"),
     explain("the server orders series by tag by chance", r"^value", r"^show timeseries .* where tags.* limit"),
-    explain("the server loses rows beside a count of runs, which it emits late", r"^rows", r"_k\(.*, (non_)?zero_"),
-    explain("the server orders latest values of one instant by chance", r"^(value|rows)", r"^select last .* limit"),
+    explain("the server orders latest values of one instant by chance", r"^(value|rows)", r"^select last (?!.*timeseries).* limit"),
     explain(
         "the server writes the other values of the statement; Headrace writes none",
         r"IoTDB's (507|609)|IoTDB refuses 507",
-        r"^insert",
+        r"(^|; )insert[^;]*$",
     ),
-    explain("the server stores bytes that are no text in a TEXT", r"value b'", r"^insert"),
+    explain("the server stores bytes that are no text in a TEXT", r"value b'", r"(^|; )insert[^;]*$"),
+    explain(
+        "the server limits the rows of a device before it sorts them",
+        r"^(rows|value)",
+        r"order by device( desc| asc)?, (?!time).* limit .*align by device",
+    ),
+    explain(
+        "the server writes the earliest rows whatever ORDER BY says", r"^(rows|value)", r"select [^;]* into [^;]*order by time desc"
+    ),
+    explain(
+        "the server does not list the targets of devices without rows",
+        r"^rows: ours \d+, IoTDB's \d+; row \d+: ours \(.*, 0\), ",
+        r"^select [^;]* into [^;]* align by device$",
+    ),
     explain("without any value, the server lists the targets of expressions only", r"rows: ours 0.*, 0\)", r"^select .* into"),
 )
 

@@ -166,7 +166,10 @@ class Expressions:
     def comparison(self, depth: int) -> str:
         if self.dice.random() < 0.15:
             return self.dice.choice(
-                (self.name("boolean"), f"{self.name('boolean')} {self.pick(('=', '!='))} {self.pick(('true', 'false'))}")
+                (
+                    self.name("boolean"),
+                    f"{self.name('boolean')} {self.pick(('=', '!=', '=', '>', '<='))} {self.pick(('true', 'false'))}",
+                )
             )
         right = self.pick(("3", "0", "2.5", "-1", "90", "'5'")) if self.dice.random() < 0.7 else self.number(depth)
         return f"{self.number(depth)} {self.pick(COMPARISONS)} {right}"

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from tests.iotdb_comparison.clauses import Clauses
 from tests.iotdb_comparison.expressions import Expressions
 from tests.iotdb_comparison.functions import SERIES_FUNCTIONS
 from tests.iotdb_comparison.trees import DAY_MS, END, SLOW_START, START, Tree
@@ -42,6 +43,7 @@ class Queries:
             (3, self.last),
             (3, self.paged),
             (3, self.ordered),
+            *Clauses(self).families(),
         )
         weights = [weight for weight, _ in families]
         return self.dice.choices([make for _, make in families], weights)[0]()

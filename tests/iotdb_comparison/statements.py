@@ -39,7 +39,10 @@ class Cases:
         families: Sequence[tuple[float, Callable[[], list[str]]]] = (
             (0.06, self.into),
             (0.10, self.writes),
-            (0.16, self.schema),
+            (0.15, self.schema),
+            (0.17, self.placeholders),
+            (0.19, self.continuous),
+            (0.21, self.alterations),
         )
         return next((make() for limit, make in families if roll < limit), None) or [self.queries.query()]
 
@@ -147,4 +150,98 @@ class Cases:
                     f"count timeseries {database}.d*.s1",
                 )
             )
+        ]
+
+    def placeholders(self) -> list[str]:
+        """Return a query with INTO whose targets are made of the nodes of the source."""
+        path, expressions = self.queries.place()
+        database, target = self.database, self.target
+        group = self.queries.time_group()
+        statement = self.pick(
+            (
+                f"select s1, s4 into {target}.${{2}}.${{3}}(${{3}}_copy, ${{4}}_copy) from {path}",
+                f"select s1 into {target}.x${{2}}(${{2}}_${{3}}_y) from {database}.d*",
+                f"select s1, s2 into {target}.x(::), {target}.y(::) from {database}.d1",
+                f"select s1, s2 into {target}.x(a), {target}.y(b) from {database}.d1",
+                f"select s1, s2 into {target}.x(a, b), aligned {target}.y(a, b) from {database}.d1, {database}.d2",
+                f"select s1, s4 into {target}.::(a, b), {target}.y.::(::) from {database}.d1, {database}.d2 align by device",
+                f"select s1, s4 into {target}.${{2}}(${{3}}, b) from {database}.d* align by device",
+                f"select s1, s4 into {target}.::(a, b) from {database}.** align by device",
+                f"select count(s1), last_value(s4) into {target}.${{2}}(n, ::) from {path}{group}",
+                f"select count(s1) into {target}.x(${{2}}_n) from {database}.d*{group}",
+                f"select count(s1) into {target}.x(n) from {database}.**{group[:-1]}, 10s) align by device",
+                f"select avg(s1), max_value(s4) into aligned {target}.::(m, x) from {database}.d*{group} align by device",
+                f"select s1 + s4, {expressions.number(1)} into {target}.x(`a b`, c) from {database}.d1",
+                f"select s1 as p, s4 into {target}.x(::) from {database}.d1",
+                f"select s1 as p, s4 as q into {target}.x(::) from {database}.d1",
+                f"select * into {target}.::(${{2}}_${{3}}) from {path}",
+                f"select s1 into {target}.${{9}}(a) from {database}.d1",
+                f"select s1, s4 into {target}.x(a, a) from {database}.d1",
+                f"select s6, s5 into {target}.x(a, b) from {database}.d1{self.queries.where(expressions, 0.5)}",
+                f"select count(s1) into {target}.x(n) from {database}.d* group by level = {self.pick(('1', '2'))}",
+                f"select s1, s4 into {target}.x(a, b) from {database}.d1 order by time desc limit 3 offset 1",
+            )
+        )
+        return [statement, f"select * from {target}.**", f"show timeseries {target}.**"]
+
+    def continuous(self) -> list[str]:
+        """Return the definition of a continuous query that is not due, how it is shown, and its end."""
+        name, database, target = f"c{self.queries.tree.database[5:]}_{self.number}", self.database, self.target
+        resample = self.pick(("", " resample", *[f" resample{self.ranges()}"] * 4))
+        policy = self.pick(("", "", " timeout policy blocked", " timeout policy discard"))
+        group = self.pick(
+            ("", " group by (1h)", " group by (30m)", " group by (1h, 30m)", " group by ([0, 10), 1h)", " group by (1d)")
+        )
+        into = self.pick((f" into {target}.x(a)", f" into {target}.x(a)", f" into {target}.::(a)", ""))
+        where = self.pick(("", "", " where s1 > 3", " where time > 3"))
+        tail = self.pick(("", "", " fill(previous)", " align by device", " having count(s1) > 1", " order by time desc"))
+        column = self.pick(("count(s1)", "avg(s1)", "s1", "max_value(s4)"))
+        body = f"select {column}{into} from {database}.{self.pick(('d1', 'd*'))}{where}{group}{tail}"
+        word = self.pick(("cq", "continuous query"))
+        return [
+            f"create {word} {name}{resample}{policy} begin {body} end",
+            "show cqs",
+            f"drop {word} {name}",
+        ]
+
+    def ranges(self) -> str:
+        """Return the clauses of RESAMPLE."""
+        every = self.pick((" every 1h", " every 2h", " every 30m", " every 1d", " every 1d6h", " every 500ms", ""))
+        boundary = self.pick(("", "", " boundary 0", " boundary 2023-11-14T22:13:30", " boundary 1700000000000"))
+        span = self.pick(
+            ("", " range 1h", " range 2h", " range 2h, 1h", " range 1h, 1h", " range 1h, 2h", " range 30m", " range 0s")
+        )
+        return f"{every}{boundary}{span}"
+
+    def alterations(self) -> list[str]:
+        """Return changes of a series of its own, and how it is shown."""
+        series = f"{self.target}.a.m"
+        changes = (
+            f"alter timeseries {series} rename unit to u",
+            f"alter timeseries {series} rename nope to u",
+            f"alter timeseries {series} set unit=bar, owner=bob",
+            f"alter timeseries {series} set nope=1",
+            f"alter timeseries {series} drop unit",
+            f"alter timeseries {series} drop nope, owner",
+            f"alter timeseries {series} add tags site=north, floor=2",
+            f"alter timeseries {series} add tags unit=hz",
+            f"alter timeseries {series} add attributes owner=eve, age=3",
+            f"alter timeseries {series} upsert alias=am tags(unit=mm, site=south) attributes(owner=joe)",
+            f"alter timeseries {series} upsert alias=n",
+            f"alter timeseries {series} upsert tags(k=v)",
+            f"alter timeseries {series}x add tags a=b",
+            f"create timeseries {series} with datatype=INT32",
+            f"create timeseries {self.target}.a.am with datatype=INT32",
+            f"create timeseries {series}.below with datatype=INT32",
+            f"create timeseries {self.target}.a.n(am) with datatype={self.pick(('FLOAT', 'text', 'Int64'))}, encoding=plain",
+            f"create aligned timeseries {self.target}.a(p INT32)",
+            f"delete timeseries {series}",
+            f"insert into {self.target}.a(time, am) values (1, 5)",
+        )
+        return [
+            f"create timeseries {series} with datatype=INT32 tags(unit=rpm) attributes(owner=ada)",
+            *self.dice.sample(changes, 4),
+            f"show timeseries {self.target}.**",
+            f"show timeseries {self.target}.** where tags({self.pick(('unit', 'u', 'site'))})={self.pick(('rpm', 'bar', 'north'))}",
+            f"select am from {self.target}.a",
         ]

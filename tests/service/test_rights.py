@@ -34,6 +34,7 @@ STATEMENTS = {
     "alter stable readings modify tag place varchar(64)": "alter table d.readings",
     "alter stable readings rename tag place spot": "alter table d.readings",
     "insert into dev1 values (now, 1, 1.5)": "write table d.readings",
+    "insert into plain select ts, a from dev1": "write table d.plain, read table d.readings",
     "delete from dev1 where ts < now": "write table d.readings",
     "select a from dev1 union all select a from plain": "read table d.readings, read table d.plain",
     "select 1": "describe catalog",
@@ -51,6 +52,13 @@ STATEMENTS = {
     "select * from information_schema.ins_tables": "describe catalog",
     "explain drop stable readings": "describe table d.readings",
     STREAM: "create stream d.other, read table d.readings, create table d.out2, write table d.out2, describe stream d.other",
+    "create or replace stream s trigger at_once into out1 as select _wstart, max(a) n from readings interval(10s)": (
+        "drop stream d.s, create stream d.s, read table d.readings, write table d.out1, describe stream d.s"
+    ),
+    "alter stream s watermark 1s": "alter stream d.s, describe stream d.s",
+    "reset stream s": "operate stream d.s, read table d.readings, write table d.out1, describe stream d.s",
+    "create snode on dnode 3": "alter catalog",
+    "drop snode on dnode 2": "alter catalog",
     "drop stream s": "drop stream d.s, describe stream d.s",
     "pause stream s": "operate stream d.s",
     "resume stream s": "operate stream d.s, describe stream d.s",
@@ -91,6 +99,7 @@ TREE_STATEMENTS = {
 Plan = Callable[[Session, Path], Sequence[stages.Stage]]
 JOBS: dict[str, Plan] = {
     "write table d.plain": lambda session, file: jobs.plan_load(session.state, [file], "plain"),
+    "write table d.readings": lambda session, file: session.stages(f"insert into dev1 (ts, a) file '{file}'"),
     "operate stream d.s": lambda session, _: jobs.plan_backfill(session.state, "s", None, None),
     "read table d.readings": lambda session, _: jobs.plan_query_verification(session.state, "select a from dev1", "tdengine"),
     "read table d.readings, read table d.out1": lambda session, _: jobs.plan_stream_verification(session.state, "s"),
@@ -125,6 +134,7 @@ def prepared(readings: headrace.Connection) -> headrace.Connection:
     readings.execute("create stable virtual (ts timestamp, a int) tags (x int) virtual 1")
     readings.execute("create vtable v1 (a from plain.a) using virtual tags (1)")
     readings.execute("create stream s trigger at_once into out1 as select _wstart, count(*) n from readings interval(10s)")
+    readings.session.context.catalog.members.create(2, "default")
     return readings
 
 
@@ -229,6 +239,7 @@ def test_explain_ends_with_the_rights_that_are_needed(prepared: headrace.Connect
     texts = [session.explain(plan(session, file)) for plan in JOBS.values()]
     assert [lines[0] for lines in texts] == [
         "load 1 file of 27 bytes into d.plain: all rows or none",
+        "load rows.csv into d.readings, one commit",
         "compute windows of stream d.s again, from the first row, up to those still open, on Spark in this process",
         "query on Spark",
         "compare d.out1 with what DuckDB computes from d.readings",

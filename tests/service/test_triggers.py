@@ -37,6 +37,16 @@ def test_a_stream_that_the_clock_closes_cannot_be_verified(readings: headrace.Co
         readings.session.verify_stream("s")
 
 
+@pytest.mark.parametrize("sql", ["reset stream s", f"create or replace stream s trigger force_window_close {AS.format('other')}"])
+def test_a_stream_that_the_clock_closes_cannot_be_computed_again(readings: headrace.Connection, sql: str) -> None:
+    readings.execute(f"create stream s trigger force_window_close {AS.format('t')}")
+    readings.settle()
+    with pytest.raises(headrace.NotSupportedError, match="windows are computed once"):
+        readings.execute(sql)
+    with pytest.raises(headrace.NotSupportedError, match="windows are computed once"):
+        readings.session.backfill("d.s", None, None)
+
+
 def test_a_trigger_without_history_does_not_fill_it(readings: headrace.Connection) -> None:
     cursor = readings.cursor()
     cursor.execute(f"explain create stream s trigger force_window_close fill_history 1 {AS.format('t')}")

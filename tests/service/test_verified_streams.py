@@ -16,6 +16,12 @@ STREAMS: Final = {
     "from readings interval(10s)",
     "slides": f"{EXACT} into t2 tags (place varchar(20)) as select _wstart, max(b) most, spread(a) wide, stddev(b) s "
     "from readings where a is not null partition by place interval(10s) sliding(4s)",
+    "gaps": f"trigger at_once {EXACT} into t7 tags (name varchar(64)) as select _wstart, count(*) n, avg(b) mean, max(place) p "
+    "from readings partition by tbname name interval(1s) fill(linear)",
+    "closed": f"{EXACT} into t8 as select _wstart, _wend, last(a) latest from readings interval(700a) fill(prev)",
+    "next": f"{EXACT} into t9 as select _wstart, last(a) latest from readings partition by place interval(1s) fill(next)",
+    "constants": f"trigger at_once {EXACT} into t10 as select _wstart, tbname name, last(a) a, last(b) b from readings "
+    "partition by tbname interval(2s) sliding(1s) fill(value, -1, 0.5)",
     "sessions": f"trigger at_once {EXACT} into t3 tags (name varchar(64)) as select _wstart, _wend, count(*) n, first(b) one "
     "from readings partition by tbname name session(ts, 3s)",
     "states": f"trigger at_once {EXACT} into t4 tags (name varchar(64)) as select _wstart, _wend, count(*) n, last_row(b) last "

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from headrace.errors import HistoryGoneError, InternalError
-from headrace.storage import Tables
+from headrace.storage import CommitSize, Tables
 from headrace.storage.delta.handles import log_file
 from tests.storage.samples import METERS, POWER, read, rows
 
@@ -13,6 +13,10 @@ from tests.storage.samples import METERS, POWER, read, rows
 def seen(tables: Tables, first: int, last: int) -> list[tuple[int, str, int, int]]:
     changes = read(tables.changes(METERS, first, last))
     return [(row["_commit_version"], row["_change_type"], row["ts"], row["a"]) for row in changes]
+
+
+SIZES = [(0, 0), (2, 2), (2, 1), (1, 0)]
+"""Changes and written rows of each version."""
 
 
 @pytest.fixture
@@ -45,6 +49,17 @@ def test_changes_have_the_stored_columns_and_two_more(changed: Tables) -> None:
 def test_changes_are_counted_from_the_log(changed: Tables) -> None:
     assert [changed.change_rows(METERS, version, version) for version in range(4)] == [0, 2, 2, 1]
     assert changed.change_rows(METERS, 0, 3) == changed.changes(METERS, 0, 3).num_rows
+    assert [changed.commit_size(METERS, version) for version in range(4)] == [CommitSize(*size) for size in SIZES]
+
+
+def test_written_rows_are_counted_without_the_metrics_of_a_commit(changed: Tables) -> None:
+    for version in range(4):
+        path = log_file(f"{changed.uri}/power/meters/rows", version)
+        with open(path) as file:
+            text = file.read()
+        with open(path, "w") as file:
+            file.write(text.replace("operationMetrics", "others"))
+    assert [changed.commit_size(METERS, version) for version in range(4)] == [CommitSize(*size) for size in SIZES]
 
 
 def test_rows_of_a_file_without_statistics_are_counted(changed: Tables) -> None:

@@ -15,8 +15,8 @@ from headrace.model.failpoints import FailpointError, armed
 from headrace.model.tables import TBNAME, Column, Table
 from headrace.model.types import DataType, TypeKind
 from headrace.storage import Tables
-from headrace.storage.delta.changes import CHANGE_TYPE
 from headrace.storage.delta.handles import rows_uri
+from headrace.storage.delta.log import CHANGE_TYPE
 from tests.storage.samples import METERS, POWER, START, open_tables, read, rows
 from tests.support.racing import race
 

@@ -81,6 +81,7 @@ def test_delta_rs_counts_and_reads_changes_that_spark_wrote(spark: SparkSession,
     feed = meters.changes(METERS, 1, 3)
     assert Counter(feed["_change_type"].to_pylist()) == {"insert": 10, "update_preimage": 3, "update_postimage": 3, "delete": 1}
     assert [meters.change_rows(METERS, version, version) for version in (1, 2, 3)] == [10, 6, 1]
+    assert [meters.commit_size(METERS, version).written for version in (1, 2, 3)] == [10, 3, 0]
     assert meters.write(METERS, POWER, rows([{"ts": 5, "a": 50}])).updated == 1
     assert meters.compact(METERS) >= 0
     assert tables_agree(spark, meters)

@@ -2,16 +2,44 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
 from tests.streams.environment import StreamEnvironment, open_environment
+from tests.support.object_store import WAREHOUSE_VARIABLE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+LOCAL_FILES: Final = frozenset(
+    {
+        "test_a_checkpoint_that_only_the_target_records_is_recomputed",
+        "test_a_column_of_another_writer_breaks_neither_queries_nor_streams",
+        "test_a_column_that_another_writer_made_is_declared_with_its_values",
+        "test_a_damaged_state_is_recomputed_exactly",
+        "test_a_dropped_job_leaves_no_messages",
+        "test_a_lost_state_is_rebuilt_from_the_stored_rows",
+        "test_a_missing_source_stops_only_its_own_streams",
+        "test_a_source_that_fails_again_and_again_stops_its_streams_until_they_are_retried",
+        "test_a_source_that_fails_briefly_stops_nothing",
+        "test_a_stream_that_fails_stops_with_the_reason_and_the_others_go_on",
+        "test_skipping_lets_a_stream_continue_after_its_changes_were_vacuumed",
+    }
+)
+"""Tests that open, damage or remove files of tables themselves, so that they need local ones."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip the tests that need local files if tables are on an object store."""
+    if WAREHOUSE_VARIABLE in os.environ:
+        for item in items:
+            if getattr(item, "originalname", item.name) in LOCAL_FILES:
+                item.add_marker(pytest.mark.skip(reason="needs local files"))
 
 
 @pytest.fixture

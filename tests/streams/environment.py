@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from headrace.catalog import Catalog
 from headrace.compute import bind, evaluate
 from headrace.model.clock import ManualClock
-from headrace.model.jobs import JobRecord
+from headrace.model.jobs import JobCounters, JobRecord
 from headrace.model.statements import CreateStream, Select
 from headrace.model.tables import Column, Database, Table
 from headrace.model.time import Precision
@@ -29,6 +29,7 @@ from headrace.streams import lifecycle
 from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan, catalog_scope, define, plan_recorded_stream
 from headrace.streams.runner import Runner
+from headrace.streams.sources.lag import measure_counters
 from headrace.streams.sources.poller import RunnerFactory, SourcePollers
 from headrace.streams.sources.tags import with_tags
 from tests.support.object_store import warehouse_options
@@ -73,6 +74,9 @@ class StreamEnvironment:
     runner: RunnerFactory = Runner
     table: Table = READINGS
     subtables: Mapping[str, tuple[int, ...]] = field(default_factory=lambda: {name: (g,) for name, g in SUBTABLES.items()})
+
+    created: dict[str, int] = field(default_factory=dict)
+    """The version of `readings` at which streams over it were created, by their ids."""
 
     @property
     def catalog(self) -> Catalog:
@@ -136,6 +140,8 @@ class StreamEnvironment:
         """Create a stream that starts now."""
         plan = self.define(sql)
         lifecycle.create(self.context, plan, plan.definition(created=self.context.clock.now()))
+        if plan.source.id == self.table.id and plan.source_subtable is None:
+            self.created[plan.id] = self.tables.version(self.table)
         return plan_recorded_stream(self.record(plan).definition, self.catalog)
 
     def record(self, plan: StreamPlan) -> JobRecord:
@@ -148,6 +154,22 @@ class StreamEnvironment:
         self.pollers.reconcile(self.records(only))
         while self.pollers.poll():
             self.pollers.reconcile(self.records(only))
+        self.check_accounts()
+
+    def check_accounts(self) -> None:
+        """Check that every row is accounted for: as recorded, and as system tables show it, from the rows of the source."""
+        for record in self.catalog.jobs.all():
+            assert_accounted(record.progress.counters)
+            assert_accounted(measure_counters(self.context, record))
+            first = self.created.get(record.definition.id)
+            if first is not None and not record.skip_to:
+                assert measure_counters(self.context, record).rows_in == self.written_rows(first + 1), record.definition.sql
+
+    def written_rows(self, first: int) -> int:
+        """Return the number of rows that were inserted or updated from a version of `readings` on."""
+        last = self.tables.version(self.table)
+        types = self.tables.changes(self.table, first, last)["_change_type"].to_pylist() if first <= last else []
+        return sum(type_ in ("insert", "update_postimage") for type_ in types)
 
     def records(self, only: Collection[str] | None) -> list[JobRecord]:
         return [record for record in self.catalog.jobs.all() if only is None or record.definition.id in only]
@@ -183,6 +205,13 @@ class StreamEnvironment:
         return sorted((tuple(row.values()) for row in rows.to_pylist()), key=repr)
 
 
+def assert_accounted(counters: JobCounters) -> None:
+    """Assert that each row has one outcome."""
+    parts = (counters.rows_used, counters.rows_updated, counters.rows_filtered, counters.rows_expired, counters.rows_pending)
+    assert min(parts) >= 0
+    assert counters.rows_in == sum(parts)
+
+
 def millis(column: pa.ChunkedArray) -> list[int | None]:
     return [None if value is None else value // 1000 for value in column.cast(pa.int64()).to_pylist()]
 
@@ -194,7 +223,10 @@ def open_environment(
     """Yield an environment with its table; stop everything that runs in it at the end."""
     loaded = load(home=home, **warehouse_options(), **settings)
     clock = ManualClock(START)
-    with Catalog.open(loaded.catalog, clock=clock.now) as catalog:
+    with ExitStack() as stack:
+        if loaded.is_on_object_store:  # for the processes that tests start
+            stack.enter_context(pytest.MonkeyPatch.context()).setenv("HEADRACE_WAREHOUSE", loaded.warehouse)
+        catalog = stack.enter_context(Catalog.open(loaded.catalog, clock=clock.now))
         tables = Tables(loaded.tables_uri, catalog.lock, loaded.small_write_rows)
         env = StreamEnvironment(Context(catalog, lambda: tables, spark, clock, loaded), Database("db", precision))
         env.create_tables()

@@ -70,6 +70,7 @@ class Oracle:
     max_time_by_subtable: dict[str, int] = field(default_factory=dict)
     max_event_time: int | None = None
     used: int = 0
+    updated: int = 0
     expired: int = 0
     filtered: int = 0
 
@@ -85,7 +86,7 @@ class Oracle:
             late = self.options.ignore_expired and ts < max_time_by_subtable.get(subtable, ts)
             images = [row] if old is None or self.options.ignore_update else [old, row]
             is_update = len(images) == 2
-            self.count(row, ts, late, watermark)
+            self.count(row, ts, late, watermark, is_update)
             for image in filter(self.options.passes, images):
                 for start in self.options.windows(ts):
                     window = (self.options.group(subtable, self.g[subtable], image), start)
@@ -101,12 +102,14 @@ class Oracle:
                 self.max_event_time = max(ts, ts if self.max_event_time is None else self.max_event_time)
         self.finish_write(touched, recalculate)
 
-    def count(self, row: RowValues, ts: int, late: bool, watermark: int | None) -> None:
+    def count(self, row: RowValues, ts: int, late: bool, watermark: int | None, is_update: bool) -> None:
         last = next(self.options.windows(ts)) + self.options.length - 1
         if not self.options.passes(row):
             self.filtered += 1
         elif late and watermark is not None and last < watermark:
             self.expired += 1
+        elif is_update:
+            self.updated += 1
         else:
             self.used += 1
 

@@ -17,6 +17,7 @@ from headrace.errors import (
     LimitError,
     NotFoundError,
     NotSupportedError,
+    ProgrammingError,
     TypeMismatchError,
 )
 from headrace.model.statements import CreateStream
@@ -191,7 +192,10 @@ REFUSED = [
         InvalidStreamError,
         "the first column",
     ),
-    ("create stream s into out as select count(*) from readings interval(1s) fill(null)", NotSupportedError, "FILL"),
+    ("create stream s into out as select count(*) from readings session(ts, 1s) fill(null)", ProgrammingError, "INTERVAL"),
+    ("create stream s into keyed(ts, k) as select _wstart, last(a) from readings interval(1s) fill(null)", InvalidStreamError, "k"),
+    ("create stream s into out as select count(*) from readings interval(1s) fill(near)", NotSupportedError, "NEAR"),
+    ("create stream s into out as select count(*), sum(a) from readings interval(1s) fill(value, 1)", ProgrammingError, "1 values"),
     ("create stream s into out as select count(*) from nowhere interval(1s)", NotFoundError, "nowhere"),
     ("create stream s into out as select count(x) from readings interval(1s)", NotFoundError, "x"),
     ("create stream s into nodb.out as select count(*) from readings interval(1s)", NotFoundError, "nodb"),

@@ -70,6 +70,5 @@ def check(own: StreamEnvironment, plan: StreamPlan, oracle: Oracle) -> None:
     assert record.reason is None
     assert [row[:6] for row in own.results(plan)] == oracle.results(), oracle.options
     counters = record.progress.counters
-    counted = counters.rows_used, counters.rows_expired, counters.rows_filtered
-    assert counted == (oracle.used, oracle.expired, oracle.filtered), oracle.options
-    assert counters.rows_in == oracle.used + oracle.expired + oracle.filtered
+    counted = counters.rows_used, counters.rows_updated, counters.rows_expired, counters.rows_filtered
+    assert counted == (oracle.used, oracle.updated, oracle.expired, oracle.filtered), oracle.options

@@ -287,7 +287,8 @@ def test_a_query_over_one_subtable_has_one_group(env: StreamEnvironment) -> None
     env.insert([("d1", 2000, 4, None), ("d1", 12_000, 6, None), ("d0", 1000, 100, None)])
     env.settle()
     wait(env, 30_000)
-    assert rows(env, sums) == [(0, 4.8, 8), (10_000, 5.8, 2), (20_000, 5.8, 2)]
+    computed = env.query("select _wstart, twa(a) mean, elapsed(ts, 1s) lasted from d1 interval(10s)")
+    assert rows(env, sums) == [*computed, (20_000, *computed[-1][1:])]
     assert rows(env, levels, 2) == [(10_000, 4), (20_000, 6), (30_000, 6)]
 
 
@@ -327,7 +328,40 @@ def test_interp_gives_a_point_for_each_instant_of_the_groups_that_were_seen(
     assert rows(env, plan) == expected
 
 
-@pytest.mark.parametrize("driver_rows", [0, 1000])
+def test_interpolated_points_have_tags_and_named_subtables(env: StreamEnvironment) -> None:
+    plan = env.create(
+        "create stream s trigger force_window_close into out tags (cc varchar(10)) "
+        "subtable(concat(concat('tbn-', tbname), '_1')) as select _irowts, interp(a), _isfilled as a1 from readings "
+        "partition by tbname, b as cc every(10s) fill(prev)"
+    )
+    env.insert([("d0", 3000, 1, "x"), ("d0", 4000, 2, "y"), ("d1", 5000, 3, None)])
+    env.settle()
+    wait(env, 10_000)
+    results = env.results(plan, names=True)
+    assert [row[:3] for row in results] == [(10_000, value, True) for value in (1, 2, 3)]
+    assert [(row[-1], str(row[-2]).split("_out_")[0]) for row in results] == [
+        ("x", "tbn-d0_1"),
+        ("y", "tbn-d0_1"),
+        (None, "tbn-d1_1"),
+    ]
+
+
+def test_constants_and_tags_stay_in_filled_rows(env: StreamEnvironment) -> None:
+    plan = env.create(
+        "create stream s trigger force_window_close into out as select _wstart, twa(a), elapsed(ts, 1s), now at, timezone() z, g "
+        "from readings partition by tbname, g interval(10s) fill(value, 100, 200)"
+    )
+    put(env, (1000, 1), (3000, 3))
+    wait(env, 10_000)
+    wait(env, 10_000)
+    (_, twa, lasted, *first), (*second,) = rows(env, plan, 6)
+    assert (twa, lasted) == (2, 2)
+    assert [first[0], second[3]] == [10_000, 20_000]
+    assert second[:3] == [10_000, 100, 200]
+    assert first[1:] == second[4:]
+
+
+@pytest.mark.parametrize("driver_rows", [1, 1000])
 def test_interp_starts_from_the_rows_before_the_stream(env: StreamEnvironment, driver_rows: int) -> None:
     env.context = replace(env.context, settings=env.context.settings.model_copy(update={"driver_rows": driver_rows}))
     env.insert([("d0", -100_000, 4, None), ("d0", -50_000, 6, None)])

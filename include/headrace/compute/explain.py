@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.compute.plan import AnyPlan, JoinSource, Plan, PlanSource, UnionPlan
+from headrace.compute.plan import AnyPlan, FillPlan, JoinSource, Plan, PlanSource, UnionPlan
 from headrace.compute.plan_sources import OneRow, Scan, ScanUnion, SeriesRows
 from headrace.compute.window_plans import (
     CountWindow,
@@ -28,11 +28,16 @@ def explain(plan: AnyPlan) -> list[str]:
     lines += [f"{'partition' if plan.partitioned else 'group'} by {', '.join(key.name for key in plan.keys)}"] if plan.keys else []
     lines += [describe_window(plan.window)] if plan.window is not None else []
     lines += describe_aggregates(plan)
-    lines += [f"fill: {plan.fill.mode.value}"] if plan.fill is not None else []
+    lines += [describe_fill(plan.fill)] if plan.fill is not None else []
     lines += [f"fill: {plan.gap_fill.mode.lower()}"] if plan.gap_fill is not None else []
     lines += [f"having: {plan.having}"] if plan.having else []
     lines += ["distinct"] if plan.distinct else []
     return [*lines, *describe_bounds(plan), f"result: {', '.join(f'{output.name} {output.type}' for output in plan.outputs)}"]
+
+
+def describe_fill(fill: FillPlan) -> str:
+    """Describe FILL."""
+    return f"fill: {fill.mode.value}{', between existing windows of a group' if fill.between else ''}"
 
 
 def indent(lines: list[str]) -> list[str]:

@@ -132,6 +132,8 @@ class Aggregate:
     @property
     def one_pass(self) -> Aggregate:
         """The aggregate with the cheaper partials that cannot be merged."""
+        if not any(partial.direct for partial in self.partials):
+            return self
         return replace(self, partials=tuple(replace(partial, update=partial.direct or partial.update) for partial in self.partials))
 
 
@@ -171,10 +173,17 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class FillPlan:
-    """`FILL`. For mode VALUE, `values` holds one constant (Spark SQL) per filled output, hidden outputs last."""
+    """`FILL`.
+
+    Attributes:
+        values: For mode VALUE, one constant (Spark SQL) per filled output, hidden outputs last.
+        between: Whether only windows between two existing ones are added, with values that depend on these two alone, and existing
+            windows keep their NULLs: the FILL of a stream that does not follow the clock.
+    """
 
     mode: FillMode
     values: tuple[str, ...] = ()
+    between: bool = False
 
 
 @dataclass(frozen=True, slots=True)

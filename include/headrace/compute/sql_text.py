@@ -11,7 +11,9 @@ from headrace.model.types import DataType, TypeKind
 
 def resolve_now(plan: Plan, sql: str | None) -> str:
     """Replace `NOW` in a condition or expression by the plan's present. None becomes `true`."""
-    return "true" if sql is None else sql.replace(NOW, bigint_sql(plan.present))
+    if sql is None:
+        return "true"
+    return sql.replace(NOW, bigint_sql(plan.present)) if NOW in sql else sql
 
 
 def to_stored_type(sql: str, type_: DataType, precision: Precision) -> str:

@@ -80,7 +80,10 @@ def plan_chunks(
     check_run(record, plan, run, start, end)
     offsets = offsets_to_read(record, run)
     file_extents = [Extent(*extent) for extent in source_extents(context, plan, offsets)]
-    ranges = split_source(plan, file_extents, context.settings.chunk_rows if rows is None else rows, start, end, duration)
+    max_rows = context.settings.chunk_rows if rows is None else rows
+    if plan.fills_gaps and run != HISTORY:
+        max_rows = min(max_rows, context.settings.driver_rows)
+    ranges = split_source(plan, grid_of(plan, run), file_extents, max_rows, start, end, duration)
     chunks = [Chunk(job_id, run, number, range_.start, range_.end, range_.rows) for number, range_ in enumerate(ranges)]
     return context.catalog.ledger.plan(job_id, run, chunks)
 
@@ -92,7 +95,12 @@ def check_run(record: JobRecord, plan: StreamPlan, run: str, start: int | None, 
             f"the stream {record.definition.name} has no results yet, so no range can be recomputed",
             hint="wait until SHOW STREAMS shows it as RUNNING",
         )
-    if grid_of(plan) is None and (start is not None or end is not None):
+    if plan.is_closed_by_clock:
+        raise NotSupportedError(
+            f"the stream {record.definition.name} has FORCE_WINDOW_CLOSE: its windows are computed once",
+            hint="compute a range with a query",
+        )
+    if grid_of(plan, run) is None and (start is not None or end is not None):
         raise NotSupportedError(
             f"the windows of {record.definition.name} have no fixed length, so no range of them can be recomputed",
             hint="omit the range to recompute all of them",
@@ -112,10 +120,15 @@ def offsets_to_read(record: JobRecord, run: str) -> Offsets:
 
 
 def split_source(
-    plan: StreamPlan, file_extents: Sequence[Extent], rows: int, start: int | None, end: int | None, duration: Duration | None
+    plan: StreamPlan,
+    grid: Grid | None,
+    file_extents: Sequence[Extent],
+    rows: int,
+    start: int | None,
+    end: int | None,
+    duration: Duration | None,
 ) -> list[ChunkRange]:
     """Return the ranges of a run's chunks, at least one."""
-    grid = grid_of(plan)
     total = sum(extent.rows for extent in file_extents)
     first = min((extent.first for extent in file_extents), default=0)
     last = max((extent.last for extent in file_extents), default=first)
@@ -134,10 +147,13 @@ def windows_per_row(plan: StreamPlan) -> int:
     return window.max_windows_per_instant(plan.query.precision) if isinstance(window, IntervalWindow) else 1
 
 
-def grid_of(plan: StreamPlan) -> Grid | None:
-    """Return where windows may start, and their maximum length; None if it has no bound. Without a window each row is its own."""
+def grid_of(plan: StreamPlan, run: str) -> Grid | None:
+    """Return where windows may start, and their maximum length; None if it has no bound. Without a window each row is its own.
+
+    A history with FILL is one chunk, whose gaps Spark fills. A recomputation fills the gaps at the ends of its chunks too.
+    """
     window, precision = plan.query.window, plan.query.precision
-    if plan.query.fill is not None:
+    if plan.fills_gaps and run == HISTORY:
         return None
     if window is None:
         return Grid()
@@ -167,7 +183,7 @@ def fill_chunk(context: Context, job_id: str, run: str, number: int, progress: P
     """
     record = context.catalog.jobs.by_id(job_id)
     plan = plan_of(context, record)
-    writer = BackfillWriter(context, record, plan, grid_of(plan), history=run == HISTORY)
+    writer = BackfillWriter(context, record, plan, grid_of(plan, run), history=run == HISTORY)
     return writer.fill(run, number, progress)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
@@ -16,7 +16,8 @@ from headrace.compute.plan import TS, WEND, WSTART
 from headrace.compute.shares import KernelUse
 from headrace.compute.terms import ColumnRole, quote
 from headrace.compute.window_plans import IntervalWindow
-from headrace.history.chunk_results import ArrowChunkResult, ChunkResult, DataFrameChunkResult
+from headrace.compute.windows.fill import fill_stored
+from headrace.history.chunk_results import ArrowChunkResult, ChunkResult, DataFrameChunkResult, FilledChunkResult
 from headrace.history.chunks import Grid
 from headrace.model.ledger import Chunk
 from headrace.model.positions import Offsets
@@ -31,6 +32,9 @@ from headrace.streams.sources.stored import source_frame, source_tables
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+
+MAX_WINDOWS: Final = 2**63 - 1
 
 
 class ChunkEvaluation:
@@ -61,6 +65,8 @@ class ChunkEvaluation:
     def _compute(self, target: TargetTable, chunk: Chunk, windows: DataFrame, cleanup: ExitStack) -> ChunkResult:
         """Compute the finished windows of a chunk, cached by Spark until `cleanup` if there may be many."""
         max_rows = self._context.settings.driver_rows
+        if self._plan.fills_gaps and self._grid is not None:
+            return FilledChunkResult(self._context, target, windows.toArrow())
         if self.max_windows(chunk) <= max_rows:
             return ArrowChunkResult(self._context, target, windows.toArrow())
         cached = windows.persist()
@@ -70,8 +76,13 @@ class ChunkEvaluation:
         return DataFrameChunkResult(self._context, target, cached)
 
     def max_windows(self, chunk: Chunk) -> int:
-        """Return an upper bound of a chunk's windows: one for each row, or for each subtable the window starts in its range."""
+        """Return an upper bound of a chunk's windows: one for each row, or for each subtable the window starts in its range.
+
+        FILL may add any number of them.
+        """
         query, row_bound = self._plan.query, chunk.rows * self._windows_per_row
+        if self._is_filled:
+            return MAX_WINDOWS
         group_roles = [key.role for key in query.keys if not key.is_derived]
         if self._grid is None or query.window is None or group_roles not in ([], [ColumnRole.SERIES]):
             return row_bound
@@ -79,6 +90,11 @@ class ChunkEvaluation:
             return row_bound
         starts = -((chunk.start - chunk.end) // self._grid.step)
         return min(row_bound, starts * (self._subtables if group_roles else 1))
+
+    @property
+    def _is_filled(self) -> bool:
+        """Whether the windows that FILL adds are among those of the chunk, as in a history."""
+        return self._plan.fills_gaps and self._grid is None
 
     @property
     def _subtables(self) -> int:
@@ -101,7 +117,7 @@ class ChunkEvaluation:
             windows = windows.where(self._ownership_condition(start, end))
         if watermark is not None:
             windows = windows.where(f"{WEND} < {watermark}L")
-        return finish(query, windows)
+        return fill_stored(query, windows) if self._is_filled else finish(query, windows)
 
     def _aggregate(self, first: int, last: int | None, use: KernelUse) -> DataFrame:
         """Return the windows of the rows from `first` to `last`, both inclusive, by kernels if they can."""

@@ -13,11 +13,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.compute.terms import quote
+from headrace.compute.windows.fill import IS_FILLED
 from headrace.model.types import TypeKind
 from headrace.storage import Bounds, Commit
 from headrace.storage.spark.functions import F
 from headrace.storage.types import MICROSECONDS
 from headrace.streams.context import Context
+from headrace.streams.filling.filler import Filler
+from headrace.streams.filling.marks import MARK, marked_table, window_mark
 from headrace.streams.keep import kept_windows, oldest_kept
 from headrace.streams.sinks.target import TargetTable
 
@@ -71,7 +74,31 @@ class ArrowChunkResult:
     def write(self, commit: Commit) -> None:
         """See `ChunkResult`."""
         plan = self._target.plan
-        self._context.tables.replace(plan.target, plan.target_database, self._rows, self._retractions, commit)
+        self._context.tables.replace(marked_table(plan), plan.target_database, self._rows, self._retractions, commit)
+
+
+class FilledChunkResult:
+    """A result for a target with FILL, whose gaps are filled as a live stream does. `windows` are finished windows of the query."""
+
+    def __init__(self, context: Context, target: TargetTable, windows: pa.Table) -> None:
+        self._context = context
+        self._target = target
+        self._windows = windows
+        self._retractions = windows.slice(0, 0)
+        self._filler = Filler(context, target.plan, target)
+
+    def windows(self) -> Iterator[pa.Table]:
+        """See `ChunkResult`."""
+        yield self._windows
+
+    def retract(self, bounds: Bounds, groups: Callable[[], pa.Table] | None) -> None:
+        """See `ChunkResult`. Only a recomputation has such a result, so that its groups are known."""
+        assert groups is not None
+        self._retractions = self._filler.other_windows(self._windows, bounds, groups())
+
+    def write(self, commit: Commit) -> None:
+        """See `ChunkResult`."""
+        self._filler.commit(self._windows, self._retractions, commit)
 
 
 class DataFrameChunkResult:
@@ -109,7 +136,7 @@ class DataFrameChunkResult:
     def write(self, commit: Commit) -> None:
         """See `ChunkResult`."""
         plan, spark = self._target.plan, self._context.spark()
-        self._context.tables.replace_frame(spark, plan.target, plan.target_database, self._rows, self._retractions, commit)
+        self._context.tables.replace_frame(spark, marked_table(plan), plan.target_database, self._rows, self._retractions, commit)
 
     def _kept(self, windows: DataFrame) -> DataFrame:
         """Leave out windows that the target's database does not keep."""
@@ -140,6 +167,9 @@ class DataFrameChunkResult:
                 else f"o{index}"
             )
             columns.append(f"{value} AS {quote(name)}")
+        if plan.fills_gaps:
+            mark = window_mark(plan)
+            columns.append(f"if({IS_FILLED}, {-mark}L, {mark}L) AS {quote(MARK.name)}")
         return self._with_subtables(windows).selectExpr(*columns)
 
     def _with_subtables(self, windows: DataFrame) -> DataFrame:

@@ -6,10 +6,12 @@ from collections.abc import Iterable
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.compute.plan import STATE, WSTART
 from headrace.compute.window_plans import StateWindow
 from headrace.compute.windows import key_columns
+from headrace.compute.windows.fill import IS_FILLED
 from headrace.history.chunks import MAX_CHUNKS
 from headrace.model.ledger import Chunk
 from headrace.model.positions import Position
@@ -44,8 +46,10 @@ def notify_chunk(context: Context, target: TargetTable, chunk: Chunk, parts: Ite
 
 
 def history_events(plan: StreamPlan, windows: pa.Table) -> WindowEvents:
-    """Return the events of finished windows: each opens and closes."""
+    """Return the events of finished windows: each opens and closes. Windows that FILL has added have none."""
     assert plan.notification is not None
+    if IS_FILLED in windows.column_names:
+        windows = windows.filter(pc.invert(windows[IS_FILLED]))
     if isinstance(plan.query.window, StateWindow):
         named = windows.append_column(STATE, windows[plan.conditions.state])
         windows = add_neighbor_states(named, [named], [*key_columns(plan.query), WSTART])

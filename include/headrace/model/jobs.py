@@ -136,7 +136,7 @@ def job_name(kind: JobKind, database: str, name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class JobCounters:
-    """Rows of the sources by outcome: rows_in = rows_used + rows_filtered + rows_expired + rows_pending.
+    """Rows of the sources by outcome: rows_in = rows_used + rows_updated + rows_filtered + rows_expired + rows_pending.
 
     `rows_discarded` are results older than the KEEP of the target's database, which are not in `rows_out`.
 
@@ -146,6 +146,7 @@ class JobCounters:
 
     rows_in: int = 0
     rows_used: int = 0
+    rows_updated: int = 0
     rows_filtered: int = 0
     rows_expired: int = 0
     rows_pending: int = 0
@@ -155,11 +156,17 @@ class JobCounters:
     batches: int = 0
     failures: int = 0
 
+    @property
+    def rows_handled(self) -> int:
+        """The rows whose outcome is known."""
+        return self.rows_used + self.rows_updated + self.rows_filtered + self.rows_expired
+
     def plus(self, other: JobCounters) -> JobCounters:
         """Return the sums of all counters but `rows_pending`, which is the other's."""
         return JobCounters(
             self.rows_in + other.rows_in,
             self.rows_used + other.rows_used,
+            self.rows_updated + other.rows_updated,
             self.rows_filtered + other.rows_filtered,
             self.rows_expired + other.rows_expired,
             other.rows_pending,

@@ -53,7 +53,7 @@ def define(statement: CreateContinuousQuery, context: Context) -> JobDefinition:
     schedule = schedule_of(statement, context)
     check_schedule(statement, schedule, context.settings.cq_min_every_ms)
     check_query(statement)
-    bind_body(statement.query, *schedule.range_at(schedule.first), context)
+    check_body(statement, schedule, context)
     if is_taken(statement.name, context):
         hint = "use another name, or DROP CONTINUOUS QUERY first"
         raise ExistsError(f"CQ {statement.name} has already been created.", hint=hint).with_status(TreeStatus.CQ_ALREADY_EXIST)
@@ -143,7 +143,17 @@ def check_query(statement: CreateContinuousQuery) -> None:
         raise invalid(statement, "Specifying time range in GROUP BY TIME clause is prohibited.", hint)
     if query.where is not None and TIME in walk(query.where):
         raise invalid(statement, "Specifying time filters in the query body is prohibited.", "RANGE gives the range")
-    check_into(query)
+
+
+def check_body(statement: CreateContinuousQuery, schedule: Schedule, context: Context) -> None:
+    """Raise the error of the first execution's query, if it has one, with the status of all errors of definitions."""
+    try:
+        check_into(statement.query)
+        bind_body(statement.query, *schedule.range_at(schedule.first), context)
+    except ProgrammingError as error:
+        if error.status is not None:
+            error.message, error.status = error.message.removeprefix(f"{error.status}: "), None
+        raise error.with_status(TreeStatus.INTERNAL_SERVER_ERROR) from None
 
 
 def invalid(statement: CreateContinuousQuery, message: str, hint: str) -> ProgrammingError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -23,6 +24,7 @@ from headrace.streams.sources.virtual_frames import virtual_frame
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+STATUS: Final = re.compile(r"(\d{3}): (.*)", re.DOTALL)
 MIN_LARGE_TABLE_ROWS: Final = 1_000_000
 """Smaller tables are not worth collecting statistics for."""
 MAX_ENCODED_SUBTABLES: Final = 100_000
@@ -183,9 +185,17 @@ def translated() -> Iterator[None]:
         first_line = str(error).strip().splitlines()[0]
         if condition == "USER_RAISED_EXCEPTION":
             message = (error.getMessageParameters() or {}).get("errorMessage", first_line)
-            raise LimitError(message, hint="narrow the range of timestamps in WHERE or RANGE, or make steps longer") from error
+            raise raised_error(message) from error
         if condition.startswith(("CAST_", "ARITHMETIC", "DIVIDE", "NUMERIC", "INVALID_")):
             raise DataError(
                 first_line, hint="a value is not valid for the expression; cast it, or leave it out with WHERE"
             ) from error
         raise OperationalError(f"Spark failed: {first_line}", hint="see the cause below, or the driver's log") from error
+
+
+def raised_error(message: str) -> LimitError | DataError:
+    """Return the error that an expression of the query has raised. The message begins with a status if its language has one."""
+    match = STATUS.fullmatch(message)
+    if match is None:
+        return LimitError(message, hint="narrow the range of timestamps in WHERE or RANGE, or make steps longer")
+    return DataError(match[2], hint="leave the value out with WHERE, or choose another type").with_status(int(match[1]))

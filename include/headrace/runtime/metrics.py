@@ -24,6 +24,7 @@ STREAM_LABELS: Final = ("snode", "database", "stream")
 COUNTERS: Final[tuple[tuple[str, str, Callable[[JobCounters], int]], ...]] = (
     ("stream_rows_in", "Rows read.", lambda counters: counters.rows_in),
     ("stream_rows_used", "Rows merged into windows.", lambda counters: counters.rows_used),
+    ("stream_rows_updated", "Rows that replaced an earlier row.", lambda counters: counters.rows_updated),
     ("stream_rows_filtered", "Rows dropped by WHERE.", lambda counters: counters.rows_filtered),
     ("stream_rows_expired", "Rows dropped because they were late.", lambda counters: counters.rows_expired),
     ("stream_rows_out", "Rows written to the target.", lambda counters: counters.rows_out),
@@ -117,6 +118,10 @@ class SnodeMetrics:
         )
         yield gauge("stream_lag_seconds", "Age of the oldest commit not yet handled.", STREAM_LABELS, self._labeled(lags))
         yield gauge("stream_source_version", "Source version handled.", STREAM_LABELS, self._labeled(versions))
+        pending = [record.progress.counters.rows_pending for record in streams]
+        yield gauge(
+            "stream_rows_pending", "Rows committed to the source but not yet handled.", STREAM_LABELS, self._labeled(pending)
+        )
         for name, text, count in COUNTERS:
             family = CounterMetricFamily(f"headrace_{name}", text, labels=STREAM_LABELS)
             for labels, value in self._labeled([count(record.progress.counters) for record in streams]):

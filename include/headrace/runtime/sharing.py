@@ -8,7 +8,7 @@ commits fail as soon as the job has been restored.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -28,7 +28,7 @@ class Moves:
     give: Mapping[str, str] = field(default_factory=dict)
 
 
-def plan_moves(own: str, alive: Sequence[str], owners: Mapping[str, str]) -> Moves:
+def plan_moves(own: str, alive: Sequence[str], owners: Mapping[str, str], fixed: Collection[str] = ()) -> Moves:
     """Return what an snode should take and give so that all that are alive have equal numbers of jobs.
 
     All snodes come to the same plan from the same facts. Jobs of dead snodes are dealt first, and no job moves without need.
@@ -37,6 +37,7 @@ def plan_moves(own: str, alive: Sequence[str], owners: Mapping[str, str]) -> Mov
         own: The snode.
         alive: The snodes that are alive, including this one.
         owners: The owner of each job.
+        fixed: Jobs that cannot be given away now.
     """
     counts = Counter(dict.fromkeys(alive, 0))
     counts.update(owner for owner in owners.values() if owner in counts)
@@ -49,7 +50,7 @@ def plan_moves(own: str, alive: Sequence[str], owners: Mapping[str, str]) -> Mov
     receivers = [name for name in sorted(room) for _ in range(max(0, room[name]))]
     givers = [name for name in sorted(room) for _ in range(max(0, -room[name]))]
     mine = [receiver for giver, receiver in zip(givers, receivers, strict=False) if giver == own]
-    jobs = sorted(job for job, owner in owners.items() if owner == own)
+    jobs = sorted(job for job, owner in owners.items() if owner == own and job not in fixed)
     return Moves(give=dict(zip(jobs, mine, strict=False)))
 
 
@@ -80,8 +81,8 @@ class SharedJobs:
             return Moves()
         alive = {name for name, lease in self.leases.items() if is_alive(lease, self.now)} | {own}
         owners = {job: record.definition.snode for job, record in self.records.items()}
-        moves = plan_moves(own, sorted(alive), owners)
-        return Moves(moves.take, {job: to for job, to in moves.give.items() if is_movable(self.records[job])})
+        fixed = {job for job, record in self.records.items() if not is_movable(record)}
+        return plan_moves(own, sorted(alive), owners, fixed)
 
     def newest_epoch(self, jobs: Mapping[str, str]) -> int:
         """Return the newest epoch under which the owners of some jobs may have run them."""

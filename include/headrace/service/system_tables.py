@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from headrace.model.jobs import JobDefinition, JobKind, JobRecord
-from headrace.model.statements import CreateStream
-from headrace.model.streams import TriggerMode
+from headrace.model.jobs import JobKind, JobRecord
 from headrace.model.tables import Table
 from headrace.runtime.activity import NO_ACTIVITY, SLOW_BATCH, SLOW_BATCH_HINT, ReportedActivity, reported_activity
 from headrace.runtime.context import Context
 from headrace.runtime.supervision import read_snapshot, stale_after_ms
 from headrace.service import stream_tables
 from headrace.service.results import BIGINT, INSTANT, INT, STRING, CatalogRows, Type
-from headrace.sql import parse
-from headrace.streams.sources.lag import measure_lag_ms
+from headrace.streams.sources.lag import measure_counters, measure_lag_ms
 
 SCHEMA: Final = "information_schema"
 Row = tuple[Any, ...]
@@ -118,6 +115,7 @@ def stream_progress(context: Context) -> CatalogRows:
         lag_ms=BIGINT,
         rows_in=BIGINT,
         rows_used=BIGINT,
+        rows_updated=BIGINT,
         rows_filtered=BIGINT,
         rows_expired=BIGINT,
         rows_pending=BIGINT,
@@ -125,13 +123,12 @@ def stream_progress(context: Context) -> CatalogRows:
         rows_discarded=BIGINT,
         updated=INSTANT,
         batch_ms=BIGINT,
-        trigger=STRING,
     )
 
 
 def stream_row(context: Context, record: JobRecord, activity: ReportedActivity) -> Row:
     """Return a stream's row, values in the order of `stream_progress`."""
-    definition, progress, counters = record.definition, record.progress, record.progress.counters
+    definition, progress, counters = record.definition, record.progress, measure_counters(context, record)
     return (
         definition.name,
         definition.database,
@@ -148,6 +145,7 @@ def stream_row(context: Context, record: JobRecord, activity: ReportedActivity) 
         measure_lag_ms(context, record),
         counters.rows_in,
         counters.rows_used,
+        counters.rows_updated,
         counters.rows_filtered,
         counters.rows_expired,
         counters.rows_pending,
@@ -155,16 +153,7 @@ def stream_row(context: Context, record: JobRecord, activity: ReportedActivity) 
         counters.rows_discarded,
         progress.updated,
         activity.batch_ms,
-        trigger_name(definition),
     )
-
-
-def trigger_name(definition: JobDefinition) -> str:
-    """Return the trigger of a stream as `ins_streams` shows it: empty for CONTINUOUS_WINDOW_CLOSE."""
-    statement = parse(definition.sql, definition.dialect)
-    if not isinstance(statement, CreateStream) or statement.options.trigger is TriggerMode.CONTINUOUS_WINDOW_CLOSE:
-        return ""
-    return statement.options.trigger.value.lower().replace("_", " ")
 
 
 def status_message(record: JobRecord, activity: ReportedActivity) -> str | None:

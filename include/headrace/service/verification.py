@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.compute import AnyPlan, Relation, Scan
 from headrace.errors import NotSupportedError, ProgrammingError
@@ -26,6 +27,7 @@ from headrace.service.work_stages import VerifyQuery, VerifyStream
 from headrace.sql import parse
 from headrace.streams.definition.define import StreamPlan, find_relation, plan_recorded_stream
 from headrace.streams.definition.layout import find_partition_item, prepend_window_start
+from headrace.streams.filling.marks import MARK, window_mark
 from headrace.verify import Lookup, MaintainedTable, StoredTable, VerificationResult, verify
 from headrace.verify.virtual import virtual_rows
 
@@ -148,7 +150,7 @@ def read_tags(context: Context, table: Table) -> pa.Table:
 def verify_stream(stage: VerifyStream, context: Context) -> VerificationResult:
     """Compare a stream's target with its query over the rows that the stream has processed.
 
-    Except with AT_ONCE, only closed windows are compared; without history, only the windows that the target has.
+    Except with AT_ONCE, only closed windows are compared; without history, only the windows that the target has, and none of FILL.
 
     Raises:
         NotSupportedError: Its query uses something that verify does not support, or its trigger is FORCE_WINDOW_CLOSE.
@@ -172,12 +174,15 @@ def compare_stream(context: Context, record: JobRecord) -> VerificationResult:
         raise ProgrammingError(f"stream {definition.name} has processed nothing yet", hint="wait for its history, or settle")
     plan = plan_recorded_stream(definition, context.catalog)
     query, tags = add_tag_items(prepend_window_start(statement.query), statement)
-    rows = target_rows(context, plan, tags)
     if statement.options.trigger is TriggerMode.FORCE_WINDOW_CLOSE:
         raise NotSupportedError(
             f"stream {definition.name} has FORCE_WINDOW_CLOSE: which rows had arrived at the close of a window is not stored",
             hint="compare its target with a query yourself",
         )
+    if not statement.options.fill_history:
+        # Such a stream fills what it takes for gaps: windows whose rows it has not seen.
+        query = replace(query, fill=None)
+    rows = target_rows(context, plan, tags, only_windows=query.fill is None)
     closes = statement.options.trigger is not TriggerMode.AT_ONCE and query.window is not None
     watermark = (progress.watermark if progress.watermark is not None else -(2**62)) if closes else None
     # Results older than the target's KEEP are discarded, so such windows may be missing.
@@ -217,9 +222,13 @@ def add_tag_items(query: Query, statement: CreateStream) -> tuple[Query, list[st
     return replace(query, items=(*query.items, *items)), names
 
 
-def target_rows(context: Context, plan: StreamPlan, tags: list[str]) -> pa.Table:
-    """Return the target's rows: the columns that the query fills, in its order, then the tags in `tags`."""
-    rows = context.tables.scan(plan.target, plan.target_database)
+def target_rows(context: Context, plan: StreamPlan, tags: list[str], *, only_windows: bool) -> pa.Table:
+    """Return the target's rows: the columns that the query fills, in its order, then the tags in `tags`.
+
+    With `only_windows`, windows that FILL has added are left out.
+    """
+    is_window = pc.field(MARK.name) == window_mark(plan) if only_windows and plan.fills_gaps else None
+    rows = context.tables.scan(plan.target, plan.target_database, filter=is_window)
     if tags:
         key = plan.target.series_key
         rows = rows.join(context.tables.read_tags(plan.target).select([key, *tags]), key)

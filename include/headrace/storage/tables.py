@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 from headrace.model.positions import Position, SourceId
 from headrace.model.tables import Column, Database, Table
 from headrace.storage.delta import changes, creation, scans, spark_reads
-from headrace.storage.delta.changes import InsertedRows
+from headrace.storage.delta.changes import CommitSize, InsertedRows
 from headrace.storage.delta.commits import Commit, WriteMetrics, committed_position
 from headrace.storage.delta.dataframe_writer import DataFrameWriter
 from headrace.storage.delta.evolution import Evolution
@@ -163,6 +163,7 @@ class Tables:
 
         Raises:
             FencedError: The guard of `commit` does not hold; nothing is written.
+            StaleReadError: The table has changed since `commit.read_version`; nothing is written.
         """
         written = self._writer.replace(table, database, upserts, deletes, commit, fresh)
         return None if written is None else self._schedule_maintenance(table, written)
@@ -311,6 +312,10 @@ class Tables:
     def change_rows(self, table: Table, first: int, last: int) -> int:
         """Return the number of rows of `changes`, from the log without reading data files."""
         return changes.count_changes(self._handles.reader(table), first, last)
+
+    def commit_size(self, table: Table, version: int) -> CommitSize:
+        """Return the number of rows of a version, from the log without reading data files."""
+        return changes.commit_size(self._handles.reader(table), version)
 
     def committed_at(self, table: Table, version: int) -> int | None:
         """Return when a version was committed, in epoch ms by its writer's clock; None if its log does not say, or was removed."""

@@ -8,9 +8,11 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.model.notifications import EventType
 from headrace.model.time import Precision
 from headrace.streams.batches import BatchResult, Processor
 from headrace.streams.definition.define import StreamPlan
+from headrace.streams.notifications.events import WindowEvents
 from headrace.streams.state.checkpoints import StreamState
 from headrace.streams.windows.change_batch import Changes
 
@@ -49,4 +51,12 @@ class KeepProcessor:
             return result
         counters = result.state.counters
         counters = replace(counters, rows_out=counters.rows_out - discarded, rows_discarded=counters.rows_discarded + discarded)
-        return replace(result, upserts=kept, state=replace(result.state, counters=counters))
+        state = replace(result.state, counters=counters)
+        return replace(result, upserts=kept, state=state, events=self._kept_events(result.events, changes.now))
+
+    def _kept_events(self, events: WindowEvents | None, now: int) -> WindowEvents | None:
+        """Return the events without results that the target does not keep."""
+        if events is None or EventType.WINDOW_CLOSE not in events.windows:
+            return events
+        closed = kept_windows(self._plan, events.windows[EventType.WINDOW_CLOSE], now)
+        return WindowEvents({**events.windows, EventType.WINDOW_CLOSE: closed})

@@ -11,6 +11,7 @@ from headrace.model.tables import Table
 from headrace.model.time import Precision
 from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
+from headrace.streams.filling.marks import MARK, marked_table
 from headrace.streams.runner import state_store
 from headrace.streams.sources import stored
 from headrace.streams.state.checkpoints import StreamState
@@ -28,6 +29,7 @@ def create(context: Context, plan: StreamPlan, definition: JobDefinition, *, if_
     with context.catalog.lock(f"ddl {target.database}.{target.name}"):
         try:
             new_target = None if plan.target_exists else create_target(context, plan)
+            add_mark(context, plan)
             progress = initial_progress(context, plan)
             failpoint("streams.create.prepared")
             created = context.catalog.jobs.create(
@@ -69,9 +71,15 @@ def create_target(context: Context, plan: StreamPlan) -> Table:
     """Create the target's files, unless the catalog has a table of that name by now: then recording the stream fails."""
     tables = context.catalog.tables.all(plan.target.database)
     if not any(table.name == plan.target.name for table in tables):
-        context.tables.create(plan.target, plan.target_database)
+        context.tables.create(marked_table(plan), plan.target_database)
     failpoint("streams.create.target")
     return plan.target
+
+
+def add_mark(context: Context, plan: StreamPlan) -> None:
+    """Add the hidden column that marks windows added by FILL to a target that exists."""
+    if plan.target_exists and plan.fills_gaps:
+        context.tables.add_columns(plan.target, plan.target_database, [MARK])
 
 
 def initial_progress(context: Context, plan: StreamPlan) -> JobProgress:

@@ -54,7 +54,7 @@ class Reader(Protocol):
         """Return a batch without rows that leaves the offsets as they are."""
 
     def pending(self, offsets: Offsets) -> tuple[int, int | None]:
-        """Return the number of changes after offsets, and when the oldest was committed (epoch ms; None if there is none)."""
+        """Return the number of rows written after offsets, and when the oldest was committed (epoch ms; None without any)."""
 
     def committed_at(self, source: SourceId, version: int) -> int | None:
         """Return when a version of a source was committed, in epoch ms; None if unknown."""

@@ -14,6 +14,7 @@ from headrace.verify.frames import ROW_TIME, Frame
 from headrace.verify.values import Value, duck_type, instant, unsupported
 from headrace.verify.windows import Grid
 
+UNTIL = "_until"
 FORCED = (FillMode.NULL_F, FillMode.VALUE_F)
 MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 
@@ -116,8 +117,14 @@ def fill_windows(
     keys: Sequence[str],
     columns: Sequence[FillColumn],
     step: Callable[[str, str], str],
+    *,
+    stream: bool = False,
 ) -> str:
-    """Compute the windows with those that FILL adds, and return the relation: keys, `_ws`, `_we` and the columns."""
+    """Compute the windows with those that FILL adds, and return the relation: keys, `_ws`, `_we` and the columns.
+
+    A stream adds windows between two existing ones only, from these two alone, and leaves NULLs of existing windows. Its windows
+    also have `_until`: the end of the window that has to close before the stream can have it.
+    """
     if fill.mode is FillMode.NEAR:
         raise unsupported("FILL(NEAR) of windows")
     all_windows = step("grid", grid_sql(fill, grid, span, windows, keys))
@@ -126,10 +133,34 @@ def fill_windows(
     selected = [*(f"g.{key}" for key in keys), f"g.{START}", f"g.{END}", f"w.{START} IS NOT NULL AS _there"]
     selected += [f"w.{column}" for column in values]
     joined = step("joined", f"SELECT {', '.join(selected)} FROM {all_windows} g LEFT JOIN {windows} w ON {match}")
-    outputs = [
-        f"{fill_value(fill.mode, output, keys) if output.is_filled else output.sql} AS {output.column}" for output in columns
-    ]
+    value = stream_value if stream else fill_value
+    outputs = [f"{value(fill.mode, output, keys) if output.is_filled else output.sql} AS {output.column}" for output in columns]
+    if stream:
+        existing_end = f"first_value(CASE WHEN _there THEN {END} END IGNORE NULLS)"
+        outputs.append(f"{existing_end} {frames(keys)[1]} AS {UNTIL}")
     return step("filled", f"SELECT {', '.join([*keys, START, END, *outputs])} FROM {joined}")
+
+
+def frames(keys: Sequence[str]) -> tuple[str, str]:
+    """Return the frames of a group's windows up to the present one, and from it on."""
+    partition = f"PARTITION BY {', '.join(keys)} " if keys else ""
+    ordered = f"OVER ({partition}ORDER BY {START} ROWS BETWEEN"
+    return f"{ordered} UNBOUNDED PRECEDING AND CURRENT ROW)", f"{ordered} CURRENT ROW AND UNBOUNDED FOLLOWING)"
+
+
+def stream_value(mode: FillMode, output: FillColumn, keys: Sequence[str]) -> str:
+    """Return a column's SQL at a window of a stream: its own value if the window has rows, else what the mode says."""
+    existing = f"CASE WHEN _there THEN {{'v': {output.column}}} END"
+    so_far, to_come = frames(keys)
+    match mode:
+        case FillMode.PREV:
+            return f"(last_value({existing} IGNORE NULLS) {so_far}).v"
+        case FillMode.NEXT:
+            return f"(first_value({existing} IGNORE NULLS) {to_come}).v"
+        case FillMode.VALUE | FillMode.VALUE_F:
+            return f"CASE WHEN _there THEN {output.column} ELSE {output.constant} END"
+        case _:
+            return fill_value(mode, output, keys)
 
 
 def grid_sql(fill: FillClause, grid: Grid, span: Range, windows: str, keys: Sequence[str]) -> str:
@@ -157,9 +188,7 @@ def grid_sql(fill: FillClause, grid: Grid, span: Range, windows: str, keys: Sequ
 def fill_value(mode: FillMode, output: FillColumn, keys: Sequence[str]) -> str:
     """Return a column's SQL at a window: its own value if the window has rows, else what the mode says."""
     column = output.column
-    partition = f"PARTITION BY {', '.join(keys)} " if keys else ""
-    so_far = f"OVER ({partition}ORDER BY {START} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"
-    to_come = f"OVER ({partition}ORDER BY {START} ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING)"
+    so_far, to_come = frames(keys)
     match mode:
         case FillMode.PREV:
             return f"last_value({column} IGNORE NULLS) {so_far}"

@@ -27,7 +27,7 @@ from headrace.model.types import TIMESTAMP, DataType
 from headrace.verify import grouping, series, windows, zones
 from headrace.verify.aggregates import END, ROW_FOR_NO_INPUT, START, TS, ComparisonMode
 from headrace.verify.expressions import Compiler
-from headrace.verify.fill import FillColumn, fill_windows, time_range
+from headrace.verify.fill import FillColumn, Range, fill_windows, time_range
 from headrace.verify.frames import (
     Column,
     Frame,
@@ -328,8 +328,9 @@ class Select:
             grouping.comparison_mode(item.expression) is ComparisonMode.IN_RANGE for item in self.query.items
         ):
             raise unsupported(f"FILL({fill.mode}) of an estimate")
-        span = time_range(self.query.where, self.frame, self.rows)
-        return fill_windows(fill, grid, span, relation, keys, with_constants(fill, compiler, outputs), self.work.step)
+        span = Range() if self.work.stream else time_range(self.query.where, self.frame, self.rows)
+        columns = with_constants(fill, compiler, outputs)
+        return fill_windows(fill, grid, span, relation, keys, columns, self.work.step, stream=self.work.stream)
 
     def compute_plain(self, items: Sequence[SelectItem], keys: list[Key]) -> QueryResult:
         """Compute a query without a window and aggregates."""

@@ -16,6 +16,7 @@ from headrace.model.time import Precision
 from headrace.model.types import TIMESTAMP
 from headrace.storage.sandbox import open_database
 from headrace.verify.compare import STRICT, Allowance, Mismatch, ResultRow, first_difference
+from headrace.verify.fill import UNTIL
 from headrace.verify.frames import Lookup
 from headrace.verify.query import QueryResult, Recomputation
 from headrace.verify.values import unsupported
@@ -156,9 +157,11 @@ def recompute(
 
 def stream_allowance(connection: duckdb.DuckDBPyConnection, answer: QueryResult, maintained: MaintainedTable) -> Allowance:
     """Return what a stream's target may lack, or have in addition, among the windows that are still open."""
-    if maintained.watermark is None or "_we" not in table_columns(connection, answer.relation):
+    columns = table_columns(connection, answer.relation)
+    if maintained.watermark is None or "_we" not in columns:
         return Allowance(missing=lambda _: maintained.partial)
-    rows = connection.execute(f"SELECT _ws, _we >= {maintained.watermark} FROM {answer.relation} ORDER BY _n").fetchall()
+    end = UNTIL if UNTIL in columns else "_we"
+    rows = connection.execute(f"SELECT _ws, {end} >= {maintained.watermark} FROM {answer.relation} ORDER BY _n").fetchall()
     starts = {start for start, is_open in rows if is_open}
     return Allowance(lambda position: maintained.partial or rows[position][1], lambda row: row[0] in starts)
 

@@ -67,7 +67,7 @@ def states(connection: headrace.Connection, name: str = "") -> dict[int, str]:
         ),
         (
             "create cq q begin select count(s1), avg(s1) into root.a.b(c) from root.plant.line1 group by (10s) end",
-            None,
+            305,
             "number of source columns and the number of target paths",
         ),
     ],

@@ -78,7 +78,7 @@ def test_a_value_of_another_type_refuses_the_whole_statement(plant: headrace.Con
 
 def test_an_insert_creates_no_series_that_is_aligned_unlike_its_device(connection: headrace.Connection) -> None:
     connection.execute("create aligned timeseries root.plant.line1(s1 INT32)")
-    with pytest.raises(ProgrammingError, match="609: Timeseries under this device is aligned"):
+    with pytest.raises(ProgrammingError, match="507: time series under this device is aligned"):
         connection.execute("insert into root.plant.line1(time, s2) values (1, 5), (2, 6)")
     connection.execute("insert into root.plant.line1(time, s1) values (1, 5)")
     assert connection.execute("count timeseries root.plant.**").fetchall() == [(1,)]
@@ -133,7 +133,7 @@ def test_a_dropped_series_takes_its_values_along(plant: headrace.Connection) -> 
 
 
 def test_what_exists_is_not_created_again(plant: headrace.Connection) -> None:
-    with pytest.raises(ExistsError, match=r"Timeseries \[root.plant.line1.s1\] already exists"):
+    with pytest.raises(ExistsError, match=r"503: Path \[root.plant.line1.s1\] already exist"):
         plant.execute("create timeseries root.plant.line1.s1 with datatype=INT32")
     with pytest.raises(ExistsError, match="already been created as database"):
         plant.execute("create database root.plant")

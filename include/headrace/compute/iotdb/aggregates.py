@@ -28,6 +28,8 @@ from headrace.model.types import BIGINT, DOUBLE, TypeKind
 NUMBERS: Final = frozenset(NUMERIC)
 COMPARED: Final = frozenset((*NUMERIC, TypeKind.NCHAR, TypeKind.DATE, TypeKind.TIMESTAMP))
 COUNTED_AS_MODE: Final = frozenset((*NUMERIC, TypeKind.BOOL, TypeKind.VARCHAR))
+COUNTING: Final = frozenset(("count", "min_time", "max_time", "time_duration"))
+"""Functions that only need to know whether their argument has a value."""
 PRESENT: Final = "if({x} IS NULL, NULL, {o})"
 INSTANT: Final = "if({x} IS NULL, NULL, {t})"
 KEEP_CONDITION: Final = re.compile(r"\s*(?:keep\s*)?(>=|<=|<>|!=|==|=|>|<)\s*(-?\d+)\s*", re.IGNORECASE)

@@ -9,7 +9,7 @@ from functools import cache, partial
 from headrace.compute.iotdb.aggregates import normalize_count_if
 from headrace.compute.iotdb.checks import is_aggregated
 from headrace.compute.iotdb.conditions import empty_if_null, expand_having, expand_where, is_never_true
-from headrace.compute.iotdb.device_types import check_equal, common_type
+from headrace.compute.iotdb.device_types import check_equal, common_type, typed_name, written_types
 from headrace.compute.iotdb.expansion import (
     DEVICE,
     TIME,
@@ -66,14 +66,14 @@ class DeviceQuery:
         aggregated = any(is_aggregated(item.expression, self.scope.language) for item in items)
         clause = self.clause(resolvers)
         where, having = self.conditions(resolvers, aggregated=aggregated)
+        selected = [{path.name for path in paths(item.expression)} for item in items_without_end_time(items)]
         nodes = [
             *(item.expression for item in items),
             *as_tuple(where),
             *as_tuple(having),
             *control_expressions(clause),
-            *(part for device in resolvers for part in self.sort_keys(device)),
+            *(part for device in resolvers if has_column(device, selected) for part in self.sort_keys(device)),
         ]
-        selected = [{path.name for path in paths(item.expression)} for item in items_without_end_time(items)]
         rows = self.rows(members, nodes, selected)
         if not rows.devices:
             return None
@@ -82,10 +82,12 @@ class DeviceQuery:
         if aggregated:
             drop_devices(rows, empty)
         outputs = self.outputs(items, has_time=not aggregated or clause is not None)
-        orders = self.orders(aggregated and clause is None)
+        orders = [replace(order, expression=rows.split(order.expression)) for order in self.orders(aggregated and clause is None)]
+        where, having = (None if node is None else rows.split(node) for node in (where, having))
+        split = [replace(item, expression=rows.split(item.expression)) for item in outputs]
         series = {name: ref for resolver in resolvers for name, ref in resolver.series.items()}
         devices = [rows.devices[path] for path in sorted(rows.devices)]
-        bound = bind_expanded(query, self.scope, rows, outputs, where, having, orders, clause, series, devices)
+        bound = bind_expanded(query, self.scope, rows, split, where, having, orders, clause, series, devices)
         present = [(device, resolver) for device, resolver in members if device.path in rows.devices]
         return self.without_missing(bound, outputs, present)
 
@@ -137,9 +139,10 @@ class DeviceQuery:
         return replace(bound, plan=replace(bound.plan, outputs=tuple(outputs)))
 
     def devices(self) -> list[Device]:
-        """Return the devices that FROM matches, in the order of their paths."""
+        """Return the devices that FROM matches, in the order in which the result has them."""
         matched = [device for prefix in self.query.prefixes for device in self.scope.tree.match_devices(prefix)]
-        return sorted({device.path: device for device in matched}.values(), key=lambda device: device.path)
+        descending = any(order.descending and is_device(order.key) for order in self.query.order_by)
+        return sorted({device.path: device for device in matched}.values(), key=lambda device: device.path, reverse=descending)
 
     def items(self, names: Sequence[DeviceNames]) -> list[SelectItem]:
         """Return one select item for each measurement expression, item by item and device by device."""
@@ -152,7 +155,8 @@ class DeviceQuery:
                     hint="name the measurement",
                     span=item.expression.span,
                 )
-            expanded.extend(SelectItem(node, item.alias, result_header(item.expression, node)) for node in nodes)
+            header = result_header(item.expression)
+            expanded.extend(SelectItem(node, item.alias, header(node)) for node in nodes)
         return expanded
 
     def sort_keys(self, device: DeviceNames) -> list[Expression]:
@@ -205,7 +209,7 @@ class DeviceQuery:
         refs = {
             key: {name: ref for name, ref in resolver.series.items() if name in used}
             for key, resolver in resolvers.items()
-            if any(column <= resolver.series.keys() for column in selected)
+            if has_column(resolver, selected)
         }
         rows.devices = {device.path: device for device, resolver in names if id(resolver) in refs}
         by_name: dict[str, list[SeriesRef]] = {}
@@ -214,8 +218,12 @@ class DeviceQuery:
         mixed = [name for name, own in by_name.items() if len({ref.type for ref in own}) > 1]
         if any(name in column for name in mixed for column in selected):
             self.check_types([(device, refs[id(resolver)]) for device, resolver in names if id(resolver) in refs], mixed)
+        rows.casts = written_types({name: {ref.type for ref in own} for name, own in by_name.items()}, nodes)
+        split = [rows.split(node) for node in nodes]
         for name, own in by_name.items():
-            self.add_column(rows, name, own, nodes)
+            for type_ in rows.casts.get(name, ()):
+                self.add_column(rows, typed_name(name, type_), [ref for ref in own if ref.type == type_], split)
+            self.add_column(rows, name, own, split)
         return rows
 
     def add_column(self, rows: RowsBuilder, name: str, refs: Sequence[SeriesRef], nodes: Sequence[Expression]) -> None:
@@ -262,6 +270,16 @@ class DeviceQuery:
             Ordering(keys[name]) for name in (DEVICE, TIME) if keys[name] not in present and not (is_one_row and name == TIME)
         ]
         return orders
+
+
+def is_device(key: Expression) -> bool:
+    """Return whether a key of ORDER BY is the device."""
+    return isinstance(key, ColumnRef) and key.name.lower() == DEVICE
+
+
+def has_column(names: DeviceNames, columns: Sequence[set[str]]) -> bool:
+    """Return whether a device has all measurements of one of the columns at least."""
+    return any(column <= names.series.keys() for column in columns)
 
 
 def drop_devices(rows: RowsBuilder, empty: set[str]) -> None:

@@ -152,8 +152,9 @@ class TagQuery:
         return tuple(tags.get(key) for key in self.keys)
 
     def groups(self) -> list[TagValues]:
-        """Return the distinct values of the tags, in IoTDB's order."""
-        return list_hash_order(list(dict.fromkeys(self.values_of(ref) for refs in self.outputs.values() for ref in refs.values())))
+        """Return the distinct values of the tags, in IoTDB's order: of equal hashes, the last to appear comes first."""
+        groups = dict.fromkeys(self.values_of(ref) for refs in self.outputs.values() for ref in refs.values())
+        return list_hash_order(list(groups)[::-1])
 
     def absent(self, groups: Sequence[TagValues]) -> tuple[frozenset[int], ...]:
         """Return for each column the numbers of the groups without a series of it."""

@@ -72,7 +72,7 @@ class TimeQuery:
             )
             for name in column_names(node, names)
         }
-        if any(counts_times(item.expression) for item in items):
+        if any(counts_times(item.expression) for item in query.items):
             used |= set(names.all_series())
         if clause is not None:
             clause = expand_clause(clause, names)
@@ -99,7 +99,8 @@ class TimeQuery:
                     hint="name fewer series, or add ALIGN BY DEVICE, which has one column for each measurement",
                     span=item.expression.span,
                 )
-            expanded.extend(SelectItem(node, item.alias, result_header(item.expression, node)) for node in nodes)
+            header = result_header(item.expression)
+            expanded.extend(SelectItem(node, item.alias, header(node)) for node in nodes)
         return expanded
 
 

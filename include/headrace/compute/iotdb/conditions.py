@@ -2,22 +2,64 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Final
+
+from headrace.compute.binding.ranges import conjuncts
 from headrace.compute.iotdb.aggregates import normalize_count_if
-from headrace.compute.iotdb.expansion import Alternatives, expand
+from headrace.compute.iotdb.expansion import TIME, Alternatives, expand
 from headrace.compute.iotdb.types import type_error
 from headrace.compute.language import Language
-from headrace.model.expressions import Call, Cast, Expression, Literal, transform
+from headrace.model.expressions import Call, Cast, ColumnRef, Expression, Literal, transform, walk
+
+ORDERS: Final[Mapping[str, Callable[[bool, bool], bool]]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
 
 
 def expand_where(node: Expression | None, alternatives: Alternatives) -> list[Expression]:
-    """Expand WHERE to the conditions that all have to be true. Raise `TypeMismatchError` if it is only a path of no series."""
+    """Expand WHERE to the conditions that all have to be true. Raise `TypeMismatchError` if it is only paths of no series."""
     parts = [] if node is None else expand(node, alternatives)
-    if any(isinstance(part, Literal) and part.value is None for part in parts):
+    if any(map(is_only_null, parts)):
         raise type_error(
             "The output type of the expression in WHERE clause should be BOOLEAN, actual data type: null.",
             hint="compare series that exist",
         )
-    return parts
+    return [transform(part, order_booleans) for part in parts]
+
+
+def is_only_null(node: Expression) -> bool:
+    """Return whether a condition consists of paths of no series, beside those on time."""
+    rest = [part for part in conjuncts(node) if ColumnRef(TIME) not in walk(part)]
+    return bool(rest) and all(isinstance(part, Literal) and part.value is None for part in rest)
+
+
+def order_booleans(node: Expression) -> Expression | None:
+    """Write an order of BOOLEAN, such as `s > false`, as equalities. It is possible in WHERE, between series and constants."""
+    match node:
+        case Call(
+            function="between" | "not between" as function, arguments=(subject, Literal(value=bool(low)), Literal(value=bool(high)))
+        ):
+            accepted = {value for value in (False, True) if (low <= value <= high) == (function == "between")}
+            return one_of(subject, accepted, node)
+        case Call(function=sign, arguments=(ColumnRef() as subject, Literal(value=bool(bound)))) if sign in ORDERS:
+            return one_of(subject, {value for value in (False, True) if ORDERS[sign](value, bound)}, node)
+        case Call(function=sign, arguments=(Literal(value=bool(bound)), ColumnRef() as subject)) if sign in ORDERS:
+            return one_of(subject, {value for value in (False, True) if ORDERS[sign](bound, value)}, node)
+    return None
+
+
+def one_of(subject: Expression, values: set[bool], node: Call) -> Expression:
+    """Return the condition that a BOOLEAN has one of some values; NULL stays NULL."""
+    yes, no = (replace(node, function="=", arguments=(subject, Literal(value)), attributes=()) for value in (True, False))
+    if len(values) == 1:
+        return yes if True in values else no
+    return replace(node, function="or" if values else "and", arguments=(yes, no), attributes=())
 
 
 def expand_having(node: Expression | None, alternatives: Alternatives, language: Language) -> list[Expression]:

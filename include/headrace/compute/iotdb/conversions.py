@@ -109,12 +109,22 @@ def as_number(term: Term) -> str:
 
 
 def as_floating(term: Term, type_: DataType) -> str:
-    """Convert to FLOAT or DOUBLE. Text that is not a number raises an error when the query runs."""
+    """Convert to FLOAT or DOUBLE. Text that is not a number, and a number out of range, raise an error when the query runs."""
     assert term.type is not None
     name = spark_type(type_)
     if term.type.kind in TEXTUAL:
-        return raise_if_null(f"try_cast(trim({term.sql}) AS {name})", term.sql, type_, quoted_input(term.sql))
-    return f"CAST({as_number(term)} AS {name})"
+        number = raise_if_null(f"try_cast(trim({term.sql}) AS {name})", term.sql, type_, quoted_input(term.sql))
+        return raise_if_infinite(number, term.sql, type_, "Text")
+    number = f"CAST({as_number(term)} AS {name})"
+    is_narrowed = term.type.kind is TypeKind.DOUBLE and type_.kind is TypeKind.FLOAT
+    return raise_if_infinite(number, term.sql, type_, "Double") if is_narrowed else number
+
+
+def raise_if_infinite(number: str, source: str, type_: DataType, kind: str) -> str:
+    """Wrap a conversion so that it raises an error if the value is out of the range of FLOAT or DOUBLE."""
+    message = f"concat('301: {kind} value ', {source}, ' is out of range of {type_.kind.value.lower()} value.')"
+    infinite = f"abs({number}) = CAST('Infinity' AS {spark_type(type_)})"
+    return f"if({infinite}, CAST(raise_error({message}) AS {spark_type(type_)}), {number})"
 
 
 def as_date(term: Term) -> str:

@@ -1,4 +1,7 @@
-"""Calls that take the points of time-series functions: these are evaluated first, as an inner query."""
+"""Queries in two steps: calls that take the points of time-series functions, and such functions that take aggregates.
+
+What they take is evaluated first, as an inner query.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,12 @@ from typing import Any, Final, cast
 
 from headrace.compute.binding.environment import plan_environment
 from headrace.compute.binding.sources import BoundSource
-from headrace.compute.iotdb.expansion import TIME
+from headrace.compute.iotdb.expansion import END_TIME, TIME
 from headrace.compute.language import Language
 from headrace.compute.plan import Plan
-from headrace.model.expressions import Call, ColumnRef, Expression, Literal, transform, walk
+from headrace.model.expressions import Call, Cast, ColumnRef, Expression, Literal, transform, walk
 from headrace.model.queries import Query, SelectItem, WindowClause
+from headrace.model.types import TIMESTAMP
 
 TIME_COLUMN: Final = ColumnRef(TIME)
 DERIVED: Final = "derived {}"
@@ -41,6 +45,13 @@ def nests_calls(query: Query, language: Language) -> bool:
     return any(is_nested(part, language) for part in calls)
 
 
+def takes_aggregates(query: Query, language: Language) -> bool:
+    """Return whether a time-series function takes aggregates, as in `difference(count(s1))`."""
+    parts = (part for item in query.items for part in walk(item.expression))
+    calls = (part for part in parts if isinstance(part, Call) and has_series_call(replace(part, arguments=()), language))
+    return any(isinstance(inner, Call) and language.aggregate(inner.function) for call in calls for inner in walk(call))
+
+
 def is_nested(node: Expression, language: Language) -> bool:
     """Return whether an expression is a call of a time-series function that takes the points of another one."""
     if not isinstance(node, Call) or not (language.series(node.function) or language.series_arrow(node.function)):
@@ -60,9 +71,13 @@ def derive(query: Query, bind: Callable[[Query], Plan], language: Language) -> t
         The outer query, and the inner one as its source; None if no argument needs it.
     """
     aggregated = needs_points(query, language)
-    if not aggregated and not nests_calls(query, language):
+    derivation: Derivation
+    if not aggregated and takes_aggregates(query, language):
+        derivation = WindowDerivation(query, language, aggregated)
+    elif aggregated or nests_calls(query, language):
+        derivation = Derivation(query, language, aggregated)
+    else:
         return None
-    derivation = Derivation(query, language, aggregated)
     outer = derivation.outer()
     inner = bind(derivation.inner())
     return outer, BoundSource(inner, plan_environment(inner, None, language))
@@ -118,6 +133,37 @@ class Derivation:
     def is_kept(self, node: Expression) -> bool:
         """Return whether an expression is the same in both queries."""
         return isinstance(node, Literal) or node == TIME_COLUMN or any(node == item.expression for item in self.query.partition_by)
+
+
+@dataclass(slots=True)
+class WindowDerivation(Derivation):
+    """Splits a query whose time-series functions take aggregates: the inner query has the windows, the outer one its points."""
+
+    def outer(self) -> Query:
+        """Return the outer query."""
+        query = self.query
+        return replace(
+            query,
+            items=tuple(replace(item, expression=transform(item.expression, self.change)) for item in query.items),
+            where=None,
+            window=None,
+            having=None,
+            order_by=tuple(replace(order, expression=transform(order.expression, self.change)) for order in query.order_by),
+        )
+
+    def inner(self) -> Query:
+        """Return the inner query. All rows that aggregate to one have the instant 0."""
+        query, keys = self.query, self.keys
+        time = TIME_COLUMN if query.window is not None else Cast(Literal(0), TIMESTAMP)
+        columns = (SelectItem(node, name.name) for node, name in self.columns.items())
+        return replace(
+            query, items=(SelectItem(time, TIME), *keys, *columns), partition_by=keys, order_by=(), limit=None, offset=None
+        )
+
+    def change(self, node: Expression) -> Expression | None:
+        """Replace what the inner query computes in an expression of the outer one."""
+        is_aggregate = isinstance(node, Call) and self.language.aggregate(node.function) is not None
+        return self.column(node) if is_aggregate or node == ColumnRef(END_TIME) else None
 
 
 def derived_window(clause: WindowClause | None, column: Callable[[Expression], Expression]) -> WindowClause | None:

@@ -5,13 +5,14 @@ A column of the result must have one type, but `count(s1)` and `avg(s1)` have on
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
-from headrace.compute.iotdb.level_rows import COUNTING
-from headrace.compute.iotdb.types import NUMERIC, TEXTUAL
+from headrace.compute.iotdb.aggregates import COUNTING
+from headrace.compute.iotdb.types import NUMERIC, TEXTUAL, type_name
 from headrace.errors import TypeMismatchError
-from headrace.model.expressions import Call, Cast, ColumnRef, Expression, Literal, transform, walk
+from headrace.model.expressions import Call, Case, Cast, ColumnRef, Expression, Literal, transform, walk
 from headrace.model.spans import Span
 from headrace.model.types import DOUBLE, DataType
 
@@ -57,6 +58,42 @@ def is_written(node: Expression, name: str) -> bool:
     """Return whether an expression casts a number that depends on a measurement to text, which shows its type."""
     casts = (part for part in walk(node) if isinstance(part, Cast) and part.type.kind in TEXTUAL)
     return any(refers_to(part.operand, name) for part in casts)
+
+
+def written_types(types: Mapping[str, Collection[DataType]], nodes: Sequence[Expression]) -> dict[str, tuple[DataType, ...]]:
+    """Return the types of the measurements of several numeric types that expressions cast to text, in a fixed order."""
+    return {
+        name: tuple(sorted(own, key=str))
+        for name, own in types.items()
+        if len(own) > 1 and all(type_.kind in NUMERIC for type_ in own) and any(is_written(node, name) for node in nodes)
+    }
+
+
+def typed_name(name: str, type_: DataType) -> str:
+    """Return the name of the column with the values of a measurement on devices where it has a type. No path has such a name."""
+    return f"{name} as {type_name(type_)}"
+
+
+def split_casts(node: Expression, types: Mapping[str, Sequence[DataType]]) -> Expression:
+    """Cast a measurement of several types to text in the type that it has on each device."""
+
+    def change(part: Expression) -> Expression | None:
+        if not isinstance(part, Cast) or part.type.kind not in TEXTUAL:
+            return None
+        names = [name for name in types if refers_to(part.operand, name)]
+        if len(names) != 1:
+            return None
+        operands = [with_name(part.operand, names[0], typed_name(names[0], type_)) for type_ in types[names[0]]]
+        return Case(
+            tuple((Call("is not null", (operand,)), replace(part, operand=operand)) for operand in operands), span=part.span
+        )
+
+    return transform(node, change)
+
+
+def with_name(node: Expression, name: str, new: str) -> Expression:
+    """Rename a column of an expression."""
+    return transform(node, lambda part: replace(part, name=new) if isinstance(part, ColumnRef) and part.name == name else None)
 
 
 def refers_to(node: Expression, name: str) -> bool:

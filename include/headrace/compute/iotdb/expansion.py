@@ -58,16 +58,21 @@ def combinations(nodes: Iterable[Expression], alternatives: Alternatives) -> Ite
 
 
 def expand_case(node: Case, alternatives: Alternatives) -> list[Expression]:
-    """Expand all parts of a CASE."""
-    branches = [part for branch in node.branches for part in branch]
-    tail = [part for part in (node.default, node.operand) if part is not None]
-    expanded: list[Expression] = []
-    for parts in combinations((*branches, *tail), alternatives):
-        pairs = tuple(zip(parts[0 : len(branches) : 2], parts[1 : len(branches) : 2], strict=True))
-        rest = list(parts[len(branches) :])
-        default = rest.pop(0) if node.default is not None else None
-        expanded.append(replace(node, branches=pairs, default=default, operand=rest.pop(0) if rest else None))
-    return expanded
+    """Expand all parts of a CASE. Its operand is compared in each branch, where its paths vary by themselves."""
+    branches = node.branches
+    if node.operand is not None:
+        branches = tuple((Call("=", (node.operand, value), span=value.span), result) for value, result in branches)
+    tail = [] if node.default is None else [node.default]
+    count = 2 * len(branches)
+    return [
+        replace(
+            node,
+            branches=tuple(zip(parts[0:count:2], parts[1:count:2], strict=True)),
+            default=parts[count] if tail else None,
+            operand=None,
+        )
+        for parts in combinations((*(part for branch in branches for part in branch), *tail), alternatives)
+    ]
 
 
 @dataclass(slots=True)
@@ -154,9 +159,9 @@ def counts_times(node: Expression) -> bool:
     return any(isinstance(part, Call) and part.function == COUNT_TIME for part in walk(node))
 
 
-def result_header(written: Expression, node: Expression) -> str:
-    """Return the name of a result column; `count_time(*)` keeps its spelling."""
-    return result_name(written if counts_times(written) else node)
+def result_header(written: Expression) -> Callable[[Expression], str]:
+    """Return what names the result columns of an expression; `count_time(*)` keeps its spelling."""
+    return (lambda _: result_name(written)) if counts_times(written) else result_name
 
 
 def paths(node: Expression) -> list[ColumnRef]:

@@ -119,7 +119,8 @@ def time_target(query: TreeQuery, number: int, column: ResultColumn, target: Int
     """Return the target of one column."""
     ref = column.series
     device = target_device(query, target.device, ref.device.path if ref is not None else "")
-    name = target_measurement(query, target.measurements[index], ref)
+    template = target.measurements[index]
+    name = quote_node(column.alias) if template == COPY and column.alias else target_measurement(query, template, ref)
     return IntoColumn(number, column.name, device, name, column.type, target.aligned)
 
 
@@ -154,7 +155,9 @@ def by_device(query: TreeQuery, bound: TreePlan) -> list[IntoColumn]:
 
 def device_measurements(query: TreeQuery, target: IntoTarget, count: int) -> list[str]:
     """Return the measurement template of each column."""
-    if len(target.measurements) == 1 and has_placeholder(target.measurements):
+    if has_placeholder(target.measurements):
+        if len(target.measurements) != 1:
+            raise into_error("the correspondence between the placeholder and the raw time series could not be established.", query)
         return list(target.measurements) * count
     if len(target.measurements) != count:
         raise into_error("the number of source columns and the number of target paths should be the same.", query)

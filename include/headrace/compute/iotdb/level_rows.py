@@ -13,6 +13,7 @@ from headrace.compute.binding.ranges import where_condition
 from headrace.compute.binding.resolvers import RowResolver
 from headrace.compute.binding.sources import BoundSource
 from headrace.compute.expression_context import ExpressionContext
+from headrace.compute.iotdb.aggregates import COUNTING
 from headrace.compute.iotdb.expansion import TIME
 from headrace.compute.iotdb.rows import RowsBuilder
 from headrace.compute.iotdb.types import NUMERIC
@@ -27,7 +28,6 @@ COLUMN: Final = "level {}"
 TIME_COLUMN: Final = ColumnRef(TIME)
 MAX_COUNTED: Final = 100
 """Series that one `count_if` may combine: each has an aggregate of its own."""
-COUNTING: Final = frozenset(("count", "min_time", "max_time", "time_duration"))
 COMPUTING: Final = frozenset(("sum", "avg", "stddev", "stddev_pop", "stddev_samp", "variance", "var_pop", "var_samp"))
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from headrace.compute.binding.environment import Environment, SourceColumn, series_column
 from headrace.compute.binding.sources import BoundSource
+from headrace.compute.iotdb.device_types import split_casts
 from headrace.compute.iotdb.expansion import (
     DEVICE,
     TIME,
@@ -17,6 +18,7 @@ from headrace.compute.plan_sources import RowGroup, Scan, SeriesRows, StoredSeri
 from headrace.compute.terms import ColumnRole, quote, string_sql
 from headrace.compute.types import to_ticks
 from headrace.errors import NotSupportedError
+from headrace.model.expressions import Expression
 from headrace.model.tables import Table
 from headrace.model.time import Precision
 from headrace.model.trees import Device
@@ -55,7 +57,11 @@ class ColumnPart:
 
 @dataclass(slots=True)
 class RowsBuilder:
-    """Collects the columns and devices that a query reads, and builds the source of its rows."""
+    """Collects the columns and devices that a query reads, and builds the source of its rows.
+
+    Attributes:
+        casts: The types of measurements that have several, and that the query casts to text.
+    """
 
     scope: TreeScope
     aligned: bool
@@ -63,6 +69,11 @@ class RowsBuilder:
     devices: dict[str, Device] = field(default_factory=dict)
     slots: int = 1
     groups: tuple[RowGroup, ...] = ()
+    casts: dict[str, tuple[DataType, ...]] = field(default_factory=dict)
+
+    def split(self, node: Expression) -> Expression:
+        """Return an expression whose casts to text read the columns of each type."""
+        return split_casts(node, self.casts) if self.casts else node
 
     def add(self, name: str, type_: DataType, parts: Sequence[ColumnPart]) -> None:
         """Add a column, filled from its parts."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Final
 
@@ -14,6 +15,8 @@ from headrace.compute.terms import Term, string_sql, to_string
 from headrace.model.types import TypeKind
 
 TEXT_ONLY: Final = (TypeKind.VARCHAR,)
+POINT_COLUMN: Final = re.compile(r"\b__[sw]\d+\b")
+"""A column of the points that a time-series function returns."""
 JAVA_BLANKS: Final = r"^[\\x00-\\x20]+|[\\x00-\\x20]+$"
 
 
@@ -48,12 +51,18 @@ def affix_function(function: str) -> Callable[[ScalarArguments], Term]:
 
 
 def concat(arguments: ScalarArguments) -> Term:
-    """Return the inputs that have a value followed by the attributes `target…`; with `series_behind` these come first."""
+    """Return the inputs followed by the attributes `target…`; with `series_behind` these come first. NULL is empty text.
+
+    Of time-series functions alone, there is a result only where one has a point, as there are no other rows.
+    """
     inputs = [f"coalesce({to_string(term)}, '')" for term in arguments.terms]
     targets = [string_sql(value) for name, value in arguments.attributes if name.startswith("target")]
     inputs_last = Attributes(arguments.attributes).flag("series_behind", False)
+    text = f"concat({', '.join(targets + inputs if inputs_last else inputs + targets)})"
+    if not all(POINT_COLUMN.search(term.sql) for term in arguments.terms):
+        return Term(text, TEXT)
     present = " OR ".join(f"{term.sql} IS NOT NULL" for term in arguments.terms)
-    return Term(f"if({present}, concat({', '.join(targets + inputs if inputs_last else inputs + targets)}), NULL)", TEXT)
+    return Term(f"if({present}, {text}, NULL)", TEXT)
 
 
 def strcmp(arguments: ScalarArguments) -> Term:
@@ -135,7 +144,7 @@ TEXT_TABLE: Final = (
         1,
         None,
         concat,
-        "inputs, then the attributes `target1`, …; with `series_behind=true` these come first",
+        "inputs, NULL as empty text, then the attributes `target1`, …; with `series_behind=true` these come first",
         accepts=TEXTUAL,
     ),
     RowFunction("upper", 1, 1, text_function("upper({x})"), "text in capitals", accepts=TEXTUAL),

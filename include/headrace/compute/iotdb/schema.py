@@ -20,6 +20,8 @@ _INITIAL_CAPACITY: Final = 16
 _LOAD_FACTOR: Final = 0.75
 Key = tuple[int, str]
 """A key of a Java map with its hash."""
+Order = Callable[[Sequence[str]], list[str]]
+"""Sorts distinct keys, given in insertion order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,12 @@ def query_order(names: Sequence[str]) -> list[str]:
     return hash_order(concurrent_order(names)[::-1])
 
 
+@lru_cache(maxsize=64)
+def _ordered(order: Order, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Sort the children of a node. Queries of one tree sort the same names again and again."""
+    return tuple(order(names))
+
+
 def concurrent_order(names: Sequence[str]) -> list[str]:
     """Sort distinct keys, given in insertion order, into the iteration order of a ConcurrentHashMap."""
     capacity = _INITIAL_CAPACITY
@@ -123,6 +131,12 @@ def sized_hash_order(names: Sequence[str]) -> list[str]:
     """Sort distinct keys into the iteration order of a ConcurrentHashMap that was created for this many."""
     least = len(names) + len(names) // 2 + 1
     return _bucket_order(names, 1 << (least - 1).bit_length())
+
+
+def read_map_order(names: Sequence[str]) -> list[str]:
+    """Sort distinct keys into the iteration order of a HashMap that was created for this many, and may have grown since."""
+    capacity = 1 << (len(names) - 1).bit_length() if names else 1
+    return _bucket_order(names, capacity if len(names) <= capacity * _LOAD_FACTOR else 2 * capacity)
 
 
 def _bucket_order(names: Sequence[str], capacity: int) -> list[str]:
@@ -168,7 +182,7 @@ class SeriesTree:
     Only nodes above the series take memory: the series of devices with equal schemas are shared.
     """
 
-    def __init__(self, devices: Iterable[Device], order: Callable[[Sequence[str]], list[str]] = query_order) -> None:
+    def __init__(self, devices: Iterable[Device], order: Order = query_order) -> None:
         """Build the tree of devices, given in the order of their creation.
 
         Args:
@@ -270,10 +284,11 @@ class SeriesTree:
         """Return the names below a node, of series and of nodes, in IoTDB's order."""
         if not node.children:
             return schema.order
-        children = list(node.children)
+        children = tuple(node.children)
         if schema.of_template:
-            return list(dict.fromkeys((*self.order(children), *schema.order)))
-        return self.order(list(dict.fromkeys((*children[: node.earlier], *schema.series, *children[node.earlier :]))))
+            return list(dict.fromkeys((*_ordered(self.order, children), *schema.order)))
+        names = dict.fromkeys((*children[: node.earlier], *schema.series, *children[node.earlier :]))
+        return _ordered(self.order, tuple(names))
 
     def _walk(self, node: _Node, pattern: PathPattern, states: States) -> Iterator[SeriesRef]:
         """Yield the series below a node that match what remains of a pattern."""

@@ -10,7 +10,7 @@ from headrace.compute.binding.environment import Environment
 from headrace.compute.binding.scope import Scope
 from headrace.compute.binding.select import SelectBinder
 from headrace.compute.binding.sources import BoundSource
-from headrace.compute.iotdb.derived import derive
+from headrace.compute.iotdb.derived import derive, has_series_call
 from headrace.compute.iotdb.expansion import (
     DEVICE,
     END_TIME,
@@ -21,6 +21,7 @@ from headrace.compute.iotdb.fills import gap_fill
 from headrace.compute.iotdb.rows import RowsBuilder
 from headrace.compute.iotdb.schema import SeriesRef
 from headrace.compute.iotdb.scope import TreeScope
+from headrace.compute.language import Language
 from headrace.compute.plan import WEND, WSTART, Key, Plan
 from headrace.compute.terms import Term
 from headrace.compute.window_plans import RangeWindow, WindowPlan
@@ -39,12 +40,13 @@ DEVICE_HEADER: Final = "Device"
 
 @dataclass(frozen=True, slots=True)
 class ResultColumn:
-    """A result column other than time and device; `series` is set if it is a series unchanged."""
+    """A result column other than time and device; `series` is set if it is a series unchanged, `alias` if it was named."""
 
     name: str
     type: DataType
     expression: Expression
     series: SeriesRef | None = None
+    alias: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +178,7 @@ def bind_expanded(
     if not rows.devices:
         raise ProgrammingError("a query needs at least one series", hint="select a series", span=query.span)
     # Their expressions may be replaced by columns of an inner query.
+    aliases = [item.alias for item in items]
     items = [replace(item, alias=item.name) for item in items]
     partition = (SelectItem(ColumnRef(device_column(scope)), DEVICE_HEADER),) if devices else ()
     flat = Query(
@@ -191,9 +194,9 @@ def bind_expanded(
         span=query.span,
     )
     shared = Scope(lambda _: (), scope.language, scope.timezone, scope.now)
-    plan = bind_flat(flat, shared, rows)
+    plan = bind_flat(flat, shared, rows, calls_series=calls_series(query, clause, scope.language))
     plan = replace(plan, partitioned=False)
-    columns = result_columns(items, plan, series, by_device=bool(devices))
+    columns = result_columns(items, aliases, plan, series, by_device=bool(devices))
     if query.fill is not None:
         descending = any(order.descending and order.key == ColumnRef(TIME) for order in query.order_by)
         plan = replace(plan, gap_fill=gap_fill(query.fill, plan, by_device=bool(devices), descending=descending))
@@ -201,20 +204,29 @@ def bind_expanded(
 
 
 def result_columns(
-    items: Sequence[SelectItem], plan: Plan, series: Mapping[str, SeriesRef], *, by_device: bool
+    items: Sequence[SelectItem], aliases: Sequence[str | None], plan: Plan, series: Mapping[str, SeriesRef], *, by_device: bool
 ) -> tuple[ResultColumn, ...]:
     """Return the result columns other than time and device."""
     headers = {TIME_HEADER, DEVICE_HEADER} if by_device else {TIME_HEADER}
     return tuple(
-        ResultColumn(output.name, output.type, item.expression, column_series(item.expression, series))
-        for item, output in zip(items, plan.outputs, strict=True)
+        ResultColumn(output.name, output.type, item.expression, column_series(item.expression, series), alias)
+        for item, alias, output in zip(items, aliases, plan.outputs, strict=True)
         if not (output.name in headers and isinstance(item.expression, ColumnRef))
     )
 
 
-def bind_flat(query: Query, scope: Scope, rows: RowsBuilder) -> Plan:
+def calls_series(query: TreeQuery, clause: object | None, language: Language) -> bool:
+    """Return whether a query as it is written, with few expressions, calls a time-series function outside of WHERE."""
+    orders = (order.key for order in query.order_by)
+    nodes = (*(item.expression for item in query.items), *as_tuple(query.having), *orders, *control_expressions(clause))
+    return any(has_series_call(node, language) for node in nodes)
+
+
+def bind_flat(query: Query, scope: Scope, rows: RowsBuilder, *, calls_series: bool) -> Plan:
     """Bind a query over its rows. Time-series functions inside of aggregates, or of each other, are those of an inner query."""
-    derived = derive(query, lambda inner: bind_flat(inner, scope, rows), scope.language)
+    derived = None
+    if calls_series:
+        derived = derive(query, lambda inner: bind_flat(inner, scope, rows, calls_series=True), scope.language)
     outer, source = (query, rows.bind()) if derived is None else derived
     return TreeSelectBinder(outer, scope, bound=source).bind()
 

@@ -203,7 +203,9 @@ def stored_node(plan: Plan, output: Output, types: Mapping[str, pa.DataType]) ->
     node, target = parse(resolve_now(plan, output.sql)), arrow_type(output.type, plan.precision)
     if output.type.kind is TypeKind.TIMESTAMP:
         node = parse(from_ticks(resolve_now(plan, output.sql), plan.precision))
-    elif infer_type(node, types) != target:
+    elif infer_type(node, types) == target:
+        return node
+    else:
         node = Operation("cast", (node,), spark_type(output.type))
     if infer_type(node, types) != target:
         raise UnsupportedError(output.sql)

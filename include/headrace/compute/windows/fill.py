@@ -12,6 +12,7 @@ from headrace.compute.types import double_to_number, spark_type
 from headrace.compute.window_plans import IntervalWindow
 from headrace.compute.windows import intervals
 from headrace.compute.windows.numbering import THROUGH_CURRENT_ROW, over
+from headrace.compute.windows.segments import finish_as_ticks, to_stored_columns
 from headrace.errors import LimitError
 from headrace.model.queries import FillMode
 from headrace.model.time import Precision
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 MAX_FILLED_WINDOWS: Final = 10_000_000
 """More windows in the range of WHERE are a mistake, such as a year in the wrong century."""
 
+IS_FILLED: Final = "_is_filled"
+"""Whether a window was added by FILL."""
+AT: Final = "_at"
 STEP: Final = "_step"
 NEXT: Final = "_next"
 WALL: Final = "_wall"
@@ -34,28 +38,51 @@ FORCED_MODES: Final = (FillMode.NULL_F, FillMode.VALUE_F)
 def fill_windows(plan: Plan, fill: FillPlan, window: IntervalWindow, windows: DataFrame) -> DataFrame:
     """Return finished windows together with the missing ones, between the windows of a group and to the ends of WHERE's range.
 
-    Input and result have keys, `_wstart`, `_wend` and the outputs, with instants as ticks. A group without windows gets none,
-    except for `NULL_F` and `VALUE_F` in a query without keys.
+    Input and result have keys, `_wstart`, `_wend` and the outputs, with instants as ticks; the result also has `_is_filled`. A
+    group without windows gets none, except for `NULL_F` and `VALUE_F` in a query without keys. With `fill.between`, nothing is
+    added at the ends of WHERE's range.
     """
     keys = [key.column for key in plan.keys]
-    first, last = edge_window_starts(plan, window)
+    first, last = (None, None) if fill.between else edge_window_starts(plan, window)
     if fill.mode in FORCED_MODES and not keys and has_bounded_range(plan) and first is not None:
         windows = ensure_one_row(plan, windows, first)
     values = [output for output in (*plan.outputs, *plan.hidden) if output.is_filled]
     with_neighbors = windows.selectExpr("*", *neighbor_columns(fill, keys, values))
-    stepped = add_steps(window, plan.precision, with_neighbors, first, last)
-    point = intervals.add_slides(window, WALL, STEP, plan.precision)
-    start = calendar.to_utc(point, window.zone or "UTC", plan.precision)
-    positioned = stepped.selectExpr("*", f"if({STEP} = 0L, {WSTART}, {start}) AS _at")
-    if intervals.has_shifted_starts(window, plan.precision):
-        positioned = positioned.where(f"{STEP} = 0L OR {intervals.grid_point(window, '_at', plan.precision)} = {point}")
+    positioned = add_starts(window, plan.precision, add_steps(window, plan.precision, with_neighbors, first, last))
     names = {output.column: filled_value(fill, output, number) for number, output in enumerate(values)}
-    filled = positioned.selectExpr(*keys, f"_at AS {WSTART}", *(f"{sql} AS {name}" for name, sql in names.items()))
+    names |= {IS_FILLED: f"{STEP} != 0L"}
+    filled = positioned.selectExpr(*keys, f"{AT} AS {WSTART}", *(f"{sql} AS {name}" for name, sql in names.items()))
     ended = filled.selectExpr("*", f"{intervals.end(window, WSTART, plan.precision)} AS {WEND}")
     columns = [
         f"{output.column if output.is_filled else output.sql} AS {output.column}" for output in (*plan.outputs, *plan.hidden)
     ]
-    return ended.selectExpr(*keys, WSTART, WEND, *(resolve_now(plan, column) for column in columns))
+    return ended.selectExpr(*keys, WSTART, WEND, IS_FILLED, *(resolve_now(plan, column) for column in columns))
+
+
+def fill_stored(plan: Plan, windows: DataFrame) -> DataFrame:
+    """Return finished windows of a plan with FILL as `finish` does, together with the missing ones, and `_is_filled`."""
+    assert plan.fill is not None
+    assert isinstance(plan.window, IntervalWindow)
+    filled = fill_windows(plan, plan.fill, plan.window, finish_as_ticks(plan, windows))
+    return to_stored_columns(plan, filled, [IS_FILLED])
+
+
+def gap_windows(window: IntervalWindow, precision: Precision, gaps: DataFrame) -> DataFrame:
+    """Return the windows missing between two window starts, `_wstart` and `_next`: the other columns of `gaps`, `_at`, `_wend`."""
+    names = [name for name in gaps.columns if name not in (WSTART, NEXT)]
+    missing = add_starts(window, precision, add_steps(window, precision, gaps, None, None)).where(f"{STEP} > 0L")
+    starts = missing.selectExpr(*names, AT)
+    return starts.selectExpr("*", f"{intervals.end(window, AT, precision)} AS {WEND}")
+
+
+def add_starts(window: IntervalWindow, precision: Precision, stepped: DataFrame) -> DataFrame:
+    """Add the window start that lies `_step` slides after a window as `_at`, without those that the clock skips."""
+    point = intervals.add_slides(window, WALL, STEP, precision)
+    start = calendar.to_utc(point, window.zone or "UTC", precision)
+    positioned = stepped.selectExpr("*", f"if({STEP} = 0L, {WSTART}, {start}) AS {AT}")
+    if not intervals.has_shifted_starts(window, precision):
+        return positioned
+    return positioned.where(f"{STEP} = 0L OR {intervals.grid_point(window, AT, precision)} = {point}")
 
 
 def has_bounded_range(plan: Plan) -> bool:
@@ -87,13 +114,16 @@ def ensure_one_row(plan: Plan, windows: DataFrame, first: str) -> DataFrame:
 def neighbor_columns(fill: FillPlan, keys: list[str], values: list[Output]) -> list[str]:
     """Return columns for the start of the next window, whether a window is the first one, and values to fill with."""
     order = [WSTART]
+    following = "" if fill.between else " IGNORE NULLS"
     columns = [f"lead({WSTART}) {over(keys, order)} AS {NEXT}", f"lag({WSTART}) {over(keys, order)} IS NULL AS _first"]
     for output in values:
         match fill.mode:
+            case FillMode.PREV if fill.between:
+                columns.append(f"{output.column} AS {neighbor_name(output)}")
             case FillMode.PREV:
                 columns.append(f"last({output.column}, true) {over(keys, order, THROUGH_CURRENT_ROW)} AS {neighbor_name(output)}")
             case FillMode.NEXT:
-                columns.append(f"lead({output.column}) IGNORE NULLS {over(keys, order)} AS {neighbor_name(output)}")
+                columns.append(f"lead({output.column}){following} {over(keys, order)} AS {neighbor_name(output)}")
             case FillMode.LINEAR:
                 columns.append(f"lead({output.column}) {over(keys, order)} AS {neighbor_name(output)}")
     return columns
@@ -142,6 +172,10 @@ def slides_between(window: IntervalWindow, first: str, second: str, precision: P
 def filled_value(fill: FillPlan, output: Output, number: int) -> str:
     """Return an output: its own value in an existing window (the neighbor's if NULL), else the value of the mode."""
     own, neighbor = output.column, neighbor_name(output)
+    if fill.between and fill.mode in (FillMode.PREV, FillMode.NEXT):
+        return f"if({STEP} = 0L, {own}, {neighbor})"
+    if fill.between and fill.mode in (FillMode.VALUE, FillMode.VALUE_F):
+        return f"if({STEP} = 0L, {own}, {fill.values[number]})"
     match fill.mode:
         case FillMode.PREV:
             return f"if({STEP} < 0L, NULL, {neighbor})"
@@ -150,7 +184,7 @@ def filled_value(fill: FillPlan, output: Output, number: int) -> str:
         case FillMode.VALUE | FillMode.VALUE_F:
             return f"if({STEP} = 0L, coalesce({own}, {fill.values[number]}), {fill.values[number]})"
         case FillMode.LINEAR if output.type.is_number:
-            line = f"({own} + (CAST({neighbor} AS DOUBLE) - {own}) * (_at - {WSTART}) / nullif({NEXT} - {WSTART}, 0L))"
+            line = f"({own} + (CAST({neighbor} AS DOUBLE) - {own}) * ({AT} - {WSTART}) / nullif({NEXT} - {WSTART}, 0L))"
             return f"CASE WHEN {STEP} = 0L THEN {own} WHEN {STEP} > 0L THEN {double_to_number(line, output.type)} END"
         case _:
             return f"if({STEP} = 0L, {own}, NULL)"

@@ -78,8 +78,8 @@ def number_by_variation(window: RunWindow, rows: DataFrame, keys: list[str]) -> 
 
     def number(group: pa.Table) -> pa.Table:
         ordered = group.sort_by(TS)
-        values = pc.cast(ordered[STATE], pa.float64()).to_numpy()
-        return ordered.append_column(arrow.field(WINDOW_NUMBER), pa.array(window_numbers(values, delta)))
+        numbers = window_numbers(ordered[STATE].combine_chunks(), delta)
+        return ordered.append_column(arrow.field(WINDOW_NUMBER), pa.array(numbers))
 
     def number_all(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         table = pa.Table.from_batches(batches, schema=arrow.remove(arrow.get_field_index(WINDOW_NUMBER)))
@@ -90,29 +90,31 @@ def number_by_variation(window: RunWindow, rows: DataFrame, keys: list[str]) -> 
     return rows.groupBy(*keys).applyInArrow(number, schema)
 
 
-def window_numbers(values: np.ndarray[Any, Any], delta: float) -> np.ndarray[Any, Any]:
-    """Return the window number of each value. NaN is NULL, which differs from every value."""
+def window_numbers(control: pa.Array, delta: float) -> np.ndarray[Any, Any]:
+    """Return the window number of each value. NULL differs from every value; NaN has no distance, so it ends no window."""
+    values, present = pc.cast(control, pa.float64()).to_numpy(zero_copy_only=False), np.asarray(control.is_valid())
     numbers = np.zeros(len(values), dtype=np.int64)
-    for start in window_starts(values, delta):
-        if start:
-            numbers[start] = 1
+    with np.errstate(invalid="ignore"):  # infinity minus itself
+        for start in window_starts(values, present, delta):
+            if start:
+                numbers[start] = 1
     return np.cumsum(numbers)
 
 
-def window_starts(values: np.ndarray[Any, Any], delta: float) -> Iterator[int]:
+def window_starts(values: np.ndarray[Any, Any], present: np.ndarray[Any, Any], delta: float) -> Iterator[int]:
     """Yield where each window starts, looking ahead in blocks that double while a window continues."""
     start, size = 0, len(values)
     while start < size:
         yield start
-        start = next_start(values, delta, start)
+        start = next_start(values, present, delta, start)
 
 
-def next_start(values: np.ndarray[Any, Any], delta: float, start: int) -> int:
+def next_start(values: np.ndarray[Any, Any], present: np.ndarray[Any, Any], delta: float, start: int) -> int:
     """Return where the window that begins at `start` ends."""
-    first, at, block = values[start], start + 1, 64
+    at, block = start + 1, 64
     while at < len(values):
-        part = values[at : at + block]
-        leaves = ~np.isnan(part) if np.isnan(first) else ~(np.abs(part - first) <= delta)
+        part = slice(at, at + block)
+        leaves = (present[part] != present[start]) | (np.abs(values[part] - values[start]) > delta)
         if leaves.any():
             return at + int(leaves.argmax())
         at, block = at + block, block * 2

@@ -200,9 +200,9 @@ def finish_as_ticks(plan: Plan, windows: DataFrame, extra_columns: Sequence[str]
     return kept.selectExpr(*(resolve_now(plan, column) for column in columns))
 
 
-def to_stored_columns(plan: Plan, windows: DataFrame) -> DataFrame:
-    """Return the select list in stored types, with keys and window bounds."""
-    columns = [*key_columns(plan), *([WSTART, WEND] if plan.window is not None else [])]
+def to_stored_columns(plan: Plan, windows: DataFrame, extra_columns: Sequence[str] = ()) -> DataFrame:
+    """Return the select list in stored types, with keys, window bounds and `extra_columns`."""
+    columns = [*key_columns(plan), *([WSTART, WEND] if plan.window is not None else []), *extra_columns]
     columns += [f"{to_stored_type(output.column, output.type, plan.precision)} AS {output.column}" for output in plan.outputs]
     return windows.selectExpr(*columns)
 

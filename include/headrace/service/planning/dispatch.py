@@ -6,13 +6,14 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from headrace.errors import NotSupportedError, ProgrammingError
+from headrace.errors import NotFoundError, NotSupportedError, ProgrammingError
 from headrace.model import statements, tree_statements
 from headrace.model.spans import Span
 from headrace.model.statements import Statement
 from headrace.model.tables import Database, Name, Table, TableKind
 
 if TYPE_CHECKING:
+    from headrace.model.jobs import JobRecord
     from headrace.runtime.context import Context
     from headrace.service.stages import Stage
 
@@ -165,3 +166,14 @@ def find_writable_table(name: Name, session: PlanningContext) -> tuple[Table, Da
             span=name.span,
         )
     return table, database
+
+
+def find_stream(name: Name, session: PlanningContext, missing_ok: bool) -> JobRecord | None:
+    """Return the stream of a name, or None if it is missing and `missing_ok`."""
+    try:
+        return session.context.catalog.jobs.get(database_of(name, session), name.name)
+    except NotFoundError as error:
+        if missing_ok:
+            return None
+        error.span = error.span or name.span
+        raise

@@ -6,12 +6,11 @@ import difflib
 from dataclasses import fields, replace
 
 from headrace.compute import explain
-from headrace.errors import Error, InternalError, InvalidStreamError
+from headrace.errors import Error, InternalError, InvalidStreamError, NotSupportedError
 from headrace.model.jobs import JobDefinition, JobRecord
 from headrace.model.statements import ALTERABLE_OPTIONS, AlterStream, CreateStream, ResetStream
 from headrace.model.streams import StreamOptions
-from headrace.service.planning.dispatch import PlanningContext
-from headrace.service.planning.streams import find_stream
+from headrace.service.planning.dispatch import PlanningContext, find_stream
 from headrace.service.stages import RebuildStream, RedefineStream, Stage, notify
 from headrace.sql import parse, to_sql
 from headrace.streams.definition.checks import check_statement, source_name
@@ -112,6 +111,11 @@ def rebuild(
     record: JobRecord, plan: StreamPlan, session: PlanningContext, *, clears: bool, differences: tuple[str, ...] = ()
 ) -> list[Stage]:
     """Return the stages that compute a stream again."""
+    if plan.is_closed_by_clock:
+        raise NotSupportedError(
+            f"the stream {plan.name} has FORCE_WINDOW_CLOSE: its windows are computed once",
+            hint="DROP STREAM, and create it with another target",
+        )
     rows = count_rows(session.context, plan.sources)
     chunks = max(1, -(-rows // session.context.settings.chunk_rows))
     return [RebuildStream(record, plan, clears, rows, chunks, differences), notify(record)]

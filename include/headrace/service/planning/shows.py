@@ -238,6 +238,7 @@ STREAM_COLUMNS: Final = [
     "batch_ms",
     "rows_in",
     "rows_used",
+    "rows_updated",
     "rows_filtered",
     "rows_expired",
     "rows_pending",

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from headrace.errors import ExistsError, NotFoundError
-from headrace.model.jobs import JobKind, JobRecord
+from headrace.errors import ExistsError
+from headrace.model.jobs import JobKind
 from headrace.model.statements import CreateStream, DropStream, PauseStream, ResumeStream
-from headrace.model.tables import Name
-from headrace.service.planning.dispatch import PlanningContext, database_of
+from headrace.service.planning.dispatch import PlanningContext, database_of, find_stream
+from headrace.service.planning.replacements import replace_stream
 from headrace.service.stages import FillHistory, NotifyAirflow, ReactivateJob, RecordStream, RemoveJob, Stage, SuspendJob, notify
 from headrace.streams.definition.define import define
 from headrace.streams.sources.stored import count_rows
@@ -17,8 +17,6 @@ def create_stream(statement: CreateStream, session: PlanningContext) -> list[Sta
     context, database = session.context, database_of(statement.name, session)
     existing = find_stream(statement.name, session, missing_ok=True)
     if existing is not None and statement.or_replace:
-        from headrace.service.planning.replacements import replace_stream
-
         return replace_stream(statement, existing, session)
     if existing is not None:
         if statement.if_not_exists:
@@ -53,14 +51,3 @@ def resume_stream(statement: ResumeStream, session: PlanningContext) -> list[Sta
     """Plan RESUME STREAM."""
     record = find_stream(statement.name, session, statement.if_exists)
     return [] if record is None else [ReactivateJob(record, statement.ignore_untreated), notify(record, resumed=True)]
-
-
-def find_stream(name: Name, session: PlanningContext, missing_ok: bool) -> JobRecord | None:
-    """Return the stream of a name, or None if it is missing and `missing_ok`."""
-    try:
-        return session.context.catalog.jobs.get(database_of(name, session), name.name)
-    except NotFoundError as error:
-        if missing_ok:
-            return None
-        error.span = error.span or name.span
-        raise

@@ -21,6 +21,7 @@ from headrace.model.trees import TIME_COLUMN, Device, DeviceTemplate, NewSeries,
 from headrace.model.types import BOOL, DOUBLE, VARCHAR, DataType, TypeKind
 from headrace.queries.instants import constant_ticks, present_ticks, text_ticks
 from headrace.service.planning.dispatch import PlanningContext
+from headrace.service.planning.tree_checks import check_aligned, check_nodes
 from headrace.service.planning.trees import matched_series, plan_database
 from headrace.service.stages import Stage
 from headrace.service.tree_stages import ActivateDevice, ClearSeries, ExtendTemplate, MakeSeries, WriteSeries
@@ -51,7 +52,9 @@ def insert(statement: TreeInsert, session: PlanningContext) -> list[Stage]:
     if template is not None:
         makers += stages_of_template(template, database, path, missing, present)
     elif missing:
-        check_alignment(statement, present)
+        names = [new.measurement for new in missing]
+        check_nodes(database.name, path, names, session, statement.span, TreeStatus.METADATA_ERROR)
+        check_aligned(present, statement.aligned, statement.span, TreeStatus.METADATA_ERROR)
         makers.append(MakeSeries(database, path, missing, statement.aligned, if_not_exists=True))
     return [*makers, WriteSeries(database, ((path, rows),))] if rows.num_rows else makers
 
@@ -64,17 +67,6 @@ def check_names(statement: TreeInsert) -> None:
         raise ProgrammingError(
             f"Insertion contains duplicated measurement: {duplicate}", hint="name it once", span=statement.span
         ).with_status(SEMANTIC_ERROR)
-
-
-def check_alignment(statement: TreeInsert, device: Device | None) -> None:
-    """Raise `ProgrammingError` if INSERT would create series in a device that is aligned, or not, unlike the statement."""
-    if device is not None and device.aligned != statement.aligned:
-        state = "aligned" if device.aligned else "not aligned"
-        raise ProgrammingError(
-            f"Timeseries under this device is {state}, please use createTimeseries or change device. (Path: {device.path})",
-            hint="write INSERT … ALIGNED VALUES" if device.aligned else "leave out ALIGNED",
-            span=statement.span,
-        ).with_status(TreeStatus.ALIGNED_TIMESERIES_ERROR)
 
 
 def stages_of_template(

@@ -200,8 +200,11 @@ def storage_of(series: Timeseries | TemplateSeries) -> tuple[str, str, str]:
 
 
 def as_json(labels: Mapping[str, str]) -> str | None:
-    """Return tags or attributes as IoTDB prints them; None if there are none."""
-    return json.dumps(dict(labels), separators=(",", ":"), ensure_ascii=False) if labels else None
+    """Return tags or attributes as IoTDB prints them, in its order; None if there are none."""
+    from headrace.compute.iotdb.schema import read_map_order
+
+    ordered = {key: labels[key] for key in read_map_order(list(labels))}
+    return json.dumps(ordered, separators=(",", ":"), ensure_ascii=False) if labels else None
 
 
 def chosen_series(statement: TreeShow, context: Context) -> Iterator[SeriesPair]:

@@ -27,6 +27,7 @@ from headrace.model.trees import Device, NewSeries, SeriesLabels, Timeseries
 from headrace.queries.devices import may_lie_in, refuse_tables, tree_devices
 from headrace.queries.trees import database_of
 from headrace.service.planning.dispatch import PlanningContext
+from headrace.service.planning.tree_checks import check_series
 from headrace.service.stages import RemoveDatabase, Stage
 from headrace.service.tree_stages import ChangeDevice, ChangeTtl, MakeSeries, MakeTree, RemoveSeries
 
@@ -38,23 +39,33 @@ def create_database(statement: CreateTreeDatabase, session: PlanningContext) -> 
     """Plan CREATE DATABASE; a database cannot be above or below another one."""
     nodes = statement.path.nodes
     if len(nodes) < DEFAULT_LEVEL or nodes[0] != ROOT or statement.path.has_wildcard:
-        raise ProgrammingError(
-            f"{statement.path} is not a legal path", hint="write a path such as root.plant", span=statement.path.span
-        )
+        raise illegal_path(statement.path, "write a path such as root.plant")
     refuse_tables([statement.path], session.context)
     name = join_path(nodes)
     for other in session.context.catalog.trees.databases():
         if other == name:
-            raise ExistsError(f"{name} has already been created as database", hint="use another path", span=statement.path.span)
+            error = ExistsError(f"{name} has already been created as database", hint="use another path", span=statement.path.span)
+            raise error.with_status(TreeStatus.DATABASE_ALREADY_EXISTS)
         if is_below(name, other) or is_below(other, name):
-            raise ExistsError(
+            error = ExistsError(
                 f"some children of {name} have already been created as database"
                 if is_below(other, name)
                 else f"{other} has already been created as database",
                 hint=f"databases cannot be nested: {other} exists",
                 span=statement.path.span,
             )
+            raise error.with_status(TreeStatus.DATABASE_ALREADY_EXISTS)
     return [MakeTree(new_database(name, session), statement.ttl_ms)]
+
+
+def illegal_path(path: PathPattern, hint: str) -> Error:
+    """Return the error for a path that is not allowed."""
+    return ProgrammingError(f"{path} is not a legal path", hint=hint, span=path.span).with_status(TreeStatus.ILLEGAL_PATH)
+
+
+def missing_path(path: PathPattern, hint: str) -> Error:
+    """Return the error for a path that does not exist."""
+    return NotFoundError(f"Path [{path}] does not exist", hint=hint, span=path.span).with_status(TreeStatus.PATH_NOT_EXIST)
 
 
 def is_below(path: str, ancestor: str) -> bool:
@@ -76,7 +87,7 @@ def drop_databases(statement: DropTreeDatabases, session: PlanningContext) -> li
     for pattern in statement.patterns:
         matched = [name for name in names if pattern.matches(split_path(name))]
         if not matched:
-            raise NotFoundError(f"Path [{pattern}] does not exist", hint="SHOW DATABASES lists what there is", span=pattern.span)
+            raise missing_path(pattern, "SHOW DATABASES lists what there is")
         for name in matched:
             jobs = tuple(record for record in catalog.jobs.all() if record.definition.database == name)
             stages[name] = RemoveDatabase(name, tuple(catalog.tables.all(name)), jobs)
@@ -86,7 +97,7 @@ def drop_databases(statement: DropTreeDatabases, session: PlanningContext) -> li
 def plan_database(device: PathPattern, session: PlanningContext) -> tuple[Database, list[Stage]]:
     """Return the database of a device, and a stage that creates it if it is missing."""
     if device.has_wildcard or device.nodes[0] != ROOT or len(device.nodes) < DEFAULT_LEVEL:
-        raise ProgrammingError(f"{device} is not a legal path", hint="write a device such as root.plant.line1", span=device.span)
+        raise illegal_path(device, "write a device such as root.plant.line1")
     name = database_of(join_path(device.nodes), session.context)
     if name is not None:
         return session.context.catalog.databases.get(name), []
@@ -103,9 +114,7 @@ def create_timeseries(statement: CreateTimeseries, session: PlanningContext) -> 
     check_templates(statement, path, session)
     for spec in statement.series:
         check_encoding(spec)
-        if present is not None and present.find(spec.measurement) is not None:
-            full = join_path((path, spec.measurement))
-            raise ExistsError(f"Timeseries [{full}] already exists", hint="use another measurement", span=spec.span)
+    check_series(statement, database.name, present, session)
     series = tuple(new_series(spec) for spec in statement.series)
     return [*makers, MakeSeries(database, path, series, statement.aligned)]
 
@@ -181,7 +190,7 @@ def set_ttl(statement: SetTTL, session: PlanningContext) -> list[Stage]:
     refuse_tables([pattern], session.context)
     database = next((name for name in session.context.catalog.trees.databases() if may_lie_in(pattern, name)), None)
     if database is None:
-        raise NotFoundError(f"Path [{pattern}] does not exist", hint="SHOW DATABASES lists what there is", span=pattern.span)
+        raise missing_path(pattern, "SHOW DATABASES lists what there is")
     return [ChangeTtl(database, str(pattern), statement.ttl_ms)]
 
 
@@ -189,19 +198,27 @@ def alter_timeseries(statement: AlterTimeseries, session: PlanningContext) -> li
     """Plan ALTER TIMESERIES: a change of the labels of one series."""
     matched = matched_series([statement.path], session)
     if not matched:
-        raise NotFoundError(
-            f"Timeseries [{statement.path}] does not exist", hint="SHOW TIMESERIES lists what there is", span=statement.path.span
-        )
+        raise missing_series(statement.path, session)
     device, series = matched[0]
     if device.template is not None:
         raise template_series_altered(statement.path, device, session)
     relabeled(device.labels_of(series.measurement), statement)
+    check_new_alias(device, statement)
 
     def change(present: Device) -> Device:
         labels = relabeled(present.labels_of(series.measurement), statement)
         return replace(present, labels={**present.labels, series.measurement: labels})
 
     return [ChangeDevice(session.context.catalog.databases.get(device.database), device.path, change)]
+
+
+def missing_series(path: PathPattern, session: PlanningContext) -> Error:
+    """Return the error for a path of no series, which may be that of a device or lie above one."""
+    hint, name = "SHOW TIMESERIES lists what there is", join_path(path.nodes)
+    if any(device.path == name or is_below(device.path, name) for device in tree_devices([path], session.context)):
+        error = ProgrammingError(f"MNode [{path}] is not a MeasurementMNode.", hint=hint, span=path.span)
+        return error.with_status(TreeStatus.METADATA_ERROR)
+    return missing_path(path, hint)
 
 
 def template_series_altered(path: PathPattern, device: Device, session: PlanningContext) -> Error:
@@ -232,13 +249,29 @@ def relabeled(labels: SeriesLabels, statement: AlterTimeseries) -> SeriesLabels:
                 attributes.pop(key, None)
         case TimeseriesChange.ADD_TAGS | TimeseriesChange.ADD_ATTRIBUTES:
             for key, value in (*statement.tags, *statement.attributes):
-                if key in tags or key in attributes:
-                    raise ExistsError(f"TimeSeries [{statement.path}] already has the tag/attribute [{key}]", hint="use SET")
-                (tags if statement.change is TimeseriesChange.ADD_TAGS else attributes)[key] = value
+                add_label(key, value, tags, attributes, statement)
         case TimeseriesChange.UPSERT:
             tags |= dict(statement.tags)
             attributes |= dict(statement.attributes)
     return SeriesLabels(statement.alias or labels.alias, tags, attributes)
+
+
+def check_new_alias(device: Device, statement: AlterTimeseries) -> None:
+    """Raise `ExistsError` if the new alias is the name or the alias of a series of the device."""
+    alias = statement.alias
+    if alias is not None and device.find(alias) is not None:
+        message = "The alias is duplicated with the name or alias of other measurement."
+        raise ExistsError(message, hint="use another alias", span=statement.path.span).with_status(TreeStatus.METADATA_ERROR)
+
+
+def add_label(key: str, value: str, tags: dict[str, str], attributes: dict[str, str], statement: AlterTimeseries) -> None:
+    """Add a tag or an attribute. A tag may have the name of an attribute."""
+    is_tag = statement.change is TimeseriesChange.ADD_TAGS
+    labels = tags if is_tag else attributes
+    if key in labels:
+        message = f"TimeSeries [{statement.path}] already has the {'tag' if is_tag else 'attribute'} [{key}]."
+        raise ExistsError(message, hint="use SET").with_status(TreeStatus.METADATA_ERROR)
+    labels[key] = value
 
 
 def owner_of(key: str, tags: dict[str, str], attributes: dict[str, str], path: PathPattern) -> dict[str, str]:
@@ -246,12 +279,14 @@ def owner_of(key: str, tags: dict[str, str], attributes: dict[str, str], path: P
     for labels in (tags, attributes):
         if key in labels:
             return labels
-    raise NotFoundError(f"TimeSeries [{path}] does not have tag/attribute [{key}]", hint="use ADD TAGS or ADD ATTRIBUTES")
+    error = NotFoundError(f"TimeSeries [{path}] does not have tag/attribute [{key}].", hint="use ADD TAGS or ADD ATTRIBUTES")
+    raise error.with_status(TreeStatus.METADATA_ERROR)
 
 
 def rename(tags: dict[str, str], attributes: dict[str, str], old: str, new: str, path: PathPattern) -> None:
     """Rename a key in place."""
     if new in tags or new in attributes:
-        raise ExistsError(f"TimeSeries [{path}] already has a tag/attribute named [{new}]", hint="use another name")
+        error = ExistsError(f"TimeSeries [{path}] already has a tag/attribute named [{new}].", hint="use another name")
+        raise error.with_status(TreeStatus.METADATA_ERROR)
     labels = owner_of(old, tags, attributes, path)
     labels[new] = labels.pop(old)

@@ -15,11 +15,10 @@ from headrace.errors import HistoryGoneError, InternalError, StorageError
 from headrace.model.tables import Table
 from headrace.storage.delta.data_files import read_batches
 from headrace.storage.delta.handles import Handle, first_line, stored_schema
-from headrace.storage.delta.log import LoggedCommit, count_changed_rows, files_exist, read_commit
+from headrace.storage.delta.log import CHANGE_TYPE, LoggedCommit, count_changed_rows, count_written_rows, files_exist, read_commit
 from headrace.storage.delta.pruning import Bounds, as_stored_integers
 from headrace.storage.object_store import file_system
 
-CHANGE_TYPE: Final = "_change_type"
 COMMIT_VERSION: Final = "_commit_version"
 PIECE_ROWS: Final = 1_000_000
 """Rows of a large commit that are in memory at a time; with a few columns, tens of megabytes."""
@@ -125,6 +124,22 @@ def count_changes(handle: Handle, first: int, last: int) -> int:
             raise _removed_error(handle, [version])
         total += count_changed_rows(handle.uri, commit)
     return total
+
+
+@dataclass(frozen=True, slots=True)
+class CommitSize:
+    """The rows of a commit: those of its changes, and those that it inserted or updated, which are changes too."""
+
+    changes: int
+    written: int
+
+
+def commit_size(handle: Handle, version: int) -> CommitSize:
+    """Return the number of rows of a version, from the log."""
+    commit = read_commit(handle.uri, version)
+    if commit is None:
+        raise _removed_error(handle, [version])
+    return CommitSize(count_changed_rows(handle.uri, commit), count_written_rows(handle.uri, commit))
 
 
 def committed_at(handle: Handle, version: int) -> int | None:

@@ -44,12 +44,17 @@ class ExpectedTransaction:
     version: int | None
 
 
+class StaleReadError(Exception):
+    """A table has a newer version than the one from which the rows to write were computed. They have to be computed again."""
+
+
 @dataclass(frozen=True, slots=True)
 class Commit:
     """An app transaction that a commit records, and its guard.
 
     A commit whose `version` of `app` (or a later one) is recorded already changes nothing. `expected` must hold, and the epoch that
     the target has seen of the stream must not be newer than `epoch`; both are verified at the very version the commit builds on.
+    If rows follow from what the table had at `read_version`, that must be this version, else `StaleReadError`.
     """
 
     app: str
@@ -58,6 +63,7 @@ class Commit:
     job_id: str | None = None
     epoch: int = 0
     offsets: Offsets = field(default_factory=dict)
+    read_version: int | None = None
 
     @classmethod
     def of_stream(cls, job_id: str, batch: int, expected: int | None, epoch: int, offsets: Offsets | None = None) -> Commit:
@@ -117,6 +123,8 @@ def commit_status(delta: DeltaTable, commit: Commit | None) -> CommitStatus:
             f"another driver has committed in between: {expected.app} is at {recorded}, not at {expected.version}",
             hint="this driver no longer owns the stream; nothing was written",
         )
+    if commit.read_version not in (None, delta.version()):
+        raise StaleReadError
     return CommitStatus.NEW
 
 

@@ -20,6 +20,8 @@ from headrace.storage.object_store import file_system
 # Metric names by writer: delta-rs uses snake case, Spark camel case and text for numbers.
 INSERTED: Final = ("num_target_rows_inserted", "numTargetRowsInserted")
 UPDATED: Final = ("num_target_rows_updated", "num_updated_rows", "numTargetRowsUpdated", "numUpdatedRows")
+CHANGE_TYPE: Final = "_change_type"
+WRITTEN_TYPES: Final = ("insert", "update_postimage")
 DELETED: Final = ("num_target_rows_deleted", "num_deleted_rows", "numTargetRowsDeleted", "numDeletedRows")
 
 
@@ -72,6 +74,26 @@ def count_changed_rows(uri: str, commit: LoggedCommit) -> int:
         if inserted + updated + deleted:
             return inserted + 2 * updated + deleted
     return sum(_count_file_rows(uri, action) for action in commit.changed or (*commit.added, *commit.removed))
+
+
+def count_written_rows(uri: str, commit: LoggedCommit) -> int:
+    """Count the rows that a commit inserted or updated."""
+    if not commit.changed:
+        return sum(_count_file_rows(uri, action) for action in commit.added)
+    inserted, updated = (_metric(commit.metrics, names) or 0 for names in (INSERTED, UPDATED))
+    if inserted + updated or _metric(commit.metrics, DELETED):
+        return inserted + updated
+    return sum(_count_after_images(uri, action) for action in commit.changed)
+
+
+def _count_after_images(uri: str, action: dict[str, Any]) -> int:
+    """Count the rows of a change file that were inserted, or had an update; 0 if it was removed."""
+    system, root = file_system(uri)
+    try:
+        types = pq.read_table(f"{root}/{unquote(action['path'])}", columns=[CHANGE_TYPE], filesystem=system)[CHANGE_TYPE]
+    except FileNotFoundError:
+        return 0
+    return sum(count["counts"] for count in types.value_counts().to_pylist() if count["values"] in WRITTEN_TYPES)
 
 
 def _metric(metrics: dict[str, Any], names: tuple[str, ...]) -> int | None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.storage.delta.changes import CHANGE_TYPE, COMMIT_VERSION
+from headrace.storage.delta.changes import COMMIT_VERSION
 from headrace.storage.delta.handles import spark_path
+from headrace.storage.delta.log import CHANGE_TYPE
 
 if TYPE_CHECKING:
     import pyarrow as pa

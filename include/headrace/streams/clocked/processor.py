@@ -103,10 +103,8 @@ class ClockedProcessor:
 
     def rows_before_stream(self, low: int, offsets: Offsets) -> pa.Table:
         """Return the last rows of each group before the first window."""
-        if self.plan.source.is_virtual or not self.has_many_rows(None, low - 1):
-            return last_rows(self.plan, self.passing(stored_rows(self.context, self.plan, None, low - 1, offsets)), low)
         before = stored_rows(self.context, self.plan, low, low - 1, offsets)
-        for piece in stored_pieces(self.context, self.plan, low - 1):
+        for piece in stored_pieces(self.context, self.plan, low - 1, offsets):
             before = last_rows(self.plan, pa.concat_tables([before, self.passing(piece)], promote_options="permissive"), low)
         return before
 
@@ -117,7 +115,7 @@ class ClockedProcessor:
             count //= 2
         return GridWindows(windows.start[:count], windows.last[:count])
 
-    def has_many_rows(self, low: int | None, high: int) -> bool:
+    def has_many_rows(self, low: int, high: int) -> bool:
         """Return whether a range of ticks may have more rows than the driver should read at once."""
         tables, limit = source_tables(self.context, self.plan.sources).values(), self.context.settings.driver_rows
         if sum(self.context.tables.rows(table) for table in tables) <= limit:

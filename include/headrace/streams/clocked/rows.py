@@ -15,9 +15,10 @@ from headrace.compute.terms import bigint_sql, quote
 from headrace.compute.types import to_ticks as ticks_sql
 from headrace.model.positions import Offsets
 from headrace.storage import Bounds
+from headrace.storage.values.scalars import stored_units_per_tick
 from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
-from headrace.streams.sources.stored import scan_source
+from headrace.streams.sources.stored import count_rows, scan_source, stored_times
 from headrace.streams.sources.tags import with_tags
 from headrace.streams.state.rebuild import source_rows
 from headrace.streams.windows.change_batch import Bools, Int64s, to_numpy, to_ticks
@@ -41,17 +42,14 @@ def stored_rows(context: Context, plan: StreamPlan, low: int | None, high: int |
     return with_tags(context.tables, plan.source, rows, scan.tags).select(list(scan.columns))
 
 
-def stored_pieces(context: Context, plan: StreamPlan, high: int) -> Iterator[pa.Table]:
-    """Yield the rows that the source has up to an instant in pieces, with the columns that the query reads. Others may come too."""
-    scan, key = plan.query.scans[0], plan.source.series_key
-    columns = [name for name in scan.columns if not plan.source.is_tag(name)]
-    names = () if plan.source_subtable is None else (plan.source_subtable,)
-    for batch in context.tables.batches(plan.source, columns, names, Bounds.of_ticks(None, high, plan.query.precision)):
-        rows = pa.Table.from_batches([batch])
-        rows = rows.set_column(rows.schema.get_field_index(key), key, rows[key].cast(pa.string()))
-        if plan.source_subtable is not None:
-            rows = rows.filter(pc.equal(rows[key], plan.source_subtable))
-        yield with_tags(context.tables, plan.source, rows, scan.tags).select(list(scan.columns))
+def stored_pieces(context: Context, plan: StreamPlan, high: int, offsets: Offsets) -> Iterator[pa.Table]:
+    """Yield the rows that the source has up to an instant, in ranges of time with about as many as the driver should read."""
+    bounds = stored_times(context, plan)
+    first = high + 1 if bounds is None else bounds.low // stored_units_per_tick(plan.query.precision)
+    pieces = count_rows(context, plan.sources) // max(1, context.settings.driver_rows) + 1
+    step = max(1, -(-(high + 1 - first) // pieces))
+    for low in range(first, high + 1, step):
+        yield stored_rows(context, plan, low, min(low + step - 1, high), offsets)
 
 
 def stored_frame(context: Context, plan: StreamPlan, low: int, high: int, offsets: Offsets) -> DataFrame:

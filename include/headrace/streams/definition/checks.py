@@ -7,7 +7,7 @@ from typing import Final
 
 from headrace.compute import Language, Relation
 from headrace.compute.functions.stream_use import StreamUse
-from headrace.errors import InvalidStreamError, LimitError, NotSupportedError
+from headrace.errors import InvalidStreamError, LimitError
 from headrace.model.expressions import Call, ColumnRef, Expression, walk
 from headrace.model.queries import CountClause, EventClause, FillMode, IntervalClause, Query, StateClause, TableSource
 from headrace.model.statements import CreateStream
@@ -32,11 +32,9 @@ def check_statement(statement: CreateStream, source: Relation, language: Languag
     Raises:
         InvalidStreamError: The language does not allow such a stream.
         LimitError: An option is out of its range.
-        NotSupportedError: The language allows it, but this version does not support it.
     """
     for check in CHECKS:
         check(statement, source, language)
-    check_supported(statement)
 
 
 def source_name(query: Query) -> TableSource:
@@ -307,10 +305,3 @@ CHECKS: Final[tuple[Check, ...]] = (
     check_watermark,
     check_notification,
 )
-
-
-def check_supported(statement: CreateStream) -> None:
-    """Raise `NotSupportedError` for what the language has and this version does not."""
-    query = statement.query
-    if query.fill is not None and statement.options.trigger is not TriggerMode.FORCE_WINDOW_CLOSE:
-        raise NotSupportedError("FILL is not supported in streams yet", hint="fill when you read the target", span=query.fill.span)

@@ -20,7 +20,7 @@ from headrace.model.expressions import Cast, ColumnRef, Expression, Star
 from headrace.model.jobs import JobDefinition, JobKind, Replacement
 from headrace.model.notifications import Notification
 from headrace.model.positions import SourceId, source_id
-from headrace.model.queries import IntervalClause, Query
+from headrace.model.queries import FillMode, IntervalClause, Query
 from headrace.model.statements import CreateStream
 from headrace.model.streams import StreamOptions, StreamSchema, TriggerMode
 from headrace.model.tables import ColumnReference, Database, Name, Table, TableId
@@ -114,6 +114,11 @@ class StreamPlan:
     def source_ids(self) -> tuple[SourceId, ...]:
         """The sources, as offsets name them."""
         return tuple(source_id(source.database, source.name) for source in self.sources)
+
+    @property
+    def fills_gaps(self) -> bool:
+        """True if FILL is a step between the windows that the stream emits and its target."""
+        return self.query.fill is not None and self.query.fill.between
 
     @property
     def leaves_rows_out(self) -> bool:
@@ -302,6 +307,7 @@ class Definer:
         target_database, existing = self.resolve_target()
         check_precision(bound, query, target_database, statement)
         layout = self.choose_layout(target_database, existing, bound, prepended)
+        check_filled_key(statement, layout, bound)
         with_hidden = replace(
             cast_to_target(query, bound, layout), partition_by=(*query.partition_by, *hidden_items(statement, layout))
         )
@@ -332,7 +338,9 @@ class Definer:
         """Bind a query to the source's columns."""
         plan = bind(query, self.scope, stream=True)
         assert isinstance(plan, Plan)
-        return plan
+        if plan.fill is None or self.statement.options.trigger is TriggerMode.FORCE_WINDOW_CLOSE:
+            return plan
+        return replace(plan, fill=replace(plan.fill, between=True))
 
     def resolve_target(self) -> tuple[Database, Table | None]:
         """Return the target's database, and the target if it exists."""
@@ -463,6 +471,21 @@ def is_column_at(query: Query, index: int, name: str) -> bool:
         return True
     expression = query.items[index].expression if index < len(query.items) else first
     return isinstance(expression, ColumnRef) and expression.name == name
+
+
+def check_filled_key(statement: CreateStream, layout: Layout, plan: Plan) -> None:
+    """Reject a FILL that leaves the key of the target empty."""
+    fill, key = plan.fill, layout.table.key
+    if fill is None or key is None:
+        return
+    output = next(output for output, name in zip(plan.outputs, layout.columns, strict=True) if name == key.name)
+    has_line = fill.mode is FillMode.LINEAR and output.type.is_number
+    if output.is_filled and not has_line and fill.mode in (FillMode.NULL, FillMode.NULL_F, FillMode.LINEAR):
+        raise InvalidStreamError(
+            f"FILL({fill.mode}) leaves {key.name} empty, which is part of the key of {layout.table.name}",
+            hint="use PREV, NEXT or VALUE",
+            span=statement.query.span,
+        )
 
 
 def cast_to_target(query: Query, bound: Plan, layout: Layout) -> Query:

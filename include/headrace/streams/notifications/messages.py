@@ -65,7 +65,7 @@ class MessageEncoder:
 
         The same events at the same position have the same message ids.
         """
-        parts = [self._texts(type_, windows, now) for type_, windows in events.windows.items()]
+        parts = [self._texts(type_, windows, now) for type_, windows in events.windows.items() if windows.num_rows]
         if not parts:
             return []
         instant, opens = np.concatenate([part.instant for part in parts]), np.concatenate([part.opens for part in parts])

@@ -9,10 +9,11 @@ from headrace.model.positions import Position, latest
 from headrace.streams.batches import BatchResult
 from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
+from headrace.streams.filling.sink import table_sink_of
 from headrace.streams.notifications.messages import MessageEncoder
 from headrace.streams.notifications.websocket import WebSocketSender
 from headrace.streams.sinks.outbox import OutboxSink
-from headrace.streams.sinks.sink import DeltaSink, Sink
+from headrace.streams.sinks.sink import Sink
 from headrace.streams.state.checkpoints import StreamState
 
 FAILED_EVENT = "NOTIFY_FAILED"
@@ -28,7 +29,7 @@ class NotifyingSink:
     def __init__(self, context: Context, plan: StreamPlan, notification: Notification) -> None:
         self._context = context
         self._plan = plan
-        self._table = DeltaSink(context, plan)
+        self._table = table_sink_of(context, plan)
         self._outbox = OutboxSink(
             context,
             plan.id,
@@ -97,5 +98,5 @@ class NotifyingSink:
 def sink_of(context: Context, plan: StreamPlan) -> Sink:
     """Return the sink of a stream."""
     if plan.notification is None:
-        return DeltaSink(context, plan)
+        return table_sink_of(context, plan)
     return NotifyingSink(context, plan, plan.notification)

@@ -106,27 +106,28 @@ class DeltaSink:
         if not any(rows is not None and rows.num_rows for rows in (upserts, deletes)):
             return False
         if self.plan.target.key is not None:
-            deletes = self.superseded_keys(upserts, deletes)
+            deletes = superseded_keys(self.context, self.plan, upserts, deletes)
         commit = Commit.of_stream(self.plan.id, position.batch, expected, self.context.epoch, position.offsets)
         self.context.tables.replace(self.plan.target, self.plan.target_database, upserts, deletes, commit)
         return True
 
-    def superseded_keys(self, upserts: pa.Table | None, deletes: pa.Table | None) -> pa.Table | None:
-        """Return the keys to delete from a target with a composite key: all at the instants that are written or retracted."""
-        target = self.plan.target
-        instant_key = [target.series_key, target.timestamp.name]
-        changed = [rows.select(instant_key) for rows in (upserts, deletes) if rows is not None and rows.num_rows]
-        if not changed:
-            return None
-        touched_keys = pa.concat_tables(changed)
-        times = touched_keys[target.timestamp.name].cast(pa.int64())
-        stored = self.context.tables.scan(
-            target,
-            self.plan.target_database,
-            columns=list(target.primary_key),
-            tbnames=pc.unique(touched_keys[target.series_key]).to_pylist(),
-            bounds=Bounds(pc.min(times).as_py(), pc.max(times).as_py()),
-        )
-        stored_ids, touched_ids = row_ids([stored, touched_keys], instant_key)
-        same_instant = stored.filter(pa.array(np.isin(stored_ids, touched_ids)))
-        return same_instant if upserts is None else anti_join(same_instant, upserts, list(target.primary_key))
+
+def superseded_keys(context: Context, plan: StreamPlan, upserts: pa.Table | None, deletes: pa.Table | None) -> pa.Table | None:
+    """Return the keys to delete from a target with a composite key: all at the instants that are written or retracted."""
+    target = plan.target
+    instant_key = [target.series_key, target.timestamp.name]
+    changed = [rows.select(instant_key) for rows in (upserts, deletes) if rows is not None and rows.num_rows]
+    if not changed:
+        return None
+    touched_keys = pa.concat_tables(changed)
+    times = touched_keys[target.timestamp.name].cast(pa.int64())
+    stored = context.tables.scan(
+        target,
+        plan.target_database,
+        columns=list(target.primary_key),
+        tbnames=pc.unique(touched_keys[target.series_key]).to_pylist(),
+        bounds=Bounds(pc.min(times).as_py(), pc.max(times).as_py()),
+    )
+    stored_ids, touched_ids = row_ids([stored, touched_keys], instant_key)
+    same_instant = stored.filter(pa.array(np.isin(stored_ids, touched_ids)))
+    return same_instant if upserts is None else anti_join(same_instant, upserts, list(target.primary_key))

@@ -18,6 +18,7 @@ from headrace.storage.types import arrow_type
 from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.definition.groups import GroupKind
+from headrace.streams.filling.marks import MARK, mark_values, marked_table
 from headrace.streams.windows.change_batch import Int64s, from_ticks
 from headrace.streams.windows.row_matching import row_ids
 
@@ -36,8 +37,8 @@ class TargetTable:
 
     @property
     def schema(self) -> pa.Schema:
-        """The stored columns of the target."""
-        return self.context.tables.schema(self.plan.target, self.plan.target_database)
+        """The stored columns of the target, with the mark of FILL if the stream has one."""
+        return self.context.tables.schema(marked_table(self.plan), self.plan.target_database)
 
     def to_rows(self, windows: pa.Table) -> pa.Table:
         """Convert finished windows to rows of the target.
@@ -46,7 +47,7 @@ class TargetTable:
         event in the catalog for each.
 
         Args:
-            windows: Key columns `p*` and the query's output columns `o*`.
+            windows: Key columns `p*`, the query's output columns `o*`, and `_is_filled` if some were added by FILL.
         """
         plan, schema = self.plan, self.schema
         filled = {name: f"o{index}" for index, name in enumerate(plan.columns)}
@@ -56,6 +57,8 @@ class TargetTable:
                 columns.append(self.assign_subtables(windows))
             elif field.name in filled:
                 columns.append(self.to_stored(windows[filled[field.name]], field))
+            elif field.name == MARK.name:
+                columns.append(mark_values(plan, windows))
             else:
                 columns.append(pa.nulls(windows.num_rows, field.type))
         rows = pa.Table.from_arrays(columns, schema=schema)
@@ -64,11 +67,13 @@ class TargetTable:
 
     def to_keys(self, windows: pa.Table) -> pa.Table:
         """Return subtable and timestamp of the target's rows for windows with the columns `p*` and `_wstart`."""
-        plan = self.plan
-        field = self.context.tables.schema(plan.target, plan.target_database).field(plan.target.timestamp.name)
-        start = self.to_stored(from_ticks(windows[WSTART], plan.query.precision), field)
-        series = self.assign_subtables(windows)
-        return pa.table({plan.target.series_key: series, field.name: start}).filter(pc.is_valid(series))
+        target, series = self.plan.target, self.assign_subtables(windows)
+        keys = pa.table({target.series_key: series, target.timestamp.name: self.to_timestamps(windows[WSTART])})
+        return keys.filter(pc.is_valid(series))
+
+    def to_timestamps(self, ticks: pa.ChunkedArray) -> pa.ChunkedArray:
+        """Convert instants in ticks of the source to timestamps of the target."""
+        return self.to_stored(from_ticks(ticks, self.plan.query.precision), self.schema.field(self.plan.target.timestamp.name))
 
     def to_stored(self, values: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
         """Convert a result column to the type of the target's column; timestamps to the target's precision."""

@@ -1,4 +1,4 @@
-"""The number of changes in each commit of a source."""
+"""The number of rows in each commit of a source."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 from headrace.errors import Error
 from headrace.model.tables import Table
-from headrace.storage import Tables
+from headrace.storage import CommitSize, Tables
 
 MAX_SIZES: Final = 100_000
 MAX_VERSIONS_AHEAD: Final = 10_000
@@ -17,42 +17,45 @@ MAX_LOG_READS: Final = 100
 
 
 class CommitSizes:
-    """Changes by version of a source table. Reads each version's log entry once, without holding the lock."""
+    """Sizes of the commits of a source table. Reads each version's log entry once, without holding the lock."""
 
     def __init__(self, tables: Tables, source: Table) -> None:
         self._tables = tables
         self._source = source
-        self._sizes: dict[int, int] = {}
+        self._sizes: dict[int, CommitSize] = {}
         self._mutex = threading.Lock()
 
     def count(self, version: int) -> int:
         """Return the number of changes in a version."""
+        return self._size(version).changes
+
+    def _size(self, version: int) -> CommitSize:
         size = self._sizes.get(version)
         if size is None:
-            size = self._tables.change_rows(self._source, version, version)
+            size = self._tables.commit_size(self._source, version)
             self._add(version, size)
         return size
 
-    def count_range(self, first: int, last: int) -> int:
-        """Return the number of changes in versions `first` to `last`, as far as the limits on reading allow."""
+    def count_written(self, first: int, last: int) -> int:
+        """Return the number of rows that versions `first` to `last` wrote, as far as the limits on reading allow."""
         total, reads = 0, 0
         for version in range(first, min(last, first + MAX_VERSIONS_AHEAD - 1) + 1):
             size = self._sizes.get(version)
             if size is None:
                 reads += 1
-                size = self._try_count(version) if reads <= MAX_LOG_READS else None
+                size = self._try_size(version) if reads <= MAX_LOG_READS else None
             if size is None:
                 break
-            total += size
+            total += size.written
         return total
 
-    def _try_count(self, version: int) -> int | None:
+    def _try_size(self, version: int) -> CommitSize | None:
         try:
-            return self.count(version)
+            return self._size(version)
         except Error:  # the micro-batch that reads this commit raises it
             return None
 
-    def _add(self, version: int, size: int) -> None:
+    def _add(self, version: int, size: CommitSize) -> None:
         with self._mutex:
             self._sizes[version] = size
             while len(self._sizes) > MAX_SIZES:

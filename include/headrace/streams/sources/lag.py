@@ -1,11 +1,14 @@
-"""The age of the commits that a stream has not handled yet."""
+"""The age and the rows of the commits that a stream has not handled yet."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from headrace.errors import Error
-from headrace.model.jobs import JobRecord
+from headrace.model.jobs import JobCounters, JobRecord
 from headrace.model.positions import Offsets
 from headrace.streams.context import Context
+from headrace.streams.sources.commit_sizes import CommitSizes
 from headrace.streams.sources.stored import source_tables
 
 
@@ -33,3 +36,21 @@ def find_pending_since(context: Context, record: JobRecord, offsets: Offsets) ->
         if offsets[source] < context.tables.version(table)
     )
     return min((instant for instant in instants if instant is not None), default=None)
+
+
+def measure_counters(context: Context, record: JobRecord) -> JobCounters:
+    """Return the counters of a stream with the rows that are pending now, read from the sources like the lag.
+
+    A long backlog is counted only as far as `CommitSizes.count_written` looks ahead.
+    """
+    offsets, counters = record.offsets, record.progress.counters
+    if offsets is None:
+        return counters
+    try:
+        pending = sum(
+            CommitSizes(context.tables, table).count_written(offsets[source] + 1, context.tables.version(table))
+            for source, table in source_tables(context, record.definition.sources).items()
+        )
+    except Error:
+        return counters
+    return replace(counters, rows_in=counters.rows_handled + pending, rows_pending=pending)

@@ -58,11 +58,11 @@ class ChangeReader:
         return self._with_tags(Changes(offsets, rows, is_one_write=True), tags)
 
     def pending(self, offsets: Offsets) -> tuple[int, int | None]:
-        """See `Reader`. A long backlog is counted only as far as `CommitSizes.count_range` looks ahead."""
+        """See `Reader`. A long backlog is counted only as far as `CommitSizes.count_written` looks ahead."""
         first, latest_version = offsets[self.id] + 1, self.latest()[self.id]
         if first > latest_version:
             return 0, None
-        return self._sizes.count_range(first, latest_version), self.committed_at(self.id, first)
+        return self._sizes.count_written(first, latest_version), self.committed_at(self.id, first)
 
     def committed_at(self, source: SourceId, version: int) -> int | None:  # noqa: ARG002 - there is one source
         """See `Reader`."""

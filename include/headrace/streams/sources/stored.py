@@ -83,7 +83,14 @@ def count_rows(context: Context, sources: Sequence[TableId]) -> int:
     return sum(context.tables.rows(table) for table in source_tables(context, sources).values())
 
 
+def stored_times(context: Context, plan: StreamPlan) -> Bounds | None:
+    """Return bounds of the stored timestamps of all sources, in stored units; None if they are empty."""
+    by_source = [context.tables.bounds(table) for table in source_tables(context, plan.sources).values()]
+    bounds = [bound for bound in by_source if bound is not None]
+    return Bounds(min(bound.low for bound in bounds), max(bound.high for bound in bounds)) if bounds else None
+
+
 def max_stored_time(context: Context, plan: StreamPlan) -> int | None:
     """Return an upper bound of the stored timestamps of all sources, in stored units; None if they are empty."""
-    bounds = (context.tables.bounds(table) for table in source_tables(context, plan.sources).values())
-    return max((bound.high for bound in bounds if bound is not None), default=None)
+    bounds = stored_times(context, plan)
+    return None if bounds is None else bounds.high

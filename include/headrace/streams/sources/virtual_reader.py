@@ -18,7 +18,8 @@ from headrace.compute import Scan
 from headrace.model.positions import Offsets, SourceId, source_id
 from headrace.model.tables import Table, TableId
 from headrace.storage import Bounds
-from headrace.storage.delta.changes import CHANGE_TYPE, COMMIT_VERSION, changes_schema
+from headrace.storage.delta.changes import COMMIT_VERSION, changes_schema
+from headrace.storage.delta.log import CHANGE_TYPE
 from headrace.streams.context import Context
 from headrace.streams.sources.reader import ChangeReader
 from headrace.streams.sources.tags import with_tags

@@ -66,7 +66,7 @@ def rebuild(
 
 def without_pending(counters: JobCounters) -> JobCounters:
     """Return the counters without the rows that were pending when they were recorded."""
-    return replace(counters, rows_in=counters.rows_used + counters.rows_filtered + counters.rows_expired)
+    return replace(counters, rows_in=counters.rows_handled)
 
 
 def source_rows(context: Context, plan: StreamPlan, offsets: Offsets) -> DataFrame:

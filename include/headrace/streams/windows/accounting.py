@@ -12,7 +12,7 @@ from headrace.compute.plan import SERIES_KEY
 from headrace.model.jobs import JobCounters
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.state.checkpoints import MAX_EVENT_TIME, MAX_EVENT_TIMES, StreamState
-from headrace.streams.windows.change_batch import NEVER, Bools, ChangeBatch
+from headrace.streams.windows.change_batch import NEVER, Bools, ChangeBatch, RowKind
 from headrace.streams.windows.window_sql import MAX_TIME, USED
 
 
@@ -36,11 +36,16 @@ def count_inserts(plan: StreamPlan, batch: ChangeBatch, state: StreamState, wind
 
 
 def count_rows(plan: StreamPlan, batch: ChangeBatch, state: StreamState, used: Bools, expired: Bools) -> BatchCount:
-    """Count a batch by its used and its expired rows; the other written rows were dropped by WHERE."""
+    """Count a batch by its used and its expired rows; the other written rows were dropped by WHERE.
+
+    A used row that replaces an earlier one counts as updated. If updates are ignored, it counts like any other.
+    """
     written_count, used_count, expired_count = int(batch.is_written.sum()), int(used.sum()), int(expired.sum())
+    updated_count = int((used & (batch.kind == RowKind.UPDATE_AFTER)).sum())
     counters = JobCounters(
         rows_in=written_count,
-        rows_used=used_count,
+        rows_used=used_count - updated_count,
+        rows_updated=updated_count,
         rows_filtered=written_count - used_count - expired_count,
         rows_expired=expired_count,
         batches=1,

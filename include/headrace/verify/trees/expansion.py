@@ -50,16 +50,20 @@ def combinations(node: Expression, resolve: Resolve) -> list[Expression]:
 
 
 def case_combinations(node: Case, resolve: Resolve) -> list[Expression]:
-    """Return a CASE once for each combination."""
-    parts = [part for branch in node.branches for part in branch]
-    rest = [part for part in (node.default, node.operand) if part is not None]
-    combined: list[Expression] = []
-    for chosen in product(*(combinations(part, resolve) for part in (*parts, *rest))):
-        branches = tuple(zip(chosen[: len(parts) : 2], chosen[1 : len(parts) : 2], strict=True))
-        tail = list(chosen[len(parts) :])
-        default = tail.pop(0) if node.default is not None else None
-        combined.append(replace(node, branches=branches, default=default, operand=tail.pop(0) if tail else None))
-    return combined
+    """Return a CASE once for each combination; its operand is compared in each branch, where it varies by itself."""
+    operand = node.operand
+    whens = [when if operand is None else Call("=", (operand, when)) for when, _ in node.branches]
+    parts = [part for when, (_, then) in zip(whens, node.branches, strict=True) for part in (when, then)]
+    rest = [] if node.default is None else [node.default]
+    return [
+        replace(
+            node,
+            branches=tuple(zip(chosen[: len(parts) : 2], chosen[1 : len(parts) : 2], strict=True)),
+            default=chosen[-1] if rest else None,
+            operand=None,
+        )
+        for chosen in product(*(combinations(part, resolve) for part in (*parts, *rest)))
+    ]
 
 
 def conjunction(parts: Sequence[Expression]) -> Expression | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -125,10 +124,7 @@ def variation_windows(rows: Sequence[tuple[str, float | None]], delta: float) ->
 
 
 def is_near(first: float | None, value: float | None, delta: float) -> bool:
-    """Return whether a value belongs to the window of a first one. NaN and NULL belong to windows of their own."""
-    lacking = [number is None or math.isnan(number) for number in (first, value)]
-    if any(lacking):
-        return all(lacking)
-    assert first is not None
-    assert value is not None
-    return abs(value - first) <= delta
+    """Return whether a value belongs to the window of a first one. NULL has windows of its own; the distance of NaN is unknown."""
+    if first is None or value is None:
+        return first is value
+    return not abs(value - first) > delta

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
@@ -12,6 +13,8 @@ from headrace.verify.values import Value, duck_type, quoted, unsupported
 
 NAN: Final = "CAST('NaN' AS DOUBLE)"
 INFINITY: Final = "CAST('Infinity' AS DOUBLE)"
+POINT_COLUMN: Final = re.compile(r"(?<![\"\w])p\d+\b")
+"""A column of the points that a time-series function computes."""
 INT32: Final = DataType(TypeKind.INT)
 NUMBERS: Final = (TypeKind.INT, TypeKind.BIGINT, TypeKind.FLOAT, TypeKind.DOUBLE)
 FLOATS: Final = (TypeKind.FLOAT, TypeKind.DOUBLE)
@@ -98,11 +101,14 @@ def typed_constant(arguments: Sequence[Value], attributes: Attributes) -> Value:
 
 
 def concatenated(arguments: Sequence[Value], attributes: Attributes) -> Value:
-    """Join the inputs that have a value and the attributes `target…`, these first with `series_behind`."""
+    """Join the inputs and the attributes `target…`, these first with `series_behind`. NULL is empty unless all are of points."""
     inputs = [f"coalesce({value.sql}, '')" for value in texts(arguments)]
     targets = [quoted(value) for name, value in attributes.items() if name.startswith("target")]
     is_behind = attributes.get("series_behind", "false").lower() == "true"
-    return where_present(arguments, " || ".join(targets + inputs if is_behind else inputs + targets), VARCHAR)
+    joined = " || ".join(targets + inputs if is_behind else inputs + targets)
+    if all(POINT_COLUMN.search(value.sql) for value in arguments):
+        return where_present(arguments, joined, VARCHAR)
+    return Value(f"({joined})", VARCHAR)
 
 
 def located(arguments: Sequence[Value], attributes: Attributes) -> Value:

@@ -66,6 +66,7 @@ export function backfillBar(run) {
 // What became of the rows read. If the counts do not add up to the total, the page says so.
 const OUTCOMES = [
   ["used", "rows_used", "used"],
+  ["updated", "rows_updated", "updated (replaced an earlier row)"],
   ["filtered", "rows_filtered", "filtered by WHERE"],
   ["expired", "rows_expired", "expired (late, dropped)"],
   ["pending", "rows_pending", "pending"],

@@ -1,0 +1,218 @@
+"""What a commit of windows to a target with FILL adds and removes besides them."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.compute.plan import WSTART
+from headrace.compute.windows import key_columns
+from headrace.compute.windows.fill import IS_FILLED
+from headrace.errors import OperationalError
+from headrace.model.failpoints import failpoint
+from headrace.storage import Bounds, Commit, StaleReadError
+from headrace.streams.context import Context
+from headrace.streams.definition.define import StreamPlan
+from headrace.streams.filling.emitted import EmittedWindows
+from headrace.streams.filling.gaps import NO_ROW, Neighborhood, WindowKeys
+from headrace.streams.filling.grid import MissingWindows, window_grid
+from headrace.streams.filling.marks import MARK, mark_values
+from headrace.streams.filling.values import FROM_AFTER, FROM_BEFORE, FilledValues
+from headrace.streams.sinks.sink import superseded_keys
+from headrace.streams.sinks.target import TargetTable
+from headrace.streams.windows.change_batch import Bools, Int64s, to_numpy
+from headrace.streams.windows.row_matching import anti_join, row_ids
+
+logger = logging.getLogger(__name__)
+
+MAX_ATTEMPTS: Final = 20
+"""Each attempt but the last meets another commit to the target, such as a compaction."""
+GROUP: Final = "_group"
+
+
+@dataclass(frozen=True)
+class ChangedWindows:
+    """The windows of a commit.
+
+    Attributes:
+        names: The subtables of their groups.
+        keys: The key columns `p*` of the groups.
+        rows: The rows to write, with the mark.
+        upserts: Their groups and starts.
+        retractions: The groups and starts of windows to retract.
+    """
+
+    names: list[str]
+    keys: pa.Table
+    rows: pa.Table
+    upserts: WindowKeys
+    retractions: WindowKeys
+
+
+@dataclass(frozen=True)
+class FilledCommit:
+    """The rows to write and the keys to delete, the version that they follow from, and what is known of the target after it."""
+
+    upserts: pa.Table
+    deletes: pa.Table
+    version: int
+    names: list[str]
+    near: Neighborhood
+    rows: pa.Table
+
+
+class Filler:
+    """Adds the windows of FILL to what is written to one stream's target."""
+
+    def __init__(self, context: Context, plan: StreamPlan, target: TargetTable) -> None:
+        self.context = context
+        self.plan = plan
+        self.target = target
+        self.emitted = EmittedWindows(context, plan)
+        self.grid = window_grid(context, plan)
+        self.values = FilledValues(context, plan, target)
+
+    def commit(self, upserts: pa.Table, retractions: pa.Table, commit: Commit) -> bool:
+        """Commit windows to write and to retract, with what FILL adds and removes.
+
+        Computes that again if another writer commits in between. Returns False if there is nothing to commit.
+
+        Raises:
+            FencedError: The guard of `commit` does not hold.
+            LimitError: FILL would add too many rows.
+        """
+        for _ in range(MAX_ATTEMPTS):
+            filled = self.fill(upserts, retractions)
+            if filled is None:
+                return False
+            failpoint("streams.filled")
+            try:
+                self._write(filled, replace(commit, read_version=filled.version))
+                return True
+            except StaleReadError:
+                logger.debug("filling the gaps of %s again: its target has changed", self.plan.name)
+        raise OperationalError(f"other writers keep changing {self.plan.target.name}", hint="the stream tries again")
+
+    def _write(self, filled: FilledCommit, commit: Commit) -> None:
+        deletes = filled.deletes
+        if self.plan.target.key is not None:
+            deletes = superseded_keys(self.context, self.plan, filled.upserts, deletes)
+        tables, table = self.context.tables, self.emitted.table
+        written = tables.replace(table, self.plan.target_database, filled.upserts, deletes, commit)
+        if written is None:
+            self.emitted.forget()
+        else:
+            self.emitted.committed(written.version, filled.names, filled.near, filled.rows)
+
+    def other_windows(self, windows: pa.Table, bounds: Bounds, groups: pa.Table) -> pa.Table:
+        """Return the windows that the target has in a range besides these.
+
+        Args:
+            windows: Finished windows.
+            bounds: The range, in stored units.
+            groups: The key columns `p*` of the groups to consider.
+        """
+        columns = key_columns(self.plan.query)
+        group_of = {name: index for index, name in enumerate(self.target.assign_subtables(groups).to_pylist())}
+        names, starts = self.emitted.windows_within(bounds)
+        index = np.array([group_of.get(name, NO_ROW) for name in names], np.int64)
+        group = pa.array(index[index != NO_ROW])
+        present = pa.table({name: groups[name].take(group) for name in columns} | {WSTART: starts[index != NO_ROW]})
+        return anti_join(present, windows, [*columns, WSTART])
+
+    def fill(self, upserts: pa.Table, retractions: pa.Table) -> FilledCommit | None:
+        """Return what to commit for windows to write and windows to retract; None if there are none.
+
+        Raises:
+            LimitError: FILL would add too many rows.
+        """
+        changed = self.changed_windows(upserts, retractions)
+        if not changed.names:
+            return None
+        version = self.emitted.refresh()
+        group = np.concatenate((changed.upserts.group, changed.retractions.group))
+        old = self.emitted.around(changed.names, group, np.concatenate((changed.upserts.start, changed.retractions.start)))
+        written = replace(changed.upserts, row=old.rows.num_rows + np.arange(changed.rows.num_rows))
+        rows = pa.concat_tables([old.rows, changed.rows])
+        near = Neighborhood.of(old.keys, written, changed.retractions)
+        filled = self.filled_rows(near, rows, changed.keys)
+        return FilledCommit(
+            pa.concat_tables([changed.rows, filled]), self.deleted_keys(near, changed.names), version, changed.names, near, rows
+        )
+
+    def changed_windows(self, upserts: pa.Table, retractions: pa.Table) -> ChangedWindows:
+        """Return the windows of a commit by group. Groups without a subtable are left out."""
+        columns = [*key_columns(self.plan.query), WSTART]
+        parts, names = [], []
+        for windows in (upserts, retractions):
+            if windows.num_rows:
+                series = self.target.assign_subtables(windows)
+                parts.append(windows.filter(pc.is_valid(series)))
+                names.append(series.drop_null())
+            else:
+                parts.append(windows)
+        if not any(part.num_rows for part in parts):
+            return ChangedWindows([], pa.table({}), pa.table({}), *(WindowKeys(*(np.empty(0, np.int64),) * 3),) * 2)
+        keys = pa.concat_tables([part.select(columns) for part in parts if part.num_rows], promote_options="permissive")
+        encoded = (
+            pa.chunked_array([chunk for one in names for chunk in one.chunks], pa.string()).combine_chunks().dictionary_encode()
+        )
+        group, start = to_numpy(encoded.indices).astype(np.int64), to_numpy(keys[WSTART]).astype(np.int64)
+        count = parts[0].num_rows
+        representative = keys.take(pa.array(np.unique(group, return_index=True)[1])).drop_columns(WSTART)
+        return ChangedWindows(
+            encoded.dictionary.to_pylist(),
+            representative,
+            self.rows_of(parts[0]),
+            WindowKeys(group[:count], start[:count], np.arange(count)),
+            WindowKeys(group[count:], start[count:], np.full(len(start) - count, NO_ROW)),
+        )
+
+    def rows_of(self, windows: pa.Table) -> pa.Table:
+        """Return the target's rows of windows, with the mark."""
+        return self.target.to_rows(windows) if windows.num_rows else self.emitted.schema.empty_table()
+
+    def filled_rows(self, near: Neighborhood, rows: pa.Table, keys: pa.Table) -> pa.Table:
+        """Return the rows to write between windows."""
+        mode, schema = self.values.mode, self.emitted.schema
+        gaps = near.gaps_to_fill(self.differing(near, rows), before=mode in FROM_BEFORE, after=mode in FROM_AFTER)
+        missing = self.grid.windows_in(gaps)
+        if len(missing.start) == 0:
+            return schema.empty_table()
+        filled = self.values.rows(gaps, missing, rows, keys, schema)
+        is_filled = pa.table({IS_FILLED: pa.repeat(True, filled.num_rows)})
+        return filled.set_column(schema.get_field_index(MARK.name), schema.field(MARK.name), mark_values(self.plan, is_filled))
+
+    def differing(self, near: Neighborhood, rows: pa.Table) -> Bools:
+        """Return a mask of the windows whose filled columns change."""
+        columns = self.values.filled_columns
+        changed = np.flatnonzero(near.is_old & (near.new_row != NO_ROW))
+        differs = np.zeros(len(near.start), np.bool_)
+        if len(changed) and columns:
+            parts = [rows.select(columns).take(pa.array(index[changed])) for index in (near.old_row, near.new_row)]
+            old_id, new_id = row_ids(parts, columns)
+            differs[changed] = old_id != new_id
+        return differs
+
+    def deleted_keys(self, near: Neighborhood, names: list[str]) -> pa.Table:
+        """Return the keys of rows to delete: windows that are not replaced by a filled one, and filled ones at the ends."""
+        windows = near.is_retracted & ~near.is_inside()
+        gaps = near.gaps_to_clear()
+        missing: MissingWindows = self.grid.windows_in(gaps)
+        group = np.concatenate((near.group[windows], gaps.group[missing.gap]))
+        return self.key_rows(names, group, np.concatenate((near.start[windows], missing.start)))
+
+    def key_rows(self, names: list[str], group: Int64s, start: Int64s) -> pa.Table:
+        """Return subtable and timestamp of windows of the target."""
+        series = pa.DictionaryArray.from_arrays(pa.array(group, pa.int32()), pa.array(names, pa.string())).cast(pa.string())
+        return pa.table(
+            {
+                self.plan.target.series_key: series,
+                self.plan.target.timestamp.name: self.target.to_timestamps(pa.chunked_array([start])),
+            }
+        )
